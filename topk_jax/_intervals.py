@@ -36,8 +36,8 @@ def cluster_interval(
         m = \frac{R (1 - R)}{v} \frac{z^2}{t_{G-1}^2}
 
     v is the variance of a ratio of two sums over groups. m is the number of independent examples
-    with that variance, with a correction for few groups; it is at most the number of examples, and
-    G if v is 0. The interval is Wilson's for m examples:
+    with that variance, with a correction for few groups; it is at most the number of examples. If v
+    is 0, the first factor of m is G. The interval is Wilson's for m examples:
 
     .. math::
         \frac{1}{1 + z^2 / m} \Big( R + \frac{z^2}{2 m}
@@ -140,10 +140,14 @@ def _cluster_interval(
 def _student(z: jax.Array, freedom: jax.Array) -> jax.Array:
     """The quantile of Student's distribution, from the normal one: Abramowitz and Stegun, 26.7.5.
 
-    At the level 0.95 it is 0.76 of the exact one with 1 degree of freedom, 0.97 with 2, and within
-    a thousandth from 5 on.
+    With 1 and 2 degrees of freedom it is exact. At the level 0.95 the series is within a hundredth
+    of the exact one with 3, and within a thousandth from 5 on.
     """
+    level = jax.lax.erf(z / 2**0.5)
+    of_one = jnp.tan(jnp.pi / 2 * level)
+    of_two = level * jnp.sqrt(2 / (1 - level**2))
     first = (z**3 + z) / 4.0
     second = (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / 96.0
     third = (3.0 * z**7 + 19.0 * z**5 + 17.0 * z**3 - 15.0 * z) / 384.0
-    return z + (first + (second + third / freedom) / freedom) / freedom
+    series = z + (first + (second + third / freedom) / freedom) / freedom
+    return jnp.select([freedom == 1, freedom == 2], [of_one, of_two], series)

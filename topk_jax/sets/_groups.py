@@ -314,7 +314,13 @@ def _combine(
     counts, wrong = _sharding.sum_examples(counts_of, index, valid)
     numbers = jnp.maximum(counts, 1).astype(dtype)[:, None]
     if by == "log_probabilities":
-        logs = _sharding.sum_examples(sums_of, index, values) / numbers
+        # Finite masks of several examples would overflow.
+        floored = jnp.where(values > -jnp.inf, jnp.maximum(values, _numerics.FLOOR), values)
+        sums = _sharding.sum_examples(sums_of, index, floored)
+        # Hazard: XLA may divide again for each use, with different rounding. Beside large sums, as
+        # of masks, the largest class would not be at 0. Choice: subtract the largest sum before the
+        # division; the difference of equal numbers is 0 exactly. Cost: one maximum.
+        logs = (sums - _numerics.finite_scores(sums.max(axis=-1, keepdims=True))) / numbers
         if weights is not None:
             factors = weights[0] + weights[1] * jnp.log2(numbers)
             # 0 times -inf is NaN. A factor of NaN stays.

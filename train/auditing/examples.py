@@ -9,11 +9,8 @@ import numpy as np
 from train.data import records
 from train.data.dataset import Dataset, DatasetSpec
 from train.data.own import corrections
-from train.data.own.listing import Role
+from train.data.own.listing import Role, given_group
 from train.data.records import Rows, Split
-
-# What stands before the name of a group; see `Split`.
-_GROUP = "group "
 
 
 @dataclass(frozen=True)
@@ -71,8 +68,7 @@ class Examples:
 
     def group_names(self) -> Iterator[str]:
         """The name of the group of each example; empty for an example that is in no group."""
-        for group in self.groups if self.groups is not None else [""] * len(self):
-            yield group.removeprefix(_GROUP) if group.startswith(_GROUP) else ""
+        yield from map(given_group, [""] * len(self) if self.groups is None else self.groups)
 
 
 def of_dataset(dataset: Dataset, spec: DatasetSpec) -> Examples:

@@ -21,6 +21,7 @@ import numpy as np
 
 from train.data import splits
 from train.data.own import table_columns
+from train.data.own.listing import given_group
 from train.evaluation.predictions import Predictions, chunks
 from train.evaluation.summaries import Sets
 from train.foundation import files, names
@@ -173,10 +174,11 @@ class ExampleTable:
 
     def _example_rows(self) -> Iterator[dict[str, Any]]:
         found = self.examples
-        for index, name in enumerate(self.names):
+        groups = [""] * len(self.names) if found.groups is None else found.groups
+        for index, (name, group) in enumerate(zip(self.names, groups, strict=True)):
             yield {
                 "name": _text(name),
-                **({} if found.groups is None else {"group": _text(found.groups[index])}),
+                **({} if found.groups is None else {"group": _text(given_group(group))}),
                 "label": _text(self.class_names[found.labels[index]]),
                 "predicted": _text(self.class_names[self.predicted[index]]),
                 "rank": int(found.ranks[index]),

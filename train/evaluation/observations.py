@@ -7,6 +7,7 @@ import numpy as np
 from absl import logging
 
 from topk_jax import sets
+from train.data.own.listing import given_group
 from train.evaluation import combinations, example_groups, score_files
 from train.evaluation.predictions import Predictions, chunks, ranks_in_64_bits
 from train.evaluation.stored_scores import CollectedScores, Scores
@@ -152,7 +153,7 @@ def combine(examples: Predictions, combination: Combination) -> Observations:
     lowest, highest = _extreme_labels(of, examples.labels)
     ambiguous = np.flatnonzero(lowest != highest)
     if ambiguous.size:
-        first = printable(names[ambiguous[0]])
+        first = printable(given_group(names[ambiguous[0]]) or names[ambiguous[0]])
         if ambiguous.size == len(names):
             raise UserError(
                 f"an observation must have examples of one class; each of the {len(names):,} has "

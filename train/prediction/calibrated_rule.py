@@ -31,6 +31,8 @@ class CalibratedRule:
         combination: how the examples of an observation are combined; None for single examples.
         calibrated_on: the examples that the threshold is calibrated on, in words; None for the
             validation examples.
+        most_combined: the most examples of an observation that the threshold is calibrated on; None
+            without such observations.
     """
 
     name: str
@@ -39,6 +41,7 @@ class CalibratedRule:
     conformal: ConformalSets | None = None
     combination: Combination | None = None
     calibrated_on: str | None = None
+    most_combined: int | None = None
 
     def __str__(self) -> str:
         rule = "" if self.conformal is None else f", rule={self.conformal.rule.name}"
@@ -107,12 +110,13 @@ def calibrate(
     """
     calibration, calibrated_on = Calibration(classifier, combined_by), None
     if rule.thresholds is not None:
-        if combined_by is not None:
-            raise UserError("--thresholds does not go with --group: it has thresholds of examples")
-        calibration = GivenCalibration(classifier, rule.thresholds)
+        calibration = GivenCalibration(classifier, rule.thresholds, combined_by)
         calibrated_on = calibration.calibrated_on
     calibrated = _calibrate(calibration, rule, classifier.num_classes)
-    return dataclasses.replace(calibrated, calibrated_on=calibrated_on)
+    most = None
+    if combined_by is not None and rule.name != "top_k":
+        most = calibration.most_combined()
+    return dataclasses.replace(calibrated, calibrated_on=calibrated_on, most_combined=most)
 
 
 def _calibrate(calibration: Calibration, rule: ChosenRule, num_classes: int) -> CalibratedRule:

@@ -129,8 +129,7 @@ class Calibration:
         self, name: str, find: Callable[[Predictions], _Found], *, is_list: bool = False
     ) -> _Found:
         """The value stored under a name; if there is none, `find` computes it to be stored."""
-        if self._combined_by is not None:
-            name = f"observations_{self._combined_by}_{name}"
+        name = self._full_name(name)
         if self._path is None:
             return find(self._validation)
         stored = _read(self._path)
@@ -146,6 +145,24 @@ class Calibration:
         if isinstance(value, list) != is_list:
             raise UserError(f"{self._path} has thresholds of another kind; delete it")
         return value
+
+    def _full_name(self, name: str) -> str:
+        """The name of a value in files, which is another for observations."""
+        return name if self._combined_by is None else f"observations_{self._combined_by}_{name}"
+
+    def most_combined(self) -> int:
+        """The most examples of a validation observation.
+
+        Raises:
+            UserError: it is not stored, and the data set is not on this machine.
+        """
+
+        def find(_: Predictions) -> float:
+            groups = self._of_observations.groups
+            assert groups is not None
+            return float(np.unique(groups.astype(str), return_counts=True)[1].max())
+
+        return int(self._stored("most_combined", find))
 
     @cached_property
     def _validation(self) -> Predictions:

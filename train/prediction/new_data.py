@@ -19,7 +19,7 @@ from train.foundation.errors import UserError
 from train.foundation.files import MOST_IMAGE_BYTES
 from train.foundation.names import same_form
 from train.foundation.printable import printable
-from train.prediction import labelled_data, new_data_report
+from train.prediction import labelled_data, new_data_report, other_calibrations
 from train.prediction.calibration import Calibration
 from train.prediction.evaluated import Evaluated
 from train.prediction.exported_classifier import ExportedClassifier
@@ -125,8 +125,14 @@ def evaluate(classifier: TrainedClassifier, asked: Asked) -> Evaluated:
         coverages=calibrated.coverages,
         rules=rules,
     )
+    of_observations = _observations(calibrated, ks, rules)
     if isinstance(calibration, NewCalibration) and asked.calibration_out is not None:
-        calibration.write(asked.calibration_out, f"{calibrated.on} ({calibrated.number:,})")
+        made = [calibration]
+        if of_observations:
+            coverages = map(float, of_observations["observations"]["coverages"])
+            made.append(_calibrate_observations(classifier, calibrated, ks, [*coverages], rules))
+        on = f"{calibrated.on} ({calibrated.number:,})"
+        other_calibrations.write(asked.calibration_out, classifier, made, on)
     number = calibrated.number
     about = {
         "data": str(asked.place),
@@ -138,7 +144,7 @@ def evaluate(classifier: TrainedClassifier, asked: Asked) -> Evaluated:
     _, origin = classifier.origin
     return Evaluated(
         title=f"{spec.name}, {origin}, {spec.example}s of {found.path}",
-        report=about | report | _observations(calibrated, ks, rules),
+        report=about | report | of_observations,
         examples=data.examples,
         class_names=data.class_names,
         class_counts=data.class_counts,
@@ -342,6 +348,27 @@ def _observations(
             float(coverage), sets["coverage"], sets["coverage_interval"], "these observations"
         )
     return {"observations": found}
+
+
+def _calibrate_observations(
+    classifier: TrainedClassifier,
+    calibrated: _Calibrated,
+    ks: Sequence[int],
+    coverages: Sequence[float],
+    rules: Sequence[ConformalRule],
+) -> NewCalibration:
+    """The thresholds of observations, as those of examples."""
+    assert calibrated.examples is not None
+    made = NewCalibration(classifier, calibrated.examples, combinations.DEFAULT)
+    made.most_combined()
+    for k in ks:
+        made.average_k(k)
+    for coverage in coverages:
+        made.conformal(coverage)
+        for rule in rules:
+            if rule.score is not None:
+                made.conformal_sets(coverage, rule)
+    return made
 
 
 def _num_validation_examples(classifier: TrainedClassifier) -> int:

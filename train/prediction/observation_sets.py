@@ -8,9 +8,12 @@ from typing import Any, Protocol
 
 import jax
 import numpy as np
+from absl import logging
 
+from train.data.own.listing import given_group
 from train.evaluation import example_groups
 from train.evaluation.observations import Combination, Pools
+from train.foundation.printable import printable
 from train.prediction import class_sets
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import ClassSet, Scored, Unreadable
@@ -21,7 +24,6 @@ from train.prediction.trained import TrainedClassifier
 _BATCH = 64
 # An observation may have thousands of photographs; a page shows some.
 _MOST_THUMBNAILS = 24
-_NAMED = "group "
 
 
 class MakesSets(Protocol):
@@ -146,6 +148,14 @@ class Observations:
             rule: the rule that makes the sets; it knows how examples are combined.
             thumbnails: whether to make thumbnails, of the first 24 photographs of an observation.
         """
+        most = int(np.bincount(self.of_examples).max())
+        if rule.most_combined is not None and most > rule.most_combined:
+            logging.warning(
+                "an observation has %s examples, and those that thresholds are calibrated on have "
+                "at most %s: the promise is for observations like them",
+                f"{most:,}",
+                f"{rule.most_combined:,}",
+            )
         choose = jax.jit(rule.choose)
         pending: list[_Pooled | Unreadable] = []
         for pooled in self._pool(classifier, rule, thumbnails):
@@ -191,7 +201,7 @@ class Observations:
                 continue
             assert one.probabilities is not None
             yield ObservationSet(
-                group=one.name.removeprefix(_NAMED) if one.name.startswith(_NAMED) else None,
+                group=given_group(one.name) or None,
                 examples=self.examples.describe(one.indices),
                 number=len(one.indices),
                 shown=tuple(one.photographs),
@@ -243,4 +253,11 @@ def group(examples: Examples, grammar: str) -> Observations:
         UserError: the grammar is wrong, or finds no group.
     """
     names, of_examples = example_groups.numbered(np.array(examples.find_groups(grammar), object))
+    if len(names) == 1 and len(examples) > 1:
+        logging.warning(
+            "--group: '%s' makes all %s examples one observation, %s",
+            grammar,
+            f"{len(examples):,}",
+            printable(given_group(names[0])),
+        )
     return Observations(examples, names.tolist(), of_examples)

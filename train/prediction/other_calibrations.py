@@ -5,10 +5,12 @@ of their own; the thresholds of the workdir stay as they are. `--thresholds=FILE
 reads them in place of those of the run.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from train.evaluation import observations
 from train.evaluation.predictions import Predictions
 from train.foundation import fields, files, json_files, shapes
 from train.foundation.errors import UserError
@@ -35,38 +37,62 @@ class NewCalibration(Calibration):
     Args:
         classifier: the classifier.
         examples: its predictions for examples of classes that it knows.
+        combined_by: see `Calibration`; the examples then have groups.
+
+    Attributes:
+        found: the thresholds that were asked for so far, by their names.
     """
 
-    def __init__(self, classifier: TrainedClassifier, examples: Predictions) -> None:
-        super().__init__(classifier)
+    def __init__(
+        self,
+        classifier: TrainedClassifier,
+        examples: Predictions,
+        combined_by: str | None = None,
+    ) -> None:
+        super().__init__(classifier, combined_by)
         self._examples = examples
-        self._found: dict[str, float | list[float]] = {}
+        self.found: dict[str, float | list[float]] = {}
 
-    def write(self, path: Path, calibrated_on: str) -> None:
-        """Writes the thresholds that were asked for so far.
+    @cached_property
+    def _of_observations(self) -> Predictions:
+        return self._examples
 
-        Args:
-            path: the file.
-            calibrated_on: the examples, in words.
-        """
-        content = {
-            "parameters": parameters_digest(self._classifier.params),
-            "calibrated_on": calibrated_on,
-            "thresholds": self._found,
-        }
-        files.write_whole(path, json_files.sealed(content, indent=1))
+    @cached_property
+    def _validation(self) -> Predictions:
+        if self._combined_by is None:
+            return self._examples
+        return observations.combine(self._examples, self._fitted).predictions
 
     def _stored(
         self, name: str, find: Callable[[Predictions], _Found], *, is_list: bool = False
     ) -> _Found:
         del is_list
-        found = find(self._examples)
-        self._found[name] = found
+        found = find(self._validation)
+        self.found[self._full_name(name)] = found
         return found
 
 
+def write(
+    path: Path, classifier: TrainedClassifier, made: Sequence[NewCalibration], calibrated_on: str
+) -> None:
+    """Writes the thresholds that several calibrations were asked for.
+
+    Args:
+        path: the file.
+        classifier: the classifier.
+        made: the calibrations.
+        calibrated_on: the examples, in words.
+    """
+    content = {
+        "parameters": parameters_digest(classifier.params),
+        "calibrated_on": calibrated_on,
+        "thresholds": {name: value for one in made for name, value in one.found.items()},
+    }
+    files.write_whole(path, json_files.sealed(content, indent=1))
+
+
 class GivenCalibration(Calibration):
-    """The thresholds in a file that `NewCalibration.write` wrote.
+    """The thresholds in a file that `write` wrote.
 
     Attributes:
         calibrated_on: the examples that they were calibrated on, in words.
@@ -74,13 +100,16 @@ class GivenCalibration(Calibration):
     Args:
         classifier: the classifier.
         path: the file.
+        combined_by: see `Calibration`.
 
     Raises:
         UserError: the file cannot be read, or is for another classifier.
     """
 
-    def __init__(self, classifier: TrainedClassifier, path: Path) -> None:
-        super().__init__(classifier)
+    def __init__(
+        self, classifier: TrainedClassifier, path: Path, combined_by: str | None = None
+    ) -> None:
+        super().__init__(classifier, combined_by)
         try:
             content = json_files.read(path, _SHAPE, _WHAT)
         except OSError as error:
@@ -109,6 +138,7 @@ class GivenCalibration(Calibration):
         self, name: str, find: Callable[[Predictions], _Found], *, is_list: bool = False
     ) -> _Found:
         del find
+        name = self._full_name(name)
         if name not in self._given:
             raise UserError(
                 f"--thresholds {self._path} has no threshold {name}; it has "

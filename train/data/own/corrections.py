@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+from absl import logging
 
 from train.data.own import table_columns
 from train.data.own.listing import Listing
@@ -150,6 +151,13 @@ def apply(
         raise UserError(
             f"{in_table}: {where} has no {example} {messages.in_words(missing, f'{example}s')}"
         )
+    logging.warning(
+        "%s: %s labels are changed, and %s %ss are left out",
+        in_table,
+        f"{np.count_nonzero(labels != given.labels):,}",
+        f"{np.count_nonzero(left_out):,}",
+        example,
+    )
     return dataclasses.replace(given, labels=labels), left_out
 
 

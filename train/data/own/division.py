@@ -64,8 +64,8 @@ def divide(
     }
     missing = {role: part for role, part in fractions.items() if role not in given.given}
     given = dataclasses.replace(given, roles=group_splits.completed(given))
-    free = given.roles == NO_SPLIT
-    if not free.all() and free.any():
+    free = (given.roles == NO_SPLIT) & ~left_out
+    if not (free | left_out).all() and free.any():
         held_out_of_them = " and ".join(role.name.lower() for role in missing)
         logging.warning(
             "%s: %d of %d %ss have no split; they are for training%s",
@@ -75,7 +75,8 @@ def divide(
             example,
             held_out_of_them and f", and {held_out_of_them} {example}s are held out of them",
         )
-    roles = _held_out(given, missing, free if free.any() else given.roles == Role.TRAIN)
+    is_training = (given.roles == Role.TRAIN) & ~left_out
+    roles = _held_out(given, missing, free if free.any() else is_training)
     roles[left_out] = NO_SPLIT
     complete = dataclasses.replace(given, roles=roles)
     divided = unseen_classes.sort_out(complete, fields.unseen_classes, where, example)
@@ -90,7 +91,8 @@ def divide(
             reason = (
                 ""
                 if not divided.has_groups or role in given.given
-                else ", because only complete groups are held out, and each class keeps one"
+                else ": only complete groups are held out, and each class keeps one, so that "
+                f"{spell('config.dataset.group')} must make several groups of a class"
             )
             raise UserError(
                 f"{where} has no {example}s for {name}{reason}; give it some, or a larger "

@@ -71,13 +71,13 @@ def find(
         raise UserError(
             field=field,
             must_be="found in the images",
-            but=f"{grammar!r} finds a group in none of the {number:,}, such as {paths[0]}",
+            but=f"'{grammar}' finds a group in none of the {number:,}, such as {paths[0]}",
         )
     if not may_be_one and number > 1 and not without and len(set(found)) == 1:
         raise UserError(
             field=field,
             must_be="different between images",
-            but=f"{grammar!r} makes all {number:,} images one group, {found[0]!r}",
+            but=f"'{grammar}' makes all {number:,} images one group, {found[0]!r}",
         )
     if without:
         logging.warning(
@@ -191,14 +191,14 @@ def _compiled(grammar: str, field: str) -> re.Pattern[str]:
         raise UserError(
             field=field,
             must_be=HOW_GROUPS_ARE_FOUND,
-            but=f"{grammar!r} is no regular expression: {error}",
+            but=f"'{grammar}' is no regular expression: {error}",
         ) from error
     if pattern.groups != 1:
         several = " ((?:…) groups without a capture)" if pattern.groups else ""
         raise UserError(
             field=field,
             must_be=HOW_GROUPS_ARE_FOUND,
-            but=f"{grammar!r} has {pattern.groups or 'no'} captures{several}",
+            but=f"'{grammar}' has {pattern.groups or 'no'} captures{several}",
         )
     return pattern
 

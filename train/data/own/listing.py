@@ -91,6 +91,16 @@ def name_groups(groups: Sequence[str], otherwise: Iterable[str]) -> tuple[str, .
     )
 
 
+def given_group(name: str) -> str:
+    """A group as it was given, from `name_groups`; empty for an example that is a group of its own.
+
+    Examples:
+        >>> given_group("group plant 17"), given_group("path 1.jpg")
+        ('plant 17', '')
+    """
+    return name.removeprefix(_NAMED) if name.startswith(_NAMED) else ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Listing:
     """Examples in a fixed order: as they are given, or after `division.divide` with all splits.
@@ -131,10 +141,7 @@ class Listing:
 
     def given_groups(self) -> list[str]:
         """The groups as they are given, [n]; empty for an example that is a group of its own."""
-        return [
-            group.removeprefix(_NAMED) if group.startswith(_NAMED) else ""
-            for group in self.groups or ()
-        ]
+        return [*map(given_group, self.groups or ())]
 
     def of_role(self, role: Role) -> np.ndarray:
         """The indices of the examples of a split."""
