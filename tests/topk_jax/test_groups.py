@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from tests import reference
-from topk_jax import metrics, sets
+from topk_jax import _intervals, metrics, sets
 
 EPS = float(np.finfo(np.float32).eps)
 BY = ("log_probabilities", "probabilities", "maximum")
@@ -82,6 +83,16 @@ def test_probabilities_below_the_range_of_floats_are_combined():
     found = sets.combine(logs, np.zeros(2, int), num_groups=1, by="probabilities")
     wanted = reference.combine(logs, np.zeros(2, int), num_groups=1, by="probabilities")
     np.testing.assert_allclose(found, wanted, rtol=4 * EPS, atol=1e-30)
+
+
+@pytest.mark.parametrize("mask", [-1e10, -1e12, -1e30, -3e38])
+@pytest.mark.parametrize("wrap", [lambda function: function, jax.jit])
+def test_finite_masks_of_different_classes_leave_them_alike(mask, wrap):
+    logs = np.full((3, 3), mask, np.float32)
+    np.fill_diagonal(logs, 0)
+    combined = wrap(functools.partial(sets.combine, num_groups=1))(logs, np.zeros(3, int))
+    # A sum and a division of equal numbers are equal.
+    np.testing.assert_allclose(combined, np.log(1 / 3) * np.ones((1, 3)), rtol=1e-6)
 
 
 def test_labels_of_groups_are_the_reference(rng):
@@ -173,6 +184,16 @@ def test_intervals_are_the_reference(rng, counted):
     assert np.isnan(metrics.cluster_interval(hits, groups - 99, num_groups=2)).all()
     masked = metrics.cluster_interval(hits, groups, num_groups=30, where=groups < 9)
     np.testing.assert_array_equal(masked, metrics.cluster_interval(hits, groups, num_groups=9))
+
+
+@pytest.mark.parametrize("level", [0.9, 0.95, 0.99])
+@pytest.mark.parametrize(("num_groups", "tolerance"), [(2, 1e-4), (3, 1e-4), (4, 0.02), (7, 0.002)])
+def test_few_groups_have_the_quantile_of_student(num_groups, tolerance, level):
+    # Of three and more degrees of freedom it is a series, whose error grows with the level.
+    z = np.float32(stats.norm.ppf(0.5 + level / 2))
+    found = _intervals._student(jnp.asarray(z), jnp.asarray(num_groups - 1.0))
+    expected = stats.t.ppf(0.5 + level / 2, num_groups - 1)
+    np.testing.assert_allclose(found, expected, rtol=tolerance if level < 0.99 else 5 * tolerance)
 
 
 @pytest.mark.parametrize("counted", ["examples", "groups"])

@@ -61,7 +61,7 @@ def test_every_example_is_a_row_that_is_read_back(table, examples, tmp_path):
         scores, label = examples.scores[index], int(examples.labels[index])
         # A name that is not UTF-8 has its byte as a literal.
         assert row["name"] == examples.names[index].replace("\udc80", "\\udc80")
-        assert row["group"] == f"group {index // 2}"
+        assert row["group"] == f"{index // 2}"
         assert row["label"] == CLASS_NAMES[label]
         best = int(np.argmax(scores))
         assert row["predicted"] == CLASS_NAMES[best]

@@ -152,11 +152,11 @@ def apply(
             f"{in_table}: {where} has no {example} {messages.in_words(missing, f'{example}s')}"
         )
     logging.warning(
-        "%s: %s labels are changed, and %s %ss are left out",
+        "%s: labels that are changed: %s; %ss that are left out: %s",
         in_table,
         f"{np.count_nonzero(labels != given.labels):,}",
-        f"{np.count_nonzero(left_out):,}",
         example,
+        f"{np.count_nonzero(left_out):,}",
     )
     return dataclasses.replace(given, labels=labels), left_out
 

@@ -47,6 +47,34 @@ def test_a_label_is_corrected_and_an_example_left_out(tmp_path):
     assert found.digest() != listing().digest()
 
 
+def test_what_is_corrected_is_counted(tmp_path, caplog):
+    applied(tmp_path, ("ash/1.png", "cedar"), ("birch/0.png", "-"), ("cedar/0.png", ""))
+    (message,) = caplog.messages
+    assert message.endswith(": labels that are changed: 1; images that are left out: 1")
+
+
+def test_a_label_and_a_mark_of_no_class_contradict_each_other(tmp_path):
+    rows = [("ash/1.png", "cedar", "none of these")]
+    with pytest.raises(UserError, match="row 1: it must have a label or the mark 'none of these'"):
+        applied(tmp_path, *rows, header=("path", "label", "mark"))
+
+
+def test_splits_are_held_out_of_what_is_not_left_out(tmp_path):
+    # Of three rows of the last class, any one may be left out: one of the two is for training.
+    labels = np.repeat([0, 1, 2, 3], [40, 40, 40, 3]).astype(np.int32)
+    names = [f"n{index}" for index in range(len(labels))]
+    given = Listing(
+        labels=labels, roles=np.full(len(labels), NO_SPLIT, np.int8), class_names=tuple("abcd")
+    )
+    for index in (120, 121, 122):
+        table = write(tmp_path, (f"n{index}", "-"))
+        asked = dataclasses.replace(fields(table), validation_fraction=0.3, test_fraction=0.3)
+        divided = division.divide(given, asked, where="rows", example="row", names=names)
+        of_last = divided.roles[120:]
+        assert of_last[index - 120] == NO_SPLIT
+        assert (of_last == Role.TRAIN).any()
+
+
 def test_without_a_table_nothing_changes():
     given = listing()
     found, left_out = corrections.apply(given, None, NAMES, where=WHERE, example="image")
