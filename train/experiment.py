@@ -416,6 +416,13 @@ def _show_data(assembly: Assembly, workdir: Path, unreadable: Unreadable) -> Non
         f"{assembly.num_classes:,} classes{shared}; {assembly.spec.example}s: {sizes}; the first "
         "step is compiled, which can take a minute"
     )
+    groups = ", ".join(
+        f"{len(set(split.groups)):,} for {name}"
+        for name, split in splits.items()
+        if split.groups is not None
+    )
+    if groups:
+        show_line(f"groups: {groups}")
     if unreadable:
         numbers = ", ".join(f"{len(found):,} of {split}" for split, found in unreadable.items())
         replaced = "; the next one that can be read replaces an image in training"

@@ -234,6 +234,9 @@ def test_half_of_the_new_data_recalibrates_for_other_commands(folder, evaluated)
     assert observed["num_examples"] + observed["num_of_several_classes"] == 40
     sets = observed["coverages"]["0.8"]["conformal"]
     assert f"conformal sets of observations: {sets['in_words']}" in shown.stdout
+    of_observations = "observations_log_probabilities_coverage_0.8"
+    assert written["thresholds"][of_observations] == sets["threshold"]
+    assert written["thresholds"]["observations_log_probabilities_most_combined"] == 3
     # Wider than for so many images that are drawn by themselves.
     found = report["coverages"]["0.8"]["conformal"]
     low, high = interval(round(found["coverage"] * 120), 120)
@@ -244,6 +247,9 @@ def test_half_of_the_new_data_recalibrates_for_other_commands(folder, evaluated)
     # In 32 bits.
     assert found["coverage_interval"] == pytest.approx([*map(float, by_clusters)], abs=1e-6)
     assert found["coverage_interval"] != pytest.approx([low, high], abs=1e-4)
+    # The run has no groups.
+    (plain,) = run("evaluate", [workdir, table, "--coverages=0.8", f"--out={folder}/again.json"])
+    assert "nothing is reported of observations: the run has no validation examples" in plain.stderr
     (again,) = run("evaluate", [workdir, table, thresholds, f"--out={folder}/again.json"])
     again = unsealed(folder / "again.json")
     assert list(again["coverages"]) == ["0.8"]

@@ -12,7 +12,14 @@ from absl import logging
 from train.configuration.datasets import FolderFields, OwnImageFields
 from train.data.batches import SkippedImage
 from train.data.own.listing import Role
-from train.evaluation import combinations, example_names, promises, set_report, thresholds
+from train.evaluation import (
+    combinations,
+    example_groups,
+    example_names,
+    promises,
+    set_report,
+    thresholds,
+)
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
@@ -303,11 +310,18 @@ def _calibrated(
             "--coverages needs thresholds, and --classes has no images to calibrate on: give "
             "--recalibrate=half, --thresholds or --dataset"
         )
+    validation = None if data.known.groups is None else _validation_in_groups(classifier)
+    if validation is None and example_groups.have_several(data.known):
+        logging.warning(
+            "nothing is reported of observations: %s has no validation examples in groups at hand; "
+            "--recalibrate=half calibrates on new observations",
+            "the network" if classifier.workdir is None else "the run",
+        )
     return _Calibrated(
         data=data,
         calibration=Calibration(classifier) if number else None,
         on="validation examples",
-        examples=None if data.known.groups is None else _validation_in_groups(classifier),
+        examples=validation,
         number=number,
         average_ks=ks,
         coverages=asked.coverages(number),
