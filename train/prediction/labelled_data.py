@@ -145,7 +145,6 @@ def _groups(found: FoundImages, expected: Expected) -> tuple[str, ...] | None:
             found.listing.paths,
             field=expected.group_field,
             open_image=found.images.open,
-            may_be_one=True,
         )
     except UserError as error:
         # The user has not asked for those of the run.

@@ -128,7 +128,11 @@ class NamedRows:
                 f"{', '.join(self.arrays.finders)}",
                 got=grammar,
             )
-        return group_names.find(grammar, self.names, field="--group", may_be_one=True)
+        try:
+            return group_names.find(grammar, self.names, field="--group", may_be_one=True)
+        except UserError as error:
+            arrays = ", ".join(self.arrays.finders)
+            raise error.within(after=f"; {self.path} has the arrays {arrays}") from error
 
     def describe(self, indices: Sequence[int]) -> dict[str, Any]:
         """Some rows, as fields of a line of JSON."""

@@ -79,6 +79,8 @@ def test_groups_of_a_folder_are_found_by_a_grammar(tmp_path):
     with pytest.raises(UserError, match=r"^--group must be found in the images; '\(q\)' finds"):
         labelled_data.find("images", tmp_path / "new", dataclasses.replace(IMAGES, group="(q)"))
     # The new images need not have the names of those of the run.
+    with pytest.raises(UserError, match=r"'\(p\)' makes all 3 images one group, 'p'$"):
+        labelled_data.find("images", tmp_path / "new", dataclasses.replace(IMAGES, group="(p)"))
     of_run = dataclasses.replace(IMAGES, group="(q)", group_field="config.dataset.group of the run")
     assert labelled_data.find("images", tmp_path / "new", of_run).examples.groups is None
 

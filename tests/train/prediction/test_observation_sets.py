@@ -276,7 +276,7 @@ def test_rows_are_grouped_by_an_array_or_by_their_names(tmp_path):
     assert [entry.group for entry in made("pot")] == ["p", None, None]
     assert [entry.title for entry in made("pot")] == ["p", "x2_a", "lone"]
     assert [entry.group for entry in made(r"(x\d)")] == ["x1", "x2", None]
-    with pytest.raises(UserError, match=r"--group must be .* one capture"):
+    with pytest.raises(UserError, match=r"--group must be .* one capture.* has the arrays .*plant"):
         observation_sets.group(rows, "plants")
     np.save(tmp_path / "alone.npy", logits)
     with pytest.raises(UserError, match=r"--group must be an array of .*, which has no names"):
@@ -288,7 +288,22 @@ def test_names_are_grouped_by_a_pattern():
     grouped = observation_sets.group(names, r"(\w+) \d")
     assert (len(grouped), len(names)) == (2, 3)
     assert list(grouped.names) == ["group Berlin", "group Paris"]
-    assert grouped.of_examples.tolist() == [0, 1, 0]
+
+
+def test_one_observation_of_all_and_larger_ones_than_those_of_the_calibration_are_told(
+    tmp_path, caplog
+):
+    features = np.log([[0.9, 0.1], [0.5, 0.5], [0.8, 0.2]]).astype(np.float32)
+    np.savez(tmp_path / "rows.npz", features=features, names=np.array(["a1", "a2", "a3"]))
+    grouped = observation_sets.group(row_sets.read(str(tmp_path / "rows.npz")), "(a)")
+    (message,) = caplog.messages
+    assert message == "--group: '(a)' makes all 3 examples one observation, a"
+    for most, numbers in ((3, 0), (2, 1)):
+        caplog.clear()
+        rule = dataclasses.replace(top(1), most_combined=most)
+        assert len([*grouped.make_sets(Uniform(), rule, thumbnails=False)]) == 1
+        assert len(caplog.messages) == numbers
+    assert caplog.messages[0].startswith("an observation has 3 examples, and those that thresholds")
 
 
 def test_a_line_has_any_name(tmp_path):
