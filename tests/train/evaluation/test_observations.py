@@ -133,7 +133,7 @@ def test_observations_of_several_classes_are_left_out_and_told(rng, caplog):
     assert not {f"group {number}" for number in several} & {*found.predictions.groups}
     np.testing.assert_allclose(found.predictions.scores.sum(axis=-1), 1, rtol=1e-5)
     assert "observations with examples of several classes have no label" in caplog.text
-    assert "2 of 40, the first is group" in caplog.text
+    assert "2 of 40, the first is 0\n" in caplog.text
     one = examples.take(np.flatnonzero(of == several[0]))
     with pytest.raises(UserError, match="examples of one class; each of the 1 has several"):
         observations.combine(one, Combination(combinations.DEFAULT))
