@@ -21,7 +21,7 @@ from train.foundation.console import make_console
 from train.foundation.progress_bar import make_bar
 
 _BATCH = 1024
-# After so many steps at least, the heads are compared with what they were.
+# The heads are compared with their earlier state after at least this many steps.
 _STEPS = 32
 _MOST_ROUNDS = 40
 # How many rounds may be without a better one.

@@ -19,8 +19,6 @@ _MOST_SUMS = 2**23
 # The logarithm of a score of 0 would decide for all examples of the observation. Probabilities of
 # 32 bits are 0 below this number.
 _SMALLEST = float(np.finfo(np.float32).tiny)
-# How far the sum of the probabilities of an example may be from 1.
-_SUM_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ class Pools:
         present, starts, counts = np.unique(of, return_index=True, return_counts=True)
         pooled = self._reduce.reduceat(rows, starts, axis=0)
         self._pooled[present] = self._reduce(self._pooled[present], pooled)
-        self._add_up[present] &= np.logical_and.reduceat(_add_up_to_1(scores), starts)
+        self._add_up[present] &= np.logical_and.reduceat(score_files.add_up_to_1(scores), starts)
         self.sizes[present] += counts
 
     def scores(self) -> np.ndarray:
@@ -227,9 +225,3 @@ def _pooled(
                 order = here[np.argsort(of[chunk][here], kind="stable")]
                 pools.add(of[chunk][order] - start, scores[chunk][order])
         yield start, pools.scores()
-
-
-def _add_up_to_1(scores: np.ndarray) -> np.ndarray:
-    """Whether the scores of each example are probabilities, [m]."""
-    add_up: np.ndarray = np.abs(scores.sum(axis=-1, dtype=np.float64) - 1) <= _SUM_TOLERANCE
-    return add_up

@@ -149,7 +149,8 @@ def _split_rows(array: Scores) -> Iterator[np.ndarray]:
 
 def are_probabilities(scores: Scores) -> bool:
     """Whether the scores of each example add up to 1; scores of multi-label losses need not."""
-    return all(_add_up_to_1(scores[chunk]) for chunk in chunks(scores))
+    parts = (scores[chunk] for chunk in chunks(scores))
+    return all(bool(add_up_to_1(part).all() and (part >= 0).all()) for part in parts)
 
 
 def are_from_0_to_1(scores: Scores) -> bool:
@@ -158,9 +159,10 @@ def are_from_0_to_1(scores: Scores) -> bool:
     return not any(bool(((part < 0) | (part > 1 + _ROUNDING)).any()) for part in parts)
 
 
-def _add_up_to_1(scores: np.ndarray) -> bool:
-    sums = scores.sum(axis=-1, dtype=np.float64)
-    return bool((np.abs(sums - 1) <= _SUM_TOLERANCE).all() and (scores >= 0).all())
+def add_up_to_1(scores: np.ndarray) -> np.ndarray:
+    """Whether the scores of each of a few examples add up to 1, [m]."""
+    add_up: np.ndarray = np.abs(scores.sum(axis=-1, dtype=np.float64) - 1) <= _SUM_TOLERANCE
+    return add_up
 
 
 def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:

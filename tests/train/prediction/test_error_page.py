@@ -1,13 +1,10 @@
 """The page of errors: names are only text in it, it loads nothing, and it is bounded."""
 
-import base64
-import hashlib
-
 import numpy as np
 import pytest
 from PIL import Image
 
-from tests.train.prediction.test_predict_page import Outline
+from tests.train.prediction.test_predict_page import Outline, assert_nothing_is_loaded
 from train.evaluation.example_table import ExampleTable
 from train.evaluation.predictions import Predictions
 from train.evaluation.summaries import Sets
@@ -63,23 +60,7 @@ def test_names_are_text_and_nothing_else(page):
 
 
 def test_nothing_is_loaded_and_only_its_own_script_may_run(page):
-    outline = Outline(page)
-    addresses = [
-        attributes[key]
-        for _, attributes in outline.elements
-        for key in ("src", "href", "srcset", "action", "data")
-        if key in attributes
-    ]
-    assert all(address.startswith(("data:", "#")) for address in addresses)
-    (script,) = (text for kind, text in outline.raw if kind == "script")
-    (policy,) = (
-        attributes["content"]
-        for attributes in outline.all("meta")
-        if attributes.get("http-equiv") == "Content-Security-Policy"
-    )
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    assert policy.startswith("default-src 'none'; img-src data:;")
-    assert f"script-src 'sha256-{digest}';" in policy
+    assert_nothing_is_loaded(Outline(page))
 
 
 def test_it_is_bounded_and_names_what_it_leaves_out(page):

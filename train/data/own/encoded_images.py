@@ -53,7 +53,26 @@ class EncodedImages(Sequence[dict[str, Any]]):
         return None
 
 
-class Files(EncodedImages):
+class NamedImages(EncodedImages):
+    """Images that are called by their paths.
+
+    Args:
+        paths: their paths.
+    """
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        self._paths = paths
+
+    def __len__(self) -> int:
+        """The number of images."""
+        return len(self._paths)
+
+    @override
+    def name(self, index: int) -> str:
+        return self._paths[index]
+
+
+class Files(NamedImages):
     """Image files as the examples of `Records`.
 
     Args:
@@ -65,17 +84,9 @@ class Files(EncodedImages):
     def __init__(
         self, root: Path, paths: tuple[str, ...], most_bytes: int = MOST_IMAGE_BYTES
     ) -> None:
+        super().__init__(paths)
         self._root = str(root)
-        self._paths = paths
         self._most_bytes = most_bytes
-
-    def __len__(self) -> int:
-        """The number of files."""
-        return len(self._paths)
-
-    @override
-    def name(self, index: int) -> str:
-        return self._paths[index]
 
     @override
     def read(self, index: int) -> bytes:

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from train.data.image_reader import ImageReader
 from train.data.own import unreadable_images
-from train.data.own.encoded_images import NO_SIZE, EncodedImages
+from train.data.own.encoded_images import NO_SIZE, EncodedImages, NamedImages
 from train.data.own.found_images import FoundImages
 from train.data.own.listing import NO_SPLIT, ListedFiles, Listing, Role
 from train.data.records import Records
@@ -90,7 +90,7 @@ def _given_roles(listing: Listing, indices: np.ndarray) -> np.ndarray:
     return np.where(np.isin(roles, list(listing.given)), roles, Role.TRAIN)
 
 
-class _Placed(EncodedImages):
+class _Placed(NamedImages):
     """The images of a source in another order, some of which it lacks.
 
     Args:
@@ -100,16 +100,9 @@ class _Placed(EncodedImages):
     """
 
     def __init__(self, images: EncodedImages, paths: tuple[str, ...], place: np.ndarray) -> None:
+        super().__init__(paths)
         self._images = images
-        self._paths = paths
         self._place = place
-
-    def __len__(self) -> int:
-        return len(self._paths)
-
-    @override
-    def name(self, index: int) -> str:
-        return self._paths[index]
 
     @override
     def read(self, index: int) -> bytes:

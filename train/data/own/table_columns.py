@@ -131,13 +131,12 @@ def _without_marks(columns: Columns, where: str) -> Columns:
     """The columns without the rows that have a mark in place of a label."""
     if "mark" not in columns or "label" not in columns:
         return columns
-    pairs = zip(columns["label"], columns["mark"], strict=True)
+    pairs = [*zip(columns["label"], columns["mark"], strict=True)]
     for row, (label, mark) in enumerate(pairs, start=1):
         if label and mark in _MARKS:
             raise UserError(
                 f"{where}, row {row}: it must have a label or the mark {mark!r}; it has both"
             )
-    pairs = zip(columns["label"], columns["mark"], strict=True)
     marks = [mark if not label and mark in _MARKS else "" for label, mark in pairs]
     counts = collections.Counter(filter(None, marks))
     if not counts:
