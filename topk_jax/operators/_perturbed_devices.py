@@ -16,7 +16,7 @@ from topk_jax.operators._perturbed_selection import (
     select_by_kernel,
     select_in_rows,
 )
-from topk_jax.operators._top_k import merge_devices, pad_for_selection, select_largest
+from topk_jax.operators._top_k import merge_devices, select_largest
 
 
 def select(
@@ -124,8 +124,8 @@ def _select_of_split(
     ) -> tuple[jax.Array, jax.Array]:
         return select_largest(perturbed, min(k, size))
 
-    padded = pad_for_selection(scores, min(k, size))
-    own, places = map_samples(pick, num_samples, padded, epsilon, source, first)
+    own_selection = selection._replace(k=min(k, size), only_last=False)
+    own, places = map_samples(pick, own_selection, scores, epsilon, source, first)
     values, classes = (
         part[..., -1:] if only_last else part
         for part in merge_devices(own, places, k, size, class_axis_name)

@@ -7,14 +7,14 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from topk_jax import _selection
+from topk_jax import _ordered_lists, _selection
 from topk_jax.operators import _normals
 from topk_jax.operators._top_k import pad_for_selection, select_kth, select_largest
 
 # The largest number of normals drawn at once. On the CPU they fit in the cache; elsewhere they are
 # small compared to the memory.
-_BLOCK_SIZE = {"cpu": 2**19}
-_BLOCK_SIZE_OF_OTHERS = 2**24
+_BLOCK_SIZE_ON_CPU = 2**19
+_BLOCK_SIZE_ELSEWHERE = 2**24
 
 
 class Selection(NamedTuple):
@@ -46,15 +46,14 @@ def select_in_rows(
     The scores and the noise are added up for each sample and averaged over the samples, `[...]`.
     The classes are `[..., M, k or 1]`. `scores` is [..., L] and `epsilon` is [...].
     """
-    k, only_last, num_samples, _ = selection
+    k, only_last = selection.k, selection.only_last
     batch_shape = epsilon.shape
 
     def pick(perturbed: jax.Array, noise_of: Callable[[jax.Array], jax.Array]) -> Any:
         values, selected = select_kth(perturbed, k) if only_last else select_largest(perturbed, k)
         return values.sum(), selected, noise_of(selected).sum()
 
-    padded = pad_for_selection(scores, k, only_last=only_last)
-    values, selected, noise_sums = map_samples(pick, num_samples, padded, epsilon, source)
+    values, selected, noise_sums = map_samples(pick, selection, scores, epsilon, source)
     return (
         values.mean(axis=1).reshape(batch_shape),
         selected.reshape(*batch_shape, *selected.shape[1:]),
@@ -109,7 +108,7 @@ def draw_for_classes(
 
 def map_samples(
     pick: Callable[[jax.Array, Callable[[jax.Array], jax.Array]], Any],
-    num_samples: int,
+    selection: Selection,
     scores: jax.Array,
     epsilon: jax.Array,
     source: jax.Array,
@@ -117,9 +116,34 @@ def map_samples(
 ) -> Any:
     """A tree of [n, M, ...] that `pick` makes of each perturbed row [L] and of its noise.
 
-    The noise is passed as a function of the class. The scores belong to the classes from `first`
-    on, or from 0.
+    `pick` selects by `select_kth`, or by `select_largest`, from the row alone. The noise is passed
+    as a function of the class. The scores belong to the classes from `first` on, or from 0.
     """
+    k, only_last, num_samples, _ = selection
+    map_rows = functools.partial(_map_rows, pick, num_samples, first)
+
+    def on_cpu(scores: jax.Array, *arrays: jax.Array) -> Any:
+        return map_rows(
+            pad_for_selection(scores, k, only_last=only_last), *arrays, block=_BLOCK_SIZE_ON_CPU
+        )
+
+    # One pass over the scores selects while it draws their noise.
+    block = None if k <= _ordered_lists.LONGEST else _BLOCK_SIZE_ELSEWHERE
+    elsewhere = functools.partial(map_rows, block=block)
+    return jax.lax.platform_dependent(scores, epsilon, source, cpu=on_cpu, default=elsewhere)
+
+
+def _map_rows(
+    pick: Callable[[jax.Array, Callable[[jax.Array], jax.Array]], Any],
+    num_samples: int,
+    first: jax.Array | None,
+    scores: jax.Array,
+    epsilon: jax.Array,
+    source: jax.Array,
+    *,
+    block: int | None,
+) -> Any:
+    """`map_samples` by blocks of that many normals, which are stored; None stores none."""
     batch_shape, num_rows, num_classes = epsilon.shape, epsilon.size, scores.shape[-1]
     rows = (
         scores.reshape(num_rows, num_classes),
@@ -131,9 +155,11 @@ def map_samples(
         scores, epsilon, source = row
 
         def select(sample: jax.Array) -> Any:
-            # Without a barrier XLA would compute the parts of the generator that do not depend on
-            # the sample once for all samples, and store them in arrays of [n, L].
-            tied_source, tied_sample = jax.lax.optimization_barrier((source, sample))
+            tied_source, tied_sample = source, sample
+            if block is not None:
+                # Without a barrier XLA would compute the parts of the generator that do not depend
+                # on the sample once for all samples, and store them in arrays of [n, L].
+                tied_source, tied_sample = jax.lax.optimization_barrier((source, sample))
 
             def noise_of(classes: jax.Array) -> jax.Array:
                 return _draw(tied_source, tied_sample, classes, scores.dtype)
@@ -146,17 +172,19 @@ def map_samples(
                     classes = first + classes
                 return scores + epsilon * _draw(source, sample, classes, scores.dtype)
 
+            arrays = scores, epsilon, tied_source, tied_sample
             # XLA would run the generator again for each use.
-            perturbed = _selection.store(perturb, scores, epsilon, tied_source, tied_sample)
-            return pick(perturbed, noise_of)
+            stored = perturb(*arrays) if block is None else _selection.store(perturb, *arrays)
+            return pick(stored, noise_of)
 
         return _map(select, jnp.arange(num_samples), samples_at_once)
 
     # The blocks stay in the cache, and their memory does not grow with M. In a program for any
     # number of rows, which `jax.export` makes, a block is one sample of all of them.
     rows_at_once, samples_at_once = num_rows, 1
-    if isinstance(num_rows, int):
-        block = _BLOCK_SIZE.get(jax.default_backend(), _BLOCK_SIZE_OF_OTHERS)
+    if block is None:
+        samples_at_once = num_samples
+    elif isinstance(num_rows, int):
         rows_at_once = max(1, min(num_rows, block // num_classes))
         samples_at_once = max(1, min(num_samples, block // (rows_at_once * num_classes)))
     return _map(select_in_samples, rows, rows_at_once)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _classes, _numerics, _selection, _sharding
+from topk_jax import _checks, _classes, _numerics, _ordered_lists, _selection, _sharding
 
 __all__ = ["top_k_sum", "top_k_value"]
 
@@ -138,22 +139,38 @@ def select_largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
 
 
 def _largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
-    if not _in_chunks(scores.shape[-1], k):
+    """`select_largest` on one device; the platform is known when the program is compiled."""
+    hidden = jax.lax.stop_gradient(scores)
+
+    def in_any_order(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
+        if k <= _ordered_lists.LONGEST:
+            return _ordered_lists.select_in_one_pass(scores, k)
         return _selected(scores, k)
-    # Hazard: XLA's selection on the CPU processes one entry at a time; a maximum is vectorized.
-    # Choice: first select the k chunks with the largest maxima, which contain the k largest
-    # entries, then select among these. The chunks are sorted to keep the order of the indices.
-    # Cost: one more pass.
-    chunks = pad_for_selection(jax.lax.stop_gradient(scores), k)
+
+    def on_cpu(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return _in_chunks(scores, k) if _has_chunks(scores.shape[-1], k) else _selected(scores, k)
+
+    values, indices = jax.lax.platform_dependent(hidden, cpu=on_cpu, default=in_any_order)
+    return _numerics.with_slope_of(values, _entries(scores, indices)), indices
+
+
+def _in_chunks(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
+    """The selection among chunks of the classes.
+
+    Hazard: XLA's selection on the CPU processes one entry at a time; a maximum is vectorized.
+    Choice: first select the k chunks with the largest maxima, which contain the k largest entries,
+    then select among these. The chunks are sorted to keep the order of the indices. Cost: one more
+    pass.
+    """
+    chunks = pad_for_selection(scores, k)
     chunks = chunks.reshape(*scores.shape[:-1], chunks.shape[-1] // _CHUNK, _CHUNK)
     _, of_maxima = _selected(jax.lax.optimization_barrier(chunks.max(axis=-1)), k)
     chosen = jax.lax.optimization_barrier(jnp.sort(of_maxima, axis=-1))
     candidates = jnp.take_along_axis(
         chunks, chosen[..., None], axis=-2, mode="promise_in_bounds"
     ).reshape(*scores.shape[:-1], k * _CHUNK)
-    _, positions = _selected(candidates, k)
-    indices = _CHUNK * _entries(chosen, positions // _CHUNK) + positions % _CHUNK
-    return _entries(scores, indices), indices
+    values, positions = _selected(candidates, k)
+    return values, _CHUNK * _entries(chosen, positions // _CHUNK) + positions % _CHUNK
 
 
 def select_largest_of_split(
@@ -198,45 +215,55 @@ def select_kth(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     hidden = jax.lax.stop_gradient(scores)
     length = scores.shape[-1]
 
-    def by_rank(scores: jax.Array) -> jax.Array:
-        if k <= _HIGHEST_SELECTED_RANK or length >= _SELECTED_LENGTH_PER_RANK * k:
-            return select_largest(scores, k)[1][..., -1:]
-        return _selection.kth_by_bisection(scores, k)
+    def by_rank(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
+        if k <= _ordered_lists.LONGEST or length >= _SELECTED_LENGTH_PER_RANK * k:
+            values, indices = select_largest(scores, k)
+            return values[..., -1:], indices[..., -1:]
+        return at(_selection.kth_by_bisection)(scores)
 
-    def of_short_rows(scores: jax.Array) -> jax.Array:
+    def on_cpu(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
+        if length > _LONGEST_SHORT_ROW:
+            is_quick = k <= _HIGHEST_SELECTED_RANK or length >= _SELECTED_LENGTH_PER_RANK * k
+            return by_rank(scores) if is_quick else at(_selection.kth_by_bisection)(scores)
         if k <= _HIGHEST_DESCENT:
-            return _selection.kth_by_descent(scores, k)
-        return _selection.kth_by_bisection(scores, k)
+            return at(_selection.kth_by_descent)(scores)
+        return at(_selection.kth_by_bisection)(scores)
+
+    def at(find: Callable[[jax.Array, int], jax.Array]) -> Any:
+        def find_both(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
+            index = find(scores, k)
+            return _entries(scores, index), index
+
+        return find_both
 
     if 0 in scores.shape:
         # With an empty batch, `jnp.where` returns a constant, whose type a loop under `shard_map`
         # refuses.
-        index = select_largest(hidden, k)[1][..., -1:]
-    elif length <= _LONGEST_SHORT_ROW:
-        index = jax.lax.platform_dependent(hidden, cpu=of_short_rows, default=by_rank)
+        values, indices = select_largest(hidden, k)
+        value, index = values[..., -1:], indices[..., -1:]
     else:
-        index = by_rank(hidden)
-    return _entries(scores, index), index
+        value, index = jax.lax.platform_dependent(hidden, cpu=on_cpu, default=by_rank)
+    return _numerics.with_slope_of(value, _entries(scores, index)), index
 
 
 def pad_for_selection(scores: jax.Array, k: int, *, only_last: bool = False) -> jax.Array:
-    """Pads the last axis with `-inf`, as `select_largest` would, or as `select_kth` would.
+    """Pads the last axis with `-inf`, as `select_largest` or `select_kth` would on the CPU.
 
     Hazard: if XLA fuses the padding with code that draws noise, that code is not vectorized on the
     CPU and runs once for each use. Choice: pad the scores before the noise is added. Cost: none.
     """
     length = scores.shape[-1]
-    if only_last and length <= _LONGEST_SHORT_ROW and jax.default_backend() == "cpu":
+    if only_last and length <= _LONGEST_SHORT_ROW:
         missing = math.prod(_selection.table_shape(length)) - length
     else:
-        missing = -length % _CHUNK if _in_chunks(length, k) else 0
+        missing = -length % _CHUNK if _has_chunks(length, k) else 0
     if missing == 0:
         return scores
     return jnp.pad(scores, [(0, 0)] * (scores.ndim - 1) + [(0, missing)], constant_values=-jnp.inf)
 
 
-def _in_chunks(length: int, k: int) -> bool:
-    return jax.default_backend() == "cpu" and length >= _CHUNKED_LENGTH_PER_RANK * k
+def _has_chunks(length: int, k: int) -> bool:
+    return length >= _CHUNKED_LENGTH_PER_RANK * k
 
 
 def _selected(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
