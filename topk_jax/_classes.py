@@ -10,6 +10,8 @@ from collections.abc import Hashable
 import jax
 import jax.numpy as jnp
 
+from topk_jax._entries import take_entries
+
 
 def count(scores: jax.Array, name: Hashable | None) -> int:
     """The number of classes L of scores [..., L]."""
@@ -79,9 +81,9 @@ def take(values: jax.Array, classes: jax.Array, name: Hashable | None) -> jax.Ar
     If the classes are split, a class outside [0, L) gives 0.
     """
     if name is None:
-        return jnp.take_along_axis(values, classes, axis=-1, mode="promise_in_bounds")
+        return take_entries(values, classes)
     places, is_own = _places(classes, values.shape[-1], name)
-    taken = jnp.take_along_axis(values, places, axis=-1, mode="promise_in_bounds")
+    taken = take_entries(values, places)
     return jax.lax.psum(jnp.where(is_own, taken, 0), name)
 
 

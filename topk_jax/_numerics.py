@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _classes, _sharding
+from topk_jax._entries import take_entries
 
 # Replaces -inf, because the difference of two infinities is NaN. It is far below any score of a
 # network, and its sum over 1e7 classes is still finite in float32.
@@ -44,7 +45,7 @@ def score_of_label(
     if class_axis_name is not None:
         return _classes.take(logits, labels[..., None], class_axis_name)[..., 0]
     index = jnp.clip(labels, 0, logits.shape[-1] - 1)[..., None]
-    return jnp.take_along_axis(logits, index, axis=-1, mode="promise_in_bounds")[..., 0]
+    return take_entries(logits, index)[..., 0]
 
 
 def value_of_class(

@@ -23,9 +23,10 @@ def select_in_one_pass(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]
     indices = jax.lax.broadcasted_iota(jnp.int32, scores.shape, scores.ndim - 1)
     # No score has the ordinal 0: it is the first of the bits that mean NaN.
     nothing = ordinals.dtype.type(0), jnp.iinfo(jnp.int32).max
-    padding = [jnp.full(scores.shape, value, values.dtype) for value, values in zip(
-        nothing, (ordinals, indices), strict=True
-    )]
+    padding = [
+        jnp.full(scores.shape, value, values.dtype)
+        for value, values in zip(nothing, (ordinals, indices), strict=True)
+    ]
     operands = _sharding.unify(ordinals, *[padding[0]] * (k - 1), indices, *[padding[1]] * (k - 1))
     start = [jnp.asarray(nothing[0], ordinals.dtype)] * k + [jnp.asarray(nothing[1], jnp.int32)] * k
 

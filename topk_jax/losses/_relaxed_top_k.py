@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _numerics
+from topk_jax._entries import take_entries
 from topk_jax.operators._relaxed_ranks import check_relaxation, log_mixture_over_ranks
 from topk_jax.operators._top_k import select_largest
 
@@ -135,5 +136,5 @@ def _candidates(scores: jax.Array, labels: jax.Array, count: int) -> jax.Array:
         return true
     others = _numerics.without_label(jax.lax.stop_gradient(scores), labels)
     _, indices = select_largest(others, count - 1)
-    rivals = jnp.take_along_axis(scores, indices, axis=-1, mode="promise_in_bounds")
+    rivals = take_entries(scores, indices)
     return jnp.concatenate([true, rivals], axis=-1)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from topk_jax import _classes, _numerics, _sharding
+from topk_jax._entries import compare_with
 from topk_jax.operators._perturbed_selection import (
     Selection,
     draw_for_classes,
@@ -17,6 +18,9 @@ from topk_jax.operators._perturbed_selection import (
     select_in_rows,
 )
 from topk_jax.operators._top_k import merge_devices, select_largest
+
+# Selected classes of each row. Beyond, as many comparisons for each class cost more than a scatter.
+_MOST_COMPARED = 128
 
 
 def select(
@@ -43,14 +47,23 @@ def count_selected(selection: Selection, selected: jax.Array, *, like: jax.Array
     `like`, [..., L], has the number of classes and the dtype of the result.
     """
     num_classes, dtype = like.shape[-1], like.dtype
+    *batch_shape, num_samples, size = selected.shape
+
+    def compare(selected: jax.Array) -> jax.Array:
+        classes = selected.reshape(*selected.shape[:-2], num_samples * size)
+        return compare_with(classes, num_classes).sum(axis=-2, dtype=dtype)
+
     if selection.only_last and _sharding.is_split_later(selected):
         # The compiler splits comparisons like the classes. It would compute a scatter for all
         # classes on each device.
-        shape = (*selected.shape[:-1], num_classes)
-        classes = jax.lax.broadcasted_iota(selected.dtype, shape, len(shape) - 1)
-        return (classes == selected).sum(axis=-2, dtype=dtype)
-    count = functools.partial(_count, num_classes, dtype)
-    return _sharding.select_by_example(count, selected.ndim - 2, selected)
+        return compare(selected)
+    scatter = functools.partial(_count, num_classes, dtype)
+    few = compare if num_samples * size <= _MOST_COMPARED else scatter
+
+    def count(selected: jax.Array) -> jax.Array:
+        return jax.lax.platform_dependent(selected, cpu=scatter, default=few)
+
+    return _sharding.select_by_example(count, len(batch_shape), selected)
 
 
 def _count(num_classes: int, dtype: jnp.dtype, selected: jax.Array) -> jax.Array:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _classes, _numerics, _ordered_lists, _selection, _sharding
+from topk_jax._entries import take_entries
 
 __all__ = ["top_k_sum", "top_k_value"]
 
@@ -135,7 +136,7 @@ def select_largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     indices = _sharding.select_by_example(
         select, scores.ndim - 1, hidden, of_split=select_of_split, of_classes=(0,)
     )
-    return _entries(scores, indices), indices
+    return take_entries(scores, indices), indices
 
 
 def _largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
@@ -151,7 +152,7 @@ def _largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
         return _in_chunks(scores, k) if _has_chunks(scores.shape[-1], k) else _selected(scores, k)
 
     values, indices = jax.lax.platform_dependent(hidden, cpu=on_cpu, default=in_any_order)
-    return _numerics.with_slope_of(values, _entries(scores, indices)), indices
+    return _numerics.with_slope_of(values, take_entries(scores, indices)), indices
 
 
 def _in_chunks(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
@@ -170,7 +171,7 @@ def _in_chunks(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
         chunks, chosen[..., None], axis=-2, mode="promise_in_bounds"
     ).reshape(*scores.shape[:-1], k * _CHUNK)
     values, positions = _selected(candidates, k)
-    return values, _CHUNK * _entries(chosen, positions // _CHUNK) + positions % _CHUNK
+    return values, _CHUNK * take_entries(chosen, positions // _CHUNK) + positions % _CHUNK
 
 
 def select_largest_of_split(
@@ -198,7 +199,7 @@ def merge_devices(
     first = (size * jax.lax.axis_index(class_axis_name)).astype(places.dtype)
     everyone, classes = _classes.concatenate((values, first + places), class_axis_name)
     kept, order = _largest(everyone, k)
-    return kept, _entries(classes, order)
+    return kept, take_entries(classes, order)
 
 
 def select_kth(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
@@ -232,7 +233,7 @@ def select_kth(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     def at(find: Callable[[jax.Array, int], jax.Array]) -> Any:
         def find_both(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
             index = find(scores, k)
-            return _entries(scores, index), index
+            return take_entries(scores, index), index
 
         return find_both
 
@@ -243,7 +244,7 @@ def select_kth(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
         value, index = values[..., -1:], indices[..., -1:]
     else:
         value, index = jax.lax.platform_dependent(hidden, cpu=on_cpu, default=by_rank)
-    return _numerics.with_slope_of(value, _entries(scores, index)), index
+    return _numerics.with_slope_of(value, take_entries(scores, index)), index
 
 
 def pad_for_selection(scores: jax.Array, k: int, *, only_last: bool = False) -> jax.Array:
@@ -284,11 +285,7 @@ def _selected(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     # The compiler gathers the complete batch for a selection that it has to split over devices.
     hidden = jax.lax.stop_gradient(scores)
     _, indices = _sharding.select_by_example(select, scores.ndim - 1, hidden)
-    return _entries(scores, indices), indices
-
-
-def _entries(values: jax.Array, indices: jax.Array) -> jax.Array:
-    return jnp.take_along_axis(values, indices, axis=-1, mode="promise_in_bounds")
+    return take_entries(scores, indices), indices
 
 
 def move_classes_last(scores: ArrayLike, axis: int, name: str = "scores") -> jax.Array:

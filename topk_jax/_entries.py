@@ -1,0 +1,43 @@
+"""Entries of rows at given indices, with a gradient that an accelerator computes in one pass."""
+
+import jax
+import jax.numpy as jnp
+
+# Of each row. Beyond, as many comparisons for each entry cost more than a scatter.
+_MOST_COMPARED = 16
+
+
+@jax.custom_jvp
+def take_entries(rows: jax.Array, indices: jax.Array) -> jax.Array:
+    """The entries [..., S] of rows [..., L] at indices [..., S], which are in [0, L).
+
+    Identity: the gradient of an entry is the comparison of its index with those of the row. Hazard:
+    the transpose of a gather is a scatter, which needs a row of zeros, and on an accelerator XLA
+    fuses neither with what follows. Choice: there comparisons, for few entries. Cost: one
+    comparison of each entry of the row with each index.
+    """
+    return jnp.take_along_axis(rows, indices, axis=-1, mode="promise_in_bounds")
+
+
+@take_entries.defjvp
+def _take_entries_jvp(
+    primals: tuple[jax.Array, jax.Array], tangents: tuple[jax.Array, jax.Array]
+) -> tuple[jax.Array, jax.Array]:
+    rows, indices = primals
+
+    def by_gather(tangent: jax.Array, indices: jax.Array) -> jax.Array:
+        return jnp.take_along_axis(tangent, indices, axis=-1, mode="promise_in_bounds")
+
+    def by_comparison(tangent: jax.Array, indices: jax.Array) -> jax.Array:
+        is_taken = compare_with(indices, rows.shape[-1])
+        return jnp.where(is_taken, tangent[..., None, :], 0).sum(axis=-1)
+
+    few = by_comparison if indices.shape[-1] <= _MOST_COMPARED else by_gather
+    tangent = jax.lax.platform_dependent(tangents[0], indices, cpu=by_gather, default=few)
+    return take_entries(rows, indices), tangent
+
+
+def compare_with(indices: jax.Array, length: int) -> jax.Array:
+    """Whether each index [..., S] is each of 0 to `length` - 1: booleans [..., S, L]."""
+    entries = jnp.arange(length, dtype=indices.dtype)
+    return indices[..., None] == entries.reshape((1,) * indices.ndim + (length,))
