@@ -1,48 +1,95 @@
-"""The k largest entries of each row, as one reduction of ordered lists."""
+"""The k largest entries of each row, as reductions of ordered lists."""
+
+import math
 
 import jax
 import jax.numpy as jnp
 
 from topk_jax import _ordinals, _sharding
 
-# For longer lists the reduction takes too long to compile.
-LONGEST = 16
+# Beyond, a sort needs fewer passes over its array.
+LONGEST = 64
+# A reduction of longer lists takes many seconds to compile.
+_ENTRIES_IN_A_PASS = 8
+_MOST_UNROLLED_PASSES = 3
 _Pair = tuple[jax.Array, jax.Array]
 
 
-def select_in_one_pass(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
+def select_in_passes(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     """The result of `jax.lax.top_k` for k <= `LONGEST`: values and indices, `[..., k]` both.
 
-    Identity: the k largest of two rows are among the k largest of each, so a list of k entries can
-    be the state of a reduction. Hazard: a selection of XLA sorts whole rows on a GPU if they are
-    short, on a TPU if they have batch axes; and it stores the scores first. Choice: a reduction
-    whose operator merges two lists. It is fused with the code of the scores, which are never
-    stored. Cost: some k log(k) comparisons for each score.
+    Identity: the k largest of two rows are among the k largest of each, so an ordered list of k
+    entries can be the state of a reduction. Hazard: XLA's selection sorts whole rows, on a GPU if
+    they are short, on a TPU if they have batch axes, on both for k > 16; and it stores the scores
+    first. Choice: reductions whose operator merges two lists. They are fused with the code of the
+    scores, which need not be stored. Cost: one pass over the scores for each 8 entries; in a pass
+    some k log(k) comparisons for each score.
     """
     ordinals = _ordinals.to_ordinals(scores)
     indices = jax.lax.broadcasted_iota(jnp.int32, scores.shape, scores.ndim - 1)
-    # No score has the ordinal 0: it is the first of the bits that mean NaN.
-    nothing = ordinals.dtype.type(0), jnp.iinfo(jnp.int32).max
+    # No score has the ordinal 0, whose bits are those of a NaN.
+    nothing = ordinals.dtype.type(0), jnp.int32(jnp.iinfo(jnp.int32).max)
+    num_passes = math.ceil(k / _ENTRIES_IN_A_PASS)
+    length = math.ceil(k / num_passes)
+
+    def select(last: _Pair | None) -> _Pair:
+        """The `length` largest entries after the last one, `[..., length]` both."""
+        rest = ordinals
+        if last is not None:
+            is_after = _is_larger((last[0][..., None], last[1][..., None]), (ordinals, indices))
+            rest = jnp.where(is_after, ordinals, nothing[0])
+        found = _reduce(rest, indices, nothing, length)
+        return jnp.stack(found[:length], axis=-1), jnp.stack(found[length:], axis=-1)
+
+    first = select(None)
+    lists = [first]
+    if num_passes <= _MOST_UNROLLED_PASSES:
+        while len(lists) < num_passes:
+            lists.append(select(_last(lists[-1])))
+        found = tuple(jnp.concatenate(parts, axis=-1) for parts in zip(*lists, strict=True))
+    else:
+
+        def go_on(last: _Pair, _: None) -> tuple[_Pair, _Pair]:
+            found = select(last)
+            return _last(found), found
+
+        _, others = jax.lax.scan(go_on, _last(first), length=num_passes - 1)
+        found = tuple(
+            jnp.concatenate([one, jnp.moveaxis(more, 0, -2).reshape(*one.shape[:-1], -1)], axis=-1)
+            for one, more in zip(first, others, strict=True)
+        )
+    return _ordinals.to_floats(found[0][..., :k], scores.dtype), found[1][..., :k]
+
+
+def _last(pair: _Pair) -> _Pair:
+    return pair[0][..., -1], pair[1][..., -1]
+
+
+def _reduce(
+    ordinals: jax.Array, indices: jax.Array, nothing: _Pair, length: int
+) -> tuple[jax.Array, ...]:
+    """The `length` largest ordinals [...] in descending order, then their indices."""
     padding = [
-        jnp.full(scores.shape, value, values.dtype)
-        for value, values in zip(nothing, (ordinals, indices), strict=True)
+        jnp.full_like(part, empty) for part, empty in zip((ordinals, indices), nothing, strict=True)
     ]
-    operands = _sharding.unify(ordinals, *[padding[0]] * (k - 1), indices, *[padding[1]] * (k - 1))
-    start = [jnp.asarray(nothing[0], ordinals.dtype)] * k + [jnp.asarray(nothing[1], jnp.int32)] * k
+    operands = _sharding.unify(
+        ordinals, *padding[:1] * (length - 1), indices, *padding[1:] * (length - 1)
+    )
 
     def merge(one: tuple[jax.Array, ...], other: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        merged = _merge(*(list(zip(part[:k], part[k:], strict=True)) for part in (one, other)))
+        lists = (list(zip(part[:length], part[length:], strict=True)) for part in (one, other))
+        merged = _merge(*lists)
         return (*(ordinal for ordinal, _ in merged), *(index for _, index in merged))
 
-    found = jax.lax.reduce(operands, tuple(start), merge, (scores.ndim - 1,))
-    largest = jnp.stack(found[:k], axis=-1)
-    return _ordinals.to_floats(largest, scores.dtype), jnp.stack(found[k:], axis=-1)
+    start = (nothing[0],) * length + (nothing[1],) * length
+    found: tuple[jax.Array, ...] = jax.lax.reduce(operands, start, merge, (ordinals.ndim - 1,))
+    return found
 
 
 def _merge(one: list[_Pair], other: list[_Pair]) -> list[_Pair]:
-    """The largest half of two descending lists, descending.
+    """The larger half of two descending lists, descending.
 
-    Identity: the larger ones of opposite entries are the largest half, first descending, then
+    Identity: the larger ones of opposite entries are the larger half, first descending, then
     ascending. Batcher's bitonic merge orders such a list, of any length.
     """
     half = [_order(*pair)[0] for pair in zip(one, reversed(other), strict=True)]
@@ -60,10 +107,15 @@ def _ascend(pairs: list[_Pair]) -> list[_Pair]:
 
 
 def _order(one: _Pair, other: _Pair) -> tuple[_Pair, _Pair]:
-    """The larger pair, then the smaller one; among equal ordinals the lower index is larger."""
-    is_first = (one[0] > other[0]) | ((one[0] == other[0]) & (one[1] < other[1]))
+    """The larger pair, then the smaller one."""
+    is_first = _is_larger(one, other)
     larger, smaller = (
-        tuple(jnp.where(is_first, *parts) for parts in zip(*pair, strict=True))
-        for pair in ((one, other), (other, one))
+        (jnp.where(is_first, a[0], b[0]), jnp.where(is_first, a[1], b[1]))
+        for a, b in ((one, other), (other, one))
     )
     return larger, smaller
+
+
+def _is_larger(one: _Pair, other: _Pair) -> jax.Array:
+    """Whether a pair comes before another one; among equal ordinals the lower index does."""
+    return (one[0] > other[0]) | ((one[0] == other[0]) & (one[1] < other[1]))
