@@ -187,4 +187,5 @@ def with_slope_of(values: jax.Array, _others: jax.Array) -> jax.Array:
 def _with_slope_of_jvp(
     primals: tuple[jax.Array, jax.Array], tangents: tuple[jax.Array, jax.Array]
 ) -> tuple[jax.Array, jax.Array]:
-    return primals[0], tangents[1]
+    # The same function again, so that the value has the derivative in its second derivatives too.
+    return with_slope_of(*primals), tangents[1]

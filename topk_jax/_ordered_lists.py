@@ -9,7 +9,8 @@ from topk_jax import _ordinals, _sharding
 
 # Beyond, a sort needs fewer passes over its array.
 LONGEST = 64
-# A reduction of longer lists takes many seconds to compile.
+# A list of 16 takes many seconds to compile, so longer selections have shorter lists.
+LONGEST_IN_ONE_PASS = 16
 _ENTRIES_IN_A_PASS = 8
 _MOST_UNROLLED_PASSES = 3
 _Pair = tuple[jax.Array, jax.Array]
@@ -22,14 +23,14 @@ def select_in_passes(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     entries can be the state of a reduction. Hazard: XLA's selection sorts whole rows, on a GPU if
     they are short, on a TPU if they have batch axes, on both for k > 16; and it stores the scores
     first. Choice: reductions whose operator merges two lists. They are fused with the code of the
-    scores, which need not be stored. Cost: one pass over the scores for each 8 entries; in a pass
-    some k log(k) comparisons for each score.
+    scores, which need not be stored. Cost: some k log(k) comparisons for each
+    score; for k > 16, one pass over the scores for each 8 entries.
     """
     ordinals = _ordinals.to_ordinals(scores)
     indices = jax.lax.broadcasted_iota(jnp.int32, scores.shape, scores.ndim - 1)
     # No score has the ordinal 0, whose bits are those of a NaN.
     nothing = ordinals.dtype.type(0), jnp.int32(jnp.iinfo(jnp.int32).max)
-    num_passes = math.ceil(k / _ENTRIES_IN_A_PASS)
+    num_passes = 1 if k <= LONGEST_IN_ONE_PASS else math.ceil(k / _ENTRIES_IN_A_PASS)
     length = math.ceil(k / num_passes)
 
     def select(last: _Pair | None) -> _Pair:

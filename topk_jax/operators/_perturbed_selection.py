@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from topk_jax import _selection
+from topk_jax import _ordered_lists, _selection
 from topk_jax.operators import _normals
 from topk_jax.operators._top_k import pad_for_selection, select_kth, select_largest
 
@@ -15,8 +15,6 @@ from topk_jax.operators._top_k import pad_for_selection, select_kth, select_larg
 # small compared to the memory.
 _BLOCK_SIZE_ON_CPU = 2**19
 _BLOCK_SIZE_ELSEWHERE = 2**24
-# Beyond, a selection has more than two passes, each of which would draw the noise.
-_HIGHEST_FUSED_RANK = 16
 
 
 class Selection(NamedTuple):
@@ -129,8 +127,8 @@ def map_samples(
             pad_for_selection(scores, k, only_last=only_last), *arrays, block=_BLOCK_SIZE_ON_CPU
         )
 
-    # A pass over the scores selects while it draws their noise.
-    block = None if k <= _HIGHEST_FUSED_RANK else _BLOCK_SIZE_ELSEWHERE
+    # One pass over the scores selects while it draws their noise.
+    block = None if k <= _ordered_lists.LONGEST_IN_ONE_PASS else _BLOCK_SIZE_ELSEWHERE
     elsewhere = functools.partial(map_rows, block=block)
     return jax.lax.platform_dependent(scores, epsilon, source, cpu=on_cpu, default=elsewhere)
 
