@@ -56,10 +56,16 @@ def select_in_passes(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
 
         _, others = jax.lax.scan(go_on, _last(first), length=num_passes - 1)
         found = tuple(
-            jnp.concatenate([one, jnp.moveaxis(more, 0, -2).reshape(*one.shape[:-1], -1)], axis=-1)
+            jnp.concatenate([one, _in_order(more)], axis=-1)
             for one, more in zip(first, others, strict=True)
         )
     return _ordinals.to_floats(found[0][..., :k], scores.dtype), found[1][..., :k]
+
+
+def _in_order(lists: jax.Array) -> jax.Array:
+    """The lists [P, ..., S] of passes as one, [..., P S]."""
+    num_passes, *batch_shape, length = lists.shape
+    return jnp.moveaxis(lists, 0, -2).reshape(*batch_shape, num_passes * length)
 
 
 def _last(pair: _Pair) -> _Pair:
