@@ -19,4 +19,5 @@ from tests.reference._operators import *
 from tests.reference._relaxed_ranks import *
 from tests.reference._rows import *
 from tests.reference._sets import *
+from tests.reference._several_labels import *
 from tests.reference._soft_top_k import *

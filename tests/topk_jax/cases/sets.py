@@ -216,6 +216,12 @@ CASES: list[Case] = [
         },
     ),
     statistic("risk_controlled_index", {"losses": "curves"}, parameters={"error": 0.5}),
+    Case(
+        public="sets.false_negative_rates",
+        arrays={"probabilities": "probabilities", "targets": "targets"},
+        parameters={"thresholds": np.array([0.5, 0.1, 0.1, 0.01], np.float32)},
+        ranges={"thresholds": Listed((np.array([0.1, 0.5, 0.1, 0.1], np.float32),))},
+    ),
     statistic(
         "vote_quantile",
         {"scores": "ranks", "plausibilities": "probabilities", "key": "key"},
