@@ -587,7 +587,7 @@ def finite_vector(values: ArrayLike, name: str, size: int, dtype: jnp.dtype) -> 
     return converted
 
 
-def falling_vector(values: ArrayLike, name: str, dtype: jnp.dtype) -> jax.Array:
+def descending(values: ArrayLike, name: str, dtype: jnp.dtype) -> jax.Array:
     """Returns real numbers `[m]` that never grow in `dtype`, or raises; NaN if traced ones do."""
     converted = real_numbers(values, name)
     if converted.ndim != 1 or converted.shape[0] == 0:
@@ -600,6 +600,23 @@ def falling_vector(values: ArrayLike, name: str, dtype: jnp.dtype) -> jax.Array:
     if not (concrete[1:] <= concrete[:-1]).all() or np.isnan(concrete[0]):
         raise ValueError(f"{name} must never grow and not be NaN.")
     return converted.astype(dtype)
+
+
+def ascending(values: ArrayLike, name: str) -> jax.Array:
+    """Returns finite numbers in ascending order, a vector, or raises; NaN if traced ones are not.
+
+    Equal neighbours are allowed.
+    """
+    converted = floating_array(values, name)
+    if converted.ndim != 1:
+        raise ValueError(f"{name} must be a vector, got shape {converted.shape}.")
+    concrete = _concrete(values)
+    if concrete is None:
+        valid = jnp.isfinite(converted).all() & (jnp.diff(converted) >= 0).all()
+        return _numerics.nan_unless(valid, converted)
+    if not np.isfinite(concrete).all() or (np.diff(concrete) < 0).any():
+        raise ValueError(f"{name} must be finite and in ascending order, got {concrete}.")
+    return converted
 
 
 def within(

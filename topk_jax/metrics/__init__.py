@@ -4,7 +4,8 @@ Means are computed from masked and weighted sums and counts (`Tally`), which add
 devices. A mean of batch means would give padded batches and rare classes a wrong weight.
 """
 
-from topk_jax import _intervals, _label_quality
+from topk_jax import _anytime, _intervals, _label_quality
+from topk_jax._anytime import *
 from topk_jax._intervals import *
 from topk_jax._label_quality import *
 from topk_jax.metrics import (
@@ -29,6 +30,7 @@ from topk_jax.metrics._votes import *
 # Each family lists what it makes public.
 __all__: list[str] = []
 __all__ += _accuracies.__all__
+__all__ += _anytime.__all__
 __all__ += _hits.__all__
 __all__ += _intervals.__all__
 __all__ += _label_quality.__all__

@@ -112,7 +112,7 @@ def false_negative_rates(
     """
     values = _checks.floating_array(probabilities, "probabilities")
     labels, is_target = _checks.multi_hot(targets, "targets", values.shape)
-    limits = _checks.falling_vector(thresholds, "thresholds", values.dtype)
+    limits = _checks.descending(thresholds, "thresholds", values.dtype)
     valid = is_target.all(axis=-1) & ~jnp.isnan(values).any(axis=-1)
     batch_ndim = values.ndim - 1
     rates = _sharding.map_examples(

@@ -52,6 +52,7 @@ AXES: dict[str, tuple[str | None, ...]] = {
     "chosen": ("batch", "classes"),
     "labels": ("batch",),
     "sizes": ("batch",),
+    "successes": ("batch",),
     "hits": ("batch",),
     "marks": ("batch",),
     "weights": ("batch",),
@@ -192,6 +193,7 @@ def draw(batch_shape: Sequence[int], num_classes: int) -> dict[str, Any]:
         "weights": rng.integers(3, size=batch_shape).astype(np.float32),
         "marks": rng.random(batch_shape) < 0.5,
     }
+    arrays["successes"] = arrays["sizes"] // 2
     # Of two groups, each with several examples.
     places = np.arange(arrays["labels"].size, dtype=np.int32)
     return arrays | {"groups": (places % 2).reshape(batch_shape)}
