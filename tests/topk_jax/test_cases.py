@@ -20,6 +20,7 @@ UNRANGED = frozenset(
         "error",
         "few",
         "head",
+        "hinge",
         "implementation",
         "k",
         "key",
