@@ -21,6 +21,7 @@ UNRANGED = frozenset(
         "error",
         "few",
         "head",
+        "hinge",
         "implementation",
         "k",
         "key",
