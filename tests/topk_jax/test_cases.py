@@ -17,6 +17,7 @@ UNRANGED = frozenset(
         "calibration_outlier_scores",
         "class_axis_name",
         "counted",
+        "delta",
         "error",
         "few",
         "head",
@@ -24,11 +25,15 @@ UNRANGED = frozenset(
         "k",
         "key",
         "kind",
+        "known_features",
+        "known_to",
         "level",
         "loss",
         "many",
+        "means",
         "method",
         "names",
+        "new_from",
         "noise",
         "num_candidates",
         "num_classes",
@@ -47,6 +52,7 @@ UNRANGED = frozenset(
         "threshold",
         "unpenalized_ranks",
         "where",
+        "whitening",
     ]
 )
 
