@@ -22,6 +22,7 @@ UNRANGED = frozenset(
         "error",
         "few",
         "head",
+        "hinge",
         "implementation",
         "k",
         "key",
