@@ -53,6 +53,7 @@ OF_A_KNOWN_SIZE = {
     "sets.macro_average_k_thresholds": _RANKS,
     "sets.rank_calibrated_quantiles": _RANKS,
     "sets.risk_controlled_index": _RANKS,
+    "sets.selective_threshold": "the errors of each number of answers are counted on the host",
     "sets.temperature": _BLOCKS,
     "sets.vote_quantile": _RANKS,
 }
