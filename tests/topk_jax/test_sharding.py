@@ -36,7 +36,7 @@ SHAPE = re.compile(r"([a-z]+\d*)\[([\d,]*)\]")
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch):
     """Loops over groups of rows, which take a device's own rows."""
-    monkeypatch.setitem(_perturbed_selection._BLOCK_SIZE, "cpu", 2 * NUM_CLASSES)
+    monkeypatch.setattr(_perturbed_selection, "_BLOCK_SIZE_ON_CPU", 2 * NUM_CLASSES)
     monkeypatch.setattr(_scores, "_BLOCK", 2 * NUM_CLASSES)
 
 

@@ -25,7 +25,7 @@ SELECTION = {
 
 @pytest.fixture(params=BLOCK_SIZE)
 def samples(request, monkeypatch):
-    monkeypatch.setattr(_perturbed_selection, "_BLOCK_SIZE", {"cpu": BLOCK_SIZE[request.param]})
+    monkeypatch.setattr(_perturbed_selection, "_BLOCK_SIZE_ON_CPU", BLOCK_SIZE[request.param])
 
 
 @pytest.fixture(params=SELECTION)
@@ -85,7 +85,7 @@ def test_a_key_draws_the_same_noise_on_every_path(key, rng, monkeypatch, per_exa
     values = []
     for at_once in BLOCK_SIZE.values():
         for selection in SELECTION:
-            monkeypatch.setattr(_perturbed_selection, "_BLOCK_SIZE", {"cpu": at_once})
+            monkeypatch.setattr(_perturbed_selection, "_BLOCK_SIZE_ON_CPU", at_once)
             _select_by(monkeypatch, selection)
 
             # A new function each time, or what was compiled for the path before would be taken.
