@@ -1,0 +1,79 @@
+"""Selections as accelerators make them: passes of ordered lists, and gradients by comparison."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.topk_jax.cases import losses as losses_cases
+from tests.topk_jax.cases import operators as operators_cases
+from tests.topk_jax.cases.case import draw
+from topk_jax import _ordered_lists, operators
+
+SELECTING = [
+    case
+    for case in [*losses_cases.CASES, *operators_cases.CASES]
+    if "k" in case.parameters and case.parameters.get("implementation") != "pallas"
+]
+# What is compared in every run of the tests: a rank alone, noise, quadrature, two heads.
+SOME = ("operators.top_k_sum", "losses.calibrated_top_k_hinge", "losses.noised_top_k_hinge-keys")
+
+
+@pytest.mark.parametrize(
+    ("shape", "k"),
+    [
+        ((7, 100), 5),
+        ((64,), 16),
+        ((2, 3, 70), 17),
+        pytest.param((2, 70), 64, marks=pytest.mark.slow),
+        ((4,), 1),
+        ((0, 9), 3),
+    ],
+)
+def test_passes_select_what_a_sort_does(rng, shape, k):
+    scores = rng.normal(size=shape).astype(np.float32).round(1)
+    scores[scores > 1.9] = -np.inf
+    # Some of these are -0.
+    scores[np.abs(scores) < 0.15] *= 0
+    found = jax.jit(functools.partial(_ordered_lists.select_in_passes, k=k))(scores)
+    for array, expected in zip(found, jax.lax.top_k(scores, k), strict=True):
+        assert np.asarray(array).tobytes() == np.asarray(expected).tobytes()
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=() if case.name in SOME else pytest.mark.long)
+        for case in SELECTING
+    ],
+)
+def test_a_program_for_accelerators_has_the_results_of_one_for_the_cpu(case, monkeypatch):
+    arrays = draw((4,), 40)
+
+    def results(arrays):
+        return case.results(arrays, **case.resolved(40))
+
+    on_cpu = jax.jit(results)(arrays)
+    monkeypatch.setattr(
+        jax.lax, "platform_dependent", lambda *arrays, default, **_: default(*arrays)
+    )
+    # Another function, or the program for the CPU would be taken.
+    elsewhere = jax.jit(functools.partial(results))(arrays)
+    # What is selected is equal, so that sums in another order alone make a difference.
+    jax.tree.map(
+        functools.partial(np.testing.assert_allclose, rtol=2e-5, atol=2e-6), elsewhere, on_cpu
+    )
+
+
+def test_a_selected_entry_has_the_second_derivatives_of_its_scores():
+    scores = jnp.array([0.5, 2.0, -1.0, 3.0])
+
+    def square_of_the_sum(scores):
+        return jnp.square(operators.top_k_sum(scores, 2))
+
+    chosen = np.array([0.0, 1.0, 0.0, 1.0])
+    np.testing.assert_array_equal(
+        jax.hessian(square_of_the_sum)(scores), 2 * np.outer(chosen, chosen)
+    )
