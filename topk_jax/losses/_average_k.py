@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _class_axis, _classes, _numerics, _sharding
+from topk_jax import _checks, _class_axis, _classes, _numerics, _selection, _sharding
 from topk_jax.losses._multilabel import negative_log_likelihood
 from topk_jax.losses._softmax import compute_cross_entropy
 from topk_jax.operators._top_k import select_largest, select_largest_of_split
@@ -205,18 +205,41 @@ def _candidates_of_part(
     """
     num_classes = proposals.shape[-1]
     entries = _entries(proposals, labels, None)
-    # No device has more than all m candidates or more than its own wrong classes. The list is in
-    # descending order, with equal entries in ascending order of their index. So the candidates of
-    # this device come first in its list.
+    # No device has more than all m candidates or more than its own wrong classes.
     size = min(num_candidates, entries.size - entries.size // num_classes)
-    values, indices = select_largest(entries, size)
     if axis_name is None:
-        chosen = values > -jnp.inf
+        marks = _mark_largest(entries, size)
     else:
+        # The list is in descending order, with equal entries in ascending order of their index. So
+        # the candidates of this device come first in its list.
+        values, indices = select_largest(entries, size)
         count = count_on_device(values, num_candidates, axis_name)
-        chosen = (jnp.arange(size) < count) & (values > -jnp.inf)
-    marks = jnp.zeros(entries.shape, jnp.bool_).at[indices].set(chosen, unique_indices=True)
-    return marks.reshape(proposals.shape)
+        marks = _mark(entries, indices, jnp.arange(size) < count)
+    return (marks & (entries > -jnp.inf)).reshape(proposals.shape)
+
+
+def _mark_largest(entries: jax.Array, size: int) -> jax.Array:
+    """Whether each of the entries [N] is one of the largest; equal ones rank by their index.
+
+    Hazard: an accelerator sorts all entries to select many. Choice: there a bisection for the last
+    one, to which each entry is compared. Cost: some 20 passes.
+    """
+
+    def by_bisection(entries: jax.Array) -> jax.Array:
+        index = _selection.kth_by_bisection(entries, size)
+        last = entries[index]
+        not_after = jnp.arange(entries.size, dtype=index.dtype) <= index
+        return (entries > last) | ((entries == last) & not_after)
+
+    def by_selection(entries: jax.Array) -> jax.Array:
+        _, indices = select_largest(entries, size)
+        return _mark(entries, indices, jnp.ones(size, jnp.bool_))
+
+    return jax.lax.platform_dependent(entries, cpu=by_selection, default=by_bisection)
+
+
+def _mark(entries: jax.Array, indices: jax.Array, marks: jax.Array) -> jax.Array:
+    return jnp.zeros(entries.shape, jnp.bool_).at[indices].set(marks, unique_indices=True)
 
 
 def _entries(
@@ -263,8 +286,7 @@ def _candidates_of_classes(
         everyone = jax.lax.all_gather(everyone, name, tiled=True)
     last = [part[num_candidates - 1] for part in jax.lax.sort(everyone, num_keys=3)]
     chosen = _not_after(own, last) & (values > -jnp.inf)
-    marks = jnp.zeros(entries.shape, jnp.bool_).at[indices].set(chosen, unique_indices=True)
-    return marks.reshape(proposals.shape)
+    return _mark(entries, indices, chosen).reshape(proposals.shape)
 
 
 def _not_after(entries: tuple[jax.Array, ...], last: list[jax.Array]) -> jax.Array:

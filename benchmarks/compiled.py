@@ -1,0 +1,262 @@
+"""What the compilers of TPUs and GPUs make of every public function, without such a machine.
+
+    python -m benchmarks.compiled --device=v5e [--output=FILE.json] [--against=FILE.json] [NAME...]
+
+Needs the program's dependencies, those of the tests and the compiler of the device: `.[tpu]` for
+v5e, `.[cuda13]` for h100, each in an environment of its own (`make test-compiled`). Nothing runs.
+Each function of `tests.topk_jax.cases`, with its gradient where it has one, is compiled for a batch
+and several numbers of classes and ranks K. The sorts, loops, kernels and memory of the programs are
+counted. With --against it fails if a program has more of them than in the file. With an output file
+that exists, it goes on where it was stopped.
+"""
+
+import argparse
+import json
+import multiprocessing
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from train.planning import targets
+
+targets.prepare_environment()
+
+import jax  # noqa: E402
+import numpy as np  # noqa: E402
+
+from benchmarks import command, markdown, timing  # noqa: E402
+from tests.topk_jax.cases import CASES_WITH_HEADS  # noqa: E402
+from tests.topk_jax.cases.case import Case, draw  # noqa: E402
+from tests.topk_jax.cases.losses import LOGITS, Loss  # noqa: E402
+from train.planning import accounts  # noqa: E402
+
+BATCH = 256
+CLASSES = (100, 1_000, 10_000)
+RANKS = (1, 5, 20)
+# Of the features of a head.
+WIDTH = 512
+# A function that has not been compiled by then is reported as that.
+SECONDS_OF_A_FUNCTION = 600
+# What `--against` compares, with the part by which it may grow: another version of the compiler
+# packs memory otherwise.
+MAY_GROW = {"sorts": 0.0, "loops": 0.0, "temporary": 0.1}
+_NOT_WORTH_A_WORD = 2**16
+# At one shape, what a loss of the papers is beside cross-entropy.
+SHOWN_CLASSES, SHOWN_RANK = 1_000, 5
+
+Programs = dict[str, dict[str, Any]]
+
+
+def main() -> None:
+    """Accounts for every function and prints or writes the results as JSON."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="functions, such as losses.average_k"
+    )
+    parser.add_argument("--device", required=True, choices=("v5e", "v5p", "v6e", "h100"))
+    parser.add_argument("--output", type=command.output_file, help="a JSON file for the results")
+    parser.add_argument("--against", type=Path, help="a JSON file of results that may not grow")
+    arguments = parser.parse_args()
+    names = [
+        name
+        for name, case in _cases().items()
+        if not arguments.names or case.public in arguments.names
+    ]
+    results: dict[str, Any] = {"machine": timing.machine(), "device": arguments.device}
+    programs: Programs = {}
+    if arguments.output is not None and arguments.output.exists():
+        programs = json.loads(arguments.output.read_text())["programs"]
+
+    def account_for(case: str) -> None:
+        if not any(name.split(",")[0] == case for name in programs):
+            programs.update(_in_a_process(case, arguments.device))
+            if arguments.output is not None:
+                ordered = {name: programs[name] for name in sorted(programs)}
+                command.write({**results, "programs": ordered}, arguments.output)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(account_for, names))
+    if arguments.output is None and arguments.against is None:
+        command.write({**results, "programs": programs}, None)
+    if arguments.against is not None:
+        before = json.loads(arguments.against.read_text())["programs"]
+        grown = list(growth(before, programs))
+        print("\n".join(grown) or f"{len(programs)} programs, none of which grew")  # noqa: T201
+        sys.exit(bool(grown))
+
+
+def growth(before: Programs, now: Programs) -> Iterator[str]:
+    """What has grown, in words."""
+    for name, account in now.items():
+        if "failed" in account:
+            if "failed" not in before.get(name, {}):
+                yield f"{name}: {account['failed']}"
+            continue
+        old = before.get(name)
+        if old is None or "failed" in old:
+            if account["sorts"] and "K" in name:
+                yield f"{name}: is new and has {account['sorts']} sorts"
+            continue
+        for what, part in MAY_GROW.items():
+            slack = _NOT_WORTH_A_WORD if what == "temporary" else 0
+            if account[what] > old[what] * (1 + part) + slack:
+                yield f"{name}: {what} grew from {old[what]:,} to {account[what]:,}"
+
+
+def _cases() -> dict[str, Case]:
+    """The cases of the tests by name, with more samples, and with kernels instead of XLA's code."""
+    noised = {
+        "public": "losses.noised_top_k_hinge",
+        "arrays": {**LOGITS, "key": "key"},
+        "slopes": 1,
+    }
+    parameters = {"k": 5, "epsilon": 1.0}
+    others = [
+        Loss(**noised, parameters={**parameters, "num_samples": 10}, variant="10 samples"),
+        *(
+            Loss(
+                **noised,
+                parameters={**parameters, "num_samples": samples, "implementation": "pallas"},
+                variant=f"{samples} samples by a kernel",
+            )
+            for samples in (3, 10)
+        ),
+    ]
+    cases = [*CASES_WITH_HEADS, *others]
+    return {case.name: case for case in cases if not case.many_classes}
+
+
+def _in_a_process(case: str, device: str) -> Programs:
+    """The accounts of a case; a compiler that ends or does not end ends nothing else."""
+    # A server that has imported this module, and computed nothing, forks faster than one starts.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["benchmarks.compiled"])
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_send_accounts, args=(case, device, sender))
+    process.start()
+    sender.close()
+    found: Programs = {}
+    try:
+        while receiver.poll(SECONDS_OF_A_FUNCTION):
+            found.update(receiver.recv())
+    except EOFError:
+        pass
+    else:
+        found[f"{case}, rest"] = {"failed": f"more than {SECONDS_OF_A_FUNCTION} s"}
+    process.kill()
+    process.join()
+    if not found:
+        found[case] = {"failed": "the compiler ended the process"}
+    return found
+
+
+def _send_accounts(name_of_case: str, device: str, sender: Any) -> None:
+    case, target = _cases()[name_of_case], targets.find_target(device)
+    for num_classes in CLASSES:
+        for rank in RANKS if "k" in case.parameters else (None,):
+            name = f"{case.name}, {num_classes}" + (f", K {rank}" if rank else "")
+            changed = case if rank is None else _with_rank(case, rank)
+            try:
+                found = asdict(accounts.compile_on_one(*_program(changed, num_classes, target)))
+            except Exception as error:
+                found = {"failed": f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"}
+            sender.send({name: found})
+
+
+def _with_rank(case: Case, rank: int) -> Case:
+    return replace(case, parameters={**case.parameters, "k": rank})
+
+
+def _program(case: Case, num_classes: int, target: Any) -> tuple[Any, ...]:
+    """The function with its gradient, the target, and the shapes of the arrays."""
+    is_of_heads = case.public.startswith("heads.")
+    arrays = draw((BATCH,), WIDTH if is_of_heads else num_classes)
+    shapes = {name: _shape_of(arrays[name]) for name in case.arrays.values()}
+    parameters = case.resolved(num_classes if not is_of_heads else 2)
+    if not is_of_heads:
+        return (lambda arrays: case.results(arrays, **parameters)), target, shapes
+    if "margins" in parameters:
+        parameters["margins"] = case.resolved(num_classes)["margins"]
+    of_head = [name for name in parameters if name.endswith("head")]
+    weights = {name: jax.ShapeDtypeStruct((WIDTH, num_classes), np.float32) for name in of_head}
+
+    def results(arrays: Any, weights: Any) -> Any:
+        made = {name: replace(parameters[name], weights=weights[name]) for name in of_head}
+        return case.results(arrays, **parameters | made)
+
+    return results, target, shapes, weights
+
+
+def _shape_of(array: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(array.shape, array.dtype)
+
+
+def tables(results: dict[str, Any]) -> str:
+    """The account as Markdown: losses at one shape, and how many programs have sorts or loops."""
+    programs: Programs = results["programs"]
+    shown = (f", {SHOWN_CLASSES}", f", {SHOWN_CLASSES}, K {SHOWN_RANK}")
+    lines = [
+        _line(name.split(",")[0], account)
+        for name, account in programs.items()
+        if name.startswith("losses.") and name.endswith(shown) and "failed" not in account
+    ]
+    rooms = sorted({name.split(".")[0] for name in programs})
+    low = {
+        name: account
+        for name, account in programs.items()
+        if "failed" not in account and not name.endswith(f"K {RANKS[-1]}")
+    }
+    return "\n\n".join(
+        [
+            f"{results['device']}, {markdown.machine(results['machine'])}; computed, not measured.",
+            f"Losses with their gradients, {BATCH} × {SHOWN_CLASSES:,}, K = {SHOWN_RANK}:",
+            markdown.table(
+                ["loss", "sorts", "loops", "kernels", "temporary memory, kB", "compiled in, s"],
+                lines,
+            ),
+            "All programs for K up to 5, and for functions without K:",
+            markdown.table(
+                ["room", "programs", "with a sort", "with a loop"],
+                (
+                    [
+                        room,
+                        *(
+                            str(
+                                sum(
+                                    has(account)
+                                    for name, account in low.items()
+                                    if name.startswith(room)
+                                )
+                            )
+                            for has in _COUNTED
+                        ),
+                    ]
+                    for room in rooms
+                ),
+            ),
+        ]
+    )
+
+
+_COUNTED: tuple[Callable[[dict[str, Any]], bool], ...] = (
+    lambda _: True,
+    lambda account: account["sorts"] > 0,
+    lambda account: account["loops"] > 0,
+)
+
+
+def _line(name: str, account: dict[str, Any]) -> list[str]:
+    return [
+        f"`{name.removeprefix('losses.')}`",
+        *(str(account[what]) for what in ("sorts", "loops")),
+        str(account["kernels"] + sum(account["calls"].values())),
+        f"{account['temporary'] / 1e3:,.1f}",
+        f"{account['seconds']:.1f}",
+    ]
+
+
+if __name__ == "__main__":
+    main()

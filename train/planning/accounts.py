@@ -1,0 +1,107 @@
+"""What a compiled program has in it: operations that take time, messages, memory."""
+
+import math
+import re
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from train.planning.targets import Target
+
+_COLLECTIVES = (
+    *("all-gather", "all-reduce", "all-to-all", "collective-permute", "ragged-all-to-all"),
+    *("reduce-scatter", "collective-broadcast"),
+)
+_COLLECTIVE = re.compile(rf"= (\(.*?\)|\S+) ({'|'.join(_COLLECTIVES)})(-start)?\(")
+_CALL = re.compile(r'custom_call_target="([^"]+)"')
+_SHAPE = re.compile(r"\b(pred|[a-z]+(\d+)[a-z\d]*)\[([\d,]*)\]")
+# Of the compilers: no work of its own.
+_OF_NO_ACCOUNT = frozenset({"AllocateBuffer", "AssumeGatherIndicesInBound", "Sharding"})
+
+
+@dataclass(frozen=True)
+class Account:
+    """What is in the program of one chip.
+
+    Attributes:
+        sorts: sorts of arrays.
+        loops: loops, which start kernels in each pass.
+        kernels: fusions that the program starts, without those in loops.
+        calls: kernels that are not XLA's own, by name.
+        collectives: bytes that a chip gets in each kind of message.
+        messages: the number of collectives; one in a loop counts once.
+        arguments: bytes of what the program is given.
+        temporary: bytes that it needs beside its arguments and results.
+        peak: bytes at once, of all of these.
+        seconds: of compilation.
+    """
+
+    sorts: int
+    loops: int
+    kernels: int
+    calls: dict[str, int]
+    collectives: dict[str, int]
+    messages: int
+    arguments: int
+    temporary: int
+    peak: int
+    seconds: float
+
+
+def compile_on_one(function: Callable[..., Any], target: Target, *shapes: Any) -> Account:
+    """The account of a function of arrays of these shapes, on one chip."""
+    mesh = Mesh(target.devices[:1], ("chip",))
+    on_one = NamedSharding(mesh, PartitionSpec())
+    compiled_for_one = jax.jit(function, in_shardings=on_one, out_shardings=on_one)
+    return compile_for(compiled_for_one, target, *shapes)
+
+
+def compile_for(jitted: Any, target: Target, *shapes: Any) -> Account:
+    """The account of a jitted function whose arrays are on chips of the target."""
+    lowered = jitted.trace(*shapes).lower(lowering_platforms=(target.platform,))
+    start = time.perf_counter()
+    compiled = lowered.compile()
+    seconds = time.perf_counter() - start
+    return account(compiled.as_text() or "", compiled.memory_analysis(), seconds)
+
+
+def account(text: str, memory: Any, seconds: float) -> Account:
+    """The account of a program's text, and of XLA's analysis of its memory."""
+    entry = text[text.index("\nENTRY") :]
+    collectives: Counter[str] = Counter()
+    messages = 0
+    for shapes, kind, start in _COLLECTIVE.findall(text):
+        messages += 1
+        collectives[kind] += _received(shapes, kind, is_start=bool(start))
+    return Account(
+        sorts=len(re.findall(r"= \S.* sort\(", text)),
+        loops=len(re.findall(r" while\(", text)),
+        kernels=len(re.findall(r" fusion\(", entry)),
+        calls=dict(sorted(Counter(_kernels(_CALL.findall(text))).items())),
+        collectives=dict(sorted(collectives.items())),
+        messages=messages,
+        arguments=memory.argument_size_in_bytes,
+        temporary=memory.temp_size_in_bytes,
+        peak=memory.peak_memory_in_bytes,
+        seconds=round(seconds, 2),
+    )
+
+
+def _kernels(names: list[str]) -> list[str]:
+    """The custom calls that are kernels."""
+    return [name for name in names if name not in _OF_NO_ACCOUNT]
+
+
+def _received(shapes: str, kind: str, *, is_start: bool) -> int:
+    """The bytes of a collective's results, of which a start names its operands, too."""
+    sizes = [
+        math.prod(int(size) for size in dimensions.split(",") if size) * int(bits or 8) // 8
+        for _, bits, dimensions in _SHAPE.findall(shapes)
+    ]
+    # An all-reduce starts with its results alone; others have operands, then results.
+    return sum(sizes) if not is_start or kind == "all-reduce" else sum(sizes) - sizes[0]
