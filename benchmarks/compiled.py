@@ -108,22 +108,21 @@ def growth(before: Programs, now: Programs) -> Iterator[str]:
 
 def _cases() -> dict[str, Case]:
     """The cases of the tests by name, with more samples, and with kernels instead of XLA's code."""
-    noised = {
-        "public": "losses.noised_top_k_hinge",
-        "arrays": {**LOGITS, "key": "key"},
-        "slopes": 1,
-    }
-    parameters = {"k": 5, "epsilon": 1.0}
+    arrays = {**LOGITS, "key": "key"}
+
+    def noised(variant: str, **parameters: Any) -> Loss:
+        return Loss(
+            public="losses.noised_top_k_hinge",
+            arrays=arrays,
+            slopes=1,
+            parameters={"k": 5, "epsilon": 1.0, **parameters},
+            variant=variant,
+        )
+
     others = [
-        Loss(**noised, parameters={**parameters, "num_samples": 10}, variant="10 samples"),
-        *(
-            Loss(
-                **noised,
-                parameters={**parameters, "num_samples": samples, "implementation": "pallas"},
-                variant=f"{samples} samples by a kernel",
-            )
-            for samples in (3, 10)
-        ),
+        noised("10 samples", num_samples=10),
+        noised("by a kernel", num_samples=3, implementation="pallas"),
+        noised("10 samples by a kernel", num_samples=10, implementation="pallas"),
     ]
     cases = [*CASES_WITH_HEADS, *others]
     return {case.name: case for case in cases if not case.many_classes}

@@ -27,7 +27,9 @@ def select_in_passes(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     score; for k > 16, one pass over the scores for each 8 entries.
     """
     ordinals = _ordinals.to_ordinals(scores)
+    # Added to zeros, which are on the devices that the scores are on.
     indices = jax.lax.broadcasted_iota(jnp.int32, scores.shape, scores.ndim - 1)
+    indices = jnp.zeros_like(ordinals, jnp.int32) + indices
     # No score has the ordinal 0, whose bits are those of a NaN.
     nothing = ordinals.dtype.type(0), jnp.int32(jnp.iinfo(jnp.int32).max)
     num_passes = 1 if k <= LONGEST_IN_ONE_PASS else math.ceil(k / _ENTRIES_IN_A_PASS)

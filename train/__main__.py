@@ -10,6 +10,7 @@ COMMANDS = {
     "embed": "computes the features of a network for images, to train heads on",
     "audit": "finds labels that are probably wrong, by cross-fitting on features",
     "export": "makes one file of a classifier and its rule, for programs without this one",
+    "plan": "says what a run needs of a TPU or a GPU that need not be here",
     "compare": "makes a table of your own runs, and the runs of a sweep",
     "figures": "draws the figures of the papers, of runs or of the losses themselves",
     "tables": "plans, runs and collects the tables of the papers",

@@ -199,18 +199,23 @@ class Assembly:
         Its shapes are computed, and nothing of it is made. The data set is opened only if its
         number of classes is not known without it.
         """
+        state = self.state_shapes()
+        parameters = sum(leaf.size for leaf in jax.tree.leaves(state.params))
+        host_memory.check_fits(
+            f"the {parameters:,} parameters of config.model, with the state of the optimizer,",
+            sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)),
+        )
+
+    def state_shapes(self) -> TrainState:
+        """The shapes of the state in training, but for estimated labels."""
         values = optimizer.hyperparameters(self.config.optimizer)
         # Neither the number of steps nor the rates of layers change a shape.
         transformation = optimizer.build(
             self.config.optimizer, values, num_epochs=1, steps_per_epoch=1
         ).transformation
         key = randomness.initialization_key(self.config.seed)
-        state = jax.eval_shape(self._initial_state_of(transformation), key)
-        parameters = sum(leaf.size for leaf in jax.tree.leaves(state.params))
-        host_memory.check_fits(
-            f"the {parameters:,} parameters of config.model, with the state of the optimizer,",
-            sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)),
-        )
+        state: TrainState = jax.eval_shape(self._initial_state_of(transformation), key)
+        return state
 
     @property
     def has_images(self) -> bool:
@@ -327,6 +332,12 @@ class Assembly:
     @cached_property
     def train_step(self) -> Callable[[TrainState, Any], tuple[TrainState, Any]]:
         """The compiled step of training: state and batch, on the devices, to state and metrics."""
+        compiled = self.devices.compile_train_step(self.step_of_device())
+        hyperparameters = self.devices.replicate(self.hyperparameters_of_training())
+        return lambda state, batch: compiled(state, hyperparameters, batch)
+
+    def step_of_device(self) -> Callable[..., Any]:
+        """The step `(state, hyperparameters, batch)` of training, to be compiled for devices."""
         class_axis = self.devices.class_axis
         step = steps.make_train_step(
             self._model_of_device.apply,
@@ -340,9 +351,10 @@ class Assembly:
             accumulation_steps=self.config.optimizer.accumulation_steps,
             frozen=self._frozen,
         )
-        compiled = self.devices.compile_train_step(
-            stop_signals.agreeing(step, axis_name=parallel.AXIS_NAME)
-        )
+        return stop_signals.agreeing(step, axis_name=parallel.AXIS_NAME)
+
+    def hyperparameters_of_training(self) -> dict[str, Any]:
+        """The numbers that the step of training takes."""
         weights = class_weights.hyperparameters(
             self.config.loss,
             self.class_counts,
@@ -351,8 +363,7 @@ class Assembly:
             steps_per_epoch=self.steps_per_epoch,
             extensions=self.config.extensions,
         )
-        hyperparameters = self.devices.replicate({**self.hyperparameters, **weights})
-        return lambda state, batch: compiled(state, hyperparameters, batch)
+        return {**self.hyperparameters, **weights}
 
     @cached_property
     def eval_step(self) -> Callable[[Any, Any, Any], Any]:

@@ -275,7 +275,7 @@ def compute_perturbed(
         epsilons = epsilon + jnp.zeros_like(scores[..., 0])
         values = _mean_selected(selection, scores, epsilons, source)
     else:
-        values = _perturbed_devices.mean_kth_of_split(
+        values = _perturbed_devices.mean_selected_of_split(
             selection, scores, epsilon, source, class_axis_name
         )
     if is_noise(source):

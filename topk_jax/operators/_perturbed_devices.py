@@ -80,25 +80,24 @@ def _count(num_classes: int, dtype: jnp.dtype, selected: jax.Array) -> jax.Array
     return counts.reshape(*batch_shape, num_classes)
 
 
-def mean_kth_of_split(
+def mean_selected_of_split(
     selection: Selection,
     scores: jax.Array,
     epsilon: jax.Array,
     source: jax.Array,
     class_axis_name: Hashable,
 ) -> jax.Array:
-    """The k-th largest perturbed score of split classes, averaged over the samples: [...].
+    """The selected perturbed scores of split classes, added up, averaged over the samples: [...].
 
-    Communication: as for `_select_of_split`, and one score per sample.
+    Communication: as for `_select_of_split`, and the selected scores of each sample.
     """
     hidden, hidden_epsilon = jax.lax.stop_gradient((scores, epsilon))
     epsilons = jnp.broadcast_to(hidden_epsilon, scores.shape[:-1])
-    values, selected, noise = (
-        part[..., 0]
-        for part in _select_of_split(selection, class_axis_name, hidden, epsilons, source)
-    )
+    found = _select_of_split(selection, class_axis_name, hidden, epsilons, source)
+    shape = found[0].shape
+    values, selected, noise = (part.reshape(*shape[:-2], math.prod(shape[-2:])) for part in found)
     followed = _classes.take(scores, selected, class_axis_name) + epsilon * noise
-    return _numerics.with_slope_of(values, followed).mean(axis=-1)
+    return _numerics.with_slope_of(values, followed).reshape(shape).sum(axis=-1).mean(axis=-1)
 
 
 def _mean_of_split(

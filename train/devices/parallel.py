@@ -2,10 +2,11 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from typing_extensions import override
@@ -135,6 +136,22 @@ class ShardMapDevices(Devices):
     def join(self, outputs: Mapping[str, jax.Array]) -> dict[str, np.ndarray]:
         return _local_shards(outputs)
 
+    def planned(self, state: Any, hyperparameters: Any, batch: Any) -> tuple[Any, Any, Any]:
+        """The shapes of the inputs of a training step, with their places."""
+
+        def placed(leaf: Any, spec: PartitionSpec) -> jax.ShapeDtypeStruct:
+            sharding = NamedSharding(self._mesh, spec)
+            return jax.ShapeDtypeStruct(np.shape(leaf), jnp.result_type(leaf), sharding=sharding)
+
+        found = jax.tree.map(
+            placed, (state, hyperparameters), self._specs((state, hyperparameters))
+        )
+        return *found, jax.tree.map(lambda leaf: placed(leaf, self._split), batch)
+
+    def _specs(self, tree: Any) -> Any:
+        """How each array of a state, or of the hyperparameters, is split."""
+        return jax.tree.map(lambda _: PartitionSpec(), tree)
+
     @override
     def compile_train_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
         inputs = (PartitionSpec(), PartitionSpec(), self._split)
@@ -169,16 +186,21 @@ class MeshDevices(ShardMapDevices):
             used on any number of devices. None for the largest number that divides those and the
             classes.
         num_classes: the number of classes L, a multiple of `class_devices`.
+        devices: all of them; None for those that JAX finds.
     """
 
-    def __init__(self, class_devices: int | None, num_classes: int) -> None:
-        size = math.gcd(class_devices or num_classes, jax.local_device_count())
+    def __init__(
+        self, class_devices: int | None, num_classes: int, devices: Sequence[Any] | None = None
+    ) -> None:
+        found = jax.devices() if devices is None else devices
+        own = [device for device in found if device.process_index == jax.process_index()]
+        size = math.gcd(class_devices or num_classes, len(own))
         if size > 1:
             self.class_axis = ClassAxis(CLASS_AXIS_NAME, size, num_classes // size)
         self._num_classes = num_classes
         # A process has all classes, so that it can save and evaluate what its own devices have.
-        devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
-        rows = np.array(devices).reshape(-1, size)
+        in_order = sorted(found, key=lambda device: (device.process_index, device.id))
+        rows = np.array(in_order).reshape(-1, size)
         super().__init__(Mesh(rows, (AXIS_NAME, CLASS_AXIS_NAME)))
 
     @override
@@ -234,9 +256,8 @@ class MeshDevices(ShardMapDevices):
 
         return jax.jit(whole)
 
+    @override
     def _specs(self, tree: Any) -> Any:
-        """How each array of a state, or of the hyperparameters, is split."""
-
         def spec(path: tuple[Any, ...], leaf: Any) -> PartitionSpec:
             if not is_of_classes(path, leaf, self._num_classes):
                 return PartitionSpec()
@@ -256,6 +277,15 @@ def find_devices(kind: str, *, class_devices: int | None, num_classes: int) -> D
     return PmapDevices() if kind == "pmap" else ShardMapDevices()
 
 
+def devices_to_plan_for(
+    devices: Sequence[Any], kind: str, *, class_devices: int | None, num_classes: int
+) -> ShardMapDevices:
+    """As `find_devices`, for devices that need not be here; `pmap` has the step of `shard_map`."""
+    if kind == "mesh":
+        return MeshDevices(class_devices, num_classes, devices)
+    return ShardMapDevices(Mesh(np.array(devices), (AXIS_NAME,)))
+
+
 def check_class_devices(class_devices: int | None) -> None:
     """Refuses a number of devices to share the classes that does not divide the devices.
 
@@ -273,7 +303,12 @@ def check_class_devices(class_devices: int | None) -> None:
 
 
 def check_batch_size(
-    batch_size: int, accumulation_steps: int, *, in_pairs: bool = False, class_devices: int = 1
+    batch_size: int,
+    accumulation_steps: int,
+    *,
+    in_pairs: bool = False,
+    class_devices: int = 1,
+    num_devices: int | None = None,
 ) -> None:
     """Refuses a batch that the devices, and the parts of each, cannot share equally.
 
@@ -282,8 +317,9 @@ def check_batch_size(
         accumulation_steps: the number of parts of a device's share.
         in_pairs: whether a part must have an even number of examples.
         class_devices: the devices that have the same share of the batch.
+        num_devices: all of them; None for those that JAX finds.
     """
-    devices = jax.device_count() // class_devices
+    devices = (num_devices or jax.device_count()) // class_devices
     if batch_size % (devices * accumulation_steps * (2 if in_pairs else 1)):
         what = "devices" if class_devices == 1 else f"groups of {class_devices} devices"
         factors = [f"the {devices} {what}"] if devices > 1 else []

@@ -23,11 +23,11 @@ def check_fits(what: str, num_bytes: int) -> None:
     physical = _physical()
     if num_bytes > physical:
         raise UserError(
-            f"{what} need {_in_words(num_bytes)} of memory; this machine has {_in_words(physical)}"
+            f"{what} need {in_words(num_bytes)} of memory; this machine has {in_words(physical)}"
         )
 
 
-def _in_words(num_bytes: int) -> str:
+def in_words(num_bytes: int) -> str:
     """A number of bytes with its unit, such as "1,280 TB"."""
     power = min((len(str(num_bytes)) - 1) // 3, len(_UNITS) - 1)
     # Four digits are easier to compare than a fraction of the next unit.

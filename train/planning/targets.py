@@ -1,4 +1,4 @@
-"""Machines that need not be here: what their compilers have to know, and how much memory they have."""
+"""Machines that need not be here: what their compilers have to know, and their memory."""
 
 import importlib.util
 import math
@@ -96,14 +96,14 @@ def find_target(name: str) -> Target:
     if matched is None or matched[1] not in _KINDS:
         raise _refused(name)
     kind = _KINDS[matched[1]]
+    sizes = [int(size) for size in matched[2].split("x")] if matched[2] else []
+    if len(sizes) not in (0, kind.dimensions):
+        raise _refused(name)
     if importlib.util.find_spec(kind.package) is None:
         raise UserError(
             f"--device={name} needs the compiler of {matched[1]}, which is not installed: "
             f"pip install 'topk-jax[train,{kind.extra}]', in an environment of its own"
         )
-    sizes = [int(size) for size in matched[2].split("x")] if matched[2] else []
-    if len(sizes) not in (0, kind.dimensions):
-        raise _refused(name)
     # JAX takes a second to import.
     import jax  # noqa: PLC0415
     from jax.experimental import topologies  # noqa: PLC0415

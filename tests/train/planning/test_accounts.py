@@ -1,0 +1,68 @@
+"""The account of a compiled program counts what takes time, what is sent, and memory."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, PartitionSpec
+
+from train.foundation.errors import UserError
+from train.planning import accounts, targets
+from train.planning.targets import Target
+
+# As a TPU's compiler writes it: a start names its operands, too.
+TEXT = """HloModule step
+
+%body (parameter: f32[8]) -> f32[8] {
+  %inner = f32[8]{0} fusion(%parameter), kind=kLoop
+}
+
+ENTRY %main {
+  %one = f32[256,1000]{1,0:T(8,128)} fusion(%logits), kind=kLoop, calls=%fused
+  %two = (f32[256,5]{1,0}, s32[256,5]{1,0}) custom-call(%one), custom_call_target="TopK"
+  %three = (f32[256,1000]{1,0}, s32[256,1000]{1,0}) sort(%one, %iota), dimensions={1}
+  %four = (s32[], f32[8]{0}) while(%tuple), condition=%condition, body=%body
+  %five = (f32[2,8]{1,0}, f32[16,8]{1,0}) all-gather-start(%part), dimensions={0}
+  %six = f32[16,8]{1,0} all-gather-done(%five)
+  %seven = (f32[10]{0}, bf16[4]{0}) all-reduce-start(%first, %second), to_apply=%add
+  %eight = pred[3]{0} all-reduce(%flags), to_apply=%or
+}
+"""
+
+
+class Memory:
+    argument_size_in_bytes, temp_size_in_bytes, peak_memory_in_bytes = 3, 2, 5
+
+
+def test_the_text_of_a_program_is_counted():
+    found = accounts.account(TEXT, Memory, 1.234)
+    assert (found.sorts, found.loops, found.kernels) == (1, 1, 1)
+    assert found.calls == {"TopK": 1}
+    assert found.messages == 3
+    assert found.collectives == {"all-gather": 4 * 16 * 8, "all-reduce": 4 * 10 + 2 * 4 + 3}
+    assert (found.arguments, found.temporary, found.peak, found.seconds) == (3, 2, 5, 1.23)
+
+
+def test_a_program_is_compiled_for_its_devices():
+    devices = jax.devices()[:4]
+    target = Target("four", "cpu", 2**30, devices)
+
+    def mean(values):
+        return jax.lax.pmean(values, "devices")
+
+    split = PartitionSpec("devices")
+    mapped = jax.jit(
+        jax.shard_map(
+            mean, mesh=Mesh(np.array(devices), ("devices",)), in_specs=split, out_specs=split
+        )
+    )
+    found = accounts.compile_for(mapped, target, jax.ShapeDtypeStruct((4, 10), jnp.float32))
+    assert found.collectives == {"all-reduce": 40}
+    of_one = accounts.compile_on_one(jnp.sort, target, jax.ShapeDtypeStruct((5,), jnp.float32))
+    assert (of_one.sorts, of_one.messages, of_one.arguments) == (1, 0, 20)
+
+
+def test_a_compiler_that_is_not_installed_is_named(monkeypatch):
+    monkeypatch.setattr(targets.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(UserError, match=r"--device=v5e:4x4 needs the compiler of v5e.*train,tpu"):
+        targets.find_target("v5e:4x4")

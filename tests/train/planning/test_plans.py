@@ -1,0 +1,88 @@
+"""A plan has the memory of the step that a run compiles, for chips that share it."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from configs import synthetic_latents
+from tests.train.configurations import changed
+from train.assembly import Assembly
+from train.configuration.parsing import parse
+from train.foundation.errors import UserError
+from train.planning import report
+from train.planning.plans import Planner
+from train.planning.targets import Target
+
+CHIPS = 4
+
+
+def config_of(**changes):
+    recipe = synthetic_latents.get_config().to_dict()
+    return parse(changed(recipe, {"dataset.batch_size": 64, **changes}))
+
+
+def target_of(memory=2**40):
+    return Target("four:4", "cpu", memory, jax.devices()[:CHIPS])
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return Planner(config_of(), target_of()).plan(64)
+
+
+@pytest.mark.usefixtures("standard_promotion")
+def test_the_parts_are_those_of_the_run(plan):
+    assembly = Assembly(config_of(), None, None)
+    state = assembly.state_shapes()
+
+    def size(tree):
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+    assert plan.parts["params"] == size(state.params)
+    assert plan.parts["opt_state"] == size(state.opt_state)
+    # Of each example the features, a label and a position; and a request.
+    width = int(np.prod(assembly.image_shape))
+    assert plan.parts["batch"] == 64 // CHIPS * 4 * (width + 2) + 4
+    # The gradients are averaged over the chips.
+    assert plan.account.collectives["all-reduce"] >= plan.parts["params"]
+    assert plan.needed >= sum(plan.parts.values())
+    lines = list(report.describe(plan, target_of()))
+    assert lines[0] == "four:4: 4 chips, each with 1,099 GB"
+    assert "parameters" in "".join(lines)
+
+
+@pytest.mark.usefixtures("standard_promotion")
+def test_classes_over_chips_are_planned(plan):
+    split = config_of(parallel="mesh", class_devices=2)
+    assert Planner(split, target_of()).plan(64).parts["params"] < plan.parts["params"]
+
+
+@pytest.mark.usefixtures("standard_promotion")
+def test_the_largest_batch_fits_and_a_larger_one_does_not(plan):
+    memory = plan.needed * 4
+    target = target_of(memory)
+    planner = Planner(config_of(), target)
+    found = planner.find_largest(plan)
+    assert found.fits(target)
+    assert found.batch_size > 64
+    # The search ends within an eighth.
+    assert not planner.plan(found.batch_size * 5 // 4 // 32 * 32).fits(target)
+    assert f"about {found.batch_size:,}" in report.describe_largest(found, target)
+    too_small = target_of(plan.parts["params"])
+    assert Planner(config_of(), too_small).find_largest(plan) is None
+    assert report.describe_largest(None, too_small).startswith("No batch fits")
+
+
+@pytest.mark.usefixtures("standard_promotion")
+def test_a_program_that_its_compiler_refuses_does_not_fit(plan):
+    refused = dataclasses.replace(plan, account=None)
+    assert not refused.fits(target_of())
+    assert list(report.describe(refused, target_of()))[-1].endswith("does not fit")
+
+
+@pytest.mark.usefixtures("standard_promotion")
+def test_a_batch_that_the_chips_cannot_share_is_refused():
+    with pytest.raises(UserError, match="multiple of the 4 devices; got 6"):
+        Planner(config_of(**{"dataset.batch_size": 6}), target_of())

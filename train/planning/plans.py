@@ -1,0 +1,173 @@
+"""Whether a run fits on machines that need not be here: its step of training, compiled for them."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.errors
+import numpy as np
+
+from train.assembly import Assembly
+from train.configuration.groups import Config
+from train.data import dataset_spec
+from train.devices import parallel
+from train.planning.accounts import Account, compile_for
+from train.planning.targets import Target
+from train.workdir.classes import Classes
+from train.workdir.facts import Facts
+
+_DTYPES = {"images": np.uint8, "features": np.float32, "names": np.int32}
+# Neither changes a shape: what a data set that is not opened has of each class, and of steps.
+_EXAMPLES_OF_A_CLASS, _STEPS = 20, 1000
+# After these, the largest batch is known to an eighth.
+_HALVINGS = 3
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a step of training needs of each chip.
+
+    Attributes:
+        batch_size: of all chips.
+        parts: bytes of what the step is given, by part.
+        account: of the compiled step; None if its compiler says that it does not fit.
+    """
+
+    batch_size: int
+    parts: Mapping[str, int]
+    account: Account | None
+
+    def fits(self, target: Target) -> bool:
+        """Whether a chip has the memory."""
+        return self.account is not None and self.needed <= target.memory
+
+    @property
+    def needed(self) -> int:
+        """Bytes of a chip at once."""
+        assert self.account is not None
+        return max(self.account.peak, sum(self.parts.values()) + self.account.temporary)
+
+
+class Planner:
+    """Compiles the step of a configuration for chips, for batches of several sizes.
+
+    A data set whose number of classes and shape are known without its files is not opened.
+
+    Args:
+        config: the configuration.
+        target: the chips.
+    """
+
+    def __init__(self, config: Config, target: Target) -> None:
+        self._target = target
+        facts = _assumed_facts(config)
+        assembly = Assembly(config, facts, None)
+        if facts is not None and not assembly.loss.estimates_labels:
+            assembly.steps_per_epoch = _STEPS
+        self._devices = parallel.devices_to_plan_for(
+            target.devices,
+            config.parallel,
+            class_devices=config.class_devices,
+            num_classes=assembly.num_classes,
+        )
+        assembly.devices = self._devices
+        self._assembly = assembly
+        parallel.check_batch_size(
+            config.dataset.batch_size,
+            config.optimizer.accumulation_steps,
+            in_pairs=config.dataset.mixup > 0,
+            class_devices=self._devices.class_axis.size,
+            num_devices=len(target.devices),
+        )
+
+    def plan(self, batch_size: int) -> Plan:
+        """What the step needs with a batch of this size."""
+        assembly = self._assembly
+        state = assembly.state_shapes()
+        if assembly.loss.estimates_labels:
+            shape = (len(assembly.dataset.train), assembly.num_classes)
+            estimates: Any = jax.ShapeDtypeStruct(shape, np.float32)
+            state = dataclasses.replace(state, label_logits=estimates)
+        inputs = self._devices.planned(
+            state, assembly.hyperparameters_of_training(), self._batch(batch_size)
+        )
+        parts = {
+            field.name: size
+            for field in dataclasses.fields(inputs[0])
+            if (size := _bytes_of_chip(getattr(inputs[0], field.name)))
+        }
+        parts["hyperparameters"], parts["batch"] = map(_bytes_of_chip, inputs[1:])
+        step = self._devices.compile_train_step(assembly.step_of_device())
+        try:
+            account = compile_for(step, self._target, *inputs)
+        except jax.errors.JaxRuntimeError as error:
+            if "RESOURCE_EXHAUSTED" not in str(error):
+                raise
+            return Plan(batch_size, parts, None)
+        return Plan(batch_size, parts, account)
+
+    def find_largest(self, first: Plan) -> Plan | None:
+        """The plan of a batch as large as fits, a multiple of eight examples of each chip.
+
+        The batch is doubled until it does not fit. Then the part between is halved, a few times.
+
+        Args:
+            first: a plan.
+
+        Returns:
+            None if no such batch fits.
+        """
+        groups = len(self._target.devices) // self._devices.class_axis.size
+        unit = math.lcm(8, 2 * self._assembly.config.optimizer.accumulation_steps) * groups
+        largest = first
+        if not first.fits(self._target) or first.batch_size % unit:
+            largest = self.plan(unit)
+        if not largest.fits(self._target):
+            return None
+        while (found := self.plan(2 * largest.batch_size)).fits(self._target):
+            largest = found
+        beyond = 2 * largest.batch_size
+        for _ in range(_HALVINGS):
+            middle = (largest.batch_size + beyond) // 2 // unit * unit
+            if middle == largest.batch_size:
+                break
+            found = self.plan(middle)
+            if found.fits(self._target):
+                largest = found
+            else:
+                beyond = middle
+        return largest
+
+    def _batch(self, size: int) -> dict[str, jax.ShapeDtypeStruct]:
+        assembly = self._assembly
+        numbers = jax.ShapeDtypeStruct((size,), np.int32)
+        dtype = _DTYPES[assembly.spec.inputs]
+        requests = jax.ShapeDtypeStruct((len(self._target.devices),), np.int32)
+        batch = {
+            "images": jax.ShapeDtypeStruct((size, *assembly.image_shape), dtype),
+            "labels": numbers,
+            "positions": numbers,
+            "request": requests,
+        }
+        return {**batch, "examples": numbers} if assembly.loss.estimates_labels else batch
+
+
+def _assumed_facts(config: Config) -> Facts | None:
+    """Facts with made-up numbers, which change no shape; None if only the files have the shapes."""
+    spec = dataset_spec(config.dataset)
+    if spec.num_classes is None or spec.image_shape is None:
+        return None
+    names = tuple(map(str, range(spec.num_classes)))
+    classes = Classes(names, (_EXAMPLES_OF_A_CLASS,) * spec.num_classes)
+    zeros, ones = (0.0,) * spec.image_shape[-1], (1.0,) * spec.image_shape[-1]
+    return Facts(classes, spec.image_shape, mean=spec.mean or zeros, std=spec.std or ones)
+
+
+def _bytes_of_chip(tree: Any) -> int:
+    return sum(
+        math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
+        for leaf in jax.tree.leaves(tree)
+    )
