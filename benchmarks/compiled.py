@@ -14,7 +14,7 @@ import argparse
 import json
 import multiprocessing
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -38,8 +38,8 @@ CLASSES = (100, 1_000, 10_000)
 RANKS = (1, 5, 20)
 # Of the features of a head.
 WIDTH = 512
-# A function that has not been compiled by then is reported as that.
-SECONDS_OF_A_FUNCTION = 600
+# A program that has not been compiled by then is reported as that.
+SECONDS_OF_A_PROGRAM = 600
 # What `--against` compares, with the part by which it may grow: another version of the compiler
 # packs memory otherwise.
 MAY_GROW = {"sorts": 0.0, "loops": 0.0, "temporary": 0.1}
@@ -58,6 +58,13 @@ def main() -> None:
     )
     parser.add_argument("--device", required=True, choices=("v5e", "v5p", "v6e", "h100"))
     parser.add_argument("--output", type=command.output_file, help="a JSON file for the results")
+    parser.add_argument(
+        "--classes", type=_numbers, default=CLASSES, help="numbers of classes, with commas"
+    )
+    parser.add_argument("--ranks", type=_numbers, default=RANKS, help="values of K, with commas")
+    parser.add_argument(
+        "--processes", type=command.whole_number(1), default=2, help="compilers side by side"
+    )
     parser.add_argument("--against", type=Path, help="a JSON file of results that may not grow")
     arguments = parser.parse_args()
     names = [
@@ -71,13 +78,15 @@ def main() -> None:
         programs = json.loads(arguments.output.read_text())["programs"]
 
     def account_for(case: str) -> None:
-        if not any(name.split(",")[0] == case for name in programs):
-            programs.update(_in_a_process(case, arguments.device))
+        wanted = _wanted(case, arguments.classes, arguments.ranks)
+        missing = {name: size for name, size in wanted.items() if name not in programs}
+        if missing:
+            programs.update(_in_a_process(case, missing, arguments.device))
             if arguments.output is not None:
                 ordered = {name: programs[name] for name in sorted(programs)}
                 command.write({**results, "programs": ordered}, arguments.output)
 
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(arguments.processes) as pool:
         list(pool.map(account_for, names))
     if arguments.output is None and arguments.against is None:
         command.write({**results, "programs": programs}, None)
@@ -128,41 +137,54 @@ def _cases() -> dict[str, Case]:
     return {case.name: case for case in cases if not case.many_classes}
 
 
-def _in_a_process(case: str, device: str) -> Programs:
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(command.whole_number(1), text.split(",")))
+
+
+def _wanted(
+    case: str, classes: Sequence[int], ranks: Sequence[int]
+) -> dict[str, tuple[int, int | None]]:
+    """The number of classes, and K where the function has one, of each program of a case."""
+    return {
+        f"{case}, {num_classes}" + (f", K {rank}" if rank else ""): (num_classes, rank)
+        for num_classes in classes
+        for rank in (ranks if "k" in _cases()[case].parameters else (None,))
+    }
+
+
+def _in_a_process(case: str, wanted: Mapping[str, tuple[int, int | None]], device: str) -> Programs:
     """The accounts of a case; a compiler that ends or does not end ends nothing else."""
     # A server that has imported this module, and computed nothing, forks faster than one starts.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["benchmarks.compiled"])
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_send_accounts, args=(case, device, sender))
+    process = context.Process(target=_send_accounts, args=(case, wanted, device, sender))
     process.start()
     sender.close()
     found: Programs = {}
+    failed = "the compiler ended the process"
     try:
-        while receiver.poll(SECONDS_OF_A_FUNCTION):
+        while receiver.poll(SECONDS_OF_A_PROGRAM):
             found.update(receiver.recv())
+        failed = f"more than {SECONDS_OF_A_PROGRAM} s"
     except EOFError:
         pass
-    else:
-        found[f"{case}, rest"] = {"failed": f"more than {SECONDS_OF_A_FUNCTION} s"}
     process.kill()
     process.join()
-    if not found:
-        found[case] = {"failed": "the compiler ended the process"}
-    return found
+    return found | {name: {"failed": failed} for name in wanted if name not in found}
 
 
-def _send_accounts(name_of_case: str, device: str, sender: Any) -> None:
+def _send_accounts(
+    name_of_case: str, wanted: Mapping[str, tuple[int, int | None]], device: str, sender: Any
+) -> None:
     case, target = _cases()[name_of_case], targets.find_target(device)
-    for num_classes in CLASSES:
-        for rank in RANKS if "k" in case.parameters else (None,):
-            name = f"{case.name}, {num_classes}" + (f", K {rank}" if rank else "")
-            changed = case if rank is None else _with_rank(case, rank)
-            try:
-                found = asdict(accounts.compile_on_one(*_program(changed, num_classes, target)))
-            except Exception as error:
-                found = {"failed": f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"}
-            sender.send({name: found})
+    for name, (num_classes, rank) in wanted.items():
+        changed = case if rank is None else _with_rank(case, rank)
+        try:
+            found = asdict(accounts.compile_on_one(*_program(changed, num_classes, target)))
+        except Exception as error:  # noqa: BLE001 (whatever the compiler refuses is a result)
+            found = {"failed": f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"}
+        sender.send({name: found})
 
 
 def _with_rank(case: Case, rank: int) -> Case:
