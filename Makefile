@@ -15,12 +15,17 @@ EXAMPLES_INSTALLED := $(EXAMPLES_VENV)/.installed
 # Sphinx, its theme and what they need, beside the library alone.
 DOCS_VENV := .venv-docs
 DOCS_INSTALLED := $(DOCS_VENV)/.installed
+# The compilers for TPUs (0.7 GB) and for NVIDIA's GPUs (4.5 GB) cannot stand in one environment.
+TPU_VENV := .venv-tpu
+TPU_INSTALLED := $(TPU_VENV)/.installed
+CUDA_VENV := .venv-cuda
+CUDA_INSTALLED := $(CUDA_VENV)/.installed
 WANTED := --quiet --constraint constraints.txt
 # Some machines set it. Every start would then compile all that it imports: three seconds of JAX.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-long test-rounding test-oracle test-networks test-networks-fast test-prepare test-browser test-examples check docs format clean python-version
+.PHONY: help install demo test test-fast test-long test-rounding test-oracle test-networks test-networks-fast test-prepare test-browser test-examples test-compiled check docs format clean python-version
 
 help:
 	@echo "make demo          train a small network on real handwritten digits (about a minute)"
@@ -34,6 +39,7 @@ help:
 	@echo "make test-prepare  prepare CIFAR-100 and ImageNet from tiny archives (installs TensorFlow)"
 	@echo "make test-browser  look at the page of train.predict in Chromium (Debian's package chromium)"
 	@echo "make test-examples run every example and the notebook (installs Equinox, Keras, Optuna and Jupyter)"
+	@echo "make test-compiled compile every function for TPUs and H100s (installs their compilers, takes hours)"
 	@echo "make check         lint, formatting and types"
 	@echo "make docs          build the documentation into docs/_build (read docs/_build/index.html)"
 	@echo "make format        rewrite the sources in the project's format"
@@ -46,10 +52,12 @@ $(INSTALLED): EXTRAS := train,place-names,test
 $(PREPARE_INSTALLED): EXTRAS := train,test,prepare
 $(DOCS_INSTALLED): EXTRAS := docs
 $(EXAMPLES_INSTALLED): EXTRAS := train,test,examples
+$(TPU_INSTALLED): EXTRAS := train,test,tpu
+$(CUDA_INSTALLED): EXTRAS := train,test,cuda13
 
 # uv takes a tenth of pip's time. It does not read pip's settings: where these name an index of their
 # own, pip installs.
-$(INSTALLED) $(PREPARE_INSTALLED) $(DOCS_INSTALLED) $(EXAMPLES_INSTALLED): \
+$(INSTALLED) $(PREPARE_INSTALLED) $(DOCS_INSTALLED) $(EXAMPLES_INSTALLED) $(TPU_INSTALLED) $(CUDA_INSTALLED): \
 		pyproject.toml constraints.txt | python-version
 	$(PYTHON) -m venv --clear $(@D)
 	@echo "installing into $(@D): half a minute or more"
@@ -114,6 +122,13 @@ test-browser: $(INSTALLED)
 test-examples: $(EXAMPLES_INSTALLED)
 	$(EXAMPLES_VENV)/bin/python -m pytest tests/examples
 
+# Nothing runs. It fails if a program has more sorts, loops or memory than in the committed results.
+test-compiled: $(TPU_INSTALLED) $(CUDA_INSTALLED)
+	$(TPU_VENV)/bin/python -m benchmarks.compiled --device=v5e --classes=1000 --ranks=5 \
+		--against=benchmarks/results/compiled-v5e.json
+	$(CUDA_VENV)/bin/python -m benchmarks.compiled --device=h100 --classes=1000 --ranks=5 \
+		--against=benchmarks/results/compiled-h100.json
+
 check: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -129,4 +144,4 @@ format: $(INSTALLED)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) $(ORACLE_VENV) $(PREPARE_VENV) $(EXAMPLES_VENV) $(DOCS_VENV) docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(ORACLE_VENV) $(PREPARE_VENV) $(EXAMPLES_VENV) $(DOCS_VENV) $(TPU_VENV) $(CUDA_VENV) docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

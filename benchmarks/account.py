@@ -129,12 +129,8 @@ def account(loss: Loss, batch: int, num_classes: int) -> dict[str, Any]:
     """The bytes and operations of a loss, its loops, and its bytes in arrays of the logits."""
     logits = jax.ShapeDtypeStruct((batch, num_classes), np.float32)
     labels = jax.ShapeDtypeStruct((batch,), np.int32)
-    with (
-        # Some losses choose their method by the backend.
-        mock.patch.object(jax, "default_backend", return_value="gpu"),
-        # All samples at once: a loop over groups of them reads and writes as much.
-        mock.patch.object(_perturbed_selection, "_BLOCK_SIZE_OF_OTHERS", 2**40),
-    ):
+    # All samples at once: a loop over groups of them reads and writes as much.
+    with mock.patch.object(_perturbed_selection, "_BLOCK_SIZE_ELSEWHERE", 2**40):
         program = jax.export.export(
             timing.value_and_gradient(loss),
             platforms=["cuda"],

@@ -20,18 +20,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from train.planning import targets
+import jax
+import numpy as np
 
-targets.prepare_environment()
-
-import jax  # noqa: E402
-import numpy as np  # noqa: E402
-
-from benchmarks import command, markdown, timing  # noqa: E402
-from tests.topk_jax.cases import CASES_WITH_HEADS  # noqa: E402
-from tests.topk_jax.cases.case import Case, draw  # noqa: E402
-from tests.topk_jax.cases.losses import LOGITS, Loss  # noqa: E402
-from train.planning import accounts  # noqa: E402
+from benchmarks import command, markdown, timing
+from tests.topk_jax.cases import CASES_WITH_HEADS
+from tests.topk_jax.cases.case import Case, draw
+from tests.topk_jax.cases.losses import LOGITS, Loss
+from train.planning import accounts, targets
 
 BATCH = 256
 CLASSES = (100, 1_000, 10_000)
@@ -182,7 +178,7 @@ def _send_accounts(
         changed = case if rank is None else _with_rank(case, rank)
         try:
             found = asdict(accounts.compile_on_one(*_program(changed, num_classes, target)))
-        except Exception as error:  # noqa: BLE001 (whatever the compiler refuses is a result)
+        except Exception as error:
             found = {"failed": f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"}
         sender.send({name: found})
 

@@ -29,13 +29,12 @@ _ROWS = flag_rules.declare(
 def main() -> None:
     """Compiles the step of training and prints what it needs."""
     flag_rules.check(_ROWS)
-    from train.planning import targets
-
-    targets.prepare_environment()
-    target = targets.find_target(_DEVICE.value or "")
     from train.configuration.parsing import parse
     from train.planning import report
     from train.planning.plans import Planner
+    from train.planning.targets import find_target
+
+    target = find_target(_DEVICE.value or "")
 
     config = parse(_CONFIG())
     planner = Planner(config, target)

@@ -87,7 +87,7 @@ class Target:
 def find_target(name: str) -> Target:
     """The chips of a name, `v5e:4x4` or `h100:8`; one chip without a topology.
 
-    `prepare_environment` must have been called before JAX was imported.
+    JAX then computes on the CPU alone.
 
     Raises:
         UserError: there is no such kind or topology, or its compiler is not installed.
@@ -108,6 +108,7 @@ def find_target(name: str) -> Target:
     import jax  # noqa: PLC0415
     from jax.experimental import topologies  # noqa: PLC0415
 
+    _look_for_no_machine()
     try:
         if kind.platform == "cuda":
             (count,) = sizes or [1]
@@ -125,10 +126,12 @@ def find_target(name: str) -> Target:
     return Target(name, kind.platform, kind.memory, found.devices[: math.prod(sizes)])
 
 
-def prepare_environment() -> None:
-    """Makes JAX look for no machine of its own; to be called before it is imported."""
+def _look_for_no_machine() -> None:
+    """Makes JAX compute on the CPU, and the compilers look for no chips of this machine."""
+    import jax  # noqa: PLC0415
+
+    jax.config.update("jax_platforms", "cpu")
     os.environ.update(
-        JAX_PLATFORMS="cpu",
         TPU_SKIP_MDS_QUERY="1",
         # Several compilers may run side by side; none of them has a chip.
         ALLOW_MULTIPLE_LIBTPU_LOAD="1",
