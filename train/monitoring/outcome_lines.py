@@ -4,10 +4,10 @@ A line is counted once it is complete. How much of a file was counted is kept wi
 last bytes, so that the reading of a file that grows goes on there, and another file is refused.
 """
 
+import contextlib
 import csv
 import hashlib
 import io
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -61,8 +61,11 @@ class Place:
 BEGIN = Place(0, 0, hashlib.sha256(b"").hexdigest())
 
 
-class OutcomeFile:
-    """The outcomes of a file, or of standard input.
+@contextlib.contextmanager
+def opened(
+    path: Path | None, place: Place, class_names: Sequence[str], rule: str | None
+) -> Iterator["OutcomeFile"]:
+    """Opens the outcomes of a file, or of standard input.
 
     Args:
         path: the file; None for standard input.
@@ -70,17 +73,39 @@ class OutcomeFile:
         class_names: the names of the classes of the run.
         rule: the rule of the sets; None for that of the first line.
 
-    Attributes:
-        place: how much of the file was read.
-
     Raises:
         UserError: the file cannot be read, is not the one that was counted before, or is a table
             without the columns.
     """
+    if path is None:
+        with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as file:
+            yield OutcomeFile(file, None, BEGIN, class_names, rule)
+        return
+    try:
+        file = files.open_regular(path)
+    except OSError as error:
+        raise UserError(f"--outcomes {path} cannot be read: {error.strerror}") from error
+    with file:
+        yield OutcomeFile(file, path, place, class_names, rule)
+
+
+class OutcomeFile:
+    """The outcomes of an open file, or of standard input.
+
+    Attributes:
+        place: how much of the file was read.
+    """
 
     def __init__(
-        self, path: Path | None, place: Place, class_names: Sequence[str], rule: str | None
+        self,
+        file: io.FileIO,
+        path: Path | None,
+        place: Place,
+        class_names: Sequence[str],
+        rule: str | None,
     ) -> None:
+        self._file = file
+        self._path = path
         self._name = "standard input" if path is None else str(path)
         self._classes = {names.same_form(name): index for index, name in enumerate(class_names)}
         self._num_classes = len(class_names)
@@ -89,18 +114,11 @@ class OutcomeFile:
         self._end = b""
         self.place = place
         if path is None:
-            self.place = BEGIN
-            self._descriptor = sys.stdin.fileno()
             return
-        try:
-            self._file = files.open_regular(path)
-        except OSError as error:
-            raise UserError(f"--outcomes {path} cannot be read: {error.strerror}") from error
-        self._descriptor = self._file.fileno()
         if path.suffix == ".csv":
             self._columns = self._head()
-        self._file.seek(place.bytes)
-        self._end = os.pread(self._descriptor, _END, max(place.bytes - _END, 0))[: place.bytes]
+        file.seek(max(place.bytes - _END, 0))
+        self._end = file.read(min(place.bytes, _END))
         if hashlib.sha256(self._end).hexdigest() != place.digest:
             raise UserError(
                 f"--outcomes {path} is not the file whose first {place.bytes:,} bytes were "
@@ -115,7 +133,7 @@ class OutcomeFile:
             UserError: a line is no set with a label of the run. The lines before it were given.
         """
         rest = b""
-        while content := os.read(self._descriptor, _PART):
+        while content := self._file.read(_PART):
             *lines, rest = (rest + content).split(b"\n")
             if len(rest) > _LONGEST:
                 raise UserError(f"{self._name} has a line of more than {_LONGEST:,} bytes")
@@ -123,7 +141,7 @@ class OutcomeFile:
         if self._columns is None and _is_json(rest):
             # The last line may have no end; one of which a part is written is no JSON.
             yield from self._outcomes([rest])
-        elif self._descriptor != sys.stdin.fileno():
+        elif self._path is not None:
             # It is read again when it is complete.
             self._file.seek(self.place.bytes)
 
@@ -209,7 +227,7 @@ class OutcomeFile:
 
     def _head(self) -> list[str]:
         """The columns of a table."""
-        line = os.pread(self._descriptor, _PART, 0).partition(b"\n")[0]
+        line = self._file.read(_PART).partition(b"\n")[0]
         try:
             columns = next(csv.reader(io.StringIO(text_files.decoded(line))), [])
         except (UnicodeDecodeError, csv.Error) as error:

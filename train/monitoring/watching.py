@@ -10,7 +10,7 @@ from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.monitoring import promise, state_file
 from train.monitoring.monitor import Monitor
-from train.monitoring.outcome_lines import BEGIN, OutcomeFile
+from train.monitoring.outcome_lines import BEGIN, opened
 from train.monitoring.stream_tests import StreamTests
 from train.workdir import run_files, runs
 
@@ -66,24 +66,24 @@ def watch(asked: Asked) -> Monitor:
     if monitor is not None:
         _check(asked, asked.promise(results, monitor.promise.rule), monitor.promise)
     rule = None if monitor is None else monitor.promise.rule
-    outcomes = OutcomeFile(asked.outcomes, place, classes.names, rule)
-    while True:
-        for part in outcomes.read():
-            if monitor is None:
-                if not part:
+    with opened(asked.outcomes, place, classes.names, rule) as outcomes:
+        while True:
+            for part in outcomes.read():
+                if not part and monitor is None:
                     continue
-                promised = asked.promise(results, part[0].rule)
-                monitor = Monitor(promised, StreamTests.start(promised.allowed_error()))
-            monitor = monitor.add(part)
-            # Standard input has no place to go on at.
-            state_file.write(
-                asked.state, monitor, place if asked.outcomes is None else outcomes.place
-            )
-            if asked.follow and part:
-                show_line(monitor.in_words()[1])
-        if not asked.follow or (monitor is not None and monitor.is_alarmed):
-            break
-        time.sleep(_PAUSE)
+                if monitor is None:
+                    promised = asked.promise(results, part[0].rule)
+                    monitor = Monitor(promised, StreamTests.start(promised.allowed_error()))
+                monitor = monitor.add(part)
+                # Standard input has no place to go on at.
+                state_file.write(
+                    asked.state, monitor, place if asked.outcomes is None else outcomes.place
+                )
+                if asked.follow and part:
+                    show_line(monitor.in_words()[1])
+            if not asked.follow or (monitor is not None and monitor.is_alarmed):
+                break
+            time.sleep(_PAUSE)
     if monitor is None:
         raise UserError(f"--outcomes {asked.outcomes or '-'} has no outcomes yet")
     return monitor

@@ -1,6 +1,7 @@
 """The command `train.monitor`: its exit codes, how it goes on, and what it refuses."""
 
 import fcntl
+import re
 import subprocess
 import sys
 
@@ -106,3 +107,18 @@ def test_what_is_not_of_the_state_is_refused_and_changes_nothing(monitor, tmp_pa
         assert "another monitor is at work in" in monitor(lines, code=2).stderr
     assert "is not the file whose first" in monitor([], code=2).stderr
     assert state.read_bytes() == kept
+
+
+def test_the_example_of_the_page_prints_what_the_page_has(finished_run, tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "monitoring.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"^```python\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
+    exec(block, {})
+    done = start(
+        *("train.monitor", f"--workdir={finished_run}", "--outcomes=outcomes.jsonl"),
+        "--state=state.json",
+        folder=str(tmp_path),
+    )
+    assert done.returncode == 3, done.stderr
+    output = page.partition(" prints\n\n")[2].partition("\n\n")[0]
+    assert done.stdout.splitlines() == [line.removeprefix("    ") for line in output.splitlines()]

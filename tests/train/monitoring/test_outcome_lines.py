@@ -6,7 +6,7 @@ import pytest
 
 from tests.train.monitoring import made
 from train.foundation.errors import UserError
-from train.monitoring.outcome_lines import BEGIN, OutcomeFile
+from train.monitoring.outcome_lines import BEGIN, opened
 
 NAMES = [str(digit) for digit in range(10)]
 MISSES = [0, 1, 0, 0, 1, 0, 1]
@@ -14,9 +14,9 @@ MISSES = [0, 1, 0, 0, 1, 0, 1]
 
 def read(path, place=BEGIN, rule=None):
     """The outcomes that are there, and the place after them."""
-    file = OutcomeFile(path, place, NAMES, rule)
-    outcomes = [outcome for part in file.read() for outcome in part]
-    return outcomes, file.place
+    with opened(path, place, NAMES, rule) as file:
+        outcomes = [outcome for part in file.read() for outcome in part]
+        return outcomes, file.place
 
 
 def test_a_file_that_grows_by_any_bytes_is_read_once(tmp_path):
@@ -38,10 +38,10 @@ def test_one_reader_goes_on_with_a_file_that_grows(tmp_path):
     path = tmp_path / "outcomes.jsonl"
     whole = made.write(path, made.lines(MISSES)).read_bytes()
     path.write_bytes(whole[:500])
-    file = OutcomeFile(path, BEGIN, NAMES, None)
-    first = [one for part in file.read() for one in part]
-    path.write_bytes(whole)
-    assert first + [one for part in file.read() for one in part] == read(path)[0]
+    with opened(path, BEGIN, NAMES, None) as file:
+        first = [one for part in file.read() for one in part]
+        path.write_bytes(whole)
+        assert first + [one for part in file.read() for one in part] == read(path)[0]
 
 
 def test_the_last_line_needs_no_end(tmp_path):
@@ -103,10 +103,11 @@ GOOD = made.lines([0])[0]
 )
 def test_what_is_no_outcome_is_refused_after_the_lines_before_it(tmp_path, line, message):
     path = made.write(tmp_path / "outcomes.jsonl", [GOOD, line, GOOD])
-    file = OutcomeFile(path, BEGIN, NAMES, None)
-    given = []
-    with pytest.raises(UserError, match=message.replace("[", r"\[")):
-        given += [one for part in iter(file.read()) for one in part]
+    with (
+        opened(path, BEGIN, NAMES, None) as file,
+        pytest.raises(UserError, match=message.replace("[", r"\[")),
+    ):
+        list(file.read())
     assert file.place.lines == 1
     # The line is mended.
     made.write(path, [GOOD, GOOD, GOOD])
