@@ -205,9 +205,11 @@ COUPLED: dict[str, Any] = {
 }
 POSITIVES = Range((NUM_CLASSES + 0.5, -0.5, -INFINITY), "at least 0 and at most 8")
 NOISED: dict[str, Any] = {
+    "static": frozenset({"k", "num_samples", "hinge"}),
     "ranges": {"epsilon": AT_LEAST_0, "margins": MARGINS, "scale": POSITIVE},
     "refused": ALL_BUT_ONE,
 }
+CONVEX: dict[str, Any] = {"hinge": "convex", "margins": margins}
 RELAXED: dict[str, Any] = {
     "ranges": {
         "top_k_weights": Listed(
@@ -334,6 +336,7 @@ CASES: list[Case] = [
                 "margins": margins,
                 "scale": 2.0,
             },
+            "lapin": {"k": 3, "epsilon": 0.7, "num_samples": NUM_SAMPLES, "hinge": "lapin"},
         },
         arrays={**LOGITS, "noise": "noise"},
         forward_mode=False,
@@ -355,6 +358,7 @@ CASES: list[Case] = [
         {
             "balanced": {"k": 3, "epsilon": 0.7},
             "imbalanced": {"k": 1, "epsilon": 0.5, "margins": margins, "scale": 2.0},
+            "lapin": {"k": 3, "epsilon": 0.7, "hinge": "lapin"},
         },
         # Enough nodes for all the digits of float64.
         of_battery={"num_nodes": 80},
@@ -363,6 +367,26 @@ CASES: list[Case] = [
         class_rounding=SUMS,
         own_slope=True,
         **NOISED,
+    ),
+    # The convex hinge has sets of all classes, too.
+    loss(
+        "noised_top_k_hinge",
+        arrays={**LOGITS, "noise": "noise"},
+        parameters={"k": 3, "epsilon": 0.5, "num_samples": NUM_SAMPLES, **CONVEX},
+        forward_mode=False,
+        own_slope=True,
+        variant="convex",
+        **NOISED | {"refused": ALL},
+    ),
+    loss(
+        "expected_top_k_hinge",
+        parameters={"k": 2, "epsilon": 0.5, **CONVEX},
+        of_battery={"num_nodes": 80},
+        rounding=8,
+        class_rounding=SUMS,
+        own_slope=True,
+        variant="convex",
+        **NOISED | {"refused": ALL},
     ),
     loss("sparse_top_loss", arrays={"logits": "logits", "targets": "targets"}),
     loss(
@@ -385,6 +409,13 @@ CASES: list[Case] = [
         parameters={"k": 3, "tau": 0.7},
         ranges={"tau": POSITIVE},
         refused=ALL_BUT_ONE,
+        collection=True,
+    ),
+    loss(
+        "successive_softmax_top_k_loss",
+        parameters={"k": 3, "tau": 0.7},
+        ranges={"tau": POSITIVE},
+        refused=ALL,
         collection=True,
     ),
     # With both softmaxes and a small network. `operators/test_relaxed_ranks.py` has the other
@@ -439,6 +470,7 @@ CASES: list[Case] = [
         # The most plausible labels come in another order.
         rounding=8,
     ),
+    loss("positive_cross_entropy", **SIGMOID),
     loss("assume_negative", **SIGMOID),
     loss(
         "expected_positive_regularization",

@@ -165,6 +165,15 @@ CASES: list[Case] = [
         collection=True,
     ),
     operator(
+        "successive_softmax_top_k",
+        jacobian=reference.successive_softmax_top_k_jacobian,
+        parameters={"k": 3, "tau": 0.7},
+        ranges={"tau": POSITIVE},
+        # Three softmaxes, and the slopes of each are added to those of the next.
+        tolerated=lambda expected, k, size: 8,
+        collection=True,
+    ),
+    operator(
         "entmax",
         jacobian=reference.entmax_jacobian,
         parameters={"alpha": 1.5},
