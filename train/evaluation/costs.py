@@ -54,21 +54,18 @@ class Costs:
         return np.where(is_known, found, self.largest)
 
     def mean(self, examples: Predictions, rule: SetRule) -> float:
-        """What the sets of a rule cost on average."""
-        parts = [
-            self.of_sets(np.asarray(rule(examples.scores[chunk])), examples.labels[chunk])
-            for chunk in chunks(examples.scores)
-        ]
-        return float(np.concatenate(parts).mean())
+        """What the sets of a rule cost on average; by the shares of classes that are the truth."""
+        classes, shares = truths_of(examples)
+        total = 0.0
+        for chunk in chunks(examples.scores):
+            chosen = np.asarray(rule(examples.scores[chunk]))
+            for labels, share in zip(classes[chunk].T, shares[chunk].T, strict=True):
+                total += float((share * self.of_sets(chosen, labels)).sum())
+        return total / len(classes)
 
-    def saved(self, scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """At which scores [n, L] the cost of a set falls as its threshold does, and by how much."""
-        if self.between is None:
-            of_labels = np.take_along_axis(scores, labels[:, None], axis=-1)[:, 0]
-            return of_labels, self.of_labels[labels]
-        order = np.argsort(-scores, axis=-1, kind="stable")
-        costs = np.take_along_axis(self.between[labels], order, axis=-1)
-        costs = np.column_stack([self.of_labels[labels], costs])
-        saved = -np.diff(np.minimum.accumulate(costs, axis=-1), axis=-1)
-        falls = saved > 0
-        return np.take_along_axis(scores, order, axis=-1)[falls], saved[falls]
+
+def truths_of(examples: Predictions) -> tuple[np.ndarray, np.ndarray]:
+    """The classes that are the truth of each example, and the share of each, both [n, m]."""
+    if examples.truths is None:
+        return examples.labels[:, None], np.ones((len(examples.labels), 1))
+    return examples.truths.classes, examples.truths.shares.astype(np.float64)

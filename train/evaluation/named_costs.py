@@ -12,9 +12,11 @@ from train.foundation import fields, messages, names
 from train.foundation.errors import UserError
 
 MACRO = "macro"
+# The costs of missed labels: the mean is their share.
+MISSED = "missed"
 _TABLE = TableKind(
     field="--costs",
-    what=f"{MACRO}, or a table of labels and costs",
+    what=f"{MISSED}, {MACRO}, or a table of labels and costs",
     known=("label", "chosen", "cost"),
     needed=("label", "cost"),
 )
@@ -32,6 +34,8 @@ def named(name: str, class_names: Sequence[str], class_counts: np.ndarray | None
     Raises:
         UserError: there are no such costs.
     """
+    if name == MISSED:
+        return Costs(MISSED, np.ones(len(class_names)))
     if name == MACRO:
         return _macro(class_counts)
     return _read(name, class_names)

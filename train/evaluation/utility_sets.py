@@ -54,4 +54,4 @@ def mean(found: Sets, worth: np.ndarray) -> float:
     """The mean utility of sets: what those are worth that have the label, and 0 for others."""
     # An empty set never has it.
     values = worth[np.maximum(found.sizes, 1) - 1]
-    return float(np.where(found.hits, values, 0).mean(dtype=np.float64))
+    return float((found.hits * values).mean(dtype=np.float64))

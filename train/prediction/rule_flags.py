@@ -130,8 +130,9 @@ def define_costs() -> flags.FlagHolder[str | None]:
     return flags.DEFINE_string(
         "costs",
         None,
-        "What a set costs that does not have the true class: macro, where each class costs the "
-        "same in all, or a table with the columns label and cost, and optionally chosen, a class "
+        "What a set costs that does not have the true class: missed, 1 for each class, so that the "
+        "mean is the share of missed labels; macro, where each class costs the same in all; or a "
+        "table with the columns label and cost, and optionally chosen, a class "
         "of the set that makes it cheaper.",
     )
 

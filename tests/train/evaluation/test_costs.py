@@ -5,6 +5,7 @@ import pytest
 
 from tests import reference
 from topk_jax import sets
+from train.data.truths import SEVERAL, Truths
 from train.evaluation import cost_thresholds, named_costs, predictions, set_rules, thresholds
 from train.evaluation.costs import Costs
 from train.evaluation.predictions import Predictions
@@ -42,7 +43,29 @@ def of(kind, rng):
 
 
 def uniform():
-    return Costs("uniform", np.ones(NUM_CLASSES))
+    return named_costs.named("missed", NAMES, None)
+
+
+def test_several_labels_cost_by_their_shares(rng):
+    """With costs of one, that is the false negative rate."""
+    labels = rng.random((120, NUM_CLASSES)) < 0.3
+    labels[~labels.any(axis=-1), 0] = True
+    examples, classes = np.nonzero(labels)
+    truths = Truths.of_entries(examples, classes, np.ones(len(classes)), SEVERAL)
+    scores = ((rng.random(labels.shape) + labels) / 2).astype(np.float32)
+    given = Predictions(
+        np.zeros(120), scores, truths.classes[:, 0], np.zeros(120, int), truths=truths
+    )
+    candidates = -np.unique(-scores)
+    rates = sets.false_negative_rates(scores, labels, thresholds=candidates)
+    for risk in (0.05, 0.2):
+        index = int(sets.risk_controlled_index(rates, error=risk))
+        found = cost_thresholds.threshold(given, uniform(), risk)
+        # Thresholds at which no label is found have the same rates as the one before.
+        rate = np.asarray(rates)[:, candidates == np.float32(found)].mean()
+        assert rate == pytest.approx(np.asarray(rates)[:, index].mean(), abs=1e-6)
+        mean = uniform().mean(given, set_rules.at_threshold(found))
+        assert mean == pytest.approx(rate, abs=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["uniform", "macro", "matrix"])
