@@ -20,12 +20,13 @@ FLOORS = (
     ("train.assembly",),
     ("train.series",),
     ("train.auditing", "train.prediction", "train.papers", "train.comparison", "train.planning"),
-    ("train.experiment",),
+    ("train.experiment", "train.monitoring"),
     (
         *("train.main", "train.evaluate", "train.predict", "train.export", "train.prepare"),
         *(
             "train.audit",
             "train.compare",
+            "train.monitor",
             "train.embed",
             "train.figures",
             "train.tables",

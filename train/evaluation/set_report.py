@@ -11,18 +11,22 @@ from topk_jax import metrics
 from train.evaluation import (
     combinations,
     conformal_sets,
+    cost_thresholds,
     evaluated,
     example_groups,
     intervals,
+    limited_sets,
     metric,
     observation_report,
     observations,
     score_files,
     set_rules,
     summaries,
+    utility_sets,
 )
 from train.evaluation.conformal_rules import ConformalRule
-from train.evaluation.metric import Metric
+from train.evaluation.costs import Costs
+from train.evaluation.metric import Metric, Rule
 from train.evaluation.predictions import Predictions
 from train.evaluation.set_rules import SetRule
 from train.evaluation.summaries import Sets
@@ -32,6 +36,7 @@ from train.evaluation.thresholds import (
     conformal_threshold,
     error_in_binary,
 )
+from train.foundation.errors import UserError
 
 Value = TypeVar("Value")
 
@@ -52,11 +57,16 @@ class SetReport:
         evaluated: how many classes and examples accuracies are over; see `evaluated.to_json`.
         num_calibration_examples: the examples that thresholds are calibrated on.
         metrics: the metrics of the split.
+        top_k_estimates: what the calibration examples say of the sets of the K likeliest classes,
+            by K; see `limited_sets.estimate`.
         thresholds: the thresholds of the average-K sets, by K.
         size_counts: how many average-K sets have 0, 1, 2, … classes, up to the largest of all sets,
             by K and by group of classes.
         coverages: the quality of sets with a target coverage, by the coverage and the method.
         conformal_rules: the quality of the sets of conformal rules, by the coverage and the rule.
+        utilities: the quality of the sets of the largest expected utility, by the utility.
+        risks: the quality of the sets of a bounded mean cost, by the bound.
+        costs: the costs of these, as --costs has them; None without.
         accuracy_by_count: the top-K accuracies by the training images of the class; None if
             these are not known.
         intervals: the confidence intervals of the accuracies over examples; None if the examples
@@ -70,10 +80,14 @@ class SetReport:
     evaluated: dict[str, Any]
     num_calibration_examples: int
     metrics: dict[Metric, float]
+    top_k_estimates: dict[int, dict[str, Any]]
     thresholds: dict[int, float]
     size_counts: dict[int, dict[str, list[int]]]
     coverages: dict[float, dict[str, dict[str, Any]]]
     conformal_rules: dict[float, dict[str, dict[str, Any]]]
+    utilities: dict[str, dict[str, Any]]
+    risks: dict[float, dict[str, Any]]
+    costs: str | None
     accuracy_by_count: list[dict[str, Any]] | None
     intervals: dict[Metric, list[float]] | None = None
     observations: dict[str, Any] | None = None
@@ -86,8 +100,9 @@ class SetReport:
             "evaluated": self.evaluated,
             "num_calibration_examples": self.num_calibration_examples,
             "metrics": metric.to_json(self.metrics),
-            "thresholds": _name_by_rule(self.thresholds),
-            "set_size_counts": _name_by_rule(self.size_counts),
+            "top_k_estimates": _name_by_rule("top", self.top_k_estimates),
+            "thresholds": _name_by_rule("average", self.thresholds),
+            "set_size_counts": _name_by_rule("average", self.size_counts),
             "coverages": {f"{coverage}": kinds for coverage, kinds in self.coverages.items()},
         }
         if self.num_unknown:
@@ -96,6 +111,11 @@ class SetReport:
             fields["conformal_rules"] = {
                 f"{coverage}": rules for coverage, rules in self.conformal_rules.items()
             }
+        if self.utilities:
+            fields["utilities"] = self.utilities
+        if self.risks:
+            fields["costs"] = self.costs
+            fields["risks"] = {f"{risk}": values for risk, values in self.risks.items()}
         if self.accuracy_by_count is not None:
             fields["accuracy_by_count"] = self.accuracy_by_count
         if self.intervals is not None:
@@ -114,6 +134,9 @@ def set_report(
     coverages: Sequence[float],
     class_counts: np.ndarray | None,
     rules: Sequence[ConformalRule] = (),
+    utilities: Sequence[str] = (),
+    risks: Sequence[float] = (),
+    costs: Costs | None = None,
     class_names: Sequence[str] | None = None,
     combined_by: str = combinations.DEFAULT,
 ) -> SetReport:
@@ -126,6 +149,9 @@ def set_report(
         coverages: the target coverages, in (0, 1).
         class_counts: the training images of each class; if None, there is no report by class size.
         rules: conformal rules that are reported too.
+        utilities: utilities, as the flags take them, whose best sets are reported too.
+        risks: bounds of a mean cost; sets for them are reported too.
+        costs: the costs of the risks; None without risks.
         class_names: the names of the classes, with the classes that the classifier does not know;
             if None, reports have their indices.
         combined_by: how the scores of the examples of a group are combined for the report of
@@ -146,7 +172,7 @@ def set_report(
         num_classes=examples.scores.shape[-1],
         num_unknown=int((~examples.is_known).sum()),
         evaluated=evaluated.to_json(
-            examples.labels,
+            examples.counted_labels,
             None if class_counts is None else examples.counts_of_all(class_counts),
             # There may be names of unknown classes without examples in this split.
             (class_names or [str(index) for index in range(examples.num_classes)])[
@@ -155,6 +181,7 @@ def set_report(
         ),
         num_calibration_examples=len(calibrated_on.labels),
         metrics=evaluation.metrics,
+        top_k_estimates=limited_sets.estimate(calibrated_on, ks),
         thresholds={k: float(threshold) for k, threshold in thresholds.items()},
         size_counts={
             k: _size_counts(
@@ -181,6 +208,14 @@ def set_report(
             for coverage in coverages
             if rules
         },
+        utilities={name: _evaluate_utility(examples, name, ks, class_counts) for name in utilities},
+        risks={}
+        if costs is None
+        else {
+            risk: _evaluate_risk(examples, calibrated_on, risk, costs, class_counts)
+            for risk in risks
+        },
+        costs=None if costs is None else costs.name,
         accuracy_by_count=None
         if class_counts is None
         else _accuracy_by_count(examples, ks, examples.counts_of_all(class_counts)),
@@ -193,6 +228,9 @@ def set_report(
             ks=ks,
             class_counts=class_counts,
             rules=rules,
+            utilities=utilities,
+            risks=risks,
+            costs=costs,
             class_names=class_names,
         ),
     )
@@ -243,9 +281,9 @@ def _intervals(
     }
 
 
-def _name_by_rule(values: Mapping[int, Value]) -> dict[str, Value]:
-    """The entries of the average-K sets by K, under the names of these rules."""
-    return {metric.rule_name("average", k): value for k, value in values.items()}
+def _name_by_rule(rule: Rule, values: Mapping[int, Value]) -> dict[str, Value]:
+    """The entries of the sets of a rule by K, under the names of these rules."""
+    return {metric.rule_name(rule, k): value for k, value in values.items()}
 
 
 def _evaluate_coverage(
@@ -287,6 +325,39 @@ def _evaluate_conformal(
     }
 
 
+def _evaluate_utility(
+    examples: Predictions, name: str, ks: Sequence[int], class_counts: np.ndarray | None
+) -> dict[str, Any]:
+    """The quality of the sets of the largest expected utility, with that of top-K sets."""
+    if not score_files.are_probabilities(examples.scores):
+        raise UserError(
+            "--utility needs probabilities that add up to 1 for each example; these scores do not"
+        )
+    worth = utility_sets.of_sizes(name, examples.scores.shape[-1])
+    found = summaries.find_sets(examples, utility_sets.rule(worth))
+    of_top = {k: utility_sets.mean(summaries.top_k_sets(examples, k), worth) for k in ks}
+    return {
+        "utility": utility_sets.mean(found, worth),
+        "utility_of": _name_by_rule("top", of_top),
+        **rate(found, examples, class_counts),
+    }
+
+
+def _evaluate_risk(
+    examples: Predictions,
+    calibrated_on: Predictions,
+    risk: float,
+    costs: Costs,
+    class_counts: np.ndarray | None,
+) -> dict[str, Any]:
+    """The quality of the sets that cost at most that on average."""
+    threshold = cost_thresholds.threshold(calibrated_on, costs, risk)
+    return {
+        "mean_cost": costs.mean(examples, set_rules.at_threshold(threshold)),
+        **_evaluate_threshold(examples, class_counts, threshold),
+    }
+
+
 def rate(found: Sets, examples: Predictions, class_counts: np.ndarray | None) -> dict[str, Any]:
     """How often the sets have the label, and how large they are."""
     covered = summaries.accuracies_by_average(found, examples, class_counts)
@@ -309,11 +380,11 @@ def least_covered(
 
     Of classes with the same coverage, those with more examples come first.
     """
-    num_classes = examples.num_classes
-    counts = np.bincount(examples.labels, minlength=num_classes)
-    hits = np.bincount(examples.labels, weights=found.hits, minlength=num_classes)
-    coverages = hits / np.maximum(counts, 1)
-    present = np.flatnonzero(counts)
+    # Of an example with several classes, each counts with its share.
+    weights, hits = found.by_class(examples).sums(examples.num_classes)
+    present = np.flatnonzero(weights)
+    coverages, counts = np.zeros(len(weights)), np.maximum(np.rint(weights), 1)
+    coverages[present] = hits[present] / weights[present]
     order = np.lexsort((-counts[present], coverages[present]))[:_NUM_LISTED]
     return [
         {
@@ -342,7 +413,7 @@ def _accuracy_by_count(
     examples: Predictions, ks: Sequence[int], class_counts: np.ndarray
 ) -> list[dict[str, Any]]:
     """The top-K accuracies by ranges of the number of training images of the class."""
-    hits = {k: summaries.top_k_sets(examples, k).hits for k in ks}
+    hits = {k: summaries.top_k_sets(examples, k).of_labels for k in ks}
     counts_of_labels = class_counts[examples.labels]
     rows = []
     for above, up_to in zip(_COUNT_BOUNDS, (*_COUNT_BOUNDS[1:], None), strict=True):

@@ -140,12 +140,14 @@ def show_report(title: str, report: Mapping[str, Any]) -> None:
     )
     _show_table(console, from_json(report["metrics"]), report["evaluated"])
     _show_intervals(report)
+    _show_top_k_estimates(report)
     if "bayes" in report:
         show_line(_BEST_POSSIBLE)
         console.print(_table(from_json(report["bayes"])))
         show_line("how much more that is:")
         console.print(_table(from_json(report["gap_to_bayes"])))
     _show_coverages(console, report)
+    _show_worth(console, report)
     if "accuracy_by_count" in report:
         show_line("accuracy by the number of training examples of the class:")
         console.print(_count_table(report["accuracy_by_count"]))
@@ -165,7 +167,9 @@ def _show_observations(console: Console, report: Mapping[str, Any]) -> None:
     )
     _show_table(console, from_json(report["metrics"]), report["evaluated"])
     _show_intervals(report)
+    _show_top_k_estimates(report)
     _show_coverages(console, report)
+    _show_worth(console, report)
 
 
 def _show_intervals(report: Mapping[str, Any]) -> None:
@@ -177,6 +181,33 @@ def _show_intervals(report: Mapping[str, Any]) -> None:
         f"{Metric.parse(name).in_few_words} {_between(value)}" for name, value in bounds.items()
     )
     show_line(f"{report['intervals']['level']:.0%} intervals in per cent: {shown}")
+
+
+def _show_top_k_estimates(report: Mapping[str, Any]) -> None:
+    """Prints what the calibration examples say of the sets of the K likeliest classes."""
+    estimates = report.get("top_k_estimates", {})
+    if not estimates:
+        return
+    shown = ", ".join(
+        f"{_in_few_words(name)} {100 * value['coverage']:.1f} ({_between(value['interval'])})"
+        for name, value in estimates.items()
+    )
+    show_line(f"estimated from the calibration examples, in per cent: {shown}")
+    bounds = {
+        name: value["coverage_at_least"]
+        for name, value in estimates.items()
+        if "coverage_at_least" in value
+    }
+    if bounds:
+        shown = ", ".join(
+            f"{_in_few_words(name)} {f'{100 * bound:.1f}' if bound > 0 else 'nothing'}"
+            for name, bound in bounds.items()
+        )
+        show_line(f"bound for any classifier (backward conformal), at least: {shown}")
+
+
+def _in_few_words(rule_name: str) -> str:
+    return rule_name.replace("_", "-")
 
 
 def _show_coverages(console: Console, report: Mapping[str, Any]) -> None:
@@ -201,6 +232,34 @@ def _show_coverages(console: Console, report: Mapping[str, Any]) -> None:
                 f"conformal rules at a coverage of {level}; least: of the class that has the least:"
             )
             console.print(_rule_table(rules))
+
+
+def _show_worth(console: Console, report: Mapping[str, Any]) -> None:
+    """Prints the tables of sets of a largest expected utility, and of a bounded mean cost."""
+    for name, values in report.get("utilities", {}).items():
+        show_line(f"mean utility of sets, {name}: the best sets, and top-K sets:")
+        of_sets = {"best": values["utility"], **values["utility_of"]}
+        columns = [Column(one.replace("_", "-"), justify="right") for one in of_sets]
+        columns += [Column(one, justify="right") for one in ("best: coverage", "set size")]
+        table = Table(*columns, box=SIMPLE)
+        table.add_row(
+            *(f"{value:.4f}" for value in of_sets.values()),
+            f"{values['coverage']:.2%}",
+            f"{values['set_size']:.2f}",
+        )
+        console.print(table)
+    if "risks" in report:
+        show_line(f"sets that are to cost at most this on average, by {report['costs']}:")
+        names = ("at most", "mean cost", "coverage", "set size")
+        table = Table(*(Column(one, justify="right") for one in names), box=SIMPLE)
+        for risk, values in report["risks"].items():
+            table.add_row(
+                risk,
+                f"{values['mean_cost']:.4g}",
+                f"{values['coverage']:.2%}",
+                f"{values['set_size']:.2f}",
+            )
+        console.print(table)
 
 
 def _between(bounds: Sequence[float]) -> str:
