@@ -18,6 +18,7 @@ UNRANGED = frozenset(
         "calibration_outlier_scores",
         "class_axis_name",
         "counted",
+        "delta",
         "error",
         "few",
         "head",
@@ -26,11 +27,15 @@ UNRANGED = frozenset(
         "k",
         "key",
         "kind",
+        "known_features",
+        "known_to",
         "level",
         "loss",
         "many",
+        "means",
         "method",
         "names",
+        "new_from",
         "noise",
         "num_candidates",
         "num_classes",
@@ -49,6 +54,7 @@ UNRANGED = frozenset(
         "threshold",
         "unpenalized_ranks",
         "where",
+        "whitening",
     ]
 )
 
