@@ -78,7 +78,7 @@ def conformal_training(
 
     Args:
         logits: floating-point scores Z, `[..., L]`; all axes but the last are the batch, at least
-            two examples on each device.
+            two examples.
         labels: integer classes, `[...]`.
         error: static rate :math:`\varepsilon` of missed labels, a real number in [0, 1).
         temperature: positive scalar T, in the units of the scores s. May be traced.
@@ -97,9 +97,9 @@ def conformal_training(
         num_samples: static number of noise vectors, for "perturbed".
         key: a random key, for "perturbed"; a new one for each call, the same on all devices.
         noise: standard normal noise instead of a key, `[M, m]`.
-        axis_name: the axis of `pmap` or `shard_map` that the batch is split along into equal parts
-            of an even number of examples. Every device then returns the loss of the complete batch;
-            see `average_k` for the gradients.
+        axis_name: the axis of `pmap` or `shard_map` that the batch is split along into equal parts.
+            Every device then returns the loss of the complete batch; see `average_k` for the
+            gradients.
         class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
             parts, or `None`; see `docs/scaling.md`.
 
@@ -109,20 +109,19 @@ def conformal_training(
 
     Raises:
         TypeError: an argument has the wrong type or dtype.
-        ValueError: an argument is outside its range, shapes do not match, a device has fewer than
-            two examples or an odd number of them, `axis_name` is not bound, or not exactly one of
-            `key` and `noise` is given for "perturbed".
+        ValueError: an argument is outside its range, shapes do not match, the batch has fewer
+            than two examples, `axis_name` is not bound, or not exactly one of `key` and `noise` is
+            given for "perturbed".
 
     Example:
         >>> import jax.numpy as jnp
         >>> from topk_jax import losses
-        >>> logits = jnp.array([[3.0, 0.0, 0.0], [2.0, 1.0, -2.0], [1.0, 0.0, 3.0], [0.0, 0.5, 1.0]])
-        >>> labels = jnp.array([0, 1, 2, 2])
-        >>> for quantile in ("expected", "soft_sort"):
-        ...     print(losses.conformal_training(
-        ...         logits, labels, error=0.1, temperature=0.5, smoothing=0.1, quantile=quantile))
-        -0.1...
-        -0.1...
+        >>> logits = jnp.array([[3.0, 0.0], [2.0, 1.0], [1.0, 3.0], [0.0, 0.5]])
+        >>> loss = losses.conformal_training(
+        ...     logits, jnp.array([0, 1, 1, 1]), error=0.1, temperature=0.5, smoothing=0.1
+        ... )
+        >>> print(f"{loss:.3f}")
+        -0.245
 
     See Also:
         `size_at_average_error`, `conformal_threshold`, `expected_top_k_value`, `relaxed_ranks`.
@@ -131,10 +130,9 @@ def conformal_training(
     equations 4 to 7. The quantiles "expected" and "perturbed" are ours.
     """
     found = measure(logits, labels, conformity, axis_name, class_axis_name)
-    dtype, num_own = found.scores.dtype, found.labels.size
-    if num_own < 2 or (axis_name is not None and num_own % 2):
-        needed = "an even number of examples on each device" if axis_name else "two examples"
-        raise ValueError(f"logits must have at least {needed}, got {num_own}.")
+    dtype, num_own, num_examples = found.scores.dtype, found.labels.size, found.of_labels.size
+    if num_examples < 2:
+        raise ValueError(f"logits must have at least two examples, got {num_examples}.")
     rate = _checks.static_error(error)
     temperature = _checks.scalar(temperature, "temperature", dtype, above=0)
     size_weight = _checks.scalar(size_weight, "size_weight", dtype, at_least=0)
@@ -156,9 +154,12 @@ def conformal_training(
     costs = _classes.sum_classes(costs, class_axis_name)
     costs = costs + size_weight * jax.nn.relu(sizes - target_size)
     costs = _numerics.nan_where_invalid(costs, found.logits, found.labels, class_axis_name)
-    places = jnp.arange(num_own).reshape(costs.shape) % 2
-    share = (num_own // 2) / num_own
-    mean = _numerics.batch_mean(places.astype(dtype) * costs, axis_name) / share
+    places = jnp.arange(num_own)
+    if axis_name is not None:
+        places = places + num_own * jax.lax.axis_index(axis_name)
+    tested = (places % 2).reshape(costs.shape).astype(dtype)
+    share = (num_examples // 2) / num_examples
+    mean = _numerics.batch_mean(tested * costs, axis_name) / share
     return jnp.log(mean + _SMALLEST)
 
 
@@ -176,12 +177,9 @@ def _smooth_quantile(scores: jax.Array, rank: int, smoothing: _Smoothing) -> jax
         epsilon, num_nodes = check_expectation(rank, scores.size, scale, None, scores.dtype)
         return compute_expected_top_k_value(scores, rank, epsilon, num_nodes)
     if kind == "perturbed":
-        assert_given = smoothing.num_samples or 0
-        selection = Selection(rank, True, assert_given, "xla")
-        return compute_perturbed(
-            scores,
-            check_perturbation(selection, scores, smoothing.key, smoothing.noise, scale),
-        )
+        selection = Selection(rank, True, smoothing.num_samples or 0, "xla")
+        perturbation = check_perturbation(selection, scores, smoothing.key, smoothing.noise, scale)
+        return compute_perturbed(scores, perturbation)
     relaxation = check_relaxation(kind, scale, "logistic", 0.0, scores.dtype)
     return compute_relaxed_value(scores, rank, relaxation)
 
@@ -197,7 +195,10 @@ def _weights(
     if loss_matrix is None:
         return is_label.astype(scores.dtype)
     num_classes, num_own = _classes.count(scores, class_axis_name), scores.shape[-1]
-    matrix = _checks.loss_matrix(loss_matrix, "loss_matrix", num_classes, scores.dtype)
+    shape = (num_classes, num_classes)
+    matrix = _checks.real_array(loss_matrix, "loss_matrix", shape, scores.dtype)
+    bounds = (0.0, float(jnp.finfo(scores.dtype).max))
+    matrix = _checks.within(loss_matrix, matrix, "loss_matrix", bounds)
     if class_axis_name is not None:
         start = num_own * jax.lax.axis_index(class_axis_name)
         matrix = jax.lax.dynamic_slice_in_dim(matrix, start, num_own, axis=1)

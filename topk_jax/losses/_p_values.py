@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -65,11 +64,11 @@ def p_value_uniformity(
     Example:
         >>> import jax.numpy as jnp
         >>> from topk_jax import losses
-        >>> labels, uniform = jnp.array([0, 1]), jnp.array([0.5, 0.5])
-        >>> for logits in ([[0.0, 0.0], [0.0, 0.0]], [[5.0, 0.0], [5.0, 0.0]]):
-        ...     print(losses.p_value_uniformity(jnp.array(logits), labels, uniform=uniform).round(3))
-        0.5
-        0.503
+        >>> logits = jnp.array([[5.0, 0.0], [5.0, 0.0]])
+        >>> labels, uniform = jnp.array([0, 0]), jnp.array([0.1, 0.6])
+        >>> distance = losses.p_value_uniformity(logits, labels, uniform=uniform)
+        >>> print(f"{distance:.3f}")
+        0.404
 
     See Also:
         `conformal_training`, `conformal_scores`, `cross_entropy`.
@@ -89,11 +88,10 @@ def p_value_uniformity(
     own = _numerics.score_of_label(probabilities, labels, class_axis_name)
     values = _classes.sum_classes(above, class_axis_name) + drawn * own
     # Hazard: a sort puts NaN last, and a maximum on the CPU may lose it. Choice: mark the sum.
-    marks = _numerics.nan_where_invalid(
-        jnp.zeros_like(values), scores, labels, class_axis_name
-    ) + 0 * drawn
+    marks = _numerics.nan_where_invalid(0 * drawn, scores, labels, class_axis_name)
     ascending = jnp.sort(of_whole_batch(values, axis_name))
     size = ascending.size
     steps = jnp.arange(size + 1, dtype=ascending.dtype) / size
     distance = jnp.maximum(steps[1:] - ascending, ascending - steps[:-1]).max()
-    return distance + _numerics.batch_mean(marks, axis_name)
+    # Of equal numbers, so that the gradients of the devices add up to one.
+    return _numerics.batch_mean(marks + distance, axis_name)
