@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from topk_jax import heads, losses, operators, sets
+from topk_jax import drift, heads, losses, operators, sets
 from train.evaluation.conformal_rules import RULES
 from train.models import MODELS, NORMALIZATIONS
 
@@ -72,7 +72,7 @@ def test_the_numbers_of_the_evidence_are_those_of_the_results(evidence):
 
 def test_the_functions_of_the_page_of_problems_exist():
     page = (DOCS / "which_function.md").read_text()
-    names = re.findall(r"`(losses|sets|metrics)\.(\w+)`", page)
+    names = re.findall(r"`(drift|losses|sets|metrics)\.(\w+)`", page)
     assert len(names) > 40
     for module, name in names:
         assert name in importlib.import_module(f"topk_jax.{module}").__all__, name
@@ -175,7 +175,7 @@ def test_every_tested_claim_has_its_contrasts(evidence):
 
 def test_the_page_of_the_collection_has_every_public_name():
     page = (DOCS / "collection.md").read_text()
-    names = {name for module in (heads, losses, operators, sets) for name in module.__all__}
+    names = {name for module in (drift, heads, losses, operators, sets) for name in module.__all__}
     assert not names - set(re.findall(r"`(\w+)`", page))
 
 
@@ -198,7 +198,7 @@ def test_the_page_of_networks_says_what_each_takes():
         assert told[name] == (spec.image_size, spec.normalization), name
 
 
-@pytest.mark.parametrize("module", ["heads", "losses", "operators", "sets", "metrics"])
+@pytest.mark.parametrize("module", ["drift", "heads", "losses", "operators", "sets", "metrics"])
 def test_every_public_name_is_on_the_page_of_its_module(module):
     text = (DOCS / "api" / f"{module}.md").read_text()
     found = re.findall(rf"^\.\. auto(?:function|class):: topk_jax\.{module}\.(\w+)$", text, re.M)

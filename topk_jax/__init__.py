@@ -6,10 +6,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "heads", "losses", "metrics", "operators", "sets", "taxonomy"]
+__all__ = ["__version__", "drift", "heads", "losses", "metrics", "operators", "sets", "taxonomy"]
 
 if TYPE_CHECKING:
-    from topk_jax import heads, losses, metrics, operators, sets, taxonomy
+    from topk_jax import drift, heads, losses, metrics, operators, sets, taxonomy
 else:
     # On first use, as they import JAX. Type checkers would take it for any name.
     def __getattr__(name: str) -> ModuleType:

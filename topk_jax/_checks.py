@@ -539,6 +539,23 @@ def finite_vector(values: ArrayLike, name: str, size: int, dtype: jnp.dtype) -> 
     return converted
 
 
+def ascending(values: ArrayLike, name: str) -> jax.Array:
+    """Returns finite numbers in ascending order, a vector, or raises; NaN if traced ones are not.
+
+    Equal neighbours are allowed.
+    """
+    converted = floating_array(values, name)
+    if converted.ndim != 1:
+        raise ValueError(f"{name} must be a vector, got shape {converted.shape}.")
+    concrete = _concrete(values)
+    if concrete is None:
+        valid = jnp.isfinite(converted).all() & (jnp.diff(converted) >= 0).all()
+        return _numerics.nan_unless(valid, converted)
+    if not np.isfinite(concrete).all() or (np.diff(concrete) < 0).any():
+        raise ValueError(f"{name} must be finite and in ascending order, got {concrete}.")
+    return converted
+
+
 def within(
     values: ArrayLike, converted: jax.Array, name: str, bounds: tuple[float, float]
 ) -> jax.Array:

@@ -16,12 +16,14 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _classes, _numerics, _selection, _sharding
+from topk_jax._anytime import anytime_interval
 from topk_jax._intervals import cluster_interval
 from topk_jax._label_quality import confident_classes, confident_joint, label_margins
 
 __all__ = [
     "Tally",
     "accuracy",
+    "anytime_interval",
     "cluster_interval",
     "confident_classes",
     "confident_joint",

@@ -13,6 +13,7 @@ UNRANGED = frozenset(
         "block_size",
         "bound",
         "by",
+        "calibration_log_weights",
         "calibration_scores",
         "calibration_outlier_scores",
         "class_axis_name",

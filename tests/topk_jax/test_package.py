@@ -12,7 +12,9 @@ from topk_jax import losses, operators, sets
 
 def test_modules_are_attributes():
     assert topk_jax.losses is losses
-    assert {"heads", "losses", "metrics", "operators", "sets", "__version__"} <= {*dir(topk_jax)}
+    assert {"drift", "heads", "losses", "metrics", "operators", "sets", "__version__"} <= {
+        *dir(topk_jax)
+    }
     with pytest.raises(AttributeError, match="'topk_jax' has no attribute 'losse'"):
         topk_jax.losse  # noqa: B018
 

@@ -11,6 +11,7 @@ from topk_jax.sets import (
     _average,
     _average_by_class,
     _clusters,
+    _covariate_shift,
     _groups,
     _limited,
     _new_classes,
@@ -26,6 +27,7 @@ from topk_jax.sets import (
 from topk_jax.sets._average import *
 from topk_jax.sets._average_by_class import *
 from topk_jax.sets._clusters import *
+from topk_jax.sets._covariate_shift import *
 from topk_jax.sets._groups import *
 from topk_jax.sets._limited import *
 from topk_jax.sets._new_classes import *
@@ -44,6 +46,7 @@ __all__ += _adjustment.__all__
 __all__ += _average.__all__
 __all__ += _average_by_class.__all__
 __all__ += _clusters.__all__
+__all__ += _covariate_shift.__all__
 __all__ += _groups.__all__
 __all__ += _limited.__all__
 __all__ += _new_classes.__all__

@@ -52,6 +52,7 @@ AXES: dict[str, tuple[str | None, ...]] = {
     "chosen": ("batch", "classes"),
     "labels": ("batch",),
     "sizes": ("batch",),
+    "successes": ("batch",),
     "hits": ("batch",),
     "keys": ("batch",),
     "key": (),
@@ -186,6 +187,7 @@ def draw(batch_shape: Sequence[int], num_classes: int) -> dict[str, Any]:
         "curves": np.sort(rng.random((*batch_shape, 5)) < 0.4)[..., ::-1].astype(np.float32),
         "log_probabilities": np.log(softmax(logits[0])),
     }
+    arrays["successes"] = arrays["sizes"] // 2
     # Of two groups, each with several examples.
     places = np.arange(arrays["labels"].size, dtype=np.int32)
     return arrays | {"groups": (places % 2).reshape(batch_shape)}

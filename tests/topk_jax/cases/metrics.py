@@ -58,6 +58,7 @@ CASES: list[Case] = [
         parameters={"class_counts": counts},
         ranges=COUNTS,
     ),
+    metric("anytime_interval", {"hits": "successes", "counts": "sizes"}),
     statistic("cluster_interval", {**HITS, "groups": "groups"}, parameters={"num_groups": 2}),
     statistic(
         "shot_groups",

@@ -184,6 +184,15 @@ CASES: list[Case] = [
         parameters={"error": 0.5, "weights": margins},
         ranges={"weights": MARGINS},
     ),
+    Case(
+        public="sets.covariate_shift_quantiles",
+        arrays={"log_weights": "outliers"},
+        parameters={
+            "calibration_scores": np.array([0.25, 0.5, 0.75], np.float32),
+            "calibration_log_weights": np.array([0.0, 1.0, -1.0], np.float32),
+            "error": 0.25,
+        },
+    ),
     of_entries(
         "utility_set",
         parameters={"utilities": lambda size: 1 / np.arange(1, size + 1, dtype=np.float32)},

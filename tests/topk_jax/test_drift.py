@@ -1,0 +1,309 @@
+"""Sets and tests of a stream, beside loops in float64 and on known laws."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests import reference
+from topk_jax import drift, metrics, sets
+
+# Sums of a thousand terms in float32.
+ROUNDING = 1e-4
+REPETITIONS = 400
+
+
+def scan(state, *inputs, seen=lambda state: state):
+    """What is seen of the states after each outcome."""
+
+    def update(state, given):
+        state = state.update(*given)
+        return state, seen(state)
+
+    return jax.lax.scan(update, state, inputs)[1]
+
+
+def log_wealth(state):
+    return state.wealth.log_value()
+
+
+def peak(state):
+    return state.wealth.log_peak
+
+
+# Probability delta of a false alarm: a standard error of 0.011 for 0.05 and 400 repetitions.
+DELTA = 0.05
+MOST_FALSE = DELTA + 2 * np.sqrt(DELTA * (1 - DELTA) / REPETITIONS)
+
+
+def test_the_wealth_of_the_coverage_test_is_that_of_its_definition(rng):
+    missed = rng.random(60) < np.where(np.arange(60) < 40, 0.1, 0.6)
+    found = scan(drift.CoverageTest.start(error=0.1), missed, seen=log_wealth)
+    expected = reference.coverage_wealth(missed, 0.1)
+    np.testing.assert_allclose(found, np.log(expected), atol=ROUNDING)
+    largest = scan(drift.CoverageTest.start(error=0.1), missed, seen=peak)
+    running = np.log(np.maximum.accumulate([1.0, *expected]))[1:]
+    np.testing.assert_allclose(largest, running, atol=ROUNDING)
+
+
+def test_the_coverage_test_seldom_alarms_and_finds_a_drop(rng):
+    """With exactly the promised error for a long time, and three times as much after it."""
+    start = drift.CoverageTest.start(error=0.1)
+    alarms = jax.jit(
+        jax.vmap(lambda missed: scan(start, missed, seen=lambda s: s.rejects(delta=DELTA)))
+    )
+    good = rng.random((REPETITIONS, 2000)) < 0.1
+    assert np.asarray(alarms(good))[:, -1].mean() <= MOST_FALSE
+    dropped = good.copy()
+    dropped[:, 1500:] = rng.random((REPETITIONS, 500)) < 0.3
+    found = np.asarray(alarms(dropped))
+    assert found[:, :1500].any(axis=1).mean() <= MOST_FALSE
+    assert found[:, -1].mean() >= 0.99
+    # The logarithm of a good bet grows by 0.15 an outcome; 3 for delta, 2 for its size and 11 for
+    # its beginning are needed.
+    assert np.median(found.argmax(axis=1)) < 1500 + (3 + 2 + 11) / 0.15
+
+
+def test_the_coverage_test_allows_outcomes_that_depend_on_those_before(rng):
+    """A law with memory, whose errors given the past are at most the promise."""
+    start = drift.CoverageTest.start(error=0.2)
+
+    def repeat(key):
+        def update(carry, key):
+            state, last = carry
+            missed = jax.random.uniform(key) < jnp.where(last, 0.2, 0.05)
+            return (state.update(missed), missed), None
+
+        (state, _), _ = jax.lax.scan(update, (start, jnp.array(True)), jax.random.split(key, 1000))
+        return state.rejects(delta=DELTA)
+
+    keys = jax.random.split(jax.random.key(0), REPETITIONS)
+    assert np.asarray(jax.jit(jax.vmap(repeat))(keys)).mean() <= MOST_FALSE
+
+
+def test_the_interval_holds_at_all_times_in_a_drift(rng):
+    low, high = jax.jit(metrics.anytime_interval)(
+        np.array([0, 3, 90, 500]), np.array([4, 3, 100, 999])
+    )
+    expected = reference.anytime_interval([0, 3, 90, 500], [4, 3, 100, 999])
+    np.testing.assert_allclose((low, high), expected, atol=ROUNDING)
+    # The probability of a hit rises and falls.
+    chances = 0.85 + 0.1 * np.sin(np.arange(1500) / 200)
+    counts = np.broadcast_to(np.arange(1, 1501), (REPETITIONS, 1500))
+    hits = (rng.random(counts.shape) < chances).cumsum(axis=1)
+    low, high = metrics.anytime_interval(hits, counts, level=1 - DELTA)
+    mean = chances.cumsum() / counts[0]
+    outside = ((mean < np.asarray(low)) | (mean > np.asarray(high))).any(axis=1)
+    assert outside.mean() <= MOST_FALSE
+    # Intervals for one time, looked at again and again, do not hold.
+    share = hits / counts
+    half = 1.96 * np.sqrt(share * (1 - share) / counts)
+    late = np.arange(1500) > 100
+    assert (np.abs(share - mean) > half)[:, late].any(axis=1).mean() > 3 * DELTA
+
+
+def test_intervals_without_outcomes_and_of_impossible_counts():
+    low, high = metrics.anytime_interval(jnp.array([0, -1, 3]), jnp.array([0, 5, 2]))
+    np.testing.assert_array_equal(low, [0, np.nan, np.nan])
+    np.testing.assert_array_equal(high, [1, np.nan, np.nan])
+    with pytest.raises(TypeError, match="hits must be an integer array, got dtype float32"):
+        metrics.anytime_interval(jnp.ones(2), jnp.ones(2, int))
+    with pytest.raises(ValueError, match="level must be less than 1, got 1"):
+        metrics.anytime_interval(jnp.array(1), jnp.array(2), level=1)
+
+
+def p_values(scores, uniform, edges):
+    start = drift.OnlineRanks.start(edges=edges)
+    return jax.lax.scan(
+        lambda ranks, given: ranks.update(given[0], uniform=given[1]), start, (scores, uniform)
+    )[1]
+
+
+def test_p_values_and_the_jumper_are_those_of_their_definitions(rng):
+    scores, uniform = rng.random(50), rng.random(50)
+    edges = np.array([0.25, 0.5, 0.75])
+    found = p_values(scores, uniform, edges)
+    expected = reference.online_p_values(scores, edges, uniform)
+    np.testing.assert_allclose(found, expected, atol=ROUNDING)
+    given = np.concatenate([expected, np.full(50, 0.125)])
+    wealth = scan(drift.JumperMartingale.start(), given, seen=log_wealth)
+    np.testing.assert_allclose(wealth, np.log(reference.jumper_wealth(given)), atol=ROUNDING)
+
+
+def test_a_score_that_is_no_number_has_no_p_value_and_is_not_counted():
+    ranks = drift.OnlineRanks.start(edges=jnp.array([0.5]))
+    ranks, _ = ranks.update(0.25, uniform=0.5)
+    after, p_value = ranks.update(jnp.nan, uniform=0.5)
+    assert np.isnan(p_value)
+    assert after.counts.tolist() == ranks.counts.tolist() == [1, 0]
+    # Nor is it evidence.
+    martingale = jax.jit(lambda p: drift.JumperMartingale.start().update(p))(jnp.nan)
+    assert not martingale.rejects(delta=0.5)
+
+
+def test_the_jumper_seldom_alarms_and_finds_a_change(rng):
+    """Scores with many ties, for which only smoothed p-values are uniform."""
+    edges = np.linspace(0.1, 0.9, 9)
+
+    def rejects(scores, uniform):
+        values = p_values(scores, uniform, edges)
+        return scan(drift.JumperMartingale.start(), values, seen=lambda s: s.rejects(delta=DELTA))
+
+    alarms = jax.jit(jax.vmap(rejects))
+    scores, uniform = rng.random((2, REPETITIONS, 2000))
+    assert np.asarray(alarms(scores, uniform))[:, -1].mean() <= MOST_FALSE
+    scores[:, 1500:] **= 0.4
+    found = np.asarray(alarms(scores, uniform))
+    assert found[:, :1500].any(axis=1).mean() <= MOST_FALSE
+    assert found[:, -1].mean() >= 0.99
+
+
+def test_the_adaptive_error_is_that_of_its_definition(rng):
+    known, scores = rng.random(99), rng.random(300) ** np.where(np.arange(300) < 150, 1, 0.5)
+    # Sums of powers of two: comparisons of a label with a quantile are not rounded.
+    rates = (0.0078125, 0.03125)
+    state = drift.AdaptiveQuantile.start(known.astype(np.float32), error=0.125, rates=rates)
+
+    def update(state, score):
+        return state.update(score), (state.current_error(), score > state.quantile())
+
+    _, (used, missed) = jax.lax.scan(update, state, jnp.asarray(scores, jnp.float32))
+    known, scores = known.astype(np.float32), scores.astype(np.float32)
+    expected, expected_missed = reference.adaptive_errors(scores, known, 0.125, rates)
+    np.testing.assert_allclose(used, expected, atol=ROUNDING)
+    assert (missed == expected_missed).mean() > 0.99
+
+
+@pytest.mark.parametrize("gamma", [0.01, 0.1])
+def test_with_one_rate_the_part_of_missed_labels_is_bounded_for_any_scores(gamma, rng):
+    state = drift.AdaptiveQuantile.start(
+        jnp.linspace(0, 1, 50, dtype=jnp.float32), error=0.1, rates=[gamma]
+    )
+
+    def update(state, score):
+        return state.update(score), score > state.quantile()
+
+    # An adversary: scores that no law made, with values that no set has.
+    scores = np.where(np.arange(3000) % 700 < 350, rng.random(3000) * 3, -1.0)
+    _, missed = jax.lax.scan(update, state, jnp.asarray(scores, jnp.float32))
+    assert abs(np.mean(missed) - 0.1) <= (0.9 + gamma) / (gamma * 3000)
+
+
+def test_several_rates_follow_a_drift_that_a_fixed_quantile_does_not(rng):
+    """Scores whose law slowly changes: in every thousand labels a tenth is missed."""
+    known = rng.random(999).astype(np.float32)
+    scores = (rng.random(6000) ** (1 / (1 + np.arange(6000) / 2000))).astype(np.float32)
+    state = drift.AdaptiveQuantile.start(known, error=0.1)
+
+    def update(state, score):
+        return state.update(score), score > state.quantile()
+
+    missed = np.asarray(jax.lax.scan(update, state, scores)[1])
+    # Three standard errors of a thousand outcomes.
+    assert np.abs(missed.reshape(6, 1000).mean(axis=1) - 0.1).max() <= 0.03
+    fixed = scores > np.asarray(state.quantile())
+    assert fixed[5000:].mean() > 0.25
+
+
+def test_weighted_quantiles_are_those_of_their_definition(rng):
+    scores, known, given = rng.random(40), rng.normal(size=40), rng.normal(size=30)
+    found = sets.covariate_shift_quantiles(given, scores, known, error=0.1)
+    expected = reference.covariate_shift_quantiles(given, scores, known, error=0.1)
+    np.testing.assert_allclose(found, expected.astype(np.float32))
+    same = sets.covariate_shift_quantiles(np.full(1, 90.0), scores, np.full(40, 90.0), error=0.1)
+    plain = sets.conformal_quantile(scores, np.zeros(40, int), error=0.1)
+    assert float(same[0]) == float(plain)
+    extremes = jnp.array([-jnp.inf, 1e30, jnp.inf, jnp.nan])
+    of_extremes = np.asarray(sets.covariate_shift_quantiles(extremes, scores, known, error=0.1))
+    assert np.isfinite(of_extremes[0])
+    assert np.isinf(of_extremes[1])
+    assert np.isnan(of_extremes[2:]).all()
+    nothing = sets.covariate_shift_quantiles(given, scores, np.full(40, -np.inf), error=0.1)
+    assert np.isnan(nothing).all()
+
+
+def test_weighted_quantiles_cover_shifted_examples(rng):
+    """Labels whose spread depends on x, and new x with another density, whose ratio is known."""
+    weighted, plain = [], []
+    for _ in range(REPETITIONS):
+        x = rng.random(400)
+        # New examples have the density 2 x: the larger of two.
+        new = rng.random((200, 2)).max(axis=1)
+        scores, new_scores = (np.abs(rng.normal(size=one.shape)) * one for one in (x, new))
+        quantiles = sets.covariate_shift_quantiles(
+            np.log(2 * new), scores, np.log(2 * x), error=0.2
+        )
+        weighted.append((new_scores <= np.asarray(quantiles)).mean())
+        quantile = sets.conformal_quantile(scores, np.zeros(400, int), error=0.2)
+        plain.append((new_scores <= float(quantile)).mean())
+    error = np.std(weighted) / np.sqrt(REPETITIONS)
+    # At least 0.8, and with the largest weight of 400 at most a hundredth more.
+    assert 0.8 - 2 * error <= np.mean(weighted) <= 0.81 + 2 * error
+    assert np.mean(plain) < 0.75
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: drift.CoverageTest.start(error=1.0),
+            ValueError,
+            "error must be at least 0 and less than 1, got 1",
+        ),
+        (
+            lambda: drift.CoverageTest.start(error=0.1).update(1),
+            TypeError,
+            "missed must be a boolean array, got dtype int32",
+        ),
+        (
+            lambda: drift.CoverageTest.start(error=0.1).rejects(delta=0),
+            ValueError,
+            "delta must be greater than 0 and less than 1, got 0",
+        ),
+        (
+            lambda: drift.JumperMartingale.start().update(1.5),
+            ValueError,
+            "p_value must be at least 0 and at most 1, got 1.5",
+        ),
+        (
+            lambda: drift.OnlineRanks.start(edges=np.array([1.0, 0.5])),
+            ValueError,
+            "edges must be finite and in ascending order",
+        ),
+        (
+            lambda: drift.AdaptiveQuantile.start(np.ones((2, 2)), error=0.1),
+            ValueError,
+            r"calibration_scores must be a vector, got shape \(2, 2\)",
+        ),
+        (
+            lambda: drift.AdaptiveQuantile.start(np.ones(2), error=0.0),
+            ValueError,
+            "error must be greater than 0 and less than 1, got 0",
+        ),
+        (
+            lambda: drift.AdaptiveQuantile.start(np.ones(2), error=0.1, rates=[0.1, -1]),
+            ValueError,
+            "rates must be greater than 0, got -1",
+        ),
+        (
+            lambda: drift.AdaptiveQuantile.start(np.ones(2), error=0.1, rates=[]),
+            ValueError,
+            "rates must have at least one number, got none",
+        ),
+        (
+            lambda: sets.covariate_shift_quantiles(np.ones(2), np.ones(3), np.ones(2), error=0.1),
+            ValueError,
+            r"calibration_log_weights must have shape \(3,\), got shape \(2,\)",
+        ),
+        (
+            lambda: sets.covariate_shift_quantiles(
+                np.ones(2), np.ones((3, 1)), np.ones(3), error=0.1
+            ),
+            ValueError,
+            r"calibration_scores must be a vector of scores of labels, got shape \(3, 1\)",
+        ),
+    ],
+)
+def test_wrong_arguments_are_refused(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
