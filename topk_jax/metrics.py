@@ -19,10 +19,20 @@ from topk_jax import _checks, _class_axis, _classes, _numerics, _selection, _sha
 from topk_jax._anytime import anytime_interval
 from topk_jax._intervals import cluster_interval
 from topk_jax._label_quality import confident_classes, confident_joint, label_margins
+from topk_jax._taxonomic_metrics import (
+    ancestor_hits,
+    ancestor_ranks,
+    mistake_heights,
+    name_counts,
+    node_counts,
+    set_heights,
+)
 
 __all__ = [
     "Tally",
     "accuracy",
+    "ancestor_hits",
+    "ancestor_ranks",
     "anytime_interval",
     "cluster_interval",
     "confident_classes",
@@ -30,6 +40,10 @@ __all__ = [
     "label_margins",
     "label_ranks",
     "macro_accuracy",
+    "mistake_heights",
+    "name_counts",
+    "node_counts",
+    "set_heights",
     "set_sizes",
     "shot_accuracy",
     "shot_groups",

@@ -21,3 +21,4 @@ from tests.reference._relaxed_ranks import *
 from tests.reference._rows import *
 from tests.reference._sets import *
 from tests.reference._soft_top_k import *
+from tests.reference._taxonomies import *
