@@ -143,6 +143,47 @@ def counting_array(array: ArrayLike, name: str) -> jax.Array:
     return converted.astype(int)
 
 
+def counting_or_real_array(array: ArrayLike, name: str) -> jax.Array:
+    """Returns booleans or integers as the default integer type, and floats in at least 32 bits."""
+    converted = _as_array(array, name, "boolean or real array")
+    if not jnp.issubdtype(converted.dtype, jnp.floating):
+        return counting_array(array, name)
+    return converted.astype(jnp.float32) if converted.dtype.itemsize < 4 else converted
+
+
+def weights_of_examples(weights: ArrayLike, name: str, shape: tuple[int, ...]) -> jax.Array:
+    """Returns weights of this shape in the default float type, or raises.
+
+    They are finite and at least 0. A traced weight that is not becomes NaN.
+    """
+    # A number that overflows is refused below.
+    with np.errstate(over="ignore"):
+        converted = real_array(weights, name, shape, jnp.result_type(float))
+    concrete = _concrete(weights)
+    if concrete is None:
+        return _numerics.nan_unless((converted >= 0) & jnp.isfinite(converted), converted)
+    with np.errstate(over="ignore"):
+        is_wrong = ~((concrete >= 0) & np.isfinite(concrete.astype(converted.dtype)))
+    if is_wrong.any():
+        wrong = float(concrete[is_wrong].flat[0])
+        raise ValueError(f"{name} must be finite and at least 0, got {wrong:g}.")
+    return converted
+
+
+def multi_hot(targets: ArrayLike, name: str, shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
+    """Returns multi-label targets [..., L] as booleans, and which of them are 0 or 1, or raises.
+
+    All concrete targets are booleans, or numbers that are 0 or 1.
+    """
+    converted = _booleans_or_reals(targets, name, shape)
+    if converted.dtype == jnp.bool_:
+        return converted, jnp.ones(shape, jnp.bool_)
+    concrete = _concrete(targets)
+    if concrete is not None and (is_wrong := (concrete != 0) & (concrete != 1)).any():
+        raise ValueError(f"{name} must be 0 or 1, got {concrete[is_wrong].flat[0]}.")
+    return converted == 1, (converted == 0) | (converted == 1)
+
+
 def logits_and_labels(
     logits: ArrayLike, labels: ArrayLike, *, name: str = "logits", where: ArrayLike | None = None
 ) -> tuple[jax.Array, jax.Array]:
@@ -322,6 +363,16 @@ def rank(k: Any, maximum: int, *, reason: str = "the number of classes") -> int:
     return static_integer(k, "k", minimum=1, maximum=maximum, reason=reason)
 
 
+def rank_or_sum(k: Any, maximum: int, dtype: jnp.dtype) -> int | jax.Array:
+    """Returns `k` as a static integer from 1, or as a real scalar above 0, or raises.
+
+    It is at most the number of classes. A traced number outside its range becomes NaN.
+    """
+    if isinstance(k, int | np.integer) and not isinstance(k, bool):
+        return rank(k, maximum)
+    return scalar(k, "k", dtype, above=0, at_most=maximum)
+
+
 def set_sizes(sizes: Any, name: str, num_classes: int) -> tuple[int, ...]:
     """Returns static set sizes from 1 to the number of classes, or raises for others or none."""
     try:
@@ -486,17 +537,24 @@ def limits(values: ArrayLike, name: str, num_classes: int, dtype: jnp.dtype) -> 
 
 
 def distributions(
-    values: ArrayLike, name: str, shape: tuple[int, ...], dtype: jnp.dtype
+    values: ArrayLike,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: jnp.dtype,
+    class_axis_name: Hashable | None = None,
 ) -> jax.Array:
     """Returns distributions over the last axis in `dtype`, or raises; NaN if a traced one is none.
 
     The sums may differ from 1 by `ROUNDING_OF_SUM`.
     """
     converted = _booleans_or_reals(values, name, shape)
-    concrete = _concrete(values)
+    # A device that has a part of the classes has a part of the sum.
+    concrete = None if class_axis_name is not None else _concrete(values)
     if concrete is None:
         result = converted.astype(dtype)
-        valid = (result >= 0).all(axis=-1) & (jnp.abs(result.sum(axis=-1) - 1) <= ROUNDING_OF_SUM)
+        total = _classes.sum_classes(result, class_axis_name)
+        valid = ~_classes.any_class(~(result >= 0), class_axis_name)
+        valid &= jnp.abs(total - 1) <= ROUNDING_OF_SUM
         return _numerics.nan_unless(valid[..., None], result)
     if not (concrete >= 0).all():
         wrong = concrete[~(concrete >= 0)].flat[0]
@@ -550,6 +608,21 @@ def weights_of_depths(
     if (concrete < 0).any():
         raise ValueError(f"weights must be at least 0, got {concrete.min():g}.")
     return converted, tuple((concrete != 0).tolist())
+
+
+def descending(values: ArrayLike, name: str, dtype: jnp.dtype) -> jax.Array:
+    """Returns real numbers `[m]` that never grow in `dtype`, or raises; NaN if traced ones do."""
+    converted = real_numbers(values, name)
+    if converted.ndim != 1 or converted.shape[0] == 0:
+        raise ValueError(f"{name} must be a vector of numbers, got shape {converted.shape}.")
+    concrete = _concrete(values)
+    if concrete is None:
+        result = converted.astype(dtype)
+        return _numerics.nan_unless((result[1:] <= result[:-1]).all(), result)
+    # NaN fails the comparison.
+    if not (concrete[1:] <= concrete[:-1]).all() or np.isnan(concrete[0]):
+        raise ValueError(f"{name} must never grow and not be NaN.")
+    return converted.astype(dtype)
 
 
 def ascending(values: ArrayLike, name: str) -> jax.Array:

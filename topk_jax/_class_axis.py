@@ -16,7 +16,7 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 # Arguments that are split like the first one, like its batch, or by classes.
-_LIKE_FIRST = ("proposal_logits",)
+_LIKE_FIRST = ("proposal_logits", "targets", "plausibilities")
 _OF_BATCH = ("labels", "key", "where")
 _OF_CLASSES = ("margins", "class_counts", "threshold")
 

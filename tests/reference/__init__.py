@@ -16,9 +16,11 @@ from tests.reference._label_quality import *
 from tests.reference._long_tail import *
 from tests.reference._losses import *
 from tests.reference._metrics import *
+from tests.reference._new_classes import *
 from tests.reference._operators import *
 from tests.reference._relaxed_ranks import *
 from tests.reference._rows import *
 from tests.reference._sets import *
+from tests.reference._several_labels import *
 from tests.reference._soft_top_k import *
 from tests.reference._taxonomies import *

@@ -176,60 +176,104 @@ def _with_noise(function, logits, labels, noise, **parameters):
     return np.reshape(results, (*labels.shape, *np.shape(results[0])))
 
 
-@each_example
-def _noised_one(logits, label, *, k, epsilon, noise, margins, scale):
-    value = operators.perturbed_top_k_value(
-        None, logits, k + 1, epsilon=epsilon, num_samples=len(noise), noise=noise
+def _smoothed_hinge(logits, label, k, margins, scale, hinge, smooth):
+    """A hinge on a smoothed threshold and its gradient; `smooth` is of scores and a rank."""
+    margin, size = float(margin_of(margins, label)), len(logits)
+    others = np.delete(np.arange(size), label)
+    if hinge == "calibrated":
+        value, slope = smooth(logits, np.arange(size), k + 1)
+    elif hinge == "lapin":
+        value, of_others = smooth(logits[others], others, k)
+        slope = np.zeros(size)
+        slope[others] = of_others
+    else:
+        raised = logits + np.where(np.arange(size) == label, 0.0, margin)
+        parts = [smooth(raised, np.arange(size), rank) for rank in range(1, k + 1)]
+        value, slope = (np.mean([part[i] for part in parts], axis=0) for i in range(2))
+        margin = 0.0
+    gap = margin + value - logits[label]
+    return (
+        scale * _hinge(margin, value, logits[label]),
+        scale * _hinge_gradient(gap, slope, label),
     )
-    return scale * _hinge(margin_of(margins, label), value, logits[label])
 
 
 @each_example
-def _noised_one_gradient(logits, label, *, k, epsilon, noise, margins, scale):
-    value = operators.perturbed_top_k_value(
-        None, logits, k + 1, epsilon=epsilon, num_samples=len(noise), noise=noise
-    )
-    gradient = operators.perturbed_top_k_value_gradient(logits, k + 1, epsilon=epsilon, noise=noise)
-    hinge = margin_of(margins, label) + value - logits[label]
-    return scale * _hinge_gradient(hinge, gradient, label)
+def _noised_one(logits, label, *, k, epsilon, noise, margins, scale, hinge, part):
+    def smooth(scores, classes, rank):
+        own = noise[:, classes]
+        value = operators.perturbed_top_k_value(
+            None, scores, rank, epsilon=epsilon, num_samples=len(noise), noise=own
+        )
+        return value, operators.perturbed_top_k_value_gradient(
+            scores, rank, epsilon=epsilon, noise=own
+        )
+
+    return _smoothed_hinge(logits, label, k, margins, scale, hinge, smooth)[part]
 
 
 def noised_top_k_hinge(
-    logits, labels, *, k, epsilon, noise, num_samples=None, key=None, margins=1.0, scale=1.0
+    logits,
+    labels,
+    *,
+    k,
+    epsilon,
+    noise,
+    num_samples=None,
+    key=None,
+    margins=1.0,
+    scale=1.0,
+    hinge="calibrated",
+    part=0,
 ):
-    """`scale (m_y + mean_m (s + eps Z_m)_[k+1] - s_y)+` with the given noise (4.10, 4.13)."""
-    parameters = {"k": k, "epsilon": epsilon, "margins": margins, "scale": scale}
-    return _with_noise(_noised_one, logits, labels, noise, **parameters)
+    """`scale (m_y + mean_m (s + eps Z_m)_[k+1] - s_y)+` with the given noise (4.10, 4.13).
+
+    The lapin hinge has the k-th largest of the other classes in place of it, and the convex hinge
+    the mean of the k largest, with the margin on the other classes.
+    """
+    parameters = {"k": k, "epsilon": epsilon, "margins": margins, "scale": scale, "hinge": hinge}
+    return _with_noise(_noised_one, logits, labels, noise, part=part, **parameters)
 
 
-def noised_top_k_hinge_gradient(
-    logits, labels, *, k, epsilon, noise, num_samples=None, key=None, margins=1.0, scale=1.0
-):
+def noised_top_k_hinge_gradient(logits, labels, **parameters):
     """`scale (mean_m mark of the (k+1)-th of s + eps Z_m, minus e_y)` if active (4.12)."""
-    parameters = {"k": k, "epsilon": epsilon, "margins": margins, "scale": scale}
-    return _with_noise(_noised_one_gradient, logits, labels, noise, **parameters)
+    return noised_top_k_hinge(logits, labels, **parameters, part=1)
 
 
 @each_example
-def expected_top_k_hinge(logits, label, *, k, epsilon, margins=1.0, scale=1.0):
-    """`scale (m_y + E (s + eps Z)_[k+1] - s_y)+` (4.8)."""
-    value = operators.expected_top_k_value(logits, k + 1, epsilon=epsilon)
-    return scale * _hinge(margin_of(margins, label), value, logits[label])
+def expected_top_k_hinge(
+    logits, label, *, k, epsilon, margins=1.0, scale=1.0, hinge="calibrated", part=0
+):
+    """`scale (m_y + E (s + eps Z)_[k+1] - s_y)+` (4.8), and the others as above."""
+
+    def smooth(scores, classes, rank):
+        value = operators.expected_top_k_value(scores, rank, epsilon=epsilon)
+        return value, operators.expected_top_k_value_gradient(scores, rank, epsilon=epsilon)
+
+    return _smoothed_hinge(logits, label, k, margins, scale, hinge, smooth)[part]
 
 
-@each_example
-def expected_top_k_hinge_gradient(logits, label, *, k, epsilon, margins=1.0, scale=1.0):
+def expected_top_k_hinge_gradient(logits, labels, **parameters):
     """`scale (chance of each class to be the (k+1)-th, minus e_y)` if active (4.9)."""
-    value = operators.expected_top_k_value(logits, k + 1, epsilon=epsilon)
-    gradient = operators.expected_top_k_value_gradient(logits, k + 1, epsilon=epsilon)
-    hinge = margin_of(margins, label) + value - logits[label]
-    return scale * _hinge_gradient(hinge, gradient, label)
+    return expected_top_k_hinge(logits, labels, **parameters, part=1)
 
 
 def class_margins(class_counts, *, max_margin):
     """`max_margin (n_min / n_c)^(1/4)` (4.13)."""
     counts = float64(class_counts)
     return max_margin * (counts.min() / counts) ** 0.25
+
+
+@each_example
+def positive_cross_entropy(logits, label):
+    """`-log sig(z_y)` (5.6)."""
+    return np.logaddexp(0.0, -logits[label])
+
+
+@each_example
+def positive_cross_entropy_gradient(logits, label):
+    """`-sig(-z_y) e_y`."""
+    return -sigmoid(-logits[label]) * one_hot(label, len(logits))
 
 
 @each_example

@@ -1,5 +1,7 @@
 """Soft memberships in the k largest scores: bisection, long Sinkhorn, closed-form derivatives."""
 
+import math
+
 import numpy as np
 from scipy.special import expit
 
@@ -27,7 +29,7 @@ def _from_threshold(row, k, scale, log_tail):
     if k == len(row):
         return np.full_like(row, np.inf)
     with np.errstate(over="ignore"):
-        distances = (row - np.sort(row)[len(row) - k]) / scale
+        distances = (row - np.sort(row)[len(row) - math.ceil(k)]) / scale
     finite = distances[np.isfinite(distances)]
 
     def is_too_low(threshold):
@@ -177,3 +179,70 @@ def sigmoid_top_k_loss_gradient(logits, label, *, k, tau):
     row = np.maximum(logits, -1e30)
     slope = expit(-_from_middle(row, k, tau)[label])
     return slope * (_halves(row, k) - one_hot(label, len(row))) / float(tau)
+
+
+def _without(row, jacobian, i):
+    """The log-sum-exp of all entries but one, and its derivative."""
+    others = np.delete(row, i)
+    if len(others) == 0 or others.max() == -np.inf:
+        return -np.inf, np.zeros(jacobian.shape[1])
+    total = np.logaddexp.reduce(others)
+    return total, np.exp(others - total) @ np.delete(jacobian, i, axis=0)
+
+
+def _successive_rounds(row, k, tau):
+    """Of each round the log-shares and what they leave, both with their derivatives."""
+    size = len(row)
+    logits = np.maximum((np.maximum(row, -1e30) - max(row.max(), -1e30)) / tau, -1e30)
+    slope = np.eye(size) * (row > -np.inf)[:, None] / tau
+    for _ in range(k):
+        total = np.logaddexp.reduce(logits)
+        mean = np.exp(logits - total) @ slope
+        rests = [_without(logits, slope, i) for i in range(size)]
+        left = np.array([rest for rest, _ in rests]) - total
+        left_slope = np.stack([of_rest for _, of_rest in rests]) - mean
+        yield (logits - total, slope - mean), (left, left_slope)
+        logits, slope = np.maximum(logits + left, -1e30), slope + left_slope
+
+
+def successive_softmax_top_k(scores, k, *, tau, axis=-1):
+    """The sum of k softmaxes, each of the logits plus the `log(1 - p)` of those before."""
+    scores = classes_last(scores, axis)
+    result = np.full(scores.shape, np.nan)
+    for position in np.ndindex(scores.shape[:-1]):
+        row = scores[position]
+        if (row < np.inf).all():
+            result[position] = sum(
+                np.exp(share) for (share, _), _ in _successive_rounds(row, k, float(tau))
+            )
+    return np.moveaxis(result, -1, axis)
+
+
+def successive_softmax_top_k_jacobian(scores, k, *, tau):
+    """The derivatives of the sum, for one row."""
+    rounds = _successive_rounds(float64(scores), k, float(tau))
+    return sum(np.exp(share)[:, None] * slope for (share, slope), _ in rounds)
+
+
+def _successive(logits, label, k, tau):
+    """`log sum_j p_j prod_{i < j} (1 - p_i)` and its derivative."""
+    chances, slopes = [], []
+    before, before_slope = 0.0, np.zeros(len(logits))
+    for (share, slope), (left, left_slope) in _successive_rounds(logits, k, float(tau)):
+        chances.append(share[label] + before)
+        slopes.append(slope[label] + before_slope)
+        before, before_slope = before + left[label], before_slope + left_slope[label]
+    total = np.logaddexp.reduce(chances)
+    return total, np.exp(np.array(chances) - total) @ np.stack(slopes)
+
+
+@each_example
+def successive_softmax_top_k_loss(logits, label, *, k, tau):
+    """`-log(1 - prod_j (1 - p_j))` of the label's shares."""
+    return -_successive(logits, label, k, tau)[0]
+
+
+@each_example
+def successive_softmax_top_k_loss_gradient(logits, label, *, k, tau):
+    """The derivative that the rounds carry."""
+    return -_successive(logits, label, k, tau)[1]

@@ -18,6 +18,7 @@ PARTS = {
 # What they count, choose or pass on has a name and no formula.
 WITHOUT_FORMULA = {
     "heads.scores",
+    "metrics.open_set_accuracy",
     "metrics.set_sizes",
     "metrics.shot_accuracy",
     "metrics.tally",

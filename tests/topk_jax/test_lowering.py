@@ -32,6 +32,10 @@ _RANKS = "the ranks of the quantiles are computed from the number of examples, w
 _BLOCKS = "sums are a tree of blocks, which depends on the number of examples"
 # Functions that take no symbolic number of examples, and why.
 OF_A_KNOWN_SIZE = {
+    "metrics.auroc": _BLOCKS,
+    "metrics.mean_average_precision": _BLOCKS,
+    "metrics.oscr_area": _BLOCKS,
+    "metrics.oscr_curve": _BLOCKS,
     "losses.average_k": _CANDIDATES,
     "losses.average_k_candidates": _CANDIDATES,
     "sets.average_error_threshold": _BLOCKS,
@@ -49,11 +53,12 @@ OF_A_KNOWN_SIZE = {
     "sets.macro_average_k_thresholds": _RANKS,
     "sets.rank_calibrated_quantiles": _RANKS,
     "sets.risk_controlled_index": _RANKS,
+    "sets.selective_threshold": "the errors of each number of answers are counted on the host",
     "sets.temperature": _BLOCKS,
     "sets.vote_quantile": _RANKS,
 }
 # What JAX raises if it needs a number and gets a symbol.
-REFUSALS = (TypeError, jax.errors.InconclusiveDimensionOperation)
+REFUSALS = (TypeError, NotImplementedError, jax.errors.InconclusiveDimensionOperation)
 
 
 @pytest.fixture(autouse=True)

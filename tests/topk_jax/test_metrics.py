@@ -434,10 +434,10 @@ C = np.array([5, 30, 300])
             ValueError,
             "many must be at least 30, got 29",
         ),
-        (lambda: untyped.tally(S), TypeError, "values must be a boolean or integer array"),
+        (lambda: untyped.tally(S + 1j), TypeError, "values must be a boolean or integer array"),
         (lambda: untyped.tally(H, H[:1]), ValueError, "where must have shape"),
         (
-            lambda: untyped.tally_by_class(S[:, 0], Y, num_classes=3),
+            lambda: untyped.tally_by_class(S[:, 0] + 1j, Y, num_classes=3),
             TypeError,
             "values must be a boolean or integer array",
         ),

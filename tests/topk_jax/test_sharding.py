@@ -119,7 +119,8 @@ def assert_no_batch_is_sent(cases, program, num_devices):
             else:
                 # A score of each example; of each sample of a label, for votes.
                 drawn = max(case.parameters.get("num_samples") or 1 for case in users)
-                allowed = operation == "all-gather" and size <= drawn * NUM_EXAMPLES
+                sent = drawn * max(case.sends for case in users)
+                allowed = operation == "all-gather" and size <= sent * NUM_EXAMPLES
                 allowed = allowed and coupled
             assert allowed, line
 

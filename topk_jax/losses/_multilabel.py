@@ -16,7 +16,13 @@ from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _numerics
 
-__all__ = ["assume_negative", "binary_cross_entropy", "expected_positive_regularization", "role"]
+__all__ = [
+    "assume_negative",
+    "binary_cross_entropy",
+    "expected_positive_regularization",
+    "positive_cross_entropy",
+    "role",
+]
 
 
 def binary_cross_entropy(
@@ -64,6 +70,55 @@ def binary_cross_entropy(
     absent = jnp.where(targets < 1, (1 - targets) * negative_log_likelihood(scores, False), 0)
     loss = (present + absent).sum(axis=-1)
     losses = _numerics.nan_where_invalid_targets(loss, scores, targets, may_be_soft=True)
+    return _numerics.zero_left_out(losses, where)
+
+
+@_class_axis.allow_split()
+def positive_cross_entropy(
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    where: ArrayLike | None = None,
+    class_axis_name: Hashable | None = None,
+) -> jax.Array:
+    r"""The binary cross-entropy of the positive class alone.
+
+    .. math:: \ell(z, y) = -\log\sigma(z_y)
+
+    Nothing holds the scores of the other classes down, so alone it is minimised by large scores of
+    all classes. Add a term for the size of the sets: `expected_positive_regularization` does.
+
+    Args:
+        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
+            class costs about 1e30.
+        labels: integer classes, `[...]`.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and label are.
+        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
+            parts, or `None`; see `docs/scaling.md`.
+
+    Returns:
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
+        the label is outside [0, L).
+
+    Raises:
+        TypeError: `logits` is not floating-point or `labels` is not integer.
+        ValueError: the shapes do not match.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import losses
+        >>> logits, labels = jnp.array([[1.0, 2.0, 0.0]]), jnp.array([1])
+        >>> print(losses.positive_cross_entropy(logits, labels).round(4))
+        [0.1269]
+
+    See Also:
+        `assume_negative`, `expected_positive_regularization`, `binary_cross_entropy`.
+
+    Source: Cole et al. (2021); Garcin (2023), thesis, equation 5.6.
+    """
+    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
+    losses = _positive_loss(scores, labels, class_axis_name)
     return _numerics.zero_left_out(losses, where)
 
 
@@ -258,9 +313,11 @@ def negative_log_likelihood(scores: jax.Array, positive: jax.Array | bool) -> ja
     return -jax.nn.log_sigmoid(jnp.where(positive, scores, -scores))
 
 
-def _positive_loss(scores: jax.Array, labels: jax.Array) -> jax.Array:
-    score = _numerics.score_of_label(_numerics.finite_scores(scores), labels)
-    return _numerics.nan_where_invalid(-jax.nn.log_sigmoid(score), scores, labels)
+def _positive_loss(
+    scores: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
+) -> jax.Array:
+    score = _numerics.score_of_label(_numerics.finite_scores(scores), labels, class_axis_name)
+    return _numerics.nan_where_invalid(-jax.nn.log_sigmoid(score), scores, labels, class_axis_name)
 
 
 def _cross_loss(scores: jax.Array, others: jax.Array) -> jax.Array:

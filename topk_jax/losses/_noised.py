@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from functools import partial
 from typing import Literal, NamedTuple
 
 import jax
@@ -11,12 +10,14 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _classes, _numerics
-from topk_jax.losses._hinge import REASON_NEXT_RANK
+from topk_jax.losses._hinge import REASON_NEXT_RANK, REASON_WITHOUT_LABEL
 from topk_jax.operators._expected import check_expectation, compute_expected_top_k_value
 from topk_jax.operators._perturbed import check_perturbation, compute_perturbed, derive_keys
 from topk_jax.operators._perturbed_selection import Selection
 
 __all__ = ["expected_top_k_hinge", "noised_top_k_hinge"]
+
+_HINGES = ("calibrated", "convex", "lapin")
 
 
 @_class_axis.allow_split(derive_keys=derive_keys)
@@ -31,6 +32,7 @@ def noised_top_k_hinge(
     noise: ArrayLike | None = None,
     margins: ArrayLike = 1.0,
     scale: ArrayLike = 1.0,
+    hinge: Literal["calibrated", "convex", "lapin"] = "calibrated",
     where: ArrayLike | None = None,
     class_axis_name: Hashable | None = None,
     implementation: Literal["xla", "pallas"] = "xla",
@@ -41,20 +43,30 @@ def noised_top_k_hinge(
         \ell(s, y) = \gamma \, \bigl(m_y + \hat\tau_{K+1,\varepsilon,M}(s) - s_y\bigr)_+
 
     With margins of 1 this is the balanced loss. With larger margins for rarer classes (see
-    `class_margins`) it is the imbalanced loss. If the hinge is active only for some noise vectors,
+    `class_margins`) it is the imbalanced loss. The other hinges are smoothed in the same way:
+
+    .. math::
+        \text{lapin: } \gamma \, \bigl(m_y + \hat\tau_{K,\varepsilon,M}(s_{\setminus y})
+        - s_y\bigr)_+, \qquad
+        \text{convex: } \gamma \, \Bigl(\frac1K \,
+        \mathrm{top}\Sigma_{K,\varepsilon,M}(s + m_y (1 - e_y)) - s_y\Bigr)_+
+
+    If the hinge is active only for some noise vectors,
     the mean of the loss over the noise is above the hinge of the mean. More samples reduce the
     difference. Only reverse mode is supported, as for `perturbed_top_k_value`.
 
     Args:
         logits: floating-point scores, `[..., L]`; for the imbalanced loss usually cosines.
         labels: integer classes, `[...]`.
-        k: static set size K, from 1 to L - 1.
+        k: static set size K, from 1 to L - 1; of the convex hinge to L.
         epsilon: scalar standard deviation of the noise, in the units of the logits, at least 0.
         num_samples: static number M of noise vectors per example, at least 1.
         key: one random key, or one per example, `[...]`; use a new one for each call.
         noise: standard normal noise `[M, ..., L]` instead of a key.
         margins: m, in the units of the logits, at least 0: a scalar, or one value per class, `[L]`.
         scale: positive scalar factor of the loss (gamma above), needed for cosines.
+        hinge: "calibrated", or "lapin" for the noised `top_k_hinge` and "convex" for the noised
+            `convex_top_k_hinge`, which are not calibrated for the top-k error.
         where: which examples count, booleans `[...]`, or `None` for all. The loss and the
             gradient of the others are 0, whatever their logits and label are.
         class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
@@ -83,19 +95,23 @@ def noised_top_k_hinge(
     See Also:
         `expected_top_k_hinge`, `calibrated_top_k_hinge`, `perturbed_top_k_value`.
 
-    Source: Garcin et al. (2022); thesis, equations 4.10 and 4.13.
+    Source: Garcin et al. (2022); thesis, equations 4.10 and 4.13, and section 4.2 for the others.
     """
-    hinge = _check_hinge(logits, labels, k, margins, scale, class_axis_name, where)
+    checked = _check_hinge(logits, labels, k, margins, scale, hinge, class_axis_name, where)
     perturbation = check_perturbation(
-        Selection(hinge.k + 1, True, num_samples, implementation),
-        hinge.scores,
+        Selection(checked.rank, hinge != "convex", num_samples, implementation),
+        checked.scores,
         key,
         noise,
         epsilon,
         class_axis_name=class_axis_name,
     )
-    smooth = partial(compute_perturbed, perturbation=perturbation, class_axis_name=class_axis_name)
-    return _numerics.zero_left_out(_smoothed_hinge(hinge, smooth, class_axis_name), where)
+    size = checked.rank if hinge == "convex" else 1
+
+    def smooth(scores: jax.Array) -> jax.Array:
+        return compute_perturbed(scores, perturbation, class_axis_name) / size
+
+    return _numerics.zero_left_out(_smoothed_hinge(checked, smooth, class_axis_name), where)
 
 
 @_class_axis.allow_split()
@@ -107,6 +123,7 @@ def expected_top_k_hinge(
     epsilon: ArrayLike,
     margins: ArrayLike = 1.0,
     scale: ArrayLike = 1.0,
+    hinge: Literal["calibrated", "convex", "lapin"] = "calibrated",
     num_nodes: int | None = None,
     where: ArrayLike | None = None,
     class_axis_name: Hashable | None = None,
@@ -123,10 +140,12 @@ def expected_top_k_hinge(
     Args:
         logits: floating-point scores, `[..., L]`; for the imbalanced loss usually cosines.
         labels: integer classes, `[...]`.
-        k: static set size K, from 1 to L - 1.
+        k: static set size K, from 1 to L - 1; of the convex hinge to L.
         epsilon: scalar standard deviation of the noise, in the units of the logits, at least 0.
         margins: m, in the units of the logits, at least 0: a scalar, or one value per class, `[L]`.
         scale: positive scalar factor of the loss (gamma above), needed for cosines.
+        hinge: "calibrated", "lapin" or "convex", as in `noised_top_k_hinge`. The convex one takes
+            the time of K expectations.
         num_nodes: static number of nodes of the quadrature, as in `expected_top_k_value`.
         where: which examples count, booleans `[...]`, or `None` for all. The loss and the
             gradient of the others are 0, whatever their logits and label are.
@@ -154,30 +173,33 @@ def expected_top_k_hinge(
 
     Source: Garcin et al. (2022); thesis, equation 4.8.
     """
-    hinge = _check_hinge(logits, labels, k, margins, scale, class_axis_name, where)
-    num_classes = _classes.count(hinge.scores, class_axis_name)
-    rank = hinge.k + 1
-    epsilon, num_nodes = check_expectation(
-        rank, num_classes, epsilon, num_nodes, hinge.scores.dtype
-    )
-    smooth = partial(
-        compute_expected_top_k_value,
-        k=rank,
-        epsilon=epsilon,
-        num_nodes=num_nodes,
-        class_axis_name=class_axis_name,
-    )
-    return _numerics.zero_left_out(_smoothed_hinge(hinge, smooth, class_axis_name), where)
+    checked = _check_hinge(logits, labels, k, margins, scale, hinge, class_axis_name, where)
+    num_classes = _classes.count(checked.scores, class_axis_name)
+    # The mean of the K largest is the mean of the values of the ranks 1 to K.
+    ranks = range(1 if hinge == "convex" else checked.rank, checked.rank + 1)
+    settings = [
+        (rank, *check_expectation(rank, num_classes, epsilon, num_nodes, checked.scores.dtype))
+        for rank in ranks
+    ]
+
+    def smooth(scores: jax.Array) -> jax.Array:
+        values = [
+            compute_expected_top_k_value(scores, *setting, class_axis_name) for setting in settings
+        ]
+        return sum(values[1:], values[0]) / len(values)
+
+    return _numerics.zero_left_out(_smoothed_hinge(checked, smooth, class_axis_name), where)
 
 
 class _Hinge(NamedTuple):
-    """The checked arguments that both hinges take."""
+    """The checked arguments that both losses take; `rank` is that of the threshold's score."""
 
     scores: jax.Array
     labels: jax.Array
-    k: int
+    rank: int
     margins: jax.Array
     scale: jax.Array
+    kind: str
 
 
 def _check_hinge(
@@ -186,21 +208,29 @@ def _check_hinge(
     k: int,
     margins: ArrayLike,
     scale: ArrayLike,
+    kind: str,
     class_axis_name: Hashable | None,
     where: ArrayLike | None,
 ) -> _Hinge:
     scores, labels = _checks.logits_and_labels(logits, labels, where=where)
-    k = _checks.rank(k, _classes.count(scores, class_axis_name) - 1, reason=REASON_NEXT_RANK)
+    kind = _checks.choice(kind, "hinge", _HINGES)
+    num_classes = _classes.count(scores, class_axis_name)
+    if kind == "convex":
+        rank = _checks.rank(k, num_classes)
+    elif kind == "lapin":
+        rank = _checks.rank(k, num_classes - 1, reason=REASON_WITHOUT_LABEL)
+    else:
+        rank = _checks.rank(k, num_classes - 1, reason=REASON_NEXT_RANK) + 1
     margins = _checks.per_class(margins, "margins", scores.shape[-1], scores.dtype, class_axis_name)
     scale = _checks.scalar(scale, "scale", scores.dtype, above=0)
-    return _Hinge(scores, labels, k, margins, scale)
+    return _Hinge(scores, labels, rank, margins, scale, kind)
 
 
 def _smoothed_hinge(
     hinge: _Hinge, smooth: Callable[[jax.Array], jax.Array], class_axis_name: Hashable | None
 ) -> jax.Array:
-    """The hinge, with `smooth` for the (k+1)-th largest of the scores."""
-    scores, labels, _, margins, scale = hinge
+    """The hinge, with `smooth` for the threshold, which a shift of all scores shifts."""
+    scores, labels, _, margins, scale, kind = hinge
     num_classes = _classes.count(scores, class_axis_name)
     scores = _numerics.finite_scores(scores)
     # Identity: a shift of all scores shifts the threshold. Hazard: small noise added to scores of
@@ -211,9 +241,19 @@ def _smoothed_hinge(
     # If the label's score is infinite or masked, there are no small differences and the loss is not
     # finite.
     shift = jax.lax.stop_gradient(jnp.where(jnp.abs(score) < -_numerics.FLOOR, score, 0.0))
-    gap = smooth(scores - shift[..., None]) + (shift - score)
-    margin = _numerics.value_of_class(margins, labels, class_axis_name)
+    margin = jnp.broadcast_to(
+        _numerics.value_of_class(margins, labels, class_axis_name), labels.shape
+    )
+    rivals = scores - shift[..., None]
+    if kind != "calibrated":
+        is_label = _numerics.is_label(scores, labels, class_axis_name)
+        of_label = rivals if kind == "convex" else _numerics.FLOOR
+        of_others = rivals + margin[..., None] if kind == "convex" else rivals
+        # A score of NaN or +inf stays, and makes the result NaN.
+        rivals = jnp.where(is_label & (scores < jnp.inf), of_label, of_others)
+    gap = smooth(rivals) + (shift - score)
+    if kind != "convex":
+        gap = gap + margin
     # Inside the hinge, because an inactive hinge would keep the NaN out of the gradient.
     gap = _numerics.nan_where_invalid_labels(gap, labels, num_classes)
-    gap = _numerics.nan_unless(~jnp.isnan(margin), gap)
-    return scale * jax.nn.relu(margin + gap)
+    return scale * jax.nn.relu(_numerics.nan_unless(~jnp.isnan(margin), gap))

@@ -14,6 +14,7 @@ from topk_jax.operators import (
     _sigmoid,
     _sinkhorn,
     _sparse,
+    _successive_softmax,
     _symmetric,
     _top_k,
 )
@@ -26,6 +27,7 @@ from topk_jax.operators._relaxed_ranks import *
 from topk_jax.operators._sigmoid import *
 from topk_jax.operators._sinkhorn import *
 from topk_jax.operators._sparse import *
+from topk_jax.operators._successive_softmax import *
 from topk_jax.operators._symmetric import *
 from topk_jax.operators._top_k import *
 
@@ -40,5 +42,6 @@ __all__ += _relaxed_ranks.__all__
 __all__ += _sigmoid.__all__
 __all__ += _sinkhorn.__all__
 __all__ += _sparse.__all__
+__all__ += _successive_softmax.__all__
 __all__ += _symmetric.__all__
 __all__ += _top_k.__all__

@@ -15,10 +15,12 @@ from topk_jax.sets import (
     _groups,
     _limited,
     _new_classes,
+    _outliers,
     _quantiles,
     _risk,
     _rules,
     _scores,
+    _selective,
     _taxonomic,
     _temperature,
     _utility,
@@ -31,10 +33,12 @@ from topk_jax.sets._covariate_shift import *
 from topk_jax.sets._groups import *
 from topk_jax.sets._limited import *
 from topk_jax.sets._new_classes import *
+from topk_jax.sets._outliers import *
 from topk_jax.sets._quantiles import *
 from topk_jax.sets._risk import *
 from topk_jax.sets._rules import *
 from topk_jax.sets._scores import *
+from topk_jax.sets._selective import *
 from topk_jax.sets._taxonomic import *
 from topk_jax.sets._temperature import *
 from topk_jax.sets._utility import *
@@ -50,10 +54,12 @@ __all__ += _covariate_shift.__all__
 __all__ += _groups.__all__
 __all__ += _limited.__all__
 __all__ += _new_classes.__all__
+__all__ += _outliers.__all__
 __all__ += _quantiles.__all__
 __all__ += _risk.__all__
 __all__ += _rules.__all__
 __all__ += _scores.__all__
+__all__ += _selective.__all__
 __all__ += _taxonomic.__all__
 __all__ += _temperature.__all__
 __all__ += _utility.__all__

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics, _sharding
+from topk_jax import _checks, _class_axis, _numerics, _sharding
 
-__all__ = ["good_turing_p_value", "new_class_p_values"]
+__all__ = ["good_turing_p_value", "new_class_p_values", "new_class_threshold", "open_set"]
 
 
 def good_turing_p_value(class_counts: ArrayLike) -> jax.Array:
@@ -84,7 +86,7 @@ def new_class_p_values(
         [0.25 0.5  0.75]
 
     See Also:
-        `good_turing_p_value`.
+        `new_class_threshold`, `good_turing_p_value`, `outlier_scores`.
 
     Source: Xie et al. (2025), "Conformal inference for open-set and imbalanced classification",
     section 3.
@@ -92,13 +94,8 @@ def new_class_p_values(
     values = _checks.floating_array(jnp.asarray(outlier_scores)[..., None], "outlier_scores")[
         ..., 0
     ]
-    known = _checks.floating_array(calibration_outlier_scores, "calibration_outlier_scores")
-    if known.ndim != 1:
-        raise ValueError(
-            f"calibration_outlier_scores must be a vector of scores, got shape {known.shape}."
-        )
-    once = _checks.boolean_array(seen_once, "seen_once", known.shape)
-    known, once = _sharding.gather(known.astype(values.dtype)), _sharding.gather(once)
+    known, once = _calibration(calibration_outlier_scores, seen_once)
+    known = known.astype(values.dtype)
     ascending = jnp.sort(jnp.where(once, known, jnp.inf))
 
     def count_below(values: jax.Array, ascending: jax.Array) -> jax.Array:
@@ -109,3 +106,136 @@ def new_class_p_values(
     number = jnp.minimum(below, once.sum()) + 1
     p_values = number.astype(values.dtype) / (known.shape[0] + 1)
     return _numerics.nan_unless(~jnp.isnan(values) & ~jnp.isnan(known).any(), p_values)
+
+
+def new_class_threshold(
+    calibration_outlier_scores: ArrayLike, seen_once: ArrayLike, *, error: float
+) -> jax.Array:
+    r"""The outlier score from which on an example may be of a new class.
+
+    .. math::
+        \tau = \text{the } r\text{-th smallest } u(x_i) \text{ of the examples seen once}, \qquad
+        r = \lfloor \varepsilon (n + 1) \rfloor
+
+    The scores of at least tau are those whose `new_class_p_values` exceed :math:`\varepsilon`. So
+    the probability that a new example is of a new class and has a smaller score is at most
+    :math:`\varepsilon`. If r is 0, tau is minus infinity: so few labels exclude a new class for no
+    example. If r exceeds the number of examples seen once, it is infinity: new classes are rarer
+    than :math:`\varepsilon`, whatever the example.
+
+    Args:
+        calibration_outlier_scores: scores of the n calibration examples, floating-point and smaller
+            for usual ones, `[n]`. See `new_class_p_values` for what they may depend on.
+        seen_once: whether the class of a calibration example is the class of no other one,
+            booleans `[n]`.
+        error: static rate of new classes that may be missed, a real number in [0, 1), interpreted
+            as its shortest decimal.
+
+    Returns:
+        A scalar for `open_set`, in float32 or float64; NaN if a score is NaN.
+
+    Raises:
+        TypeError: the scores are not floating-point, `seen_once` is not boolean, or `error` is not
+            a static real number.
+        ValueError: the shapes do not match, there is no example, or `error` is outside [0, 1).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import sets
+        >>> known, once = jnp.array([0.125, 0.875, 0.75]), jnp.array([False, True, True])
+        >>> print(sets.new_class_threshold(known, once, error=0.5))
+        0.875
+
+    See Also:
+        `new_class_p_values`, `open_set`, `outlier_scores`, `neighbor_scores`.
+
+    Source: Xie et al. (2025), section 3.
+    """
+    known, once = _calibration(calibration_outlier_scores, seen_once)
+    rank = math.floor(_checks.static_error(error) * (known.shape[0] + 1))
+    invalid = jnp.isnan(known).any()
+    if rank == 0:
+        return jnp.where(invalid, jnp.nan, -jnp.inf).astype(known.dtype)
+    # Infinity also stands for the examples of other classes.
+    ascending = jnp.sort(jnp.where(once, known, jnp.inf))
+    return jnp.where(invalid, jnp.nan, ascending[rank - 1])
+
+
+@_class_axis.refuse_split
+def open_set(
+    members: ArrayLike,
+    outlier_scores: ArrayLike,
+    *,
+    known_to: ArrayLike,
+    new_from: ArrayLike = jnp.inf,
+) -> jax.Array:
+    r"""Sets of classes and of one symbol more, for a class that is none of them.
+
+    .. math::
+        \Gamma'(x) = \{ l \in \Gamma(x) : u(x) \le \kappa \} \cup
+        \{ \text{new} : u(x) \ge \tau \text{ or } u(x) > \kappa \}
+
+    An example whose score exceeds :math:`\kappa` is like none of the known ones: its set is "new"
+    alone. From :math:`\tau` on, "new" is beside the classes. A set with "new" is right for an
+    example of an unseen class. Three errors add up. With a :math:`\Gamma` that misses the labels of
+    known classes with a probability of at most :math:`\varepsilon_1`, with the `conformal_quantile`
+    of the outlier scores of known classes at :math:`\varepsilon_2` as :math:`\kappa`, and with the
+    `new_class_threshold` at :math:`\varepsilon_3` as :math:`\tau`, the set of a new example is
+    wrong with a probability of at most :math:`\varepsilon_1 + \varepsilon_2 + \varepsilon_3`. With
+    an infinite :math:`\kappa` the second is 0. With the default :math:`\tau`, the first two are the
+    error of an example of a known class, and nothing is promised for others.
+
+    Args:
+        members: whether each class is in the set of an example, booleans, `[..., L]`.
+        outlier_scores: floating-point and smaller for usual examples, `[...]`.
+        known_to: :math:`\kappa`, the largest score of an example that may be of a known class, a
+            real scalar; infinity for no limit.
+        new_from: :math:`\tau`, the smallest score of an example that may be of a new class.
+
+    Returns:
+        Booleans, `[..., L + 1]`; the last one is "new". A set is empty where a score or a limit is
+        NaN.
+
+    Raises:
+        TypeError: `members` is not boolean, or the scores or limits are not real.
+        ValueError: the shapes do not match, or a limit is not a scalar.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import sets
+        >>> members = jnp.array([[True, False], [True, True], [True, False]])
+        >>> scores = jnp.array([0.25, 0.5, 2.0])
+        >>> print(sets.open_set(members, scores, known_to=1.0, new_from=0.5))
+        [[ True False False]
+         [ True  True  True]
+         [False False  True]]
+
+    See Also:
+        `new_class_threshold`, `conformal_quantile`, `outlier_scores`, `neighbor_scores`.
+
+    Source: Xie et al. (2025), section 3, for the symbol and the sum of the errors; Bates et al.
+    (2023), "Testing for outliers with conformal p-values", for the limit of known examples.
+    """
+    chosen = _checks.boolean_array(members, "members")
+    values = _checks.floating_array(jnp.asarray(outlier_scores)[..., None], "outlier_scores")
+    if chosen.ndim == 0 or values.shape[:-1] != chosen.shape[:-1]:
+        raise ValueError(
+            f"outlier_scores must have the shape of members {chosen.shape} without its classes, "
+            f"got shape {values.shape[:-1]}."
+        )
+    most = _checks.real_array(known_to, "known_to", (), values.dtype)
+    least = _checks.real_array(new_from, "new_from", (), values.dtype)
+    is_number = ~(jnp.isnan(values) | jnp.isnan(most) | jnp.isnan(least))
+    is_known, may_be_new = values <= most, (values >= least) | (values > most)
+    return jnp.concatenate([chosen & is_known & is_number, may_be_new & is_number], axis=-1)
+
+
+def _calibration(scores: ArrayLike, seen_once: ArrayLike) -> tuple[jax.Array, jax.Array]:
+    """Returns the scores and whether each class was seen once, [n] on each device, or raises."""
+    known = _checks.floating_array(scores, "calibration_outlier_scores")
+    if known.ndim != 1:
+        raise ValueError(
+            f"calibration_outlier_scores must be a vector of scores, got shape {known.shape}."
+        )
+    once = _checks.boolean_array(seen_once, "seen_once", known.shape)
+    return _sharding.gather(known), _sharding.gather(once)

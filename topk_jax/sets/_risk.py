@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks
+from topk_jax import _checks, _class_axis, _numerics, _sharding
 
-__all__ = ["risk_controlled_index"]
+__all__ = ["false_negative_rates", "risk_controlled_index"]
 
 
 def risk_controlled_index(losses: ArrayLike, *, error: float, bound: float = 1.0) -> jax.Array:
@@ -47,7 +47,7 @@ def risk_controlled_index(losses: ArrayLike, *, error: float, bound: float = 1.0
         1
 
     See Also:
-        `conformal_quantile`, `conformal_threshold`.
+        `false_negative_rates`, `conformal_quantile`, `conformal_threshold`.
 
     Source: Angelopoulos et al. (2024), "Conformal risk control", equation 4.
     """
@@ -66,3 +66,73 @@ def risk_controlled_index(losses: ArrayLike, *, error: float, bound: float = 1.0
     # Only the columns at the end that are all small count. A NaN is not small.
     from_here = jax.lax.cummin(is_small.astype(jnp.int32), reverse=True)
     return values.shape[1] - from_here.sum()
+
+
+@_class_axis.refuse_split
+def false_negative_rates(
+    probabilities: ArrayLike, targets: ArrayLike, *, thresholds: ArrayLike
+) -> jax.Array:
+    r"""The part of the labels of an example that `threshold_set` misses, by threshold.
+
+    .. math:: \ell_j(p, Y) = \frac{|\{ y \in Y : p_y < \lambda_j \}|}{|Y|}
+
+    These are losses for `risk_controlled_index`, for examples with several labels. An example
+    without labels has no loss.
+
+    Args:
+        probabilities: floating-point scores, larger for classes that fit better, `[..., L]`; of any
+            range, such as the sigmoids of logits.
+        targets: which classes are labels, `[..., L]`: booleans, or numbers that are 0 or 1.
+        thresholds: real, `[m]`, which never grow, so that the losses do not grow either.
+
+    Returns:
+        The losses in [0, 1], `[..., m]`, in the scores' dtype (float32 or float64); NaN where a
+        score is NaN or a traced target is neither 0 nor 1. All are NaN if traced thresholds grow.
+
+    Raises:
+        TypeError: `probabilities` is not floating-point, or `targets` or `thresholds` is not real.
+        ValueError: the shapes do not match, a concrete target is neither 0 nor 1, or concrete
+            thresholds grow or are NaN.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import sets
+        >>> scores = jnp.array([[0.9, 0.6, 0.2], [0.3, 0.8, 0.7]])
+        >>> targets = jnp.array([[1, 0, 1], [0, 1, 1]])
+        >>> losses = sets.false_negative_rates(
+        ...     scores, targets, thresholds=jnp.array([0.75, 0.5, 0.1]))
+        >>> print(losses, sets.risk_controlled_index(losses, error=0.5))
+        [[0.5 0.5 0. ]
+         [0.5 0.  0. ]] 1
+
+    See Also:
+        `risk_controlled_index`, `threshold_set`, `label_coverage`.
+
+    Source: Angelopoulos et al. (2024), "Conformal risk control", section 3.
+    """
+    values = _checks.floating_array(probabilities, "probabilities")
+    labels, is_target = _checks.multi_hot(targets, "targets", values.shape)
+    limits = _checks.descending(thresholds, "thresholds", values.dtype)
+    valid = is_target.all(axis=-1) & ~jnp.isnan(values).any(axis=-1)
+    batch_ndim = values.ndim - 1
+    rates = _sharding.map_examples(
+        _false_negative_rates, batch_ndim, values, labels, shared=(limits,)
+    )
+    return _numerics.nan_unless(valid[..., None] & ~jnp.isnan(limits).any(), rates)
+
+
+def _false_negative_rates(values: jax.Array, labels: jax.Array, thresholds: jax.Array) -> jax.Array:
+    """The rates of values [..., L] for thresholds [m].
+
+    Hazard: comparing every label with every threshold takes memory for all pairs. Choice: the first
+    threshold that keeps the class, and a count of labels for each. Cost: a search per class.
+    """
+    number = thresholds.shape[0]
+    first = jnp.searchsorted(-thresholds, -values.reshape(-1, values.shape[-1]), side="left")
+    rows = jnp.arange(first.shape[0])[:, None]
+    kept = jnp.zeros((first.shape[0], number), jnp.int32)
+    kept = kept.at[rows, first].add(labels.reshape(first.shape).astype(jnp.int32), mode="drop")
+    sizes = labels.reshape(first.shape).sum(axis=-1, keepdims=True, dtype=jnp.int32)
+    missed = (sizes - jnp.cumsum(kept, axis=-1)).astype(values.dtype)
+    rates = missed / jnp.maximum(sizes, 1).astype(values.dtype)
+    return rates.reshape(*values.shape[:-1], number)

@@ -54,6 +54,8 @@ AXES: dict[str, tuple[str | None, ...]] = {
     "sizes": ("batch",),
     "successes": ("batch",),
     "hits": ("batch",),
+    "marks": ("batch",),
+    "weights": ("batch",),
     "keys": ("batch",),
     "key": (),
     "noise": (None, "batch", "classes"),
@@ -85,6 +87,7 @@ class Case:
         class_rounding: the same for split classes.
         many_classes: whether the first array gets more classes than are searched at once.
         sums: how many sums over all examples a class has, which devices send to each other.
+        sends: how many numbers of each example devices send to each other, at most.
         variant: what distinguishes cases of the same function.
     """
 
@@ -99,6 +102,7 @@ class Case:
     class_rounding: float = 0
     many_classes: bool = False
     sums: int = 1
+    sends: int = 1
     variant: str = ""
 
     @property
@@ -186,6 +190,8 @@ def draw(batch_shape: Sequence[int], num_classes: int) -> dict[str, Any]:
         "outliers": rng.random(batch_shape).astype(np.float32),
         "curves": np.sort(rng.random((*batch_shape, 5)) < 0.4)[..., ::-1].astype(np.float32),
         "log_probabilities": np.log(softmax(logits[0])),
+        "weights": rng.integers(3, size=batch_shape).astype(np.float32),
+        "marks": rng.random(batch_shape) < 0.5,
     }
     arrays["successes"] = arrays["sizes"] // 2
     # Of two groups, each with several examples.

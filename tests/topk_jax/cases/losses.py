@@ -206,9 +206,11 @@ COUPLED: dict[str, Any] = {
 }
 POSITIVES = Range((NUM_CLASSES + 0.5, -0.5, -INFINITY), "at least 0 and at most 8")
 NOISED: dict[str, Any] = {
+    "static": frozenset({"k", "num_samples", "hinge"}),
     "ranges": {"epsilon": AT_LEAST_0, "margins": MARGINS, "scale": POSITIVE},
     "refused": ALL_BUT_ONE,
 }
+CONVEX: dict[str, Any] = {"hinge": "convex", "margins": margins}
 RELAXED: dict[str, Any] = {
     "ranges": {
         "top_k_weights": Listed(
@@ -335,6 +337,7 @@ CASES: list[Case] = [
                 "margins": margins,
                 "scale": 2.0,
             },
+            "lapin": {"k": 3, "epsilon": 0.7, "num_samples": NUM_SAMPLES, "hinge": "lapin"},
         },
         arrays={**LOGITS, "noise": "noise"},
         forward_mode=False,
@@ -356,6 +359,7 @@ CASES: list[Case] = [
         {
             "balanced": {"k": 3, "epsilon": 0.7},
             "imbalanced": {"k": 1, "epsilon": 0.5, "margins": margins, "scale": 2.0},
+            "lapin": {"k": 3, "epsilon": 0.7, "hinge": "lapin"},
         },
         # Enough nodes for all the digits of float64.
         of_battery={"num_nodes": 80},
@@ -364,6 +368,26 @@ CASES: list[Case] = [
         class_rounding=SUMS,
         own_slope=True,
         **NOISED,
+    ),
+    # The convex hinge has sets of all classes, too.
+    loss(
+        "noised_top_k_hinge",
+        arrays={**LOGITS, "noise": "noise"},
+        parameters={"k": 3, "epsilon": 0.5, "num_samples": NUM_SAMPLES, **CONVEX},
+        forward_mode=False,
+        own_slope=True,
+        variant="convex",
+        **NOISED | {"refused": ALL},
+    ),
+    loss(
+        "expected_top_k_hinge",
+        parameters={"k": 2, "epsilon": 0.5, **CONVEX},
+        of_battery={"num_nodes": 80},
+        rounding=8,
+        class_rounding=SUMS,
+        own_slope=True,
+        variant="convex",
+        **NOISED | {"refused": ALL},
     ),
     loss("sparse_top_loss", arrays={"logits": "logits", "targets": "targets"}),
     loss(
@@ -378,7 +402,8 @@ CASES: list[Case] = [
         "lapsum_top_k_loss",
         parameters={"k": 3, "alpha": 0.7},
         ranges={"alpha": POSITIVE},
-        refused=ALL,
+        static=frozenset(),
+        refused=ALL[:2],
         collection=True,
     ),
     loss(
@@ -386,6 +411,13 @@ CASES: list[Case] = [
         parameters={"k": 3, "tau": 0.7},
         ranges={"tau": POSITIVE},
         refused=ALL_BUT_ONE,
+        collection=True,
+    ),
+    loss(
+        "successive_softmax_top_k_loss",
+        parameters={"k": 3, "tau": 0.7},
+        ranges={"tau": POSITIVE},
+        refused=ALL,
         collection=True,
     ),
     # With both softmaxes and a small network. `operators/test_relaxed_ranks.py` has the other
@@ -469,6 +501,7 @@ CASES: list[Case] = [
         },
         ranges={"weights": Listed((np.array([1.0, -0.5, 0.0]), np.array([1.0, NAN, 0.0])))},
     ),
+    loss("positive_cross_entropy", **SIGMOID),
     loss("assume_negative", **SIGMOID),
     loss(
         "expected_positive_regularization",

@@ -12,6 +12,9 @@ from tests.topk_jax.cases.trees import families
 COUNTS = {"class_counts": Listed((np.array([500, 50, -1, 50, 50, 5, 5, 0]),))}
 LABELS = {"labels": "labels"}
 HITS = {"hits": "hits"}
+WEIGHTS = {"weights": "weights"}
+OPEN = {**HITS, "is_new": "marks", **WEIGHTS}
+SEVERAL_LABELS = {"chosen": "chosen", "targets": "targets"}
 
 
 def counts(num_classes: int) -> np.ndarray:
@@ -62,11 +65,12 @@ CASES: list[Case] = [
     ),
     # A sum for each pair of classes of the tests.
     statistic("confident_joint", {"probabilities": "probabilities", **LABELS}, sums=24),
-    statistic("accuracy", HITS),
-    statistic("macro_accuracy", {**HITS, **LABELS}, parameters={"num_classes": int}),
+    # Small whole weights, whose sums are exact.
+    statistic("accuracy", {**HITS, **WEIGHTS}),
+    statistic("macro_accuracy", {**HITS, **LABELS, **WEIGHTS}, parameters={"num_classes": int}),
     statistic(
         "shot_accuracy",
-        {**HITS, **LABELS},
+        {**HITS, **LABELS, **WEIGHTS},
         parameters={"class_counts": counts},
         ranges=COUNTS,
     ),
@@ -80,4 +84,32 @@ CASES: list[Case] = [
     ),
     statistic("tally", {"values": "hits"}),
     statistic("tally_by_class", {"values": "hits", **LABELS}, parameters={"num_classes": int}),
+    statistic("tally", {"values": "hits", **WEIGHTS}, variant="weights"),
+    statistic(
+        "tally_by_class",
+        {"values": "hits", **LABELS, **WEIGHTS},
+        parameters={"num_classes": int},
+        variant="weights",
+    ),
+    # Sums of floats in another order, on each device of split classes.
+    metric(
+        "expected_hits",
+        {"chosen": "chosen", "plausibilities": "probabilities"},
+        class_rounding=4,
+    ),
+    metric("example_f1", SEVERAL_LABELS),
+    metric("label_coverage", SEVERAL_LABELS),
+    statistic("macro_f1", {**SEVERAL_LABELS, **WEIGHTS}, sums=2, rounding=2),
+    statistic("tally_f1", {**SEVERAL_LABELS, **WEIGHTS}, sums=2),
+    # All scores and targets, of the 24 classes of the tests.
+    statistic(
+        "mean_average_precision",
+        {"scores": "logits", "targets": "targets", **WEIGHTS},
+        sends=24,
+        rounding=4,
+    ),
+    statistic("open_set_accuracy", {**HITS, "says_new": "hits", "is_new": "marks", **WEIGHTS}),
+    statistic("auroc", {"scores": "outliers", "positives": "marks", **WEIGHTS}),
+    statistic("oscr_curve", {"confidences": "outliers", **OPEN}),
+    statistic("oscr_area", {"confidences": "outliers", **OPEN}),
 ]

@@ -144,6 +144,13 @@ CASES: list[Case] = [
         collection=True,
     ),
     operator(
+        "lapsum_top_k",
+        Case,
+        variant="real k",
+        parameters={"k": 2.5, "alpha": 0.7},
+        ranges={"k": Range((0.0, -0.5, -np.inf, 10.0), r"greater than 0 and at most \d")},
+    ),
+    operator(
         "sinkhorn_top_k",
         jacobian=reference.sinkhorn_top_k_jacobian,
         parameters={"k": 3, "epsilon": 1.6},
@@ -162,6 +169,15 @@ CASES: list[Case] = [
         leaves_out=1,
         # The slope of a sigmoid times its argument is under 1: few roundings of that.
         tolerated=lambda expected, k, size: 4,
+        collection=True,
+    ),
+    operator(
+        "successive_softmax_top_k",
+        jacobian=reference.successive_softmax_top_k_jacobian,
+        parameters={"k": 3, "tau": 0.7},
+        ranges={"tau": POSITIVE},
+        # Three softmaxes, and the slopes of each are added to those of the next.
+        tolerated=lambda expected, k, size: 8,
         collection=True,
     ),
     operator(

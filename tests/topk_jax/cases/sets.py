@@ -66,6 +66,11 @@ def conformal(
 GROUPS = {"groups": "groups"}
 
 
+def vectors(num_classes: int) -> np.ndarray:
+    """Four vectors with an entry for each class."""
+    return np.random.default_rng(1).normal(size=(4, num_classes)).astype(np.float32)
+
+
 def combination(by: str, **options: Any) -> Case:
     return statistic(
         "combine",
@@ -217,7 +222,64 @@ CASES: list[Case] = [
             "seen_once": np.array([True, True, False]),
         },
     ),
+    Case(
+        public="sets.new_class_threshold",
+        parameters={
+            "calibration_outlier_scores": np.array([0.25, 0.75, 0.5], np.float32),
+            "seen_once": np.array([True, True, False]),
+            "error": 0.5,
+        },
+        of="batch",
+    ),
+    of_entries(
+        "open_set",
+        {"members": "chosen", "outlier_scores": "outliers"},
+        parameters={"known_to": 0.75, "new_from": 0.5},
+    ),
+    *(
+        Case(
+            public="sets.outlier_scores",
+            arrays={"logits": "logits"},
+            parameters={"kind": kind},
+            class_rounding=8,
+            variant=kind,
+        )
+        for kind in ("energy", "logit", "probability")
+    ),
+    Case(
+        public="sets.neighbor_scores",
+        arrays={"features": "probabilities"},
+        parameters={"known_features": vectors, "k": 2},
+        # A product of matrices may be added up in another order for fewer examples.
+        rounding=8,
+    ),
+    statistic(
+        "class_gaussian",
+        {"features": "probabilities", "labels": "groups"},
+        parameters={"num_classes": 2, "shrinkage": 0.5},
+        ranges={"shrinkage": Range((1.5, -0.5, -INFINITY), "at least 0 and at most 1")},
+        # Sums over the examples, and an inverse of a matrix of that condition.
+        rounding=64,
+        sums=24,
+    ),
+    Case(
+        public="sets.mahalanobis_scores",
+        arrays={"features": "probabilities"},
+        parameters={"means": vectors, "whitening": np.eye},
+        rounding=8,
+    ),
+    statistic(
+        "selective_threshold",
+        {"confidences": "outliers", "hits": "hits"},
+        parameters={"error": 0.5, "delta": 0.4},
+    ),
     statistic("risk_controlled_index", {"losses": "curves"}, parameters={"error": 0.5}),
+    Case(
+        public="sets.false_negative_rates",
+        arrays={"probabilities": "probabilities", "targets": "targets"},
+        parameters={"thresholds": np.array([0.5, 0.1, 0.1, 0.01], np.float32)},
+        ranges={"thresholds": Listed((np.array([0.1, 0.5, 0.1, 0.1], np.float32),))},
+    ),
     statistic(
         "vote_quantile",
         {"scores": "ranks", "plausibilities": "probabilities", "key": "key"},

@@ -1,0 +1,209 @@
+"""Outlier scores, sets with a symbol for a new class, and selective answers, on known laws."""
+
+import math
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests import reference
+from topk_jax import sets
+from topk_jax.sets import _outliers, _selective
+
+# Some dozens of roundings of float32.
+ROUNDING = 1e-5
+
+
+@pytest.mark.parametrize("kind", ["energy", "logit", "probability"])
+def test_outlier_scores_of_logits(kind, rng):
+    logits = (3 * rng.normal(size=(40, 7))).astype(np.float32)
+    logits[0, 2] = -np.inf
+    logits[1, :3] = logits[1].max()
+    found = sets.outlier_scores(logits, kind=kind)
+    np.testing.assert_allclose(
+        found, reference.outlier_scores(logits, kind=kind), rtol=ROUNDING, atol=ROUNDING
+    )
+    broken = sets.outlier_scores(jnp.array([[np.nan, 1.0], [np.inf, 1.0], [0.0, 1.0]]), kind=kind)
+    assert np.isnan(broken).tolist() == [True, True, False]
+
+
+def test_confident_examples_differ():
+    """The largest probabilities are all 1 in float32."""
+    found = sets.outlier_scores(jnp.array([[40.0, 0.0], [60.0, 0.0]]), kind="probability")
+    np.testing.assert_allclose(found, np.exp([-40.0, -60.0]), rtol=ROUNDING)
+
+
+@pytest.mark.parametrize("k", [1, 3, 20])
+def test_neighbours_in_blocks_are_those_of_all_distances(k, rng, monkeypatch):
+    monkeypatch.setattr(_outliers, "_OTHERS", 8)
+    monkeypatch.setattr(_outliers, "_ROWS", 4)
+    # Far from 0, where squares cancel.
+    known = (100 + rng.normal(size=(45, 6))).astype(np.float32)
+    features = np.concatenate([known[:5], (100 + rng.normal(size=(8, 6))).astype(np.float32)])
+    found = _outliers._kth_distances.__wrapped__(
+        k, jnp.asarray(features), jnp.asarray(known), jnp.ones(45, bool)
+    )
+    expected = reference.neighbor_scores(features, known, k=k)
+    # A difference of numbers near 100 is exact; the order is by products that have rounded.
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=0)
+    whole = sets.neighbor_scores(features, known, k=k)
+    np.testing.assert_allclose(whole, expected, rtol=1e-4, atol=0)
+    assert np.isnan(sets.neighbor_scores(features, known * np.nan, k=k)).all()
+    of_any_number = jax.export.export(jax.jit(lambda x: sets.neighbor_scores(x, known, k=k)))(
+        jax.ShapeDtypeStruct((jax.export.symbolic_shape("n")[0], 6), jnp.float32)
+    )
+    np.testing.assert_allclose(of_any_number.call(features), expected, rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("shrinkage", [0.0, 0.25])
+def test_mahalanobis_scores_are_those_of_the_covariance(shrinkage, rng):
+    labels = rng.integers(3, size=60) * 2
+    mixed = rng.normal(size=(60, 4)) @ rng.normal(size=(4, 4)) + 5 * labels[:, None]
+    features = mixed.astype(np.float32)
+    means, whitening = sets.class_gaussian(features, labels, num_classes=5, shrinkage=shrinkage)
+    wanted = reference.class_gaussian(features, labels, num_classes=5, shrinkage=shrinkage)
+    np.testing.assert_allclose(means, wanted[0], rtol=ROUNDING)
+    # The condition of the covariance, some hundreds.
+    np.testing.assert_allclose(whitening, wanted[1], rtol=1e-3, atol=1e-4)
+    found = sets.mahalanobis_scores(features, means, whitening)
+    np.testing.assert_allclose(
+        found, reference.mahalanobis_scores(features, *wanted), rtol=1e-3, atol=1e-4
+    )
+    wrong = sets.class_gaussian(features, labels, num_classes=4, shrinkage=shrinkage)
+    assert all(np.isnan(part).all() for part in wrong)
+    nothing = sets.mahalanobis_scores(features, np.full((2, 4), np.inf, np.float32), whitening)
+    assert np.isposinf(nothing).all()
+
+
+@pytest.mark.parametrize("error", [0.0, 0.04, 0.15, 0.2, 0.5])
+def test_the_threshold_is_that_of_the_p_values(error, rng):
+    known = rng.integers(9, size=19).astype(np.float32)
+    once = rng.random(19) < 0.4
+    threshold = sets.new_class_threshold(known, once, error=error)
+    assert threshold == reference.new_class_threshold(known, once, error=error)
+    values = np.arange(-1, 10).astype(np.float32)
+    members = rng.random((11, 3)) < 0.5
+    chosen = sets.open_set(members, values, known_to=6.0, new_from=threshold)
+    wanted = reference.open_set(members, values, known_to=6.0, new_from=float(threshold))
+    np.testing.assert_array_equal(chosen, wanted)
+    p_values = np.asarray(sets.new_class_p_values(values, known, once), np.float64)
+    is_new = (np.round(20 * p_values) > 20 * Fraction(str(error))) | (values > 6)
+    np.testing.assert_array_equal(chosen[:, -1], is_new)
+    assert np.isnan(sets.new_class_threshold(known * np.nan, once, error=error))
+
+
+def test_sets_of_a_nan_are_empty():
+    members, scores = jnp.ones((2, 3), bool), jnp.array([jnp.nan, 1.0])
+    assert sets.open_set(members, scores, known_to=2.0).sum(axis=-1).tolist() == [0, 3]
+    assert not sets.open_set(members, scores, known_to=jnp.nan).any()
+    assert not sets.open_set(members, scores, known_to=2.0, new_from=jnp.nan).any()
+
+
+def test_open_sets_are_right_as_often_as_was_asked(rng):
+    """Labels of a long tail, of which some are new; each of the three errors is spent."""
+    number, error, right, of_new = 60, 0.05, [], []
+    shares = 1 / np.arange(1, 201) ** 1.6
+    shares /= shares.sum()
+    for _ in range(600):
+        labels = rng.choice(200, size=number + 1, p=shares)
+        # Rare classes are more unusual, and their scores are worse.
+        unusual = (np.log(labels + 1) + rng.normal(size=number + 1)).astype(np.float32)
+        scores = (rng.gamma(1.0, size=number + 1) + unusual / 4).astype(np.float32)
+        old, zeros = slice(0, number), np.zeros(number, int)
+        once = np.bincount(labels[old], minlength=200)[labels[old]] == 1
+        quantile = sets.conformal_quantile(scores[old], zeros, error=error)
+        members = np.array([[scores[-1] <= float(quantile)]])
+        limit = sets.conformal_quantile(unusual[old], zeros, error=error)
+        least = sets.new_class_threshold(unusual[old], once, error=error)
+        chosen = sets.open_set(members, unusual[-1:], known_to=limit, new_from=least)
+        is_new = labels[-1] not in labels[:-1]
+        right.append(bool(chosen[0, int(is_new)]))
+        of_new.append(is_new)
+    # The law has many new classes, or nothing would be tested.
+    assert np.mean(of_new) > 0.1
+    allowed = 2 * math.sqrt(3 * error * (1 - 3 * error) / 600)
+    assert np.mean(right) >= 1 - 3 * error - allowed
+
+
+def test_fewest_answers_and_most_errors():
+    """Of 28 answers, none may be wrong for an error of 0.1 with a probability of 0.95."""
+    allowed = _selective.allowed_errors(100, Fraction("0.1"), Fraction("0.05"))
+    assert allowed[:29].tolist() == [-1] * 29
+    assert allowed[29] == 0
+    assert allowed[46] == 1
+
+
+@pytest.mark.parametrize("error", [0.05, 0.2, 0.5])
+def test_the_selective_threshold_is_that_of_binomial_p_values(error, rng):
+    for _ in range(20):
+        confidences = rng.integers(40, size=150).astype(np.float32)
+        hits = rng.random(150) < 0.55 + confidences / 100
+        found = sets.selective_threshold(confidences, hits, error=error, delta=0.1)
+        assert found == reference.selective_threshold(confidences, hits, error=error, delta=0.1)
+    assert sets.selective_threshold(confidences, hits | True, error=0.2, delta=0.1) == -np.inf
+    assert sets.selective_threshold(confidences, hits & False, error=0.2, delta=0.1) == np.inf
+    assert np.isnan(sets.selective_threshold(confidences * np.nan, hits, error=0.2, delta=0.1))
+
+
+def test_answers_are_seldom_wrong_more_often_than_was_asked(rng):
+    """The rate of errors above a confidence c is (1 - c) / 2 on this law, at most 0.2 from 0.6."""
+    error, delta, thresholds = 0.2, 0.1, []
+    call = jax.jit(lambda c, h: sets.selective_threshold(c, h, error=error, delta=delta))
+    for _ in range(400):
+        confidences = rng.random(300).astype(np.float32)
+        hits = rng.random(300) < confidences
+        thresholds.append(float(call(confidences, hits)))
+    too_low = np.array(thresholds) < 0.6
+    assert too_low.mean() <= delta + 2 * math.sqrt(delta * (1 - delta) / 400)
+    # Not by giving no answers.
+    assert np.median(thresholds) < 0.8
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: sets.outlier_scores(np.ones((2, 3)), kind="entropy"),
+            "kind must be 'energy', 'logit' or 'probability', got 'entropy'",
+        ),
+        (
+            lambda: sets.neighbor_scores(np.ones((2, 3)), np.ones((4, 2)), k=1),
+            r"known_features must be a matrix of 3 columns, got shape \(4, 2\)",
+        ),
+        (
+            lambda: sets.neighbor_scores(np.ones((2, 3)), np.ones((4, 3)), k=5),
+            r"k must be from 1 to 4 \(the number of known examples\), got 5",
+        ),
+        (
+            lambda: sets.mahalanobis_scores(np.ones((2, 3)), np.ones((4, 3)), np.ones((2, 3))),
+            r"whitening must be a square matrix, got shape \(2, 3\)",
+        ),
+        (
+            lambda: sets.class_gaussian(
+                np.ones((0, 3)), np.ones(0, int), num_classes=2, shrinkage=0.5
+            ),
+            r"features must have at least one example, got shape \(0, 3\)",
+        ),
+        (
+            lambda: sets.open_set(np.ones((2, 3), bool), np.ones(3), known_to=1.0),
+            r"outlier_scores must have the shape of members \(2, 3\) without its classes, got .*3",
+        ),
+        (
+            lambda: sets.open_set(np.ones((2, 3), bool), np.ones(2), known_to=np.ones(2)),
+            r"known_to must have shape \(\), got shape \(2,\)",
+        ),
+        (
+            lambda: sets.selective_threshold(np.ones(3), np.ones(3, bool), error=0.1, delta=1.0),
+            "delta must be less than 1, got 1.0",
+        ),
+        (
+            lambda: sets.selective_threshold(np.ones(0), np.ones(0, bool), error=0.1, delta=0.1),
+            r"confidences must have at least one example, got shape \(0,\)",
+        ),
+    ],
+)
+def test_wrong_arguments_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

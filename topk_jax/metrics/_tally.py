@@ -1,0 +1,250 @@
+"""Masked and weighted sums and counts, which add up over batches and devices."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from topk_jax import _checks, _sharding
+from topk_jax.metrics._shots import shot_groups
+
+__all__ = ["Tally", "tally", "tally_by_class"]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Tally:
+    """Sums and counts of values, over all examples (`[]`) or per class (`[L]`).
+
+    Tallies of parts of the data add up to the tally of all data, in any order: with `+` or `sum`
+    over batches, and with `jax.lax.psum` over devices. Of hits and sizes without weights they add
+    up exactly. The numbers are integers with 32 bits (64 in JAX's 64-bit mode), so each total must
+    stay below 2^31, which is about two million sets of a thousand classes. `mean` adds up the
+    totals of all classes, and this sum may be larger. With weights, or of real values, the numbers
+    are floats, and sums in another order are rounded otherwise.
+
+    Attributes:
+        total: the sum of the values, each times its weight.
+        count: the number of examples, or the sum of their weights.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import metrics
+        >>> first = metrics.tally(jnp.array([True, True, False]))
+        >>> second = metrics.tally(jnp.array([False, True]), where=jnp.array([True, False]))
+        >>> print((first + second).mean())
+        0.5
+    """
+
+    total: jax.Array
+    count: jax.Array
+
+    def __add__(self, other: Tally) -> Tally:
+        """The tally of both parts."""
+        if not isinstance(other, Tally):
+            return NotImplemented
+        if self.total.shape != other.total.shape:
+            raise ValueError(
+                f"other must be a tally of shape {self.total.shape}, got shape {other.total.shape}."
+            )
+        if self.total.dtype != other.total.dtype:
+            raise TypeError(
+                "other must be a tally with weights if and only if this one is, of "
+                f"{self.total.dtype}, got {other.total.dtype}."
+            )
+        return Tally(self.total + other.total, self.count + other.count)
+
+    def __radd__(self, other: int) -> Tally:
+        """The tally itself, for the 0 that the function `sum` starts with."""
+        if not isinstance(other, int) or other != 0:
+            return NotImplemented
+        return self
+
+    def mean(self) -> jax.Array:
+        """The mean over examples, a scalar; NaN without examples."""
+        return _ratio(_sum(self.total), _sum(self.count))
+
+    def macro_mean(self) -> jax.Array:
+        """The mean of the class means, over classes with examples; NaN without such classes."""
+        return self._mean_over(jnp.ones(self.count.shape, jnp.bool_))
+
+    def shot_means(
+        self, *, class_counts: ArrayLike, few: int = 20, many: int = 100
+    ) -> dict[str, jax.Array]:
+        """`macro_mean` over few-shot, medium-shot and many-shot classes, as in `shot_accuracy`."""
+        groups = shot_groups(class_counts, few=few, many=many)
+        shape = groups["few"].shape
+        if shape != self.count.shape:
+            raise ValueError(
+                f"class_counts must have one value for each of the classes in the tally, shape "
+                f"{self.count.shape}, got shape {shape}."
+            )
+        return {name: self._mean_over(classes) for name, classes in groups.items()}
+
+    def _mean_over(self, classes: jax.Array) -> jax.Array:
+        # The count of wrong weights is NaN, which counts as present.
+        present = classes & (self.count != 0)
+        # Absent classes count 1, because even an unused NaN would trigger JAX's NaN checks.
+        means = jnp.where(present, _ratio(self.total, jnp.where(present, self.count, 1)), 0.0)
+        return _ratio(means.sum(), present.sum())
+
+
+def tally(
+    values: ArrayLike, where: ArrayLike | None = None, *, weights: ArrayLike | None = None
+) -> Tally:
+    """The sum and the count of the examples' values, for `mean`.
+
+    Args:
+        values: hits (booleans), set sizes (integers) or real values such as `example_f1`, `[...]`.
+        where: booleans, `[...]`, the examples to include; all if `None`.
+        weights: real, `[...]`, how much each example counts: finite, at least 0; all 1 if `None`.
+            An example with a weight of 0 counts as one that is left out, whatever its value is.
+
+    Returns:
+        A `Tally` of scalars: integers, or floats of real values or weights. Its means are NaN if a
+        traced weight is negative or not finite.
+
+    Raises:
+        TypeError: `values` or `weights` is not real, or `where` is not boolean.
+        ValueError: the shapes do not match, or a concrete weight is negative or not finite.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import metrics
+        >>> sizes = metrics.set_sizes(jnp.array([[True, True, False], [True, False, False]]))
+        >>> print(metrics.tally(sizes).mean())
+        1.5
+
+    See Also:
+        `tally_by_class`, `accuracy`.
+
+    Source: masked sums and counts, so padding and streaming do not change the result.
+    """
+    totals, counts = _totals_and_counts(values, where, weights)
+    return Tally(totals.sum(), counts.sum())
+
+
+def tally_by_class(
+    values: ArrayLike,
+    labels: ArrayLike,
+    *,
+    num_classes: int,
+    where: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+) -> Tally:
+    """The sum and the count of the values of each class, for `macro_mean` and `shot_means`.
+
+    Args:
+        values: hits (booleans), set sizes (integers) or real values, `[...]`.
+        labels: integer classes, `[...]`. An example whose label is outside [0, L) is left out.
+        num_classes: static number of classes L.
+        where: booleans, `[...]`, the examples to include; all if `None`.
+        weights: real, `[...]`, how much each example counts: finite, at least 0; all 1 if `None`.
+            An example with a weight of 0 counts as one that is left out, whatever its value is.
+
+    Returns:
+        A `Tally` with one sum and one count per class, `[L]`; see `tally`.
+
+    Raises:
+        TypeError: `values` or `weights` is not real, `labels` is not integer, `num_classes` is not
+            a static integer, or `where` is not boolean.
+        ValueError: the shapes do not match, `num_classes` is less than 1, or a concrete weight is
+            negative or not finite.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import metrics
+        >>> hits, labels = jnp.array([True, False, True]), jnp.array([0, 0, 2])
+        >>> counts = metrics.tally_by_class(hits, labels, num_classes=3)
+        >>> print(counts.total, counts.count, counts.macro_mean())
+        [1 0 1] [2 0 1] 0.75
+
+    See Also:
+        `tally`, `macro_accuracy`.
+
+    Source: masked sums and counts, so padding and streaming do not change the result.
+    """
+    totals, counts = _totals_and_counts(values, where, weights)
+    labels = _checks.integer_array(labels, "labels", totals.shape)
+    num_classes = _checks.static_integer(num_classes, "num_classes", minimum=1)
+    has_class = (labels >= 0) & (labels < num_classes)
+    # Other labels get an index past the end and are dropped. JAX would wrap -1 to the last class.
+    index = jnp.where(has_class, labels, num_classes)
+    return _tally_by_class(num_classes, index, totals, counts)
+
+
+@partial(jax.jit, static_argnums=0)
+def _tally_by_class(
+    num_classes: int, index: jax.Array, totals: jax.Array, counts: jax.Array
+) -> Tally:
+    def tally_of(index: jax.Array, totals: jax.Array, counts: jax.Array) -> Tally:
+        index = index.reshape(-1)
+        zeros = jnp.zeros(num_classes, totals.dtype)
+        return Tally(
+            zeros.at[index].add(totals.reshape(-1), mode="drop"),
+            zeros.at[index].add(counts.reshape(-1), mode="drop"),
+        )
+
+    return _sharding.sum_examples(tally_of, index, totals, counts)
+
+
+def _totals_and_counts(
+    values: ArrayLike, where: ArrayLike | None, weights: ArrayLike | None
+) -> tuple[jax.Array, jax.Array]:
+    """What each example adds to the total and to the count, of the same shape and dtype."""
+    numbers = _checks.counting_or_real_array(values, "values")
+    counts = compute_weights(numbers.shape, where, weights)
+    if jnp.issubdtype(numbers.dtype, jnp.floating) or jnp.issubdtype(counts.dtype, jnp.floating):
+        dtype = jnp.result_type(float) if numbers.dtype.kind == "i" else numbers.dtype
+        numbers, counts = numbers.astype(dtype), counts.astype(dtype)
+    # Not a product alone: the value of an example that is left out may be NaN.
+    return jnp.where(counts == 0, 0, numbers * counts), counts
+
+
+def compute_weights(
+    shape: tuple[int, ...], where: ArrayLike | None, weights: ArrayLike | None
+) -> jax.Array:
+    """The weights of examples [...], 0 for those that are left out; integers if there are none.
+
+    Raises if `where` or `weights` is neither an array of this shape nor `None`.
+    """
+    counts = (
+        jnp.ones(shape, int)
+        if weights is None
+        else _checks.weights_of_examples(weights, "weights", shape)
+    )
+    if where is None:
+        return counts
+    return jnp.where(_checks.boolean_array(where, "where", shape), counts, 0)
+
+
+def _sum(numbers: jax.Array) -> jax.Array:
+    """The sum in the default float type, if the numbers are integers.
+
+    Hazard: the sum of the classes may be beyond the integers. Choice: add up each byte of the
+    numbers, which is exact for up to 2^23 classes. Cost: a pass for each byte.
+    """
+    # Of a tally on the host, too.
+    numbers = jnp.asarray(numbers)
+    if jnp.issubdtype(numbers.dtype, jnp.floating):
+        return numbers.sum()
+    if numbers.ndim == 0:
+        return numbers.astype(float)
+    # From the highest byte, which has the sign. The sum of the bytes is exact below 2^24.
+    *lower, highest = range(0, 8 * numbers.dtype.itemsize, 8)
+    sums = (numbers >> highest).sum().astype(float) * 2.0**highest
+    for shift in reversed(lower):
+        sums += ((numbers >> shift) & 255).sum().astype(float) * 2.0**shift
+    return sums
+
+
+def _ratio(total: jax.Array, count: jax.Array) -> jax.Array:
+    """The quotient as a float; NaN where the count is 0, without a division by 0."""
+    is_real = jnp.issubdtype(count.dtype, jnp.floating)
+    dtype = count.dtype if is_real else jnp.result_type(float)
+    quotient = total.astype(dtype) / jnp.where(count > 0, count, 1).astype(dtype)
+    return jnp.where(count > 0, quotient, jnp.nan)
