@@ -3,6 +3,8 @@
 Of a taxonomy only `parents` is used, where the root is its own parent and classes come first.
 """
 
+import itertools
+
 import numpy as np
 
 from tests.reference._rows import each_example, float64, log_softmax, one_hot
@@ -82,7 +84,7 @@ def hierarchical_cross_entropy_gradient(logits, label, *, taxonomy, alpha):
 def _nodes(label, taxonomy, alpha):
     """Of each node above the label and the next one below: a weight and their classes."""
     nodes = way(taxonomy, label)
-    for above, node in zip(nodes, nodes[1:], strict=False):
+    for above, node in itertools.pairwise(nodes):
         weight = np.exp(-alpha * height(taxonomy, node))
         yield weight, members(taxonomy, above), members(taxonomy, node)
 
