@@ -124,7 +124,11 @@ def ancestor_hits(
 
 @_class_axis.refuse_split
 def node_counts(chosen: ArrayLike, taxonomy: Taxonomy, *, depth: int) -> jax.Array:
-    """How many genera, or nodes of another depth, each set has classes of.
+    r"""How many genera, or nodes of another depth, each set has classes of.
+
+    .. math:: c(S) = \#\{ v : v \cap S \ne \emptyset \}
+
+    over the nodes of that depth; a class that hangs higher is a node of its own.
 
     Args:
         chosen: booleans, `[..., L]`, as the functions of `sets` return them.
@@ -160,7 +164,9 @@ def node_counts(chosen: ArrayLike, taxonomy: Taxonomy, *, depth: int) -> jax.Arr
 
 @_class_axis.refuse_split
 def set_heights(chosen: ArrayLike, taxonomy: Taxonomy) -> jax.Array:
-    """How far up the answer is: the height of the lowest node that has all classes of a set.
+    r"""How far up the answer is: the height of the lowest node that has all classes of a set.
+
+    .. math:: h(S) = \min \{ h(v) : S \subseteq v \}
 
     The height of a node is the number of nodes below it on the longest way to a class: 0 of a
     class, and 1 of a genus.
@@ -234,7 +240,9 @@ def name_counts(chosen: ArrayLike, taxonomy: Taxonomy) -> jax.Array:
 
 @_class_axis.refuse_split
 def mistake_heights(predictions: ArrayLike, labels: ArrayLike, taxonomy: Taxonomy) -> jax.Array:
-    """How bad a mistake is: the height of the lowest node that has the prediction and the label.
+    r"""How bad a mistake is: the height of the lowest node that has the prediction and the label.
+
+    .. math:: h(\hat y, y) = \min \{ h(v) : \hat y \in v, \, y \in v \}
 
     It is 0 where they are equal, 1 for two species of a genus. The mean over the mistakes is the
     severity of the mistakes. See `set_heights` for the height.
@@ -286,7 +294,7 @@ def _ancestor_ranks(
     sums = _tree.group_sums(taxonomy, depth, rows)
     own = _tree.group_of_label(groups, number, labels)
     of_label = jnp.take_along_axis(sums, own[:, None], axis=-1, mode="clip")
-    before = jnp.arange(number) < own[:, None]
+    before = jnp.arange(number)[None] < own[:, None]
     ranks = ((sums > of_label) | ((sums == of_label) & before)).sum(axis=-1, dtype=jnp.int32)
     valid = (own < number) & ~jnp.isnan(rows).any(axis=-1)
     return jnp.where(valid, ranks, number)
@@ -295,7 +303,7 @@ def _ancestor_ranks(
 def _ancestor_hits(taxonomy: Taxonomy, depth: int, rows: jax.Array, labels: jax.Array) -> jax.Array:
     groups, number = _tree.groups_at(taxonomy, depth)
     own = _tree.group_of_label(groups, number, labels)
-    return (rows & (jnp.asarray(groups) == own[:, None])).any(axis=-1)
+    return (rows & (jnp.asarray(groups)[None] == own[:, None])).any(axis=-1)
 
 
 def _node_counts(taxonomy: Taxonomy, depth: int, rows: jax.Array) -> jax.Array:
@@ -307,7 +315,7 @@ def _node_counts(taxonomy: Taxonomy, depth: int, rows: jax.Array) -> jax.Array:
 def _set_heights(taxonomy: Taxonomy, rows: jax.Array) -> jax.Array:
     heights, found = jnp.asarray(taxonomy.heights), jnp.full(rows.shape[:1], -1, jnp.int32)
     # From the root down: the last node that all members have.
-    for above in taxonomy.ancestors.T:
+    for above in taxonomy.ancestors.T[:, None]:
         first = jnp.where(rows, above, taxonomy.num_nodes).min(axis=-1)
         last = jnp.where(rows, above, -1).max(axis=-1)
         found = jnp.where(first == last, heights[jnp.maximum(last, 0)], found)
