@@ -106,7 +106,7 @@ def test_a_loss_at_every_depth_is_that_of_sums_over_nodes(labels, rng):
     logits = rng.normal(size=(*labels.shape, NUM_CLASSES)).astype(np.float32)
     # A genus without possible classes is a masked node.
     logits[0, :, [0, 2]] = np.where(np.isin(labels[0], [0, 2]), 0.0, -np.inf)
-    loss, weights = functools.partial(losses.focal, gamma=2.0), [0.25, 0.0, 1.5]
+    loss, weights = functools.partial(losses.focal, gamma=2.0), np.array([0.25, 0.0, 1.5])
     expected = np.zeros(labels.shape)
     for depth, weight in zip(DEPTHS, weights, strict=True):
         above = np.unique(nodes(depth))
@@ -134,20 +134,24 @@ def test_a_loss_at_every_depth_is_that_of_sums_over_nodes(labels, rng):
             r"depth must be from 1 to 3 \(the depth of the taxonomy\), got 4",
         ),
         (
-            lambda: metrics.mistake_heights([0], [0], WRONG),
+            lambda: metrics.mistake_heights(np.array([0]), np.array([0]), WRONG),
             TypeError,
             "taxonomy must be a Taxonomy, got None",
         ),
         (
             lambda: losses.sum_over_depths(
-                np.ones((1, 6)), np.array([0]), TREE, loss=losses.cross_entropy, weights=[1.0]
+                np.ones((1, 6)), np.array([0]), TREE, loss=losses.cross_entropy, weights=np.ones(1)
             ),
             ValueError,
             "weights must .*3",
         ),
         (
             lambda: losses.sum_over_depths(
-                np.ones((1, 6)), np.array([0]), TREE, loss=losses.cross_entropy, weights=[1, -1, 0]
+                np.ones((1, 6)),
+                np.array([0]),
+                TREE,
+                loss=losses.cross_entropy,
+                weights=np.array([1, -1, 0]),
             ),
             ValueError,
             "weights must be at least 0, got -1",

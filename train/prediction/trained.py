@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -91,11 +90,10 @@ class TrainedClassifier:
         """The training images of each class, [L]."""
         return self.assembly.class_counts
 
-    @cached_property
+    @property
     def tree(self) -> ClassTree | None:
         """What is above the classes; None if nothing is."""
-        ranks = self.classes.ranks
-        return None if ranks is None else ClassTree.of(ranks, self.classes.names)
+        return self.assembly.tree
 
     @property
     def temperature(self) -> float | None:
