@@ -14,9 +14,6 @@ from train.evaluation.metric import Metric
 from train.evaluation.predictions import Predictions, chunks
 from train.evaluation.set_rules import SetRule
 
-# What people read of `rate`, by the names that files have.
-HEIGHT, NAMES = "mean_height", "mean_names"
-
 
 def report(examples: Predictions, tree: ClassTree, ks: Sequence[int]) -> dict[str, Any]:
     """The accuracies of the ranks above the classes, and how bad mistakes are, as files have them.
@@ -52,18 +49,21 @@ def rate(sets: SetRule, examples: Predictions, tree: ClassTree) -> dict[str, Any
         tree: what is above the classes.
 
     Returns:
-        For each rank, how often a set has a class of the label's node, and of how many nodes it has
-        classes; the mean height of the lowest node with all classes of a set, over those that are
-        not empty; and the mean number of names that say a set exactly.
+        "ranks": for each rank, how often a set has a class of the label's node, and of how many
+        nodes it has classes. "height": the mean height of the lowest node with all classes of a
+        set, over those that are not empty. "names": the mean number of names that say a set.
     """
-    names = [f"{rank}_{what}" for rank in tree.ranks[:-1] for what in ("coverage", "size")]
     values = _of_chunks(examples, lambda scores, labels: _rate(sets(scores), labels, tree))
-    *by_rank, heights, counts = np.asarray(values, np.float64)
+    *of_ranks, heights, counts = np.asarray(values, np.float64)
+    by_rank = zip(tree.ranks, of_ranks[::2], of_ranks[1::2], strict=False)
     answered = heights[heights >= 0]
     return {
-        **{name: float(of_sets.mean()) for name, of_sets in zip(names, by_rank, strict=True)},
-        HEIGHT: float(answered.mean()) if answered.size else None,
-        NAMES: float(counts.mean()),
+        "ranks": {
+            rank: {"coverage": float(hits.mean()), "set_size": float(sizes.mean())}
+            for rank, hits, sizes in by_rank
+        },
+        "height": float(answered.mean()) if answered.size else None,
+        "names": float(counts.mean()),
     }
 
 

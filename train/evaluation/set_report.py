@@ -304,11 +304,9 @@ def _evaluate_conformal(
     }
 
 
-def rate_by_rank(
-    rule: SetRule, examples: Predictions, tree: ClassTree | None
-) -> dict[str, dict[str, Any]]:
+def rate_by_rank(rule: SetRule, examples: Predictions, tree: ClassTree | None) -> dict[str, Any]:
     """The quality of the sets at the ranks above the classes; empty without a taxonomy."""
-    return {} if tree is None else {"ranks": by_rank.rate(rule, examples, tree)}
+    return {} if tree is None else by_rank.rate(rule, examples, tree)
 
 
 def rate(found: Sets, examples: Predictions, class_counts: np.ndarray | None) -> dict[str, Any]:
