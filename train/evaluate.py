@@ -317,6 +317,10 @@ def _evaluate_split(named: classifier_flags.ChosenClassifier) -> "Evaluated":
         )
         document["bayes"] = metric.to_json(best)
         document["gap_to_bayes"] = metric.to_json(bayes.gap(best, report.metrics))
+        if classifier.tree is not None:
+            document["bayes_ranks"] = bayes.accuracies_by_rank(
+                spec.true_distribution, getattr(dataset, split).take(chosen), classifier.tree, ks
+            )
     about: dict[str, Any] = {
         "split": split,
         "config": classifier.config.to_plain(),

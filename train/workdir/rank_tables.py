@@ -19,6 +19,9 @@ def show(console: Console, report: Mapping[str, Any]) -> None:
         far = "" if height is None else f"; mistakes are {height:.2f} ranks up on average"
         show_line(f"by rank, with the sums of the probabilities of their classes{far}:")
         console.print(_accuracies(report["ranks"]))
+    if "bayes_ranks" in report:
+        show_line("the best possible by rank, on the same examples:")
+        console.print(_accuracies(report["bayes_ranks"]))
     sets = [*_sets(report)]
     if sets:
         show_line(

@@ -166,7 +166,7 @@ def test_mistakes_are_told(folder):
                     *(*recipe, f"--config.dataset.taxonomy={folder}/ranks.csv"),
                     "--config.loss.rank_weights=(1.0,)",
                 ],
-                "must be 3 numbers, not all of them 0, for family, genus and class",
+                "must be 3 numbers, not all of them 0, for family, genus, class",
             ),
             (
                 [
