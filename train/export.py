@@ -65,7 +65,7 @@ _ROWS = flag_rules.declare(
             excludes=("format=safetensors", "format=tau_normalized"),
             because="weights have no rule",
         )
-        for name in ("top_k", "average_k", "coverage", "rule", "thresholds")
+        for name in rule_flags.NAMES
     ),
     Needed(("out",), "the file for the program or the weights"),
     Flag("format=tau_normalized", needs=("workdir",), because="the folder of a finished run"),

@@ -9,7 +9,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from train.evaluation import combinations, conformal_sets, observations, thresholds
+from train.evaluation import (
+    combinations,
+    conformal_sets,
+    cost_thresholds,
+    named_costs,
+    observations,
+    thresholds,
+)
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.conformal_sets import ConformalSets
 from train.evaluation.observations import Combination
@@ -117,6 +124,24 @@ class Calibration:
         self._check_number(limits, 1 if rule.quantile == "all" else self._classifier.num_classes)
         array = np.asarray(limits[0] if rule.quantile == "all" else limits, np.float32)
         return ConformalSets(rule, array, counts, tree)
+
+    def risk(self, risk: float, costs_name: str) -> float:
+        """The threshold whose sets cost at most `risk` on average over new images.
+
+        Args:
+            risk: the bound of the mean cost.
+            costs_name: the costs, as --costs has them.
+
+        Raises:
+            UserError: there are no such costs, or it is not stored, and the data set is not on this
+                machine or is too small.
+        """
+        classifier = self._classifier
+        costs = named_costs.named(costs_name, classifier.classes.names, classifier.class_counts)
+        return self._stored(
+            f"risk_{risk}_{costs.digest}",
+            lambda found: cost_thresholds.threshold(found, costs, risk),
+        )
 
     def _check_observations(self, found: Predictions, coverage: float) -> None:
         """Refuses too few observations; too few examples are refused where they are used."""
