@@ -20,6 +20,7 @@ UNRANGED = frozenset(
         "conformity",
         "counted",
         "delta",
+        "depth",
         "error",
         "few",
         "head",
