@@ -17,6 +17,7 @@ from train.configuration.datasets import OwnImageFields, StreamedFields, path_of
 from train.data import Dataset, DatasetSpec, dataset_spec
 from train.data.augmentation import normalize
 from train.data.batches import Batch, SkippedImage, steps_in_epoch
+from train.data.own import rank_table
 from train.data.pipeline import Pipeline
 from train.data.records import Split
 from train.devices import parallel, processes
@@ -27,6 +28,7 @@ from train.evaluation.summaries import Evaluation
 from train.evaluation.thresholds import average_k_thresholds
 from train.foundation import host_memory
 from train.foundation.errors import UserError
+from train.foundation.ranks import Ranks
 from train.foundation.spelling import spell
 from train.models import build_model, check_image_shape, feature_norm
 from train.models.classifier import Classifier
@@ -88,9 +90,15 @@ def assemble(
     return assembly
 
 
-def facts_of(dataset: Dataset) -> Facts:
-    """What a run needs to know of its data set, and keeps."""
-    classes = _counted(dataset.class_names, dataset.train.labels)
+def facts_of(dataset: Dataset, taxonomy: str | None = None) -> Facts:
+    """What a run needs to know of its data set, and keeps.
+
+    Args:
+        dataset: the data set.
+        taxonomy: `config.dataset.taxonomy`; None for what the data set has above its classes.
+    """
+    ranks = dataset.ranks if taxonomy is None else rank_table.read(taxonomy, dataset.class_names)
+    classes = _counted(dataset.class_names, dataset.train.labels, ranks)
     return Facts(classes, dataset.image_shape, dataset.digest, dataset.mean, dataset.std)
 
 
@@ -98,10 +106,10 @@ def _none_can_be_read(number: int, what: str, path: str) -> UserError:
     return UserError(f"none of the {number} {what} of {path} can be read")
 
 
-def _counted(class_names: tuple[str, ...], labels: np.ndarray) -> Classes:
+def _counted(class_names: tuple[str, ...], labels: np.ndarray, ranks: Ranks | None) -> Classes:
     """The classes of training images, by the labels [n] of these."""
     counts = np.bincount(labels, minlength=len(class_names))
-    return Classes(class_names, tuple(counts.tolist()))
+    return Classes(class_names, tuple(counts.tolist()), ranks)
 
 
 @dataclass(frozen=True)
@@ -163,7 +171,7 @@ class Assembly:
         """What is known about the data set, and the run's own normalization if it has one."""
         if self._facts is not None:
             return self._facts
-        facts = facts_of(self.dataset)
+        facts = facts_of(self.dataset, self.config.dataset.taxonomy)
         if self._workdir is not None and run_files.has_checkpoints(self._workdir):
             facts = dataclasses.replace(facts, classes=self._kept_classes(facts.classes))
             kept = run_files.read_facts(self._workdir, facts.classes, facts.image_shape)
@@ -176,11 +184,18 @@ class Assembly:
 
     def _kept_classes(self, found: Classes) -> Classes:
         """The classes as the run counted them at its start, possibly without unreadable images."""
-        checks = isinstance(self.config.dataset, OwnImageFields)
-        if self._workdir is None or not checks or not (self._workdir / run_files.CLASSES).exists():
+        if self._workdir is None or not (self._workdir / run_files.CLASSES).exists():
             return found
         kept = run_files.read_classes(self._workdir)
-        return kept if kept.are_some_of(found) else found
+        # A run of an earlier version kept none.
+        if kept.ranks not in (None, found.ranks) and kept.names == found.names:
+            raise UserError(
+                "config.dataset.taxonomy must have what it had when the run in --workdir "
+                f"{self._workdir} began; give another --workdir"
+            )
+        if isinstance(self.config.dataset, OwnImageFields) and kept.are_some_of(found):
+            return kept
+        return dataclasses.replace(found, ranks=kept.ranks)
 
     def leave_out(self, indices: Iterable[int]) -> None:
         """Subtracts training images from the numbers of their classes, in a new run.
@@ -188,9 +203,8 @@ class Assembly:
         Args:
             indices: the images that cannot be read, by their indices in the split.
         """
-        classes = _counted(
-            self.dataset.class_names, np.delete(self.dataset.train.labels, list(indices))
-        )
+        labels = np.delete(self.dataset.train.labels, list(indices))
+        classes = _counted(self.dataset.class_names, labels, self.classes.ranks)
         self.facts = dataclasses.replace(self.facts, classes=classes)
 
     def check_memory(self) -> None:

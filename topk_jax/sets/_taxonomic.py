@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from topk_jax import _checks, _class_axis, _numerics, _sharding
 from topk_jax.taxonomy import Taxonomy
 
-__all__ = ["fewest_names", "node_probabilities", "node_scores"]
+__all__ = ["fewest_names", "node_probabilities", "node_scores", "node_set"]
 
 # A block of rows has about this many costs in memory.
 _BLOCK = 2**22
@@ -152,7 +152,7 @@ def fewest_names(members: ArrayLike, taxonomy: Taxonomy, *, names: int) -> jax.A
         ['alba', 'Quercus']
 
     See Also:
-        `node_scores`, `node_probabilities`.
+        `node_set`, `node_scores`, `node_probabilities`.
 
     Source: Mortier et al. (2025), section 3; "Hierarchical conformal classification"
     (arXiv:2508.13288).
@@ -165,15 +165,61 @@ def fewest_names(members: ArrayLike, taxonomy: Taxonomy, *, names: int) -> jax.A
     return _map_rows(partial(_fewest_names, plan), chosen)
 
 
+@_class_axis.refuse_split
+def node_set(nodes: ArrayLike, taxonomy: Taxonomy) -> jax.Array:
+    r"""The classes below some nodes of a taxonomy.
+
+    .. math:: S = \{ l : \text{some } v \in N \text{ is } l \text{ or above } l \}
+
+    Args:
+        nodes: which nodes are meant, booleans `[..., V]`, as `fewest_names` returns them.
+        taxonomy: a tree of V nodes, whose leaves are the L classes.
+
+    Returns:
+        The classes of each set, booleans `[..., L]`.
+
+    Raises:
+        TypeError: `nodes` is not boolean or `taxonomy` is not a `Taxonomy`.
+        ValueError: the numbers of nodes differ.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import sets
+        >>> from topk_jax.taxonomy import Taxonomy
+        >>> taxonomy = Taxonomy.from_paths(
+        ...     [("Quercus", "robur"), ("Quercus", "ilex"), ("Salix", "alba"), ("Salix", "nigra")])
+        >>> members = jnp.array([True, True, True, False])
+        >>> print(sets.node_set(sets.fewest_names(members, taxonomy, names=1), taxonomy))
+        [ True  True  True  True]
+
+    See Also:
+        `fewest_names`, `node_scores`.
+
+    Source: Mortier et al. (2025), section 2.
+    """
+    used = _checks.boolean_array(nodes, "nodes")
+    _check_taxonomy(taxonomy)
+    if used.shape[-1:] != (taxonomy.num_nodes,):
+        raise ValueError(
+            f"nodes must have one entry for each of the {taxonomy.num_nodes} nodes of the "
+            f"taxonomy, got shape {used.shape}."
+        )
+    return _map_rows(partial(_node_set, taxonomy), used)
+
+
 def _of_classes(probabilities: ArrayLike, name: str, taxonomy: Taxonomy) -> jax.Array:
     values = _checks.probabilities(probabilities, name)
     _check_classes(values.shape, name, taxonomy)
     return values
 
 
-def _check_classes(shape: tuple[int, ...], name: str, taxonomy: Taxonomy) -> None:
+def _check_taxonomy(taxonomy: Taxonomy) -> None:
     if not isinstance(taxonomy, Taxonomy):
         raise TypeError(f"taxonomy must be a Taxonomy, got {_checks.describe(taxonomy)}.")
+
+
+def _check_classes(shape: tuple[int, ...], name: str, taxonomy: Taxonomy) -> None:
+    _check_taxonomy(taxonomy)
     if shape[-1:] != (taxonomy.num_classes,):
         raise ValueError(
             f"{name} must have one entry for each of the {taxonomy.num_classes} classes of the "
@@ -223,6 +269,11 @@ def _node_scores(taxonomy: Taxonomy, rows: jax.Array, uniform: jax.Array) -> jax
     below = jnp.take_along_axis(descending, shared, axis=-1)
     lowest = jnp.take_along_axis(descending, shared - 1, axis=-1)
     return below + uniform[:, None] * (lowest - below)
+
+
+@partial(jax.jit, static_argnums=0)
+def _node_set(taxonomy: Taxonomy, rows: jax.Array) -> jax.Array:
+    return jnp.stack([rows[:, above] for above in taxonomy.ancestors.T]).any(axis=0)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

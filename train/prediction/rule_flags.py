@@ -1,6 +1,6 @@
 """The flags --top_k, --average_k and --coverage, one of which chooses the sets.
 
---rule and --thresholds go with them.
+--rule, --max_names and --thresholds go with them.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,6 +24,12 @@ _RULES = (
     Flag("coverage", fields.Number(above=0, below=1)),
     Flag("rule", needs=("coverage",), because="other sets have one rule"),
     Flag(
+        "max_names",
+        fields.integer(1),
+        excludes=(f"rule={conformal_rules.TAXONOMIC}",),
+        because="its sets have one name each",
+    ),
+    Flag(
         "thresholds",
         fields.text("a file"),
         needs=("average_k", "coverage"),
@@ -41,12 +47,14 @@ class ChosenRule:
         value: the K or the coverage.
         conformal: the name of the conformal rule that makes sets of a coverage.
         thresholds: a file with thresholds; None for those of the validation images.
+        max_names: the most names of a set; None for sets of any classes.
     """
 
     name: str
     value: float
     conformal: str = conformal_rules.DEFAULT
     thresholds: Path | None = None
+    max_names: int | None = None
 
     @property
     def files(self) -> dict[Path, str]:
@@ -55,7 +63,7 @@ class ChosenRule:
 
 
 def define() -> Callable[[], dict[str, Any]]:
-    """Defines the five flags.
+    """Defines the six flags.
 
     Returns:
         A function that returns their values after they are parsed, by their names.
@@ -75,12 +83,18 @@ def define() -> Callable[[], dict[str, Any]]:
         f"With --coverage: the conformal rule, by default {conformal_rules.DEFAULT}. "
         f"{conformal_rules.IN_WORDS}.",
     )
+    max_names = flag_types.define_whole_number(
+        "max_names",
+        "Sets with at most this number of names, each a class or what is above classes, such as a "
+        "genus: the smallest that contain the chosen sets.",
+    )
     thresholds = define_thresholds()
     return lambda: {
         "top_k": top_k.value,
         "average_k": average_k.value,
         "coverage": coverage.value,
         "rule": rule.value,
+        "max_names": max_names.value,
         "thresholds": thresholds.value,
     }
 
@@ -106,10 +120,12 @@ def chosen(values: Mapping[str, Any]) -> ChosenRule:
     flag_rules.check(_RULES, given)
     conformal = given.pop("rule", conformal_rules.DEFAULT)
     file = given.pop("thresholds", None)
+    max_names = given.pop("max_names", None)
     ((name, value),) = given.items()
     return ChosenRule(
         name,
         value,
         conformal_rules.named("rule", conformal).name,
         None if file is None else Path(file),
+        max_names,
     )

@@ -1,7 +1,9 @@
 """The classifier of a finished run, for train.evaluate, train.predict and train.export."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -15,11 +17,14 @@ from train.configuration.datasets import path_of
 from train.configuration.parsing import parse
 from train.data import Dataset, DatasetSpec, dataset_spec
 from train.data.batches import SkippedImage
+from train.data.own import rank_table
 from train.data.records import Split
 from train.devices import compilation_cache
 from train.evaluation import temperature
+from train.evaluation.class_tree import ClassTree
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
+from train.foundation.spelling import flags_for_fields
 from train.training.objectives import class_logits
 from train.workdir import run_files, run_inputs, runs
 from train.workdir.checkpoint import Checkpointer
@@ -84,6 +89,12 @@ class TrainedClassifier:
     def class_counts(self) -> np.ndarray:
         """The training images of each class, [L]."""
         return self.assembly.class_counts
+
+    @cached_property
+    def tree(self) -> ClassTree | None:
+        """What is above the classes; None if nothing is."""
+        ranks = self.classes.ranks
+        return None if ranks is None else ClassTree.of(ranks, self.classes.names)
 
     @property
     def temperature(self) -> float | None:
@@ -196,12 +207,18 @@ class TrainedClassifier:
         )
 
 
-def load(workdir: Path, places: Mapping[str, str] = MappingProxyType({})) -> TrainedClassifier:
+def load(
+    workdir: Path,
+    places: Mapping[str, str] = MappingProxyType({}),
+    taxonomy: str | None = None,
+) -> TrainedClassifier:
     """The selected classifier of the run in a workdir.
 
     Args:
         workdir: the folder of the run.
         places: the fields of `config.dataset` for the current place of its data.
+        taxonomy: what is above the classes, as `config.dataset.taxonomy`; None for what the run
+            has.
 
     Raises:
         UserError: there is no finished run, or its files are damaged or of another version.
@@ -219,6 +236,10 @@ def load(workdir: Path, places: Mapping[str, str] = MappingProxyType({})) -> Tra
         another = f"--workdir {workdir} holds a run of another version of the program: "
         raise error.within(another) from error
     classes = run_files.read_classes(workdir)
+    if taxonomy is not None:
+        with flags_for_fields({rank_table.FIELD: "--taxonomy"}):
+            ranks = rank_table.read(taxonomy, classes.names)
+        classes = dataclasses.replace(classes, ranks=ranks)
     spec = dataset_spec(config.dataset)
     num_classes = spec.num_classes
     if num_classes not in (None, len(classes.names)):

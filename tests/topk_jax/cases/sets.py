@@ -29,6 +29,13 @@ def genera(num_classes: int) -> Taxonomy:
     )
 
 
+def of_nodes(num_nodes: int) -> Taxonomy:
+    """A tree of this number of nodes: classes in two genera, and the root."""
+    return Taxonomy.from_paths(
+        [(f"genus {label % 2}", f"species {label}") for label in range(num_nodes - 3)]
+    )
+
+
 def of_entries(name: str, arrays: dict[str, str] = PROBABILITIES, **options: Any) -> Case:
     return Case(public=f"sets.{name}", arrays=arrays, of="entries", **options)
 
@@ -308,5 +315,10 @@ CASES: list[Case] = [
         public="sets.fewest_names",
         arrays={"members": "chosen"},
         parameters={"taxonomy": genera, "names": 2},
+    ),
+    Case(
+        public="sets.node_set",
+        arrays={"nodes": "chosen"},
+        parameters={"taxonomy": of_nodes},
     ),
 ]
