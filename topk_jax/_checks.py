@@ -363,6 +363,16 @@ def rank(k: Any, maximum: int, *, reason: str = "the number of classes") -> int:
     return static_integer(k, "k", minimum=1, maximum=maximum, reason=reason)
 
 
+def rank_or_sum(k: Any, maximum: int, dtype: jnp.dtype) -> int | jax.Array:
+    """Returns `k` as a static integer from 1, or as a real scalar above 0, or raises.
+
+    It is at most the number of classes. A traced number outside its range becomes NaN.
+    """
+    if isinstance(k, int | np.integer) and not isinstance(k, bool):
+        return rank(k, maximum)
+    return scalar(k, "k", dtype, above=0, at_most=maximum)
+
+
 def set_sizes(sizes: Any, name: str, num_classes: int) -> tuple[int, ...]:
     """Returns static set sizes from 1 to the number of classes, or raises for others or none."""
     try:

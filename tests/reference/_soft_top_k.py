@@ -1,5 +1,7 @@
 """Soft memberships in the k largest scores: bisection, long Sinkhorn, closed-form derivatives."""
 
+import math
+
 import numpy as np
 from scipy.special import expit
 
@@ -27,7 +29,7 @@ def _from_threshold(row, k, scale, log_tail):
     if k == len(row):
         return np.full_like(row, np.inf)
     with np.errstate(over="ignore"):
-        distances = (row - np.sort(row)[len(row) - k]) / scale
+        distances = (row - np.sort(row)[len(row) - math.ceil(k)]) / scale
     finite = distances[np.isfinite(distances)]
 
     def is_too_low(threshold):

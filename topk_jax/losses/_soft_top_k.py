@@ -21,7 +21,7 @@ def lapsum_top_k_loss(
     logits: ArrayLike,
     labels: ArrayLike,
     *,
-    k: int,
+    k: ArrayLike,
     alpha: ArrayLike,
     where: ArrayLike | None = None,
 ) -> jax.Array:
@@ -39,7 +39,8 @@ def lapsum_top_k_loss(
         logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
             class costs about 1e30.
         labels: integer classes, `[...]`.
-        k: static set size K, from 1 to L. With k = L the loss is 0.
+        k: set size K: an integer from 1 to L, or a real scalar greater than 0 and at most L, as in
+            `operators.lapsum_top_k`. With k = L the loss is 0.
         alpha: positive scalar scale, in the units of the logits. May be traced.
         where: which examples count, booleans `[...]`, or `None` for all. The loss and the
             gradient of the others are 0, whatever their logits and label are.
@@ -49,9 +50,9 @@ def lapsum_top_k_loss(
         the label is outside [0, L).
 
     Raises:
-        TypeError: `logits` is not floating-point, `labels` is not integer, `k` is not a static
-            integer, or `alpha` is not real.
-        ValueError: the shapes do not match, `k` is outside [1, L], or `alpha` is not a positive
+        TypeError: `logits` is not floating-point, `labels` is not integer, or `k` or `alpha` is
+            not real.
+        ValueError: the shapes do not match, `k` is outside its range, or `alpha` is not a positive
             scalar.
 
     Example:
@@ -69,7 +70,7 @@ def lapsum_top_k_loss(
     all: ranking, sorting and top-k selection".
     """
     scores, labels = _checks.logits_and_labels(logits, labels, where=where)
-    k = _checks.rank(k, scores.shape[-1])
+    k = _checks.rank_or_sum(k, scores.shape[-1], scores.dtype)
     alpha = _checks.scalar(alpha, "alpha", scores.dtype, above=0)
     distances = distances_from_threshold(scores, k, alpha)
     loss = -_log_laplace_cdf(_numerics.score_of_label(distances, labels))

@@ -15,7 +15,7 @@ from topk_jax.operators._top_k import move_classes_last
 __all__ = ["lapsum_top_k"]
 
 
-def lapsum_top_k(scores: ArrayLike, k: int, *, alpha: ArrayLike, axis: int = -1) -> jax.Array:
+def lapsum_top_k(scores: ArrayLike, k: ArrayLike, *, alpha: ArrayLike, axis: int = -1) -> jax.Array:
     r"""Soft memberships in the k largest scores, which sum to k.
 
     .. math::
@@ -32,11 +32,14 @@ def lapsum_top_k(scores: ArrayLike, k: int, *, alpha: ArrayLike, axis: int = -1)
     .. math::
         \frac{\partial p_i}{\partial s_j} = \frac{f_i}{\alpha} (\delta_{ij} - q_j), \qquad
         \frac{\partial p_i}{\partial \alpha}
-        = -\frac{f_i}{\alpha^2} \Bigl(s_i - \sum_j q_j s_j\Bigr)
+        = -\frac{f_i}{\alpha^2} \Bigl(s_i - \sum_j q_j s_j\Bigr), \qquad
+        \frac{\partial p_i}{\partial k} = q_i
 
     Args:
         scores: floating-point array with L entries along `axis`.
-        k: the sum, a static integer from 1 to L.
+        k: the sum: an integer from 1 to L, or a real scalar greater than 0 and at most L, which may
+            be traced and has a gradient. A static integer is faster: the search for the threshold
+            starts from a selection, and from a sort otherwise.
         alpha: positive scalar scale, in the units of the scores. May be traced.
         axis: the axis of the classes.
 
@@ -46,10 +49,10 @@ def lapsum_top_k(scores: ArrayLike, k: int, *, alpha: ArrayLike, axis: int = -1)
         and the others share the rest equally.
 
     Raises:
-        TypeError: `scores` is not floating-point, `k` or `axis` is not a static integer, or
-            `alpha` is not real.
-        ValueError: `k` is outside [1, L], `alpha` is not a positive scalar, or `scores` has no such
-            axis.
+        TypeError: `scores` is not floating-point, `axis` is not a static integer, or `k` or `alpha`
+            is not real.
+        ValueError: `k` is outside its range, `alpha` is not a positive scalar, or `scores` has no
+            such axis.
 
     Example:
         >>> import jax.numpy as jnp
@@ -58,6 +61,9 @@ def lapsum_top_k(scores: ArrayLike, k: int, *, alpha: ArrayLike, axis: int = -1)
         >>> memberships = operators.lapsum_top_k(scores, 2, alpha=1.0)
         >>> print(*(f"{membership:.3f}" for membership in memberships))
         0.932 0.500 0.500 0.068
+        >>> memberships = operators.lapsum_top_k(scores, 2.5, alpha=1.0)
+        >>> print(*(f"{membership:.3f}" for membership in memberships))
+        0.961 0.711 0.711 0.117
 
     See Also:
         `sigmoid_top_k`, `sinkhorn_top_k`, `p_norm_top_k`.
@@ -66,7 +72,7 @@ def lapsum_top_k(scores: ArrayLike, k: int, *, alpha: ArrayLike, axis: int = -1)
     all: ranking, sorting and top-k selection".
     """
     last = move_classes_last(scores, axis)
-    k = _checks.rank(k, last.shape[-1])
+    k = _checks.rank_or_sum(k, last.shape[-1], last.dtype)
     alpha = _checks.scalar(alpha, "alpha", last.dtype, above=0)
     distances = distances_from_threshold(last, k, alpha)
     # Not `abs`, whose derivative at 0 is 0.
@@ -74,15 +80,16 @@ def lapsum_top_k(scores: ArrayLike, k: int, *, alpha: ArrayLike, axis: int = -1)
     return jnp.moveaxis(jnp.where(distances > 0, 1 - tails, tails), -1, axis)
 
 
-def distances_from_threshold(scores: jax.Array, k: int, alpha: jax.Array) -> jax.Array:
+def distances_from_threshold(scores: jax.Array, k: int | jax.Array, alpha: jax.Array) -> jax.Array:
     """The distances (s - b) / alpha of scores [..., L] from the threshold; NaN beside a NaN."""
     finite = _numerics.nan_where_invalid_vectors(_numerics.finite_scores(scores), scores)
-    return _distances_and_weights(finite, alpha, k)[0]
+    rank = k if isinstance(k, int) else None
+    return _distances_and_weights(finite, alpha, jnp.asarray(k, scores.dtype), rank)[0]
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
+@functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
 def _distances_and_weights(
-    scores: jax.Array, alpha: jax.Array, k: int
+    scores: jax.Array, alpha: jax.Array, k: jax.Array, rank: int | None
 ) -> tuple[jax.Array, jax.Array]:
     """The distances r = (s - b) / alpha and the weights q, which are proportional to e^-|r|.
 
@@ -93,10 +100,10 @@ def _distances_and_weights(
     logarithms of x and y, and the share of the weights above the threshold, whose odds follow from
     the equation. Cost: two passes after the search.
     """
-    distances = _memberships.from_kth_largest(scores, k, alpha)
+    distances = _memberships.from_kth_largest(scores, k if rank is None else rank, alpha)
     threshold = _memberships.find_threshold(distances, k, lambda distance: jnp.exp(-distance) / 2)
     is_above = distances >= threshold
-    excess = (is_above.sum(axis=-1, keepdims=True, dtype=jnp.int32) - k).astype(scores.dtype)
+    excess = is_above.sum(axis=-1, keepdims=True, dtype=jnp.int32).astype(scores.dtype) - k
     nearest_above, nearest_below = _memberships.nearest(distances, is_above)
     gap = nearest_above - nearest_below
     beyond = jnp.where(is_above, distances - nearest_above, nearest_below - distances)
@@ -126,13 +133,25 @@ def _distances_and_weights(
 
 @_distances_and_weights.defjvp
 def _distances_and_weights_jvp(
-    k: int, primals: tuple[jax.Array, jax.Array], tangents: tuple[jax.Array, jax.Array]
+    rank: int | None,
+    primals: tuple[jax.Array, jax.Array, jax.Array],
+    tangents: tuple[jax.Array, jax.Array, jax.Array],
 ) -> tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
-    """The sum of the memberships stays k, so the mean of dr with weights q is 0."""
-    scores, alpha = primals
-    distances, weights = _distances_and_weights(scores, alpha, k)
+    """The sum of the memberships stays k: the mean of dr with weights q is dk over the sum of f.
+
+    Hazard: with a whole k and scores that are far apart, the sum of f underflows. Choice: at least
+    the smallest number, so that the memberships do not change, as they do not with the scores.
+    Cost: nothing for a static k, whose slope is not used.
+    """
+    scores, alpha, k = primals
+    distances, weights = _distances_and_weights(scores, alpha, k, rank)
     direct = (tangents[0] - distances * tangents[1]) / alpha
     tangent = direct - (weights * direct).sum(axis=-1, keepdims=True)
+    if rank is None:
+        # Not `abs`, whose derivative at 0 is 0.
+        densities = jnp.exp(jnp.where(distances > 0, -distances, distances)) / 2
+        total = densities.sum(axis=-1, keepdims=True)
+        tangent = tangent + tangents[2] / jnp.maximum(total, jnp.finfo(scores.dtype).tiny)
     outwards = jnp.where(distances > 0, tangent, -tangent)
     mean = (weights * outwards).sum(axis=-1, keepdims=True)
     return (distances, weights), (tangent, weights * (mean - outwards))

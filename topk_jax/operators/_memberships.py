@@ -10,21 +10,29 @@ from topk_jax import _numerics
 from topk_jax.operators._top_k import select_kth
 
 
-def from_kth_largest(scores: jax.Array, k: int, scale: jax.Array) -> jax.Array:
+def from_kth_largest(scores: jax.Array, k: int | jax.Array, scale: jax.Array) -> jax.Array:
     """The distances of the scores [..., L] from the k-th largest, in steps of the scale.
+
+    A real k, a scalar, is rounded up. It may be traced, for which the scores are sorted.
 
     Hazard: scores of 1e4 over a scale of 1e-6 are 1e10, and their differences do not have a correct
     digit. Choice: subtract the k-th largest score first. In steps of the scale the threshold is
     within log L of it, or in the gap below it, so that the digits that count are kept. Cost: a
     selection.
     """
-    distances = (scores - select_kth(scores, k)[0]) / scale
+    if isinstance(k, int):
+        kth = select_kth(scores, k)[0]
+    else:
+        place = scores.shape[-1] - jnp.ceil(k).astype(jnp.int32)
+        ascending = jnp.sort(jax.lax.stop_gradient(scores), axis=-1)
+        kth = jax.lax.dynamic_slice_in_dim(ascending, place, 1, axis=-1)
+    distances = (scores - kth) / scale
     return jnp.clip(distances, _numerics.FLOOR, -_numerics.FLOOR)
 
 
 def find_threshold(
     distances: jax.Array,
-    k: int,
+    k: int | jax.Array,
     tail: Callable[[jax.Array], jax.Array],
     density: Callable[[jax.Array], jax.Array] | None = None,
 ) -> jax.Array:
@@ -44,7 +52,7 @@ def find_threshold(
 
     Args:
         distances: the result of `from_kth_largest`, `[..., L]`.
-        k: the sum, from 1 to L.
+        k: the sum, greater than 0 and at most L.
         tail: takes magnitudes of z - u, and returns 1 - F there.
         density: takes tails, and returns f there. None for an exponential tail, which is its own
             density.
@@ -65,7 +73,7 @@ def find_threshold(
         above = jnp.where(is_above, tails, 0).sum(axis=-1, keepdims=True)
         below = jnp.where(is_above, 0, tails).sum(axis=-1, keepdims=True)
         num_above = is_above.sum(axis=-1, keepdims=True, dtype=jnp.int32)
-        excess = (num_above - k).astype(distances.dtype)
+        excess = num_above.astype(distances.dtype) - k
         change = balance(excess, jnp.maximum(above, limits.tiny), jnp.maximum(below, limits.tiny))
         if density is None:
             nearest_above, nearest_below = nearest(distances, is_above)
@@ -96,7 +104,7 @@ def nearest(distances: jax.Array, is_above: jax.Array) -> tuple[jax.Array, jax.A
 
 
 def balance(excess: jax.Array, above: jax.Array, below: jax.Array) -> jax.Array:
-    """The root d of m - a e^d + b e^-d, for an integer m and positive a and b.
+    """The root d of m - a e^d + b e^-d, for positive a and b.
 
     Hazard: one form of the root cancels, and a b underflows. Choice: the form for the sign of m,
     and logarithms for m = 0, where only a b counts.

@@ -144,6 +144,13 @@ CASES: list[Case] = [
         collection=True,
     ),
     operator(
+        "lapsum_top_k",
+        Case,
+        variant="real k",
+        parameters={"k": 2.5, "alpha": 0.7},
+        ranges={"k": Range((0.0, -0.5, -np.inf, 10.0), r"greater than 0 and at most \d")},
+    ),
+    operator(
         "sinkhorn_top_k",
         jacobian=reference.sinkhorn_top_k_jacobian,
         parameters={"k": 3, "epsilon": 1.6},

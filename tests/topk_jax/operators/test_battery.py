@@ -317,6 +317,11 @@ REFUSED_K = {
         (-1, ValueError, r"must be from 0 to 4 \(the number of classes\), got -1"),
         (5, ValueError, r"must be from 0 to 4 \(the number of classes\), got 5"),
     ],
+    "lapsum_top_k": [
+        *K_REFUSED[len(INTEGER_REFUSED) :],
+        (4.5, ValueError, r"must be greater than 0 and at most 4, got 4\.5"),
+        (True, TypeError, "must be real, got dtype bool"),
+    ],
     "sigmoid_top_k": [
         *INTEGER_REFUSED,
         (0, ValueError, r"must be from 1 to 3 .*, got 0"),
@@ -388,8 +393,8 @@ def test_refusals_of_given_noise(name):
         (name, argument)
         for name, case in sorted(FIRST.items())
         for argument in STATIC
-        # A k for each example is an array.
-        if case.takes(argument) and (name, argument) != ("sparse_top", "k")
+        # A k for each example is an array, and a real one may be traced.
+        if case.takes(argument) and (argument != "k" or name not in ("sparse_top", "lapsum_top_k"))
     ],
 )
 def test_traced_static_arguments_are_refused(name, argument):

@@ -115,6 +115,51 @@ def test_too_few_unmasked_classes_share_the_rest(name):
         np.testing.assert_array_equal(memberships(name, row, 2, scale), expected)
 
 
+# One class or all of them in part, whole numbers, and nearly one.
+REAL_K = [1e-3, 0.4, 1.0, 2.5, 3.0, 2.999999, 7.7, 8.0]
+
+
+@functools.partial(for_users, static_argnums=2)
+def lapsum_and_slope(scores, k, alpha):
+    def of_row(row):
+        function = functools.partial(operators.lapsum_top_k, row, alpha=alpha)
+        return jax.jvp(function, (k,), (jnp.ones_like(k),))
+
+    return jax.vmap(of_row)(scores)
+
+
+def test_lapsum_of_a_real_k(rng):
+    """Memberships that sum to it, and their slopes, the densities' shares, at any scale."""
+    scores = draw(rng)
+    for scale in (1e-3, 0.1, 1.0, 1e3):
+        for k in map(float, np.float32(REAL_K)):
+            actual, slopes = map(np.asarray, lapsum_and_slope(scores, np.float32(k), scale))
+            expected = expected_memberships("lapsum_top_k", scores, k, scale)
+            np.testing.assert_allclose(actual, expected, rtol=0, atol=4 * EPS)
+            densities = np.minimum(expected, 1 - expected)
+            # Elsewhere the memberships are whole numbers, and so is k: a kink.
+            smooth = densities.sum(axis=-1) > 1e-3
+            shares = densities / np.maximum(densities.sum(axis=-1, keepdims=True), 1e-300)
+            # A density is right to 4 eps, and so is their sum, of which it is a part.
+            bound = 8 * EPS * SIZE / densities.sum(axis=-1)[smooth, None]
+            assert (np.abs(slopes - shares)[smooth] <= bound).all()
+            assert np.isfinite(slopes).all()
+
+
+def test_lapsum_of_a_real_k_is_that_of_the_whole_k(rng):
+    scores = draw(rng)
+    whole = np.asarray(memberships("lapsum_top_k", scores, 3, 0.7))
+    real = lapsum_and_slope(scores, np.float32(3), 0.7)[0]
+    # The searches start at the same score.
+    np.testing.assert_allclose(real, whole, rtol=0, atol=2 * EPS)
+    for wrong in (8.5, 0.0, -1.0, np.nan):
+        with pytest.raises(ValueError, match="k must be greater than 0 and at most 8, got"):
+            operators.lapsum_top_k(scores, wrong, alpha=0.7)
+        assert np.isnan(lapsum_and_slope(scores, np.float32(wrong), 0.7)[0]).all()
+    with pytest.raises(TypeError, match="k must be real, got dtype bool"):
+        operators.lapsum_top_k(scores, True, alpha=0.7)
+
+
 def test_lapsum_at_a_threshold_that_is_a_score():
     """Two scores tie at the kink of the density, at which the derivative of |x| is 0."""
     row = np.array([2.0, 0.0, 0.0, -2.0])
