@@ -13,8 +13,8 @@ OF_LOGITS = {
     "probability": "1 less the largest probability of the softmax",
 }
 OF_FEATURES = {
-    "neighbors": f"the distance to the {NEIGHBORS}th nearest training example, of features of "
-    "length 1",
+    "neighbors": f"the distance to the training example that is number {NEIGHBORS} by nearness, "
+    "of features of length 1",
     "mahalanobis": "the distance to the nearest mean of a class, in the covariance of the features "
     "within classes",
 }

@@ -19,7 +19,7 @@ from train.evaluation.stored_scores import CollectedScores, Scores
 CHUNK = 2**12
 _MOST_SCORES = 2**22
 # The attributes of `Predictions`, each with an entry for each example.
-_OF_EXAMPLES = ("loss", "scores", "labels", "ranks", "names", "groups", "indices")
+_OF_EXAMPLES = ("loss", "scores", "labels", "ranks", "names", "groups", "indices", "outliers")
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Predictions:
         groups: the names of what examples belong to, [n]; None if they have none.
         indices: the places of the examples in their split, [n]; None for scores from a file, whose
             examples are all there.
+        outliers: how unusual the examples are, [n]; None if that is not needed.
     """
 
     loss: np.ndarray
@@ -47,6 +48,7 @@ class Predictions:
     names: np.ndarray | None = None
     groups: np.ndarray | None = None
     indices: np.ndarray | None = None
+    outliers: np.ndarray | None = None
 
     @property
     def num_classes(self) -> int:

@@ -6,17 +6,21 @@ from dataclasses import dataclass
 
 import jax
 
-from train.evaluation import set_rules, thresholds
+from train.evaluation import new_classes, selective, set_rules, thresholds
 from train.evaluation.class_tree import ClassTree
 from train.evaluation.combinations import COMBINATIONS
 from train.evaluation.conformal_rules import RULES
 from train.evaluation.conformal_sets import HOW_TO_GIVE_TAXONOMY, ConformalSets
 from train.evaluation.observations import Combination
 from train.foundation.errors import UserError
+from train.prediction import outliers
 from train.prediction.calibration import Calibration
+from train.prediction.new_class_rule import NewClassRule
 from train.prediction.other_calibrations import GivenCalibration
 from train.prediction.rule_flags import ChosenRule
 from train.prediction.trained import TrainedClassifier
+
+_VALIDATION_EXAMPLES = "the validation examples"
 
 
 @dataclass(frozen=True)
@@ -24,10 +28,10 @@ class CalibratedRule:
     """A rule and its threshold.
 
     Attributes:
-        name: "top_k", "average_k" or "coverage".
-        value: the K or the coverage.
-        threshold: the smallest probability of a class in a set; None for the top K, and for the
-            sets of a conformal score.
+        name: "top_k", "average_k", "coverage" or "max_error".
+        value: the K, the coverage or the error.
+        threshold: the smallest probability of a class in a set, or with "max_error" the largest
+            one without an answer; None for the top K, and for the sets of a conformal score.
         conformal: the sets of a conformal score; None for others.
         combination: how the examples of an observation are combined; None for single examples.
         calibrated_on: the examples that the threshold is calibrated on, in words; None for the
@@ -36,6 +40,7 @@ class CalibratedRule:
             without such observations.
         tree: what is above the classes, if sets have names; None for sets of any classes.
         max_names: the most names that the sets are widened to; None for sets as they are.
+        new: what says "none of these"; None for sets that cannot say that.
     """
 
     name: str
@@ -47,12 +52,14 @@ class CalibratedRule:
     most_combined: int | None = None
     tree: ClassTree | None = None
     max_names: int | None = None
+    new: NewClassRule | None = None
 
     def __str__(self) -> str:
         rule = "" if self.conformal is None else f", rule={self.conformal.rule.name}"
         combined = "" if self.combination is None else f", combine={self.combination.name}"
         named = "" if self.max_names is None else f", max_names={self.max_names}"
-        return f"{self.name}={self.short_value}{rule}{named}{combined}"
+        new = "" if self.new is None else f", new_score={self.new.score.name}"
+        return f"{self.name}={self.short_value}{rule}{named}{new}{combined}"
 
     @property
     def short_value(self) -> str:
@@ -79,12 +86,14 @@ class CalibratedRule:
             return jax.vmap(self.conformal)(probabilities)
         if self.threshold is None:
             return set_rules.top_k(int(self.value))(probabilities)
+        if self.name == "max_error":
+            return set_rules.surest(self.threshold)(probabilities)
         return set_rules.at_threshold(self.threshold)(probabilities)
 
     def in_words(self) -> str:
         """Sentences that explain which classes are in a set."""
         if self.combination is None:
-            return self._in_words("examples") + self._names_in_words()
+            return self._in_words("examples") + self._names_in_words() + self._new_in_words()
         combined = COMBINATIONS[self.combination.name]
         return (
             "Each set is the answer for all examples of an observation, by "
@@ -104,13 +113,28 @@ class CalibratedRule:
             f"{what}."
         )
 
+    def _new_in_words(self) -> str:
+        if self.new is None:
+            return ""
+        return f" {self.new.in_words(self.value, self.calibrated_on or _VALIDATION_EXAMPLES)}"
+
     def _in_words(self, examples: str) -> str:
         calibrated_on = self.calibrated_on or f"the validation {examples}"
+        # With "none of these", classes have a part of the error.
+        coverage = self.value if self.new is None else new_classes.coverage_of_classes(self.value)
         if self.conformal is not None:
-            return _describe_conformal(self.conformal, self.value, calibrated_on)
+            return _describe_conformal(self.conformal, coverage, calibrated_on)
         if self.threshold is None:
             what = "class" if self.value == 1 else f"{self.short_value} classes"
             return f"Each set has the {what} of highest probability."
+        if self.name == "max_error":
+            return (
+                "An answer is the class of highest probability, where that exceeds "
+                f"{self.threshold:.4g}; otherwise there is no answer. Of the answers at most "
+                f"{_percent(self.value)} are wrong, for new examples like {calibrated_on}. A "
+                f"threshold from such examples is good enough with a probability of at least "
+                f"{_percent(1 - selective.DELTA)}."
+            )
         if self.threshold == -math.inf:
             return "Each set has every class."
         reached = f"Each set has the classes whose probability reaches {self.threshold:.4g}. "
@@ -122,7 +146,7 @@ class CalibratedRule:
             )
         return reached + (
             f"With this threshold, from {calibrated_on}, the true class of a new one like them is "
-            f"in its set with a probability of at least {_percent(self.value)}."
+            f"in its set with a probability of at least {_percent(coverage)}."
         )
 
 
@@ -148,6 +172,10 @@ def calibrate(
         calibration = GivenCalibration(classifier, rule.thresholds, combined_by)
         calibrated_on = calibration.calibrated_on
     calibrated = _calibrate(calibration, rule, classifier.num_classes)
+    new = None
+    if rule.new_score is not None:
+        score = outliers.of_classifier(classifier, rule.new_score)
+        new = NewClassRule(score, calibration.new_classes(rule.value, score))
     most = None
     if combined_by is not None and rule.name != "top_k":
         most = calibration.most_combined()
@@ -158,6 +186,7 @@ def calibrate(
         most_combined=most,
         tree=tree if has_names else None,
         max_names=rule.max_names,
+        new=new,
     )
 
 
@@ -165,6 +194,9 @@ def _calibrate(calibration: Calibration, rule: ChosenRule, num_classes: int) -> 
     name, value = rule.name, rule.value
     if name == "coverage":
         return _calibrate_conformal(calibration, rule)
+    if name == "max_error":
+        least = calibration.selective(value)
+        return CalibratedRule(name, value, least, combination=calibration.combination())
     if not 1 <= value <= num_classes:
         raise UserError(
             field=f"--{name}", must_be=f"from 1 to {num_classes}, the number of classes", got=value
@@ -175,12 +207,14 @@ def _calibrate(calibration: Calibration, rule: ChosenRule, num_classes: int) -> 
 
 def _calibrate_conformal(calibration: Calibration, chosen: ChosenRule) -> CalibratedRule:
     name, coverage, rule = chosen.name, chosen.value, RULES[chosen.conformal]
+    if chosen.new_score is not None:
+        coverage = new_classes.coverage_of_classes(coverage)
     threshold, conformal = None, None
     if rule.score is None:
         threshold = calibration.conformal(coverage)
     else:
         conformal = calibration.conformal_sets(coverage, rule)
-    return CalibratedRule(name, coverage, threshold, conformal, calibration.combination())
+    return CalibratedRule(name, chosen.value, threshold, conformal, calibration.combination())
 
 
 def _describe_conformal(conformal: ConformalSets, coverage: float, calibrated_on: str) -> str:

@@ -32,11 +32,13 @@ _INPUTS = shapes.record(
 )
 _DESCRIPTION = shapes.record(
     {"classes": shapes.list_of(fields.text(), at_least=1), "rule": fields.text()},
-    {"images": _INPUTS, "features": _INPUTS},
+    {"images": _INPUTS, "features": _INPUTS, "outputs": shapes.record({})},
 )
 _WHAT = "the description of a program that train.export wrote"
 # The rule of sets with a coverage, as `CalibratedRule` prints it.
-_COVERAGE = re.compile(r"coverage=([0-9.e-]+)(?:, rule=(\w+))?")
+_COVERAGE = re.compile(
+    r"coverage=([0-9.e-]+)(?:, rule=(\w+))?(?:, max_names=\d+)?(?:, new_score=\w+)?"
+)
 
 
 @dataclass(frozen=True)
@@ -47,13 +49,16 @@ class ExportedClassifier:
         path: the file of the program.
         expected: what it takes.
         rule: its rule, as "coverage=0.9".
-        call: maps a batch to probabilities [n, L] and sets [n, L].
+        call: maps a batch to probabilities [n, L] and sets [n, L]; what else it returns is last
+            who has "none of these", [n], if sets may say that.
+        allows_new: whether they may.
     """
 
     path: Path
     expected: Expected
     rule: str
-    call: Callable[[np.ndarray], tuple[jax.Array, jax.Array]]
+    call: Callable[[np.ndarray], tuple[jax.Array, ...]]
+    allows_new: bool = False
 
     @property
     def promised(self) -> float | None:
@@ -66,8 +71,10 @@ class ExportedClassifier:
 
     def predict(
         self, examples: Split, path: str, on_skipped: Callable[[SkippedImage], None]
-    ) -> tuple[Predictions, Sets]:
+    ) -> tuple[Predictions, Sets, np.ndarray | None]:
         """The predictions for examples, with the cross-entropy as loss, and their sets.
+
+        The last is who has "none of these", [n]; None if sets cannot say that.
 
         Args:
             examples: the examples.
@@ -88,7 +95,7 @@ class ExportedClassifier:
             known = labels_for_steps(labels, num_classes)
             outputs = self.call(batch["images"])
             ranks = metrics.label_ranks(outputs[0], known)
-            found, chosen, *_ = map(np.asarray, outputs)
+            found, chosen, *others = map(np.asarray, outputs)
             of_batch = np.arange(len(labels)), known
             with np.errstate(divide="ignore"):
                 loss = -np.log(found[of_batch])
@@ -100,18 +107,20 @@ class ExportedClassifier:
                 "loss": loss,
                 "hits": chosen[of_batch] & (labels < num_classes),
                 "sizes": chosen.sum(axis=1),
+                **({"says_new": others[-1]} if self.allows_new else {}),
             }
             parts.append({name: output[mask] for name, output in of_examples.items()})
         rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         if not len(rows["labels"]):
             raise UserError(f"none of the {len(examples)} new images of {path} can be read")
         sets = Sets(rows.pop("hits"), rows.pop("sizes"))
-        indices = rows.pop("indices")
+        indices, says_new = rows.pop("indices"), rows.pop("says_new", None)
         names, groups = (
             None if texts is None else texts[indices] for texts in (examples.names, examples.groups)
         )
         predictions = of_steps(scores=scores.scores(), **rows)
-        return dataclasses.replace(predictions, names=names, groups=groups, indices=indices), sets
+        named = dataclasses.replace(predictions, names=names, groups=groups, indices=indices)
+        return named, sets, says_new
 
 
 def load(path: Path) -> ExportedClassifier:
@@ -139,7 +148,13 @@ def load(path: Path) -> ExportedClassifier:
         raise UserError(
             f"--program {path} is no program that train.export wrote: {first_line(error)}"
         ) from error
-    return ExportedClassifier(path, _expected(path, description), description["rule"], program.call)
+    return ExportedClassifier(
+        path,
+        _expected(path, description),
+        description["rule"],
+        program.call,
+        "none_of_these" in description.get("outputs", {}),
+    )
 
 
 def _expected(path: Path, description: dict[str, Any]) -> Expected:

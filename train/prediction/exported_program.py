@@ -52,12 +52,14 @@ def describe(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, A
             "probabilities": {"shape": ["n", classifier.num_classes], "dtype": "float32"},
             "chosen": {"shape": ["n", classifier.num_classes], "dtype": "bool"},
             **_nodes(rule),
+            **({} if rule.new is None else {"none_of_these": {"shape": ["n"], "dtype": "bool"}}),
         },
         "rule": str(rule),
         "rule_in_words": rule.in_words(),
         "threshold": rule.threshold,
         **_conformal(rule),
         **_taxonomy(rule),
+        **_new(rule),
         **description.facts(classifier),
         "platforms": list(_PLATFORMS),
         "jax": jax.__version__,
@@ -81,6 +83,14 @@ def _nodes(rule: CalibratedRule) -> dict[str, Any]:
 def _taxonomy(rule: CalibratedRule) -> dict[str, Any]:
     """The nodes in their order: the classes, what is above them, and the root."""
     return {} if rule.tree is None else {"taxonomy": rule.tree.to_plain()}
+
+
+def _new(rule: CalibratedRule) -> dict[str, Any]:
+    """The outlier score that says "none of these" and its limits, if sets may say that."""
+    if rule.new is None:
+        return {}
+    score = {"name": rule.new.score.name, "in_words": rule.new.score.in_words}
+    return {"outlier_score": {**score, **vars(rule.new.limits)}}
 
 
 def _inputs(spec: DatasetSpec, image_shape: tuple[int, ...]) -> dict[str, Any]:

@@ -155,7 +155,7 @@ def report(
             "conformal": {"threshold": threshold, **rated(data, found, coverage)}
         }
         of_rules[f"{coverage}"] = {
-            rule.name: _rated_rule(data, _sets_of(calibration, coverage, rule), coverage, rule)
+            rule.name: _rated_rule(data, calibration.sets_of(coverage, rule), coverage, rule)
             for rule in rules
         }
     return {
@@ -166,12 +166,6 @@ def report(
         "coverages": of_coverages,
         **({"conformal_rules": of_rules} if rules else {}),
     }
-
-
-def _sets_of(calibration: Calibration, coverage: float, rule: ConformalRule) -> SetRule:
-    if rule.score is None:
-        return set_rules.at_threshold(calibration.conformal(coverage))
-    return calibration.conformal_sets(coverage, rule)
 
 
 def _rated_rule(

@@ -1,6 +1,6 @@
-"""The flags --top_k, --average_k and --coverage, one of which chooses the sets.
+"""The flags --top_k, --average_k, --coverage and --max_error, one of which chooses the sets.
 
---rule, --max_names and --thresholds go with them.
+--rule, --max_names, --allow_new, --new_score and --thresholds go with them.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,16 +13,22 @@ from absl import flags
 from train.evaluation import conformal_rules
 from train.foundation import fields, flag_rules, flag_types
 from train.foundation.flag_rules import Exclusive, Flag, Needed
+from train.prediction import new_class_flags
 
 # So that --help shows the flags as flags of the command.
 flags.disclaim_key_flags()
 
-_SETS = ("top_k", "average_k", "coverage")
+MAX_ERROR = Flag("max_error", fields.Number(above=0, below=1))
+_SETS = ("top_k", "average_k", "coverage", "max_error")
+NAMES = (*_SETS, "rule", "max_names", "allow_new", "thresholds")
 _RULES = (
     Needed(_SETS, "it says which sets are made"),
     Exclusive(_SETS),
     Flag("coverage", fields.Number(above=0, below=1)),
+    MAX_ERROR,
     Flag("rule", needs=("coverage",), because="other sets have one rule"),
+    Flag("allow_new", needs=("coverage",), because="a part of the error is for it"),
+    new_class_flags.SCORE,
     Flag(
         "max_names",
         fields.integer(1),
@@ -32,7 +38,7 @@ _RULES = (
     Flag(
         "thresholds",
         fields.text("a file"),
-        needs=("average_k", "coverage"),
+        needs=("average_k", "coverage", "max_error"),
         because="the top K have no threshold",
     ),
 )
@@ -43,11 +49,13 @@ class ChosenRule:
     """The rule that the flags choose.
 
     Attributes:
-        name: "top_k", "average_k" or "coverage".
-        value: the K or the coverage.
+        name: "top_k", "average_k", "coverage" or "max_error".
+        value: the K, the coverage or the error.
         conformal: the name of the conformal rule that makes sets of a coverage.
         thresholds: a file with thresholds; None for those of the validation images.
         max_names: the most names of a set; None for sets of any classes.
+        new_score: the name of the outlier score that says "none of these"; None for sets that
+            cannot say that.
     """
 
     name: str
@@ -55,6 +63,7 @@ class ChosenRule:
     conformal: str = conformal_rules.DEFAULT
     thresholds: Path | None = None
     max_names: int | None = None
+    new_score: str | None = None
 
     @property
     def files(self) -> dict[Path, str]:
@@ -63,7 +72,7 @@ class ChosenRule:
 
 
 def define() -> Callable[[], dict[str, Any]]:
-    """Defines the six flags.
+    """Defines the flags.
 
     Returns:
         A function that returns their values after they are parsed, by their names.
@@ -88,6 +97,8 @@ def define() -> Callable[[], dict[str, Any]]:
         "Sets with at most this number of names, each a class or what is above classes, such as a "
         "genus: the smallest that contain the chosen sets.",
     )
+    max_error = define_max_error()
+    new = new_class_flags.define()
     thresholds = define_thresholds()
     return lambda: {
         "top_k": top_k.value,
@@ -95,8 +106,20 @@ def define() -> Callable[[], dict[str, Any]]:
         "coverage": coverage.value,
         "rule": rule.value,
         "max_names": max_names.value,
+        "max_error": max_error.value,
+        **new(),
         "thresholds": thresholds.value,
     }
+
+
+def define_max_error() -> flags.FlagHolder[float | None]:
+    """Defines --max_error."""
+    return flags.DEFINE_float(
+        "max_error",
+        None,
+        "Answers of one class, and none where the classifier is not sure enough: of the answers at "
+        "most this share is wrong, calibrated on the validation images.",
+    )
 
 
 def define_thresholds() -> flags.FlagHolder[str | None]:
@@ -121,6 +144,7 @@ def chosen(values: Mapping[str, Any]) -> ChosenRule:
     conformal = given.pop("rule", conformal_rules.DEFAULT)
     file = given.pop("thresholds", None)
     max_names = given.pop("max_names", None)
+    new_score = new_class_flags.chosen(given.pop("allow_new", None), given.pop("new_score", None))
     ((name, value),) = given.items()
     return ChosenRule(
         name,
@@ -128,4 +152,5 @@ def chosen(values: Mapping[str, Any]) -> ChosenRule:
         conformal_rules.named("rule", conformal).name,
         None if file is None else Path(file),
         max_names,
+        new_score,
     )
