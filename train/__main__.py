@@ -9,6 +9,7 @@ COMMANDS = {
     "predict": "makes the sets for images or features",
     "embed": "computes the features of a network for images, to train heads on",
     "audit": "finds labels that are probably wrong, by cross-fitting on features",
+    "monitor": "says whether sets keep their promise after deployment, as labels are found",
     "export": "makes one file of a classifier and its rule, for programs without this one",
     "compare": "makes a table of your own runs, and the runs of a sweep",
     "figures": "draws the figures of the papers, of runs or of the losses themselves",

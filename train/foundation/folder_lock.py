@@ -16,7 +16,7 @@ LOCK = "lock"
 
 
 @contextlib.contextmanager
-def held(folder: Path, who: str) -> Iterator[None]:
+def held(folder: Path, who: str, *, name: str = LOCK) -> Iterator[None]:
     """Holds the lock of a folder. A process that is killed loses it.
 
     If the file system has no locks, this warns and continues. If the folder cannot be written to,
@@ -25,27 +25,28 @@ def held(folder: Path, who: str) -> Iterator[None]:
     Args:
         folder: the folder, which is made if it does not exist.
         who: what holds the lock, for the message of the second process: "another run".
+        name: the name of the file that is locked; with another one, for a part of the folder.
 
     Raises:
         UserError: another process holds the lock, or a link or a pipe is in its place.
     """
-    file = _locked(folder, who)
+    file = _locked(folder, who, name)
     try:
         yield
     finally:
         if file is not None:
             with contextlib.suppress(OSError):  # Whoever renamed the folder may have removed it.
-                if files.is_at(file, folder / LOCK):
-                    (folder / LOCK).unlink()
+                if files.is_at(file, folder / name):
+                    (folder / name).unlink()
             file.close()
 
 
-def _locked(folder: Path, who: str) -> BinaryIO | None:
+def _locked(folder: Path, who: str, name: str) -> BinaryIO | None:
     """The file of the lock, which is held while it is open; None without locks."""
     while True:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            file = files.open_to_add(folder / LOCK)
+            file = files.open_to_add(folder / name)
         except (PermissionError, NotADirectoryError):
             return None
         try:
@@ -64,6 +65,6 @@ def _locked(folder: Path, who: str) -> BinaryIO | None:
             )
             return None
         # Between the two lines above, whoever had the lock may have removed the file.
-        if files.is_at(file, folder / LOCK):
+        if files.is_at(file, folder / name):
             return file
         file.close()

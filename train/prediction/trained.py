@@ -237,7 +237,7 @@ def load(
     Raises:
         UserError: there is no finished run, or its files are damaged or of another version.
     """
-    written, results = _finished_run(workdir)
+    written, results = runs.read_finished(workdir)
     dataset = written.get("dataset", {})
     for field in places.keys() - dataset.keys():
         raise UserError(
@@ -267,24 +267,6 @@ def load(
     assembly = assemble(config, facts, workdir=workdir)
     params, batch_stats = _selected(workdir, assembly)
     return TrainedClassifier(workdir, results, assembly, params, batch_stats)
-
-
-def _finished_run(workdir: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    if not workdir.is_dir():
-        raise UserError(f"--workdir must be the folder of a finished run; there is no {workdir}")
-    config = run_files.read_config(workdir)
-    if config is None:
-        raise UserError(f"--workdir must be the folder of a finished run; {workdir} holds no run")
-    results = run_files.read_results(workdir)
-    if results is None:
-        reason = run_files.why_no_results(workdir)
-        state = f"that in {workdir} is not finished" if reason is None else reason
-        raise UserError(
-            f"--workdir must be the folder of a finished run; {state}: the command that started it "
-            "goes on with it"
-        )
-    runs.check_same_run(workdir, config, results)
-    return config, results
 
 
 def _selected(workdir: Path, assembly: Assembly) -> tuple[Any, Any]:

@@ -206,6 +206,29 @@ class Run:
         return results
 
 
+def read_finished(workdir: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The configuration and the results of the finished run in a workdir.
+
+    Raises:
+        UserError: there is none, or its files are not of one run.
+    """
+    if not workdir.is_dir():
+        raise UserError(f"--workdir must be the folder of a finished run; there is no {workdir}")
+    config = run_files.read_config(workdir)
+    if config is None:
+        raise UserError(f"--workdir must be the folder of a finished run; {workdir} holds no run")
+    results = run_files.read_results(workdir)
+    if results is None:
+        reason = run_files.why_no_results(workdir)
+        state = f"that in {workdir} is not finished" if reason is None else reason
+        raise UserError(
+            f"--workdir must be the folder of a finished run; {state}: the command that started it "
+            "goes on with it"
+        )
+    check_same_run(workdir, config, results)
+    return config, results
+
+
 def check_same_run(workdir: Path, config: Mapping[str, Any], results: Mapping[str, Any]) -> None:
     """Raises `UserError` if the configuration of a workdir is not the one that its results have."""
     # Results of earlier versions may not have it.

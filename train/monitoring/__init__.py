@@ -1,0 +1,1 @@
+"""Sets after deployment: whether outcomes keep the promise, one after the other."""

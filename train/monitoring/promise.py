@@ -1,0 +1,106 @@
+"""What a monitor holds sets to: the coverage that they promise, and what is allowed beyond it."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scipy import stats
+
+from train.evaluation import promises, thresholds
+from train.evaluation.conformal_rules import DEFAULT, RULES
+from train.foundation.errors import UserError
+
+# A false alarm is of one of them, each with the same probability: a calibration that happened to
+# miss more than allowed, outcomes that did, and scores that seem to change.
+_CAUSES = 3
+
+
+@dataclass(frozen=True)
+class Promise:
+    """The promise of the sets of one rule of a run.
+
+    Attributes:
+        run: the digest of the parameters of the run.
+        rule: the rule, as train.predict writes it.
+        coverage: the probability that a set has the label.
+        calibrated_on: the number of examples that the sets are calibrated on; None for sets that
+            are not calibrated for a coverage.
+        delta: the probability of a false alarm.
+    """
+
+    run: str
+    rule: str
+    coverage: float
+    calibrated_on: int | None
+    delta: float
+
+    @property
+    def log_needed(self) -> float:
+        """The logarithm of the evidence for an alarm."""
+        return math.log(_CAUSES / self.delta)
+
+    def allowed_error(self) -> float:
+        """The part of labels that may be missed.
+
+        The labels that a threshold misses, calibrated on n examples, have a part that varies from
+        calibration to calibration: by a beta distribution, whose large quantile is allowed.
+        """
+        error = float(thresholds.error_of(self.coverage))
+        number = self.calibrated_on
+        if number is None:
+            return error
+        rank = math.ceil((number + 1) * (1 - thresholds.error_of(self.coverage)))
+        if rank > number:
+            return error
+        return float(stats.beta.ppf(1 - self.delta / _CAUSES, number + 1 - rank, rank))
+
+
+def of_rule(
+    results: Mapping[str, Any],
+    rule: str,
+    *,
+    coverage: float | None,
+    calibrated_on: int | None,
+    delta: float,
+) -> Promise:
+    """The promise of the sets of a rule.
+
+    Args:
+        results: those of the run.
+        rule: the rule, as train.predict writes it.
+        coverage: the coverage that sets without a promise are held to; None for those with one.
+        calibrated_on: the number of examples that the sets are calibrated on, if they are not the
+            validation examples.
+        delta: the probability of a false alarm.
+
+    Raises:
+        UserError: the sets promise nothing and no coverage is given, or the other way round, or the
+            number of examples is needed.
+    """
+    digest = results["parameters_digest"]
+    parts = dict(part.partition("=")[::2] for part in rule.split(", "))
+    if "coverage" not in parts:
+        if coverage is None:
+            raise UserError(
+                f"sets of {rule} promise no coverage: --coverage says how often they are to have "
+                "the label"
+            )
+        return Promise(digest, rule, coverage, None, delta)
+    if coverage is not None:
+        raise UserError(f"--coverage does not go with sets of {rule}, which promise it themselves")
+    try:
+        asked = float(parts["coverage"])
+    except ValueError:
+        asked = math.nan
+    if not 0 < asked < 1:
+        raise UserError(f"sets must be of a coverage from 0 to 1; they are of {rule!r}")
+    promised = promises.promised(asked, RULES.get(parts.get("rule", DEFAULT), RULES[DEFAULT]))
+    if calibrated_on is None:
+        if "combine" in parts:
+            raise UserError(
+                f"--calibrated_on is needed with sets of {rule}: the number of observations that "
+                "they are calibrated on"
+            )
+        calibrated_on = results["evaluated"]["validation"]["groups"]["all"]["examples"]
+    return Promise(digest, rule, promised, calibrated_on, delta)
