@@ -128,12 +128,14 @@ class CalibratedRule:
             what = "class" if self.value == 1 else f"{self.short_value} classes"
             return f"Each set has the {what} of highest probability."
         if self.name == "max_error":
+            where = ""
+            if self.threshold != -math.inf:
+                where = f", where that exceeds {self.threshold:.4g}; otherwise there is no answer"
             return (
-                "An answer is the class of highest probability, where that exceeds "
-                f"{self.threshold:.4g}; otherwise there is no answer. Of the answers at most "
-                f"{_percent(self.value)} are wrong, for new examples like {calibrated_on}. A "
-                f"threshold from such examples is good enough with a probability of at least "
-                f"{_percent(1 - selective.DELTA)}."
+                f"An answer is the class of highest probability{where}. Of the answers at most "
+                f"{_percent(self.value)} are wrong, for new examples like {calibrated_on}. This "
+                "holds with a probability of at least "
+                f"{_percent(1 - selective.DELTA)} over the choice of these."
             )
         if self.threshold == -math.inf:
             return "Each set has every class."
@@ -171,11 +173,11 @@ def calibrate(
     if rule.thresholds is not None:
         calibration = GivenCalibration(classifier, rule.thresholds, combined_by)
         calibrated_on = calibration.calibrated_on
-    calibrated = _calibrate(calibration, rule, classifier.num_classes)
     new = None
     if rule.new_score is not None:
         score = outliers.of_classifier(classifier, rule.new_score)
         new = NewClassRule(score, calibration.new_classes(rule.value, score))
+    calibrated = _calibrate(calibration, rule, classifier.num_classes)
     most = None
     if combined_by is not None and rule.name != "top_k":
         most = calibration.most_combined()
