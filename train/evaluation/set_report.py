@@ -14,6 +14,7 @@ from train.evaluation import (
     evaluated,
     example_groups,
     intervals,
+    limited_sets,
     metric,
     observation_report,
     observations,
@@ -22,7 +23,7 @@ from train.evaluation import (
     summaries,
 )
 from train.evaluation.conformal_rules import ConformalRule
-from train.evaluation.metric import Metric
+from train.evaluation.metric import Metric, Rule
 from train.evaluation.predictions import Predictions
 from train.evaluation.set_rules import SetRule
 from train.evaluation.summaries import Sets
@@ -52,6 +53,8 @@ class SetReport:
         evaluated: how many classes and examples accuracies are over; see `evaluated.to_json`.
         num_calibration_examples: the examples that thresholds are calibrated on.
         metrics: the metrics of the split.
+        top_k_estimates: what the calibration examples say of the sets of the K likeliest classes,
+            by K; see `limited_sets.estimate`.
         thresholds: the thresholds of the average-K sets, by K.
         size_counts: how many average-K sets have 0, 1, 2, … classes, up to the largest of all sets,
             by K and by group of classes.
@@ -70,6 +73,7 @@ class SetReport:
     evaluated: dict[str, Any]
     num_calibration_examples: int
     metrics: dict[Metric, float]
+    top_k_estimates: dict[int, dict[str, Any]]
     thresholds: dict[int, float]
     size_counts: dict[int, dict[str, list[int]]]
     coverages: dict[float, dict[str, dict[str, Any]]]
@@ -86,8 +90,9 @@ class SetReport:
             "evaluated": self.evaluated,
             "num_calibration_examples": self.num_calibration_examples,
             "metrics": metric.to_json(self.metrics),
-            "thresholds": _name_by_rule(self.thresholds),
-            "set_size_counts": _name_by_rule(self.size_counts),
+            "top_k_estimates": _name_by_rule("top", self.top_k_estimates),
+            "thresholds": _name_by_rule("average", self.thresholds),
+            "set_size_counts": _name_by_rule("average", self.size_counts),
             "coverages": {f"{coverage}": kinds for coverage, kinds in self.coverages.items()},
         }
         if self.num_unknown:
@@ -155,6 +160,7 @@ def set_report(
         ),
         num_calibration_examples=len(calibrated_on.labels),
         metrics=evaluation.metrics,
+        top_k_estimates=limited_sets.estimate(calibrated_on, ks),
         thresholds={k: float(threshold) for k, threshold in thresholds.items()},
         size_counts={
             k: _size_counts(
@@ -243,9 +249,9 @@ def _intervals(
     }
 
 
-def _name_by_rule(values: Mapping[int, Value]) -> dict[str, Value]:
-    """The entries of the average-K sets by K, under the names of these rules."""
-    return {metric.rule_name("average", k): value for k, value in values.items()}
+def _name_by_rule(rule: Rule, values: Mapping[int, Value]) -> dict[str, Value]:
+    """The entries of the sets of a rule by K, under the names of these rules."""
+    return {metric.rule_name(rule, k): value for k, value in values.items()}
 
 
 def _evaluate_coverage(

@@ -41,7 +41,7 @@ def conformal_threshold(predictions: Predictions, coverage: float) -> float:
     error = error_in_binary(coverage)
     # It is one of the scores of the labels. So these are given as the scores of a single class.
     # `conformal_threshold` refuses scores that are no probabilities.
-    of_labels = _scores_of_labels(predictions)
+    of_labels = scores_of_labels(predictions)
     only_class = np.zeros(len(of_labels), np.int32)
     return -float(sets.conformal_quantile(-of_labels, only_class, error=error))
 
@@ -56,7 +56,7 @@ def one_of_group_threshold(predictions: Predictions, coverage: float) -> float:
     names, of_examples = example_groups.numbered(predictions.groups)
     check_enough(len(names), coverage, "groups")
     quantile = sets.hierarchical_quantile(
-        -_scores_of_labels(predictions),
+        -scores_of_labels(predictions),
         np.zeros_like(of_examples),
         of_examples,
         error=error_in_binary(coverage),
@@ -65,8 +65,8 @@ def one_of_group_threshold(predictions: Predictions, coverage: float) -> float:
     return -float(quantile)
 
 
-def _scores_of_labels(predictions: Predictions) -> np.ndarray:
-    """The score of the label of each example, [n]."""
+def scores_of_labels(predictions: Predictions) -> np.ndarray:
+    """The score of the label of each example of a known class, [n]."""
     return np.concatenate(
         [
             np.take_along_axis(predictions.scores[c], predictions.labels[c][:, None], axis=-1)[:, 0]

@@ -140,6 +140,7 @@ def show_report(title: str, report: Mapping[str, Any]) -> None:
     )
     _show_table(console, from_json(report["metrics"]), report["evaluated"])
     _show_intervals(report)
+    _show_top_k_estimates(report)
     if "bayes" in report:
         show_line(_BEST_POSSIBLE)
         console.print(_table(from_json(report["bayes"])))
@@ -165,6 +166,7 @@ def _show_observations(console: Console, report: Mapping[str, Any]) -> None:
     )
     _show_table(console, from_json(report["metrics"]), report["evaluated"])
     _show_intervals(report)
+    _show_top_k_estimates(report)
     _show_coverages(console, report)
 
 
@@ -177,6 +179,33 @@ def _show_intervals(report: Mapping[str, Any]) -> None:
         f"{Metric.parse(name).in_few_words} {_between(value)}" for name, value in bounds.items()
     )
     show_line(f"{report['intervals']['level']:.0%} intervals in per cent: {shown}")
+
+
+def _show_top_k_estimates(report: Mapping[str, Any]) -> None:
+    """Prints what the calibration examples say of the sets of the K likeliest classes."""
+    estimates = report.get("top_k_estimates", {})
+    if not estimates:
+        return
+    shown = ", ".join(
+        f"{_in_few_words(name)} {100 * value['coverage']:.1f} ({_between(value['interval'])})"
+        for name, value in estimates.items()
+    )
+    show_line(f"estimated from the calibration examples, in per cent: {shown}")
+    bounds = {
+        name: value["coverage_at_least"]
+        for name, value in estimates.items()
+        if "coverage_at_least" in value
+    }
+    if bounds:
+        shown = ", ".join(
+            f"{_in_few_words(name)} {f'{100 * bound:.1f}' if bound > 0 else 'nothing'}"
+            for name, bound in bounds.items()
+        )
+        show_line(f"bound for any classifier (backward conformal), at least: {shown}")
+
+
+def _in_few_words(rule_name: str) -> str:
+    return rule_name.replace("_", "-")
 
 
 def _show_coverages(console: Console, report: Mapping[str, Any]) -> None:
