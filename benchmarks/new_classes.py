@@ -30,6 +30,7 @@ _RECIPES = {
     "names of places": ("configs/place_names.py", "benchmarks.held_out:PLACES_"),
 }
 _FEATURES = "features"
+_SURE = ("answered", "error_of_answers", "answered_of_unknown_classes")
 
 
 def main() -> None:
@@ -119,7 +120,8 @@ def _measure(name: str, fold: int, folder: Path, features: Path | None) -> dict[
         "classes": last["num_classes"],
         "new examples": last["none_of_these"]["num_examples_of_unknown_classes"],
     }
-    return {"scores": found, "sure": last["selective"], **counts}
+    sure = {name: last["selective"][name] for name in _SURE}
+    return {"scores": found, "sure": sure, **counts}
 
 
 def _numbers(report: Mapping[str, Any]) -> dict[str, float]:

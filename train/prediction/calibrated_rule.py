@@ -166,7 +166,8 @@ def calibrate(
     Raises:
         UserError: the classifier cannot have that K, or cannot be calibrated.
     """
-    tree = classifier.tree
+    has_names = rule.max_names is not None or RULES[rule.conformal].needs_taxonomy
+    tree = classifier.tree if has_names else None
     if rule.max_names is not None and tree is None:
         raise UserError(f"--max_names needs what is above the classes: {HOW_TO_GIVE_TAXONOMY}")
     calibration, calibrated_on = Calibration(classifier, combined_by), None
@@ -181,12 +182,11 @@ def calibrate(
     most = None
     if combined_by is not None and rule.name != "top_k":
         most = calibration.most_combined()
-    has_names = rule.max_names is not None or RULES[rule.conformal].needs_taxonomy
     return dataclasses.replace(
         calibrated,
         calibrated_on=calibrated_on,
         most_combined=most,
-        tree=tree if has_names else None,
+        tree=tree,
         max_names=rule.max_names,
         new=new,
     )
