@@ -98,7 +98,7 @@ def facts_of(dataset: Dataset, taxonomy: str | None = None) -> Facts:
         taxonomy: `config.dataset.taxonomy`; None for what the data set has above its classes.
     """
     ranks = dataset.ranks if taxonomy is None else rank_table.read(taxonomy, dataset.class_names)
-    classes = _counted(dataset.class_names, dataset.train.labels, ranks)
+    classes = _counted(dataset.class_names, dataset.train, ranks)
     return Facts(classes, dataset.image_shape, dataset.digest, dataset.mean, dataset.std)
 
 
@@ -106,9 +106,13 @@ def _none_can_be_read(number: int, what: str, path: str) -> UserError:
     return UserError(f"none of the {number} {what} of {path} can be read")
 
 
-def _counted(class_names: tuple[str, ...], labels: np.ndarray, ranks: Ranks | None) -> Classes:
-    """The classes of training images, by the labels [n] of these."""
-    counts = np.bincount(labels, minlength=len(class_names))
+def _counted(class_names: tuple[str, ...], train: Split, ranks: Ranks | None) -> Classes:
+    """The classes of training images."""
+    number = len(class_names)
+    if train.truths is None:
+        counts = np.bincount(train.labels, minlength=number)
+    else:
+        counts = train.truths.class_counts(number)
     return Classes(class_names, tuple(counts.tolist()), ranks)
 
 
@@ -162,7 +166,11 @@ class Assembly:
             lambda: unopened.load(self.config.dataset.data_dir, seed=self.config.seed)
         )
         splits = (dataset.train, dataset.validation, dataset.test, dataset.balanced_test)
-        labels = [split.labels for split in splits if split is not None]
+        labels = [
+            split.labels if split.truths is None else split.truths.to_plain()
+            for split in splits
+            if split is not None
+        ]
         processes.check_same("the data set", lambda: parameters_digest(labels))
         return dataset
 
@@ -203,8 +211,9 @@ class Assembly:
         Args:
             indices: the images that cannot be read, by their indices in the split.
         """
-        labels = np.delete(self.dataset.train.labels, list(indices))
-        classes = _counted(self.dataset.class_names, labels, self.classes.ranks)
+        train = self.dataset.train
+        kept = np.delete(np.arange(len(train)), list(indices))
+        classes = _counted(self.dataset.class_names, train.take(kept), self.classes.ranks)
         self.facts = dataclasses.replace(self.facts, classes=classes)
 
     def check_memory(self) -> None:

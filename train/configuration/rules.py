@@ -3,8 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
+from train.configuration.datasets import labels_of
 from train.configuration.groups import MODEL_OPTIONS, Config
 from train.data import DatasetSpec
+from train.data.truths import ONE, VOTES
 from train.evaluation import metric
 from train.foundation import fields
 from train.foundation.errors import UserError
@@ -30,8 +32,10 @@ class _Run:
         self.model, self.loss = config.model, config.loss
         self.optimizer, self.eval = config.optimizer, config.eval
         self.data, self.num_classes = data, num_classes
+        self.labels = labels_of(config.dataset)
         self.network = find_network(config.model.name)
         self.objective = find_loss(config.loss.name)
+        self.takes = " or ".join(self.objective.truths)
         self.has_cosine_head = (config.model.head or self.objective.head) == "cosine"
         takes_cosines = self.objective.head == "cosine"
         # Another loss may have a parameter of this name that means something else.
@@ -90,6 +94,15 @@ def _of_single_examples(field: str, value: Any) -> _Rule:
         field,
         lambda run: run.objective.of_batch and run.values[field] != value,
         f"{value} with {{loss.name}}, a loss of the whole batch",
+    )
+
+
+def _for_labels(field: str, usual: Any, labels: str) -> _Rule:
+    """The rule for a field of one kind of labels, which not every data set has."""
+    return _Rule(
+        field,
+        lambda run: run.labels != labels and run.values.get(field, usual) != usual,
+        f"{usual} with config.dataset.labels={{labels}}",
     )
 
 
@@ -194,6 +207,19 @@ _RULES = (
         lambda run: run.may_split_classes and run.optimizer.name in NEED_WHOLE_LAYERS,
         f"one of {_OF_PARTS} with config.parallel=mesh, unless config.class_devices is 1: else no "
         "device has the norm of the head",
+    ),
+    _Rule(
+        "loss.name",
+        lambda run: run.labels not in run.objective.truths,
+        "a loss for config.dataset.labels={labels}; {loss.name} is for {takes}",
+    ),
+    _for_labels("dataset.label_noise", 0, ONE),
+    _for_labels("dataset.votes", "shares", VOTES),
+    _for_labels("dataset.annotator", None, VOTES),
+    _Rule(
+        "dataset.label",
+        lambda run: run.labels == ONE and "," in (run.values.get("dataset.label") or ""),
+        "one column with config.dataset.labels={labels}",
     ),
     _Rule(
         "dataset.mixup",

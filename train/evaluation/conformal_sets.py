@@ -141,7 +141,7 @@ def _quantiles(
 ) -> jax.Array:
     """The quantile of the scores of the labels, [], or the quantiles of the classes, [L]."""
     score = _score(rule, class_counts)
-    labels = examples.labels
+    labels = examples.drawn_labels
     scores = np.concatenate(
         [
             np.asarray(_label_scores(examples.scores[chunk], labels[chunk], tree, score))

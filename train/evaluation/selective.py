@@ -45,7 +45,7 @@ def report(predictions: Predictions, error: float, least: float) -> dict[str, An
     found = summaries.find_sets(predictions, set_rules.surest(least))
     known = predictions.is_known
     answers = int(found.sizes[known].sum())
-    right = int(found.hits[known].sum())
+    right = int(found.of_labels[known].sum())
     return {
         "max_error": error,
         "threshold": least,

@@ -151,7 +151,7 @@ def set_report(
         num_classes=examples.scores.shape[-1],
         num_unknown=int((~examples.is_known).sum()),
         evaluated=evaluated.to_json(
-            examples.labels,
+            examples.counted_labels,
             None if class_counts is None else examples.counts_of_all(class_counts),
             # There may be names of unknown classes without examples in this split.
             (class_names or [str(index) for index in range(examples.num_classes)])[
@@ -315,11 +315,11 @@ def least_covered(
 
     Of classes with the same coverage, those with more examples come first.
     """
-    num_classes = examples.num_classes
-    counts = np.bincount(examples.labels, minlength=num_classes)
-    hits = np.bincount(examples.labels, weights=found.hits, minlength=num_classes)
-    coverages = hits / np.maximum(counts, 1)
-    present = np.flatnonzero(counts)
+    # Of an example with several classes, each counts with its share.
+    weights, hits = found.by_class(examples).sums(examples.num_classes)
+    present = np.flatnonzero(weights)
+    coverages, counts = np.zeros(len(weights)), np.maximum(np.rint(weights), 1)
+    coverages[present] = hits[present] / weights[present]
     order = np.lexsort((-counts[present], coverages[present]))[:_NUM_LISTED]
     return [
         {
@@ -348,7 +348,7 @@ def _accuracy_by_count(
     examples: Predictions, ks: Sequence[int], class_counts: np.ndarray
 ) -> list[dict[str, Any]]:
     """The top-K accuracies by ranges of the number of training images of the class."""
-    hits = {k: summaries.top_k_sets(examples, k).hits for k in ks}
+    hits = {k: summaries.top_k_sets(examples, k).of_labels for k in ks}
     counts_of_labels = class_counts[examples.labels]
     rows = []
     for above, up_to in zip(_COUNT_BOUNDS, (*_COUNT_BOUNDS[1:], None), strict=True):

@@ -148,7 +148,7 @@ class Calibration:
         """
 
         def find(found: Predictions) -> list[float]:
-            limits = new_classes.limits(self._outliers(found, score), found.labels, coverage)
+            limits = new_classes.limits(self._outliers(found, score), found.drawn_labels, coverage)
             return [limits.known_to, limits.new_from]
 
         limits = self._stored(f"new_{score.name}_{coverage}", find, is_list=True)

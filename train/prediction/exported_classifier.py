@@ -15,8 +15,8 @@ from topk_jax import metrics
 from train.data.batches import SkippedImage
 from train.data.pipeline import Pipeline
 from train.data.records import Split
-from train.evaluation import conformal_rules, promises, stored_scores
-from train.evaluation.predictions import Predictions, labels_for_steps, of_steps
+from train.evaluation import conformal_rules, promises, stored_scores, summaries
+from train.evaluation.predictions import Predictions, labels_for_steps, of_steps, with_truths
 from train.evaluation.summaries import Sets
 from train.foundation import fields, files, json_files, shapes
 from train.foundation.errors import UserError, first_line
@@ -88,6 +88,7 @@ class ExportedClassifier:
         total = -(-len(examples) // _BATCH_SIZE)
         batches = terminal.tracked(pipeline.evaluation(examples), total, "new examples")
         num_classes = len(self.expected.class_names)
+        truths = examples.truths
         scores = stored_scores.CollectedScores(len(examples))
         parts: list[dict[str, np.ndarray]] = []
         for batch in batches:
@@ -96,6 +97,7 @@ class ExportedClassifier:
             outputs = self.call(batch["images"])
             ranks = metrics.label_ranks(outputs[0], known)
             found, chosen, *others = map(np.asarray, outputs)
+            classes = labels[:, None] if truths is None else truths.classes[batch["examples"]]
             of_batch = np.arange(len(labels)), known
             with np.errstate(divide="ignore"):
                 loss = -np.log(found[of_batch])
@@ -105,7 +107,10 @@ class ExportedClassifier:
                 "labels": labels,
                 "ranks": np.asarray(ranks),
                 "loss": loss,
-                "hits": chosen[of_batch] & (labels < num_classes),
+                "hits": np.take_along_axis(
+                    chosen, np.where(classes < num_classes, classes, 0), axis=1
+                )
+                & (classes < num_classes),
                 "sizes": chosen.sum(axis=1),
                 **({"says_new": others[-1]} if self.allows_new else {}),
             }
@@ -113,14 +118,19 @@ class ExportedClassifier:
         rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         if not len(rows["labels"]):
             raise UserError(f"none of the {len(examples)} new images of {path} can be read")
-        sets = Sets(rows.pop("hits"), rows.pop("sizes"))
-        indices, says_new = rows.pop("indices"), rows.pop("says_new", None)
+        says_new = rows.pop("says_new", None)
+        indices, hits, sizes = (rows.pop(name) for name in ("indices", "hits", "sizes"))
+        truths = None if truths is None else truths[indices]
+        sets = summaries.of_hits(hits, sizes, truths)
         names, groups = (
             None if texts is None else texts[indices] for texts in (examples.names, examples.groups)
         )
-        predictions = of_steps(scores=scores.scores(), **rows)
-        named = dataclasses.replace(predictions, names=names, groups=groups, indices=indices)
-        return named, sets, says_new
+        predictions = dataclasses.replace(
+            of_steps(scores=scores.scores(), **rows), names=names, groups=groups, indices=indices
+        )
+        if truths is not None:
+            predictions = with_truths(predictions, truths)
+        return predictions, sets, says_new
 
 
 def load(path: Path) -> ExportedClassifier:

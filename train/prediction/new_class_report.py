@@ -44,7 +44,7 @@ def report(
         for rule in every:
             classes = calibration.sets_of(new_classes.coverage_of_classes(coverage), rule)
             found = summaries.find_sets(examples, classes)
-            kept = Sets(found.hits & ~alone, np.where(alone, 0, found.sizes))
+            kept = Sets(found.of_labels & ~alone, np.where(alone, 0, found.sizes))
             says_new = (kept.sizes == 0) | (outliers >= limits.new_from)
             of_rules[rule.name] = new_classes.rate(kept, says_new, is_new)
         of_coverages[f"{coverage}"] = {**vars(limits), "rules": of_rules}

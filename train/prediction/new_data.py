@@ -11,6 +11,7 @@ from absl import logging
 
 from train.configuration.datasets import FolderFields, OwnImageFields
 from train.data.batches import SkippedImage
+from train.data.own.determinations import Reading
 from train.data.own.listing import Role
 from train.evaluation import (
     combinations,
@@ -216,7 +217,9 @@ def evaluate_program(classifier: ExportedClassifier, asked: Asked) -> Evaluated:
     Raises:
         UserError: the data are not what the program takes.
     """
-    expected = dataclasses.replace(classifier.expected, group=asked.group)
+    expected = dataclasses.replace(
+        classifier.expected, group=asked.group, reading=Reading.of_group(asked.group)
+    )
     num_classes, inputs = len(expected.class_names), expected.inputs
     found = labelled_data.find(asked.flag, asked.path, expected)
     skipped: list[SkippedImage] = []
@@ -269,6 +272,7 @@ def expected_by(classifier: TrainedClassifier, asked: Asked) -> Expected:
         reader=spec.image_reader if spec.has_images else None,
         nested=isinstance(fields, FolderFields) and fields.nested,
         group=group,
+        reading=Reading.of(fields, group),
         group_field=labelled_data.GROUP_FLAG if asked.group else "config.dataset.group of the run",
         most_bytes=fields.most_bytes if isinstance(fields, OwnImageFields) else MOST_IMAGE_BYTES,
         name="the network" if classifier.workdir is None else "the run",

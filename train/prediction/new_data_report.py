@@ -56,8 +56,7 @@ class NewData:
 
     def of_known(self, found: Sets) -> Sets:
         """The sets of the examples of known classes."""
-        is_known = self.examples.is_known
-        return Sets(found.hits[is_known], found.sizes[is_known])
+        return found.take(np.flatnonzero(self.examples.is_known))
 
     @cached_property
     def interval(self) -> intervals.Interval:
@@ -74,7 +73,7 @@ class NewData:
             "num_classes": num_classes,
             "num_groups": None if known.groups is None else len(set(known.groups.tolist())),
             "evaluated": evaluated.to_json(
-                known.labels, self.class_counts, self.class_names[:num_classes]
+                known.counted_labels, self.class_counts, self.class_names[:num_classes]
             ),
             "unknown_classes": {
                 "num_examples": len(unknown),

@@ -11,6 +11,7 @@ import numpy as np
 
 from topk_jax import losses
 from train.configuration import LossFields, declaring
+from train.data.truths import ONE
 from train.foundation import import_paths
 from train.foundation.fields import Number, SetSize, integer, one_of
 from train.models.heads import TwoLogits
@@ -361,6 +362,7 @@ LOSSES = {
         _expected_positive_regularization,
         {**_MEAN_SIZE, "beta": Number(at_least=0)},
         of_batch=True,
+        truths=(ONE,),
         scores=_MULTI_LABEL,
     ),
     "average_k": LossSpec(
@@ -369,6 +371,7 @@ LOSSES = {
         {**_MEAN_SIZE, "alpha": Number(at_least=0)},
         head="two_heads",
         of_batch=True,
+        truths=(ONE,),
         scores=_MULTI_LABEL,
         splits_classes=True,
     ),
@@ -378,6 +381,7 @@ LOSSES = {
         {**_MEAN_SIZE, "weight": Number(at_least=0), "label_learning_rate": Number(at_least=0)},
         derive=_without_label_rate,
         of_batch=True,
+        truths=(ONE,),
         scores=_MULTI_LABEL,
     ),
     "sparsemax": LossSpec(

@@ -66,7 +66,11 @@ class OwnImagesSpec(DatasetSpec):
         def split(indices: np.ndarray, labels: np.ndarray) -> Split:
             records = Records(images, indices, str(found.root), reader)
             return Split(
-                records, labels, paths[indices], groups if groups is None else groups[indices]
+                records,
+                labels,
+                paths[indices],
+                None if groups is None else groups[indices],
+                None if listing.truths is None else listing.truths[indices],
             )
 
         train = train_images.chosen(self.fields, listing)
