@@ -23,6 +23,7 @@ from train.data.records import Split
 from train.devices import parallel, processes
 from train.devices.parallel import Devices
 from train.evaluation import evaluated, predictions, summaries, temperature
+from train.evaluation.class_tree import ClassTree
 from train.evaluation.predictions import Predictions
 from train.evaluation.summaries import Evaluation
 from train.evaluation.thresholds import average_k_thresholds
@@ -39,6 +40,7 @@ from train.training import (
     normalization,
     optimizer,
     randomness,
+    rank_losses,
     steps,
     stop_signals,
 )
@@ -85,6 +87,7 @@ def assemble(
             named = spell(f"config.model.name={name}")
             raise UserError(f"{named} takes {wrong}; got images of shape {shape}")
     if facts is None:
+        rank_losses.check(config.loss, assembly.loss, assembly.tree)
         assembly.check_memory()
     rules.check_classes(config, assembly.spec, len(assembly.classes.names))
     return assembly
@@ -244,6 +247,12 @@ class Assembly:
     def image_shape(self) -> tuple[int, ...]:
         """Height, width and channels of the images, or the number of features."""
         return self._unopened.image_shape or self.facts.image_shape
+
+    @cached_property
+    def tree(self) -> ClassTree | None:
+        """What is above the classes; None if nothing is."""
+        ranks = self.classes.ranks
+        return None if ranks is None else ClassTree.of(ranks, self.classes.names)
 
     @property
     def classes(self) -> Classes:
@@ -717,13 +726,18 @@ class Assembly:
     def _make_objective(
         self, values: Hyperparameters, *, class_axis_name: str | None = None
     ) -> Objective:
-        return self.loss.objective(
-            self.config.loss.parameters,
+        fields, taxonomy = self.config.loss, None if self.tree is None else self.tree.taxonomy
+        objective = self.loss.objective(
+            fields.parameters,
             values,
             axis_name=parallel.AXIS_NAME,
             class_axis_name=class_axis_name,
             scores=self.config.eval.scores,
+            taxonomy=taxonomy,
         )
+        if taxonomy is None or not fields.rank_weights:
+            return objective
+        return rank_losses.at_every_rank(objective, taxonomy, fields.rank_weights)
 
     def _make_optimizer(
         self, values: Hyperparameters, *, norm: Norm = optax.tree.norm

@@ -120,12 +120,11 @@ def _write_program(chosen: ChosenClassifier, rule: ChosenRule, out: Path) -> Non
     classifier = classifiers.load(chosen)
     calibrated = calibrated_rule.calibrate(classifier, rule)
     program = exported_program.serialize(classifier, calibrated)
-    description = exported_program.describe(classifier, calibrated)
-    _write("program", out, program, description)
+    _write("program", out, program, exported_program.describe(classifier, calibrated))
     show_line(f"to run it ({packages.install('serve')}):")
     show_line("  import jax.export, pathlib")
     show_line(f"  program = jax.export.deserialize(pathlib.Path({str(out)!r}).read_bytes())")
-    outputs = ", ".join(description["outputs"])
+    outputs = ", ".join(exported_program.outputs(classifier, calibrated))
     show_line(f"  {outputs} = program.call({classifier.spec.inputs})")
 
 

@@ -14,6 +14,8 @@ from topk_jax import sets
 from topk_jax.taxonomy import Taxonomy
 from train.foundation.ranks import Ranks, plural
 
+# After the name of the flag or field.
+HOW_TO_GIVE = "a table of the classes and their ranks, or first_word for the genera of names"
 # The rank of the node that has all classes.
 ALL = "all"
 

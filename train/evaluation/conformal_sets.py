@@ -9,15 +9,13 @@ from jax.typing import ArrayLike
 
 from topk_jax import sets
 from train.evaluation import score_files, thresholds
-from train.evaluation.class_tree import ClassTree
+from train.evaluation.class_tree import HOW_TO_GIVE, ClassTree
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.predictions import Predictions, chunks
 from train.evaluation.stored_scores import Scores
 from train.foundation.errors import UserError
 
-HOW_TO_GIVE_TAXONOMY = (
-    "give --taxonomy, a table of the classes and their ranks, or first_word for the genera of names"
-)
+HOW_TO_GIVE_TAXONOMY = f"give --taxonomy, {HOW_TO_GIVE}"
 # The clusters of classes are drawn from it.
 _SEED = 0
 

@@ -9,6 +9,7 @@ from absl import logging
 
 from topk_jax import metrics
 from train.evaluation import (
+    by_rank,
     combinations,
     conformal_sets,
     evaluated,
@@ -22,6 +23,7 @@ from train.evaluation import (
     set_rules,
     summaries,
 )
+from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.metric import Metric, Rule
 from train.evaluation.predictions import Predictions
@@ -65,6 +67,8 @@ class SetReport:
         intervals: the confidence intervals of the accuracies over examples; None if the examples
             have no groups. Coverages have theirs beside them.
         observations: the same report for the groups of examples; None without groups of several.
+        by_rank: what `by_rank.report` says of genera and other nodes above the classes; None
+            without a taxonomy.
     """
 
     num_examples: int
@@ -81,6 +85,7 @@ class SetReport:
     accuracy_by_count: list[dict[str, Any]] | None
     intervals: dict[Metric, list[float]] | None = None
     observations: dict[str, Any] | None = None
+    by_rank: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The report as files have it."""
@@ -106,6 +111,7 @@ class SetReport:
         if self.intervals is not None:
             bounds = {one.name: interval for one, interval in self.intervals.items()}
             fields["intervals"] = {"level": intervals.LEVEL, **bounds}
+        fields |= self.by_rank or {}
         if self.observations is not None:
             fields["observations"] = self.observations
         return fields
@@ -121,6 +127,7 @@ def set_report(
     rules: Sequence[ConformalRule] = (),
     class_names: Sequence[str] | None = None,
     combined_by: str = combinations.DEFAULT,
+    tree: ClassTree | None = None,
 ) -> SetReport:
     """Everything that is reported about a split.
 
@@ -135,6 +142,7 @@ def set_report(
             if None, reports have their indices.
         combined_by: how the scores of the examples of a group are combined for the report of
             observations, one of `combinations.COMBINATIONS`.
+        tree: what is above the classes; None if nothing is.
 
     Raises:
         UserError: there are too few examples to calibrate on, or a rule needs something that is
@@ -171,16 +179,17 @@ def set_report(
             for k, threshold in thresholds.items()
         },
         coverages={
-            coverage: _evaluate_coverage(examples, calibrated_on, coverage, class_counts)
+            coverage: _evaluate_coverage(examples, calibrated_on, coverage, class_counts, tree)
             for coverage in coverages
         },
         conformal_rules={
             coverage: {
                 rule.name: _evaluate_conformal(
                     examples,
-                    conformal_sets.calibrate(rule, calibrated_on, coverage, class_counts),
+                    conformal_sets.calibrate(rule, calibrated_on, coverage, class_counts, tree),
                     class_counts,
                     class_names,
+                    tree,
                 )
                 for rule in rules
             }
@@ -200,7 +209,9 @@ def set_report(
             class_counts=class_counts,
             rules=rules,
             class_names=class_names,
+            tree=tree,
         ),
+        by_rank=None if tree is None else by_rank.report(examples, tree, ks),
     )
 
 
@@ -259,25 +270,23 @@ def _evaluate_coverage(
     calibrated_on: Predictions,
     coverage: float,
     class_counts: np.ndarray | None,
+    tree: ClassTree | None,
 ) -> dict[str, dict[str, Any]]:
     """The quality of three kinds of sets with that coverage."""
+
+    def evaluate(rule: SetRule) -> dict[str, Any]:
+        found = summaries.find_sets(examples, rule)
+        return {**rate(found, examples, class_counts), **rate_by_rank(rule, examples, tree)}
+
+    def at(threshold: float) -> dict[str, Any]:
+        return {"threshold": threshold, **evaluate(set_rules.at_threshold(threshold))}
+
     error = error_in_binary(coverage)
-    conformal = conformal_threshold(calibrated_on, coverage)
-    described = {"conformal": _evaluate_threshold(examples, class_counts, conformal)}
+    described = {"conformal": at(conformal_threshold(calibrated_on, coverage))}
     if all(score_files.are_probabilities(one.scores) for one in (examples, calibrated_on)):
-        average_error = average_error_threshold(calibrated_on.scores, error)
-        described["average_error"] = _evaluate_threshold(examples, class_counts, average_error)
-        described["adaptive"] = rate(
-            summaries.find_sets(examples, set_rules.adaptive(error)), examples, class_counts
-        )
+        described["average_error"] = at(average_error_threshold(calibrated_on.scores, error))
+        described["adaptive"] = evaluate(set_rules.adaptive(error))
     return described
-
-
-def _evaluate_threshold(
-    examples: Predictions, class_counts: np.ndarray | None, threshold: float
-) -> dict[str, Any]:
-    found = summaries.find_sets(examples, set_rules.at_threshold(threshold))
-    return {"threshold": threshold, **rate(found, examples, class_counts)}
 
 
 def _evaluate_conformal(
@@ -285,12 +294,19 @@ def _evaluate_conformal(
     rule: SetRule,
     class_counts: np.ndarray | None,
     class_names: Sequence[str] | None,
+    tree: ClassTree | None,
 ) -> dict[str, Any]:
     found = summaries.find_sets(examples, rule)
     return {
         **rate(found, examples, class_counts),
+        **rate_by_rank(rule, examples, tree),
         "least_covered": least_covered(found, examples, class_names),
     }
+
+
+def rate_by_rank(rule: SetRule, examples: Predictions, tree: ClassTree | None) -> dict[str, Any]:
+    """The quality of the sets at the ranks above the classes; empty without a taxonomy."""
+    return {} if tree is None else by_rank.rate(rule, examples, tree)
 
 
 def rate(found: Sets, examples: Predictions, class_counts: np.ndarray | None) -> dict[str, Any]:

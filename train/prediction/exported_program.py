@@ -48,12 +48,7 @@ def describe(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, A
     """What a user of the program needs to know; a threshold that is not finite is null."""
     return {
         **_inputs(classifier.spec, classifier.image_shape),
-        "outputs": {
-            "probabilities": {"shape": ["n", classifier.num_classes], "dtype": "float32"},
-            "chosen": {"shape": ["n", classifier.num_classes], "dtype": "bool"},
-            **_nodes(rule),
-            **({} if rule.new is None else {"none_of_these": {"shape": ["n"], "dtype": "bool"}}),
-        },
+        "outputs": outputs(classifier, rule),
         "rule": str(rule),
         "rule_in_words": rule.in_words(),
         "threshold": rule.threshold,
@@ -66,18 +61,24 @@ def describe(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, A
     }
 
 
+def outputs(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, Any]:
+    """The arrays that the program returns, by their names; sets with names have nodes."""
+    arrays = {
+        "probabilities": {"shape": ["n", classifier.num_classes], "dtype": "float32"},
+        "chosen": {"shape": ["n", classifier.num_classes], "dtype": "bool"},
+    }
+    if rule.tree is not None:
+        arrays["nodes"] = {"shape": ["n", rule.tree.taxonomy.num_nodes], "dtype": "bool"}
+    if rule.new is not None:
+        arrays["none_of_these"] = {"shape": ["n"], "dtype": "bool"}
+    return arrays
+
+
 def _conformal(rule: CalibratedRule) -> dict[str, Any]:
     """The score of a conformal rule and its quantiles; null for a class that is in every set."""
     if rule.conformal is None:
         return {}
     return {"score": rule.conformal.score, "quantiles": rule.conformal.limits}
-
-
-def _nodes(rule: CalibratedRule) -> dict[str, Any]:
-    """The nodes that name the sets, if sets have names."""
-    if rule.tree is None:
-        return {}
-    return {"nodes": {"shape": ["n", rule.tree.taxonomy.num_nodes], "dtype": "bool"}}
 
 
 def _taxonomy(rule: CalibratedRule) -> dict[str, Any]:

@@ -1,9 +1,8 @@
 """The classifier of a finished run, for train.evaluate, train.predict and train.export."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -24,6 +23,7 @@ from train.evaluation import temperature
 from train.evaluation.class_tree import ClassTree
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
+from train.foundation.ranks import Ranks
 from train.foundation.spelling import flags_for_fields
 from train.models.classifier import Classifier
 from train.training.objectives import class_logits
@@ -91,11 +91,10 @@ class TrainedClassifier:
         """The training images of each class, [L]."""
         return self.assembly.class_counts
 
-    @cached_property
+    @property
     def tree(self) -> ClassTree | None:
         """What is above the classes; None if nothing is."""
-        ranks = self.classes.ranks
-        return None if ranks is None else ClassTree.of(ranks, self.classes.names)
+        return self.assembly.tree
 
     @property
     def temperature(self) -> float | None:
@@ -221,6 +220,20 @@ class TrainedClassifier:
         )
 
 
+def tree_of(taxonomy: str, class_names: Sequence[str]) -> ClassTree:
+    """What --taxonomy has above classes.
+
+    Raises:
+        UserError: it is not a table with a tree of them.
+    """
+    return ClassTree.of(_read_ranks(taxonomy, class_names), class_names)
+
+
+def _read_ranks(taxonomy: str, class_names: Sequence[str]) -> Ranks:
+    with flags_for_fields({rank_table.FIELD: "--taxonomy"}):
+        return rank_table.read(taxonomy, class_names)
+
+
 def load(
     workdir: Path,
     places: Mapping[str, str] = MappingProxyType({}),
@@ -251,9 +264,7 @@ def load(
         raise error.within(another) from error
     classes = run_files.read_classes(workdir)
     if taxonomy is not None:
-        with flags_for_fields({rank_table.FIELD: "--taxonomy"}):
-            ranks = rank_table.read(taxonomy, classes.names)
-        classes = dataclasses.replace(classes, ranks=ranks)
+        classes = dataclasses.replace(classes, ranks=_read_ranks(taxonomy, classes.names))
     spec = dataset_spec(config.dataset)
     num_classes = spec.num_classes
     if num_classes not in (None, len(classes.names)):

@@ -16,24 +16,10 @@ from tests.topk_jax.cases.ranges import (
     Listed,
     Range,
 )
-from topk_jax.taxonomy import Taxonomy
+from tests.topk_jax.cases.trees import genera, of_nodes
 
 PROBABILITIES = {"probabilities": "probabilities"}
 LABELS = {"labels": "labels"}
-
-
-def genera(num_classes: int) -> Taxonomy:
-    """Genera of up to three species."""
-    return Taxonomy.from_paths(
-        [(f"genus {label // 3}", f"species {label}") for label in range(num_classes)]
-    )
-
-
-def of_nodes(num_nodes: int) -> Taxonomy:
-    """A tree of this number of nodes: classes in two genera, and the root."""
-    return Taxonomy.from_paths(
-        [(f"genus {label % 2}", f"species {label}") for label in range(num_nodes - 3)]
-    )
 
 
 def of_entries(name: str, arrays: dict[str, str] = PROBABILITIES, **options: Any) -> Case:
