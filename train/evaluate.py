@@ -22,17 +22,18 @@ import numpy as np
 from absl import flags
 
 from train.configuration.datasets import HOW_GROUPS_ARE_FOUND
-from train.evaluation import combinations, conformal_rules, metric
+from train.evaluation import combinations, conformal_rules, metric, utilities
 from train.evaluation.conformal_rules import ConformalRule
 from train.foundation import command_line, fields, files, flag_rules, json_files
 from train.foundation.errors import UserError
-from train.foundation.flag_rules import Exclusive, Flag, Needed
+from train.foundation.flag_rules import Exclusive, Flag, Needed, Together
 from train.papers.figures.catalogue import SUFFIXES
 from train.prediction import classifier_flags, new_class_flags, rule_flags
 from train.workdir import output_files, run_files, terminal
 
 if TYPE_CHECKING:
     from train.evaluation.class_tree import ClassTree
+    from train.evaluation.costs import Costs
     from train.evaluation.predictions import Predictions
     from train.evaluation.set_report import SetReport
     from train.prediction.evaluated import Evaluated
@@ -152,6 +153,15 @@ _RULES = flags.DEFINE_list(
     "Conformal rules that are compared at each of --coverages, with commas between, or all. "
     f"{conformal_rules.IN_WORDS}.",
 )
+_UTILITY = flags.DEFINE_multi_string(
+    "utility",
+    [],
+    f"A utility whose best sets are evaluated; may be given several times. {utilities.IN_WORDS}.",
+)
+_RISKS = flags.DEFINE_string(
+    "risks", None, "Bounds of the mean cost of sets, as 0.1,0.2, by the costs of --costs."
+)
+_COSTS = rule_flags.define_costs()
 _COMBINE = flags.DEFINE_string(
     "combine",
     None,
@@ -185,7 +195,7 @@ _EXAMPLES = flags.DEFINE_string(
 # What is read; it is to be kept.
 _INPUTS = (
     *(_LOGITS, _LABELS, _CALIBRATION_LOGITS, _CALIBRATION_LABELS, _CLASS_COUNTS),
-    *(_PROGRAM, _IMAGES, _TABLE, _FEATURES, _THRESHOLDS),
+    *(_PROGRAM, _IMAGES, _TABLE, _FEATURES, _THRESHOLDS, _COSTS),
 )
 _OUTPUTS = (_OUT, _SCORES, _FIGURE, _CALIBRATION_OUT)
 _NEW = ("images", "table", "features")
@@ -254,6 +264,16 @@ _ROWS = flag_rules.declare(
     Flag("calibration_labels", needs=("calibration_logits",)),
     Flag("class_counts", needs=("logits",)),
     Flag("rules", excludes=("coverages=",), because="rules make sets of a coverage"),
+    Together(("risks", "costs")),
+    *(
+        Flag(
+            name,
+            needs=("workdir", "weights", "logits"),
+            excludes=_NEW,
+            because="these sets are calibrated for the examples of a split",
+        )
+        for name in ("utility", "risks")
+    ),
     Flag("figure", needs=("rules",), because="it is drawn of them"),
 )
 
@@ -478,10 +498,35 @@ def _report(
         coverages=_coverages(len(calibrated_on.labels)),
         class_counts=class_counts,
         rules=_rules(examples, calibrated_on, class_counts, tree),
+        utilities=_utilities(),
+        risks=_risks(),
+        costs=_costs(examples.scores.shape[-1], class_names, class_counts),
         class_names=class_names,
         tree=tree,
         combined_by=_COMBINE.value or combinations.DEFAULT,
     )
+
+
+def _utilities() -> list[str]:
+    for text in _UTILITY.value:
+        if wrong := utilities.wrong(text):
+            raise UserError(field="--utility", must_be=wrong, got=text)
+    return list(dict.fromkeys(_UTILITY.value))
+
+
+def _risks() -> list[float]:
+    return [] if _RISKS.value is None else _several(_RISKS, float, fields.Number(above=0))
+
+
+def _costs(
+    num_classes: int, class_names: Sequence[str] | None, class_counts: np.ndarray | None
+) -> "Costs | None":
+    from train.evaluation import named_costs
+
+    if _COSTS.value is None:
+        return None
+    names = class_names or [str(index) for index in range(num_classes)]
+    return named_costs.named(_COSTS.value, names[:num_classes], class_counts)
 
 
 def _rules(
@@ -598,6 +643,8 @@ def _check_flags(chosen: classifier_flags.ChosenClassifier) -> None:
     if _EXAMPLES.value is not None:
         _check_examples(Path(_EXAMPLES.value), kept)
     _check_rules()
+    _utilities()
+    _risks()
     _coverages(0)
     _ks(None)
 

@@ -12,6 +12,7 @@ from train.evaluation import (
     by_rank,
     combinations,
     conformal_sets,
+    cost_thresholds,
     evaluated,
     example_groups,
     intervals,
@@ -22,9 +23,11 @@ from train.evaluation import (
     score_files,
     set_rules,
     summaries,
+    utility_sets,
 )
 from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import ConformalRule
+from train.evaluation.costs import Costs
 from train.evaluation.metric import Metric, Rule
 from train.evaluation.predictions import Predictions
 from train.evaluation.set_rules import SetRule
@@ -35,6 +38,7 @@ from train.evaluation.thresholds import (
     conformal_threshold,
     error_in_binary,
 )
+from train.foundation.errors import UserError
 
 Value = TypeVar("Value")
 
@@ -62,6 +66,9 @@ class SetReport:
             by K and by group of classes.
         coverages: the quality of sets with a target coverage, by the coverage and the method.
         conformal_rules: the quality of the sets of conformal rules, by the coverage and the rule.
+        utilities: the quality of the sets of the largest expected utility, by the utility.
+        risks: the quality of the sets of a bounded mean cost, by the bound.
+        costs: the costs of these, as --costs has them; None without.
         accuracy_by_count: the top-K accuracies by the training images of the class; None if
             these are not known.
         intervals: the confidence intervals of the accuracies over examples; None if the examples
@@ -82,6 +89,9 @@ class SetReport:
     size_counts: dict[int, dict[str, list[int]]]
     coverages: dict[float, dict[str, dict[str, Any]]]
     conformal_rules: dict[float, dict[str, dict[str, Any]]]
+    utilities: dict[str, dict[str, Any]]
+    risks: dict[float, dict[str, Any]]
+    costs: str | None
     accuracy_by_count: list[dict[str, Any]] | None
     intervals: dict[Metric, list[float]] | None = None
     observations: dict[str, Any] | None = None
@@ -106,6 +116,11 @@ class SetReport:
             fields["conformal_rules"] = {
                 f"{coverage}": rules for coverage, rules in self.conformal_rules.items()
             }
+        if self.utilities:
+            fields["utilities"] = self.utilities
+        if self.risks:
+            fields["costs"] = self.costs
+            fields["risks"] = {f"{risk}": values for risk, values in self.risks.items()}
         if self.accuracy_by_count is not None:
             fields["accuracy_by_count"] = self.accuracy_by_count
         if self.intervals is not None:
@@ -125,6 +140,9 @@ def set_report(
     coverages: Sequence[float],
     class_counts: np.ndarray | None,
     rules: Sequence[ConformalRule] = (),
+    utilities: Sequence[str] = (),
+    risks: Sequence[float] = (),
+    costs: Costs | None = None,
     class_names: Sequence[str] | None = None,
     combined_by: str = combinations.DEFAULT,
     tree: ClassTree | None = None,
@@ -138,6 +156,9 @@ def set_report(
         coverages: the target coverages, in (0, 1).
         class_counts: the training images of each class; if None, there is no report by class size.
         rules: conformal rules that are reported too.
+        utilities: utilities, as the flags take them, whose best sets are reported too.
+        risks: bounds of a mean cost; sets for them are reported too.
+        costs: the costs of the risks; None without risks.
         class_names: the names of the classes, with the classes that the classifier does not know;
             if None, reports have their indices.
         combined_by: how the scores of the examples of a group are combined for the report of
@@ -196,6 +217,14 @@ def set_report(
             for coverage in coverages
             if rules
         },
+        utilities={name: _evaluate_utility(examples, name, ks, class_counts) for name in utilities},
+        risks={}
+        if costs is None
+        else {
+            risk: _evaluate_risk(examples, calibrated_on, risk, costs, class_counts)
+            for risk in risks
+        },
+        costs=None if costs is None else costs.name,
         accuracy_by_count=None
         if class_counts is None
         else _accuracy_by_count(examples, ks, examples.counts_of_all(class_counts)),
@@ -208,6 +237,9 @@ def set_report(
             ks=ks,
             class_counts=class_counts,
             rules=rules,
+            utilities=utilities,
+            risks=risks,
+            costs=costs,
             class_names=class_names,
             tree=tree,
         ),
@@ -301,6 +333,41 @@ def _evaluate_conformal(
         **rate(found, examples, class_counts),
         **rate_by_rank(rule, examples, tree),
         "least_covered": least_covered(found, examples, class_names),
+    }
+
+
+def _evaluate_utility(
+    examples: Predictions, name: str, ks: Sequence[int], class_counts: np.ndarray | None
+) -> dict[str, Any]:
+    """The quality of the sets of the largest expected utility, with that of top-K sets."""
+    if not score_files.are_probabilities(examples.scores):
+        raise UserError(
+            "--utility needs probabilities that add up to 1 for each example; these scores do not"
+        )
+    worth = utility_sets.of_sizes(name, examples.scores.shape[-1])
+    found = summaries.find_sets(examples, utility_sets.rule(worth))
+    of_top = {k: utility_sets.mean(summaries.top_k_sets(examples, k), worth) for k in ks}
+    return {
+        "utility": utility_sets.mean(found, worth),
+        "utility_of": _name_by_rule("top", of_top),
+        **rate(found, examples, class_counts),
+    }
+
+
+def _evaluate_risk(
+    examples: Predictions,
+    calibrated_on: Predictions,
+    risk: float,
+    costs: Costs,
+    class_counts: np.ndarray | None,
+) -> dict[str, Any]:
+    """The quality of the sets that cost at most that on average."""
+    threshold = cost_thresholds.threshold(calibrated_on, costs, risk)
+    sets = set_rules.at_threshold(threshold)
+    return {
+        "mean_cost": costs.mean(examples, sets),
+        "threshold": threshold,
+        **rate(summaries.find_sets(examples, sets), examples, class_counts),
     }
 
 

@@ -5,8 +5,9 @@ import math
 from dataclasses import dataclass
 
 import jax
+import numpy as np
 
-from train.evaluation import new_classes, selective, set_rules, thresholds
+from train.evaluation import new_classes, selective, set_rules, thresholds, utility_sets
 from train.evaluation.class_tree import ClassTree
 from train.evaluation.combinations import COMBINATIONS
 from train.evaluation.conformal_rules import RULES
@@ -20,19 +21,20 @@ from train.prediction.other_calibrations import GivenCalibration
 from train.prediction.rule_flags import ChosenRule
 from train.prediction.trained import TrainedClassifier
 
-_VALIDATION_EXAMPLES = "the validation examples"
-
 
 @dataclass(frozen=True)
 class CalibratedRule:
     """A rule and its threshold.
 
     Attributes:
-        name: "top_k", "average_k", "coverage" or "max_error".
-        value: the K, the coverage or the error.
+        name: "top_k", "average_k", "coverage", "max_error", "utility" or "risk".
+        value: the K, the coverage, the error or the risk; the name of the utility.
         threshold: the smallest probability of a class in a set, or with "max_error" the largest
-            one without an answer; None for the top K, and for the sets of a conformal score.
+            one without an answer; None for the top K, and for the sets of a conformal score or of a
+            utility.
         conformal: the sets of a conformal score; None for others.
+        worth: by size, what a set is worth that has the label, [L]; None without a utility.
+        costs: the costs of the risk, as the flag has them; None for other rules.
         combination: how the examples of an observation are combined; None for single examples.
         calibrated_on: the examples that the threshold is calibrated on, in words; None for the
             validation examples.
@@ -44,9 +46,11 @@ class CalibratedRule:
     """
 
     name: str
-    value: float
+    value: float | str
     threshold: float | None
     conformal: ConformalSets | None = None
+    worth: np.ndarray | None = None
+    costs: str | None = None
     combination: Combination | None = None
     calibrated_on: str | None = None
     most_combined: int | None = None
@@ -56,6 +60,7 @@ class CalibratedRule:
 
     def __str__(self) -> str:
         rule = "" if self.conformal is None else f", rule={self.conformal.rule.name}"
+        rule += "" if self.costs is None else f", costs={self.costs}"
         combined = "" if self.combination is None else f", combine={self.combination.name}"
         named = "" if self.max_names is None else f", max_names={self.max_names}"
         new = "" if self.new is None else f", new_score={self.new.score.name}"
@@ -64,7 +69,7 @@ class CalibratedRule:
     @property
     def short_value(self) -> str:
         """The value as a person writes it: 5 for 5.0."""
-        return repr(self.value).removesuffix(".0")
+        return str(self.value).removesuffix(".0")
 
     def choose(self, probabilities: jax.Array) -> jax.Array:
         """The sets of probabilities [n, L], as booleans [n, L]."""
@@ -84,6 +89,8 @@ class CalibratedRule:
         if self.conformal is not None:
             # One example at a time: in an exported program, their number is not known.
             return jax.vmap(self.conformal)(probabilities)
+        if self.worth is not None:
+            return utility_sets.rule(self.worth)(probabilities)
         if self.threshold is None:
             return set_rules.top_k(int(self.value))(probabilities)
         if self.name == "max_error":
@@ -116,14 +123,25 @@ class CalibratedRule:
     def _new_in_words(self) -> str:
         if self.new is None:
             return ""
-        return f" {self.new.in_words(self.value, self.calibrated_on or _VALIDATION_EXAMPLES)}"
+        calibrated_on = self.calibrated_on or "the validation examples"
+        return f" {self.new.in_words(float(self.value), calibrated_on)}"
+
+    @property
+    def _coverage_of_classes(self) -> float:
+        """The coverage of the classes, which have a part of the error beside "none of these"."""
+        coverage = float(self.value)
+        return coverage if self.new is None else new_classes.coverage_of_classes(coverage)
 
     def _in_words(self, examples: str) -> str:
         calibrated_on = self.calibrated_on or f"the validation {examples}"
-        # With "none of these", classes have a part of the error.
-        coverage = self.value if self.new is None else new_classes.coverage_of_classes(self.value)
         if self.conformal is not None:
-            return _describe_conformal(self.conformal, coverage, calibrated_on)
+            return _describe_conformal(self.conformal, self._coverage_of_classes, calibrated_on)
+        if self.worth is not None:
+            return (
+                f"Each set has the largest expected utility, {self.value}. A set of 1, 2, 3 "
+                "classes that has the true one is worth "
+                f"{', '.join(f'{worth:.4g}' for worth in self.worth[:3])}, and another set nothing."
+            )
         if self.threshold is None:
             what = "class" if self.value == 1 else f"{self.short_value} classes"
             return f"Each set has the {what} of highest probability."
@@ -133,22 +151,34 @@ class CalibratedRule:
                 where = f", where that exceeds {self.threshold:.4g}; otherwise there is no answer"
             return (
                 f"An answer is the class of highest probability{where}. Of the answers at most "
-                f"{_percent(self.value)} are wrong, for new examples like {calibrated_on}. This "
-                "holds with a probability of at least "
-                f"{_percent(1 - selective.DELTA)} over the choice of these."
+                f"{_percent(float(self.value))} are wrong, for new examples like {calibrated_on}. "
+                f"This holds with a probability of at least {_percent(1 - selective.DELTA)} over "
+                "the choice of these."
             )
         if self.threshold == -math.inf:
             return "Each set has every class."
-        reached = f"Each set has the classes whose probability reaches {self.threshold:.4g}. "
+        return (
+            f"Each set has the classes whose probability reaches {self.threshold:.4g}. "
+            f"{self._what_holds(calibrated_on)}"
+        )
+
+    def _what_holds(self, calibrated_on: str) -> str:
+        """What holds for the sets of the threshold."""
         if self.name == "average_k":
-            return reached + (
+            return (
                 f"With this threshold, sets have {self.short_value} "
                 f"{'class' if self.value == 1 else 'classes'} on average over "
                 f"{calibrated_on}: more where one is ambiguous, fewer where it is clear."
             )
-        return reached + (
+        if self.name == "risk":
+            return (
+                f"With this threshold, from {calibrated_on}, sets of new ones like them cost at "
+                f"most {self.short_value} on average, by the costs {self.costs}. A set that has "
+                "the true class costs nothing."
+            )
+        return (
             f"With this threshold, from {calibrated_on}, the true class of a new one like them is "
-            f"in its set with a probability of at least {_percent(coverage)}."
+            f"in its set with a probability of at least {_percent(self._coverage_of_classes)}."
         )
 
 
@@ -170,6 +200,12 @@ def calibrate(
     tree = classifier.tree if has_names else None
     if rule.max_names is not None and tree is None:
         raise UserError(f"--max_names needs what is above the classes: {HOW_TO_GIVE_TAXONOMY}")
+    has_softmax = classifier.temperature is not None or classifier.config.eval.scores == "softmax"
+    if rule.name == "utility" and not has_softmax:
+        raise UserError(
+            "--utility needs probabilities that add up to 1; this run has "
+            f"config.eval.scores={classifier.config.eval.scores}"
+        )
     calibration, calibrated_on = Calibration(classifier, combined_by), None
     if rule.thresholds is not None:
         calibration = GivenCalibration(classifier, rule.thresholds, combined_by)
@@ -177,10 +213,10 @@ def calibrate(
     new = None
     if rule.new_score is not None:
         score = outliers.of_classifier(classifier, rule.new_score)
-        new = NewClassRule(score, calibration.new_classes(rule.value, score))
+        new = NewClassRule(score, calibration.new_classes(float(rule.value), score))
     calibrated = _calibrate(calibration, rule, classifier.num_classes)
     most = None
-    if combined_by is not None and rule.name != "top_k":
+    if combined_by is not None and rule.is_calibrated:
         most = calibration.most_combined()
     return dataclasses.replace(
         calibrated,
@@ -193,9 +229,25 @@ def calibrate(
 
 
 def _calibrate(calibration: Calibration, rule: ChosenRule, num_classes: int) -> CalibratedRule:
-    name, value = rule.name, rule.value
+    if rule.name == "utility":
+        return CalibratedRule(
+            rule.name,
+            rule.value,
+            None,
+            worth=utility_sets.of_sizes(str(rule.value), num_classes),
+            combination=calibration.combination(),
+        )
+    name, value = rule.name, float(rule.value)
     if name == "coverage":
         return _calibrate_conformal(calibration, rule)
+    if rule.costs is not None:
+        return CalibratedRule(
+            name,
+            value,
+            calibration.risk(value, rule.costs),
+            costs=rule.costs,
+            combination=calibration.combination(),
+        )
     if name == "max_error":
         least = calibration.selective(value)
         return CalibratedRule(name, value, least, combination=calibration.combination())
@@ -208,15 +260,18 @@ def _calibrate(calibration: Calibration, rule: ChosenRule, num_classes: int) -> 
 
 
 def _calibrate_conformal(calibration: Calibration, chosen: ChosenRule) -> CalibratedRule:
-    name, coverage, rule = chosen.name, chosen.value, RULES[chosen.conformal]
+    name, coverage, rule = chosen.name, float(chosen.value), RULES[chosen.conformal]
+    of_classes = coverage
     if chosen.new_score is not None:
-        coverage = new_classes.coverage_of_classes(coverage)
+        of_classes = new_classes.coverage_of_classes(coverage)
     threshold, conformal = None, None
     if rule.score is None:
-        threshold = calibration.conformal(coverage)
+        threshold = calibration.conformal(of_classes)
     else:
-        conformal = calibration.conformal_sets(coverage, rule)
-    return CalibratedRule(name, chosen.value, threshold, conformal, calibration.combination())
+        conformal = calibration.conformal_sets(of_classes, rule)
+    return CalibratedRule(
+        name, coverage, threshold, conformal, combination=calibration.combination()
+    )
 
 
 def _describe_conformal(conformal: ConformalSets, coverage: float, calibrated_on: str) -> str:

@@ -12,6 +12,8 @@ import numpy as np
 from train.evaluation import (
     combinations,
     conformal_sets,
+    cost_thresholds,
+    named_costs,
     new_classes,
     observations,
     selective,
@@ -170,6 +172,24 @@ class Calibration:
         measured = outliers.measure(found, score, validation, "validation").outliers
         assert measured is not None
         return measured
+
+    def risk(self, risk: float, costs_name: str) -> float:
+        """The threshold whose sets cost at most `risk` on average over new images.
+
+        Args:
+            risk: the bound of the mean cost.
+            costs_name: the costs, as --costs has them.
+
+        Raises:
+            UserError: there are no such costs, or it is not stored, and the data set is not on this
+                machine or is too small.
+        """
+        classifier = self._classifier
+        costs = named_costs.named(costs_name, classifier.classes.names, classifier.class_counts)
+        return self._stored(
+            f"risk_{risk}_{costs.digest}",
+            lambda found: cost_thresholds.threshold(found, costs, risk),
+        )
 
     def _check_observations(self, found: Predictions, coverage: float) -> None:
         """Refuses too few observations; too few examples are refused where they are used."""

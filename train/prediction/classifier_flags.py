@@ -87,7 +87,7 @@ class ChosenClassifier:
         Raises:
             UserError: the rule has a threshold and there are no such images.
         """
-        if self.classes is not None and rule.name != "top_k" and rule.thresholds is None:
+        if self.classes is not None and rule.is_calibrated and rule.thresholds is None:
             raise UserError(
                 f"--{rule.name} needs --dataset, on whose validation images it is calibrated; "
                 "--classes has no images"

@@ -1,6 +1,6 @@
-"""The flags --top_k, --average_k, --coverage and --max_error, one of which chooses the sets.
+"""The flags --top_k, --average_k, --coverage, --max_error, --utility and --risk: one chooses sets.
 
---rule, --max_names, --allow_new, --new_score and --thresholds go with them.
+--rule, --max_names, --allow_new, --new_score, --costs and --thresholds go with them.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from typing import Any
 
 from absl import flags
 
-from train.evaluation import conformal_rules
+from train.evaluation import conformal_rules, utilities
 from train.foundation import fields, flag_rules, flag_types
 from train.foundation.flag_rules import Exclusive, Flag, Needed
 from train.prediction import new_class_flags
@@ -19,8 +19,8 @@ from train.prediction import new_class_flags
 flags.disclaim_key_flags()
 
 MAX_ERROR = Flag("max_error", fields.Number(above=0, below=1))
-_SETS = ("top_k", "average_k", "coverage", "max_error")
-NAMES = (*_SETS, "rule", "max_names", "allow_new", "thresholds")
+_SETS = ("top_k", "average_k", "coverage", "max_error", "utility", "risk")
+NAMES = (*_SETS, "rule", "max_names", "allow_new", "costs", "thresholds")
 _RULES = (
     Needed(_SETS, "it says which sets are made"),
     Exclusive(_SETS),
@@ -35,11 +35,15 @@ _RULES = (
         excludes=(f"rule={conformal_rules.TAXONOMIC}",),
         because="its sets have one name each",
     ),
+    Flag("utility", utilities.wrong),
+    Flag("risk", fields.Number(above=0)),
+    Flag("risk", needs=("costs",), because="it is the mean cost of a set"),
+    Flag("costs", fields.text(), needs=("risk",)),
     Flag(
         "thresholds",
         fields.text("a file"),
         needs=("average_k", "coverage", "max_error"),
-        because="the top K have no threshold",
+        because="the file has no thresholds of other sets",
     ),
 )
 
@@ -49,9 +53,10 @@ class ChosenRule:
     """The rule that the flags choose.
 
     Attributes:
-        name: "top_k", "average_k", "coverage" or "max_error".
-        value: the K, the coverage or the error.
+        name: "top_k", "average_k", "coverage", "max_error", "utility" or "risk".
+        value: the K, the coverage, the error or the risk; the name of the utility.
         conformal: the name of the conformal rule that makes sets of a coverage.
+        costs: the costs of the risk, as the flag has them; None for other rules.
         thresholds: a file with thresholds; None for those of the validation images.
         max_names: the most names of a set; None for sets of any classes.
         new_score: the name of the outlier score that says "none of these"; None for sets that
@@ -59,16 +64,24 @@ class ChosenRule:
     """
 
     name: str
-    value: float
+    value: float | str
     conformal: str = conformal_rules.DEFAULT
+    costs: str | None = None
     thresholds: Path | None = None
     max_names: int | None = None
     new_score: str | None = None
 
     @property
+    def is_calibrated(self) -> bool:
+        """Whether its sets need examples to calibrate on."""
+        return self.name not in ("top_k", "utility")
+
+    @property
     def files(self) -> dict[Path, str]:
-        """The file that it is read from, to be kept, with a name for messages."""
-        return {} if self.thresholds is None else {self.thresholds: "the file of --thresholds"}
+        """The files that it is read from, to be kept, with names for messages."""
+        costs = None if self.costs is None else Path(self.costs)
+        given = {"thresholds": self.thresholds, "costs": costs}
+        return {path: f"the file of --{flag}" for flag, path in given.items() if path}
 
 
 def define() -> Callable[[], dict[str, Any]]:
@@ -99,6 +112,19 @@ def define() -> Callable[[], dict[str, Any]]:
     )
     max_error = define_max_error()
     new = new_class_flags.define()
+    utility = flags.DEFINE_string(
+        "utility",
+        None,
+        "Sets of the largest expected utility, from the probabilities alone: "
+        f"{utilities.IN_WORDS}.",
+    )
+    risk = flags.DEFINE_float(
+        "risk",
+        None,
+        "Sets that cost at most this on average, calibrated on the validation images; a set that "
+        "has the true class costs nothing.",
+    )
+    costs = define_costs()
     thresholds = define_thresholds()
     return lambda: {
         "top_k": top_k.value,
@@ -108,6 +134,9 @@ def define() -> Callable[[], dict[str, Any]]:
         "max_names": max_names.value,
         "max_error": max_error.value,
         **new(),
+        "utility": utility.value,
+        "risk": risk.value,
+        "costs": costs.value,
         "thresholds": thresholds.value,
     }
 
@@ -132,12 +161,24 @@ def define_thresholds() -> flags.FlagHolder[str | None]:
     )
 
 
+def define_costs() -> flags.FlagHolder[str | None]:
+    """Defines --costs."""
+    return flags.DEFINE_string(
+        "costs",
+        None,
+        "What a set costs that does not have the true class: missed, 1 for each class, so that the "
+        "mean is the share of missed labels; macro, where each class costs the same in all; or a "
+        "table with the columns label and cost, and optionally chosen, a class "
+        "of the set that makes it cheaper.",
+    )
+
+
 def chosen(values: Mapping[str, Any]) -> ChosenRule:
     """The only rule with a value.
 
     Raises:
-        UserError: none has, or several have, a coverage is outside (0, 1), or --rule is unknown or
-            given without a coverage.
+        UserError: none has, or several have, a value is not what it may be, or a flag is missing
+            that goes with it.
     """
     given = {name: value for name, value in values.items() if value is not None}
     flag_rules.check(_RULES, given)
@@ -145,11 +186,13 @@ def chosen(values: Mapping[str, Any]) -> ChosenRule:
     file = given.pop("thresholds", None)
     max_names = given.pop("max_names", None)
     new_score = new_class_flags.chosen(given.pop("allow_new", None), given.pop("new_score", None))
+    costs = given.pop("costs", None)
     ((name, value),) = given.items()
     return ChosenRule(
         name,
         value,
         conformal_rules.named("rule", conformal).name,
+        costs,
         None if file is None else Path(file),
         max_names,
         new_score,

@@ -97,7 +97,7 @@ class Facts:
 
 def _expected(test: Mapping[str, float | None], rule: CalibratedRule, example: str) -> str:
     """The results of such sets on the test examples, in words; empty if the run has none."""
-    if rule.name == "coverage" or not float(rule.value).is_integer():
+    if rule.name not in ("top_k", "average_k") or not float(rule.value).is_integer():
         return ""
     k = int(rule.value)
     accuracy = test.get(Metric.accuracy("top" if rule.name == "top_k" else "average", k).name)
