@@ -305,20 +305,35 @@ def _evaluate_coverage(
     tree: ClassTree | None,
 ) -> dict[str, dict[str, Any]]:
     """The quality of three kinds of sets with that coverage."""
-
-    def evaluate(rule: SetRule) -> dict[str, Any]:
-        found = summaries.find_sets(examples, rule)
-        return {**rate(found, examples, class_counts), **rate_by_rank(rule, examples, tree)}
-
-    def at(threshold: float) -> dict[str, Any]:
-        return {"threshold": threshold, **evaluate(set_rules.at_threshold(threshold))}
-
     error = error_in_binary(coverage)
-    described = {"conformal": at(conformal_threshold(calibrated_on, coverage))}
+    conformal = conformal_threshold(calibrated_on, coverage)
+    described = {"conformal": _evaluate_threshold(examples, class_counts, conformal, tree)}
     if all(score_files.are_probabilities(one.scores) for one in (examples, calibrated_on)):
-        described["average_error"] = at(average_error_threshold(calibrated_on.scores, error))
-        described["adaptive"] = evaluate(set_rules.adaptive(error))
+        average_error = average_error_threshold(calibrated_on.scores, error)
+        described["average_error"] = _evaluate_threshold(
+            examples, class_counts, average_error, tree
+        )
+        described["adaptive"] = _evaluate_sets(
+            set_rules.adaptive(error), examples, class_counts, tree
+        )
     return described
+
+
+def _evaluate_threshold(
+    examples: Predictions,
+    class_counts: np.ndarray | None,
+    threshold: float,
+    tree: ClassTree | None = None,
+) -> dict[str, Any]:
+    sets = set_rules.at_threshold(threshold)
+    return {"threshold": threshold, **_evaluate_sets(sets, examples, class_counts, tree)}
+
+
+def _evaluate_sets(
+    rule: SetRule, examples: Predictions, class_counts: np.ndarray | None, tree: ClassTree | None
+) -> dict[str, Any]:
+    found = summaries.find_sets(examples, rule)
+    return {**rate(found, examples, class_counts), **rate_by_rank(rule, examples, tree)}
 
 
 def _evaluate_conformal(
@@ -331,9 +346,14 @@ def _evaluate_conformal(
     found = summaries.find_sets(examples, rule)
     return {
         **rate(found, examples, class_counts),
-        **rate_by_rank(rule, examples, tree),
         "least_covered": least_covered(found, examples, class_names),
+        **rate_by_rank(rule, examples, tree),
     }
+
+
+def rate_by_rank(rule: SetRule, examples: Predictions, tree: ClassTree | None) -> dict[str, Any]:
+    """The quality of the sets at the ranks above the classes; empty without a taxonomy."""
+    return {} if tree is None else by_rank.rate(rule, examples, tree)
 
 
 def _evaluate_utility(
@@ -363,17 +383,10 @@ def _evaluate_risk(
 ) -> dict[str, Any]:
     """The quality of the sets that cost at most that on average."""
     threshold = cost_thresholds.threshold(calibrated_on, costs, risk)
-    sets = set_rules.at_threshold(threshold)
     return {
-        "mean_cost": costs.mean(examples, sets),
-        "threshold": threshold,
-        **rate(summaries.find_sets(examples, sets), examples, class_counts),
+        "mean_cost": costs.mean(examples, set_rules.at_threshold(threshold)),
+        **_evaluate_threshold(examples, class_counts, threshold),
     }
-
-
-def rate_by_rank(rule: SetRule, examples: Predictions, tree: ClassTree | None) -> dict[str, Any]:
-    """The quality of the sets at the ranks above the classes; empty without a taxonomy."""
-    return {} if tree is None else by_rank.rate(rule, examples, tree)
 
 
 def rate(found: Sets, examples: Predictions, class_counts: np.ndarray | None) -> dict[str, Any]:
