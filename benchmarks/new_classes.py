@@ -3,10 +3,10 @@ r"""Classes that a classifier has not seen: how many of their examples are "none
     python -m benchmarks.new_classes --folder=runs/new_classes \
         --output=benchmarks/results/new_classes-cpu.json
 
-Every fifth class is held out of the digits, and every fifth country of the names of places, five
-times, until each was held out once. Each time a network is trained without them, and evaluated on
-the test examples of all classes, by the commands of the program and every outlier score. Runs and
-reports that are in the folder are not made again. --features=FILE is for features of your own, with
+Every fifth class is held out of the digits, and every fifth country of the names of places; each
+repetition holds out others. A network is trained without them, and evaluated on the test examples
+of all classes, by the commands of the program and every outlier score. Runs and reports that are in
+the folder are not made again. --features=FILE is for features of your own, with
 the arrays features and labels, as for configs/features.py: every fifth class of them is held out.
 """
 
@@ -64,7 +64,10 @@ def tables(results: Mapping[str, Any]) -> str:
         *("score", "AUROC", "OSCR", "known: label in set", "known: mean size"),
         *("known: none of these", "new: none of these", "new: mean size"),
     ]
-    parts = []
+    parts = [
+        f"Means of {results['repetitions']} networks with their standard errors, each without "
+        f"another fifth of the classes, for `--coverage={results['asked']:g}`."
+    ]
     for name, found in results["data"].items():
         rows = [_row(score, numbers) for score, numbers in found["scores"].items()]
         sure = found["sure"]

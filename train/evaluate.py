@@ -697,7 +697,10 @@ def _coverages_with_new(num_examples: int) -> list[float]:
     """The same for sets that may say "none of these"."""
     from train.evaluation import new_classes
 
-    return _possible_coverages(num_examples, new_classes.fewest_examples)
+    coverages = _possible_coverages(num_examples, new_classes.fewest_examples)
+    if not coverages:
+        new_classes.check_enough(num_examples, min(_DEFAULT_COVERAGES))
+    return coverages
 
 
 def _possible_coverages(num_examples: int, fewest_examples: Callable[[float], int]) -> list[float]:

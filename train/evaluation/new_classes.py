@@ -49,6 +49,17 @@ def fewest_examples(coverage: float) -> int:
     return math.ceil(1 / error_of_limit(coverage) - 1)
 
 
+def check_enough(number: int, coverage: float) -> None:
+    """Raises `UserError` for fewer examples."""
+    fewest = fewest_examples(coverage)
+    if number < fewest:
+        raise UserError(
+            f"'none of these' with a coverage of {coverage} needs at least "
+            f"4 / {thresholds.error_of(coverage)} - 1 = {fewest} examples to calibrate on; there "
+            f"are {number}"
+        )
+
+
 def limits(outliers: np.ndarray, labels: np.ndarray, coverage: float) -> NewClassLimits:
     """The limits from examples of known classes.
 
@@ -60,13 +71,8 @@ def limits(outliers: np.ndarray, labels: np.ndarray, coverage: float) -> NewClas
     Raises:
         UserError: so few examples can only promise it by "none of these" for all.
     """
-    number, fewest = len(labels), fewest_examples(coverage)
-    if number < fewest:
-        raise UserError(
-            f"'none of these' with a coverage of {coverage} needs at least "
-            f"4 / {thresholds.error_of(coverage)} - 1 = {fewest} examples to calibrate on; there "
-            f"are {number}"
-        )
+    number = len(labels)
+    check_enough(number, coverage)
     error = float(error_of_limit(coverage))
     # As for `thresholds.conformal_threshold`: the scores are of a single class.
     known_to = sets.conformal_quantile(outliers, np.zeros(number, np.int32), error=error)
@@ -83,12 +89,13 @@ def rate(found: Sets, says_new: np.ndarray, is_new: np.ndarray) -> dict[str, Any
         says_new: whether "none of these" is beside them or in their place, as of all empty sets.
         is_new: whether an example is of a class that is not known.
     """
-    shares = metrics.open_set_accuracy(found.hits, says_new, is_new)
+    hits = found.of_labels
+    shares = metrics.open_set_accuracy(hits, says_new, is_new)
     alone = says_new & (found.sizes == 0)
     return {
         "coverage": float(shares["all"]),
         "known": {
-            "coverage": _share(found.hits, ~is_new),
+            "coverage": _share(hits, ~is_new),
             "set_size": _share(found.sizes, ~is_new),
             "none_of_these": _share(says_new, ~is_new),
             "none_of_these_alone": _share(alone, ~is_new),

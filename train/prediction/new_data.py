@@ -26,7 +26,6 @@ from train.evaluation import (
 from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.predictions import Predictions
-from train.evaluation.summaries import Sets
 from train.foundation.errors import UserError
 from train.foundation.files import MOST_IMAGE_BYTES
 from train.foundation.names import same_form
@@ -235,16 +234,18 @@ def evaluate_program(classifier: ExportedClassifier, asked: Asked) -> Evaluated:
     )
     ks = asked.ks(num_classes) or [k for k in _USUAL_KS if k <= num_classes]
     report = new_data_report.report(data, None, ks=ks, average_ks=(), coverages=(), rules=())
-    about = {
+    about: dict[str, Any] = {
         "data": str(asked.place),
         "program": str(classifier.path),
         "unreadable": _listed(skipped),
         "sets": {
             "rule": classifier.rule,
             **new_data_report.rated(data, sets, classifier.promised),
-            **({} if says_new is None else _none_of_these(data.examples, sets, says_new)),
         },
     }
+    if says_new is not None:
+        is_new = ~data.examples.is_known
+        about["sets"]["none_of_these"] = new_classes.rate(sets, says_new, is_new)
     return Evaluated(
         title=f"{classifier.path}, {classifier.rule}, {data.what}s of {found.path}",
         report=about | report,
@@ -256,10 +257,6 @@ def evaluate_program(classifier: ExportedClassifier, asked: Asked) -> Evaluated:
         inputs=inputs,
         unreadable=tuple(one.message for one in skipped),
     )
-
-
-def _none_of_these(examples: Predictions, found: Sets, says_new: np.ndarray) -> dict[str, Any]:
-    return {"none_of_these": new_classes.rate(found, says_new, ~examples.is_known)}
 
 
 def expected_by(classifier: TrainedClassifier, asked: Asked) -> Expected:
