@@ -34,6 +34,7 @@ from train.workdir import output_files, run_files, terminal
 if TYPE_CHECKING:
     from train.evaluation.class_tree import ClassTree
     from train.evaluation.costs import Costs
+    from train.evaluation.covariate_shift import LogWeights
     from train.evaluation.predictions import Predictions
     from train.evaluation.set_report import SetReport
     from train.prediction.evaluated import Evaluated
@@ -270,7 +271,7 @@ _ROWS = flag_rules.declare(
             name,
             needs=("workdir", "weights", "logits"),
             excludes=_NEW,
-            because="these sets are calibrated for the examples of a split",
+            because="of new data, only the sets of the run are evaluated",
         )
         for name in ("utility", "risks")
     ),
@@ -344,7 +345,8 @@ def _evaluate_split(named: classifier_flags.ChosenClassifier) -> "Evaluated":
         ks,
         class_counts,
         class_names,
-        classifier.tree,
+        log_weights=None,
+        tree=classifier.tree,
     )
     document = report.to_json()
     if score is not None:
@@ -465,8 +467,17 @@ def _evaluate_scores(logits: Path, taxonomy: str | None) -> "Evaluated":
             )
         tree = trained.tree_of(taxonomy, class_names)
     chosen, others = _divided(len(examples.labels), len(calibrated_on.labels), same=same)
+    weights = None
+    if calibration_logits is not None:
+        weights = _log_weights(logits, examples, calibration_logits, calibrated_on)
     report = _report(
-        examples.take(chosen), calibrated_on.take(others), ks, class_counts, class_names, tree
+        examples.take(chosen),
+        calibrated_on.take(others),
+        ks,
+        class_counts,
+        class_names,
+        None if weights is None else weights.take(chosen, others),
+        tree,
     )
     others_are = "examples of --calibration_logits"
     about = {"logits": str(logits), "calibrated_on": _calibrated_on(others_are, same=same)}
@@ -481,12 +492,37 @@ def _evaluate_scores(logits: Path, taxonomy: str | None) -> "Evaluated":
     )
 
 
+def _log_weights(
+    logits: Path,
+    examples: "Predictions",
+    calibration_logits: Path,
+    calibrated_on: "Predictions",
+) -> "LogWeights | None":
+    """The weights of a covariate shift, if both files have them."""
+    from train.evaluation import score_files
+    from train.evaluation.covariate_shift import LogWeights
+
+    found, others = (
+        score_files.log_weights_beside(path, len(given.labels), flag=flag)
+        for path, given, flag in (
+            (logits, examples, "logits"),
+            (calibration_logits, calibrated_on, "calibration_logits"),
+        )
+    )
+    if found is None and others is None:
+        return None
+    if found is None or others is None:
+        raise UserError("--logits and --calibration_logits must both have log_weights, or neither")
+    return LogWeights(found, others)
+
+
 def _report(
     examples: "Predictions",
     calibrated_on: "Predictions",
     ks: list[int],
     class_counts: np.ndarray | None,
     class_names: Sequence[str] | None,
+    log_weights: "LogWeights | None",
     tree: "ClassTree | None",
 ) -> "SetReport":
     from train.evaluation.set_report import set_report
@@ -501,6 +537,7 @@ def _report(
         utilities=_utilities(),
         risks=_risks(),
         costs=_costs(examples.scores.shape[-1], class_names, class_counts),
+        log_weights=log_weights,
         class_names=class_names,
         tree=tree,
         combined_by=_COMBINE.value or combinations.DEFAULT,

@@ -13,6 +13,7 @@ from train.evaluation import (
     combinations,
     conformal_sets,
     cost_thresholds,
+    covariate_shift,
     evaluated,
     example_groups,
     intervals,
@@ -28,6 +29,7 @@ from train.evaluation import (
 from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.costs import Costs
+from train.evaluation.covariate_shift import LogWeights
 from train.evaluation.metric import Metric, Rule
 from train.evaluation.predictions import Predictions
 from train.evaluation.set_rules import SetRule
@@ -143,6 +145,7 @@ def set_report(
     utilities: Sequence[str] = (),
     risks: Sequence[float] = (),
     costs: Costs | None = None,
+    log_weights: LogWeights | None = None,
     class_names: Sequence[str] | None = None,
     combined_by: str = combinations.DEFAULT,
     tree: ClassTree | None = None,
@@ -159,6 +162,8 @@ def set_report(
         utilities: utilities, as the flags take them, whose best sets are reported too.
         risks: bounds of a mean cost; sets for them are reported too.
         costs: the costs of the risks; None without risks.
+        log_weights: how much more frequent inputs like those are in the split than among the
+            calibration examples; None if nothing is known of it.
         class_names: the names of the classes, with the classes that the classifier does not know;
             if None, reports have their indices.
         combined_by: how the scores of the examples of a group are combined for the report of
@@ -200,7 +205,9 @@ def set_report(
             for k, threshold in thresholds.items()
         },
         coverages={
-            coverage: _evaluate_coverage(examples, calibrated_on, coverage, class_counts, tree)
+            coverage: _evaluate_coverage(
+                examples, calibrated_on, coverage, class_counts, log_weights, tree
+            )
             for coverage in coverages
         },
         conformal_rules={
@@ -302,12 +309,16 @@ def _evaluate_coverage(
     calibrated_on: Predictions,
     coverage: float,
     class_counts: np.ndarray | None,
+    log_weights: LogWeights | None,
     tree: ClassTree | None,
 ) -> dict[str, dict[str, Any]]:
-    """The quality of three kinds of sets with that coverage."""
+    """The quality of the kinds of sets with that coverage."""
     error = error_in_binary(coverage)
     conformal = conformal_threshold(calibrated_on, coverage)
     described = {"conformal": _evaluate_threshold(examples, class_counts, conformal, tree)}
+    if log_weights is not None:
+        shifted = covariate_shift.find_sets(examples, calibrated_on, log_weights, error)
+        described["covariate_shift"] = rate(shifted, examples, class_counts)
     if all(score_files.are_probabilities(one.scores) for one in (examples, calibrated_on)):
         average_error = average_error_threshold(calibrated_on.scores, error)
         described["average_error"] = _evaluate_threshold(

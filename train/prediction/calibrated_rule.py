@@ -200,11 +200,11 @@ def calibrate(
     tree = classifier.tree if has_names else None
     if rule.max_names is not None and tree is None:
         raise UserError(f"--max_names needs what is above the classes: {HOW_TO_GIVE_TAXONOMY}")
-    has_softmax = classifier.temperature is not None or classifier.config.eval.scores == "softmax"
-    if rule.name == "utility" and not has_softmax:
+    scores = classifier.config.eval.scores if rule.name == "utility" else "softmax"
+    if scores != "softmax" and classifier.temperature is None:
         raise UserError(
             "--utility needs probabilities that add up to 1; this run has "
-            f"config.eval.scores={classifier.config.eval.scores}"
+            f"config.eval.scores={scores}"
         )
     calibration, calibrated_on = Calibration(classifier, combined_by), None
     if rule.thresholds is not None:
