@@ -32,6 +32,7 @@ from train.prediction import classifier_flags, rule_flags
 from train.workdir import output_files, run_files, terminal
 
 if TYPE_CHECKING:
+    from train.evaluation.class_tree import ClassTree
     from train.evaluation.costs import Costs
     from train.evaluation.covariate_shift import LogWeights
     from train.evaluation.predictions import Predictions
@@ -195,6 +196,8 @@ _INPUTS = (
 )
 _OUTPUTS = (_OUT, _SCORES, _FIGURE, _CALIBRATION_OUT)
 _NEW = ("images", "table", "features")
+# Flags of a classifier that has examples of its own.
+_OF_RUNS = tuple(name for name in classifier_flags.NAMES if name != "taxonomy")
 _ROWS = flag_rules.declare(
     Needed(
         ("workdir", "weights", "logits", "program"),
@@ -207,7 +210,7 @@ _ROWS = flag_rules.declare(
     ),
     Flag(
         "logits",
-        excludes=(*classifier_flags.NAMES, "program", *_NEW),
+        excludes=(*_OF_RUNS, "program", *_NEW),
         because="logits are evaluated alone",
     ),
     Flag(
@@ -273,7 +276,7 @@ def main() -> None:
     _check_flags(chosen)
     new = next((flag for flag in (_IMAGES, _TABLE, _FEATURES) if flag.value is not None), None)
     if logits is not None:
-        evaluated, out = _evaluate_scores(logits), None
+        evaluated, out = _evaluate_scores(logits, chosen.taxonomy), None
     elif new is None:
         evaluated, out = _evaluate_split(chosen), None
         if chosen.workdir is not None:
@@ -316,7 +319,13 @@ def _evaluate_split(named: classifier_flags.ChosenClassifier) -> "Evaluated":
     chosen, others = _divided(len(examples.labels), len(calibrated_on.labels), same=same)
     class_names = (*classifier.classes.names, *dataset.unseen_class_names)
     report = _report(
-        examples.take(chosen), calibrated_on.take(others), ks, class_counts, class_names
+        examples.take(chosen),
+        calibrated_on.take(others),
+        ks,
+        class_counts,
+        class_names,
+        log_weights=None,
+        tree=classifier.tree,
     )
     document = report.to_json()
     if spec.true_distribution is not None:
@@ -330,6 +339,10 @@ def _evaluate_split(named: classifier_flags.ChosenClassifier) -> "Evaluated":
         )
         document["bayes"] = metric.to_json(best)
         document["gap_to_bayes"] = metric.to_json(bayes.gap(best, report.metrics))
+        if classifier.tree is not None:
+            document["bayes_ranks"] = bayes.accuracies_by_rank(
+                spec.true_distribution, getattr(dataset, split).take(chosen), classifier.tree, ks
+            )
     about: dict[str, Any] = {
         "split": split,
         "config": classifier.config.to_plain(),
@@ -364,15 +377,16 @@ def _asked(new: flags.FlagHolder) -> "Asked":
         are_ks_given=_KS.value is not None,
         coverages=_coverages,
         are_coverages_given=_COVERAGES.value is not None,
-        rules=lambda examples, counts: _rules(examples, examples, counts),
+        rules=lambda examples, counts, tree: _rules(examples, examples, counts, tree),
         is_half=_RECALIBRATE.value is not None,
         thresholds=_path(_THRESHOLDS),
         calibration_out=_path(_CALIBRATION_OUT),
     )
 
 
-def _evaluate_scores(logits: Path) -> "Evaluated":
+def _evaluate_scores(logits: Path, taxonomy: str | None) -> "Evaluated":
     from train.evaluation import score_files
+    from train.prediction import trained
     from train.prediction.evaluated import Evaluated
 
     examples = score_files.read_scores(logits, _path(_LABELS), flag="logits")
@@ -392,6 +406,13 @@ def _evaluate_scores(logits: Path) -> "Evaluated":
     ks = _ks(num_classes) or [k for k in _DEFAULT_KS if k <= num_classes]
     class_counts = _class_counts(logits, num_classes)
     class_names = score_files.class_names_beside(logits, num_classes)
+    tree = None
+    if taxonomy is not None:
+        if class_names is None:
+            raise UserError(
+                f"--taxonomy needs the names of the classes; {logits} has no array class_names"
+            )
+        tree = trained.tree_of(taxonomy, class_names)
     chosen, others = _divided(len(examples.labels), len(calibrated_on.labels), same=same)
     weights = None
     if calibration_logits is not None:
@@ -403,6 +424,7 @@ def _evaluate_scores(logits: Path) -> "Evaluated":
         class_counts,
         class_names,
         None if weights is None else weights.take(chosen, others),
+        tree,
     )
     others_are = "examples of --calibration_logits"
     about = {"logits": str(logits), "calibrated_on": _calibrated_on(others_are, same=same)}
@@ -445,8 +467,9 @@ def _report(
     calibrated_on: "Predictions",
     ks: list[int],
     class_counts: np.ndarray | None,
-    class_names: Sequence[str] | None = None,
-    log_weights: "LogWeights | None" = None,
+    class_names: Sequence[str] | None,
+    log_weights: "LogWeights | None",
+    tree: "ClassTree | None",
 ) -> "SetReport":
     from train.evaluation.set_report import set_report
 
@@ -456,12 +479,13 @@ def _report(
         ks=ks,
         coverages=_coverages(len(calibrated_on.labels)),
         class_counts=class_counts,
-        rules=_rules(examples, calibrated_on, class_counts),
+        rules=_rules(examples, calibrated_on, class_counts, tree),
         utilities=_utilities(),
         risks=_risks(),
         costs=_costs(examples.scores.shape[-1], class_names, class_counts),
         log_weights=log_weights,
         class_names=class_names,
+        tree=tree,
         combined_by=_COMBINE.value or combinations.DEFAULT,
     )
 
@@ -489,7 +513,10 @@ def _costs(
 
 
 def _rules(
-    examples: "Predictions", calibrated_on: "Predictions", class_counts: np.ndarray | None
+    examples: "Predictions",
+    calibrated_on: "Predictions",
+    class_counts: np.ndarray | None,
+    tree: "ClassTree | None",
 ) -> list[ConformalRule]:
     """The requested rules; for "all", the rules that can be calibrated."""
     from train.evaluation import conformal_sets
@@ -497,7 +524,7 @@ def _rules(
     chosen = []
     for rule in _named_rules():
         reasons = (
-            conformal_sets.why_not(rule, given.scores, class_counts)
+            conformal_sets.why_not(rule, given.scores, class_counts, tree)
             for given in (examples, calibrated_on)
         )
         reason = next(filter(None, reasons), None)

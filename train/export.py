@@ -123,7 +123,8 @@ def _write_program(chosen: ChosenClassifier, rule: ChosenRule, out: Path) -> Non
     show_line(f"to run it ({packages.install('serve')}):")
     show_line("  import jax.export, pathlib")
     show_line(f"  program = jax.export.deserialize(pathlib.Path({str(out)!r}).read_bytes())")
-    show_line(f"  probabilities, chosen = program.call({classifier.spec.inputs})")
+    outputs = ", ".join(exported_program.outputs(classifier, calibrated))
+    show_line(f"  {outputs} = program.call({classifier.spec.inputs})")
 
 
 def _write_weights(chosen: ChosenClassifier, out: Path) -> None:

@@ -9,6 +9,7 @@ from absl import logging
 
 from topk_jax import metrics
 from train.evaluation import (
+    by_rank,
     combinations,
     conformal_sets,
     cost_thresholds,
@@ -25,6 +26,7 @@ from train.evaluation import (
     summaries,
     utility_sets,
 )
+from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.costs import Costs
 from train.evaluation.covariate_shift import LogWeights
@@ -74,6 +76,8 @@ class SetReport:
         intervals: the confidence intervals of the accuracies over examples; None if the examples
             have no groups. Coverages have theirs beside them.
         observations: the same report for the groups of examples; None without groups of several.
+        by_rank: what `by_rank.report` says of genera and other nodes above the classes; None
+            without a taxonomy.
     """
 
     num_examples: int
@@ -93,6 +97,7 @@ class SetReport:
     accuracy_by_count: list[dict[str, Any]] | None
     intervals: dict[Metric, list[float]] | None = None
     observations: dict[str, Any] | None = None
+    by_rank: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The report as files have it."""
@@ -123,6 +128,7 @@ class SetReport:
         if self.intervals is not None:
             bounds = {one.name: interval for one, interval in self.intervals.items()}
             fields["intervals"] = {"level": intervals.LEVEL, **bounds}
+        fields |= self.by_rank or {}
         if self.observations is not None:
             fields["observations"] = self.observations
         return fields
@@ -142,6 +148,7 @@ def set_report(
     log_weights: LogWeights | None = None,
     class_names: Sequence[str] | None = None,
     combined_by: str = combinations.DEFAULT,
+    tree: ClassTree | None = None,
 ) -> SetReport:
     """Everything that is reported about a split.
 
@@ -161,6 +168,7 @@ def set_report(
             if None, reports have their indices.
         combined_by: how the scores of the examples of a group are combined for the report of
             observations, one of `combinations.COMBINATIONS`.
+        tree: what is above the classes; None if nothing is.
 
     Raises:
         UserError: there are too few examples to calibrate on, or a rule needs something that is
@@ -198,7 +206,7 @@ def set_report(
         },
         coverages={
             coverage: _evaluate_coverage(
-                examples, calibrated_on, coverage, class_counts, log_weights
+                examples, calibrated_on, coverage, class_counts, log_weights, tree
             )
             for coverage in coverages
         },
@@ -206,9 +214,10 @@ def set_report(
             coverage: {
                 rule.name: _evaluate_conformal(
                     examples,
-                    conformal_sets.calibrate(rule, calibrated_on, coverage, class_counts),
+                    conformal_sets.calibrate(rule, calibrated_on, coverage, class_counts, tree),
                     class_counts,
                     class_names,
+                    tree,
                 )
                 for rule in rules
             }
@@ -239,7 +248,9 @@ def set_report(
             risks=risks,
             costs=costs,
             class_names=class_names,
+            tree=tree,
         ),
+        by_rank=None if tree is None else by_rank.report(examples, tree, ks),
     )
 
 
@@ -299,28 +310,41 @@ def _evaluate_coverage(
     coverage: float,
     class_counts: np.ndarray | None,
     log_weights: LogWeights | None,
+    tree: ClassTree | None,
 ) -> dict[str, dict[str, Any]]:
     """The quality of the kinds of sets with that coverage."""
     error = error_in_binary(coverage)
     conformal = conformal_threshold(calibrated_on, coverage)
-    described = {"conformal": _evaluate_threshold(examples, class_counts, conformal)}
+    described = {"conformal": _evaluate_threshold(examples, class_counts, conformal, tree)}
     if log_weights is not None:
         shifted = covariate_shift.find_sets(examples, calibrated_on, log_weights, error)
         described["covariate_shift"] = rate(shifted, examples, class_counts)
     if all(score_files.are_probabilities(one.scores) for one in (examples, calibrated_on)):
         average_error = average_error_threshold(calibrated_on.scores, error)
-        described["average_error"] = _evaluate_threshold(examples, class_counts, average_error)
-        described["adaptive"] = rate(
-            summaries.find_sets(examples, set_rules.adaptive(error)), examples, class_counts
+        described["average_error"] = _evaluate_threshold(
+            examples, class_counts, average_error, tree
+        )
+        described["adaptive"] = _evaluate_sets(
+            set_rules.adaptive(error), examples, class_counts, tree
         )
     return described
 
 
 def _evaluate_threshold(
-    examples: Predictions, class_counts: np.ndarray | None, threshold: float
+    examples: Predictions,
+    class_counts: np.ndarray | None,
+    threshold: float,
+    tree: ClassTree | None = None,
 ) -> dict[str, Any]:
-    found = summaries.find_sets(examples, set_rules.at_threshold(threshold))
-    return {"threshold": threshold, **rate(found, examples, class_counts)}
+    sets = set_rules.at_threshold(threshold)
+    return {"threshold": threshold, **_evaluate_sets(sets, examples, class_counts, tree)}
+
+
+def _evaluate_sets(
+    rule: SetRule, examples: Predictions, class_counts: np.ndarray | None, tree: ClassTree | None
+) -> dict[str, Any]:
+    found = summaries.find_sets(examples, rule)
+    return {**rate(found, examples, class_counts), **rate_by_rank(rule, examples, tree)}
 
 
 def _evaluate_conformal(
@@ -328,12 +352,19 @@ def _evaluate_conformal(
     rule: SetRule,
     class_counts: np.ndarray | None,
     class_names: Sequence[str] | None,
+    tree: ClassTree | None,
 ) -> dict[str, Any]:
     found = summaries.find_sets(examples, rule)
     return {
         **rate(found, examples, class_counts),
         "least_covered": least_covered(found, examples, class_names),
+        **rate_by_rank(rule, examples, tree),
     }
+
+
+def rate_by_rank(rule: SetRule, examples: Predictions, tree: ClassTree | None) -> dict[str, Any]:
+    """The quality of the sets at the ranks above the classes; empty without a taxonomy."""
+    return {} if tree is None else by_rank.rate(rule, examples, tree)
 
 
 def _evaluate_utility(

@@ -8,9 +8,10 @@ import jax
 import numpy as np
 
 from train.evaluation import set_rules, thresholds, utility_sets
+from train.evaluation.class_tree import ClassTree
 from train.evaluation.combinations import COMBINATIONS
 from train.evaluation.conformal_rules import RULES
-from train.evaluation.conformal_sets import ConformalSets
+from train.evaluation.conformal_sets import HOW_TO_GIVE_TAXONOMY, ConformalSets
 from train.evaluation.observations import Combination
 from train.foundation.errors import UserError
 from train.prediction.calibration import Calibration
@@ -36,6 +37,8 @@ class CalibratedRule:
             validation examples.
         most_combined: the most examples of an observation that the threshold is calibrated on; None
             without such observations.
+        tree: what is above the classes, if sets have names; None for sets of any classes.
+        max_names: the most names that the sets are widened to; None for sets as they are.
     """
 
     name: str
@@ -47,12 +50,15 @@ class CalibratedRule:
     combination: Combination | None = None
     calibrated_on: str | None = None
     most_combined: int | None = None
+    tree: ClassTree | None = None
+    max_names: int | None = None
 
     def __str__(self) -> str:
         rule = "" if self.conformal is None else f", rule={self.conformal.rule.name}"
         rule += "" if self.costs is None else f", costs={self.costs}"
         combined = "" if self.combination is None else f", combine={self.combination.name}"
-        return f"{self.name}={self.short_value}{rule}{combined}"
+        named = "" if self.max_names is None else f", max_names={self.max_names}"
+        return f"{self.name}={self.short_value}{rule}{named}{combined}"
 
     @property
     def short_value(self) -> str:
@@ -61,6 +67,19 @@ class CalibratedRule:
 
     def choose(self, probabilities: jax.Array) -> jax.Array:
         """The sets of probabilities [n, L], as booleans [n, L]."""
+        chosen = self._choose(probabilities)
+        if self.tree is None or self.max_names is None:
+            return chosen
+        return self.tree.widen(chosen, self.max_names)
+
+    def answer(self, probabilities: jax.Array) -> tuple[jax.Array, ...]:
+        """The sets [n, L], and the nodes that name them [n, V] if sets have names, as booleans."""
+        chosen = self.choose(probabilities)
+        if self.tree is None:
+            return (chosen,)
+        return chosen, self.tree.name(chosen, self.max_names or 1)
+
+    def _choose(self, probabilities: jax.Array) -> jax.Array:
         if self.conformal is not None:
             # One example at a time: in an exported program, their number is not known.
             return jax.vmap(self.conformal)(probabilities)
@@ -73,11 +92,24 @@ class CalibratedRule:
     def in_words(self) -> str:
         """Sentences that explain which classes are in a set."""
         if self.combination is None:
-            return self._in_words("examples")
+            return self._in_words("examples") + self._names_in_words()
         combined = COMBINATIONS[self.combination.name]
         return (
             "Each set is the answer for all examples of an observation, by "
-            f"{combined}. {self._in_words('observations')}"
+            f"{combined}. {self._in_words('observations')}{self._names_in_words()}"
+        )
+
+    def _names_in_words(self) -> str:
+        if self.tree is None:
+            return ""
+        what = f"a {self.tree.ranks[-1]}, or all of a part of the taxonomy, such as a "
+        what += self.tree.ranks[-2]
+        if self.max_names is None:
+            return f" Each set has one name: {what}."
+        number = "1 name" if self.max_names == 1 else f"{self.max_names} names"
+        return (
+            f" Then it has further classes, the fewest with which it has at most {number}, each "
+            f"{what}."
         )
 
     def _in_words(self, examples: str) -> str:
@@ -134,11 +166,15 @@ def calibrate(
     Raises:
         UserError: the classifier cannot have that K, or cannot be calibrated.
     """
-    has_softmax = classifier.temperature is not None or classifier.config.eval.scores == "softmax"
-    if rule.name == "utility" and not has_softmax:
+    has_names = rule.max_names is not None or RULES[rule.conformal].needs_taxonomy
+    tree = classifier.tree if has_names else None
+    if rule.max_names is not None and tree is None:
+        raise UserError(f"--max_names needs what is above the classes: {HOW_TO_GIVE_TAXONOMY}")
+    scores = classifier.config.eval.scores if rule.name == "utility" else "softmax"
+    if scores != "softmax" and classifier.temperature is None:
         raise UserError(
             "--utility needs probabilities that add up to 1; this run has "
-            f"config.eval.scores={classifier.config.eval.scores}"
+            f"config.eval.scores={scores}"
         )
     calibration, calibrated_on = Calibration(classifier, combined_by), None
     if rule.thresholds is not None:
@@ -148,7 +184,13 @@ def calibrate(
     most = None
     if combined_by is not None and rule.is_calibrated:
         most = calibration.most_combined()
-    return dataclasses.replace(calibrated, calibrated_on=calibrated_on, most_combined=most)
+    return dataclasses.replace(
+        calibrated,
+        calibrated_on=calibrated_on,
+        most_combined=most,
+        tree=tree,
+        max_names=rule.max_names,
+    )
 
 
 def _calibrate(calibration: Calibration, rule: ChosenRule, num_classes: int) -> CalibratedRule:

@@ -102,24 +102,28 @@ class Calibration:
                 not stored, and the data set is not on this machine or is too small.
         """
         counts = self._classifier.class_counts if rule.needs_class_counts else None
+        tree = self._classifier.tree if rule.needs_taxonomy else None
         # Before the validation examples are predicted.
-        if reason := conformal_sets.why_not_with(rule, counts):
+        if reason := conformal_sets.why_not_with(rule, counts, tree):
             raise UserError(reason)
 
         def find(found: Predictions) -> list[float]:
             if rule.quantile != "classes":
                 self._check_observations(found, coverage)
-            limits = conformal_sets.calibrate(rule, found, coverage, counts).limits
+            limits = conformal_sets.calibrate(rule, found, coverage, counts, tree).limits
             plain: list[float] = np.atleast_1d(limits).tolist()
             return plain
 
         # With other parameters, a limit belongs to another score.
         parameters = [f"{name}={value}" for name, value in rule.parameters.items()]
+        if tree is not None:
+            # Another --taxonomy can be given.
+            parameters.append(f"taxonomy={tree.digest}")
         name = "_".join([f"coverage_{coverage}", rule.name, *parameters])
         limits = self._stored(name, find, is_list=True)
         self._check_number(limits, 1 if rule.quantile == "all" else self._classifier.num_classes)
         array = np.asarray(limits[0] if rule.quantile == "all" else limits, np.float32)
-        return ConformalSets(rule, array, counts)
+        return ConformalSets(rule, array, counts, tree)
 
     def risk(self, risk: float, costs_name: str) -> float:
         """The threshold whose sets cost at most `risk` on average over new images.

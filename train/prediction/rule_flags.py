@@ -1,6 +1,6 @@
 """The flags --top_k, --average_k, --coverage, --utility and --risk: one chooses the sets.
 
---rule, --costs and --thresholds go with them.
+--rule, --max_names, --costs and --thresholds go with them.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,6 +29,12 @@ _RULES = (
     Flag("risk", needs=("costs",), because="it is the mean cost of a set"),
     Flag("costs", fields.text(), needs=("risk",)),
     Flag(
+        "max_names",
+        fields.integer(1),
+        excludes=(f"rule={conformal_rules.TAXONOMIC}",),
+        because="its sets have one name each",
+    ),
+    Flag(
         "thresholds",
         fields.text("a file"),
         needs=("average_k", "coverage"),
@@ -47,6 +53,7 @@ class ChosenRule:
         conformal: the name of the conformal rule that makes sets of a coverage.
         costs: the costs of the risk, as the flag has them; None for other rules.
         thresholds: a file with thresholds; None for those of the validation images.
+        max_names: the most names of a set; None for sets of any classes.
     """
 
     name: str
@@ -54,6 +61,7 @@ class ChosenRule:
     conformal: str = conformal_rules.DEFAULT
     costs: str | None = None
     thresholds: Path | None = None
+    max_names: int | None = None
 
     @property
     def is_calibrated(self) -> bool:
@@ -89,6 +97,11 @@ def define() -> Callable[[], dict[str, Any]]:
         f"With --coverage: the conformal rule, by default {conformal_rules.DEFAULT}. "
         f"{conformal_rules.IN_WORDS}.",
     )
+    max_names = flag_types.define_whole_number(
+        "max_names",
+        "Sets with at most this number of names, each a class or what is above classes, such as a "
+        "genus: the smallest that contain the chosen sets.",
+    )
     utility = flags.DEFINE_string(
         "utility",
         None,
@@ -108,6 +121,7 @@ def define() -> Callable[[], dict[str, Any]]:
         "average_k": average_k.value,
         "coverage": coverage.value,
         "rule": rule.value,
+        "max_names": max_names.value,
         "utility": utility.value,
         "risk": risk.value,
         "costs": costs.value,
@@ -148,6 +162,7 @@ def chosen(values: Mapping[str, Any]) -> ChosenRule:
     flag_rules.check(_RULES, given)
     conformal = given.pop("rule", conformal_rules.DEFAULT)
     file = given.pop("thresholds", None)
+    max_names = given.pop("max_names", None)
     costs = given.pop("costs", None)
     ((name, value),) = given.items()
     return ChosenRule(
@@ -156,4 +171,5 @@ def chosen(values: Mapping[str, Any]) -> ChosenRule:
         conformal_rules.named("rule", conformal).name,
         costs,
         None if file is None else Path(file),
+        max_names,
     )

@@ -17,6 +17,7 @@ from train.evaluation.metric import AVERAGES, LOSS, Metric, Rule, from_json
 from train.foundation.console import make_console, show_line
 from train.foundation.printable import printable
 from train.foundation.progress_bar import make_bar
+from train.workdir import rank_tables
 
 Batch = TypeVar("Batch")
 
@@ -147,6 +148,7 @@ def show_report(title: str, report: Mapping[str, Any]) -> None:
         show_line("how much more that is:")
         console.print(_table(from_json(report["gap_to_bayes"])))
     _show_coverages(console, report)
+    rank_tables.show(console, report)
     _show_worth(console, report)
     if "accuracy_by_count" in report:
         show_line("accuracy by the number of training examples of the class:")
@@ -169,6 +171,7 @@ def _show_observations(console: Console, report: Mapping[str, Any]) -> None:
     _show_intervals(report)
     _show_top_k_estimates(report)
     _show_coverages(console, report)
+    rank_tables.show(console, report)
     _show_worth(console, report)
 
 
