@@ -18,7 +18,7 @@ from train.foundation.flag_rules import Exclusive, Flag, Needed
 flags.disclaim_key_flags()
 
 _SETS = ("top_k", "average_k", "coverage", "utility", "risk")
-NAMES = (*_SETS, "rule", "costs", "thresholds")
+NAMES = (*_SETS, "rule", "costs", "max_names", "thresholds")
 _RULES = (
     Needed(_SETS, "it says which sets are made"),
     Exclusive(_SETS),
