@@ -1,4 +1,4 @@
-"""Writes the tables of the committed results to benchmarks/README.md and three pages of docs.
+"""Writes the tables of the committed results to benchmarks/README.md and pages of docs.
 
 python -m benchmarks.table
 """
@@ -26,6 +26,7 @@ from benchmarks import (
     other_losses,
     own_images,
     selection_report,
+    set_sizes,
     throughput,
     train_step_report,
 )
@@ -35,6 +36,7 @@ PAGES = (
     Path(__file__).parent.parent / "docs" / "conformal.md",
     Path(__file__).parent.parent / "docs" / "new_classes.md",
     Path(__file__).parent.parent / "docs" / "scaling.md",
+    Path(__file__).parent.parent / "docs" / "sets_losses.md",
 )
 RESULTS = Path(__file__).parent / "results"
 _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -54,6 +56,7 @@ _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "other_losses": other_losses.tables,
     "own_images": own_images.tables,
     "selection": selection_report.tables,
+    "set_sizes": set_sizes.tables,
     "throughput": throughput.tables,
     "train_step": train_step_report.tables,
 }
