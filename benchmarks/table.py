@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks import (
     account,
+    calibrated_losses,
     chunked,
     collection_report,
     collectives,
@@ -31,12 +32,14 @@ from benchmarks import (
 
 PAGES = (
     Path(__file__).parent / "README.md",
+    Path(__file__).parent.parent / "docs" / "calibrated_losses.md",
     Path(__file__).parent.parent / "docs" / "conformal.md",
     Path(__file__).parent.parent / "docs" / "scaling.md",
 )
 RESULTS = Path(__file__).parent / "results"
 _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "account": account.tables,
+    "calibrated_losses": calibrated_losses.tables,
     "chunked": chunked.tables,
     "collection": collection_report.tables,
     "collectives": collectives.tables,
