@@ -6,7 +6,8 @@
 Paths are relative to the folder of the table. The column `split` may be train, val, test or empty;
 splits that are missing are held out of the rows without a split, or of the training rows. Images
 with the same text in the column `group`, such as the photographs of one plant, stay in one split.
-The loss is cross-entropy; to choose another one, write its name after a colon: docs/which_loss.md.
+--config.dataset.labels=votes and several are for images with several labels: docs/votes.md. The
+loss is cross-entropy; to choose another one, write its name after a colon: docs/which_loss.md.
 """
 
 from ml_collections import ConfigDict

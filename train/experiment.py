@@ -124,7 +124,7 @@ def run(
                 **({} if found.temperature is None else {"temperature": found.temperature}),
                 **{name: metric.to_json(split.metrics) for name, split in splits.items()},
                 "evaluated": {
-                    name: assembly.evaluated(split.outcomes.labels)
+                    name: assembly.evaluated(split.outcomes.counted_labels)
                     for name, split in splits.items()
                 },
                 **_best_possible(assembly),
@@ -416,6 +416,8 @@ def _show_data(assembly: Assembly, workdir: Path, unreadable: Unreadable) -> Non
         f"{assembly.num_classes:,} classes{shared}; {assembly.spec.example}s: {sizes}; the first "
         "step is compiled, which can take a minute"
     )
+    if dataset.train.truths is not None:
+        show_line(dataset.train.truths.in_words())
     groups = ", ".join(
         f"{len(set(split.groups)):,} for {name}"
         for name, split in splits.items()

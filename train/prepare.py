@@ -20,6 +20,7 @@ from absl import flags, logging
 from train.data import DATASET_NAME, DATASETS, DatasetFamily, builders, find, prepared_files
 from train.data.builders import ReadOnlyBuilder
 from train.data.own import folders, image_records, tables, tfds_images
+from train.data.own.determinations import Reading
 from train.data.own.found_images import FoundImages
 from train.data.own.tfds_images import PREFIX
 from train.data.preparing import records_writer
@@ -83,7 +84,9 @@ _SKIP_UNREADABLE = flags.DEFINE_boolean(
 # groups, and the largest size of an image.
 _OWN_IMAGES: Mapping[str, Callable[[Path, bool, str | None, int], FoundImages]] = {
     "folder": lambda path, nested, _group, most: folders.find(path, nested=nested, most_bytes=most),
-    "table": lambda path, _nested, group, most: tables.find(path, group=group, most_bytes=most),
+    "table": lambda path, _nested, group, most: tables.find(
+        path, reading=Reading.of_group(group), most_bytes=most
+    ),
 }
 
 

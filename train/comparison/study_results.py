@@ -122,6 +122,14 @@ def _labels(arms: Iterable[ArmNumbers], split: str) -> np.ndarray | None:
         for seed, run in arm.finals.finished.items()
         if (outcomes := arm.outcomes[seed]) is not None
     ]
+    for arm in arms:
+        for seed, run in arm.finals.finished.items():
+            outcomes = arm.outcomes[seed]
+            if outcomes is not None and not outcomes.are_of_labels:
+                raise UserError(
+                    f"{run.workdir} has several classes an example (config.dataset.labels); a "
+                    "study contrasts runs that have one"
+                )
     for run, labels in read[1:]:
         first, expected = read[0]
         if not np.array_equal(labels, expected):

@@ -36,6 +36,14 @@ class DatasetFields:
         "`uniform` draws every training example equally often, `class_balanced` every class.",
         default="uniform",
     )
+    taxonomy: str | None = field(
+        "What is above the classes: a table with a column for each rank, from the classes up or "
+        "from the top down, or `first_word`, the genera of names of species. None for what the "
+        "data set has: continents, genera, superclasses, or nested folders.",
+        text("the path of a table, or first_word"),
+        default=None,
+        may_change=True,
+    )
     max_image_mb: int = field(
         "The largest file of one of your own images that is read, in MiB.",
         integer(1),
@@ -145,6 +153,22 @@ class DividedFields(DatasetFields):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LabelsFields(DividedFields):
+    """The fields of your own data whose examples may have more than one label."""
+
+    labels: Literal["one", "votes", "several"] = field(
+        "What the labels of an example are: `one` class, `votes` for what its one class is, or "
+        "`several` classes that are present at once.",
+        default="one",
+    )
+    votes: Literal["shares", "majority"] = field(
+        "How votes become the plausibilities of classes. All votes count alike (`shares`), or the "
+        "most voted class alone is plausible (`majority`).",
+        default="shares",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class OwnImageFields(StreamedFields, ImbalanceFields, NoisyFields, DividedFields):
     """The fields of your own images, whatever holds them."""
 
@@ -203,10 +227,18 @@ _GROUPS = "what belongs together, as the photographs of one plant, stays in one 
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableFields(OwnImageFields):
+class TableFields(OwnImageFields, LabelsFields):
     """The fields of `table`."""
 
     path: str = field("The table.", _A_PATH, may_change=True)
+    image: str | None = field("The column of the paths. None for `path`.", default=None)
+    label: str | None = field(
+        "The column of the labels, or several with commas between them. None for `label`.",
+        default=None,
+    )
+    annotator: str | None = field(
+        "The column of who gave a vote. None for `annotator` if there is one.", default=None
+    )
     group: str | None = field(
         f"The column of the groups: {_GROUPS}. None for the column `group` if there is one.",
         default=None,
@@ -277,7 +309,7 @@ class TfdsFields(NamedSplitFields):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeaturesFields(DividedFields):
+class FeaturesFields(LabelsFields):
     """The fields of `features`."""
 
     path: str = field("The file or the folder with the features.", _A_PATH, may_change=True)
@@ -354,6 +386,17 @@ class LatentsFields(SpeciesFields):
         "The examples of each class in the class-balanced test. 0 for no such test.",
         integer(0, MOST_EXAMPLES),
     )
+
+
+@runtime_checkable
+class _HasLabels(Protocol):
+    @property
+    def labels(self) -> str: ...
+
+
+def labels_of(fields: DatasetFields) -> str:
+    """What the labels of an example are: "one", "votes" or "several"."""
+    return fields.labels if isinstance(fields, _HasLabels) else "one"
 
 
 @runtime_checkable

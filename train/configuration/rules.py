@@ -3,8 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
+from train.configuration.datasets import labels_of
 from train.configuration.groups import MODEL_OPTIONS, Config
 from train.data import DatasetSpec
+from train.data.truths import ONE, VOTES
 from train.evaluation import metric
 from train.foundation import fields
 from train.foundation.errors import UserError
@@ -30,8 +32,10 @@ class _Run:
         self.model, self.loss = config.model, config.loss
         self.optimizer, self.eval = config.optimizer, config.eval
         self.data, self.num_classes = data, num_classes
+        self.labels = labels_of(config.dataset)
         self.network = find_network(config.model.name)
         self.objective = find_loss(config.loss.name)
+        self.takes = " or ".join(self.objective.truths)
         self.has_cosine_head = (config.model.head or self.objective.head) == "cosine"
         takes_cosines = self.objective.head == "cosine"
         # Another loss may have a parameter of this name that means something else.
@@ -63,6 +67,7 @@ def _listed(entries: Mapping[str, _Entry], fits: Callable[[_Entry], Any]) -> str
 _SMOOTHING = _listed(LOSSES, lambda loss: "label_smoothing" in loss.parameters)
 _MULTI_LABEL = _listed(LOSSES, lambda loss: "sigmoid" in loss.scores)
 _SPLITTING = _listed(dict(sorted(LOSSES.items())), lambda loss: loss.splits_classes)
+_AT_RANKS = _listed(LOSSES, lambda loss: loss.has_ranks)
 _OF_PARTS = ", ".join(sorted(OPTIMIZERS.keys() - set(NEED_WHOLE_LAYERS)))
 
 
@@ -90,6 +95,15 @@ def _of_single_examples(field: str, value: Any) -> _Rule:
         field,
         lambda run: run.objective.of_batch and run.values[field] != value,
         f"{value} with {{loss.name}}, a loss of the whole batch",
+    )
+
+
+def _for_labels(field: str, usual: Any, labels: str) -> _Rule:
+    """The rule for a field of one kind of labels, which not every data set has."""
+    return _Rule(
+        field,
+        lambda run: run.labels != labels and run.values.get(field, usual) != usual,
+        f"{usual} with config.dataset.labels={{labels}}",
     )
 
 
@@ -175,6 +189,11 @@ _RULES = (
     _of_single_examples("dataset.mixup", 0),
     _of_single_examples("loss.class_weights", "none"),
     _Rule(
+        "loss.rank_weights",
+        lambda run: run.loss.rank_weights and not run.objective.has_ranks,
+        f"() with {{loss.name}}; it is for {_AT_RANKS}",
+    ),
+    _Rule(
         "loss.class_weights_from",
         lambda run: run.loss.class_weights == "none" and run.loss.class_weights_from != 0,
         "0 with config.loss.class_weights=none",
@@ -190,10 +209,28 @@ _RULES = (
         "1 with {loss.name}, which needs all classes on each device; more are for " + _SPLITTING,
     ),
     _Rule(
+        "class_devices",
+        lambda run: run.may_split_classes and run.loss.rank_weights,
+        "1 with config.loss.rank_weights, which need all classes on each device",
+    ),
+    _Rule(
         "optimizer.name",
         lambda run: run.may_split_classes and run.optimizer.name in NEED_WHOLE_LAYERS,
         f"one of {_OF_PARTS} with config.parallel=mesh, unless config.class_devices is 1: else no "
         "device has the norm of the head",
+    ),
+    _Rule(
+        "loss.name",
+        lambda run: run.labels not in run.objective.truths,
+        "a loss for config.dataset.labels={labels}; {loss.name} is for {takes}",
+    ),
+    _for_labels("dataset.label_noise", 0, ONE),
+    _for_labels("dataset.votes", "shares", VOTES),
+    _for_labels("dataset.annotator", None, VOTES),
+    _Rule(
+        "dataset.label",
+        lambda run: run.labels == ONE and "," in (run.values.get("dataset.label") or ""),
+        "one column with config.dataset.labels={labels}",
     ),
     _Rule(
         "dataset.mixup",

@@ -18,7 +18,8 @@ from train.data.records import Records, Split
 from train.foundation.errors import UserError
 
 # "images" uint8 [b, ...], features [b, d] or names int32 [b, length], "labels" int32 [b], and
-# "examples" int32 [b], the indices of the examples in the split. Training adds "positions" int32
+# "examples" int32 [b], the indices of the examples in the split; see `Truths.arrays` for what comes
+# with labels that stand for more than one class. Training adds "positions" int32
 # [b], their indices in the global batch, which their random keys are made of. Evaluation adds
 # "mask" bool [b], false for what is not an example: the padding of the last batch, and the images
 # that were skipped.
@@ -109,7 +110,7 @@ class TrainingBatches(_Batches):
         positions = self._share()
         chosen = order[step_in_epoch * self.batch_size + positions]
         batch: Batch = {
-            "labels": self.split.labels[chosen],
+            **self.split.truth(chosen),
             "examples": chosen.astype(np.int32),
             "positions": positions,
         }
@@ -132,12 +133,16 @@ class TrainingBatches(_Batches):
                         raise _refused(error) from error
                     skipped.append(_skipped(self.split.images, candidate, error))
                     continue
-                batch["labels"][row] = self.split.labels[candidate]
                 batch["examples"][row] = candidate
                 break
             else:
                 raise UserError(f"no image of {self.split.images.name} can be read")
-        return {"images": pixels, **batch, SKIPPED: skipped}
+        return {
+            "images": pixels,
+            **batch,
+            **self.split.truth(batch["examples"]),
+            SKIPPED: skipped,
+        }
 
     def _order(self, epoch: int) -> np.ndarray:
         if self.sampling == UNIFORM:
@@ -167,7 +172,7 @@ class EvaluationBatches(_Batches):
         # Padding repeats the last example, which is as harmless to compute as any other.
         chosen = np.minimum(indices, len(self.split) - 1)
         batch: Batch = {
-            "labels": self.split.labels[chosen],
+            **self.split.truth(chosen),
             "examples": chosen.astype(np.int32),
             "mask": mask,
         }

@@ -18,6 +18,7 @@ from train.data.dataset import Dataset, DatasetFamily, DatasetSpec
 from train.data.gazetteer import Gazetteer
 from train.data.records import Rows, Split
 from train.foundation.errors import UserError
+from train.foundation.ranks import Ranks
 
 # The names of each class in the class-balanced test set, if no other number is asked for. There are
 # many more regions.
@@ -96,6 +97,7 @@ class PlaceNamesSpec(DatasetSpec):
             class_names=tuple(class_names.tolist()),
             image_shape=(characters.LENGTH,),
             digest=_digest(source, places, labels, roles, class_names),
+            ranks=_ranks(source, self.target, class_names),
         )
 
 
@@ -111,6 +113,22 @@ def _classes(source: Gazetteer, target: str) -> tuple[np.ndarray, np.ndarray, np
         labels, class_names = source.country[places], source.countries
     order = np.argsort(class_names, kind="stable")
     return places, np.argsort(order)[labels], class_names[order]
+
+
+def _ranks(source: Gazetteer, target: str, class_names: np.ndarray) -> Ranks:
+    """The continents above the countries, and the countries above the regions."""
+    if target == "country":
+        continent_of = dict(zip(source.countries.tolist(), source.continents.tolist(), strict=True))
+        continents = tuple((continent_of[name],) for name in class_names.tolist())
+        return Ranks(("continent", "country"), continents)
+    has_region = source.region >= 0
+    country = dict(zip(source.region[has_region], source.country[has_region], strict=True))
+    country_of = {name: country[index] for index, name in enumerate(source.regions.tolist())}
+    above = tuple(
+        (str(source.continents[index]), str(source.countries[index]))
+        for index in map(country_of.__getitem__, class_names.tolist())
+    )
+    return Ranks(("continent", "country", "region"), above)
 
 
 def divide(draws: np.ndarray, labels: np.ndarray, *, balanced: int) -> np.ndarray:

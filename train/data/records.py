@@ -9,6 +9,7 @@ import numpy as np
 from train.data import image_formats
 from train.data.image_reader import ImageReader
 from train.data.images import UnreadableImageError
+from train.data.truths import Truths
 from train.foundation.stored_rows import StoredRows
 
 
@@ -108,13 +109,15 @@ class Split:
 
     `names` [n] are the names of the examples, as the paths of files, and `groups` [n] the names of
     what they belong to, as the photographs of one plant do; both are texts, and None if the data
-    set has none.
+    set has none. `truths` [n] are what the labels stand for where the truth of an example is more
+    than one class; None elsewhere.
     """
 
     images: np.ndarray | Records | Rows
     labels: np.ndarray
     names: np.ndarray | None = None
     groups: np.ndarray | None = None
+    truths: Truths | None = None
 
     def __len__(self) -> int:
         """The number of examples."""
@@ -125,4 +128,10 @@ class Split:
         names, groups = (
             None if texts is None else texts[indices] for texts in (self.names, self.groups)
         )
-        return Split(self.images[indices], self.labels[indices], names, groups)
+        truths = None if self.truths is None else self.truths[indices]
+        return Split(self.images[indices], self.labels[indices], names, groups, truths)
+
+    def truth(self, indices: np.ndarray) -> dict[str, np.ndarray]:
+        """The labels of some examples, with what they stand for, as arrays of a batch."""
+        rows = {} if self.truths is None else self.truths.arrays(indices)
+        return {"labels": self.labels[indices], **rows}

@@ -125,7 +125,7 @@ class ExampleTable:
             return np.asarray(sums / np.maximum(counts, 1))
 
         top = {k: means(self.examples.ranks < k) for k in self.ks}
-        sizes, coverages = means(self.sets.sizes), means(self.sets.hits)
+        sizes, coverages = means(self.sets.sizes), means(self.sets.of_labels)
         confused: dict[int, list[Confusion]] = {}
         for one in self.confusions:
             confused.setdefault(one.label, []).append(one)
@@ -158,7 +158,7 @@ class ExampleTable:
         order = np.argsort(-loss, kind="stable")
         first = order[:most_by_loss]
         rest = order[most_by_loss:]
-        rest = rest[~self.sets.hits[rest]]
+        rest = rest[~self.sets.of_labels[rest]]
         place = splits.position_in_class(self.examples.labels[rest], np.arange(len(rest)))
         added = rest[np.argsort(place, kind="stable")][: most - len(first)]
         chosen = np.concatenate([first, added])
@@ -185,7 +185,7 @@ class ExampleTable:
                 "probability": _number(self.of_label[index]),
                 "predicted_probability": _number(self.highest[index]),
                 "loss": _number(found.loss[index]),
-                "in_set": int(self.sets.hits[index]),
+                "in_set": int(self.sets.of_labels[index]),
                 "set_size": int(self.sets.sizes[index]),
             }
 

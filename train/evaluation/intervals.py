@@ -16,11 +16,17 @@ Interval = Callable[[np.ndarray], list[float]]
 
 
 def of(examples: Predictions) -> Interval:
-    """The interval for hits of these examples: by clusters if groups have several, else exact."""
-    if not example_groups.have_several(examples):
+    """The interval for hits of these examples: by clusters if groups have several, else exact.
+
+    Where the truth is more than one class, hits are shares; see `of_shares`.
+    """
+    of_examples = np.arange(len(examples.labels))
+    if example_groups.have_several(examples):
+        assert examples.groups is not None
+        of_examples = example_groups.numbered(examples.groups)[1]
+    elif examples.truths is None:
         return exact
-    assert examples.groups is not None
-    return by_clusters(example_groups.numbered(examples.groups)[1])
+    return by_clusters(of_examples) if examples.truths is None else of_shares(of_examples)
 
 
 def exact(hits: np.ndarray) -> list[float]:
@@ -31,6 +37,26 @@ def exact(hits: np.ndarray) -> list[float]:
     """
     found = stats.binomtest(int(np.count_nonzero(hits)), len(hits)).proportion_ci(LEVEL, "exact")
     return [float(found.low), float(found.high)]
+
+
+def of_shares(of_examples: np.ndarray) -> Interval:
+    """Student's interval of a mean of numbers in [0, 1], within these bounds.
+
+    Args:
+        of_examples: the number of the group of each example, [n]; groups are independent.
+    """
+    sizes = np.bincount(of_examples)
+
+    def interval(hits: np.ndarray) -> list[float]:
+        mean, degrees = float(hits.mean()), len(sizes) - 1
+        if not degrees:
+            return [0.0, 1.0]
+        residuals = np.bincount(of_examples, hits - mean)
+        variance = len(sizes) / degrees * np.square(residuals).sum() / len(hits) ** 2
+        width = stats.t.ppf((1 + LEVEL) / 2, degrees) * np.sqrt(variance)
+        return np.clip([mean - width, mean + width], 0, 1).tolist()
+
+    return interval
 
 
 def by_clusters(

@@ -1,18 +1,20 @@
 """Which examples of a split have their label in a set: one file of a run for each test split."""
 
-import dataclasses
 import io
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from train.data.truths import Truths
 from train.evaluation.metric import Metric
 from train.foundation import array_files, files, json_files
 from train.foundation.errors import UserError, first_line
 
 # In bytes; the outcomes of ImageNet's validation images have less than a million.
 _LARGEST = 2**30
+# The first attributes, in their order.
+_IN_FILES = ("labels", "ranks", "average_ks", "in_average_sets")
 
 
 @dataclass(frozen=True)
@@ -23,13 +25,29 @@ class Outcomes:
         labels: the class of each example, int32 [n].
         ranks: how many classes come before the label, int32 [n]. A rank of 0 is a top-1 hit.
         average_ks: the K of the average-K sets, int32 [m].
-        in_average_sets: whether each of these sets has the label, bool [m, n].
+        in_average_sets: whether each of these sets has the label, bool [m, n]; where the truth is
+            more than one class, the share of the truth that it has, float64.
+        truths: what the labels stand for, [n], where the truth of an example is more than one
+            class; None elsewhere. They are not in the file.
+        class_ranks: the ranks of all classes of the truths, [n, m].
     """
 
     labels: np.ndarray
     ranks: np.ndarray
     average_ks: np.ndarray
     in_average_sets: np.ndarray
+    truths: Truths | None = None
+    class_ranks: np.ndarray | None = None
+
+    @property
+    def counted_labels(self) -> np.ndarray:
+        """The labels [v] that reports count: all classes of an example whose truth is several."""
+        return self.labels if self.truths is None else self.truths.entries()
+
+    @property
+    def are_of_labels(self) -> bool:
+        """Whether the truth of each example is its label alone."""
+        return self.in_average_sets.dtype.kind == "b"
 
     @classmethod
     def read(cls, path: Path) -> "Outcomes":
@@ -49,8 +67,8 @@ class Outcomes:
             ) from error
         try:
             arrays = array_files.in_npz(io.BytesIO(content))
-            names = (field.name for field in dataclasses.fields(cls))
-            found = cls(**{name: arrays[name]().read() for name in names})
+            labels, ranks, ks, in_sets = (arrays[name]().read() for name in _IN_FILES)
+            found = cls(labels, ranks, ks, in_sets)
             found._check()
         except Exception as error:  # A damaged or another file can raise any of these.
             raise UserError(f"{path} has no outcomes of a split: {first_line(error)}") from error
@@ -59,7 +77,7 @@ class Outcomes:
     def write(self, path: Path) -> None:
         """Writes them as an .npz file, with one array for each attribute."""
         content = io.BytesIO()
-        arrays = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        arrays = {name: getattr(self, name) for name in _IN_FILES}
         np.savez_compressed(content, **arrays)
         files.write_whole(path, content.getvalue())
 
@@ -70,11 +88,11 @@ class Outcomes:
             "labels": ("i", (examples,)),
             "ranks": ("i", (examples,)),
             "average_ks": ("i", (sets,)),
-            "in_average_sets": ("b", (sets, examples)),
+            "in_average_sets": ("bf", (sets, examples)),
         }
         for name, (kind, shape) in wanted.items():
             array = getattr(self, name)
-            if array.dtype.kind != kind or array.shape != shape:
+            if array.dtype.kind not in kind or array.shape != shape:
                 raise ValueError(f"{name} is {array.dtype} {list(array.shape)}")
         for name in ("labels", "ranks", "average_ks"):
             if (getattr(self, name) < 0).any():
@@ -92,6 +110,8 @@ class Outcomes:
         if metric.rule is None or metric.k is None or not metric.is_accuracy:
             raise ValueError(f"metric must be an accuracy of sets; got {metric.name}")
         if metric.rule == "top":
+            if self.truths is not None and self.class_ranks is not None:
+                return self.truths.mean(self.class_ranks < metric.k)
             hits: np.ndarray = self.ranks < metric.k
             return hits
         rows = np.flatnonzero(self.average_ks == metric.k)

@@ -11,6 +11,7 @@ import numpy as np
 from topk_jax import metrics
 from train.data.batches import Batch
 from train.data.records import Split
+from train.data.truths import Truths
 from train.devices import processes
 from train.devices.parallel import Devices
 from train.evaluation.stored_scores import CollectedScores, Scores
@@ -18,8 +19,12 @@ from train.evaluation.stored_scores import CollectedScores, Scores
 # Examples, and scores of these, that are processed together to save memory.
 CHUNK = 2**12
 _MOST_SCORES = 2**22
+_DRAW_SEED = 20261125
 # The attributes of `Predictions`, each with an entry for each example.
-_OF_EXAMPLES = ("loss", "scores", "labels", "ranks", "names", "groups", "indices")
+_OF_EXAMPLES = (
+    *("loss", "scores", "labels", "ranks", "names", "groups", "indices"),
+    *("truths", "class_ranks"),
+)
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,9 @@ class Predictions:
         groups: the names of what examples belong to, [n]; None if they have none.
         indices: the places of the examples in their split, [n]; None for scores from a file, whose
             examples are all there.
+        truths: what the labels stand for, [n], where the truth of an example is more than one
+            class; None elsewhere.
+        class_ranks: the ranks of all classes of the truths, [n, m].
     """
 
     loss: np.ndarray
@@ -47,17 +55,35 @@ class Predictions:
     names: np.ndarray | None = None
     groups: np.ndarray | None = None
     indices: np.ndarray | None = None
+    truths: Truths | None = None
+    class_ranks: np.ndarray | None = None
 
     @property
     def num_classes(self) -> int:
         """The number of classes, with those that the model does not know."""
-        return max(self.scores.shape[-1], int(self.labels.max(initial=0)) + 1)
+        labels = self.labels if self.truths is None else self.truths.classes
+        return max(self.scores.shape[-1], int(labels.max(initial=0)) + 1)
 
     @property
     def is_known(self) -> np.ndarray:
         """Whether the model knows the class of each example, [n]."""
         known: np.ndarray = self.labels < self.scores.shape[-1]
         return known
+
+    @property
+    def counted_labels(self) -> np.ndarray:
+        """The labels [v] that reports count: all classes of an example whose truth is several."""
+        return self.labels if self.truths is None else self.truths.entries()
+
+    @property
+    def drawn_labels(self) -> np.ndarray:
+        """A label of each example to calibrate on, [n]: drawn where the truth is several classes.
+
+        It is drawn from the shares of the classes that the model knows, and always the same.
+        """
+        if self.truths is None:
+            return self.labels
+        return self.truths.among(self.scores.shape[-1]).draw(np.random.default_rng(_DRAW_SEED))
 
     def counts_of_all(self, class_counts: np.ndarray) -> np.ndarray:
         """The training examples of each class; classes that are not known have 0."""
@@ -108,18 +134,21 @@ def predict(
     """
     arrays: dict[str, np.ndarray] = {}
     num_examples = len(split)
+    known = None if split.truths is None else split.truths.among(num_classes)
     scores = CollectedScores(num_examples)
     start = end = 0
     for share in batches:
         labels = np.asarray(share["labels"])
         of_step = {**share, "labels": labels_for_steps(labels, num_classes)}
+        if known is not None:
+            of_step |= known.arrays(share["examples"])
         of_host = {name: np.asarray(of_step.pop(name)) for name in ("examples", "mask")}
         outputs = devices.join(eval_step(params, batch_stats, devices.split(of_step)))
         batch = processes.gather({**outputs, "labels": labels, **of_host})
         mask = batch["mask"]
         start, end = end, end + int(np.count_nonzero(mask))
         scores.add(batch["scores"][mask])
-        for name in ("loss", "labels", "ranks", "examples"):
+        for name in batch.keys() & {"loss", "labels", "ranks", "examples", "class_ranks"}:
             found = batch[name][mask]
             if name not in arrays:
                 arrays[name] = np.empty((num_examples, *found.shape[1:]), found.dtype)
@@ -130,8 +159,41 @@ def predict(
     names, groups = (
         None if texts is None else texts[indices] for texts in (split.names, split.groups)
     )
-    found = of_steps(scores=scores.scores(), **rows)
-    return dataclasses.replace(found, names=names, groups=groups, indices=indices)
+    class_ranks = rows.pop("class_ranks", None)
+    found = dataclasses.replace(
+        of_steps(scores=scores.scores(), **rows), names=names, groups=groups, indices=indices
+    )
+    return found if split.truths is None else with_truths(found, split.truths[indices], class_ranks)
+
+
+def with_truths(
+    found: Predictions, truths: Truths, class_ranks: np.ndarray | None = None
+) -> Predictions:
+    """The predictions with the truths of the examples; classes that are not known rank last.
+
+    Args:
+        found: the predictions.
+        truths: the truths, [n].
+        class_ranks: the ranks of `Truths.among` the classes that are known, [n, m]; None to find
+            them by the scores.
+    """
+    num_classes = found.scores.shape[-1]
+    if class_ranks is None:
+        classes = truths.among(num_classes).classes
+        class_ranks = np.concatenate(
+            [
+                np.asarray(_class_ranks(found.scores[chunk], classes[chunk]))
+                for chunk in chunks(found.scores)
+            ]
+        )
+    class_ranks = np.where(truths.classes < num_classes, class_ranks, num_classes)
+    return dataclasses.replace(found, truths=truths, class_ranks=class_ranks)
+
+
+@jax.jit
+def _class_ranks(scores: jax.Array, classes: jax.Array) -> jax.Array:
+    ranks: jax.Array = jax.vmap(metrics.label_ranks, in_axes=(None, 1), out_axes=1)(scores, classes)
+    return ranks
 
 
 def labels_for_steps(labels: np.ndarray, num_classes: int) -> np.ndarray:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from topk_jax import metrics
+from train.data.truths import Truths
 from train.evaluation import set_rules
 from train.evaluation.metric import AVERAGES, LOSS, SHOTS, Average, Metric, Rule
 from train.evaluation.outcomes import Outcomes
@@ -19,10 +20,52 @@ from train.foundation.errors import UserError
 
 @dataclass(frozen=True)
 class Sets:
-    """The quality of the sets of n examples: whether each has the label [n], and its size [n]."""
+    """The quality of the sets of n examples.
+
+    Attributes:
+        hits: whether each has the label, [n]; where the truth is more than one class, the share of
+            the truth that it has.
+        sizes: the number of its classes, [n].
+        of_classes: whether each has each class of the truth, [n, m]; None where the truth is one.
+    """
 
     hits: np.ndarray
     sizes: np.ndarray
+    of_classes: np.ndarray | None = None
+
+    @property
+    def of_labels(self) -> np.ndarray:
+        """Whether each has the class that stands for the example, [n]."""
+        return self.hits if self.of_classes is None else self.of_classes[:, 0]
+
+    def take(self, chosen: np.ndarray) -> "Sets":
+        """The sets of some examples."""
+        of_classes = None if self.of_classes is None else self.of_classes[chosen]
+        return Sets(self.hits[chosen], self.sizes[chosen], of_classes)
+
+    def by_class(self, examples: Predictions) -> "ByClass":
+        """The hits by the classes of the examples that they are of."""
+        truths = examples.truths
+        if truths is None or self.of_classes is None:
+            return ByClass(examples.labels, self.hits, np.ones(len(self.hits)))
+        return ByClass(truths.classes.ravel(), self.of_classes.ravel(), truths.shares.ravel())
+
+
+@dataclass(frozen=True)
+class ByClass:
+    """Hits of classes, each with the weight that it has in a mean: [v] all three."""
+
+    labels: np.ndarray
+    hits: np.ndarray
+    weights: np.ndarray
+
+    def sums(self, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
+        """The weights of each class, and of its hits, float64 [L] each."""
+        weights = self.weights.astype(np.float64)
+        return (
+            np.bincount(self.labels, weights, minlength=num_classes),
+            np.bincount(self.labels, weights * self.hits, minlength=num_classes),
+        )
 
 
 @dataclass(frozen=True)
@@ -69,23 +112,38 @@ def summarize(
         ranks=predictions.ranks.astype(np.int32),
         average_ks=np.array(list(thresholds), np.int32),
         in_average_sets=np.array(in_average_sets),
+        truths=predictions.truths,
+        class_ranks=predictions.class_ranks,
     )
     return Evaluation(values, size_counts, outcomes)
 
 
 def top_k_sets(predictions: Predictions, k: int) -> Sets:
     """The quality of the sets of the K best classes."""
-    return Sets(predictions.ranks < k, np.full(len(predictions.ranks), k))
+    sizes = np.full(len(predictions.ranks), k)
+    if predictions.truths is None or predictions.class_ranks is None:
+        return Sets(predictions.ranks < k, sizes)
+    of_classes = predictions.class_ranks < k
+    return Sets(predictions.truths.mean(of_classes), sizes, of_classes)
 
 
 def find_sets(predictions: Predictions, rule: SetRule) -> Sets:
     """The quality of the sets of a rule, without all of them in memory at once."""
+    truths = predictions.truths
+    classes = predictions.labels[:, None] if truths is None else truths.classes
     hits, sizes = [], []
     for chunk in chunks(predictions.scores):
-        found = _hits_and_sizes(rule(predictions.scores[chunk]), predictions.labels[chunk])
+        found = _hits_and_sizes(rule(predictions.scores[chunk]), classes[chunk])
         hits.append(np.asarray(found[0]))
         sizes.append(np.asarray(found[1]))
-    return Sets(np.concatenate(hits), np.concatenate(sizes))
+    return of_hits(np.concatenate(hits), np.concatenate(sizes), truths)
+
+
+def of_hits(of_classes: np.ndarray, sizes: np.ndarray, truths: Truths | None) -> Sets:
+    """The quality of sets that have some classes [n, m] of the truths, or the label, [n, 1]."""
+    if truths is None:
+        return Sets(of_classes[:, 0], sizes)
+    return Sets(truths.mean(of_classes), sizes, of_classes)
 
 
 def accuracies_by_average(
@@ -95,7 +153,11 @@ def accuracies_by_average(
     if class_counts is not None:
         class_counts = predictions.counts_of_all(class_counts)
     num_classes = predictions.num_classes
-    values = _shares(outcome.hits, predictions.labels, class_counts, num_classes)
+    values: Mapping[str, jax.Array | float] = (
+        _shares(outcome.hits, predictions.labels, class_counts, num_classes)
+        if outcome.of_classes is None
+        else _weighted_shares(outcome, predictions, class_counts)
+    )
     # In the order in which JAX returns them, which is the order in the files.
     return {average: float(values[average]) for average in sorted(AVERAGES) if average in values}
 
@@ -120,9 +182,9 @@ def _accuracies_of(
 
 
 @jax.jit
-def _hits_and_sizes(chosen: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    hits = jnp.take_along_axis(chosen, labels[:, None], axis=-1, mode="fill", fill_value=False)
-    return hits[:, 0], metrics.set_sizes(chosen)
+def _hits_and_sizes(chosen: jax.Array, classes: jax.Array) -> tuple[jax.Array, jax.Array]:
+    hits = jnp.take_along_axis(chosen, classes, axis=-1, mode="fill", fill_value=False)
+    return hits, metrics.set_sizes(chosen)
 
 
 def _shares(
@@ -131,6 +193,23 @@ def _shares(
     """The shares of hits; NaN in a group without examples, which JAX_DEBUG_NANS would refuse."""
     with jax.debug_nans(False):
         return _accuracies(hits, labels, class_counts, num_classes=num_classes)
+
+
+def _weighted_shares(
+    outcome: Sets, predictions: Predictions, class_counts: np.ndarray | None
+) -> dict[str, float]:
+    """The same where the truth is more than one class, each with its share of the example."""
+    weights, hits = outcome.by_class(predictions).sums(predictions.num_classes)
+    groups = {"macro": np.ones(len(weights), bool)}
+    if class_counts is not None:
+        shots = metrics.shot_groups(class_counts)
+        groups |= {shot: np.asarray(classes) for shot, classes in shots.items()}
+    found = {"micro": float(outcome.hits.mean())}
+    for name, classes in groups.items():
+        counted = classes & (weights > 0)
+        shares = hits[counted] / weights[counted]
+        found[name] = float(shares.mean()) if shares.size else float("nan")
+    return found
 
 
 @partial(jax.jit, static_argnames="num_classes")

@@ -21,7 +21,7 @@ _TOLERANCE = 1e-8
 def fit(found: Predictions) -> float:
     """The temperature with the smallest mean cross-entropy of predictions that have logits."""
     if isinstance(found.scores, np.ndarray):
-        return float(sets.temperature(found.scores, found.labels))
+        return float(sets.temperature(found.scores, found.drawn_labels))
     return _fit_in_parts(found)
 
 
@@ -40,8 +40,9 @@ def _fit_in_parts(found: Predictions) -> float:
 
 
 def _sum_of_slopes(log_inverse: float, found: Predictions) -> float:
+    labels = found.drawn_labels
     return math.fsum(
-        _slopes(found.scores[chunk], found.labels[chunk], math.exp(log_inverse)).sum()
+        _slopes(found.scores[chunk], labels[chunk], math.exp(log_inverse)).sum()
         for chunk in chunks(found.scores)
     )
 

@@ -67,9 +67,10 @@ def one_of_group_threshold(predictions: Predictions, coverage: float) -> float:
 
 def scores_of_labels(predictions: Predictions) -> np.ndarray:
     """The score of the label of each example of a known class, [n]."""
+    labels = predictions.drawn_labels
     return np.concatenate(
         [
-            np.take_along_axis(predictions.scores[c], predictions.labels[c][:, None], axis=-1)[:, 0]
+            np.take_along_axis(predictions.scores[c], labels[c][:, None], axis=-1)[:, 0]
             for c in chunks(predictions.scores)
         ]
     )

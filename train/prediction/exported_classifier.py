@@ -15,8 +15,8 @@ from topk_jax import metrics
 from train.data.batches import SkippedImage
 from train.data.pipeline import Pipeline
 from train.data.records import Split
-from train.evaluation import conformal_rules, promises, stored_scores
-from train.evaluation.predictions import Predictions, labels_for_steps, of_steps
+from train.evaluation import conformal_rules, promises, stored_scores, summaries
+from train.evaluation.predictions import Predictions, labels_for_steps, of_steps, with_truths
 from train.evaluation.summaries import Sets
 from train.foundation import fields, files, json_files, shapes
 from train.foundation.errors import UserError, first_line
@@ -81,6 +81,7 @@ class ExportedClassifier:
         total = -(-len(examples) // _BATCH_SIZE)
         batches = terminal.tracked(pipeline.evaluation(examples), total, "new examples")
         num_classes = len(self.expected.class_names)
+        truths = examples.truths
         scores = stored_scores.CollectedScores(len(examples))
         parts: list[dict[str, np.ndarray]] = []
         for batch in batches:
@@ -88,7 +89,8 @@ class ExportedClassifier:
             known = labels_for_steps(labels, num_classes)
             outputs = self.call(batch["images"])
             ranks = metrics.label_ranks(outputs[0], known)
-            found, chosen = map(np.asarray, outputs)
+            found, chosen, *_ = map(np.asarray, outputs)
+            classes = labels[:, None] if truths is None else truths.classes[batch["examples"]]
             of_batch = np.arange(len(labels)), known
             with np.errstate(divide="ignore"):
                 loss = -np.log(found[of_batch])
@@ -98,20 +100,26 @@ class ExportedClassifier:
                 "labels": labels,
                 "ranks": np.asarray(ranks),
                 "loss": loss,
-                "hits": chosen[of_batch] & (labels < num_classes),
+                "hits": np.take_along_axis(
+                    chosen, np.where(classes < num_classes, classes, 0), axis=1
+                )
+                & (classes < num_classes),
                 "sizes": chosen.sum(axis=1),
             }
             parts.append({name: output[mask] for name, output in of_examples.items()})
         rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         if not len(rows["labels"]):
             raise UserError(f"none of the {len(examples)} new images of {path} can be read")
-        sets = Sets(rows.pop("hits"), rows.pop("sizes"))
-        indices = rows.pop("indices")
+        indices, hits, sizes = (rows.pop(name) for name in ("indices", "hits", "sizes"))
+        truths = None if truths is None else truths[indices]
+        sets = summaries.of_hits(hits, sizes, truths)
         names, groups = (
             None if texts is None else texts[indices] for texts in (examples.names, examples.groups)
         )
-        predictions = of_steps(scores=scores.scores(), **rows)
-        return dataclasses.replace(predictions, names=names, groups=groups, indices=indices), sets
+        predictions = dataclasses.replace(
+            of_steps(scores=scores.scores(), **rows), names=names, groups=groups, indices=indices
+        )
+        return (predictions if truths is None else with_truths(predictions, truths)), sets
 
 
 def load(path: Path) -> ExportedClassifier:

@@ -17,6 +17,7 @@ from train.data.own import (
     group_names,
     tables,
 )
+from train.data.own.determinations import ONE_LABEL, Reading
 from train.data.own.found_images import FoundImages
 from train.data.own.listing import NO_SPLIT, Listing, Role
 from train.data.records import Records, Rows, Split
@@ -41,6 +42,7 @@ class Expected:
         nested: whether each folder with images is a class; see `folders.find`.
         group: how the groups of examples are found: by `group_names` in a folder, by the name of a
             column or of an array elsewhere; None for those that the data have.
+        reading: how the labels of tables and of features are read; tables have `group`, too.
         group_field: what has `group` in messages.
         most_bytes: the largest size of an image file.
         name: what messages call it.
@@ -52,6 +54,7 @@ class Expected:
     reader: ImageReader | None
     nested: bool = False
     group: str | None = None
+    reading: Reading = ONE_LABEL
     group_field: str = GROUP_FLAG
     most_bytes: int = MOST_IMAGE_BYTES
     name: str = "the run"
@@ -113,7 +116,12 @@ def find(flag: str, path: Path, expected: Expected) -> LabelledData:
         for label, name in enumerate(unknown, start=len(expected.class_names))
     }
     numbers = np.array([number[names.same_form(name)] for name in class_names], np.int32)
-    examples = dataclasses.replace(examples, labels=numbers[examples.labels])
+    truths = examples.truths
+    examples = dataclasses.replace(
+        examples,
+        labels=numbers[examples.labels],
+        truths=None if truths is None else truths.renumbered(numbers),
+    )
     return LabelledData(examples, tuple(unknown), path, listing.sizes)
 
 
@@ -121,7 +129,7 @@ def _in_images(flag: str, path: Path, expected: Expected) -> tuple[Split, Listin
     """The images, and their list; labels are by its own classes."""
     if flag == "table":
         found = tables.find(
-            path, group=expected.group, most_bytes=expected.most_bytes, uses_splits=False
+            path, reading=expected.reading, most_bytes=expected.most_bytes, uses_splits=False
         )
         listing = found.listing
     else:
@@ -161,6 +169,7 @@ def _split(examples: Records | Rows, listing: Listing, texts: Sequence[str] | No
         listing.labels,
         None if texts is None else np.array(texts, object),
         np.array(listing.groups, object) if listing.has_groups else None,
+        listing.truths,
     )
 
 
@@ -188,12 +197,13 @@ def _in_features(path: Path, expected: Expected) -> tuple[Split, Listing]:
             but=f"{path} has {width} features a row",
         )
     feature_columns.check_finite(matrix, arrays.where)
-    labels, class_names = features.read_labels(arrays, number)
+    labels, class_names, truths = features.read_truths(arrays, number, expected.reading)
     listing = Listing(
         labels=labels,
         roles=np.full(number, NO_SPLIT, np.int8),
         class_names=class_names,
         groups=features.read_groups(arrays, expected.group, number),
+        truths=truths,
     )
     rows = Rows(matrix, np.arange(number))
     return _split(rows, listing, features.texts_of_rows(arrays, "names", number)), listing

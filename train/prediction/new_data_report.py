@@ -11,11 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from train.evaluation import evaluated, intervals, metric, promises, set_rules, summaries
+from train.evaluation import (
+    by_rank,
+    evaluated,
+    intervals,
+    metric,
+    promises,
+    set_rules,
+    summaries,
+)
+from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.metric import LOSS, Metric, Rule
 from train.evaluation.predictions import Predictions
-from train.evaluation.set_report import least_covered, rate
+from train.evaluation.set_report import least_covered, rate, rate_by_rank
 from train.evaluation.set_rules import SetRule
 from train.evaluation.summaries import Sets
 from train.foundation.errors import UserError
@@ -32,12 +41,14 @@ class NewData:
         class_names: the names of the classes, with those that the classifier does not know.
         class_counts: the training images of each class, [L]; None if they are not known.
         what: what messages call an example, as "image".
+        tree: what is above the classes; None if nothing is.
     """
 
     examples: Predictions
     class_names: Sequence[str]
     class_counts: np.ndarray | None
     what: str
+    tree: ClassTree | None = None
 
     def __post_init__(self) -> None:
         if not self.examples.is_known.any():
@@ -56,8 +67,7 @@ class NewData:
 
     def of_known(self, found: Sets) -> Sets:
         """The sets of the examples of known classes."""
-        is_known = self.examples.is_known
-        return Sets(found.hits[is_known], found.sizes[is_known])
+        return found.take(np.flatnonzero(self.examples.is_known))
 
     @cached_property
     def interval(self) -> intervals.Interval:
@@ -74,7 +84,7 @@ class NewData:
             "num_classes": num_classes,
             "num_groups": None if known.groups is None else len(set(known.groups.tolist())),
             "evaluated": evaluated.to_json(
-                known.labels, self.class_counts, self.class_names[:num_classes]
+                known.counted_labels, self.class_counts, self.class_names[:num_classes]
             ),
             "unknown_classes": {
                 "num_examples": len(unknown),
@@ -150,9 +160,14 @@ def report(
     for coverage in coverages if calibration is not None else ():
         assert calibration is not None
         threshold = calibration.conformal(coverage)
-        found = summaries.find_sets(data.examples, set_rules.at_threshold(threshold))
+        sets = set_rules.at_threshold(threshold)
+        found = summaries.find_sets(data.examples, sets)
         of_coverages[f"{coverage}"] = {
-            "conformal": {"threshold": threshold, **rated(data, found, coverage)}
+            "conformal": {
+                "threshold": threshold,
+                **rated(data, found, coverage),
+                **rate_by_rank(sets, data.known, data.tree),
+            }
         }
         of_rules[f"{coverage}"] = {
             rule.name: _rated_rule(data, _sets_of(calibration, coverage, rule), coverage, rule)
@@ -165,6 +180,7 @@ def report(
         "thresholds": thresholds,
         "coverages": of_coverages,
         **({"conformal_rules": of_rules} if rules else {}),
+        **({} if data.tree is None else by_rank.report(data.known, data.tree, ks)),
     }
 
 
@@ -180,5 +196,6 @@ def _rated_rule(
     found = summaries.find_sets(data.examples, sets)
     return {
         **rated(data, found, promises.promised(coverage, rule)),
+        **rate_by_rank(sets, data.known, data.tree),
         "least_covered": least_covered(data.of_known(found), data.known, data.class_names),
     }

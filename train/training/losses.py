@@ -11,6 +11,7 @@ import numpy as np
 
 from topk_jax import losses
 from train.configuration import LossFields, declaring
+from train.data.truths import ONE
 from train.foundation import import_paths
 from train.foundation.fields import Number, SetSize, integer, one_of
 from train.models.heads import TwoLogits
@@ -49,6 +50,17 @@ def _cross_entropy(
         loss=lambda logits, labels, _keys, _estimates: plain(
             logits, labels, label_smoothing=label_smoothing
         ),
+    )
+
+
+def _soft_label_cross_entropy(**parameters: Any) -> Objective:
+    loss: Callable[..., jax.Array] = functools.partial(
+        losses.soft_label_cross_entropy, **parameters
+    )
+    # Evaluated without soft labels, so that runs with other labels compare.
+    return dataclasses.replace(
+        _deterministic(losses.cross_entropy),
+        loss=lambda logits, labels, _keys, _estimates: loss(logits, labels),
     )
 
 
@@ -243,6 +255,7 @@ LOSSES = {
         derive=_with_margins,
         head="cosine",
         splits_classes=True,
+        by_class=True,
     ),
     "logit_adjusted_cross_entropy": LossSpec(
         "logit-adjusted cross-entropy",
@@ -250,12 +263,14 @@ LOSSES = {
         _TAU,
         derive=_with_counts,
         splits_classes=True,
+        by_class=True,
     ),
     "vector_scaling": LossSpec(
         "vector scaling",
         _build_plain(losses.vector_scaling),
         {"gamma": Number(at_least=0), **_TAU},
         derive=_with_counts,
+        by_class=True,
     ),
     "generalized_cross_entropy": LossSpec(
         "generalized cross-entropy",
@@ -266,6 +281,18 @@ LOSSES = {
         "symmetric cross-entropy",
         _build_plain(losses.symmetric_cross_entropy),
         {"alpha": Number(at_least=0), "beta": Number(at_least=0)},
+    ),
+    "hierarchical_cross_entropy": LossSpec(
+        "hierarchical cross-entropy",
+        _build_plain(losses.hierarchical_cross_entropy),
+        {"alpha": Number(at_least=0)},
+        needs_taxonomy=True,
+    ),
+    "soft_label_cross_entropy": LossSpec(
+        "soft-label cross-entropy",
+        _soft_label_cross_entropy,
+        {"beta": Number(at_least=0)},
+        needs_taxonomy=True,
     ),
     "top_k_hinge": LossSpec(
         "top-K hinge",
@@ -336,6 +363,7 @@ LOSSES = {
         head="cosine",
         optimizes_top_k=True,
         splits_classes=True,
+        by_class=True,
     ),
     "expected_balanced": LossSpec(
         "expected balanced",
@@ -352,6 +380,7 @@ LOSSES = {
         head="cosine",
         optimizes_top_k=True,
         splits_classes=True,
+        by_class=True,
     ),
     "assume_negative": LossSpec(
         "assume negative", _build_plain(losses.assume_negative), scores=_MULTI_LABEL
@@ -361,6 +390,7 @@ LOSSES = {
         _expected_positive_regularization,
         {**_MEAN_SIZE, "beta": Number(at_least=0)},
         of_batch=True,
+        truths=(ONE,),
         scores=_MULTI_LABEL,
     ),
     "average_k": LossSpec(
@@ -369,6 +399,7 @@ LOSSES = {
         {**_MEAN_SIZE, "alpha": Number(at_least=0)},
         head="two_heads",
         of_batch=True,
+        truths=(ONE,),
         scores=_MULTI_LABEL,
         splits_classes=True,
     ),
@@ -378,6 +409,7 @@ LOSSES = {
         {**_MEAN_SIZE, "weight": Number(at_least=0), "label_learning_rate": Number(at_least=0)},
         derive=_without_label_rate,
         of_batch=True,
+        truths=(ONE,),
         scores=_MULTI_LABEL,
     ),
     "sparsemax": LossSpec(

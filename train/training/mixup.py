@@ -16,33 +16,35 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from train.training.truth import Truth
+
 # The examples of a device, or of its part of a batch, are a multiple of this.
 PAIR = 2
 
-# Takes a function from labels [n] to values [n], and returns the values for each example: for mixed
-# examples the mean over their two labels, weighted by the shares.
-OfLabels = Callable[[Callable[[jax.Array], jax.Array]], jax.Array]
+# Takes a function of the truth of n examples to values [n], and returns the values for each: for
+# mixed examples the mean over the truths of both, weighted by the shares.
+OfTruth = Callable[[Callable[[Truth], jax.Array]], jax.Array]
 
 
 def mix(
-    keys: jax.Array, alpha: jax.Array, inputs: jax.Array, labels: jax.Array
-) -> tuple[jax.Array, OfLabels]:
-    """The mixed inputs, and the values of functions of their labels.
+    keys: jax.Array, alpha: jax.Array, inputs: jax.Array, truth: Truth
+) -> tuple[jax.Array, OfTruth]:
+    """The mixed inputs, and the values of functions of their truth.
 
     Args:
         keys: the key of each example, [n]; n is a multiple of `PAIR`.
         alpha: the share of an example is drawn from Beta(alpha, alpha).
         inputs: floating-point images or features, [n, ...].
-        labels: their classes, [n].
+        truth: their classes; each array is [n, ...].
     """
     # The sampler returns NaN below 1e-38; all shares are 0 or 1 long before.
     alpha = jnp.maximum(alpha, 1e-30)
     shares = jax.vmap(lambda key: jax.random.beta(key, alpha, alpha, dtype=inputs.dtype))(keys)
-    others, other_labels = _neighbours(inputs), _neighbours(labels)
+    others, other_truth = _neighbours(inputs), jax.tree.map(_neighbours, truth)
     of_each = shares.reshape(-1, *(1,) * (inputs.ndim - 1))
     return (
         of_each * inputs + (1 - of_each) * others,
-        lambda function: shares * function(labels) + (1 - shares) * function(other_labels),
+        lambda function: shares * function(truth) + (1 - shares) * function(other_truth),
     )
 
 

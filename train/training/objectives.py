@@ -9,8 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from topk_jax.taxonomy import Taxonomy
+from train.data.truths import ONE, SEVERAL, VOTES
 from train.foundation import fields
 from train.models.heads import TwoLogits
+from train.training import truth
+from train.training.truth import Truth
 
 # Parameters that are real numbers, or arrays of them, by name. They are inputs of the compiled
 # steps, so that other values do not make another program; integers such as K are constants.
@@ -29,19 +33,53 @@ class Objective:
     Outputs are what the head returns: logits [n, L], or two of them.
 
     Attributes:
-        loss: takes outputs, labels [n], random keys [n], one per example, and the logits [n, L] of
-            the estimated labels, None if labels are not estimated. It returns losses [n], or one
-            loss for the global batch on all devices.
+        loss: takes outputs, labels [n] (see `takes_targets`), random keys [n], one per example, and
+            the logits [n, L] of the estimated labels, None if labels are not estimated. It returns
+            losses [n], or one loss for the global batch on all devices.
         evaluation_loss: takes outputs and labels [n] and returns losses [n]. It is deterministic,
             so that the losses of two epochs differ only by the parameters. For a loss of a global
             batch it treats each example as a batch of its own, so that the value does not depend on
             how a split is divided into batches.
         scores: takes outputs and returns the scores [n, L] that sets are made of.
+        takes_targets: whether both losses take a row over the classes for each example, [n, L],
+            in place of its label.
     """
 
     loss: Callable[[Any, jax.Array, jax.Array, jax.Array | None], jax.Array]
     evaluation_loss: Callable[[Any, jax.Array], jax.Array]
     scores: Callable[[Any], jax.Array] = jax.nn.softmax
+    takes_targets: bool = False
+
+    def of_examples(
+        self,
+        outputs: Any,
+        examples: Truth,
+        keys: jax.Array,
+        estimates: jax.Array | None,
+        weigh: Callable[[jax.Array, jax.Array], jax.Array] = lambda losses, _labels: losses,
+    ) -> jax.Array:
+        """The losses of examples, or the loss of a batch, whatever their truth is.
+
+        Args:
+            outputs: what the head returns.
+            examples: their truth.
+            keys: see `loss`.
+            estimates: see `loss`.
+            weigh: the losses [n] of labels [n], weighted by these.
+        """
+        if self.takes_targets:
+            rows = truth.targets(examples, class_logits(outputs).shape[-1])
+            return self.loss(outputs, rows, keys, estimates)
+        return truth.expect(
+            lambda labels: weigh(self.loss(outputs, labels, keys, estimates), labels), examples
+        )
+
+    def evaluation_losses(self, outputs: Any, examples: Truth) -> jax.Array:
+        """The losses [n] in evaluation, whatever the truth of the examples is."""
+        if self.takes_targets:
+            rows = truth.targets(examples, class_logits(outputs).shape[-1])
+            return self.evaluation_loss(outputs, rows)
+        return truth.expect(lambda labels: self.evaluation_loss(outputs, labels), examples)
 
 
 @dataclass(frozen=True)
@@ -62,6 +100,9 @@ class LossSpec:
             each. `class_axis_name` is None if each device has all of them.
         optimizes_top_k: whether the loss is made for the top-K accuracy of its own K.
         scores: the allowed values of `config.eval.scores`.
+        needs_taxonomy: whether `build` gets the `taxonomy` of the classes.
+        by_class: whether `derive` makes a parameter with a number for each class.
+        truths: what the truth of an example may be, values of `config.dataset.labels`.
     """
 
     title: str
@@ -75,6 +116,9 @@ class LossSpec:
     splits_classes: bool = False
     optimizes_top_k: bool = False
     scores: tuple[str, ...] = ("softmax",)
+    needs_taxonomy: bool = False
+    by_class: bool = False
+    truths: tuple[str, ...] = (ONE, VOTES, SEVERAL)
 
     def __post_init__(self) -> None:
         if self.optimizes_top_k and not self.has_k:
@@ -84,6 +128,12 @@ class LossSpec:
     def has_k(self) -> bool:
         """Whether the loss has a K of its own."""
         return "k" in self.parameters
+
+    @property
+    def has_ranks(self) -> bool:
+        """Whether it can be computed at every rank of a taxonomy, as of classes."""
+        is_plain = self.head == "linear" and not (self.of_batch or self.by_class)
+        return is_plain and not self.needs_taxonomy and ONE in self.truths
 
     @property
     def estimates_labels(self) -> bool:
@@ -114,6 +164,7 @@ class LossSpec:
         axis_name: str,
         class_axis_name: str | None = None,
         scores: str = "softmax",
+        taxonomy: Taxonomy | None = None,
     ) -> Objective:
         """The objective.
 
@@ -124,16 +175,19 @@ class LossSpec:
             class_axis_name: the axis over devices that the classes are split along; None if each
                 device has all of them.
             scores: `config.eval.scores`.
+            taxonomy: the tree of the classes, if there is one.
         """
         constants = {
             name: values[name]
             for name, field in self.parameters.items()
             if not isinstance(field, fields.Number)
         }
-        axes: dict[str, str | None] = {"axis_name": axis_name} if self.of_batch else {}
+        further: dict[str, Any] = {"axis_name": axis_name} if self.of_batch else {}
         if self.splits_classes:
-            axes["class_axis_name"] = class_axis_name
-        objective = self.build(**constants, **hyperparameters, **axes)
+            further["class_axis_name"] = class_axis_name
+        if self.needs_taxonomy:
+            further["taxonomy"] = taxonomy
+        objective = self.build(**constants, **hyperparameters, **further)
         if scores == "softmax":
             return objective
         score = _SCORES[scores]

@@ -1,6 +1,7 @@
 """A step of training and one of evaluation: pure functions of arrays, for a device of an axis."""
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 import jax
@@ -9,10 +10,11 @@ import optax
 
 from topk_jax.metrics import label_ranks
 from train.devices.class_axis import ALL_CLASSES, ClassAxis
-from train.training import class_weights, label_estimates, mixup, objectives, randomness
+from train.training import class_weights, label_estimates, mixup, objectives, randomness, truth
 from train.training.objectives import Hyperparameters, Objective
 from train.training.optimizer import Optimizer
 from train.training.state import TrainState, trained_parts
+from train.training.truth import Truth
 
 Arrays = dict[str, jax.Array]
 Preprocess = Callable[[jax.Array], jax.Array]
@@ -68,7 +70,7 @@ def make_train_step(
         """The gradients by trained parameters and label estimates, the statistics, the metrics."""
         seed, objective = hyperparameters["seed"], make_objective(hyperparameters["loss"])
         positions = batch["positions"]
-        inputs, of_labels = _prepare_inputs(
+        inputs, of_truth = _prepare_inputs(
             batch, step, hyperparameters, augment=augment, normalize=normalize
         )
         loss_keys = randomness.loss_keys(seed, step, positions)
@@ -84,13 +86,15 @@ def make_train_step(
             return outputs, updates["batch_stats"]
 
         def mean_loss(outputs: Any, estimates: Any) -> jax.Array:
-            return of_labels(
-                lambda labels: class_weights.weigh(
-                    objective.loss(outputs, labels, loss_keys, estimates),
-                    labels,
-                    hyperparameters,
-                    step,
-                    class_axis,
+            return of_truth(
+                lambda examples: objective.of_examples(
+                    outputs,
+                    examples,
+                    loss_keys,
+                    estimates,
+                    lambda losses, labels: class_weights.weigh(
+                        losses, labels, hyperparameters, step, class_axis
+                    ),
                 )
             ).mean()
 
@@ -103,9 +107,7 @@ def make_train_step(
         )
         by_outputs = class_axis.of_one_loss(by_outputs)
         (by_params,) = pull_back(by_outputs)
-        hits = of_labels(
-            lambda labels: (_label_ranks(outputs, labels, class_axis) == 0).astype(jnp.float32)
-        )
+        hits = of_truth(partial(truth.expect, partial(_is_first, outputs, class_axis)))
         nonzero = class_axis.sum(jnp.count_nonzero(objectives.class_logits(by_outputs), axis=-1))
         metrics = {
             "loss": loss,
@@ -202,15 +204,15 @@ def _prepare_inputs(
     *,
     augment: Callable[[jax.Array, jax.Array], jax.Array],
     normalize: Preprocess,
-) -> tuple[jax.Array, mixup.OfLabels]:
-    """The inputs of the network for a batch, and the values of functions of their labels."""
-    seed, labels, positions = hyperparameters["seed"], batch["labels"], batch["positions"]
+) -> tuple[jax.Array, mixup.OfTruth]:
+    """The inputs of the network for a batch, and the values of functions of their truth."""
+    seed, examples, positions = hyperparameters["seed"], truth.of_batch(batch), batch["positions"]
     keys = randomness.augmentation_keys(seed, step, positions)
     inputs = normalize(jax.vmap(augment)(keys, batch["images"]))
     if "mixup_alpha" not in hyperparameters:
-        return inputs, lambda function: function(labels)
+        return inputs, lambda function: function(examples)
     keys = randomness.mixup_keys(seed, step, positions)
-    return mixup.mix(keys, hyperparameters["mixup_alpha"], inputs, labels)
+    return mixup.mix(keys, hyperparameters["mixup_alpha"], inputs, examples)
 
 
 def _move_averages(
@@ -239,7 +241,8 @@ def make_eval_step(
 ) -> Callable[[Any, Any, Any, Arrays], Arrays]:
     """Makes `(params, batch_stats, hyperparameters, batch) -> {"loss", "scores", "ranks"}`.
 
-    The loss is [n], the scores are [n, L], and the ranks of the labels are [n]. The hyperparameters
+    The loss is [n], the scores are [n, L], and the ranks of the labels are [n]. Where the truth is
+    more than one class, "class_ranks" [n, m] are the ranks of all of these. The hyperparameters
     are the same as in the training step. Along `class_axis` the model, the loss and the scores are
     of the classes of one device.
     """
@@ -252,13 +255,23 @@ def make_eval_step(
         # Without the barrier XLA may compute a logit once per use, with two roundings, and the
         # ranks would be of other logits than the scores.
         outputs = jax.lax.optimization_barrier(outputs)
-        return {
-            "loss": objective.evaluation_loss(outputs, batch["labels"]),
+        examples: Truth = truth.of_batch(batch)
+        found = {
+            "loss": objective.evaluation_losses(outputs, examples),
             "scores": objective.scores(outputs),
             "ranks": _label_ranks(outputs, batch["labels"], class_axis),
         }
+        if "classes" in examples:
+            found["class_ranks"] = jax.vmap(
+                lambda labels: _label_ranks(outputs, labels, class_axis), in_axes=1, out_axes=1
+            )(examples["classes"])
+        return found
 
     return eval_step
+
+
+def _is_first(outputs: Any, class_axis: ClassAxis, labels: jax.Array) -> jax.Array:
+    return (_label_ranks(outputs, labels, class_axis) == 0).astype(jnp.float32)
 
 
 def _label_ranks(outputs: Any, labels: jax.Array, class_axis: ClassAxis) -> jax.Array:

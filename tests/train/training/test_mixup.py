@@ -23,8 +23,8 @@ def mixed(inputs, labels, alpha):
     """The mixed inputs and each example's own share."""
     positions = np.arange(len(inputs), dtype=np.int32)
     keys = randomness.mixup_keys(SEED, STEP, positions)
-    found, of_labels = mixup.mix(keys, alpha, inputs, labels)
-    return found, of_labels(lambda of: (of == labels).astype(np.float32))
+    found, of_truth = mixup.mix(keys, alpha, inputs, {"labels": labels})
+    return found, of_truth(lambda of: (of["labels"] == labels).astype(np.float32))
 
 
 def swapped(array):

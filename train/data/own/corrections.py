@@ -109,7 +109,7 @@ def apply(
         # Of a name that several examples have, the place is negative.
         places[key(name)] = -1 if key(name) in places else place
     class_of = {key(name): label for label, name in enumerate(given.class_names)}
-    missing, labels = [], given.labels.copy()
+    missing, labels, corrected = [], given.labels.copy(), list[int]()
     made: dict[int, Correction] = {}
     for one in corrections:
         keys = map(key, _spellings(one.name, root))
@@ -139,6 +139,7 @@ def apply(
         label = class_of.get(key(one.correction))
         if label is not None:
             labels[index] = label
+            corrected.append(index)
         elif one.correction == LEFT_OUT:
             left_out[index] = True
         else:
@@ -158,7 +159,10 @@ def apply(
         example,
         f"{np.count_nonzero(left_out):,}",
     )
-    return dataclasses.replace(given, labels=labels), left_out
+    truths = given.truths
+    if truths is not None:
+        truths = truths.corrected(np.array(corrected, np.int64), labels[corrected])
+    return dataclasses.replace(given, labels=labels, truths=truths), left_out
 
 
 def row_name(index: object) -> str:

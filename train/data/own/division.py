@@ -76,8 +76,10 @@ def divide(
             held_out_of_them and f", and {held_out_of_them} {example}s are held out of them",
         )
     is_training = (given.roles == Role.TRAIN) & ~left_out
-    roles = _held_out(given, missing, free if free.any() else is_training)
+    free = free if free.any() else is_training
+    roles = _held_out(given, missing, free)
     roles[left_out] = NO_SPLIT
+    roles[_needed_for_training(given, roles, free)] = Role.TRAIN
     complete = dataclasses.replace(given, roles=roles)
     divided = unseen_classes.sort_out(complete, fields.unseen_classes, where, example)
     num_classes = len(divided.class_names)
@@ -117,3 +119,25 @@ def _held_out(given: Listing, missing: Mapping[Role, float], free: np.ndarray) -
         else held_out.by_numbers(labels, **fractions)
     )
     return roles
+
+
+def _needed_for_training(given: Listing, roles: np.ndarray, free: np.ndarray) -> np.ndarray:
+    """The examples that were held out and have to be trained on, for each class to have one.
+
+    Splits are held out of each class by the class that stands for an example. A class that stands
+    for none of its examples may have lost all.
+    """
+    nobody = np.zeros(0, np.int64)
+    if given.truths is None:
+        return nobody
+    without = given.occurrences(np.flatnonzero(roles == Role.TRAIN)) == 0
+    candidates = np.flatnonzero(free & (roles != Role.TRAIN) & (roles != NO_SPLIT))
+    truths = given.truths[candidates]
+    rows, places = np.nonzero(without[truths.classes] & (truths.shares > 0))
+    _, first = np.unique(truths.classes[rows, places], return_index=True)
+    moved = candidates[np.unique(rows[first])]
+    if given.groups is None or not moved.size:
+        return moved
+    # With all examples of their groups.
+    groups = {given.groups[index] for index in moved.tolist()}
+    return np.array([index for index in candidates.tolist() if given.groups[index] in groups])

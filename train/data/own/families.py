@@ -15,7 +15,9 @@ from train.configuration.datasets import (
 )
 from train.data.dataset import DatasetFamily, DatasetSpec
 from train.data.own import folders, image_records, own_images, tables
+from train.data.own.determinations import Reading
 from train.data.own.found_images import FoundImages
+from train.data.truths import ONE
 from train.foundation import names, packages
 from train.foundation.errors import UserError
 
@@ -45,6 +47,12 @@ def _in_folder(fields: FolderFields, _data_dir: str | None) -> FoundImages:
 def _in_table(fields: TableFields, _data_dir: str | None) -> FoundImages:
     path = _path(fields)
     if image_records.are_at(path):
+        if fields.labels != ONE:
+            raise UserError(
+                field="config.dataset.labels",
+                must_be=f"{ONE} with records, which {path} has",
+                got=fields.labels,
+            )
         records = image_records.read(path)
         if fields.group != records.group:
             raise UserError(
@@ -53,7 +61,8 @@ def _in_table(fields: TableFields, _data_dir: str | None) -> FoundImages:
                 got=fields.group,
             )
         return records.found
-    return tables.find(path, group=fields.group, most_bytes=fields.most_bytes)
+    reading = Reading.of(fields, fields.group)
+    return tables.find(path, reading=reading, most_bytes=fields.most_bytes)
 
 
 def _path(fields: FolderFields | TableFields) -> Path:

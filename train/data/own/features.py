@@ -11,7 +11,15 @@ import numpy as np
 from train.configuration.datasets import FeaturesFields
 from train.data import augmentation
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec
-from train.data.own import class_names, division, feature_columns, feature_files
+from train.data.own import (
+    class_names,
+    determinations,
+    division,
+    feature_columns,
+    feature_files,
+    votes,
+)
+from train.data.own.determinations import Determinations, Reading
 from train.data.own.feature_files import Arrays
 from train.data.own.listing import (
     SPLIT_WORDS,
@@ -22,6 +30,7 @@ from train.data.own.listing import (
     roles_given,
 )
 from train.data.records import Rows, Split
+from train.data.truths import ONE, SEVERAL, Truths
 from train.foundation.errors import UserError
 from train.foundation.names import same_form, shown
 from train.foundation.stored_rows import StoredRows
@@ -46,7 +55,7 @@ class FeaturesSpec(DatasetSpec):
         path = Path(self.fields.path).expanduser().absolute()
         arrays = feature_files.find(path, "config.dataset.path")
         features = feature_files.read_features(arrays)
-        labels, names = read_labels(arrays, len(features))
+        labels, names, truths = read_truths(arrays, len(features), Reading.of(self.fields, None))
         roles = _roles(arrays, len(labels))
         given = Listing(
             labels=labels,
@@ -54,6 +63,7 @@ class FeaturesSpec(DatasetSpec):
             class_names=names,
             given=roles_given(roles),
             groups=read_groups(arrays, self.fields.group, len(labels)),
+            truths=truths,
         )
         names_of_rows = texts_of_rows(arrays, "names", len(labels))
         rows = division.divide(
@@ -66,7 +76,11 @@ class FeaturesSpec(DatasetSpec):
         columns = feature_columns.summarize(features, rows.roles == Role.TRAIN, arrays.where)
         groups = _in_objects(rows.groups if rows.has_groups else None)
         every = Split(
-            Rows(features, np.arange(len(rows))), rows.labels, _in_objects(names_of_rows), groups
+            Rows(features, np.arange(len(rows))),
+            rows.labels,
+            _in_objects(names_of_rows),
+            groups,
+            rows.truths,
         )
 
         def split(role: Role) -> Split:
@@ -83,6 +97,111 @@ class FeaturesSpec(DatasetSpec):
             mean=tuple(columns.mean.tolist()),
             std=tuple(columns.std.tolist()),
         )
+
+
+def read_truths(
+    arrays: Arrays, length: int, reading: Reading
+) -> tuple[np.ndarray, tuple[str, ...], Truths | None]:
+    """The class that stands for each row, int32 [n], the names of the classes, and the truths.
+
+    Where a row may have several labels, `labels` is [rows, m] with empty texts or -1 in places that
+    a row does not need. `shares` [rows, m] are their shares or numbers of votes, and `annotators`
+    [rows, m] who gave them. Without `labels`, the columns of `shares` are those of `class_names`.
+
+    Args:
+        arrays: the arrays.
+        length: the number of rows.
+        reading: how labels are read.
+
+    Raises:
+        UserError: there are no labels, or they have another form.
+    """
+    if reading.labels == ONE:
+        return *read_labels(arrays, length), None
+    given = _determinations(arrays, length, reading)
+    known = feature_files.read_texts(arrays, "class_names", None)
+    if known is None:
+        classes, found_names = class_names.numbered(given.texts, arrays.where)
+    else:
+        number = {same_form(name): label for label, name in enumerate(known)}
+        missing = [text for text in given.texts if same_form(text) not in number]
+        if missing:
+            raise UserError(
+                f"{arrays.where}: labels must be among class_names; got {shown(missing[0])!r}"
+            )
+        found = np.array([number[same_form(text)] for text in given.texts], np.int32)
+        classes, found_names = class_names.unified(found, known, arrays.where)
+    truths = votes.truths_of(given, classes, len(found_names), reading)
+    return truths.labels, found_names, truths
+
+
+def _determinations(arrays: Arrays, length: int, reading: Reading) -> Determinations:
+    shares = _matrix(arrays, "shares", length, "biuf")
+    labels = _matrix(arrays, "labels", length, "iuUS")
+    known = feature_files.read_texts(arrays, "class_names", None)
+    if labels is None:
+        if shares is None or known is None or shares.shape[1] != len(known):
+            raise UserError(
+                f"{arrays.where} must have an array labels, or shares with a column for each of "
+                f"class_names; it has {', '.join(arrays.finders)}"
+            )
+        width = max(int((shares != 0).sum(axis=1).max(initial=0)), 1)
+        # The columns with a share, in their order; places beyond have none.
+        columns = np.argsort(shares == 0, axis=1, kind="stable")[:, :width]
+        shares = np.take_along_axis(shares, columns, axis=1)
+        texts = [
+            [known[column] if share else "" for column, share in zip(*row, strict=True)]
+            for row in zip(columns.tolist(), shares.tolist(), strict=True)
+        ]
+    elif labels.dtype.kind in "iu":
+        if labels.max(initial=-1) >= (np.inf if known is None else len(known)):
+            raise UserError(
+                f"{arrays.where}: labels must be less than {len(known or ())}, the number of "
+                f"class_names; got {labels.max()}"
+            )
+        texts = [
+            ["" if one < 0 else str(one) if known is None else known[one] for one in row]
+            for row in labels.tolist()
+        ]
+    else:
+        texts = _texts(arrays, "labels", labels)
+    voters = _matrix(arrays, "annotators", length, "iuUS")
+    for name, array in (("shares", shares), ("annotators", voters)):
+        if array is not None and array.shape[1] != len(texts[0]):
+            raise UserError(
+                f"{arrays.where}: {name} must have the shape of labels; got {list(array.shape)}"
+            )
+    return determinations.in_lists(
+        texts,
+        None if shares is None or reading.labels == SEVERAL else shares.astype(np.float64),
+        None if voters is None else _texts(arrays, "annotators", voters),
+        reading,
+        arrays.where,
+    )
+
+
+def _matrix(arrays: Arrays, name: str, length: int, kinds: str) -> np.ndarray | None:
+    """An array [rows, m], or [rows] for one entry a row; None if there is no such array."""
+    found = arrays.read(name)
+    if found is None:
+        return None
+    found = found[:, None] if found.ndim == 1 else found
+    if found.ndim != 2 or len(found) != length or found.shape[1] == 0:
+        raise UserError(
+            f"{arrays.where}: {name} must be [{length}, m], for the rows of features; got the "
+            f"shape {list(found.shape)}"
+        )
+    if found.dtype.kind not in kinds:
+        raise UserError(f"{arrays.where}: {name} cannot be of the type {found.dtype}")
+    return found
+
+
+def _texts(arrays: Arrays, name: str, found: np.ndarray) -> list[list[str]]:
+    if found.dtype.kind in "iu":
+        return [[*map(str, row)] for row in found.tolist()]
+    flat = feature_files.decode(arrays, name, found.ravel(), may_be_empty=True)
+    width = found.shape[1]
+    return [flat[start : start + width] for start in range(0, len(flat), width)]
 
 
 def read_labels(arrays: Arrays, length: int) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -201,6 +320,8 @@ def _digest(
     for numbers in (checksums, rows.labels, rows.roles):
         digest.update(numbers.astype("<i8").tobytes())
     digest.update("\0".join(rows.groups or ()).encode(errors="surrogateescape"))
+    if rows.truths is not None:
+        digest.update(rows.truths.to_bytes())
     return digest.hexdigest()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from train.data.truths import Truths
 from train.foundation import names
 
 
@@ -119,6 +120,8 @@ class Listing:
             out of those for training.
         groups: the group of each example, [n], as `name_groups` names it. Examples of one group
             stay together when splits are held out. None if each is a group of its own.
+        truths: what the labels stand for, [n], where the truth of an example is more than one
+            class; None elsewhere.
     """
 
     paths: tuple[str, ...] = ()
@@ -129,10 +132,30 @@ class Listing:
     unseen_names: tuple[str, ...] = ()
     given: frozenset[Role] = frozenset()
     groups: tuple[str, ...] | None = None
+    truths: Truths | None = None
 
     def __len__(self) -> int:
         """The number of examples."""
         return len(self.labels)
+
+    def occurrences(self, chosen: np.ndarray) -> np.ndarray:
+        """In how many of some examples each class occurs, int64 [L]."""
+        if self.truths is not None:
+            return self.truths[chosen].occurrences(len(self.class_names))
+        return np.bincount(self.labels[chosen], minlength=len(self.class_names))
+
+    def have_any(self, classes: np.ndarray) -> np.ndarray:
+        """Whether each example has one of some classes, bool [L]: bool [n]."""
+        if self.truths is None:
+            found: np.ndarray = classes[self.labels]
+            return found
+        return (classes[self.truths.classes] & (self.truths.shares > 0)).any(axis=1)
+
+    def renumbered(self, number: np.ndarray) -> "Listing":
+        """The examples where class c has the number `number[c]`; names are not changed."""
+        truths = None if self.truths is None else self.truths.renumbered(number)
+        labels = number[self.labels].astype(np.int32)
+        return dataclasses.replace(self, labels=labels, truths=truths)
 
     @property
     def has_groups(self) -> bool:
@@ -157,6 +180,7 @@ class Listing:
             labels=self.labels[chosen],
             roles=self.roles[chosen],
             groups=self.groups and tuple(self.groups[index] for index in chosen),
+            truths=None if self.truths is None else self.truths[np.array(chosen, np.int64)],
         )
 
     def digest(self, version: str = "") -> str:
@@ -173,6 +197,8 @@ class Listing:
             digest.update(b"\0\0")
         for numbers in (self.labels, self.roles, self.sizes):
             digest.update(np.ascontiguousarray(numbers.astype("<i8")).tobytes())
+        if self.truths is not None:
+            digest.update(self.truths.to_bytes())
         found = digest.hexdigest()
         return hashlib.sha256((version + found).encode()).hexdigest() if version else found
 
@@ -204,6 +230,7 @@ class ListedFiles:
             "labels": listing.labels,
             "roles": listing.roles,
             "sizes": listing.sizes,
+            **({} if listing.truths is None else {"truths": listing.truths.to_plain()}),
         } | ({"groups": [*map(_printed, listing.groups or ())]} if listing.has_groups else {})
 
     @classmethod
@@ -227,6 +254,7 @@ class ListedFiles:
             unseen_names=unseen_names,
             given=frozenset(map(Role, plain["given"])),
             groups=groups or None,
+            truths=Truths.from_plain(plain["truths"], len(paths)) if "truths" in plain else None,
         )
         lists = (paths, listing.roles, listing.sizes, groups or paths)
         if any(len(one) != len(listing) for one in lists):

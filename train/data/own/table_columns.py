@@ -10,8 +10,9 @@ import csv
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from absl import logging
 
@@ -37,6 +38,14 @@ _APOSTROPHE = re.compile(f"^'(?={_FORMULA.pattern})")
 Columns = Mapping[str, Sequence[str]]
 
 
+@dataclass(frozen=True)
+class Called:
+    """A column by the name that a table has for it, and the field that gives this name."""
+
+    column: str
+    field: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class TableKind:
     """What a table is for.
@@ -46,12 +55,14 @@ class TableKind:
         what: what the field must name, in messages.
         known: the names of the columns that are used.
         needed: those of them that the table must have.
+        takes_all: whether all columns are used, whatever their names.
     """
 
     field: str
     what: str
     known: tuple[str, ...]
     needed: tuple[str, ...] = ()
+    takes_all: bool = False
 
     def named(self, table: Path) -> str:
         """The table in messages."""
@@ -64,21 +75,26 @@ IMAGES = TableKind(
     known=("path", "label", "split", GROUP),
     needed=("path", "label"),
 )
+VOTES = replace(IMAGES, known=(*IMAGES.known, "annotator", "shares"))
 
 
-def read(table: Path, kind: TableKind = IMAGES, *, group: str | None = None) -> Columns:
-    """The columns of a table that are used.
+def read(
+    table: Path, kind: TableKind = IMAGES, *, called: Mapping[str, Called] = MappingProxyType({})
+) -> Columns:
+    """The columns of a table that are used, by their known names.
 
     Rows with a mark that no class is right, or that a person could not tell, are left out.
 
     Args:
         table: the file.
         kind: what it is for.
-        group: the column of the groups; None for `GROUP`, which may be missing.
+        called: the fields that give known names to columns of other names, by the known names.
 
     Raises:
         UserError: it cannot be read, or a column is missing.
     """
+    given = {same_form(one.column): (name, one.field) for name, one in called.items()}
+    kind = replace(kind, known=(*kind.known, *given))
     suffix = table.suffix.lower()
     if not table.is_file():
         why = files.why_no_file(table)
@@ -94,27 +110,30 @@ def read(table: Path, kind: TableKind = IMAGES, *, group: str | None = None) -> 
         columns = _read_parquet(table, kind)
     else:
         raise UserError(field=kind.field, must_be="a .csv, .tsv or .parquet file", got=table.name)
+    if kind.takes_all:
+        return columns
     for name in columns:
         if name not in kind.known and name.lower() in kind.known:
             raise UserError(
                 f"{kind.named(table)}: the column {name!r} must be called "
                 f"{name.lower()!r}, in lower case"
             )
+    for column, (_, field) in given.items():
+        if column not in columns:
+            raise UserError(
+                field=field,
+                must_be=f"a column of {table}, which are {', '.join(columns)}",
+                got=column,
+            )
     for name in kind.needed:
-        if name not in columns:
+        if name not in columns and name not in called:
             raise UserError(
                 f"{kind.named(table)} must have the columns {' and '.join(kind.needed)}; it has "
                 f"{', '.join(map(repr, columns)) or 'none'}"
             )
-    if group is not None and same_form(group) not in columns:
-        raise UserError(
-            field="config.dataset.group",
-            must_be=f"a column of {table}, which are {', '.join(columns)}",
-            got=group,
-        )
     columns = _without_marks(columns, kind.named(table))
     used = {name: columns[name] for name in kind.known if name in columns}
-    return used if group is None else {**used, GROUP: columns[same_form(group)]}
+    return {**used, **{name: columns[column] for column, (name, _) in given.items()}}
 
 
 def escaped(text: str) -> str:

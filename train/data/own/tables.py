@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 from absl import logging
 
-from train.data.own import class_names, table_columns
+from train.data.own import class_names, determinations, table_columns, votes
+from train.data.own.determinations import ONE_LABEL, Reading
 from train.data.own.found_images import FoundImages
 from train.data.own.listing import (
     SPLIT_WORDS,
@@ -16,6 +17,7 @@ from train.data.own.listing import (
     read_splits,
     roles_given,
 )
+from train.data.truths import ONE
 from train.foundation import messages, names
 from train.foundation.errors import UserError
 from train.foundation.files import MOST_IMAGE_BYTES
@@ -30,7 +32,7 @@ _MOST_NAMED = 10
 def find(
     table: Path,
     *,
-    group: str | None = None,
+    reading: Reading = ONE_LABEL,
     most_bytes: int = MOST_IMAGE_BYTES,
     uses_splits: bool = True,
 ) -> FoundImages:
@@ -39,52 +41,76 @@ def find(
     The table has the columns `path`, relative to its folder, and `label`, and optionally `split`
     (train, val or test; see `listing.ROLE_NAMES`) and one of groups. Images of one group, as the
     photographs of one plant, belong to one split: if a split is held out, whole groups are.
-    Classes are in the order of their sorted names.
+    Classes are in the order of their sorted names. An image with several labels may have several
+    rows.
 
     Args:
         table: the file.
-        group: the column of the groups; None for `group`, if there is such a column.
+        reading: how labels are read, and the columns that have other names.
         most_bytes: the largest size of a file that is read.
         uses_splits: whether images get the splits of the table; otherwise none has a split.
 
     Raises:
         UserError: the file does not have that form.
     """
-    columns = table_columns.read(table, group=group)
+    one = reading.labels == ONE
+    kind = table_columns.IMAGES if one else table_columns.VOTES
+    columns = table_columns.read(table, kind, called=reading.called)
     where = f"{spell('config.dataset.path')} {table}"
     if not columns["path"]:
         raise UserError(f"{where} must list images; it has no rows")
-    for name in table_columns.IMAGES.needed:
+    for name in ("path", "label") if one else ("path",):
         for row, value in enumerate(columns[name]):
             if value == "":
                 raise UserError(f"{where}, row {row + 1}: the column {name} is empty")
-    paths = _paths(table.parent, columns["path"], where)
+    images = np.arange(len(columns["path"]))
+    rows = images.tolist()
+    if not one:
+        rows, images = determinations.rows_of_paths(columns, where)
+
+    def of_images(name: str) -> list[str]:
+        return [columns[name][row] for row in rows] if name in columns else [""] * len(rows)
+
+    paths = _paths(table.parent, of_images("path"), rows, where)
     no_splits = [""] * len(paths)
-    roles = _roles(columns.get("split", no_splits) if uses_splits else no_splits, where)
-    labels, names_of_classes = class_names.numbered(columns["label"], where)
-    groups = columns.get(table_columns.GROUP, [""] * len(paths))
+    roles = _roles(of_images("split") if uses_splits else no_splits, rows, where)
+    truths = None
+    if one:
+        labels, names_of_classes = class_names.numbered(columns["label"], where)
+    else:
+        given = determinations.in_columns(columns, images, reading, where)
+        classes, names_of_classes = class_names.numbered(given.texts, where)
+        truths = votes.truths_of(given, classes, len(names_of_classes), reading)
+        labels = truths.labels
     listing = Listing(
         paths=paths,
         labels=labels,
         roles=roles,
         class_names=names_of_classes,
         given=roles_given(roles),
-        groups=name_groups(groups, (f"path {path}" for path in paths)),
+        groups=name_groups(of_images(table_columns.GROUP), (f"path {path}" for path in paths)),
+        truths=truths,
     )
     return FoundImages.in_files(listing, table.parent, where, most_bytes)
 
 
-def _paths(root: Path, listed: Sequence[str], where: str) -> tuple[str, ...]:
+def _paths(root: Path, listed: Sequence[str], rows: Sequence[int], where: str) -> tuple[str, ...]:
     """The paths of the files; refuses one that is listed twice, or paths if none is a file.
 
     A path finds a file whose name looks the same, and one with "/" in place of backslashes. Of a
     file that is missing, too, backslashes become "/".
+
+    Args:
+        root: the folder of the table.
+        listed: the paths as they are given.
+        rows: the row of each, counted from 0.
+        where: the table in messages.
     """
     similar = names.SimilarFiles(root)
     paths: list[str] = []
     first: dict[str, int] = {}
     missing = {}
-    for row, path in enumerate(listed):
+    for row, path in zip(rows, listed, strict=True):
         found = path if (root / path).is_file() else similar.find(path)
         if found is None or not (root / found).is_file():
             missing[row + 1] = path
@@ -144,8 +170,8 @@ def _tell_of_other_paths(listed: Sequence[str], paths: Sequence[str], where: str
         )
 
 
-def _roles(words: Sequence[str], where: str) -> np.ndarray:
-    """The split of each row, int8 [n].
+def _roles(words: Sequence[str], rows: Sequence[int], where: str) -> np.ndarray:
+    """The split of each image, int8 [n], whose rows are counted from 0.
 
     Raises:
         UserError: a word names no split.
@@ -153,7 +179,7 @@ def _roles(words: Sequence[str], where: str) -> np.ndarray:
     roles, wrong = read_splits(words)
     if wrong is not None:
         raise UserError(
-            f"{where}, row {wrong + 1}: split must be {SPLIT_WORDS}; got "
+            f"{where}, row {rows[wrong] + 1}: split must be {SPLIT_WORDS}; got "
             f"{names.shown(words[wrong])!r}"
         )
     return roles

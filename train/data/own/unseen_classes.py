@@ -37,12 +37,12 @@ def sort_out(examples: Listing, unseen: str | None, where: str, example: str) ->
         UserError: there are such classes, and they are refused; or there are no others.
     """
     names, roles = examples.class_names, examples.roles
-    trained = np.bincount(examples.labels[roles == Role.TRAIN], minlength=len(names)) > 0
+    trained = examples.occurrences(np.flatnonzero(roles == Role.TRAIN)) > 0
     if trained.all() or unseen is None:
         return examples
     if not trained.any():
         raise UserError(f"{where} has no {example}s for training")
-    is_unseen = ~trained[examples.labels]
+    is_unseen = examples.have_any(~trained)
     of_validation, of_test = (is_unseen & (roles == role) for role in (Role.VALIDATION, Role.TEST))
     without = [names[label] for label in np.flatnonzero(~trained).tolist()]
     found = f"{where} has no training {example} of {in_words(without, 'classes')}"
@@ -59,15 +59,14 @@ def sort_out(examples: Listing, unseen: str | None, where: str, example: str) ->
     becomes = {"validation": "are left out", "the test": "count as misses"}
     each = (f"those for {split} {becomes[split]}" for split in given)
     logging.warning("%s; %s", found, ", and ".join(each) if counted else "all are left out")
-    is_counted = counted & (np.bincount(examples.labels[of_test], minlength=len(names)) > 0)
+    is_counted = counted & ~trained & (examples.occurrences(np.flatnonzero(of_test)) > 0)
     # Classes that are trained first, then those that are counted, each in their order.
     order = np.argsort(np.where(trained, 0, np.where(is_counted, 1, 2)), kind="stable")
     number = np.empty(len(order), np.int32)
     number[order] = np.arange(len(order), dtype=np.int32)
     left_out = of_validation if counted else is_unseen
     return dataclasses.replace(
-        examples,
-        labels=number[examples.labels],
+        examples.renumbered(number),
         roles=np.where(left_out, np.int8(NO_SPLIT), roles),
         class_names=tuple(name for name, seen in zip(names, trained, strict=True) if seen),
         unseen_names=tuple(names[label] for label in np.flatnonzero(is_counted).tolist()),

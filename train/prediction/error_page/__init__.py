@@ -96,7 +96,7 @@ def write(
 
 def _numbers(table: ExampleTable) -> dict[str, str]:
     """The numbers at the top of the page."""
-    hits, sizes = table.sets.hits, table.sets.sizes
+    hits, sizes = table.sets.of_labels, table.sets.sizes
     number = len(hits)
     return {
         "Examples": f"{number:,}",
@@ -139,7 +139,7 @@ def _cards(
             "probability": float(table.of_label[index]),
             "highest": float(table.highest[index]),
             "loss": float(found.loss[index]),
-            "is_outside": not table.sets.hits[index],
+            "is_outside": not table.sets.of_labels[index],
             "size": int(table.sets.sizes[index]),
             "thumbnail": picture,
         }
