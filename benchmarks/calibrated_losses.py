@@ -205,7 +205,7 @@ def _not_above(wrong: tuple[int, int] | None, size: int) -> list[dict[str, Any]]
         return []
     row = np.zeros(size)
     row[wrong[1]], row[wrong[0]] = 1, -1
-    return [{"type": "ineq", "fun": lambda s: row @ s, "jac": lambda s: row}]
+    return [{"type": "ineq", "fun": lambda s: row @ s, "jac": lambda _: row}]
 
 
 def _least_smooth(risk: Callable[..., Any], count: int, wrong: tuple[int, int] | None) -> float:

@@ -26,6 +26,7 @@ from benchmarks import (
     other_losses,
     own_images,
     selection_report,
+    set_construction,
     throughput,
     train_step_report,
 )
@@ -54,6 +55,7 @@ _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "other_losses": other_losses.tables,
     "own_images": own_images.tables,
     "selection": selection_report.tables,
+    "set_construction": set_construction.tables,
     "throughput": throughput.tables,
     "train_step": train_step_report.tables,
 }
