@@ -110,7 +110,7 @@ def test_the_best_genera_have_the_largest_sums_of_the_posterior(model):
     tree = ClassTree.of(ranks.first_words(names), names)
     found = bayes.accuracies_by_rank(distribution, examples, tree, (1, 2, 5))
     assert found.keys() == {"genus"}
-    # Of five genera there are only three.
+    # A K of 5 is more than there are genera.
     assert found["genus"].keys() == {"nodes", "top_1_accuracy", "top_2_accuracy"}
     sums = model.posterior(examples.images) @ np.eye(3)[model.genera]
     hits = sums.argmax(axis=1) == model.genera[examples.labels]
