@@ -33,6 +33,11 @@ PARAMETERS = {
     "swap": "cauchy",
     "art_lambda": 0.0,
     "num_candidates": 5,
+    "error": 0.2,
+    "temperature": 0.5,
+    "quantile": "expected",
+    "smoothing": 0.2,
+    "size_weight": 1.0,
 }
 NUM_CLASSES = 6
 CLASS_COUNTS = np.array([40, 20, 10, 10, 5, 5])
