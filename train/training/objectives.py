@@ -68,7 +68,8 @@ class Objective:
         """
         if self.takes_targets:
             rows = truth.targets(examples, class_logits(outputs).shape[-1])
-            return self.loss(outputs, rows, keys, estimates)
+            losses = self.loss(outputs, rows, keys, estimates)
+            return truth.expect(lambda labels: weigh(losses, labels), examples)
         return truth.expect(
             lambda labels: weigh(self.loss(outputs, labels, keys, estimates), labels), examples
         )

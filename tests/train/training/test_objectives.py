@@ -32,6 +32,9 @@ PARAMETERS = {
     "swap": "cauchy",
     "art_lambda": 0.0,
     "num_candidates": 5,
+    "gamma_positive": 0.0,
+    "gamma_negative": 2.0,
+    "margin": 0.05,
 }
 NUM_CLASSES = 6
 CLASS_COUNTS = np.array([40, 20, 10, 10, 5, 5])
@@ -59,7 +62,9 @@ def test_every_loss_trains(name, rng):
     def mean_loss(params, keys):
         # One device: the losses of a batch take their means over it.
         loss = jax.vmap(
-            lambda outputs, labels, keys: objective.loss(outputs, labels, keys, estimates).mean(),
+            lambda outputs, labels, keys: objective.of_examples(
+                outputs, {"labels": labels}, keys, estimates
+            ).mean(),
             axis_name="devices",
         )
         stacked = jax.tree.map(
@@ -75,7 +80,7 @@ def test_every_loss_trains(name, rng):
     @jax.jit
     def evaluate(params):
         logits = head.apply(params, features)
-        return objective.evaluation_loss(logits, labels), objective.scores(logits)
+        return objective.evaluation_losses(logits, {"labels": labels}), objective.scores(logits)
 
     before, _ = evaluate(params)
     for key in jax.random.split(jax.random.key(1), 60):
