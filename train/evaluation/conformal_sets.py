@@ -1,5 +1,6 @@
 """The sets of conformal rules, and their calibration on the predictions for a split."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -116,7 +117,9 @@ def _quantiles(
     rule: ConformalRule, examples: Predictions, error: float, class_counts: np.ndarray | None
 ) -> jax.Array:
     """The quantile of the scores of the labels, [], or the quantiles of the classes, [L]."""
-    score_of = partial(sets.conformal_label_scores, **_score(rule, class_counts))
+    score_of: Callable[[np.ndarray, np.ndarray], jax.Array] = partial(
+        sets.conformal_label_scores, **_score(rule, class_counts)
+    )
     if rule.quantile == "all" and examples.truths is not None:
         of_classes, shares = examples.of_known_truths(score_of)
         return sets.vote_quantile(of_classes, shares, error=error)

@@ -86,7 +86,7 @@ class Predictions:
         return self.truths.among(self.scores.shape[-1]).draw(np.random.default_rng(_DRAW_SEED))
 
     def of_known_truths(
-        self, values: Callable[[Scores, np.ndarray], jax.Array | np.ndarray]
+        self, values: Callable[[np.ndarray, np.ndarray], jax.Array | np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Values of all classes of the truths, and the shares of these classes: [n, m] both.
 
@@ -95,10 +95,10 @@ class Predictions:
         """
         assert self.truths is not None
         truths = self.truths.among(self.scores.shape[-1])
-        found = [
-            np.stack([values(self.scores[c], one) for one in truths.classes[c].T], axis=1)
-            for c in chunks(self.scores)
-        ]
+        found = []
+        for chunk in chunks(self.scores):
+            scores, classes = self.scores[chunk], truths.classes[chunk]
+            found.append(np.stack([values(scores, one) for one in classes.T], axis=1))
         return np.concatenate(found), truths.shares
 
     def counts_of_all(self, class_counts: np.ndarray) -> np.ndarray:

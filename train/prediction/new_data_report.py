@@ -11,7 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from train.evaluation import evaluated, intervals, metric, promises, set_rules, summaries
+from train.evaluation import (
+    evaluated,
+    intervals,
+    metric,
+    promises,
+    set_rules,
+    several_labels,
+    summaries,
+)
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.metric import LOSS, Metric, Rule
 from train.evaluation.predictions import Predictions
@@ -149,17 +157,24 @@ def report(
     for coverage in coverages if calibration is not None else ():
         assert calibration is not None
         threshold = calibration.conformal(coverage)
-        found = summaries.find_sets(data.examples, set_rules.at_threshold(threshold))
+        rule_of_sets = set_rules.at_threshold(threshold)
+        found = summaries.find_sets(data.examples, rule_of_sets)
         of_coverages[f"{coverage}"] = {
-            "conformal": {"threshold": threshold, **rated(data, found, coverage)}
+            "conformal": {
+                "threshold": threshold,
+                **rated(data, found, coverage),
+                **several_labels.describe_sets(data.of_known(found), data.known, rule_of_sets),
+            }
         }
         of_rules[f"{coverage}"] = {
             rule.name: _rated_rule(data, _sets_of(calibration, coverage, rule), coverage, rule)
             for rule in rules
         }
+    mean_precision = several_labels.mean_average_precision(data.known)
     return {
         **data.counts(),
         "metrics": metric.to_json(values),
+        **({} if mean_precision is None else {"mean_average_precision": mean_precision}),
         "intervals": {"level": intervals.LEVEL, **of_shares},
         "thresholds": thresholds,
         "coverages": of_coverages,
@@ -179,5 +194,6 @@ def _rated_rule(
     found = summaries.find_sets(data.examples, sets)
     return {
         **rated(data, found, promises.promised(coverage, rule)),
+        **several_labels.describe_sets(data.of_known(found), data.known, sets),
         "least_covered": least_covered(data.of_known(found), data.known, data.class_names),
     }

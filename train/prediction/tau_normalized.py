@@ -28,8 +28,8 @@ from train.foundation import fields, files, json_files
 from train.foundation.errors import UserError
 from train.prediction.trained import TrainedClassifier
 from train.training.objectives import Objective
-from train.training.truth import Truth
 from train.training.state import parameters_digest
+from train.training.truth import Truth
 from train.workdir import run_files
 from train.workdir.checkpoint import Checkpointer
 from train.workdir.progress import Progress
