@@ -22,16 +22,19 @@ import numpy as np
 from absl import flags
 
 from train.configuration.datasets import HOW_GROUPS_ARE_FOUND
-from train.evaluation import combinations, conformal_rules, metric
+from train.evaluation import combinations, conformal_rules, metric, utilities
 from train.evaluation.conformal_rules import ConformalRule
 from train.foundation import command_line, fields, files, flag_rules, json_files
 from train.foundation.errors import UserError
-from train.foundation.flag_rules import Exclusive, Flag, Needed
+from train.foundation.flag_rules import Exclusive, Flag, Needed, Together
 from train.papers.figures.catalogue import SUFFIXES
 from train.prediction import classifier_flags, rule_flags
 from train.workdir import output_files, run_files, terminal
 
 if TYPE_CHECKING:
+    from train.evaluation.class_tree import ClassTree
+    from train.evaluation.costs import Costs
+    from train.evaluation.covariate_shift import LogWeights
     from train.evaluation.predictions import Predictions
     from train.evaluation.set_report import SetReport
     from train.prediction.evaluated import Evaluated
@@ -147,6 +150,15 @@ _RULES = flags.DEFINE_list(
     "Conformal rules that are compared at each of --coverages, with commas between, or all. "
     f"{conformal_rules.IN_WORDS}.",
 )
+_UTILITY = flags.DEFINE_multi_string(
+    "utility",
+    [],
+    f"A utility whose best sets are evaluated; may be given several times. {utilities.IN_WORDS}.",
+)
+_RISKS = flags.DEFINE_string(
+    "risks", None, "Bounds of the mean cost of sets, as 0.1,0.2, by the costs of --costs."
+)
+_COSTS = rule_flags.define_costs()
 _COMBINE = flags.DEFINE_string(
     "combine",
     None,
@@ -180,10 +192,12 @@ _EXAMPLES = flags.DEFINE_string(
 # What is read; it is to be kept.
 _INPUTS = (
     *(_LOGITS, _LABELS, _CALIBRATION_LOGITS, _CALIBRATION_LABELS, _CLASS_COUNTS),
-    *(_PROGRAM, _IMAGES, _TABLE, _FEATURES, _THRESHOLDS),
+    *(_PROGRAM, _IMAGES, _TABLE, _FEATURES, _THRESHOLDS, _COSTS),
 )
 _OUTPUTS = (_OUT, _SCORES, _FIGURE, _CALIBRATION_OUT)
 _NEW = ("images", "table", "features")
+# Flags of a classifier that has examples of its own.
+_OF_RUNS = tuple(name for name in classifier_flags.NAMES if name != "taxonomy")
 _ROWS = flag_rules.declare(
     Needed(
         ("workdir", "weights", "logits", "program"),
@@ -196,7 +210,7 @@ _ROWS = flag_rules.declare(
     ),
     Flag(
         "logits",
-        excludes=(*classifier_flags.NAMES, "program", *_NEW),
+        excludes=(*_OF_RUNS, "program", *_NEW),
         because="logits are evaluated alone",
     ),
     Flag(
@@ -239,6 +253,16 @@ _ROWS = flag_rules.declare(
     Flag("calibration_labels", needs=("calibration_logits",)),
     Flag("class_counts", needs=("logits",)),
     Flag("rules", excludes=("coverages=",), because="rules make sets of a coverage"),
+    Together(("risks", "costs")),
+    *(
+        Flag(
+            name,
+            needs=("workdir", "weights", "logits"),
+            excludes=_NEW,
+            because="of new data, only the sets of the run are evaluated",
+        )
+        for name in ("utility", "risks")
+    ),
     Flag("figure", needs=("rules",), because="it is drawn of them"),
 )
 
@@ -252,7 +276,7 @@ def main() -> None:
     _check_flags(chosen)
     new = next((flag for flag in (_IMAGES, _TABLE, _FEATURES) if flag.value is not None), None)
     if logits is not None:
-        evaluated, out = _evaluate_scores(logits), None
+        evaluated, out = _evaluate_scores(logits, chosen.taxonomy), None
     elif new is None:
         evaluated, out = _evaluate_split(chosen), None
         if chosen.workdir is not None:
@@ -295,7 +319,13 @@ def _evaluate_split(named: classifier_flags.ChosenClassifier) -> "Evaluated":
     chosen, others = _divided(len(examples.labels), len(calibrated_on.labels), same=same)
     class_names = (*classifier.classes.names, *dataset.unseen_class_names)
     report = _report(
-        examples.take(chosen), calibrated_on.take(others), ks, class_counts, class_names
+        examples.take(chosen),
+        calibrated_on.take(others),
+        ks,
+        class_counts,
+        class_names,
+        log_weights=None,
+        tree=classifier.tree,
     )
     document = report.to_json()
     if spec.true_distribution is not None:
@@ -309,6 +339,10 @@ def _evaluate_split(named: classifier_flags.ChosenClassifier) -> "Evaluated":
         )
         document["bayes"] = metric.to_json(best)
         document["gap_to_bayes"] = metric.to_json(bayes.gap(best, report.metrics))
+        if classifier.tree is not None:
+            document["bayes_ranks"] = bayes.accuracies_by_rank(
+                spec.true_distribution, getattr(dataset, split).take(chosen), classifier.tree, ks
+            )
     about: dict[str, Any] = {
         "split": split,
         "config": classifier.config.to_plain(),
@@ -343,15 +377,16 @@ def _asked(new: flags.FlagHolder) -> "Asked":
         are_ks_given=_KS.value is not None,
         coverages=_coverages,
         are_coverages_given=_COVERAGES.value is not None,
-        rules=lambda examples, counts: _rules(examples, examples, counts),
+        rules=lambda examples, counts, tree: _rules(examples, examples, counts, tree),
         is_half=_RECALIBRATE.value is not None,
         thresholds=_path(_THRESHOLDS),
         calibration_out=_path(_CALIBRATION_OUT),
     )
 
 
-def _evaluate_scores(logits: Path) -> "Evaluated":
+def _evaluate_scores(logits: Path, taxonomy: str | None) -> "Evaluated":
     from train.evaluation import score_files
+    from train.prediction import trained
     from train.prediction.evaluated import Evaluated
 
     examples = score_files.read_scores(logits, _path(_LABELS), flag="logits")
@@ -371,9 +406,25 @@ def _evaluate_scores(logits: Path) -> "Evaluated":
     ks = _ks(num_classes) or [k for k in _DEFAULT_KS if k <= num_classes]
     class_counts = _class_counts(logits, num_classes)
     class_names = score_files.class_names_beside(logits, num_classes)
+    tree = None
+    if taxonomy is not None:
+        if class_names is None:
+            raise UserError(
+                f"--taxonomy needs the names of the classes; {logits} has no array class_names"
+            )
+        tree = trained.tree_of(taxonomy, class_names)
     chosen, others = _divided(len(examples.labels), len(calibrated_on.labels), same=same)
+    weights = None
+    if calibration_logits is not None:
+        weights = _log_weights(logits, examples, calibration_logits, calibrated_on)
     report = _report(
-        examples.take(chosen), calibrated_on.take(others), ks, class_counts, class_names
+        examples.take(chosen),
+        calibrated_on.take(others),
+        ks,
+        class_counts,
+        class_names,
+        None if weights is None else weights.take(chosen, others),
+        tree,
     )
     others_are = "examples of --calibration_logits"
     about = {"logits": str(logits), "calibrated_on": _calibrated_on(others_are, same=same)}
@@ -387,12 +438,38 @@ def _evaluate_scores(logits: Path) -> "Evaluated":
     )
 
 
+def _log_weights(
+    logits: Path,
+    examples: "Predictions",
+    calibration_logits: Path,
+    calibrated_on: "Predictions",
+) -> "LogWeights | None":
+    """The weights of a covariate shift, if both files have them."""
+    from train.evaluation import score_files
+    from train.evaluation.covariate_shift import LogWeights
+
+    found, others = (
+        score_files.log_weights_beside(path, len(given.labels), flag=flag)
+        for path, given, flag in (
+            (logits, examples, "logits"),
+            (calibration_logits, calibrated_on, "calibration_logits"),
+        )
+    )
+    if found is None and others is None:
+        return None
+    if found is None or others is None:
+        raise UserError("--logits and --calibration_logits must both have log_weights, or neither")
+    return LogWeights(found, others)
+
+
 def _report(
     examples: "Predictions",
     calibrated_on: "Predictions",
     ks: list[int],
     class_counts: np.ndarray | None,
-    class_names: Sequence[str] | None = None,
+    class_names: Sequence[str] | None,
+    log_weights: "LogWeights | None",
+    tree: "ClassTree | None",
 ) -> "SetReport":
     from train.evaluation.set_report import set_report
 
@@ -402,14 +479,44 @@ def _report(
         ks=ks,
         coverages=_coverages(len(calibrated_on.labels)),
         class_counts=class_counts,
-        rules=_rules(examples, calibrated_on, class_counts),
+        rules=_rules(examples, calibrated_on, class_counts, tree),
+        utilities=_utilities(),
+        risks=_risks(),
+        costs=_costs(examples.scores.shape[-1], class_names, class_counts),
+        log_weights=log_weights,
         class_names=class_names,
+        tree=tree,
         combined_by=_COMBINE.value or combinations.DEFAULT,
     )
 
 
+def _utilities() -> list[str]:
+    for text in _UTILITY.value:
+        if wrong := utilities.wrong(text):
+            raise UserError(field="--utility", must_be=wrong, got=text)
+    return list(dict.fromkeys(_UTILITY.value))
+
+
+def _risks() -> list[float]:
+    return [] if _RISKS.value is None else _several(_RISKS, float, fields.Number(above=0))
+
+
+def _costs(
+    num_classes: int, class_names: Sequence[str] | None, class_counts: np.ndarray | None
+) -> "Costs | None":
+    from train.evaluation import named_costs
+
+    if _COSTS.value is None:
+        return None
+    names = class_names or [str(index) for index in range(num_classes)]
+    return named_costs.named(_COSTS.value, names[:num_classes], class_counts)
+
+
 def _rules(
-    examples: "Predictions", calibrated_on: "Predictions", class_counts: np.ndarray | None
+    examples: "Predictions",
+    calibrated_on: "Predictions",
+    class_counts: np.ndarray | None,
+    tree: "ClassTree | None",
 ) -> list[ConformalRule]:
     """The requested rules; for "all", the rules that can be calibrated."""
     from train.evaluation import conformal_sets
@@ -417,7 +524,7 @@ def _rules(
     chosen = []
     for rule in _named_rules():
         reasons = (
-            conformal_sets.why_not(rule, given.scores, class_counts)
+            conformal_sets.why_not(rule, given.scores, class_counts, tree)
             for given in (examples, calibrated_on)
         )
         reason = next(filter(None, reasons), None)
@@ -518,6 +625,8 @@ def _check_flags(chosen: classifier_flags.ChosenClassifier) -> None:
     if _EXAMPLES.value is not None:
         _check_examples(Path(_EXAMPLES.value), kept)
     _check_rules()
+    _utilities()
+    _risks()
     _coverages(0)
     _ks(None)
 

@@ -65,7 +65,7 @@ _ROWS = flag_rules.declare(
             excludes=("format=safetensors", "format=tau_normalized"),
             because="weights have no rule",
         )
-        for name in ("top_k", "average_k", "coverage", "rule", "thresholds")
+        for name in rule_flags.NAMES
     ),
     Needed(("out",), "the file for the program or the weights"),
     Flag("format=tau_normalized", needs=("workdir",), because="the folder of a finished run"),
@@ -123,7 +123,8 @@ def _write_program(chosen: ChosenClassifier, rule: ChosenRule, out: Path) -> Non
     show_line(f"to run it ({packages.install('serve')}):")
     show_line("  import jax.export, pathlib")
     show_line(f"  program = jax.export.deserialize(pathlib.Path({str(out)!r}).read_bytes())")
-    show_line(f"  probabilities, chosen = program.call({classifier.spec.inputs})")
+    outputs = ", ".join(exported_program.outputs(classifier, calibrated))
+    show_line(f"  {outputs} = program.call({classifier.spec.inputs})")
 
 
 def _write_weights(chosen: ChosenClassifier, out: Path) -> None:

@@ -24,3 +24,4 @@ from tests.reference._rows import *
 from tests.reference._sets import *
 from tests.reference._several_labels import *
 from tests.reference._soft_top_k import *
+from tests.reference._taxonomies import *

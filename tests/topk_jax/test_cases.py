@@ -19,6 +19,7 @@ UNRANGED = frozenset(
         "class_axis_name",
         "counted",
         "delta",
+        "depth",
         "error",
         "few",
         "head",

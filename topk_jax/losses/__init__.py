@@ -10,6 +10,7 @@ from topk_jax.losses import (
     _average_k,
     _cardinality,
     _entmax,
+    _hierarchical,
     _hinge,
     _label_distribution,
     _label_noise,
@@ -25,6 +26,7 @@ from topk_jax.losses import (
 from topk_jax.losses._average_k import *
 from topk_jax.losses._cardinality import *
 from topk_jax.losses._entmax import *
+from topk_jax.losses._hierarchical import *
 from topk_jax.losses._hinge import *
 from topk_jax.losses._label_distribution import *
 from topk_jax.losses._label_noise import *
@@ -42,6 +44,7 @@ __all__: list[str] = []
 __all__ += _average_k.__all__
 __all__ += _cardinality.__all__
 __all__ += _entmax.__all__
+__all__ += _hierarchical.__all__
 __all__ += _hinge.__all__
 __all__ += _label_distribution.__all__
 __all__ += _label_noise.__all__

@@ -36,6 +36,14 @@ class DatasetFields:
         "`uniform` draws every training example equally often, `class_balanced` every class.",
         default="uniform",
     )
+    taxonomy: str | None = field(
+        "What is above the classes: a table with a column for each rank, from the classes up or "
+        "from the top down, or `first_word`, the genera of names of species. None for what the "
+        "data set has: continents, genera, superclasses, or nested folders.",
+        text("the path of a table, or first_word"),
+        default=None,
+        may_change=True,
+    )
     max_image_mb: int = field(
         "The largest file of one of your own images that is read, in MiB.",
         integer(1),

@@ -67,6 +67,7 @@ def _listed(entries: Mapping[str, _Entry], fits: Callable[[_Entry], Any]) -> str
 _SMOOTHING = _listed(LOSSES, lambda loss: "label_smoothing" in loss.parameters)
 _MULTI_LABEL = _listed(LOSSES, lambda loss: "sigmoid" in loss.scores)
 _SPLITTING = _listed(dict(sorted(LOSSES.items())), lambda loss: loss.splits_classes)
+_AT_RANKS = _listed(LOSSES, lambda loss: loss.has_ranks)
 _OF_PARTS = ", ".join(sorted(OPTIMIZERS.keys() - set(NEED_WHOLE_LAYERS)))
 
 
@@ -188,6 +189,11 @@ _RULES = (
     _of_single_examples("dataset.mixup", 0),
     _of_single_examples("loss.class_weights", "none"),
     _Rule(
+        "loss.rank_weights",
+        lambda run: run.loss.rank_weights and not run.objective.has_ranks,
+        f"() with {{loss.name}}; it is for {_AT_RANKS}",
+    ),
+    _Rule(
         "loss.class_weights_from",
         lambda run: run.loss.class_weights == "none" and run.loss.class_weights_from != 0,
         "0 with config.loss.class_weights=none",
@@ -201,6 +207,11 @@ _RULES = (
         "class_devices",
         lambda run: run.may_split_classes and not run.objective.splits_classes,
         "1 with {loss.name}, which needs all classes on each device; more are for " + _SPLITTING,
+    ),
+    _Rule(
+        "class_devices",
+        lambda run: run.may_split_classes and run.loss.rank_weights,
+        "1 with config.loss.rank_weights, which need all classes on each device",
     ),
     _Rule(
         "optimizer.name",

@@ -19,6 +19,7 @@ from train.data.gazetteer import Gazetteer
 from train.data.records import Rows, Split
 from train.data.truths import VOTES, Truths
 from train.foundation.errors import UserError
+from train.foundation.ranks import Ranks
 
 # The names of each class in the class-balanced test set, if no other number is asked for. There are
 # many more regions.
@@ -109,6 +110,7 @@ class PlaceNamesSpec(DatasetSpec):
             class_names=tuple(class_names.tolist()),
             image_shape=(characters.LENGTH,),
             digest=_digest(source, names, labels, roles, class_names, truths),
+            ranks=_ranks(source, self.target, class_names),
         )
 
 
@@ -143,6 +145,22 @@ def _whole_names(
     weights = counts[np.searchsorted(found, pairs[places])]
     names, first, examples = np.unique(source.name[places], return_index=True, return_inverse=True)
     return names, source.draw[places][first], Truths.of_entries(examples, labels, weights, VOTES)
+
+
+def _ranks(source: Gazetteer, target: str, class_names: np.ndarray) -> Ranks:
+    """The continents above the countries, and the countries above the regions."""
+    if target == "country":
+        continent_of = dict(zip(source.countries.tolist(), source.continents.tolist(), strict=True))
+        continents = tuple((continent_of[name],) for name in class_names.tolist())
+        return Ranks(("continent", "country"), continents)
+    has_region = source.region >= 0
+    country = dict(zip(source.region[has_region], source.country[has_region], strict=True))
+    country_of = {name: country[index] for index, name in enumerate(source.regions.tolist())}
+    above = tuple(
+        (str(source.continents[index]), str(source.countries[index]))
+        for index in map(country_of.__getitem__, class_names.tolist())
+    )
+    return Ranks(("continent", "country", "region"), above)
 
 
 def divide(draws: np.ndarray, labels: np.ndarray, *, balanced: int) -> np.ndarray:

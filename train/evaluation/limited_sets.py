@@ -59,12 +59,12 @@ def _smallest_scores(examples: Predictions, k: int) -> tuple[np.ndarray, np.ndar
         np.asarray(jax.lax.top_k(examples.scores[chunk], num_kept)[0])
         for chunk in chunks(examples.scores)
     ]
-    is_kept = examples.ranks < num_kept
-    probabilities = np.concatenate(kept)
+    probabilities, of_labels = np.concatenate(kept), thresholds.scores_of_labels(examples)
+    is_kept = of_labels >= probabilities[:, -1]
+    labels = np.where(is_kept, (probabilities == of_labels[:, None]).argmax(axis=-1), num_kept)
     if num_kept < examples.scores.shape[-1]:
-        further = np.where(is_kept, 0, thresholds.scores_of_labels(examples))
-        probabilities = np.column_stack([probabilities, further])
+        probabilities = np.column_stack([probabilities, np.where(is_kept, 0, of_labels)])
     with np.errstate(divide="ignore"):
         # A probability may round to more than 1.
         scores = np.maximum(-np.log(probabilities), 0)
-    return scores, np.where(is_kept, examples.ranks, num_kept).astype(np.int32)
+    return scores, labels.astype(np.int32)

@@ -9,8 +9,11 @@ from absl import logging
 
 from topk_jax import metrics
 from train.evaluation import (
+    by_rank,
     combinations,
     conformal_sets,
+    cost_thresholds,
+    covariate_shift,
     evaluated,
     example_groups,
     intervals,
@@ -22,8 +25,12 @@ from train.evaluation import (
     set_rules,
     several_labels,
     summaries,
+    utility_sets,
 )
+from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import ConformalRule
+from train.evaluation.costs import Costs
+from train.evaluation.covariate_shift import LogWeights
 from train.evaluation.metric import Metric, Rule
 from train.evaluation.predictions import Predictions
 from train.evaluation.set_rules import SetRule
@@ -34,6 +41,7 @@ from train.evaluation.thresholds import (
     conformal_threshold,
     error_in_binary,
 )
+from train.foundation.errors import UserError
 
 Value = TypeVar("Value")
 
@@ -62,11 +70,16 @@ class SetReport:
             by K and by group of classes.
         coverages: the quality of sets with a target coverage, by the coverage and the method.
         conformal_rules: the quality of the sets of conformal rules, by the coverage and the rule.
+        utilities: the quality of the sets of the largest expected utility, by the utility.
+        risks: the quality of the sets of a bounded mean cost, by the bound.
+        costs: the costs of these, as --costs has them; None without.
         accuracy_by_count: the top-K accuracies by the training images of the class; None if
             these are not known.
         intervals: the confidence intervals of the accuracies over examples; None if the examples
             have no groups. Coverages have theirs beside them.
         observations: the same report for the groups of examples; None without groups of several.
+        by_rank: what `by_rank.report` says of genera and other nodes above the classes; None
+            without a taxonomy.
     """
 
     num_examples: int
@@ -81,9 +94,13 @@ class SetReport:
     size_counts: dict[int, dict[str, list[int]]]
     coverages: dict[float, dict[str, dict[str, Any]]]
     conformal_rules: dict[float, dict[str, dict[str, Any]]]
+    utilities: dict[str, dict[str, Any]]
+    risks: dict[float, dict[str, Any]]
+    costs: str | None
     accuracy_by_count: list[dict[str, Any]] | None
     intervals: dict[Metric, list[float]] | None = None
     observations: dict[str, Any] | None = None
+    by_rank: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The report as files have it."""
@@ -106,11 +123,17 @@ class SetReport:
             fields["conformal_rules"] = {
                 f"{coverage}": rules for coverage, rules in self.conformal_rules.items()
             }
+        if self.utilities:
+            fields["utilities"] = self.utilities
+        if self.risks:
+            fields["costs"] = self.costs
+            fields["risks"] = {f"{risk}": values for risk, values in self.risks.items()}
         if self.accuracy_by_count is not None:
             fields["accuracy_by_count"] = self.accuracy_by_count
         if self.intervals is not None:
             bounds = {one.name: interval for one, interval in self.intervals.items()}
             fields["intervals"] = {"level": intervals.LEVEL, **bounds}
+        fields |= self.by_rank or {}
         if self.observations is not None:
             fields["observations"] = self.observations
         return fields
@@ -124,8 +147,13 @@ def set_report(
     coverages: Sequence[float],
     class_counts: np.ndarray | None,
     rules: Sequence[ConformalRule] = (),
+    utilities: Sequence[str] = (),
+    risks: Sequence[float] = (),
+    costs: Costs | None = None,
+    log_weights: LogWeights | None = None,
     class_names: Sequence[str] | None = None,
     combined_by: str = combinations.DEFAULT,
+    tree: ClassTree | None = None,
 ) -> SetReport:
     """Everything that is reported about a split.
 
@@ -136,10 +164,16 @@ def set_report(
         coverages: the target coverages, in (0, 1).
         class_counts: the training images of each class; if None, there is no report by class size.
         rules: conformal rules that are reported too.
+        utilities: utilities, as the flags take them, whose best sets are reported too.
+        risks: bounds of a mean cost; sets for them are reported too.
+        costs: the costs of the risks; None without risks.
+        log_weights: how much more frequent inputs like those are in the split than among the
+            calibration examples; None if nothing is known of it.
         class_names: the names of the classes, with the classes that the classifier does not know;
             if None, reports have their indices.
         combined_by: how the scores of the examples of a group are combined for the report of
             observations, one of `combinations.COMBINATIONS`.
+        tree: what is above the classes; None if nothing is.
 
     Raises:
         UserError: there are too few examples to calibrate on, or a rule needs something that is
@@ -177,22 +211,33 @@ def set_report(
             for k, threshold in thresholds.items()
         },
         coverages={
-            coverage: _evaluate_coverage(examples, calibrated_on, coverage, class_counts)
+            coverage: _evaluate_coverage(
+                examples, calibrated_on, coverage, class_counts, log_weights, tree
+            )
             for coverage in coverages
         },
         conformal_rules={
             coverage: {
                 rule.name: _evaluate_conformal(
                     examples,
-                    conformal_sets.calibrate(rule, calibrated_on, coverage, class_counts),
+                    conformal_sets.calibrate(rule, calibrated_on, coverage, class_counts, tree),
                     class_counts,
                     class_names,
+                    tree,
                 )
                 for rule in rules
             }
             for coverage in coverages
             if rules
         },
+        utilities={name: _evaluate_utility(examples, name, ks, class_counts) for name in utilities},
+        risks={}
+        if costs is None
+        else {
+            risk: _evaluate_risk(examples, calibrated_on, risk, costs, class_counts)
+            for risk in risks
+        },
+        costs=None if costs is None else costs.name,
         accuracy_by_count=None
         if class_counts is None
         else _accuracy_by_count(examples, ks, examples.counts_of_all(class_counts)),
@@ -205,8 +250,13 @@ def set_report(
             ks=ks,
             class_counts=class_counts,
             rules=rules,
+            utilities=utilities,
+            risks=risks,
+            costs=costs,
             class_names=class_names,
+            tree=tree,
         ),
+        by_rank=None if tree is None else by_rank.report(examples, tree, ks),
     )
 
 
@@ -265,30 +315,45 @@ def _evaluate_coverage(
     calibrated_on: Predictions,
     coverage: float,
     class_counts: np.ndarray | None,
+    log_weights: LogWeights | None,
+    tree: ClassTree | None,
 ) -> dict[str, dict[str, Any]]:
-    """The quality of three kinds of sets with that coverage."""
+    """The quality of the kinds of sets with that coverage."""
     error = error_in_binary(coverage)
     conformal = conformal_threshold(calibrated_on, coverage)
-    described = {"conformal": _evaluate_threshold(examples, class_counts, conformal)}
+    described = {"conformal": _evaluate_threshold(examples, class_counts, conformal, tree)}
+    if log_weights is not None:
+        shifted = covariate_shift.find_sets(examples, calibrated_on, log_weights, error)
+        described["covariate_shift"] = rate(shifted, examples, class_counts)
     if all(score_files.are_probabilities(one.scores) for one in (examples, calibrated_on)):
         average_error = average_error_threshold(calibrated_on.scores, error)
-        described["average_error"] = _evaluate_threshold(examples, class_counts, average_error)
-        described["adaptive"] = _rate(set_rules.adaptive(error), examples, class_counts)
+        described["average_error"] = _evaluate_threshold(
+            examples, class_counts, average_error, tree
+        )
+        described["adaptive"] = _evaluate_sets(
+            set_rules.adaptive(error), examples, class_counts, tree
+        )
     return described
 
 
 def _evaluate_threshold(
-    examples: Predictions, class_counts: np.ndarray | None, threshold: float
+    examples: Predictions,
+    class_counts: np.ndarray | None,
+    threshold: float,
+    tree: ClassTree | None = None,
 ) -> dict[str, Any]:
-    rule = set_rules.at_threshold(threshold)
-    return {"threshold": threshold, **_rate(rule, examples, class_counts)}
+    sets = set_rules.at_threshold(threshold)
+    return {"threshold": threshold, **_evaluate_sets(sets, examples, class_counts, tree)}
 
 
-def _rate(rule: SetRule, examples: Predictions, class_counts: np.ndarray | None) -> dict[str, Any]:
+def _evaluate_sets(
+    rule: SetRule, examples: Predictions, class_counts: np.ndarray | None, tree: ClassTree | None
+) -> dict[str, Any]:
     found = summaries.find_sets(examples, rule)
     return {
         **rate(found, examples, class_counts),
         **several_labels.describe_sets(found, examples, rule),
+        **rate_by_rank(rule, examples, tree),
     }
 
 
@@ -297,12 +362,52 @@ def _evaluate_conformal(
     rule: SetRule,
     class_counts: np.ndarray | None,
     class_names: Sequence[str] | None,
+    tree: ClassTree | None,
 ) -> dict[str, Any]:
     found = summaries.find_sets(examples, rule)
     return {
         **rate(found, examples, class_counts),
         **several_labels.describe_sets(found, examples, rule),
         "least_covered": least_covered(found, examples, class_names),
+        **rate_by_rank(rule, examples, tree),
+    }
+
+
+def rate_by_rank(rule: SetRule, examples: Predictions, tree: ClassTree | None) -> dict[str, Any]:
+    """The quality of the sets at the ranks above the classes; empty without a taxonomy."""
+    return {} if tree is None else by_rank.rate(rule, examples, tree)
+
+
+def _evaluate_utility(
+    examples: Predictions, name: str, ks: Sequence[int], class_counts: np.ndarray | None
+) -> dict[str, Any]:
+    """The quality of the sets of the largest expected utility, with that of top-K sets."""
+    if not score_files.are_probabilities(examples.scores):
+        raise UserError(
+            "--utility needs probabilities that add up to 1 for each example; these scores do not"
+        )
+    worth = utility_sets.of_sizes(name, examples.scores.shape[-1])
+    found = summaries.find_sets(examples, utility_sets.rule(worth))
+    of_top = {k: utility_sets.mean(summaries.top_k_sets(examples, k), worth) for k in ks}
+    return {
+        "utility": utility_sets.mean(found, worth),
+        "utility_of": _name_by_rule("top", of_top),
+        **rate(found, examples, class_counts),
+    }
+
+
+def _evaluate_risk(
+    examples: Predictions,
+    calibrated_on: Predictions,
+    risk: float,
+    costs: Costs,
+    class_counts: np.ndarray | None,
+) -> dict[str, Any]:
+    """The quality of the sets that cost at most that on average."""
+    threshold = cost_thresholds.threshold(calibrated_on, costs, risk)
+    return {
+        "mean_cost": costs.mean(examples, set_rules.at_threshold(threshold)),
+        **_evaluate_threshold(examples, class_counts, threshold),
     }
 
 

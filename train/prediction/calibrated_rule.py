@@ -5,11 +5,13 @@ import math
 from dataclasses import dataclass
 
 import jax
+import numpy as np
 
-from train.evaluation import set_rules, thresholds
+from train.evaluation import set_rules, thresholds, utility_sets
+from train.evaluation.class_tree import ClassTree
 from train.evaluation.combinations import COMBINATIONS
 from train.evaluation.conformal_rules import RULES
-from train.evaluation.conformal_sets import ConformalSets
+from train.evaluation.conformal_sets import HOW_TO_GIVE_TAXONOMY, ConformalSets
 from train.evaluation.observations import Combination
 from train.foundation.errors import UserError
 from train.prediction.calibration import Calibration
@@ -23,41 +25,66 @@ class CalibratedRule:
     """A rule and its threshold.
 
     Attributes:
-        name: "top_k", "average_k" or "coverage".
-        value: the K or the coverage.
+        name: "top_k", "average_k", "coverage", "utility" or "risk".
+        value: the K, the coverage or the risk; the name of the utility.
         threshold: the smallest probability of a class in a set; None for the top K, and for the
-            sets of a conformal score.
+            sets of a conformal score or of a utility.
         conformal: the sets of a conformal score; None for others.
+        worth: by size, what a set is worth that has the label, [L]; None without a utility.
+        costs: the costs of the risk, as the flag has them; None for other rules.
         combination: how the examples of an observation are combined; None for single examples.
         calibrated_on: the examples that the threshold is calibrated on, in words; None for the
             validation examples.
         most_combined: the most examples of an observation that the threshold is calibrated on; None
             without such observations.
+        tree: what is above the classes, if sets have names; None for sets of any classes.
+        max_names: the most names that the sets are widened to; None for sets as they are.
     """
 
     name: str
-    value: float
+    value: float | str
     threshold: float | None
     conformal: ConformalSets | None = None
+    worth: np.ndarray | None = None
+    costs: str | None = None
     combination: Combination | None = None
     calibrated_on: str | None = None
     most_combined: int | None = None
+    tree: ClassTree | None = None
+    max_names: int | None = None
 
     def __str__(self) -> str:
         rule = "" if self.conformal is None else f", rule={self.conformal.rule.name}"
+        rule += "" if self.costs is None else f", costs={self.costs}"
         combined = "" if self.combination is None else f", combine={self.combination.name}"
-        return f"{self.name}={self.short_value}{rule}{combined}"
+        named = "" if self.max_names is None else f", max_names={self.max_names}"
+        return f"{self.name}={self.short_value}{rule}{named}{combined}"
 
     @property
     def short_value(self) -> str:
         """The value as a person writes it: 5 for 5.0."""
-        return repr(self.value).removesuffix(".0")
+        return str(self.value).removesuffix(".0")
 
     def choose(self, probabilities: jax.Array) -> jax.Array:
         """The sets of probabilities [n, L], as booleans [n, L]."""
+        chosen = self._choose(probabilities)
+        if self.tree is None or self.max_names is None:
+            return chosen
+        return self.tree.widen(chosen, self.max_names)
+
+    def answer(self, probabilities: jax.Array) -> tuple[jax.Array, ...]:
+        """The sets [n, L], and the nodes that name them [n, V] if sets have names, as booleans."""
+        chosen = self.choose(probabilities)
+        if self.tree is None:
+            return (chosen,)
+        return chosen, self.tree.name(chosen, self.max_names or 1)
+
+    def _choose(self, probabilities: jax.Array) -> jax.Array:
         if self.conformal is not None:
             # One example at a time: in an exported program, their number is not known.
             return jax.vmap(self.conformal)(probabilities)
+        if self.worth is not None:
+            return utility_sets.rule(self.worth)(probabilities)
         if self.threshold is None:
             return set_rules.top_k(int(self.value))(probabilities)
         return set_rules.at_threshold(self.threshold)(probabilities)
@@ -65,32 +92,63 @@ class CalibratedRule:
     def in_words(self) -> str:
         """Sentences that explain which classes are in a set."""
         if self.combination is None:
-            return self._in_words("examples")
+            return self._in_words("examples") + self._names_in_words()
         combined = COMBINATIONS[self.combination.name]
         return (
             "Each set is the answer for all examples of an observation, by "
-            f"{combined}. {self._in_words('observations')}"
+            f"{combined}. {self._in_words('observations')}{self._names_in_words()}"
+        )
+
+    def _names_in_words(self) -> str:
+        if self.tree is None:
+            return ""
+        what = f"a {self.tree.ranks[-1]}, or all of a part of the taxonomy, such as a "
+        what += self.tree.ranks[-2]
+        if self.max_names is None:
+            return f" Each set has one name: {what}."
+        number = "1 name" if self.max_names == 1 else f"{self.max_names} names"
+        return (
+            f" Then it has further classes, the fewest with which it has at most {number}, each "
+            f"{what}."
         )
 
     def _in_words(self, examples: str) -> str:
         calibrated_on = self.calibrated_on or f"the validation {examples}"
         if self.conformal is not None:
-            return _describe_conformal(self.conformal, self.value, calibrated_on)
+            return _describe_conformal(self.conformal, float(self.value), calibrated_on)
+        if self.worth is not None:
+            return (
+                f"Each set has the largest expected utility, {self.value}. A set of 1, 2, 3 "
+                "classes that has the true one is worth "
+                f"{', '.join(f'{worth:.4g}' for worth in self.worth[:3])}, and another set nothing."
+            )
         if self.threshold is None:
             what = "class" if self.value == 1 else f"{self.short_value} classes"
             return f"Each set has the {what} of highest probability."
         if self.threshold == -math.inf:
             return "Each set has every class."
-        reached = f"Each set has the classes whose probability reaches {self.threshold:.4g}. "
+        return (
+            f"Each set has the classes whose probability reaches {self.threshold:.4g}. "
+            f"{self._what_holds(calibrated_on)}"
+        )
+
+    def _what_holds(self, calibrated_on: str) -> str:
+        """What holds for the sets of the threshold."""
         if self.name == "average_k":
-            return reached + (
+            return (
                 f"With this threshold, sets have {self.short_value} "
                 f"{'class' if self.value == 1 else 'classes'} on average over "
                 f"{calibrated_on}: more where one is ambiguous, fewer where it is clear."
             )
-        return reached + (
+        if self.name == "risk":
+            return (
+                f"With this threshold, from {calibrated_on}, sets of new ones like them cost at "
+                f"most {self.short_value} on average, by the costs {self.costs}. A set that has "
+                "the true class costs nothing."
+            )
+        return (
             f"With this threshold, from {calibrated_on}, the true class of a new one like them is "
-            f"in its set with a probability of at least {_percent(self.value)}."
+            f"in its set with a probability of at least {_percent(float(self.value))}."
         )
 
 
@@ -108,21 +166,53 @@ def calibrate(
     Raises:
         UserError: the classifier cannot have that K, or cannot be calibrated.
     """
+    has_names = rule.max_names is not None or RULES[rule.conformal].needs_taxonomy
+    tree = classifier.tree if has_names else None
+    if rule.max_names is not None and tree is None:
+        raise UserError(f"--max_names needs what is above the classes: {HOW_TO_GIVE_TAXONOMY}")
+    scores = classifier.config.eval.scores if rule.name == "utility" else "softmax"
+    if scores != "softmax" and classifier.temperature is None:
+        raise UserError(
+            "--utility needs probabilities that add up to 1; this run has "
+            f"config.eval.scores={scores}"
+        )
     calibration, calibrated_on = Calibration(classifier, combined_by), None
     if rule.thresholds is not None:
         calibration = GivenCalibration(classifier, rule.thresholds, combined_by)
         calibrated_on = calibration.calibrated_on
     calibrated = _calibrate(calibration, rule, classifier.num_classes)
     most = None
-    if combined_by is not None and rule.name != "top_k":
+    if combined_by is not None and rule.is_calibrated:
         most = calibration.most_combined()
-    return dataclasses.replace(calibrated, calibrated_on=calibrated_on, most_combined=most)
+    return dataclasses.replace(
+        calibrated,
+        calibrated_on=calibrated_on,
+        most_combined=most,
+        tree=tree,
+        max_names=rule.max_names,
+    )
 
 
 def _calibrate(calibration: Calibration, rule: ChosenRule, num_classes: int) -> CalibratedRule:
-    name, value = rule.name, rule.value
+    if rule.name == "utility":
+        return CalibratedRule(
+            rule.name,
+            rule.value,
+            None,
+            worth=utility_sets.of_sizes(str(rule.value), num_classes),
+            combination=calibration.combination(),
+        )
+    name, value = rule.name, float(rule.value)
     if name == "coverage":
         return _calibrate_conformal(calibration, rule)
+    if rule.costs is not None:
+        return CalibratedRule(
+            name,
+            value,
+            calibration.risk(value, rule.costs),
+            costs=rule.costs,
+            combination=calibration.combination(),
+        )
     if not 1 <= value <= num_classes:
         raise UserError(
             field=f"--{name}", must_be=f"from 1 to {num_classes}, the number of classes", got=value
@@ -132,13 +222,15 @@ def _calibrate(calibration: Calibration, rule: ChosenRule, num_classes: int) -> 
 
 
 def _calibrate_conformal(calibration: Calibration, chosen: ChosenRule) -> CalibratedRule:
-    name, coverage, rule = chosen.name, chosen.value, RULES[chosen.conformal]
+    name, coverage, rule = chosen.name, float(chosen.value), RULES[chosen.conformal]
     threshold, conformal = None, None
     if rule.score is None:
         threshold = calibration.conformal(coverage)
     else:
         conformal = calibration.conformal_sets(coverage, rule)
-    return CalibratedRule(name, coverage, threshold, conformal, calibration.combination())
+    return CalibratedRule(
+        name, coverage, threshold, conformal, combination=calibration.combination()
+    )
 
 
 def _describe_conformal(conformal: ConformalSets, coverage: float, calibrated_on: str) -> str:

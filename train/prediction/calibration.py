@@ -9,7 +9,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from train.evaluation import combinations, conformal_sets, observations, thresholds
+from train.evaluation import (
+    combinations,
+    conformal_sets,
+    cost_thresholds,
+    named_costs,
+    observations,
+    thresholds,
+)
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.conformal_sets import ConformalSets
 from train.evaluation.observations import Combination
@@ -95,24 +102,46 @@ class Calibration:
                 not stored, and the data set is not on this machine or is too small.
         """
         counts = self._classifier.class_counts if rule.needs_class_counts else None
+        tree = self._classifier.tree if rule.needs_taxonomy else None
         # Before the validation examples are predicted.
-        if reason := conformal_sets.why_not_with(rule, counts):
+        if reason := conformal_sets.why_not_with(rule, counts, tree):
             raise UserError(reason)
 
         def find(found: Predictions) -> list[float]:
             if rule.quantile != "classes":
                 self._check_observations(found, coverage)
-            limits = conformal_sets.calibrate(rule, found, coverage, counts).limits
+            limits = conformal_sets.calibrate(rule, found, coverage, counts, tree).limits
             plain: list[float] = np.atleast_1d(limits).tolist()
             return plain
 
         # With other parameters, a limit belongs to another score.
         parameters = [f"{name}={value}" for name, value in rule.parameters.items()]
+        if tree is not None:
+            # Another --taxonomy can be given.
+            parameters.append(f"taxonomy={tree.digest}")
         name = "_".join([f"coverage_{coverage}", rule.name, *parameters])
         limits = self._stored(name, find, is_list=True)
         self._check_number(limits, 1 if rule.quantile == "all" else self._classifier.num_classes)
         array = np.asarray(limits[0] if rule.quantile == "all" else limits, np.float32)
-        return ConformalSets(rule, array, counts)
+        return ConformalSets(rule, array, counts, tree)
+
+    def risk(self, risk: float, costs_name: str) -> float:
+        """The threshold whose sets cost at most `risk` on average over new images.
+
+        Args:
+            risk: the bound of the mean cost.
+            costs_name: the costs, as --costs has them.
+
+        Raises:
+            UserError: there are no such costs, or it is not stored, and the data set is not on this
+                machine or is too small.
+        """
+        classifier = self._classifier
+        costs = named_costs.named(costs_name, classifier.classes.names, classifier.class_counts)
+        return self._stored(
+            f"risk_{risk}_{costs.digest}",
+            lambda found: cost_thresholds.threshold(found, costs, risk),
+        )
 
     def _check_observations(self, found: Predictions, coverage: float) -> None:
         """Refuses too few observations; too few examples are refused where they are used."""

@@ -1,12 +1,14 @@
 """The set of classes of one example."""
 
 import abc
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from train.evaluation.class_tree import ClassTree
 from train.prediction.thumbnails import Photograph
 
 
@@ -40,12 +42,17 @@ class ClassSet(abc.ABC):
         probabilities: the probabilities of these classes.
         likeliest: the index of the class of highest probability, which may not be in the set.
         highest: its probability.
+        nodes: the nodes of the taxonomy that name the set, by decreasing probability; None for a
+            set without names.
+        node_probabilities: the probabilities of these nodes.
     """
 
     classes: tuple[int, ...]
     probabilities: tuple[float, ...]
     likeliest: int
     highest: float
+    nodes: tuple[int, ...] | None = None
+    node_probabilities: tuple[float, ...] = ()
 
     @property
     @abc.abstractmethod
@@ -73,13 +80,22 @@ class ClassSet(abc.ABC):
         return 1
 
 
-def members(probabilities: np.ndarray, chosen: np.ndarray) -> dict[str, Any]:
+def members(
+    probabilities: np.ndarray,
+    answer: Sequence[np.ndarray],
+    index: int,
+    tree: ClassTree | None,
+) -> dict[str, Any]:
     """The attributes of a `ClassSet`.
 
     Args:
         probabilities: of all classes, [L].
-        chosen: whether each is in the set, [L].
+        answer: the sets of several examples [n, L], and the nodes that name them [n, V] if sets
+            have names.
+        index: which of them.
+        tree: the tree of these nodes.
     """
+    chosen, *nodes = (rows[index] for rows in answer)
     # Among equal probabilities, the lower index comes first.
     order = np.argsort(-probabilities, kind="stable")
     classes = order[chosen[order]]
@@ -88,4 +104,19 @@ def members(probabilities: np.ndarray, chosen: np.ndarray) -> dict[str, Any]:
         "probabilities": tuple(probabilities[classes].tolist()),
         "likeliest": int(order[0]),
         "highest": float(probabilities[order[0]]),
+        **({} if tree is None else _names(probabilities, nodes[0], tree)),
+    }
+
+
+def _names(probabilities: np.ndarray, used: np.ndarray, tree: ClassTree) -> dict[str, Any]:
+    """The nodes that name a set."""
+    exact = probabilities.astype(np.float64)
+    found = {
+        node: min(1.0, float(exact[tree.members(node)].sum()))
+        for node in np.flatnonzero(used).tolist()
+    }
+    nodes = sorted(found, key=lambda node: -found[node])
+    return {
+        "nodes": tuple(nodes),
+        "node_probabilities": tuple(found[node] for node in nodes),
     }

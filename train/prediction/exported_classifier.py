@@ -89,7 +89,7 @@ class ExportedClassifier:
             known = labels_for_steps(labels, num_classes)
             outputs = self.call(batch["images"])
             ranks = metrics.label_ranks(outputs[0], known)
-            found, chosen = map(np.asarray, outputs)
+            found, chosen, *_ = map(np.asarray, outputs)
             classes = labels[:, None] if truths is None else truths.classes[batch["examples"]]
             of_batch = np.arange(len(labels)), known
             with np.errstate(divide="ignore"):

@@ -21,6 +21,7 @@ from train.evaluation import (
     set_report,
     thresholds,
 )
+from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
@@ -56,7 +57,8 @@ class Asked:
         are_ks_given: whether some are asked for.
         coverages: the coverages, for a number of examples to calibrate on.
         are_coverages_given: whether they are asked for; otherwise they are the usual ones.
-        rules: the conformal rules, for predictions and the training images of each class.
+        rules: the conformal rules, for predictions, the training images of each class and what is
+            above the classes.
         is_half: whether thresholds are calibrated on one half of the data.
         thresholds: a file with thresholds.
         calibration_out: the file for new thresholds.
@@ -70,7 +72,7 @@ class Asked:
     are_ks_given: bool
     coverages: Callable[[int], list[float]]
     are_coverages_given: bool
-    rules: Callable[[Predictions, np.ndarray | None], list[ConformalRule]]
+    rules: Callable[[Predictions, np.ndarray | None, ClassTree | None], list[ConformalRule]]
     is_half: bool = False
     thresholds: Path | None = None
     calibration_out: Path | None = None
@@ -120,11 +122,12 @@ def evaluate(classifier: TrainedClassifier, asked: Asked) -> Evaluated:
         # A list of names has no training images.
         class_counts=classifier.class_counts if classifier.class_counts.any() else None,
         what=spec.example,
+        tree=classifier.tree,
     )
     ks = asked.ks(classifier.num_classes) or [*classifier.config.eval.ks]
     calibrated = _calibrated(classifier, data, asked, ks, given)
     data, calibration = calibrated.data, calibrated.calibration
-    rules = asked.rules(data.known, data.class_counts)
+    rules = asked.rules(data.known, data.class_counts, data.tree)
     report = new_data_report.report(
         data,
         calibration,
@@ -357,6 +360,7 @@ def _observations(
         class_counts=data.class_counts,
         rules=rules,
         class_names=data.class_names,
+        tree=data.tree,
     )
     if found is None:
         return {}

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from train.evaluation import (
+    by_rank,
     evaluated,
     intervals,
     metric,
@@ -20,10 +21,11 @@ from train.evaluation import (
     several_labels,
     summaries,
 )
+from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.metric import LOSS, Metric, Rule
 from train.evaluation.predictions import Predictions
-from train.evaluation.set_report import least_covered, rate
+from train.evaluation.set_report import least_covered, rate, rate_by_rank
 from train.evaluation.set_rules import SetRule
 from train.evaluation.summaries import Sets
 from train.foundation.errors import UserError
@@ -40,12 +42,14 @@ class NewData:
         class_names: the names of the classes, with those that the classifier does not know.
         class_counts: the training images of each class, [L]; None if they are not known.
         what: what messages call an example, as "image".
+        tree: what is above the classes; None if nothing is.
     """
 
     examples: Predictions
     class_names: Sequence[str]
     class_counts: np.ndarray | None
     what: str
+    tree: ClassTree | None = None
 
     def __post_init__(self) -> None:
         if not self.examples.is_known.any():
@@ -157,13 +161,14 @@ def report(
     for coverage in coverages if calibration is not None else ():
         assert calibration is not None
         threshold = calibration.conformal(coverage)
-        rule_of_sets = set_rules.at_threshold(threshold)
-        found = summaries.find_sets(data.examples, rule_of_sets)
+        sets = set_rules.at_threshold(threshold)
+        found = summaries.find_sets(data.examples, sets)
         of_coverages[f"{coverage}"] = {
             "conformal": {
                 "threshold": threshold,
                 **rated(data, found, coverage),
-                **several_labels.describe_sets(data.of_known(found), data.known, rule_of_sets),
+                **several_labels.describe_sets(data.of_known(found), data.known, sets),
+                **rate_by_rank(sets, data.known, data.tree),
             }
         }
         of_rules[f"{coverage}"] = {
@@ -179,6 +184,7 @@ def report(
         "thresholds": thresholds,
         "coverages": of_coverages,
         **({"conformal_rules": of_rules} if rules else {}),
+        **({} if data.tree is None else by_rank.report(data.known, data.tree, ks)),
     }
 
 
@@ -195,5 +201,6 @@ def _rated_rule(
     return {
         **rated(data, found, promises.promised(coverage, rule)),
         **several_labels.describe_sets(data.of_known(found), data.known, sets),
+        **rate_by_rank(sets, data.known, data.tree),
         "least_covered": least_covered(data.of_known(found), data.known, data.class_names),
     }

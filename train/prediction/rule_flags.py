@@ -1,6 +1,6 @@
-"""The flags --top_k, --average_k and --coverage, one of which chooses the sets.
+"""The flags --top_k, --average_k, --coverage, --utility and --risk: one chooses the sets.
 
---rule and --thresholds go with them.
+--rule, --max_names, --costs and --thresholds go with them.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,24 +10,35 @@ from typing import Any
 
 from absl import flags
 
-from train.evaluation import conformal_rules
+from train.evaluation import conformal_rules, utilities
 from train.foundation import fields, flag_rules, flag_types
 from train.foundation.flag_rules import Exclusive, Flag, Needed
 
 # So that --help shows the flags as flags of the command.
 flags.disclaim_key_flags()
 
-_SETS = ("top_k", "average_k", "coverage")
+_SETS = ("top_k", "average_k", "coverage", "utility", "risk")
+NAMES = (*_SETS, "rule", "costs", "thresholds")
 _RULES = (
     Needed(_SETS, "it says which sets are made"),
     Exclusive(_SETS),
     Flag("coverage", fields.Number(above=0, below=1)),
     Flag("rule", needs=("coverage",), because="other sets have one rule"),
+    Flag("utility", utilities.wrong),
+    Flag("risk", fields.Number(above=0)),
+    Flag("risk", needs=("costs",), because="it is the mean cost of a set"),
+    Flag("costs", fields.text(), needs=("risk",)),
+    Flag(
+        "max_names",
+        fields.integer(1),
+        excludes=(f"rule={conformal_rules.TAXONOMIC}",),
+        because="its sets have one name each",
+    ),
     Flag(
         "thresholds",
         fields.text("a file"),
         needs=("average_k", "coverage"),
-        because="the top K have no threshold",
+        because="the file has no thresholds of other sets",
     ),
 )
 
@@ -37,25 +48,36 @@ class ChosenRule:
     """The rule that the flags choose.
 
     Attributes:
-        name: "top_k", "average_k" or "coverage".
-        value: the K or the coverage.
+        name: "top_k", "average_k", "coverage", "utility" or "risk".
+        value: the K, the coverage or the risk; the name of the utility.
         conformal: the name of the conformal rule that makes sets of a coverage.
+        costs: the costs of the risk, as the flag has them; None for other rules.
         thresholds: a file with thresholds; None for those of the validation images.
+        max_names: the most names of a set; None for sets of any classes.
     """
 
     name: str
-    value: float
+    value: float | str
     conformal: str = conformal_rules.DEFAULT
+    costs: str | None = None
     thresholds: Path | None = None
+    max_names: int | None = None
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether its sets need examples to calibrate on."""
+        return self.name not in ("top_k", "utility")
 
     @property
     def files(self) -> dict[Path, str]:
-        """The file that it is read from, to be kept, with a name for messages."""
-        return {} if self.thresholds is None else {self.thresholds: "the file of --thresholds"}
+        """The files that it is read from, to be kept, with names for messages."""
+        costs = None if self.costs is None else Path(self.costs)
+        given = {"thresholds": self.thresholds, "costs": costs}
+        return {path: f"the file of --{flag}" for flag, path in given.items() if path}
 
 
 def define() -> Callable[[], dict[str, Any]]:
-    """Defines the five flags.
+    """Defines the flags.
 
     Returns:
         A function that returns their values after they are parsed, by their names.
@@ -75,12 +97,34 @@ def define() -> Callable[[], dict[str, Any]]:
         f"With --coverage: the conformal rule, by default {conformal_rules.DEFAULT}. "
         f"{conformal_rules.IN_WORDS}.",
     )
+    max_names = flag_types.define_whole_number(
+        "max_names",
+        "Sets with at most this number of names, each a class or what is above classes, such as a "
+        "genus: the smallest that contain the chosen sets.",
+    )
+    utility = flags.DEFINE_string(
+        "utility",
+        None,
+        "Sets of the largest expected utility, from the probabilities alone: "
+        f"{utilities.IN_WORDS}.",
+    )
+    risk = flags.DEFINE_float(
+        "risk",
+        None,
+        "Sets that cost at most this on average, calibrated on the validation images; a set that "
+        "has the true class costs nothing.",
+    )
+    costs = define_costs()
     thresholds = define_thresholds()
     return lambda: {
         "top_k": top_k.value,
         "average_k": average_k.value,
         "coverage": coverage.value,
         "rule": rule.value,
+        "max_names": max_names.value,
+        "utility": utility.value,
+        "risk": risk.value,
+        "costs": costs.value,
         "thresholds": thresholds.value,
     }
 
@@ -95,21 +139,37 @@ def define_thresholds() -> flags.FlagHolder[str | None]:
     )
 
 
+def define_costs() -> flags.FlagHolder[str | None]:
+    """Defines --costs."""
+    return flags.DEFINE_string(
+        "costs",
+        None,
+        "What a set costs that does not have the true class: missed, 1 for each class, so that the "
+        "mean is the share of missed labels; macro, where each class costs the same in all; or a "
+        "table with the columns label and cost, and optionally chosen, a class "
+        "of the set that makes it cheaper.",
+    )
+
+
 def chosen(values: Mapping[str, Any]) -> ChosenRule:
     """The only rule with a value.
 
     Raises:
-        UserError: none has, or several have, a coverage is outside (0, 1), or --rule is unknown or
-            given without a coverage.
+        UserError: none has, or several have, a value is not what it may be, or a flag is missing
+            that goes with it.
     """
     given = {name: value for name, value in values.items() if value is not None}
     flag_rules.check(_RULES, given)
     conformal = given.pop("rule", conformal_rules.DEFAULT)
     file = given.pop("thresholds", None)
+    max_names = given.pop("max_names", None)
+    costs = given.pop("costs", None)
     ((name, value),) = given.items()
     return ChosenRule(
         name,
         value,
         conformal_rules.named("rule", conformal).name,
+        costs,
         None if file is None else Path(file),
+        max_names,
     )

@@ -1,6 +1,7 @@
 """The classifier of a finished run, for train.evaluate, train.predict and train.export."""
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -15,11 +16,15 @@ from train.configuration.datasets import path_of
 from train.configuration.parsing import parse
 from train.data import Dataset, DatasetSpec, dataset_spec
 from train.data.batches import SkippedImage
+from train.data.own import rank_table
 from train.data.records import Split
 from train.devices import compilation_cache
 from train.evaluation import temperature
+from train.evaluation.class_tree import ClassTree
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
+from train.foundation.ranks import Ranks
+from train.foundation.spelling import flags_for_fields
 from train.training.objectives import class_logits
 from train.workdir import run_files, run_inputs, runs
 from train.workdir.checkpoint import Checkpointer
@@ -84,6 +89,11 @@ class TrainedClassifier:
     def class_counts(self) -> np.ndarray:
         """The training images of each class, [L]."""
         return self.assembly.class_counts
+
+    @property
+    def tree(self) -> ClassTree | None:
+        """What is above the classes; None if nothing is."""
+        return self.assembly.tree
 
     @property
     def temperature(self) -> float | None:
@@ -196,12 +206,32 @@ class TrainedClassifier:
         )
 
 
-def load(workdir: Path, places: Mapping[str, str] = MappingProxyType({})) -> TrainedClassifier:
+def tree_of(taxonomy: str, class_names: Sequence[str]) -> ClassTree:
+    """What --taxonomy has above classes.
+
+    Raises:
+        UserError: it is not a table with a tree of them.
+    """
+    return ClassTree.of(_read_ranks(taxonomy, class_names), class_names)
+
+
+def _read_ranks(taxonomy: str, class_names: Sequence[str]) -> Ranks:
+    with flags_for_fields({rank_table.FIELD: "--taxonomy"}):
+        return rank_table.read(taxonomy, class_names)
+
+
+def load(
+    workdir: Path,
+    places: Mapping[str, str] = MappingProxyType({}),
+    taxonomy: str | None = None,
+) -> TrainedClassifier:
     """The selected classifier of the run in a workdir.
 
     Args:
         workdir: the folder of the run.
         places: the fields of `config.dataset` for the current place of its data.
+        taxonomy: what is above the classes, as `config.dataset.taxonomy`; None for what the run
+            has.
 
     Raises:
         UserError: there is no finished run, or its files are damaged or of another version.
@@ -219,6 +249,8 @@ def load(workdir: Path, places: Mapping[str, str] = MappingProxyType({})) -> Tra
         another = f"--workdir {workdir} holds a run of another version of the program: "
         raise error.within(another) from error
     classes = run_files.read_classes(workdir)
+    if taxonomy is not None:
+        classes = dataclasses.replace(classes, ranks=_read_ranks(taxonomy, classes.names))
     spec = dataset_spec(config.dataset)
     num_classes = spec.num_classes
     if num_classes not in (None, len(classes.names)):

@@ -53,6 +53,17 @@ def _cross_entropy(
     )
 
 
+def _soft_label_cross_entropy(**parameters: Any) -> Objective:
+    loss: Callable[..., jax.Array] = functools.partial(
+        losses.soft_label_cross_entropy, **parameters
+    )
+    # Evaluated without soft labels, so that runs with other labels compare.
+    return dataclasses.replace(
+        _deterministic(losses.cross_entropy),
+        loss=lambda logits, labels, _keys, _estimates: loss(logits, labels),
+    )
+
+
 def _build_scaled(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
     """Like `_build_split`, for a loss of cosines that has a `scale`."""
 
@@ -254,6 +265,7 @@ LOSSES = {
         derive=_with_margins,
         head="cosine",
         splits_classes=True,
+        by_class=True,
     ),
     "logit_adjusted_cross_entropy": LossSpec(
         "logit-adjusted cross-entropy",
@@ -261,12 +273,14 @@ LOSSES = {
         _TAU,
         derive=_with_counts,
         splits_classes=True,
+        by_class=True,
     ),
     "vector_scaling": LossSpec(
         "vector scaling",
         _build_plain(losses.vector_scaling),
         {"gamma": Number(at_least=0), **_TAU},
         derive=_with_counts,
+        by_class=True,
     ),
     "generalized_cross_entropy": LossSpec(
         "generalized cross-entropy",
@@ -277,6 +291,18 @@ LOSSES = {
         "symmetric cross-entropy",
         _build_plain(losses.symmetric_cross_entropy),
         {"alpha": Number(at_least=0), "beta": Number(at_least=0)},
+    ),
+    "hierarchical_cross_entropy": LossSpec(
+        "hierarchical cross-entropy",
+        _build_plain(losses.hierarchical_cross_entropy),
+        {"alpha": Number(at_least=0)},
+        needs_taxonomy=True,
+    ),
+    "soft_label_cross_entropy": LossSpec(
+        "soft-label cross-entropy",
+        _soft_label_cross_entropy,
+        {"beta": Number(at_least=0)},
+        needs_taxonomy=True,
     ),
     "top_k_hinge": LossSpec(
         "top-K hinge",
@@ -347,6 +373,7 @@ LOSSES = {
         head="cosine",
         optimizes_top_k=True,
         splits_classes=True,
+        by_class=True,
     ),
     "expected_balanced": LossSpec(
         "expected balanced",
@@ -363,6 +390,7 @@ LOSSES = {
         head="cosine",
         optimizes_top_k=True,
         splits_classes=True,
+        by_class=True,
     ),
     "assume_negative": LossSpec(
         "assume negative", _build_plain(losses.assume_negative), scores=_MULTI_LABEL

@@ -191,13 +191,16 @@ def read_classes(workdir: Path) -> Classes:
     Raises:
         UserError: there is no such file, or it is not what a run writes.
     """
-    path = workdir / CLASSES
+    path, what = workdir / CLASSES, "the classes of a run"
     try:
-        plain = json_files.read(path, run_shapes.CLASSES, "the classes of a run")
+        plain = json_files.read(path, run_shapes.CLASSES, what)
     except FileNotFoundError as error:
         raise UserError(f"{path} is missing: the run is of an earlier version") from error
     _check_digest(path)
-    return Classes.from_plain(plain)
+    try:
+        return Classes.from_plain(plain)
+    except ValueError as error:
+        raise UserError(f"{path} is not {what}: {error}") from error
 
 
 def read_facts(workdir: Path, classes: Classes, image_shape: tuple[int, ...] | None) -> Facts:

