@@ -1,4 +1,4 @@
-"""Writes the tables of the committed results to benchmarks/README.md and two pages of docs.
+"""Writes the tables of the committed results to benchmarks/README.md and three pages of docs.
 
 python -m benchmarks.table
 """
@@ -27,12 +27,14 @@ from benchmarks import (
     selection_report,
     throughput,
     train_step_report,
+    votes,
 )
 
 PAGES = (
     Path(__file__).parent / "README.md",
     Path(__file__).parent.parent / "docs" / "conformal.md",
     Path(__file__).parent.parent / "docs" / "scaling.md",
+    Path(__file__).parent.parent / "docs" / "votes.md",
 )
 RESULTS = Path(__file__).parent / "results"
 _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -53,6 +55,7 @@ _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "selection": selection_report.tables,
     "throughput": throughput.tables,
     "train_step": train_step_report.tables,
+    "votes": votes.tables,
 }
 _PLACE = re.compile(
     r"(?P<begin><!-- begin (?P<file>(?P<benchmark>\w+)-\w+\.json) -->\n).*?(?P<end><!-- end -->)",

@@ -149,8 +149,9 @@ def asymmetric(
     complement = jnp.where(counts & has_margin, jnp.exp(-unlikely) + margin, 1)
     costs = jnp.where(has_margin, -jnp.log(complement), unlikely)
     absent = jnp.where(counts, (1 - targets) * above**gamma_negative * costs, 0)
-    # A NaN margin counts no class.
-    losses = _numerics.nan_unless(~jnp.isnan(margin), (present + absent).sum(axis=-1))
+    # A NaN parameter is not used where no class counts.
+    valid = ~jnp.isnan(gamma_positive + gamma_negative + margin)
+    losses = _numerics.nan_unless(valid, (present + absent).sum(axis=-1))
     losses = _numerics.nan_where_invalid_targets(losses, scores, targets, may_be_soft=True)
     return _numerics.zero_left_out(losses, where)
 
