@@ -8,6 +8,7 @@ from tests.topk_jax.cases.case import public_functions
 # Parameters that may not be traced, and data with conventions that the batteries test.
 UNRANGED = frozenset(
     [
+        "authors",
         "axis",
         "axis_name",
         "block_size",

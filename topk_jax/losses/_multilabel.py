@@ -139,7 +139,7 @@ def asymmetric(
     # Hazard: 0 times the infinite loss of a masked class is NaN. Choice: no product there.
     present = jnp.where(targets > 0, targets * jnp.exp(-gamma_positive * unlikely) * likely, 0)
     above = jnp.exp(-likely) - margin
-    counts = (targets < 1) & (above > 0)
+    counts = (targets < 1) & ~(above <= 0)
     # Identity: 1 - q = sigmoid(-s) + m. Hazards: 1 - p has no correct digit near p = 1, and powers
     # of 0 have infinite slopes. Choices: the sigmoid of minus the score, and another number where
     # the class does not count. Without a margin the logarithm is that of the sigmoid, which may be
@@ -149,9 +149,9 @@ def asymmetric(
     complement = jnp.where(counts & has_margin, jnp.exp(-unlikely) + margin, 1)
     costs = jnp.where(has_margin, -jnp.log(complement), unlikely)
     absent = jnp.where(counts, (1 - targets) * above**gamma_negative * costs, 0)
-    # A NaN parameter is not used where no class counts.
-    valid = ~jnp.isnan(gamma_positive + gamma_negative + margin)
-    losses = _numerics.nan_unless(valid, (present + absent).sum(axis=-1))
+    # A NaN parameter is not used by all classes. Choice: a factor, which marks the gradient, too.
+    is_wrong = jnp.isnan(gamma_positive + gamma_negative + margin)
+    losses = jnp.where(is_wrong, jnp.nan, 1) * (present + absent).sum(axis=-1)
     losses = _numerics.nan_where_invalid_targets(losses, scores, targets, may_be_soft=True)
     return _numerics.zero_left_out(losses, where)
 
