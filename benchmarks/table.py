@@ -1,4 +1,4 @@
-"""Writes the tables of the committed results to benchmarks/README.md and three pages of docs.
+"""Writes the tables of the committed results to benchmarks/README.md and four pages of docs.
 
 python -m benchmarks.table
 """
@@ -21,6 +21,7 @@ from benchmarks import (
     losses_report,
     near_duplicates,
     networks_report,
+    new_classes,
     observations,
     other_losses,
     own_images,
@@ -33,6 +34,7 @@ from benchmarks import (
 PAGES = (
     Path(__file__).parent / "README.md",
     Path(__file__).parent.parent / "docs" / "conformal.md",
+    Path(__file__).parent.parent / "docs" / "new_classes.md",
     Path(__file__).parent.parent / "docs" / "scaling.md",
     Path(__file__).parent.parent / "docs" / "votes.md",
 )
@@ -49,6 +51,7 @@ _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "losses": losses_report.tables,
     "near_duplicates": near_duplicates.tables,
     "networks": networks_report.tables,
+    "new_classes": new_classes.tables,
     "observations": observations.tables,
     "other_losses": other_losses.tables,
     "own_images": own_images.tables,

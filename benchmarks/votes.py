@@ -75,7 +75,7 @@ def _scores_and_votes(workdir: Path) -> tuple[np.ndarray, np.ndarray]:
         rows = np.zeros(found.scores.shape, np.float32)
         np.add.at(rows, (np.arange(len(rows))[:, None], truths.classes), truths.shares)
         several = (rows > 0).sum(axis=1) > 1
-        scores.append(found.scores[np.flatnonzero(several)])
+        scores.append(np.asarray(found.scores[np.flatnonzero(several)]))
         votes.append(rows[several])
     return np.concatenate(scores), np.concatenate(votes)
 

@@ -14,7 +14,7 @@ For new labelled data, with the thresholds of the run, or for a program that tra
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from train.foundation import command_line, fields, files, flag_rules, json_files
 from train.foundation.errors import UserError
 from train.foundation.flag_rules import Exclusive, Flag, Needed, Together
 from train.papers.figures.catalogue import SUFFIXES
-from train.prediction import classifier_flags, rule_flags
+from train.prediction import classifier_flags, new_class_flags, rule_flags
 from train.workdir import output_files, run_files, terminal
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from train.evaluation.set_report import SetReport
     from train.prediction.evaluated import Evaluated
     from train.prediction.new_data import Asked
+    from train.prediction.outliers import OutlierScore
+    from train.prediction.trained import TrainedClassifier
 
 _SPLITS = ("test", "validation", "train", "balanced_test")
 _DEFAULT_KS = (1, 3, 5)
@@ -101,6 +103,8 @@ _CALIBRATION_OUT = flags.DEFINE_string(
     "train.export.",
 )
 _THRESHOLDS = rule_flags.define_thresholds()
+_MAX_ERROR = rule_flags.define_max_error()
+_NEW_CLASSES = new_class_flags.define()
 _LOGITS = flags.DEFINE_string(
     "logits",
     None,
@@ -221,7 +225,7 @@ _ROWS = flag_rules.declare(
     ),
     Flag(
         "program",
-        excludes=("coverages", "rules", "recalibrate", "thresholds"),
+        excludes=("coverages", "rules", "recalibrate", "thresholds", "max_error"),
         because="a program has its own rule",
     ),
     Exclusive(_NEW),
@@ -241,6 +245,14 @@ _ROWS = flag_rules.declare(
     Flag("thresholds", needs=_NEW, because="a split is evaluated with thresholds of validation"),
     Flag("thresholds", excludes=("recalibrate",), because="that makes thresholds of its own"),
     Flag("split", fields.one_of(_SPLITS)),
+    rule_flags.MAX_ERROR,
+    Flag(
+        "allow_new",
+        needs=("workdir", "weights"),
+        excludes=("coverages=",),
+        because="the sets of a network with a coverage say it",
+    ),
+    new_class_flags.SCORE,
     Flag(
         "combine",
         fields.one_of(combinations.COMBINATIONS),
@@ -301,8 +313,9 @@ def _split() -> str:
 
 def _evaluate_split(named: classifier_flags.ChosenClassifier) -> "Evaluated":
     from train.evaluation import bayes, example_names
-    from train.prediction import classifiers
+    from train.prediction import classifiers, new_class_report, outliers
     from train.prediction.evaluated import Evaluated
+    from train.prediction.other_calibrations import NewCalibration
 
     split = _split()
     classifier = classifiers.load(named)
@@ -313,9 +326,17 @@ def _evaluate_split(named: classifier_flags.ChosenClassifier) -> "Evaluated":
         raise UserError(
             f"--split must not be {split} with the data set {spec.name}: it has no such test set"
         )
-    examples = classifier.predict(split)
+    score = _outlier_score(classifier)
+
+    def predict(split: str) -> "Predictions":
+        found = classifier.predict(split)
+        if score is None:
+            return found
+        return outliers.measure(found, score, getattr(dataset, split), split)
+
+    examples = predict(split)
     same = split == "validation"
-    calibrated_on = examples if same else classifier.predict("validation")
+    calibrated_on = examples if same else predict("validation")
     chosen, others = _divided(len(examples.labels), len(calibrated_on.labels), same=same)
     class_names = (*classifier.classes.names, *dataset.unseen_class_names)
     report = _report(
@@ -328,6 +349,15 @@ def _evaluate_split(named: classifier_flags.ChosenClassifier) -> "Evaluated":
         tree=classifier.tree,
     )
     document = report.to_json()
+    if score is not None:
+        document["none_of_these"] = new_class_report.report(
+            examples.take(chosen),
+            score,
+            NewCalibration(classifier, calibrated_on.take(others)),
+            _coverages_with_new(len(others)),
+            _rules(examples, calibrated_on, class_counts, classifier.tree),
+        )
+    document |= _sure_answers(examples.take(chosen), calibrated_on.take(others))
     if spec.true_distribution is not None:
         best = bayes.summarize(
             spec.true_distribution,
@@ -364,6 +394,26 @@ def _evaluate_split(named: classifier_flags.ChosenClassifier) -> "Evaluated":
     )
 
 
+def _outlier_score(classifier: "TrainedClassifier") -> "OutlierScore | None":
+    """The outlier score that the flags ask for."""
+    from train.prediction import outliers
+
+    name = new_class_flags.chosen(**_NEW_CLASSES())
+    return None if name is None else outliers.of_classifier(classifier, name)
+
+
+def _sure_answers(examples: "Predictions", calibrated_on: "Predictions") -> dict[str, Any]:
+    """What is reported of answers with a bounded error, if it is asked for."""
+    from train.evaluation import selective
+
+    error = _MAX_ERROR.value
+    if error is None:
+        return {}
+    return {
+        "selective": selective.report(examples, error, selective.threshold(calibrated_on, error))
+    }
+
+
 def _asked(new: flags.FlagHolder) -> "Asked":
     """What the flags ask about new data."""
     from train.prediction.new_data import Asked
@@ -381,6 +431,9 @@ def _asked(new: flags.FlagHolder) -> "Asked":
         is_half=_RECALIBRATE.value is not None,
         thresholds=_path(_THRESHOLDS),
         calibration_out=_path(_CALIBRATION_OUT),
+        max_error=_MAX_ERROR.value,
+        new_score=new_class_flags.chosen(**_NEW_CLASSES()),
+        coverages_with_new=_coverages_with_new,
     )
 
 
@@ -428,6 +481,7 @@ def _evaluate_scores(logits: Path, taxonomy: str | None) -> "Evaluated":
     )
     others_are = "examples of --calibration_logits"
     about = {"logits": str(logits), "calibrated_on": _calibrated_on(others_are, same=same)}
+    about |= _sure_answers(examples.take(chosen), calibrated_on.take(others))
     named = dataclasses.replace(examples, names=examples.names_or_numbers())
     return Evaluated(
         title=str(logits),
@@ -547,12 +601,13 @@ def _named_rules() -> list[ConformalRule]:
 def _finish(evaluated: "Evaluated", out: Path | None) -> None:
     """Shows the report, and writes what is to be written."""
     from train.evaluation import score_files
-    from train.workdir import new_data_lines
+    from train.workdir import new_class_lines, new_data_lines
 
     report = evaluated.report
     # First, for the numbers are there whether they can be written or not.
     terminal.show_report(evaluated.title, report)
     new_data_lines.show(report)
+    new_class_lines.show(report)
     written = {}
     scores = _path(_SCORES)
     if scores is not None:
@@ -672,12 +727,22 @@ def _coverages(num_examples: int) -> list[float]:
     """The requested coverages, or the default ones that this number of examples suffices for."""
     from train.evaluation import thresholds
 
+    return _possible_coverages(num_examples, thresholds.fewest_examples)
+
+
+def _coverages_with_new(num_examples: int) -> list[float]:
+    """The same for sets that may say "none of these"."""
+    from train.evaluation import new_classes
+
+    coverages = _possible_coverages(num_examples, new_classes.fewest_examples)
+    if not coverages:
+        new_classes.check_enough(num_examples, min(_DEFAULT_COVERAGES))
+    return coverages
+
+
+def _possible_coverages(num_examples: int, fewest_examples: Callable[[float], int]) -> list[float]:
     if _COVERAGES.value is None:
-        return [
-            coverage
-            for coverage in _DEFAULT_COVERAGES
-            if num_examples >= thresholds.fewest_examples(coverage)
-        ]
+        return [one for one in _DEFAULT_COVERAGES if num_examples >= fewest_examples(one)]
     return _several(_COVERAGES, float, fields.Number(above=0, below=1)) if _COVERAGES.value else []
 
 

@@ -23,7 +23,7 @@ _DRAW_SEED = 20261125
 # The attributes of `Predictions`, each with an entry for each example.
 _OF_EXAMPLES = (
     *("loss", "scores", "labels", "ranks", "names", "groups", "indices"),
-    *("truths", "class_ranks"),
+    *("truths", "class_ranks", "outliers"),
 )
 
 
@@ -46,6 +46,7 @@ class Predictions:
         truths: what the labels stand for, [n], where the truth of an example is more than one
             class; None elsewhere.
         class_ranks: the ranks of all classes of the truths, [n, m].
+        outliers: how unusual the examples are, [n]; None if that is not needed.
     """
 
     loss: np.ndarray
@@ -57,6 +58,7 @@ class Predictions:
     indices: np.ndarray | None = None
     truths: Truths | None = None
     class_ranks: np.ndarray | None = None
+    outliers: np.ndarray | None = None
 
     @property
     def num_classes(self) -> int:

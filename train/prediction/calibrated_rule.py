@@ -7,14 +7,16 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from train.evaluation import set_rules, thresholds, utility_sets
+from train.evaluation import new_classes, selective, set_rules, thresholds, utility_sets
 from train.evaluation.class_tree import ClassTree
 from train.evaluation.combinations import COMBINATIONS
 from train.evaluation.conformal_rules import RULES
 from train.evaluation.conformal_sets import HOW_TO_GIVE_TAXONOMY, ConformalSets
 from train.evaluation.observations import Combination
 from train.foundation.errors import UserError
+from train.prediction import outliers
 from train.prediction.calibration import Calibration
+from train.prediction.new_class_rule import NewClassRule
 from train.prediction.other_calibrations import GivenCalibration
 from train.prediction.rule_flags import ChosenRule
 from train.prediction.trained import TrainedClassifier
@@ -25,10 +27,11 @@ class CalibratedRule:
     """A rule and its threshold.
 
     Attributes:
-        name: "top_k", "average_k", "coverage", "utility" or "risk".
-        value: the K, the coverage or the risk; the name of the utility.
-        threshold: the smallest probability of a class in a set; None for the top K, and for the
-            sets of a conformal score or of a utility.
+        name: "top_k", "average_k", "coverage", "max_error", "utility" or "risk".
+        value: the K, the coverage, the error or the risk; the name of the utility.
+        threshold: the smallest probability of a class in a set, or with "max_error" the largest
+            one without an answer; None for the top K, and for the sets of a conformal score or of a
+            utility.
         conformal: the sets of a conformal score; None for others.
         worth: by size, what a set is worth that has the label, [L]; None without a utility.
         costs: the costs of the risk, as the flag has them; None for other rules.
@@ -39,6 +42,7 @@ class CalibratedRule:
             without such observations.
         tree: what is above the classes, if sets have names; None for sets of any classes.
         max_names: the most names that the sets are widened to; None for sets as they are.
+        new: what says "none of these"; None for sets that cannot say that.
     """
 
     name: str
@@ -52,13 +56,15 @@ class CalibratedRule:
     most_combined: int | None = None
     tree: ClassTree | None = None
     max_names: int | None = None
+    new: NewClassRule | None = None
 
     def __str__(self) -> str:
         rule = "" if self.conformal is None else f", rule={self.conformal.rule.name}"
         rule += "" if self.costs is None else f", costs={self.costs}"
         combined = "" if self.combination is None else f", combine={self.combination.name}"
         named = "" if self.max_names is None else f", max_names={self.max_names}"
-        return f"{self.name}={self.short_value}{rule}{named}{combined}"
+        new = "" if self.new is None else f", new_score={self.new.score.name}"
+        return f"{self.name}={self.short_value}{rule}{named}{new}{combined}"
 
     @property
     def short_value(self) -> str:
@@ -87,12 +93,14 @@ class CalibratedRule:
             return utility_sets.rule(self.worth)(probabilities)
         if self.threshold is None:
             return set_rules.top_k(int(self.value))(probabilities)
+        if self.name == "max_error":
+            return set_rules.surest(self.threshold)(probabilities)
         return set_rules.at_threshold(self.threshold)(probabilities)
 
     def in_words(self) -> str:
         """Sentences that explain which classes are in a set."""
         if self.combination is None:
-            return self._in_words("examples") + self._names_in_words()
+            return self._in_words("examples") + self._names_in_words() + self._new_in_words()
         combined = COMBINATIONS[self.combination.name]
         return (
             "Each set is the answer for all examples of an observation, by "
@@ -112,10 +120,22 @@ class CalibratedRule:
             f"{what}."
         )
 
+    def _new_in_words(self) -> str:
+        if self.new is None:
+            return ""
+        calibrated_on = self.calibrated_on or "the validation examples"
+        return f" {self.new.in_words(float(self.value), calibrated_on)}"
+
+    @property
+    def _coverage_of_classes(self) -> float:
+        """The coverage of the classes, which have a part of the error beside "none of these"."""
+        coverage = float(self.value)
+        return coverage if self.new is None else new_classes.coverage_of_classes(coverage)
+
     def _in_words(self, examples: str) -> str:
         calibrated_on = self.calibrated_on or f"the validation {examples}"
         if self.conformal is not None:
-            return _describe_conformal(self.conformal, float(self.value), calibrated_on)
+            return _describe_conformal(self.conformal, self._coverage_of_classes, calibrated_on)
         if self.worth is not None:
             return (
                 f"Each set has the largest expected utility, {self.value}. A set of 1, 2, 3 "
@@ -125,6 +145,16 @@ class CalibratedRule:
         if self.threshold is None:
             what = "class" if self.value == 1 else f"{self.short_value} classes"
             return f"Each set has the {what} of highest probability."
+        if self.name == "max_error":
+            where = ""
+            if self.threshold != -math.inf:
+                where = f", where that exceeds {self.threshold:.4g}; otherwise there is no answer"
+            return (
+                f"An answer is the class of highest probability{where}. Of the answers at most "
+                f"{_percent(float(self.value))} are wrong, for new examples like {calibrated_on}. "
+                f"This holds with a probability of at least {_percent(1 - selective.DELTA)} over "
+                "the choice of these."
+            )
         if self.threshold == -math.inf:
             return "Each set has every class."
         return (
@@ -148,7 +178,7 @@ class CalibratedRule:
             )
         return (
             f"With this threshold, from {calibrated_on}, the true class of a new one like them is "
-            f"in its set with a probability of at least {_percent(float(self.value))}."
+            f"in its set with a probability of at least {_percent(self._coverage_of_classes)}."
         )
 
 
@@ -180,6 +210,10 @@ def calibrate(
     if rule.thresholds is not None:
         calibration = GivenCalibration(classifier, rule.thresholds, combined_by)
         calibrated_on = calibration.calibrated_on
+    new = None
+    if rule.new_score is not None:
+        score = outliers.of_classifier(classifier, rule.new_score)
+        new = NewClassRule(score, calibration.new_classes(float(rule.value), score))
     calibrated = _calibrate(calibration, rule, classifier.num_classes)
     most = None
     if combined_by is not None and rule.is_calibrated:
@@ -190,6 +224,7 @@ def calibrate(
         most_combined=most,
         tree=tree,
         max_names=rule.max_names,
+        new=new,
     )
 
 
@@ -213,6 +248,9 @@ def _calibrate(calibration: Calibration, rule: ChosenRule, num_classes: int) -> 
             costs=rule.costs,
             combination=calibration.combination(),
         )
+    if name == "max_error":
+        least = calibration.selective(value)
+        return CalibratedRule(name, value, least, combination=calibration.combination())
     if not 1 <= value <= num_classes:
         raise UserError(
             field=f"--{name}", must_be=f"from 1 to {num_classes}, the number of classes", got=value
@@ -223,11 +261,14 @@ def _calibrate(calibration: Calibration, rule: ChosenRule, num_classes: int) -> 
 
 def _calibrate_conformal(calibration: Calibration, chosen: ChosenRule) -> CalibratedRule:
     name, coverage, rule = chosen.name, float(chosen.value), RULES[chosen.conformal]
+    of_classes = coverage
+    if chosen.new_score is not None:
+        of_classes = new_classes.coverage_of_classes(coverage)
     threshold, conformal = None, None
     if rule.score is None:
-        threshold = calibration.conformal(coverage)
+        threshold = calibration.conformal(of_classes)
     else:
-        conformal = calibration.conformal_sets(coverage, rule)
+        conformal = calibration.conformal_sets(of_classes, rule)
     return CalibratedRule(
         name, coverage, threshold, conformal, combination=calibration.combination()
     )

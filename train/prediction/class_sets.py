@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from train.evaluation.class_tree import ClassTree
+from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.thumbnails import Photograph
 
 
@@ -45,6 +46,7 @@ class ClassSet(abc.ABC):
         nodes: the nodes of the taxonomy that name the set, by decreasing probability; None for a
             set without names.
         node_probabilities: the probabilities of these nodes.
+        none_of_these: whether it may be none of the classes; None for a set that cannot say that.
     """
 
     classes: tuple[int, ...]
@@ -53,6 +55,7 @@ class ClassSet(abc.ABC):
     highest: float
     nodes: tuple[int, ...] | None = None
     node_probabilities: tuple[float, ...] = ()
+    none_of_these: bool | None = None
 
     @property
     @abc.abstractmethod
@@ -84,18 +87,17 @@ def members(
     probabilities: np.ndarray,
     answer: Sequence[np.ndarray],
     index: int,
-    tree: ClassTree | None,
+    rule: CalibratedRule,
 ) -> dict[str, Any]:
     """The attributes of a `ClassSet`.
 
     Args:
         probabilities: of all classes, [L].
-        answer: the sets of several examples [n, L], and the nodes that name them [n, V] if sets
-            have names.
+        answer: what the rule answers for several examples, as `inference.Inference` has it.
         index: which of them.
-        tree: the tree of these nodes.
+        rule: the rule.
     """
-    chosen, *nodes = (rows[index] for rows in answer)
+    chosen, *others = (rows[index] for rows in answer)
     # Among equal probabilities, the lower index comes first.
     order = np.argsort(-probabilities, kind="stable")
     classes = order[chosen[order]]
@@ -104,7 +106,8 @@ def members(
         "probabilities": tuple(probabilities[classes].tolist()),
         "likeliest": int(order[0]),
         "highest": float(probabilities[order[0]]),
-        **({} if tree is None else _names(probabilities, nodes[0], tree)),
+        **({} if rule.tree is None else _names(probabilities, others[0], rule.tree)),
+        "none_of_these": None if rule.new is None else bool(others[-1]),
     }
 
 

@@ -54,6 +54,7 @@ def describe(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, A
         "threshold": rule.threshold,
         **_conformal(rule),
         **_taxonomy(rule),
+        **_new(rule),
         **description.facts(classifier),
         "platforms": list(_PLATFORMS),
         "jax": jax.__version__,
@@ -68,6 +69,8 @@ def outputs(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, An
     }
     if rule.tree is not None:
         arrays["nodes"] = {"shape": ["n", rule.tree.taxonomy.num_nodes], "dtype": "bool"}
+    if rule.new is not None:
+        arrays["none_of_these"] = {"shape": ["n"], "dtype": "bool"}
     return arrays
 
 
@@ -81,6 +84,14 @@ def _conformal(rule: CalibratedRule) -> dict[str, Any]:
 def _taxonomy(rule: CalibratedRule) -> dict[str, Any]:
     """The nodes in their order: the classes, what is above them, and the root."""
     return {} if rule.tree is None else {"taxonomy": rule.tree.to_plain()}
+
+
+def _new(rule: CalibratedRule) -> dict[str, Any]:
+    """The outlier score that says "none of these" and its limits, if sets may say that."""
+    if rule.new is None:
+        return {}
+    score = {"name": rule.new.score.name, "in_words": rule.new.score.in_words}
+    return {"outlier_score": {**score, **vars(rule.new.limits)}}
 
 
 def _inputs(spec: DatasetSpec, image_shape: tuple[int, ...]) -> dict[str, Any]:

@@ -230,6 +230,6 @@ def _make_sets(
         yield ImageSet(
             path=entry.path,
             thumbnail=entry.thumbnail,
-            **class_sets.members(probabilities[row], answer, row, rule.tree),
+            **class_sets.members(probabilities[row], answer, row, rule),
         )
         row += 1

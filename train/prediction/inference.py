@@ -12,7 +12,8 @@ from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.trained import TrainedClassifier
 
 # uint8 images [n, height, width, channels], features [n, d] or characters [n, length], to
-# probabilities [n, L], float32, sets [n, L], and, if sets have names, nodes [n, V].
+# probabilities [n, L], float32, sets [n, L], if sets have names, nodes [n, V], and, if sets may say
+# it, who has "none of these", [n].
 Inference = Callable[[jax.Array], tuple[jax.Array, ...]]
 
 
@@ -22,7 +23,8 @@ def make(classifier: TrainedClassifier, rule: CalibratedRule) -> Inference:
 
     def infer(inputs: jax.Array) -> tuple[jax.Array, ...]:
         probabilities = scores(inputs).astype(jnp.float32)
-        return probabilities, *rule.answer(probabilities)
+        answer = rule.answer(probabilities)
+        return probabilities, *(answer if rule.new is None else rule.new.add(answer, inputs))
 
     return infer
 

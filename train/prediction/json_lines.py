@@ -25,6 +25,7 @@ def to_line(entry: ClassSet | Unreadable, rule: CalibratedRule, names: Sequence[
             "set": members,
             "size": len(members),
             **_names(entry, rule, names),
+            **({} if entry.none_of_these is None else {"none_of_these": entry.none_of_these}),
             "threshold": rule.threshold,
             "rule": str(rule),
         }

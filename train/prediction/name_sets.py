@@ -79,7 +79,7 @@ class Names:
         batches = inference.infer_batches(classifier, rule, self._batches(self.names))
         for names, probabilities, answer in batches:
             for index, name in enumerate(names):
-                of_set = class_sets.members(probabilities[index], answer, index, rule.tree)
+                of_set = class_sets.members(probabilities[index], answer, index, rule)
                 yield NameSet(name=name, **of_set)
 
     def find_groups(self, grammar: str) -> tuple[str, ...]:

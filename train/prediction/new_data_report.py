@@ -172,7 +172,7 @@ def report(
             }
         }
         of_rules[f"{coverage}"] = {
-            rule.name: _rated_rule(data, _sets_of(calibration, coverage, rule), coverage, rule)
+            rule.name: _rated_rule(data, calibration.sets_of(coverage, rule), coverage, rule)
             for rule in rules
         }
     mean_precision = several_labels.mean_average_precision(data.known)
@@ -186,12 +186,6 @@ def report(
         **({"conformal_rules": of_rules} if rules else {}),
         **({} if data.tree is None else by_rank.report(data.known, data.tree, ks)),
     }
-
-
-def _sets_of(calibration: Calibration, coverage: float, rule: ConformalRule) -> SetRule:
-    if rule.score is None:
-        return set_rules.at_threshold(calibration.conformal(coverage))
-    return calibration.conformal_sets(coverage, rule)
 
 
 def _rated_rule(

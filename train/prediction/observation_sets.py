@@ -207,7 +207,7 @@ class Observations:
                 number=len(one.indices),
                 shown=tuple(one.photographs),
                 not_read=tuple(one.not_read),
-                **class_sets.members(one.probabilities, answer, next(places), rule.tree),
+                **class_sets.members(one.probabilities, answer, next(places), rule),
             )
 
 

@@ -103,7 +103,7 @@ class NamedRows:
                 yield RowSet(
                     row=row,
                     name=None if self.names is None else self.names[row],
-                    **class_sets.members(probabilities[index], answer, index, rule.tree),
+                    **class_sets.members(probabilities[index], answer, index, rule),
                 )
 
     def find_groups(self, grammar: str) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
 from train.foundation.ranks import Ranks
 from train.foundation.spelling import flags_for_fields
+from train.models.classifier import Classifier
 from train.training.objectives import class_logits
 from train.workdir import run_files, run_inputs, runs
 from train.workdir.checkpoint import Checkpointer
@@ -121,16 +122,29 @@ class TrainedClassifier:
         another shape.
         """
         assembly, at_temperature = self.assembly, self.temperature
-        variables = {"params": self.params, "batch_stats": self.batch_stats}
 
         def scores(inputs: jax.Array) -> jax.Array:
-            self._check_inputs(inputs)
-            outputs: Any = assembly.model.apply(variables, assembly.normalize(inputs), train=False)
+            outputs = self._outputs(inputs)
             if at_temperature is None:
                 return assembly.objective.scores(outputs)
             return temperature.probabilities(class_logits(outputs), np.float32(at_temperature))
 
         return scores
+
+    def logits(self) -> Callable[[jax.Array], jax.Array]:
+        """The same inputs to logits [n, L]; see `scores`."""
+        return lambda inputs: class_logits(self._outputs(inputs))
+
+    def features(self) -> Callable[[jax.Array], jax.Array]:
+        """The same inputs to the features below the head, [n, d]; see `scores`."""
+        return lambda inputs: self._outputs(inputs, method=Classifier.embed)
+
+    def _outputs(self, inputs: jax.Array, **how: Any) -> Any:
+        """What the network makes of inputs, with its head or with the method given."""
+        self._check_inputs(inputs)
+        variables = {"params": self.params, "batch_stats": self.batch_stats}
+        how = how or {"train": False}
+        return self.assembly.model.apply(variables, self.assembly.normalize(inputs), **how)
 
     def _check_inputs(self, inputs: jax.Array) -> None:
         """Raises for inputs that the network would misread."""

@@ -36,12 +36,14 @@ EVENTS = "tensorboard"
 CHECKPOINTS = "checkpoints"
 # Thresholds that were computed for the finished run.
 CALIBRATION = "calibration.json"
+# Features of training examples, which outlier scores are distances to.
+KNOWN_FEATURES = "known_features.npz"
 
 # All files that a run keeps for itself, except the files that `outcomes` names.
 _OWN = frozenset(
     {
         *(CONFIG, CLASSES, DATA, LISTED, METRICS, SKIPPED, RESULTS, CURVES, EVENTS, CHECKPOINTS),
-        *(CALIBRATION, NEAR_DUPLICATES, folder_lock.LOCK),
+        *(CALIBRATION, KNOWN_FEATURES, NEAR_DUPLICATES, folder_lock.LOCK),
     }
 )
 
@@ -121,6 +123,7 @@ def list_selected_files(workdir: Path) -> list[Path]:
         *workdir.glob("evaluation_*.json"),
         *workdir.glob("outcomes_*.npz"),
         workdir / CALIBRATION,
+        workdir / KNOWN_FEATURES,
     ]
     return [file for file in candidates if file.exists()]
 

@@ -131,6 +131,7 @@ class Page:
         self._images = 0
         self._classes = 0
         self._empty = 0
+        self._none_of_these = 0
         self._unreadable: list[Unreadable] = []
 
     @property
@@ -147,8 +148,11 @@ class Page:
             self._starts.append(self._cards.tell())
         self._images += 1
         self._classes += len(entry.classes)
-        self._empty += not entry.classes
-        self._index.add(entry.classes or (entry.likeliest,), self.number)
+        self._empty += not (entry.classes or entry.none_of_these)
+        self._none_of_these += bool(entry.none_of_these)
+        # The card of an empty set has the likeliest class.
+        shown = () if entry.none_of_these else (entry.likeliest,)
+        self._index.add(entry.classes or shown, self.number)
         self._columns, rows = cells.of(entry)
         names = self._facts.names
         members = [
@@ -223,9 +227,10 @@ class Page:
         if not self._images:
             return {}
         counts = {"Mean size here": f"{self._classes / self._images:.3g}"}
-        if self._empty:
-            share = words.percent(self._empty / self._images)
-            counts["Empty sets here"] = f"{self._empty:,} ({share})"
+        of_kinds = {"Empty sets here": self._empty, "“None of these” here": self._none_of_these}
+        for what, number in of_kinds.items():
+            if number:
+                counts[what] = f"{number:,} ({words.percent(number / self._images)})"
         return counts
 
 
