@@ -536,7 +536,7 @@ def _report(
         rules=_rules(examples, calibrated_on, class_counts, tree),
         utilities=_utilities(),
         risks=_risks(),
-        costs=_costs(examples.scores.shape[-1], class_names, class_counts),
+        costs=_costs(examples.scores.shape[-1], class_names, class_counts, tree),
         log_weights=log_weights,
         class_names=class_names,
         tree=tree,
@@ -556,14 +556,17 @@ def _risks() -> list[float]:
 
 
 def _costs(
-    num_classes: int, class_names: Sequence[str] | None, class_counts: np.ndarray | None
+    num_classes: int,
+    class_names: Sequence[str] | None,
+    class_counts: np.ndarray | None,
+    tree: "ClassTree | None",
 ) -> "Costs | None":
     from train.evaluation import named_costs
 
     if _COSTS.value is None:
         return None
     names = class_names or [str(index) for index in range(num_classes)]
-    return named_costs.named(_COSTS.value, names[:num_classes], class_counts)
+    return named_costs.named(_COSTS.value, names[:num_classes], class_counts, tree)
 
 
 def _rules(

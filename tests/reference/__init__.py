@@ -21,6 +21,7 @@ from tests.reference._new_classes import *
 from tests.reference._operators import *
 from tests.reference._relaxed_ranks import *
 from tests.reference._rows import *
+from tests.reference._set_losses import *
 from tests.reference._sets import *
 from tests.reference._several_labels import *
 from tests.reference._soft_top_k import *

@@ -9,6 +9,7 @@ one such example can be noticed and does not make parameters NaN.
 from topk_jax.losses import (
     _average_k,
     _cardinality,
+    _conformal_training,
     _entmax,
     _hierarchical,
     _hinge,
@@ -17,7 +18,9 @@ from topk_jax.losses import (
     _long_tail,
     _multilabel,
     _noised,
+    _p_values,
     _relaxed_top_k,
+    _set_size,
     _smooth,
     _soft_top_k,
     _softmax,
@@ -25,6 +28,7 @@ from topk_jax.losses import (
 )
 from topk_jax.losses._average_k import *
 from topk_jax.losses._cardinality import *
+from topk_jax.losses._conformal_training import *
 from topk_jax.losses._entmax import *
 from topk_jax.losses._hierarchical import *
 from topk_jax.losses._hinge import *
@@ -33,7 +37,9 @@ from topk_jax.losses._label_noise import *
 from topk_jax.losses._long_tail import *
 from topk_jax.losses._multilabel import *
 from topk_jax.losses._noised import *
+from topk_jax.losses._p_values import *
 from topk_jax.losses._relaxed_top_k import *
+from topk_jax.losses._set_size import *
 from topk_jax.losses._smooth import *
 from topk_jax.losses._soft_top_k import *
 from topk_jax.losses._softmax import *
@@ -43,6 +49,7 @@ from topk_jax.losses._sparse import *
 __all__: list[str] = []
 __all__ += _average_k.__all__
 __all__ += _cardinality.__all__
+__all__ += _conformal_training.__all__
 __all__ += _entmax.__all__
 __all__ += _hierarchical.__all__
 __all__ += _hinge.__all__
@@ -51,7 +58,9 @@ __all__ += _label_noise.__all__
 __all__ += _long_tail.__all__
 __all__ += _multilabel.__all__
 __all__ += _noised.__all__
+__all__ += _p_values.__all__
 __all__ += _relaxed_top_k.__all__
+__all__ += _set_size.__all__
 __all__ += _smooth.__all__
 __all__ += _soft_top_k.__all__
 __all__ += _softmax.__all__

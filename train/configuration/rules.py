@@ -1,6 +1,8 @@
 """Which fields of a configuration fit each other: a row for each rule."""
 
+import math
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any, NamedTuple, TypeVar
 
 from train.configuration.datasets import labels_of
@@ -41,6 +43,13 @@ class _Run:
         # Another loss may have a parameter of this name that means something else.
         of_loss = config.loss.parameters.get("scale")
         self.scale = of_loss if takes_cosines and "scale" in self.objective.parameters else 1
+        calibrates = config.loss.name == "conformal_training"
+        # The rank ceil((m + 1) (1 - error)) of m examples is at most m.
+        self.fewest_for_quantile = (
+            2 * math.ceil(1 / Fraction(str(config.loss.of_losses["error"])) - 1)
+            if calibrates
+            else 0
+        )
         size = config.class_devices
         self.may_split_classes = size != 1 and (size is not None or config.parallel == "mesh")
 
@@ -185,6 +194,12 @@ _RULES = (
     ),
     _of_trained_layers("optimizer.head_learning_rate"),
     _of_trained_layers("optimizer.layer_decay"),
+    _Rule(
+        "dataset.batch_size",
+        lambda run: run.values["dataset.batch_size"] < run.fewest_for_quantile,
+        "at least {fewest_for_quantile} with {loss.name} and config.loss.error="
+        "{loss.of_losses[error]}: half of a batch has to have a quantile at this error",
+    ),
     _of_single_examples("optimizer.accumulation_steps", 1),
     _of_single_examples("dataset.mixup", 0),
     _of_single_examples("loss.class_weights", "none"),

@@ -185,7 +185,9 @@ class Calibration:
                 machine or is too small.
         """
         classifier = self._classifier
-        costs = named_costs.named(costs_name, classifier.classes.names, classifier.class_counts)
+        costs = named_costs.named(
+            costs_name, classifier.classes.names, classifier.class_counts, classifier.tree
+        )
         return self._stored(
             f"risk_{risk}_{costs.digest}",
             lambda found: cost_thresholds.threshold(found, costs, risk),

@@ -138,6 +138,28 @@ def _average_k(
     return _couple_batch(loss, axis_name, _softmax(class_axis_name))
 
 
+def _beside_cross_entropy(
+    loss: Callable[..., jax.Array],
+    *,
+    weight: jax.Array,
+    axis_name: str,
+    class_axis_name: str | None,
+    **parameters: Any,
+) -> Objective:
+    """The cross-entropy and a loss of the sets of a batch; evaluated without the latter."""
+    plain = functools.partial(losses.cross_entropy, class_axis_name=class_axis_name)
+    of_sets = functools.partial(
+        loss, axis_name=axis_name, class_axis_name=class_axis_name, **parameters
+    )
+    return dataclasses.replace(
+        _deterministic(plain, _softmax(class_axis_name)),
+        loss=lambda logits, labels, _keys, _estimates: (
+            jax.lax.pmean(plain(logits, labels).mean(), axis_name)
+            + weight * of_sets(logits, labels)
+        ),
+    )
+
+
 def _role(*, k: int, weight: jax.Array, axis_name: str) -> Objective:
     settings = {"expected_positives": float(k)}
 
@@ -239,6 +261,10 @@ _NOISE = {"epsilon": Number(at_least=0)}
 _SAMPLES = {"num_samples": integer(1, 10_000)}
 _TAU = {"tau": Number(at_least=0)}
 _MARGINS = {"max_margin": Number(at_least=0), "scale": Number(above=0)}
+_ERROR = Number(above=0, below=1)
+_OF_SETS = {"temperature": Number(above=0), "weight": Number(at_least=0)}
+# Those without noise.
+_QUANTILES = ("bitonic", "expected", "neural_sort", "odd_even", "soft_sort")
 # Every configuration has the field.
 _LABEL_SMOOTHING = declaring.of_group(LossFields)["label_smoothing"].check
 # Each class can have a probability of its own.
@@ -411,6 +437,29 @@ LOSSES = {
         of_batch=True,
         truths=(ONE,),
         scores=_MULTI_LABEL,
+        splits_classes=True,
+    ),
+    "conformal_training": LossSpec(
+        "conformal training",
+        functools.partial(_beside_cross_entropy, losses.conformal_training),
+        {
+            **_OF_SETS,
+            # A constant of the steps: it determines the rank of the quantile.
+            "error": _ERROR.__call__,
+            "quantile": one_of(_QUANTILES),
+            "smoothing": Number(above=0),
+            "size_weight": Number(at_least=0),
+        },
+        of_batch=True,
+        truths=(ONE,),
+        splits_classes=True,
+    ),
+    "size_at_average_error": LossSpec(
+        "size at an average error",
+        functools.partial(_beside_cross_entropy, losses.size_at_average_error),
+        {**_OF_SETS, "error": _ERROR},
+        of_batch=True,
+        truths=(ONE,),
         splits_classes=True,
     ),
     "role": LossSpec(

@@ -196,17 +196,17 @@ def _show_top_k_estimates(report: Mapping[str, Any]) -> None:
         for name, value in estimates.items()
     )
     show_line(f"estimated from the calibration examples, in per cent: {shown}")
-    bounds = {
-        name: value["coverage_at_least"]
-        for name, value in estimates.items()
-        if "coverage_at_least" in value
-    }
-    if bounds:
-        shown = ", ".join(
+    for name_of_bound, what in (
+        ("backward_coverage", "the same by backward conformal sets, about this or more"),
+        ("coverage_at_least", "and for any classifier, at least"),
+    ):
+        bounds = ", ".join(
             f"{_in_few_words(name)} {f'{100 * bound:.1f}' if bound > 0 else 'nothing'}"
-            for name, bound in bounds.items()
+            for name, value in estimates.items()
+            if (bound := value.get(name_of_bound)) is not None
         )
-        show_line(f"bound for any classifier (backward conformal), at least: {shown}")
+        if bounds:
+            show_line(f"{what}: {bounds}")
 
 
 def _in_few_words(rule_name: str) -> str:

@@ -162,6 +162,8 @@ class Loss(Case):
         if "noise" in self.arrays:
             noise = rng.normal(size=(*batch_shape, NUM_SAMPLES, num_classes))
             arrays.append(noise.astype(np.float32))
+        if "outliers" in self.arrays.values():
+            arrays.append(rng.random(batch_shape).astype(np.float32))
         return tuple(jnp.asarray(array) for array in arrays)
 
     def is_right(self, labels, num_classes):
@@ -542,6 +544,59 @@ CASES: list[Case] = [
         parameters={"k": 2.5},
         of="entries",
         couples=True,
+    ),
+    *(
+        loss(
+            "conformal_training",
+            Case,
+            parameters={
+                "error": 0.3,
+                "temperature": 0.5,
+                "smoothing": 0.2,
+                "quantile": quantile,
+                "size_weight": 0.7,
+                "target_size": 0.5,
+            },
+            ranges={
+                "temperature": POSITIVE,
+                "smoothing": POSITIVE,
+                "size_weight": AT_LEAST_0,
+                "target_size": AT_LEAST_0,
+            },
+            of="batch",
+            couples=True,
+            # The logarithm adds its own rounding to those of sums over examples and classes.
+            rounding=32,
+            class_rounding=32,
+            variant=quantile,
+        )
+        for quantile in ("expected", "soft_sort")
+    ),
+    loss(
+        "p_value_uniformity",
+        arrays={**LOGITS, "uniform": "outliers"},
+        **COUPLED,
+    ),
+    loss(
+        "size_at_average_error",
+        parameters={"error": 0.3, "temperature": 0.5},
+        ranges={"temperature": POSITIVE},
+        **COUPLED,
+    ),
+    loss(
+        "size_over_errors",
+        parameters={"temperature": 0.5},
+        ranges={"temperature": POSITIVE},
+        **COUPLED,
+    ),
+    loss(
+        "pointwise_error",
+        arrays={**LOGITS, "thresholds": "outliers"},
+        parameters={"error": 0.3, "weight": 0.5},
+        ranges={"weight": AT_LEAST_0},
+        exact_slope=False,
+        zero_when_right=False,
+        class_rounding=SUMS,
     ),
     loss("cardinality_aware", Case, arrays={"selector_logits": "selector", "costs": "costs"}),
     loss(

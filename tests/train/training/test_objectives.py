@@ -36,6 +36,11 @@ PARAMETERS = {
     "gamma_positive": 0.0,
     "gamma_negative": 2.0,
     "margin": 0.05,
+    "error": 0.2,
+    "temperature": 0.5,
+    "quantile": "expected",
+    "smoothing": 0.2,
+    "size_weight": 1.0,
 }
 NUM_CLASSES = 6
 CLASS_COUNTS = np.array([40, 20, 10, 10, 5, 5])
