@@ -369,7 +369,8 @@ def _evaluate_split(named: classifier_flags.ChosenClassifier) -> "Evaluated":
         )
         document["bayes"] = metric.to_json(best)
         document["gap_to_bayes"] = metric.to_json(bayes.gap(best, report.metrics))
-        if classifier.tree is not None:
+        # Where all classes are as frequent, others are the best.
+        if classifier.tree is not None and split != "balanced_test":
             document["bayes_ranks"] = bayes.accuracies_by_rank(
                 spec.true_distribution, getattr(dataset, split).take(chosen), classifier.tree, ks
             )

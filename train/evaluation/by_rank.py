@@ -1,6 +1,6 @@
 """Accuracies and sets by rank: of the genera and families of a taxonomy, in place of species."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -76,13 +76,15 @@ def _accuracies(
     return {"nodes": nodes, **of_ks}
 
 
-def _of_chunks(examples: Predictions, of_chunk: Any) -> np.ndarray:
-    """Values of examples, whose last axis is that of the examples, without all sets in memory."""
-    found: Iterable[np.ndarray] = (
+def _of_chunks(
+    examples: Predictions, of_chunk: Callable[[np.ndarray, np.ndarray], Any]
+) -> np.ndarray:
+    """Values of scores and labels, whose last axis is that of the examples, a chunk at a time."""
+    parts = (
         np.asarray(of_chunk(examples.scores[chunk], examples.labels[chunk]))
         for chunk in chunks(examples.scores)
     )
-    return np.concatenate([*found], axis=-1)
+    return np.concatenate([*parts], axis=-1)
 
 
 @partial(jax.jit, static_argnames=("tree", "depth"))
