@@ -472,7 +472,10 @@ LOSSES = {
         scores=_MULTI_LABEL,
     ),
     "binary_cross_entropy": LossSpec(
-        "binary cross-entropy", _build_of_targets(losses.binary_cross_entropy), scores=_MULTI_LABEL
+        "binary cross-entropy",
+        _build_of_targets(losses.binary_cross_entropy),
+        scores=_MULTI_LABEL,
+        of_rows=True,
     ),
     "asymmetric": LossSpec(
         "asymmetric",
@@ -483,11 +486,13 @@ LOSSES = {
             "margin": Number(at_least=0, below=1),
         },
         scores=_MULTI_LABEL,
+        of_rows=True,
     ),
     "sparse_top": LossSpec(
         "sparse top-k",
         _build_of_targets(losses.sparse_top_loss),
         truths=(ONE, SEVERAL),
+        of_rows=True,
     ),
     "sparsemax": LossSpec(
         "sparsemax",
