@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks import (
     account,
+    calibrated_losses,
     chunked,
     collection_report,
     collectives,
@@ -26,6 +27,7 @@ from benchmarks import (
     other_losses,
     own_images,
     selection_report,
+    set_construction,
     throughput,
     train_step_report,
     votes,
@@ -33,6 +35,7 @@ from benchmarks import (
 
 PAGES = (
     Path(__file__).parent / "README.md",
+    Path(__file__).parent.parent / "docs" / "calibrated_losses.md",
     Path(__file__).parent.parent / "docs" / "conformal.md",
     Path(__file__).parent.parent / "docs" / "new_classes.md",
     Path(__file__).parent.parent / "docs" / "scaling.md",
@@ -41,6 +44,7 @@ PAGES = (
 RESULTS = Path(__file__).parent / "results"
 _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "account": account.tables,
+    "calibrated_losses": calibrated_losses.tables,
     "chunked": chunked.tables,
     "collection": collection_report.tables,
     "collectives": collectives.tables,
@@ -56,6 +60,7 @@ _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "other_losses": other_losses.tables,
     "own_images": own_images.tables,
     "selection": selection_report.tables,
+    "set_construction": set_construction.tables,
     "throughput": throughput.tables,
     "train_step": train_step_report.tables,
     "votes": votes.tables,
