@@ -1,4 +1,4 @@
-"""Writes the tables of the committed results to benchmarks/README.md and three pages of docs.
+"""Writes the tables of the committed results to benchmarks/README.md and four pages of docs.
 
 python -m benchmarks.table
 """
@@ -30,6 +30,7 @@ from benchmarks import (
     set_construction,
     throughput,
     train_step_report,
+    votes,
 )
 
 PAGES = (
@@ -38,6 +39,7 @@ PAGES = (
     Path(__file__).parent.parent / "docs" / "conformal.md",
     Path(__file__).parent.parent / "docs" / "new_classes.md",
     Path(__file__).parent.parent / "docs" / "scaling.md",
+    Path(__file__).parent.parent / "docs" / "votes.md",
 )
 RESULTS = Path(__file__).parent / "results"
 _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -61,6 +63,7 @@ _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "set_construction": set_construction.tables,
     "throughput": throughput.tables,
     "train_step": train_step_report.tables,
+    "votes": votes.tables,
 }
 _PLACE = re.compile(
     r"(?P<begin><!-- begin (?P<file>(?P<benchmark>\w+)-\w+\.json) -->\n).*?(?P<end><!-- end -->)",
