@@ -31,6 +31,7 @@ from benchmarks import (
     set_sizes,
     throughput,
     train_step_report,
+    votes,
 )
 
 PAGES = (
@@ -40,6 +41,7 @@ PAGES = (
     Path(__file__).parent.parent / "docs" / "new_classes.md",
     Path(__file__).parent.parent / "docs" / "scaling.md",
     Path(__file__).parent.parent / "docs" / "sets_losses.md",
+    Path(__file__).parent.parent / "docs" / "votes.md",
 )
 RESULTS = Path(__file__).parent / "results"
 _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -64,6 +66,7 @@ _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "set_sizes": set_sizes.tables,
     "throughput": throughput.tables,
     "train_step": train_step_report.tables,
+    "votes": votes.tables,
 }
 _PLACE = re.compile(
     r"(?P<begin><!-- begin (?P<file>(?P<benchmark>\w+)-\w+\.json) -->\n).*?(?P<end><!-- end -->)",

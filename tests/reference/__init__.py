@@ -8,6 +8,7 @@ has a closed form. They do not know batch axes, devices or keys: the noise is gi
 from tests.reference._batch_losses import *
 from tests.reference._cardinality import *
 from tests.reference._conformal import *
+from tests.reference._determinations import *
 from tests.reference._drift import *
 from tests.reference._entmax import *
 from tests.reference._groups import *

@@ -8,6 +8,7 @@ from tests.topk_jax.cases.case import public_functions
 # Parameters that may not be traced, and data with conventions that the batteries test.
 UNRANGED = frozenset(
     [
+        "authors",
         "axis",
         "axis_name",
         "block_size",
@@ -42,11 +43,15 @@ UNRANGED = frozenset(
         "noise",
         "num_candidates",
         "num_classes",
+        "num_examples",
         "num_groups",
         "num_clusters",
         "num_labels",
         "num_nodes",
+        "num_rounds",
         "num_samples",
+        "num_steps",
+        "num_voters",
         "proposal_head",
         "quantile",
         "quantiles",

@@ -10,6 +10,7 @@ from topk_jax._intervals import *
 from topk_jax._label_quality import *
 from topk_jax.metrics import (
     _accuracies,
+    _determinations,
     _hits,
     _open_sets,
     _precision,
@@ -20,6 +21,7 @@ from topk_jax.metrics import (
     _votes,
 )
 from topk_jax.metrics._accuracies import *
+from topk_jax.metrics._determinations import *
 from topk_jax.metrics._hits import *
 from topk_jax.metrics._open_sets import *
 from topk_jax.metrics._precision import *
@@ -33,6 +35,7 @@ from topk_jax.metrics._votes import *
 __all__: list[str] = []
 __all__ += _accuracies.__all__
 __all__ += _anytime.__all__
+__all__ += _determinations.__all__
 __all__ += _hits.__all__
 __all__ += _intervals.__all__
 __all__ += _label_quality.__all__

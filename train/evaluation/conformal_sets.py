@@ -1,6 +1,7 @@
 """The sets of conformal rules, and their calibration on the predictions for a split."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -138,11 +139,14 @@ def _quantiles(
     tree: ClassTree | None,
 ) -> jax.Array:
     """The quantile of the scores of the labels, [], or the quantiles of the classes, [L]."""
-    score = _score(rule, class_counts)
+    score_of = partial(_label_scores, tree=tree, score=_score(rule, class_counts))
+    if rule.quantile == "all" and examples.truths is not None:
+        of_classes, shares = examples.of_known_truths(score_of)
+        return sets.vote_quantile(of_classes, shares, error=error)
     labels = examples.drawn_labels
     scores = np.concatenate(
         [
-            np.asarray(_label_scores(examples.scores[chunk], labels[chunk], tree, score))
+            np.asarray(score_of(examples.scores[chunk], labels[chunk]))
             for chunk in chunks(examples.scores)
         ]
     )

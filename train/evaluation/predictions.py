@@ -87,6 +87,22 @@ class Predictions:
             return self.labels
         return self.truths.among(self.scores.shape[-1]).draw(np.random.default_rng(_DRAW_SEED))
 
+    def of_known_truths(
+        self, values: Callable[[np.ndarray, np.ndarray], jax.Array | np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Values of all classes of the truths, and the shares of these classes: [n, m] both.
+
+        Args:
+            values: takes scores [c, L] of some examples and a class of each [c]; returns [c].
+        """
+        assert self.truths is not None
+        truths = self.truths.among(self.scores.shape[-1])
+        found = []
+        for chunk in chunks(self.scores):
+            scores, classes = self.scores[chunk], truths.classes[chunk]
+            found.append(np.stack([values(scores, one) for one in classes.T], axis=1))
+        return np.concatenate(found), truths.shares
+
     def counts_of_all(self, class_counts: np.ndarray) -> np.ndarray:
         """The training examples of each class; classes that are not known have 0."""
         return np.pad(class_counts, (0, self.num_classes - len(class_counts)))

@@ -23,6 +23,7 @@ from train.evaluation import (
     observations,
     score_files,
     set_rules,
+    several_labels,
     summaries,
     utility_sets,
 )
@@ -61,6 +62,7 @@ class SetReport:
         evaluated: how many classes and examples accuracies are over; see `evaluated.to_json`.
         num_calibration_examples: the examples that thresholds are calibrated on.
         metrics: the metrics of the split.
+        mean_average_precision: that of the scores; None if the examples have one label.
         top_k_estimates: what the calibration examples say of the sets of the K likeliest classes,
             by K; see `limited_sets.estimate`.
         thresholds: the thresholds of the average-K sets, by K.
@@ -86,6 +88,7 @@ class SetReport:
     evaluated: dict[str, Any]
     num_calibration_examples: int
     metrics: dict[Metric, float]
+    mean_average_precision: float | None
     top_k_estimates: dict[int, dict[str, Any]]
     thresholds: dict[int, float]
     size_counts: dict[int, dict[str, list[int]]]
@@ -112,6 +115,8 @@ class SetReport:
             "set_size_counts": _name_by_rule("average", self.size_counts),
             "coverages": {f"{coverage}": kinds for coverage, kinds in self.coverages.items()},
         }
+        if self.mean_average_precision is not None:
+            fields["mean_average_precision"] = self.mean_average_precision
         if self.num_unknown:
             fields["num_examples_of_unknown_classes"] = self.num_unknown
         if self.conformal_rules:
@@ -194,6 +199,7 @@ def set_report(
         ),
         num_calibration_examples=len(calibrated_on.labels),
         metrics=evaluation.metrics,
+        mean_average_precision=several_labels.mean_average_precision(examples),
         top_k_estimates=limited_sets.estimate(calibrated_on, ks),
         thresholds={k: float(threshold) for k, threshold in thresholds.items()},
         size_counts={
@@ -344,7 +350,11 @@ def _evaluate_sets(
     rule: SetRule, examples: Predictions, class_counts: np.ndarray | None, tree: ClassTree | None
 ) -> dict[str, Any]:
     found = summaries.find_sets(examples, rule)
-    return {**rate(found, examples, class_counts), **rate_by_rank(rule, examples, tree)}
+    return {
+        **rate(found, examples, class_counts),
+        **several_labels.describe_sets(found, examples, rule),
+        **rate_by_rank(rule, examples, tree),
+    }
 
 
 def _evaluate_conformal(
@@ -357,6 +367,7 @@ def _evaluate_conformal(
     found = summaries.find_sets(examples, rule)
     return {
         **rate(found, examples, class_counts),
+        **several_labels.describe_sets(found, examples, rule),
         "least_covered": least_covered(found, examples, class_names),
         **rate_by_rank(rule, examples, tree),
     }

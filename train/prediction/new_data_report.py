@@ -18,6 +18,7 @@ from train.evaluation import (
     metric,
     promises,
     set_rules,
+    several_labels,
     summaries,
 )
 from train.evaluation.class_tree import ClassTree
@@ -166,6 +167,7 @@ def report(
             "conformal": {
                 "threshold": threshold,
                 **rated(data, found, coverage),
+                **several_labels.describe_sets(data.of_known(found), data.known, sets),
                 **rate_by_rank(sets, data.known, data.tree),
             }
         }
@@ -173,9 +175,11 @@ def report(
             rule.name: _rated_rule(data, calibration.sets_of(coverage, rule), coverage, rule)
             for rule in rules
         }
+    mean_precision = several_labels.mean_average_precision(data.known)
     return {
         **data.counts(),
         "metrics": metric.to_json(values),
+        **({} if mean_precision is None else {"mean_average_precision": mean_precision}),
         "intervals": {"level": intervals.LEVEL, **of_shares},
         "thresholds": thresholds,
         "coverages": of_coverages,
@@ -190,6 +194,7 @@ def _rated_rule(
     found = summaries.find_sets(data.examples, sets)
     return {
         **rated(data, found, promises.promised(coverage, rule)),
+        **several_labels.describe_sets(data.of_known(found), data.known, sets),
         **rate_by_rank(sets, data.known, data.tree),
         "least_covered": least_covered(data.of_known(found), data.known, data.class_names),
     }

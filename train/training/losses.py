@@ -11,7 +11,7 @@ import numpy as np
 
 from topk_jax import losses
 from train.configuration import LossFields, declaring
-from train.data.truths import ONE
+from train.data.truths import ONE, SEVERAL
 from train.foundation import import_paths
 from train.foundation.fields import Number, SetSize, integer, one_of
 from train.models.heads import TwoLogits
@@ -102,6 +102,16 @@ def _relaxed_top_k_cross_entropy(
         )
 
     return _deterministic(loss)
+
+
+def _build_of_targets(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
+    """Builds the objective of a loss that takes logits, a row over the classes, and parameters."""
+
+    def build(**parameters: Any) -> Objective:
+        plain = _deterministic(functools.partial(loss, **parameters))
+        return dataclasses.replace(plain, takes_targets=True)
+
+    return build
 
 
 def _expected_positive_regularization(*, k: int, beta: jax.Array, axis_name: str) -> Objective:
@@ -441,6 +451,7 @@ LOSSES = {
             "size_weight": Number(at_least=0),
         },
         of_batch=True,
+        truths=(ONE,),
         splits_classes=True,
     ),
     "size_at_average_error": LossSpec(
@@ -448,6 +459,7 @@ LOSSES = {
         functools.partial(_beside_cross_entropy, losses.size_at_average_error),
         {**_OF_SETS, "error": _ERROR},
         of_batch=True,
+        truths=(ONE,),
         splits_classes=True,
     ),
     "role": LossSpec(
@@ -458,6 +470,29 @@ LOSSES = {
         of_batch=True,
         truths=(ONE,),
         scores=_MULTI_LABEL,
+    ),
+    "binary_cross_entropy": LossSpec(
+        "binary cross-entropy",
+        _build_of_targets(losses.binary_cross_entropy),
+        scores=_MULTI_LABEL,
+        of_rows=True,
+    ),
+    "asymmetric": LossSpec(
+        "asymmetric",
+        _build_of_targets(losses.asymmetric),
+        {
+            "gamma_positive": Number(at_least=0),
+            "gamma_negative": Number(at_least=0),
+            "margin": Number(at_least=0, below=1),
+        },
+        scores=_MULTI_LABEL,
+        of_rows=True,
+    ),
+    "sparse_top": LossSpec(
+        "sparse top-k",
+        _build_of_targets(losses.sparse_top_loss),
+        truths=(ONE, SEVERAL),
+        of_rows=True,
     ),
     "sparsemax": LossSpec(
         "sparsemax",

@@ -69,7 +69,8 @@ class Objective:
         """
         if self.takes_targets:
             rows = truth.targets(examples, class_logits(outputs).shape[-1])
-            return self.loss(outputs, rows, keys, estimates)
+            losses = self.loss(outputs, rows, keys, estimates)
+            return truth.expect(lambda labels: weigh(losses, labels), examples)
         return truth.expect(
             lambda labels: weigh(self.loss(outputs, labels, keys, estimates), labels), examples
         )
@@ -103,6 +104,8 @@ class LossSpec:
         needs_taxonomy: whether `build` gets the `taxonomy` of the classes.
         by_class: whether `derive` makes a parameter with a number for each class.
         truths: what the truth of an example may be, values of `config.dataset.labels`.
+        of_rows: whether the objective takes a row over the classes for each example; see
+            `Objective.takes_targets`.
     """
 
     title: str
@@ -119,6 +122,7 @@ class LossSpec:
     needs_taxonomy: bool = False
     by_class: bool = False
     truths: tuple[str, ...] = (ONE, VOTES, SEVERAL)
+    of_rows: bool = False
 
     def __post_init__(self) -> None:
         if self.optimizes_top_k and not self.has_k:
@@ -132,7 +136,8 @@ class LossSpec:
     @property
     def has_ranks(self) -> bool:
         """Whether it can be computed at every rank of a taxonomy, as of classes."""
-        is_plain = self.head == "linear" and not (self.of_batch or self.by_class)
+        of_labels = not (self.of_batch or self.by_class or self.of_rows)
+        is_plain = self.head == "linear" and of_labels
         return is_plain and not self.needs_taxonomy and ONE in self.truths
 
     @property

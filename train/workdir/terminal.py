@@ -215,6 +215,8 @@ def _in_few_words(rule_name: str) -> str:
 
 def _show_coverages(console: Console, report: Mapping[str, Any]) -> None:
     """Prints the tables of sets that have the label with a given probability."""
+    if "mean_average_precision" in report:
+        show_line(f"mean average precision (mAP): {_per_cent(report, 'mean_average_precision')}")
     if report["coverages"]:
         show_line("sets that are to have the label with a given probability:")
         # Drawn at random from each observation.
@@ -227,6 +229,16 @@ def _show_coverages(console: Console, report: Mapping[str, Any]) -> None:
                 }
             )
         )
+        for level, kinds in report["coverages"].items():
+            if "false_negative_rate" in (sets := kinds["conformal"]):
+                missed, by_example, by_class = (
+                    _per_cent(sets, name)
+                    for name in ("false_negative_rate", "example_f1", "macro_f1")
+                )
+                show_line(
+                    f"several labels, conformal sets at {level}: {missed} of the labels missed; F1 "
+                    f"{by_example} over examples, {by_class} over classes"
+                )
         if further:
             show_line("one example: for one example of each observation, drawn at random")
     if "conformal_rules" in report:
@@ -235,6 +247,10 @@ def _show_coverages(console: Console, report: Mapping[str, Any]) -> None:
                 f"conformal rules at a coverage of {level}; least: of the class that has the least:"
             )
             console.print(_rule_table(rules))
+
+
+def _per_cent(values: Mapping[str, Any], name: str) -> str:
+    return f"{100 * values[name]:.1f}%"
 
 
 def _show_worth(console: Console, report: Mapping[str, Any]) -> None:

@@ -467,6 +467,13 @@ CASES: list[Case] = [
         **SIGMOID,
     ),
     loss(
+        "asymmetric",
+        arrays={"logits": "logits", "targets": "targets"},
+        parameters={"gamma_positive": 0.5, "gamma_negative": 3.0, "margin": 0.05},
+        ranges={"gamma_positive": AT_LEAST_0, "gamma_negative": AT_LEAST_0, "margin": PART},
+        **SIGMOID,
+    ),
+    loss(
         "expect_over_labels",
         Case,
         arrays={"logits": "logits", "plausibilities": "probabilities"},

@@ -282,6 +282,12 @@ CASES: list[Case] = [
     ),
     statistic(
         "vote_quantile",
+        {"scores": "ranks", "plausibilities": "probabilities"},
+        parameters={"error": 0.25},
+        variant="without draws",
+    ),
+    statistic(
+        "vote_quantile",
         {"scores": "ranks", "plausibilities": "probabilities", "key": "key"},
         parameters={"error": 0.25, "num_samples": 3},
     ),

@@ -33,6 +33,9 @@ PARAMETERS = {
     "swap": "cauchy",
     "art_lambda": 0.0,
     "num_candidates": 5,
+    "gamma_positive": 0.0,
+    "gamma_negative": 2.0,
+    "margin": 0.05,
     "error": 0.2,
     "temperature": 0.5,
     "quantile": "expected",
@@ -70,7 +73,9 @@ def test_every_loss_trains(name, rng):
     def mean_loss(params, keys):
         # One device: the losses of a batch take their means over it.
         loss = jax.vmap(
-            lambda outputs, labels, keys: objective.loss(outputs, labels, keys, estimates).mean(),
+            lambda outputs, labels, keys: objective.of_examples(
+                outputs, {"labels": labels}, keys, estimates
+            ).mean(),
             axis_name="devices",
         )
         stacked = jax.tree.map(
@@ -86,7 +91,7 @@ def test_every_loss_trains(name, rng):
     @jax.jit
     def evaluate(params):
         logits = head.apply(params, features)
-        return objective.evaluation_loss(logits, labels), objective.scores(logits)
+        return objective.evaluation_losses(logits, {"labels": labels}), objective.scores(logits)
 
     before, _ = evaluate(params)
     for key in jax.random.split(jax.random.key(1), 60):
