@@ -1,4 +1,4 @@
-"""Writes the tables of the committed results to benchmarks/README.md and four pages of docs.
+"""Writes the tables of the committed results to benchmarks/README.md and five pages of docs.
 
 python -m benchmarks.table
 """
