@@ -4,6 +4,10 @@ A traced parameter outside its range cannot raise, so it makes every loss NaN. A
 or a label outside [0, L), makes the loss and gradient of its own example NaN. A logit of -inf masks
 its class. The label of a masked class has a large finite loss, about 1e30 for most losses, so that
 one such example can be noticed and does not make parameters NaN.
+
+A parameter such as `epsilon` or `alpha` is one number for all examples. `jax.vmap` over the
+examples and the parameter gives each example its own. Labels are classes, not one-hot vectors:
+`expect_over_labels` takes one-hot and soft labels for every loss of single examples.
 """
 
 from topk_jax.losses import (
