@@ -1,4 +1,4 @@
-"""Writes the tables of the committed results to benchmarks/README.md and two pages of docs.
+"""Writes the tables of the committed results to benchmarks/README.md and pages of docs.
 
 python -m benchmarks.table
 """
@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks import (
     account,
+    calibrated_losses,
     chunked,
     collection_report,
     collectives,
@@ -22,22 +23,31 @@ from benchmarks import (
     losses_report,
     near_duplicates,
     networks_report,
+    new_classes,
     observations,
     other_losses,
     own_images,
     selection_report,
+    set_construction,
+    set_sizes,
     throughput,
     train_step_report,
+    votes,
 )
 
 PAGES = (
     Path(__file__).parent / "README.md",
+    Path(__file__).parent.parent / "docs" / "calibrated_losses.md",
     Path(__file__).parent.parent / "docs" / "conformal.md",
+    Path(__file__).parent.parent / "docs" / "new_classes.md",
     Path(__file__).parent.parent / "docs" / "scaling.md",
+    Path(__file__).parent.parent / "docs" / "sets_losses.md",
+    Path(__file__).parent.parent / "docs" / "votes.md",
 )
 RESULTS = Path(__file__).parent / "results"
 _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "account": account.tables,
+    "calibrated_losses": calibrated_losses.tables,
     "chunked": chunked.tables,
     "collection": collection_report.tables,
     "collectives": collectives.tables,
@@ -49,12 +59,16 @@ _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "losses": losses_report.tables,
     "near_duplicates": near_duplicates.tables,
     "networks": networks_report.tables,
+    "new_classes": new_classes.tables,
     "observations": observations.tables,
     "other_losses": other_losses.tables,
     "own_images": own_images.tables,
     "selection": selection_report.tables,
+    "set_construction": set_construction.tables,
+    "set_sizes": set_sizes.tables,
     "throughput": throughput.tables,
     "train_step": train_step_report.tables,
+    "votes": votes.tables,
 }
 _PLACE = re.compile(
     r"(?P<begin><!-- begin (?P<file>(?P<benchmark>\w+)-\w+\.json) -->\n).*?(?P<end><!-- end -->)",

@@ -33,8 +33,20 @@ _OF_LOSS: dict[str, dict[str, Any]] = {
         "art_lambda": 0.0,
         "num_candidates": 16,
     },
+    "conformal_training": {
+        "error": 0.1,
+        "temperature": 0.5,
+        "weight": 0.1,
+        "quantile": "expected",
+        "smoothing": 0.1,
+        "size_weight": 1.0,
+    },
+    "size_at_average_error": {"error": 0.1, "temperature": 0.5, "weight": 0.1},
     "lapsum_top_k": {"alpha": 1.0},
     "entmax": {"alpha": 1.5},
+    "asymmetric": {"gamma_positive": 0.0, "gamma_negative": 4.0, "margin": 0.05},
+    "hierarchical_cross_entropy": {"alpha": 0.5},
+    "soft_label_cross_entropy": {"beta": 10.0},
 }
 OPTIMIZER = {
     "learning_rate": 0.02,

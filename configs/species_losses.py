@@ -11,6 +11,8 @@ LOSSES: dict[str, dict[str, Any]] = {
     "vector_scaling": {"gamma": 0.1, "tau": 1.0, "select_by": "macro_top_5_accuracy"},
     "generalized_cross_entropy": {"q": 0.7},
     "symmetric_cross_entropy": {"alpha": 6.0, "beta": 0.1},
+    "hierarchical_cross_entropy": {"alpha": 0.5},
+    "soft_label_cross_entropy": {"beta": 10.0},
     "top_k_hinge": {"k": 5},
     "convex_top_k_hinge": {"k": 5},
     "calibrated_top_k_hinge": {"k": 5},

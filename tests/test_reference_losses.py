@@ -63,11 +63,22 @@ def test_gradients_of_labelled_losses(rng, name):
     close(computed, differences, atol=DIFFERENCES)
 
 
-@pytest.mark.parametrize("name", ["binary_cross_entropy", "sparse_top_loss"])
-def test_gradients_of_multi_label_losses(rng, name):
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("binary_cross_entropy", {}),
+        ("sparse_top_loss", {}),
+        ("asymmetric", {"gamma_positive": 0.5, "gamma_negative": 3.0, "margin": 0.05}),
+        ("asymmetric", {"gamma_positive": 1.0, "gamma_negative": 0.0, "margin": 0.0}),
+    ],
+)
+def test_gradients_of_multi_label_losses(rng, name, parameters):
     logits, targets = batch(rng)[0], rng.integers(0, 2, (4, L))
     targets[0], targets[1] = 0, 1
-    loss, gradient = getattr(reference, name), getattr(reference, f"{name}_gradient")
+    loss, gradient = (
+        functools.partial(getattr(reference, one), **parameters)
+        for one in (name, f"{name}_gradient")
+    )
     differences = reference.finite_difference_gradient(lambda s: loss(s, targets), logits, STEP)
     close(gradient(logits, targets), differences, atol=DIFFERENCES)
 

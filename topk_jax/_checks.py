@@ -98,7 +98,7 @@ def _extremes(numbers: jax.Array) -> jax.Array:
 def integer_array(
     array: ArrayLike,
     name: str,
-    shape: tuple[int, ...],
+    shape: tuple[int, ...] | None = None,
     *,
     of: tuple[str, tuple[int, ...]] | None = None,
 ) -> jax.Array:
@@ -107,13 +107,13 @@ def integer_array(
     Args:
         array: the user's argument.
         name: the argument's name.
-        shape: the required shape.
+        shape: the required shape; None for any.
         of: name and shape of the argument that determines this shape, for the message.
     """
     converted = _as_array(array, name, "integer array")
     if not jnp.issubdtype(converted.dtype, jnp.integer):
         raise TypeError(f"{name} must be an integer array, got dtype {converted.dtype}.")
-    if converted.shape != shape:
+    if shape is not None and converted.shape != shape:
         follows = "" if of is None else f" where {of[0]} has shape {of[1]}"
         raise ValueError(f"{name} must have shape {shape}{follows}, got shape {converted.shape}.")
     # Eight bits hold at most 256 classes; comparisons with larger indices would wrap around.
@@ -595,6 +595,19 @@ def finite_vector(values: ArrayLike, name: str, size: int, dtype: jnp.dtype) -> 
         wrong = concrete[~np.isfinite(concrete)].flat[0]
         raise ValueError(f"{name} must be finite, got {wrong:g}.")
     return converted
+
+
+def weights_of_depths(
+    weights: ArrayLike, depth: int, dtype: jnp.dtype
+) -> tuple[jax.Array, tuple[bool, ...]]:
+    """Returns weights `[D]` that are at least 0, and which of them are not a concrete 0."""
+    converted = finite_vector(weights, "weights", depth, dtype)
+    concrete = _concrete(weights)
+    if concrete is None:
+        return _numerics.nan_unless((converted >= 0).all(), converted), (True,) * depth
+    if (concrete < 0).any():
+        raise ValueError(f"weights must be at least 0, got {concrete.min():g}.")
+    return converted, tuple((concrete != 0).tolist())
 
 
 def descending(values: ArrayLike, name: str, dtype: jnp.dtype) -> jax.Array:

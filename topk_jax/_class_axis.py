@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 # Arguments that are split like the first one, like its batch, or by classes.
 _LIKE_FIRST = ("proposal_logits", "targets", "plausibilities")
-_OF_BATCH = ("labels", "key", "where")
+_OF_BATCH = ("key", "labels", "thresholds", "uniform", "where")
 _OF_CLASSES = ("margins", "class_counts", "threshold")
 
 
@@ -171,7 +171,8 @@ def _call_on_devices(
             spec = (*batch, classes)
         elif name in _OF_BATCH and value is not None and np.ndim(value) == len(batch_shape):
             spec = batch
-        elif name == "noise" and value is not None:
+        # Noise of a quantile of the batch is whole on each device.
+        elif name == "noise" and np.ndim(value) > len(batch_shape) + 1:
             spec = (None, *batch, classes)
         elif name in _OF_CLASSES and np.ndim(value) == 1:
             spec = (classes,)

@@ -25,6 +25,16 @@ def to_floats(ordinals: jax.Array, dtype: jnp.dtype) -> jax.Array:
     return jax.lax.bitcast_convert_type(bits, dtype)
 
 
+def sort(floats: jax.Array) -> jax.Array:
+    """The floats in ascending order along the last axis; NaN comes last.
+
+    Hazard: on the CPU, XLA sorts floats in several times the time that it takes for integers.
+    """
+    numbers = jnp.where(jnp.isnan(floats), jnp.nan, floats)
+    ascending = jax.lax.sort(to_ordinals(numbers), is_stable=False)
+    return to_floats(ascending, floats.dtype)
+
+
 def highest_bit(unsigned: jnp.dtype) -> Any:
     """The unsigned integer with only its highest bit set."""
     return unsigned.type(1 << (8 * unsigned.itemsize - 1))

@@ -128,7 +128,7 @@ class Taxonomy:
 
     @cached_property
     def ancestors(self) -> np.ndarray:
-        """The nodes on the way from the root to each class, `[L, D]`; at its end only the class."""
+        """The nodes on the way from the root to each class, `[L, D + 1]`; its end is the class."""
         ways = []
         for leaf in range(self.num_classes):
             way = [leaf]
@@ -137,6 +137,20 @@ class Taxonomy:
             ways.append(way[::-1])
         depth = max(map(len, ways))
         return np.array([way + [way[-1]] * (depth - len(way)) for way in ways], np.int32)
+
+    @property
+    def depth(self) -> int:
+        """The number of nodes below the root on the longest way to a class, D."""
+        return int(self.ancestors.shape[1]) - 1
+
+    @cached_property
+    def heights(self) -> np.ndarray:
+        """How many nodes are below each node on the longest way to a class, `[V]`; 0 of classes."""
+        heights = np.zeros(self.num_nodes, np.int32)
+        for way in self.ancestors:
+            nodes = way[: len({*way.tolist()})]
+            np.maximum.at(heights, nodes, np.arange(len(nodes))[::-1])
+        return heights
 
     @cached_property
     def sizes(self) -> np.ndarray:

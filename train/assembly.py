@@ -17,16 +17,19 @@ from train.configuration.datasets import OwnImageFields, StreamedFields, path_of
 from train.data import Dataset, DatasetSpec, dataset_spec
 from train.data.augmentation import normalize
 from train.data.batches import Batch, SkippedImage, steps_in_epoch
+from train.data.own import rank_table
 from train.data.pipeline import Pipeline
 from train.data.records import Split
 from train.devices import parallel, processes
 from train.devices.parallel import Devices
 from train.evaluation import evaluated, predictions, summaries, temperature
+from train.evaluation.class_tree import ClassTree
 from train.evaluation.predictions import Predictions
 from train.evaluation.summaries import Evaluation
 from train.evaluation.thresholds import average_k_thresholds
 from train.foundation import host_memory
 from train.foundation.errors import UserError
+from train.foundation.ranks import Ranks
 from train.foundation.spelling import spell
 from train.models import build_model, check_image_shape, feature_norm
 from train.models.classifier import Classifier
@@ -37,6 +40,7 @@ from train.training import (
     normalization,
     optimizer,
     randomness,
+    rank_losses,
     steps,
     stop_signals,
 )
@@ -83,14 +87,21 @@ def assemble(
             named = spell(f"config.model.name={name}")
             raise UserError(f"{named} takes {wrong}; got images of shape {shape}")
     if facts is None:
+        rank_losses.check(config.loss, assembly.loss, assembly.tree)
         assembly.check_memory()
     rules.check_classes(config, assembly.spec, len(assembly.classes.names))
     return assembly
 
 
-def facts_of(dataset: Dataset) -> Facts:
-    """What a run needs to know of its data set, and keeps."""
-    classes = _counted(dataset.class_names, dataset.train)
+def facts_of(dataset: Dataset, taxonomy: str | None = None) -> Facts:
+    """What a run needs to know of its data set, and keeps.
+
+    Args:
+        dataset: the data set.
+        taxonomy: `config.dataset.taxonomy`; None for what the data set has above its classes.
+    """
+    ranks = dataset.ranks if taxonomy is None else rank_table.read(taxonomy, dataset.class_names)
+    classes = _counted(dataset.class_names, dataset.train, ranks)
     return Facts(classes, dataset.image_shape, dataset.digest, dataset.mean, dataset.std)
 
 
@@ -98,14 +109,14 @@ def _none_can_be_read(number: int, what: str, path: str) -> UserError:
     return UserError(f"none of the {number} {what} of {path} can be read")
 
 
-def _counted(class_names: tuple[str, ...], train: Split) -> Classes:
+def _counted(class_names: tuple[str, ...], train: Split, ranks: Ranks | None) -> Classes:
     """The classes of training images."""
     number = len(class_names)
     if train.truths is None:
         counts = np.bincount(train.labels, minlength=number)
     else:
         counts = train.truths.class_counts(number)
-    return Classes(class_names, tuple(counts.tolist()))
+    return Classes(class_names, tuple(counts.tolist()), ranks)
 
 
 @dataclass(frozen=True)
@@ -171,7 +182,7 @@ class Assembly:
         """What is known about the data set, and the run's own normalization if it has one."""
         if self._facts is not None:
             return self._facts
-        facts = facts_of(self.dataset)
+        facts = facts_of(self.dataset, self.config.dataset.taxonomy)
         if self._workdir is not None and run_files.has_checkpoints(self._workdir):
             facts = dataclasses.replace(facts, classes=self._kept_classes(facts.classes))
             kept = run_files.read_facts(self._workdir, facts.classes, facts.image_shape)
@@ -184,11 +195,18 @@ class Assembly:
 
     def _kept_classes(self, found: Classes) -> Classes:
         """The classes as the run counted them at its start, possibly without unreadable images."""
-        checks = isinstance(self.config.dataset, OwnImageFields)
-        if self._workdir is None or not checks or not (self._workdir / run_files.CLASSES).exists():
+        if self._workdir is None or not (self._workdir / run_files.CLASSES).exists():
             return found
         kept = run_files.read_classes(self._workdir)
-        return kept if kept.are_some_of(found) else found
+        # A run of an earlier version kept none.
+        if kept.ranks not in (None, found.ranks) and kept.names == found.names:
+            raise UserError(
+                "config.dataset.taxonomy must have what it had when the run in --workdir "
+                f"{self._workdir} began; give another --workdir"
+            )
+        if isinstance(self.config.dataset, OwnImageFields) and kept.are_some_of(found):
+            return kept
+        return dataclasses.replace(found, ranks=kept.ranks)
 
     def leave_out(self, indices: Iterable[int]) -> None:
         """Subtracts training images from the numbers of their classes, in a new run.
@@ -198,7 +216,7 @@ class Assembly:
         """
         train = self.dataset.train
         kept = np.delete(np.arange(len(train)), list(indices))
-        classes = _counted(self.dataset.class_names, train.take(kept))
+        classes = _counted(self.dataset.class_names, train.take(kept), self.classes.ranks)
         self.facts = dataclasses.replace(self.facts, classes=classes)
 
     def check_memory(self) -> None:
@@ -234,6 +252,12 @@ class Assembly:
     def image_shape(self) -> tuple[int, ...]:
         """Height, width and channels of the images, or the number of features."""
         return self._unopened.image_shape or self.facts.image_shape
+
+    @cached_property
+    def tree(self) -> ClassTree | None:
+        """What is above the classes; None if nothing is."""
+        ranks = self.classes.ranks
+        return None if ranks is None else ClassTree.of(ranks, self.classes.names)
 
     @property
     def classes(self) -> Classes:
@@ -713,13 +737,18 @@ class Assembly:
     def _make_objective(
         self, values: Hyperparameters, *, class_axis_name: str | None = None
     ) -> Objective:
-        return self.loss.objective(
-            self.config.loss.parameters,
+        fields, taxonomy = self.config.loss, None if self.tree is None else self.tree.taxonomy
+        objective = self.loss.objective(
+            fields.parameters,
             values,
             axis_name=parallel.AXIS_NAME,
             class_axis_name=class_axis_name,
             scores=self.config.eval.scores,
+            taxonomy=taxonomy,
         )
+        if taxonomy is None or not fields.rank_weights:
+            return objective
+        return rank_losses.at_every_rank(objective, taxonomy, fields.rank_weights)
 
     def _make_optimizer(
         self, values: Hyperparameters, *, norm: Norm = optax.tree.norm

@@ -14,7 +14,7 @@ For new labelled data, with the thresholds of the run, or for a program that tra
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,15 +28,19 @@ from train.foundation import command_line, fields, files, flag_rules, json_files
 from train.foundation.errors import UserError
 from train.foundation.flag_rules import Exclusive, Flag, Needed, Together
 from train.papers.figures.catalogue import SUFFIXES
-from train.prediction import classifier_flags, rule_flags
+from train.prediction import classifier_flags, new_class_flags, rule_flags
 from train.workdir import output_files, run_files, terminal
 
 if TYPE_CHECKING:
+    from train.evaluation.class_tree import ClassTree
     from train.evaluation.costs import Costs
+    from train.evaluation.covariate_shift import LogWeights
     from train.evaluation.predictions import Predictions
     from train.evaluation.set_report import SetReport
     from train.prediction.evaluated import Evaluated
     from train.prediction.new_data import Asked
+    from train.prediction.outliers import OutlierScore
+    from train.prediction.trained import TrainedClassifier
 
 _SPLITS = ("test", "validation", "train", "balanced_test")
 _DEFAULT_KS = (1, 3, 5)
@@ -99,6 +103,8 @@ _CALIBRATION_OUT = flags.DEFINE_string(
     "train.export.",
 )
 _THRESHOLDS = rule_flags.define_thresholds()
+_MAX_ERROR = rule_flags.define_max_error()
+_NEW_CLASSES = new_class_flags.define()
 _LOGITS = flags.DEFINE_string(
     "logits",
     None,
@@ -194,6 +200,8 @@ _INPUTS = (
 )
 _OUTPUTS = (_OUT, _SCORES, _FIGURE, _CALIBRATION_OUT)
 _NEW = ("images", "table", "features")
+# Flags of a classifier that has examples of its own.
+_OF_RUNS = tuple(name for name in classifier_flags.NAMES if name != "taxonomy")
 _ROWS = flag_rules.declare(
     Needed(
         ("workdir", "weights", "logits", "program"),
@@ -206,7 +214,7 @@ _ROWS = flag_rules.declare(
     ),
     Flag(
         "logits",
-        excludes=(*classifier_flags.NAMES, "program", *_NEW),
+        excludes=(*_OF_RUNS, "program", *_NEW),
         because="logits are evaluated alone",
     ),
     Flag(
@@ -217,7 +225,7 @@ _ROWS = flag_rules.declare(
     ),
     Flag(
         "program",
-        excludes=("coverages", "rules", "recalibrate", "thresholds"),
+        excludes=("coverages", "rules", "recalibrate", "thresholds", "max_error"),
         because="a program has its own rule",
     ),
     Exclusive(_NEW),
@@ -237,6 +245,14 @@ _ROWS = flag_rules.declare(
     Flag("thresholds", needs=_NEW, because="a split is evaluated with thresholds of validation"),
     Flag("thresholds", excludes=("recalibrate",), because="that makes thresholds of its own"),
     Flag("split", fields.one_of(_SPLITS)),
+    rule_flags.MAX_ERROR,
+    Flag(
+        "allow_new",
+        needs=("workdir", "weights"),
+        excludes=("coverages=",),
+        because="the sets of a network with a coverage say it",
+    ),
+    new_class_flags.SCORE,
     Flag(
         "combine",
         fields.one_of(combinations.COMBINATIONS),
@@ -255,7 +271,7 @@ _ROWS = flag_rules.declare(
             name,
             needs=("workdir", "weights", "logits"),
             excludes=_NEW,
-            because="these sets are calibrated for the examples of a split",
+            because="of new data, only the sets of the run are evaluated",
         )
         for name in ("utility", "risks")
     ),
@@ -272,7 +288,7 @@ def main() -> None:
     _check_flags(chosen)
     new = next((flag for flag in (_IMAGES, _TABLE, _FEATURES) if flag.value is not None), None)
     if logits is not None:
-        evaluated, out = _evaluate_scores(logits), None
+        evaluated, out = _evaluate_scores(logits, chosen.taxonomy), None
     elif new is None:
         evaluated, out = _evaluate_split(chosen), None
         if chosen.workdir is not None:
@@ -297,8 +313,9 @@ def _split() -> str:
 
 def _evaluate_split(named: classifier_flags.ChosenClassifier) -> "Evaluated":
     from train.evaluation import bayes, example_names
-    from train.prediction import classifiers
+    from train.prediction import classifiers, new_class_report, outliers
     from train.prediction.evaluated import Evaluated
+    from train.prediction.other_calibrations import NewCalibration
 
     split = _split()
     classifier = classifiers.load(named)
@@ -309,15 +326,38 @@ def _evaluate_split(named: classifier_flags.ChosenClassifier) -> "Evaluated":
         raise UserError(
             f"--split must not be {split} with the data set {spec.name}: it has no such test set"
         )
-    examples = classifier.predict(split)
+    score = _outlier_score(classifier)
+
+    def predict(split: str) -> "Predictions":
+        found = classifier.predict(split)
+        if score is None:
+            return found
+        return outliers.measure(found, score, getattr(dataset, split), split)
+
+    examples = predict(split)
     same = split == "validation"
-    calibrated_on = examples if same else classifier.predict("validation")
+    calibrated_on = examples if same else predict("validation")
     chosen, others = _divided(len(examples.labels), len(calibrated_on.labels), same=same)
     class_names = (*classifier.classes.names, *dataset.unseen_class_names)
     report = _report(
-        examples.take(chosen), calibrated_on.take(others), ks, class_counts, class_names
+        examples.take(chosen),
+        calibrated_on.take(others),
+        ks,
+        class_counts,
+        class_names,
+        log_weights=None,
+        tree=classifier.tree,
     )
     document = report.to_json()
+    if score is not None:
+        document["none_of_these"] = new_class_report.report(
+            examples.take(chosen),
+            score,
+            NewCalibration(classifier, calibrated_on.take(others)),
+            _coverages_with_new(len(others)),
+            _rules(examples, calibrated_on, class_counts, classifier.tree),
+        )
+    document |= _sure_answers(examples.take(chosen), calibrated_on.take(others))
     if spec.true_distribution is not None:
         best = bayes.summarize(
             spec.true_distribution,
@@ -329,6 +369,11 @@ def _evaluate_split(named: classifier_flags.ChosenClassifier) -> "Evaluated":
         )
         document["bayes"] = metric.to_json(best)
         document["gap_to_bayes"] = metric.to_json(bayes.gap(best, report.metrics))
+        # Where all classes are as frequent, others are the best.
+        if classifier.tree is not None and split != "balanced_test":
+            document["bayes_ranks"] = bayes.accuracies_by_rank(
+                spec.true_distribution, getattr(dataset, split).take(chosen), classifier.tree, ks
+            )
     about: dict[str, Any] = {
         "split": split,
         "config": classifier.config.to_plain(),
@@ -350,6 +395,26 @@ def _evaluate_split(named: classifier_flags.ChosenClassifier) -> "Evaluated":
     )
 
 
+def _outlier_score(classifier: "TrainedClassifier") -> "OutlierScore | None":
+    """The outlier score that the flags ask for."""
+    from train.prediction import outliers
+
+    name = new_class_flags.chosen(**_NEW_CLASSES())
+    return None if name is None else outliers.of_classifier(classifier, name)
+
+
+def _sure_answers(examples: "Predictions", calibrated_on: "Predictions") -> dict[str, Any]:
+    """What is reported of answers with a bounded error, if it is asked for."""
+    from train.evaluation import selective
+
+    error = _MAX_ERROR.value
+    if error is None:
+        return {}
+    return {
+        "selective": selective.report(examples, error, selective.threshold(calibrated_on, error))
+    }
+
+
 def _asked(new: flags.FlagHolder) -> "Asked":
     """What the flags ask about new data."""
     from train.prediction.new_data import Asked
@@ -363,15 +428,19 @@ def _asked(new: flags.FlagHolder) -> "Asked":
         are_ks_given=_KS.value is not None,
         coverages=_coverages,
         are_coverages_given=_COVERAGES.value is not None,
-        rules=lambda examples, counts: _rules(examples, examples, counts),
+        rules=lambda examples, counts, tree: _rules(examples, examples, counts, tree),
         is_half=_RECALIBRATE.value is not None,
         thresholds=_path(_THRESHOLDS),
         calibration_out=_path(_CALIBRATION_OUT),
+        max_error=_MAX_ERROR.value,
+        new_score=new_class_flags.chosen(**_NEW_CLASSES()),
+        coverages_with_new=_coverages_with_new,
     )
 
 
-def _evaluate_scores(logits: Path) -> "Evaluated":
+def _evaluate_scores(logits: Path, taxonomy: str | None) -> "Evaluated":
     from train.evaluation import score_files
+    from train.prediction import trained
     from train.prediction.evaluated import Evaluated
 
     examples = score_files.read_scores(logits, _path(_LABELS), flag="logits")
@@ -391,12 +460,29 @@ def _evaluate_scores(logits: Path) -> "Evaluated":
     ks = _ks(num_classes) or [k for k in _DEFAULT_KS if k <= num_classes]
     class_counts = _class_counts(logits, num_classes)
     class_names = score_files.class_names_beside(logits, num_classes)
+    tree = None
+    if taxonomy is not None:
+        if class_names is None:
+            raise UserError(
+                f"--taxonomy needs the names of the classes; {logits} has no array class_names"
+            )
+        tree = trained.tree_of(taxonomy, class_names)
     chosen, others = _divided(len(examples.labels), len(calibrated_on.labels), same=same)
+    weights = None
+    if calibration_logits is not None:
+        weights = _log_weights(logits, examples, calibration_logits, calibrated_on)
     report = _report(
-        examples.take(chosen), calibrated_on.take(others), ks, class_counts, class_names
+        examples.take(chosen),
+        calibrated_on.take(others),
+        ks,
+        class_counts,
+        class_names,
+        None if weights is None else weights.take(chosen, others),
+        tree,
     )
     others_are = "examples of --calibration_logits"
     about = {"logits": str(logits), "calibrated_on": _calibrated_on(others_are, same=same)}
+    about |= _sure_answers(examples.take(chosen), calibrated_on.take(others))
     named = dataclasses.replace(examples, names=examples.names_or_numbers())
     return Evaluated(
         title=str(logits),
@@ -407,12 +493,38 @@ def _evaluate_scores(logits: Path) -> "Evaluated":
     )
 
 
+def _log_weights(
+    logits: Path,
+    examples: "Predictions",
+    calibration_logits: Path,
+    calibrated_on: "Predictions",
+) -> "LogWeights | None":
+    """The weights of a covariate shift, if both files have them."""
+    from train.evaluation import score_files
+    from train.evaluation.covariate_shift import LogWeights
+
+    found, others = (
+        score_files.log_weights_beside(path, len(given.labels), flag=flag)
+        for path, given, flag in (
+            (logits, examples, "logits"),
+            (calibration_logits, calibrated_on, "calibration_logits"),
+        )
+    )
+    if found is None and others is None:
+        return None
+    if found is None or others is None:
+        raise UserError("--logits and --calibration_logits must both have log_weights, or neither")
+    return LogWeights(found, others)
+
+
 def _report(
     examples: "Predictions",
     calibrated_on: "Predictions",
     ks: list[int],
     class_counts: np.ndarray | None,
-    class_names: Sequence[str] | None = None,
+    class_names: Sequence[str] | None,
+    log_weights: "LogWeights | None",
+    tree: "ClassTree | None",
 ) -> "SetReport":
     from train.evaluation.set_report import set_report
 
@@ -422,11 +534,13 @@ def _report(
         ks=ks,
         coverages=_coverages(len(calibrated_on.labels)),
         class_counts=class_counts,
-        rules=_rules(examples, calibrated_on, class_counts),
+        rules=_rules(examples, calibrated_on, class_counts, tree),
         utilities=_utilities(),
         risks=_risks(),
-        costs=_costs(examples.scores.shape[-1], class_names, class_counts),
+        costs=_costs(examples.scores.shape[-1], class_names, class_counts, tree),
+        log_weights=log_weights,
         class_names=class_names,
+        tree=tree,
         combined_by=_COMBINE.value or combinations.DEFAULT,
     )
 
@@ -443,18 +557,24 @@ def _risks() -> list[float]:
 
 
 def _costs(
-    num_classes: int, class_names: Sequence[str] | None, class_counts: np.ndarray | None
+    num_classes: int,
+    class_names: Sequence[str] | None,
+    class_counts: np.ndarray | None,
+    tree: "ClassTree | None",
 ) -> "Costs | None":
     from train.evaluation import named_costs
 
     if _COSTS.value is None:
         return None
     names = class_names or [str(index) for index in range(num_classes)]
-    return named_costs.named(_COSTS.value, names[:num_classes], class_counts)
+    return named_costs.named(_COSTS.value, names[:num_classes], class_counts, tree)
 
 
 def _rules(
-    examples: "Predictions", calibrated_on: "Predictions", class_counts: np.ndarray | None
+    examples: "Predictions",
+    calibrated_on: "Predictions",
+    class_counts: np.ndarray | None,
+    tree: "ClassTree | None",
 ) -> list[ConformalRule]:
     """The requested rules; for "all", the rules that can be calibrated."""
     from train.evaluation import conformal_sets
@@ -462,7 +582,7 @@ def _rules(
     chosen = []
     for rule in _named_rules():
         reasons = (
-            conformal_sets.why_not(rule, given.scores, class_counts)
+            conformal_sets.why_not(rule, given.scores, class_counts, tree)
             for given in (examples, calibrated_on)
         )
         reason = next(filter(None, reasons), None)
@@ -485,12 +605,13 @@ def _named_rules() -> list[ConformalRule]:
 def _finish(evaluated: "Evaluated", out: Path | None) -> None:
     """Shows the report, and writes what is to be written."""
     from train.evaluation import score_files
-    from train.workdir import new_data_lines
+    from train.workdir import new_class_lines, new_data_lines
 
     report = evaluated.report
     # First, for the numbers are there whether they can be written or not.
     terminal.show_report(evaluated.title, report)
     new_data_lines.show(report)
+    new_class_lines.show(report)
     written = {}
     scores = _path(_SCORES)
     if scores is not None:
@@ -610,12 +731,22 @@ def _coverages(num_examples: int) -> list[float]:
     """The requested coverages, or the default ones that this number of examples suffices for."""
     from train.evaluation import thresholds
 
+    return _possible_coverages(num_examples, thresholds.fewest_examples)
+
+
+def _coverages_with_new(num_examples: int) -> list[float]:
+    """The same for sets that may say "none of these"."""
+    from train.evaluation import new_classes
+
+    coverages = _possible_coverages(num_examples, new_classes.fewest_examples)
+    if not coverages:
+        new_classes.check_enough(num_examples, min(_DEFAULT_COVERAGES))
+    return coverages
+
+
+def _possible_coverages(num_examples: int, fewest_examples: Callable[[float], int]) -> list[float]:
     if _COVERAGES.value is None:
-        return [
-            coverage
-            for coverage in _DEFAULT_COVERAGES
-            if num_examples >= thresholds.fewest_examples(coverage)
-        ]
+        return [one for one in _DEFAULT_COVERAGES if num_examples >= fewest_examples(one)]
     return _several(_COVERAGES, float, fields.Number(above=0, below=1)) if _COVERAGES.value else []
 
 

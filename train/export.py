@@ -3,7 +3,8 @@
 The file is a serialized StableHLO program, made by `jax.export`, that contains the parameters and
 the rule. It maps uint8 images [n, height, width, channels], float32 features [n, d] or
 characters of names, int32 [n, length], for any n, to the probabilities [n, L], float32, and the
-sets [n, L], booleans. It needs jax and flatbuffers, not this program, and runs on CPUs, NVIDIA GPUs
+sets [n, L], booleans; with --allow_new, its last output is which examples may be of none of the
+classes, booleans [n]. It needs jax and flatbuffers, not this program, and runs on CPUs, NVIDIA GPUs
 and TPUs. A JSON file beside it has the classes in their order, the rule with its thresholds, and
 how images or names are prepared.
 
@@ -123,7 +124,8 @@ def _write_program(chosen: ChosenClassifier, rule: ChosenRule, out: Path) -> Non
     show_line(f"to run it ({packages.install('serve')}):")
     show_line("  import jax.export, pathlib")
     show_line(f"  program = jax.export.deserialize(pathlib.Path({str(out)!r}).read_bytes())")
-    show_line(f"  probabilities, chosen = program.call({classifier.spec.inputs})")
+    outputs = ", ".join(exported_program.outputs(classifier, calibrated))
+    show_line(f"  {outputs} = program.call({classifier.spec.inputs})")
 
 
 def _write_weights(chosen: ChosenClassifier, out: Path) -> None:

@@ -13,6 +13,11 @@ every class is in the set. A file that cannot be read has {"path", "error"}, and
 then 1. Of features, a line has "row", counted from 0, instead of "path", and "name" if the file has
 names. Of names, it has "name".
 
+With --allow_new, a line has "none_of_these", which is true if the example may be of none of the
+classes; an empty set is then no answer but that.
+
+With --max_error, a set has one class or, for no answer, none.
+
 With --group, a line is for an observation, such as the photographs of one plant. It has "group",
 which is null for an image that belongs to no other, and "paths" (or "rows" and "names"), and
 "unreadable" with the path and the error of each further file, if there are some.
@@ -87,6 +92,7 @@ _ROWS = flag_rules.declare(
     Needed(_EXAMPLES, "image files or folders with some, a file, or names"),
     Exclusive(_EXAMPLES),
     Flag("group", fields.text()),
+    Flag("group", excludes=("allow_new",), because="outlier scores are of single examples"),
     Flag(
         "combine",
         fields.one_of(combinations.COMBINATIONS),

@@ -8,6 +8,7 @@ has a closed form. They do not know batch axes, devices or keys: the noise is gi
 from tests.reference._batch_losses import *
 from tests.reference._cardinality import *
 from tests.reference._conformal import *
+from tests.reference._determinations import *
 from tests.reference._drift import *
 from tests.reference._entmax import *
 from tests.reference._groups import *
@@ -20,6 +21,8 @@ from tests.reference._new_classes import *
 from tests.reference._operators import *
 from tests.reference._relaxed_ranks import *
 from tests.reference._rows import *
+from tests.reference._set_losses import *
 from tests.reference._sets import *
 from tests.reference._several_labels import *
 from tests.reference._soft_top_k import *
+from tests.reference._taxonomies import *

@@ -307,6 +307,39 @@ def binary_cross_entropy_gradient(logits, targets):
     return sigmoid(logits) - float64(targets)
 
 
+def asymmetric(logits, targets, *, gamma_positive, gamma_negative, margin):
+    """Binary cross-entropies, with damped and shifted probabilities (Ridnik et al. 2021)."""
+    terms = np.zeros(np.shape(logits))
+    for position, share in np.ndenumerate(float64(targets)):
+        score = float64(logits)[position]
+        p, rest = sigmoid(score), sigmoid(-score)
+        shifted = p - margin
+        if share:
+            terms[position] += share * rest**gamma_positive * np.logaddexp(0.0, -score)
+        if share < 1 and shifted > 0:
+            cost = -np.log(rest + margin) if margin else np.logaddexp(0.0, score)
+            terms[position] += (1 - share) * shifted**gamma_negative * cost
+    return terms.sum(axis=-1)
+
+
+def asymmetric_gradient(logits, targets, *, gamma_positive, gamma_negative, margin):
+    """The product rule, entry by entry; the slope of the sigmoid is `p (1 - p)`."""
+    slopes = np.zeros(np.shape(logits))
+    for position, share in np.ndenumerate(float64(targets)):
+        score = float64(logits)[position]
+        p, rest = sigmoid(score), sigmoid(-score)
+        shifted = p - margin
+        if share:
+            damped = gamma_positive * p * np.logaddexp(0.0, -score) + rest
+            slopes[position] -= share * rest**gamma_positive * damped
+        if share < 1 and shifted > 0:
+            cost = -np.log(rest + margin) if margin else np.logaddexp(0.0, score)
+            of_cost = p * rest / (rest + margin) if margin else p
+            of_power = gamma_negative * shifted ** (gamma_negative - 1) * p * rest
+            slopes[position] += (1 - share) * (of_power * cost + shifted**gamma_negative * of_cost)
+    return slopes
+
+
 def sparse_top_loss(logits, targets):
     """`-sum_Y s + sum_H (s - 1/2) + 1/2 sum_M (s^2 - lambda^2) + |Y|/2` (6.25).
 

@@ -153,6 +153,11 @@ def test_of_equal_utilities_the_smallest_set_is_chosen():
             "plausibilities must be at least 0, got -0.5",
         ),
         (
+            lambda: votes_of(np.array([[0.5, 0.5]]), key=None),
+            ValueError,
+            "num_samples and key must be given together, got 1 and None",
+        ),
+        (
             lambda: votes_of(np.ones((1, 3)) / 3),
             ValueError,
             r"plausibilities must have shape \(1, 2\), got shape \(1, 3\)",
@@ -319,6 +324,19 @@ def test_one_vote_is_a_label(rng):
         rank = math.ceil(0.8 * 38 * num_samples)
         assert found == np.sort(np.repeat(scores[votes], num_samples))[rank - 1]
     assert np.isinf(votes_of(votes, scores, error=0.01))
+    expected = sets.conformal_quantile(scores, labels, error=0.2)
+    assert sets.vote_quantile(scores, votes, error=0.2) == expected
+    assert np.isinf(sets.vote_quantile(scores, votes, error=0.01))
+
+
+@pytest.mark.parametrize("error", [0.05, 0.1, 0.3])
+def test_the_quantile_without_draws_is_the_smallest_whose_risk_is_bounded(error, rng):
+    # Eighths add up without rounding; many scores are equal.
+    votes = rng.multinomial(8, np.full(5, 0.2), size=39) / np.float32(8)
+    scores = np.round(rng.random((39, 5)), 2).astype(np.float32)
+    missed = {q: (votes * (scores > q)).sum(dtype=np.float64) for q in np.unique(scores)}
+    expected = min(q for q, sum_ in missed.items() if (sum_ + 1) / 40 <= error + 1e-12)
+    assert sets.vote_quantile(scores, votes, error=error) == expected
 
 
 def test_labels_are_drawn_in_the_parts_of_the_votes():
@@ -328,14 +346,14 @@ def test_labels_are_drawn_in_the_parts_of_the_votes():
         assert votes_of(votes, scores, error=error) == expected
 
 
-def test_sets_of_votes_have_the_coverage_that_was_asked(rng):
+@pytest.mark.parametrize("num_samples", [None, 5])
+def test_sets_of_votes_have_the_coverage_that_was_asked(rng, num_samples):
     error, covered = 0.1, []
     for index in range(200):
         votes = distributions(rng, 120, 6)
         scores = np.asarray(1 - distributions(rng, 120, 6) / 2 - votes / 2, np.float32)
-        quantile = votes_of(
-            votes[:80], scores[:80], error=error, num_samples=5, key=jax.random.key(index)
-        )
+        key = None if num_samples is None else jax.random.key(index)
+        quantile = votes_of(votes[:80], scores[:80], error=error, num_samples=num_samples, key=key)
         chosen = np.asarray(sets.score_set(scores[80:], quantile))
         covered.append((votes[80:] * chosen).sum(axis=1).mean())
     standard_error = np.std(covered) / math.sqrt(len(covered))

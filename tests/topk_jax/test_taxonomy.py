@@ -184,6 +184,7 @@ def test_names_are_the_fewest_with_the_fewest_classes(names):
     costs = cheapest(below, min(names, 3)) if names < 7 else None
     for row, chosen in zip(members, found, strict=True):
         union = below[chosen].any(axis=0)
+        np.testing.assert_array_equal(sets.node_set(chosen, TREE), union)
         assert not (row & ~union).any()
         if costs is None:
             # There is room for every class.
@@ -235,6 +236,11 @@ def test_blocks_of_rows_change_nothing(monkeypatch, rng):
             lambda: sets.fewest_names(np.ones((2, 7)), TREE, names=1),
             TypeError,
             "members must be a boolean array, got dtype float",
+        ),
+        (
+            lambda: sets.node_set(np.ones((2, 7), bool), TREE),
+            ValueError,
+            r"one entry for each of the 13 nodes of the taxonomy, got shape \(2, 7\)",
         ),
         (
             lambda: sets.fewest_names(np.ones((2, 7), bool), TREE, names=0),

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from configs import digits
+from configs import digits, own_data
 from tests.train.configurations import changed
 from tests.train.data.specs import dataset_spec
 from train.configuration.parsing import parse
@@ -239,3 +239,11 @@ def test_labels_are_mixed_for_losses_of_single_examples(config):
     parse(config)
     with pytest.raises(UserError, match="mixup must be 0 with role, a loss of the whole batch; go"):
         parse(changed(config, {"loss.name": "role"}))
+
+
+def test_a_batch_is_large_enough_for_the_quantile_of_conformal_training(config):
+    """Of m = 9 calibrating examples and an error of 0.1, the rank is 9; of 8, it would be 9."""
+    config["loss"] |= own_data.loss_fields("conformal_training")
+    parse(changed(config, {"dataset.batch_size": 18}))
+    with pytest.raises(UserError, match=r"batch_size must be at least 18 with conformal_training"):
+        parse(changed(config, {"dataset.batch_size": 17}))

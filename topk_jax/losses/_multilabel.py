@@ -18,6 +18,7 @@ from topk_jax import _checks, _class_axis, _numerics
 
 __all__ = [
     "assume_negative",
+    "asymmetric",
     "binary_cross_entropy",
     "expected_positive_regularization",
     "positive_cross_entropy",
@@ -70,6 +71,88 @@ def binary_cross_entropy(
     absent = jnp.where(targets < 1, (1 - targets) * negative_log_likelihood(scores, False), 0)
     loss = (present + absent).sum(axis=-1)
     losses = _numerics.nan_where_invalid_targets(loss, scores, targets, may_be_soft=True)
+    return _numerics.zero_left_out(losses, where)
+
+
+def asymmetric(
+    logits: ArrayLike,
+    targets: ArrayLike,
+    *,
+    gamma_positive: ArrayLike = 0.0,
+    gamma_negative: ArrayLike = 4.0,
+    margin: ArrayLike = 0.05,
+    where: ArrayLike | None = None,
+) -> jax.Array:
+    r"""The sum of the binary cross-entropies of all classes, scaled down for easy absent classes.
+
+    .. math::
+        \ell(s, t) = -\sum_j t_j (1 - p_j)^{\gamma_+} \log p_j
+        + (1 - t_j) \, q_j^{\gamma_-} \log(1 - q_j), \qquad
+        p_j = \sigma(s_j), \quad q_j = \max(p_j - m, 0)
+
+    Of many classes few are present, and the others dominate `binary_cross_entropy`. An absent class
+    whose probability is at most the margin m costs nothing. With 0 for all three parameters it is
+    `binary_cross_entropy`.
+
+    Args:
+        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
+            class costs about 1e30.
+        targets: 1 (or true) for the classes that are present and 0 for the others, `[..., L]`;
+            booleans, integers or floats. A number between them is the probability that the class
+            is present: a smoothed label, a share of votes, or a mixture of examples.
+        gamma_positive: scalar strength of the scaling of classes that are present, at least 0. May
+            be traced.
+        gamma_negative: the same for absent classes.
+        margin: scalar m, in [0, 1). May be traced.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and targets are.
+
+    Returns:
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or a
+        traced target is not from 0 to 1.
+
+    Raises:
+        TypeError: `logits` is not floating-point, or another argument is neither boolean nor real.
+        ValueError: the shapes do not match, a concrete target is not from 0 to 1, or a parameter is
+            outside its range or not a scalar.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import losses
+        >>> logits, targets = jnp.array([[1.0, 0.0, -4.0]]), jnp.array([[1, 0, 0]])
+        >>> print(losses.asymmetric(logits, targets).round(4))
+        [0.3378]
+        >>> print(losses.binary_cross_entropy(logits, targets).round(4))
+        [1.0246]
+
+    See Also:
+        `binary_cross_entropy`, `sparse_top_loss`, `focal`.
+
+    Source: Ridnik et al. (2021), "Asymmetric loss for multi-label classification", equation 8.
+    """
+    scores, targets = _checks.logits_and_targets(logits, targets, where=where, may_be_soft=True)
+    gamma_positive = _checks.scalar(gamma_positive, "gamma_positive", scores.dtype, at_least=0)
+    gamma_negative = _checks.scalar(gamma_negative, "gamma_negative", scores.dtype, at_least=0)
+    margin = _checks.scalar(margin, "margin", scores.dtype, at_least=0, below=1)
+    likely = negative_log_likelihood(scores, True)
+    unlikely = negative_log_likelihood(scores, False)
+    # Hazard: 0 times the infinite loss of a masked class is NaN. Choice: no product there.
+    present = jnp.where(targets > 0, targets * jnp.exp(-gamma_positive * unlikely) * likely, 0)
+    above = jnp.exp(-likely) - margin
+    counts = (targets < 1) & ~(above <= 0)
+    # Identity: 1 - q = sigmoid(-s) + m. Hazards: 1 - p has no correct digit near p = 1, and powers
+    # of 0 have infinite slopes. Choices: the sigmoid of minus the score, and another number where
+    # the class does not count. Without a margin the logarithm is that of the sigmoid, which may be
+    # 0. Cost: a logarithm per entry.
+    above = jnp.where(counts, above, 1)
+    has_margin = margin > 0
+    complement = jnp.where(counts & has_margin, jnp.exp(-unlikely) + margin, 1)
+    costs = jnp.where(has_margin, -jnp.log(complement), unlikely)
+    absent = jnp.where(counts, (1 - targets) * above**gamma_negative * costs, 0)
+    # A NaN parameter is not used by all classes. Choice: a factor, which marks the gradient, too.
+    is_wrong = jnp.isnan(gamma_positive + gamma_negative + margin)
+    losses = jnp.where(is_wrong, jnp.nan, 1) * (present + absent).sum(axis=-1)
+    losses = _numerics.nan_where_invalid_targets(losses, scores, targets, may_be_soft=True)
     return _numerics.zero_left_out(losses, where)
 
 

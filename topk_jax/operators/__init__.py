@@ -11,6 +11,7 @@ from topk_jax.operators import (
     _p_norm,
     _perturbed,
     _relaxed_ranks,
+    _scale_gaps,
     _sigmoid,
     _sinkhorn,
     _sparse,
@@ -24,6 +25,7 @@ from topk_jax.operators._lapsum import *
 from topk_jax.operators._p_norm import *
 from topk_jax.operators._perturbed import *
 from topk_jax.operators._relaxed_ranks import *
+from topk_jax.operators._scale_gaps import *
 from topk_jax.operators._sigmoid import *
 from topk_jax.operators._sinkhorn import *
 from topk_jax.operators._sparse import *
@@ -39,6 +41,7 @@ __all__ += _lapsum.__all__
 __all__ += _p_norm.__all__
 __all__ += _perturbed.__all__
 __all__ += _relaxed_ranks.__all__
+__all__ += _scale_gaps.__all__
 __all__ += _sigmoid.__all__
 __all__ += _sinkhorn.__all__
 __all__ += _sparse.__all__

@@ -134,6 +134,23 @@ def relaxed_ranks(
     return jnp.moveaxis(probabilities, (-2, -1), (first, first + 1))
 
 
+def compute_relaxed_value(scores: jax.Array, k: int, relaxation: Relaxation) -> jax.Array:
+    """The k-th largest of finite scores [..., L] by relaxed ranks, sum_c P_{k,c} s_c, `[...]`.
+
+    Identity: rank k from the top is rank L + 1 - k from the bottom, of the negated scores. Both
+    softmaxes compute all ranks up to the one that is asked for, so the smaller one is taken.
+    """
+    size = scores.shape[-1]
+    if relaxation.method in _NETWORKS:
+        lane = jnp.eye(size, dtype=scores.dtype)[size - k]
+        log_shares = _pass_back(scores, _log_of_nonnegative(lane)[None], relaxation)[..., 0, :]
+        return (jnp.exp(log_shares) * scores).sum(axis=-1)
+    if 2 * k > size + 1:
+        return -compute_relaxed_value(-scores, size + 1 - k, relaxation)
+    log_ranks = log_soft_sort if relaxation.method == "soft_sort" else log_neural_sort
+    return (jnp.exp(log_ranks(scores, k, relaxation.tau)[..., -1, :]) * scores).sum(axis=-1)
+
+
 def log_mixture_over_ranks(
     scores: jax.Array, labels: jax.Array, rank_weights: jax.Array, relaxation: Relaxation
 ) -> jax.Array:

@@ -21,9 +21,11 @@ def top_k_levels(scores: ArrayLike, calibration_scores: ArrayLike, *, k: int) ->
     .. math:: a(x) = 1 / E_{(k+1)}, \qquad E_{(1)} \le E_{(2)} \le \dots
 
     The set :math:`\{ l : E_l < 1/a(x) \}` has at most the k classes of the smallest scores. To
-    first order :math:`P(y \notin \Gamma(x)) \le \mathbb E[a(x)]`. The bound is loose: a level of 1
-    or more promises nothing, and the part of the calibration examples that top-k sets miss is a
-    better estimate, without a guarantee for a size that depends on the example.
+    first order :math:`P(y \notin \Gamma(x)) \le \mathbb E[a(x)]`. This fails if levels differ
+    much; :math:`P(y \notin \Gamma(x)) \le \sqrt{\mathbb E[a(x)]}` always holds. The bounds are
+    loose: a level of 1 or more promises nothing, and the part of the calibration examples that
+    top-k sets miss is a better estimate, without a guarantee for a size that depends on the
+    example.
 
     Args:
         scores: floating-point scores of all classes, at least 0 and smaller for classes that fit
@@ -68,8 +70,8 @@ def left_out_top_k_levels(scores: ArrayLike, labels: ArrayLike, *, k: int) -> ja
 
     .. math:: a_i = 1 / E_{(k+1)}(x_i), \text{ with the scores of the labels of all } j \ne i
 
-    Their mean estimates the mean of `top_k_levels` of new examples, which bounds the rate at which
-    sets of k classes miss.
+    Their mean estimates the mean of `top_k_levels` of new examples. There is what it says of the
+    rate at which sets of k classes miss.
 
     Args:
         scores: floating-point scores of all classes, at least 0 and smaller for classes that fit

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _class_axis, _classes, _selection
+from topk_jax import _checks, _class_axis, _classes, _ordinals, _selection
 from topk_jax.operators import _top_k
 
 __all__ = ["adaptive_set", "threshold_set", "top_k_set"]
@@ -161,7 +161,7 @@ def _adaptive_set(probabilities: jax.Array, error: jax.Array) -> jax.Array:
     """
     probabilities = _selection.compute_once(probabilities)
     num_classes = probabilities.shape[-1]
-    ascending = jnp.sort(probabilities, axis=-1)
+    ascending = _ordinals.sort(probabilities)
     missed = jnp.cumsum(ascending, axis=-1)
     excess = missed[..., -1:] - 1.0
     rounding = 16.0 * float(jnp.finfo(probabilities.dtype).eps)

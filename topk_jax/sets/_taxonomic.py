@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from functools import lru_cache, partial
 
 import jax
@@ -11,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _class_axis, _numerics, _sharding
+from topk_jax import _checks, _class_axis, _numerics, _tree
 from topk_jax.taxonomy import Taxonomy
 
-__all__ = ["fewest_names", "node_probabilities", "node_scores"]
+__all__ = ["fewest_names", "node_probabilities", "node_scores", "node_set"]
 
 # A block of rows has about this many costs in memory.
 _BLOCK = 2**22
@@ -57,7 +56,7 @@ def node_probabilities(probabilities: ArrayLike, taxonomy: Taxonomy) -> jax.Arra
     constrained representation complexity", section 2.
     """
     values = _of_classes(probabilities, "probabilities", taxonomy)
-    return _map_rows(partial(_node_probabilities, taxonomy), values)
+    return _tree.map_rows(partial(_node_probabilities, taxonomy), values)
 
 
 @_class_axis.refuse_split
@@ -113,7 +112,7 @@ def node_scores(
         uniform = jnp.zeros(shape, values.dtype)
     else:
         uniform = jax.random.uniform(_checks.random_keys(key, "key", ()), shape, values.dtype)
-    scores = _map_rows(partial(_node_scores, taxonomy), values, uniform)
+    scores = _tree.map_rows(partial(_node_scores, taxonomy), values, uniform)
     return _numerics.nan_unless(~jnp.isnan(values).any(axis=-1, keepdims=True), scores)
 
 
@@ -152,46 +151,65 @@ def fewest_names(members: ArrayLike, taxonomy: Taxonomy, *, names: int) -> jax.A
         ['alba', 'Quercus']
 
     See Also:
-        `node_scores`, `node_probabilities`.
+        `node_set`, `node_scores`, `node_probabilities`.
 
     Source: Mortier et al. (2025), section 3; "Hierarchical conformal classification"
     (arXiv:2508.13288).
     """
     chosen = _checks.boolean_array(members, "members")
-    _check_classes(chosen.shape, "members", taxonomy)
+    _tree.check_classes(chosen.shape, "members", taxonomy)
     names = _checks.static_integer(names, "names", minimum=1)
     # More names than classes are never used.
     plan = _plan(taxonomy, min(names, taxonomy.num_classes))
-    return _map_rows(partial(_fewest_names, plan), chosen)
+    return _tree.map_rows(partial(_fewest_names, plan), chosen)
+
+
+@_class_axis.refuse_split
+def node_set(nodes: ArrayLike, taxonomy: Taxonomy) -> jax.Array:
+    r"""The classes below some nodes of a taxonomy.
+
+    .. math:: S = \{ l : \text{some } v \in N \text{ is } l \text{ or above } l \}
+
+    Args:
+        nodes: which nodes are meant, booleans `[..., V]`, as `fewest_names` returns them.
+        taxonomy: a tree of V nodes, whose leaves are the L classes.
+
+    Returns:
+        The classes of each set, booleans `[..., L]`.
+
+    Raises:
+        TypeError: `nodes` is not boolean or `taxonomy` is not a `Taxonomy`.
+        ValueError: the numbers of nodes differ.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import sets
+        >>> from topk_jax.taxonomy import Taxonomy
+        >>> taxonomy = Taxonomy.from_paths(
+        ...     [("Quercus", "robur"), ("Quercus", "ilex"), ("Salix", "alba"), ("Salix", "nigra")])
+        >>> members = jnp.array([True, True, True, False])
+        >>> print(sets.node_set(sets.fewest_names(members, taxonomy, names=1), taxonomy))
+        [ True  True  True  True]
+
+    See Also:
+        `fewest_names`, `node_scores`.
+
+    Source: Mortier et al. (2025), section 2.
+    """
+    used = _checks.boolean_array(nodes, "nodes")
+    _tree.check(taxonomy)
+    if used.shape[-1:] != (taxonomy.num_nodes,):
+        raise ValueError(
+            f"nodes must have one entry for each of the {taxonomy.num_nodes} nodes of the "
+            f"taxonomy, got shape {used.shape}."
+        )
+    return _tree.map_rows(partial(_node_set, taxonomy), used)
 
 
 def _of_classes(probabilities: ArrayLike, name: str, taxonomy: Taxonomy) -> jax.Array:
     values = _checks.probabilities(probabilities, name)
-    _check_classes(values.shape, name, taxonomy)
+    _tree.check_classes(values.shape, name, taxonomy)
     return values
-
-
-def _check_classes(shape: tuple[int, ...], name: str, taxonomy: Taxonomy) -> None:
-    if not isinstance(taxonomy, Taxonomy):
-        raise TypeError(f"taxonomy must be a Taxonomy, got {_checks.describe(taxonomy)}.")
-    if shape[-1:] != (taxonomy.num_classes,):
-        raise ValueError(
-            f"{name} must have one entry for each of the {taxonomy.num_classes} classes of the "
-            f"taxonomy, got shape {shape}."
-        )
-
-
-def _map_rows(
-    function: Callable[..., jax.Array], values: jax.Array, *of_examples: jax.Array
-) -> jax.Array:
-    """`function` of rows [n, L] and arrays [n], with a row of results for each, on each device."""
-
-    def of_batch(values: jax.Array, *of_examples: jax.Array) -> jax.Array:
-        own = (array.reshape(-1) for array in of_examples)
-        rows = function(values.reshape(-1, values.shape[-1]), *own)
-        return rows.reshape(*values.shape[:-1], rows.shape[-1])
-
-    return _sharding.map_examples(of_batch, values.ndim - 1, values, *of_examples)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -215,14 +233,15 @@ def _node_scores(taxonomy: Taxonomy, rows: jax.Array, uniform: jax.Array) -> jax
     # From the root down, and then nothing. Sums in another order may be larger than those above.
     descending = jax.lax.cummax(jnp.take_along_axis(of_nodes, way, axis=-1), axis=1, reverse=True)
     descending = jnp.pad(descending, ((0, 0), (0, 1)))
-    # How many nodes a class has in common with the likeliest one, from the root down.
-    shared = sum(
-        (ancestors[None, :, depth] == way[:, None, depth]).astype(jnp.int32)
-        for depth in range(ancestors.shape[1])
-    )
+    shared = _tree.shared_depths(taxonomy, likeliest)
     below = jnp.take_along_axis(descending, shared, axis=-1)
     lowest = jnp.take_along_axis(descending, shared - 1, axis=-1)
     return below + uniform[:, None] * (lowest - below)
+
+
+@partial(jax.jit, static_argnums=0)
+def _node_set(taxonomy: Taxonomy, rows: jax.Array) -> jax.Array:
+    return jnp.stack([rows[:, above] for above in taxonomy.ancestors.T]).any(axis=0)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics, _selection
+from topk_jax import _checks, _numerics, _ordinals, _selection
 from topk_jax.sets._rules import largest_set
 
 __all__ = ["set_utilities", "utility_set"]
@@ -138,7 +138,7 @@ def set_utilities(
 @jax.jit
 def _utility_set(probabilities: jax.Array, utilities: jax.Array) -> jax.Array:
     probabilities = _selection.compute_once(probabilities)
-    descending = -jnp.sort(-probabilities, axis=-1)
+    descending = -_ordinals.sort(-probabilities)
     sums = jnp.cumsum(descending, axis=-1)
     expected = jnp.broadcast_to(utilities, sums.shape) * sums
     # The first of equal ones. A NaN is the largest of all, and its set is empty.

@@ -36,6 +36,14 @@ class DatasetFields:
         "`uniform` draws every training example equally often, `class_balanced` every class.",
         default="uniform",
     )
+    taxonomy: str | None = field(
+        "What is above the classes: a table with a column for each rank, from the classes up or "
+        "from the top down, or `first_word`, the genera of names of species. None for what the "
+        "data set has: continents, genera, superclasses, or nested folders.",
+        text("the path of a table, or first_word"),
+        default=None,
+        may_change=True,
+    )
     max_image_mb: int = field(
         "The largest file of one of your own images that is read, in MiB.",
         integer(1),
@@ -153,9 +161,10 @@ class LabelsFields(DividedFields):
         "`several` classes that are present at once.",
         default="one",
     )
-    votes: Literal["shares", "majority"] = field(
-        "How votes become the plausibilities of classes. All votes count alike (`shares`), or the "
-        "most voted class alone is plausible (`majority`).",
+    votes: Literal["shares", "majority", "weighted", "dawid_skene"] = field(
+        "How votes become the plausibilities of classes. All votes count alike (`shares`), the "
+        "most voted class alone is plausible (`majority`), people who have named more classes "
+        "count more (`weighted`), or the confusions of each person are estimated (`dawid_skene`).",
         default="shares",
     )
 
@@ -336,6 +345,11 @@ class PlaceNamesFields(TrainSizeFields):
     """The fields of `place_names`."""
 
     target: Literal["country", "region"] = field("What a name is classified by.")
+    labels: Literal["one", "votes"] = field(
+        "`one` for an example of each country of a name, or `votes` for one example of a name, "
+        "with the share of each country in the places of that name.",
+        default="one",
+    )
     fewest_names: int | None = field(
         "The names that a country or region needs to be a class. None for any number that leaves 3 "
         "for training.",

@@ -116,6 +116,12 @@ class LossFields:
         default=0.0,
         is_input=True,
     )
+    rank_weights: tuple[float, ...] = field(
+        "The weights of the loss at each rank of the taxonomy, from the top down to the classes: "
+        "(0.25, 0.5, 1.0) for family, genus and species. Empty for the classes alone.",
+        several(Number(at_least=0), empty=True),
+        default=(),
+    )
     class_weights: Literal["none", "class_balanced"] = field(
         "`class_balanced` gives the training losses of rare classes more weight.", default="none"
     )

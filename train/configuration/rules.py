@@ -1,6 +1,8 @@
 """Which fields of a configuration fit each other: a row for each rule."""
 
+import math
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any, NamedTuple, TypeVar
 
 from train.configuration.datasets import labels_of
@@ -41,6 +43,13 @@ class _Run:
         # Another loss may have a parameter of this name that means something else.
         of_loss = config.loss.parameters.get("scale")
         self.scale = of_loss if takes_cosines and "scale" in self.objective.parameters else 1
+        calibrates = config.loss.name == "conformal_training"
+        # The rank ceil((m + 1) (1 - error)) of m examples is at most m.
+        self.fewest_for_quantile = (
+            2 * math.ceil(1 / Fraction(str(config.loss.of_losses["error"])) - 1)
+            if calibrates
+            else 0
+        )
         size = config.class_devices
         self.may_split_classes = size != 1 and (size is not None or config.parallel == "mesh")
 
@@ -67,6 +76,7 @@ def _listed(entries: Mapping[str, _Entry], fits: Callable[[_Entry], Any]) -> str
 _SMOOTHING = _listed(LOSSES, lambda loss: "label_smoothing" in loss.parameters)
 _MULTI_LABEL = _listed(LOSSES, lambda loss: "sigmoid" in loss.scores)
 _SPLITTING = _listed(dict(sorted(LOSSES.items())), lambda loss: loss.splits_classes)
+_AT_RANKS = _listed(LOSSES, lambda loss: loss.has_ranks)
 _OF_PARTS = ", ".join(sorted(OPTIMIZERS.keys() - set(NEED_WHOLE_LAYERS)))
 
 
@@ -184,9 +194,20 @@ _RULES = (
     ),
     _of_trained_layers("optimizer.head_learning_rate"),
     _of_trained_layers("optimizer.layer_decay"),
+    _Rule(
+        "dataset.batch_size",
+        lambda run: run.values["dataset.batch_size"] < run.fewest_for_quantile,
+        "at least {fewest_for_quantile} with {loss.name} and config.loss.error="
+        "{loss.of_losses[error]}: half of a batch has to have a quantile at this error",
+    ),
     _of_single_examples("optimizer.accumulation_steps", 1),
     _of_single_examples("dataset.mixup", 0),
     _of_single_examples("loss.class_weights", "none"),
+    _Rule(
+        "loss.rank_weights",
+        lambda run: run.loss.rank_weights and not run.objective.has_ranks,
+        f"() with {{loss.name}}; it is for {_AT_RANKS}",
+    ),
     _Rule(
         "loss.class_weights_from",
         lambda run: run.loss.class_weights == "none" and run.loss.class_weights_from != 0,
@@ -201,6 +222,11 @@ _RULES = (
         "class_devices",
         lambda run: run.may_split_classes and not run.objective.splits_classes,
         "1 with {loss.name}, which needs all classes on each device; more are for " + _SPLITTING,
+    ),
+    _Rule(
+        "class_devices",
+        lambda run: run.may_split_classes and run.loss.rank_weights,
+        "1 with config.loss.rank_weights, which need all classes on each device",
     ),
     _Rule(
         "optimizer.name",

@@ -1,6 +1,7 @@
 """CIFAR-100: tfds's own builder, 45,000 training and 5,000 validation images, label noise."""
 
 import functools
+from collections.abc import Sequence
 
 import tensorflow_datasets as tfds
 
@@ -10,6 +11,7 @@ from train.data.augmentation import pad_crop_flip
 from train.data.dataset import DatasetFamily, DatasetSpec
 from train.data.prepared_spec import PreparedSpec
 from train.data.splits import Holdout
+from train.foundation.ranks import Ranks
 
 # From the data set's page, https://www.cs.toronto.edu/~kriz/cifar.html; the class index is the rank
 # of the class in alphabetical order.
@@ -48,6 +50,11 @@ SUPERCLASSES = tuple(
 _BUILDER = functools.partial(tfds.builder, "cifar100")
 
 
+def _superclasses(class_names: Sequence[str]) -> Ranks:
+    names, numbers = [*SUPERCLASS_NAMES], SUPERCLASSES[: len(class_names)]
+    return Ranks(("superclass", "class"), tuple((names[number],) for number in numbers))
+
+
 def _spec(fields: Cifar100Fields) -> DatasetSpec:
     return PreparedSpec(
         name=fields.name,
@@ -62,6 +69,7 @@ def _spec(fields: Cifar100Fields) -> DatasetSpec:
         balanced_subset=True,
         imbalance_factor=fields.imbalance_factor,
         label_noise=label_noise.asked_for(fields, SUPERCLASSES),
+        ranks_of=_superclasses,
     )
 
 

@@ -15,6 +15,7 @@ from train.data.image_reader import ImageReader
 from train.data.own.listing import ListedFiles
 from train.data.pictures import GreyPicture, PillowPicture
 from train.data.records import Split
+from train.foundation.ranks import Ranks
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
@@ -43,6 +44,7 @@ class Dataset:
             those from `num_classes` on, and no classifier of the data set can answer them.
         files: the files of people's own images, which may be gone when a run goes on; `None` for
             other data sets.
+        ranks: what the data set has above its classes; `None` if it has nothing.
     """
 
     train: Split
@@ -56,6 +58,7 @@ class Dataset:
     balanced_test: Split | None = None
     unseen_class_names: tuple[str, ...] = ()
     files: ListedFiles | None = None
+    ranks: Ranks | None = None
 
     @property
     def num_classes(self) -> int:

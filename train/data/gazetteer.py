@@ -22,9 +22,18 @@ from train.foundation.errors import UserError
 
 ATTRIBUTION = "GeoNames (https://www.geonames.org), CC BY 4.0"
 # The format of the files: another one for another content of the same places.
-_FORMAT = 1
+_FORMAT = 2
 # The package has all places with at least this number of inhabitants.
 _FEWEST_INHABITANTS = 500
+_CONTINENTS = {
+    "AF": "Africa",
+    "AN": "Antarctica",
+    "AS": "Asia",
+    "EU": "Europe",
+    "NA": "North America",
+    "OC": "Oceania",
+    "SA": "South America",
+}
 # Codes of regions that stand for none.
 _NO_REGION = ("", "00")
 # A constant of the data, not of the run: every run sees the same splits.
@@ -44,6 +53,7 @@ class Gazetteer:
             depends only on the two.
         countries: the names of the countries; texts.
         regions: the names of the regions; texts.
+        continents: the continent of each country; texts.
     """
 
     names: np.ndarray
@@ -53,6 +63,7 @@ class Gazetteer:
     draw: np.ndarray
     countries: np.ndarray
     regions: np.ndarray
+    continents: np.ndarray
 
 
 def read(data_dir: str | None) -> Gazetteer:
@@ -97,7 +108,7 @@ def make(
 
     Args:
         places: with the keys "name", "countrycode", "admin1code" and "population".
-        countries: by their codes, with the key "name".
+        countries: by their codes, with the key "name" and optionally "continentcode".
     """
     entries = set()
     largest: dict[str, tuple[int, str]] = {}
@@ -121,6 +132,7 @@ def make(
         f"{country_names[code.partition('.')[0]]} ({largest[code][1]}, {code})"
         for code in regions[without:].tolist()
     ]
+    continents = (countries.get(code, {}).get("continentcode", "") for code in codes.tolist())
     return Gazetteer(
         names=names,
         name=name.astype(np.int32),
@@ -129,6 +141,7 @@ def make(
         draw=np.array([_draw(text, country) for text, country, _ in listed]),
         countries=np.array(list(country_names.values())),
         regions=np.array(region_names, str),
+        continents=np.array([_CONTINENTS.get(code, "no continent") for code in continents], str),
     )
 
 

@@ -17,7 +17,9 @@ from train.data import augmentation, characters, gazetteer, splits
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec
 from train.data.gazetteer import Gazetteer
 from train.data.records import Rows, Split
+from train.data.truths import VOTES, Truths
 from train.foundation.errors import UserError
+from train.foundation.ranks import Ranks
 
 # The names of each class in the class-balanced test set, if no other number is asked for. There are
 # many more regions.
@@ -45,6 +47,7 @@ class PlaceNamesSpec(DatasetSpec):
 
     Attributes:
         target: what the classes are, "country" or "region".
+        labels: whether an example is a name with all its countries, `VOTES`, or with one, `ONE`.
         fewest_names: the number of names, for all splits together, that a class needs at least;
             None for no such limit.
         balanced_per_class: the number of names of each class in the class-balanced test.
@@ -52,6 +55,7 @@ class PlaceNamesSpec(DatasetSpec):
     """
 
     target: str
+    labels: str
     fewest_names: int | None
     balanced_per_class: int
     train_size: int | None
@@ -64,29 +68,39 @@ class PlaceNamesSpec(DatasetSpec):
         if self.fewest_names is not None:
             large = np.bincount(labels, minlength=len(class_names)) >= self.fewest_names
             places, labels = places[large[labels]], labels[large[labels]]
-        roles = divide(source.draw[places], labels, balanced=self.balanced_per_class)
+        names, draws, truths = source.name[places], source.draw[places], None
+        if self.labels == VOTES:
+            names, draws, truths = _whole_names(source, places, labels, self.target)
+            labels = truths.labels
+        roles = divide(draws, labels, balanced=self.balanced_per_class)
         trained = np.bincount(labels[roles == Role.TRAIN], minlength=len(class_names))
         kept = trained >= FEWEST_FOR_TRAINING
-        if kept.sum() < 2:
+        num_classes = int(kept.sum())
+        if num_classes < 2:
             raise UserError(
                 "config.dataset.fewest_names and config.dataset.balanced_per_class must leave at "
                 f"least two classes; {self.fewest_names} and {self.balanced_per_class} leave "
-                f"{kept.sum()}"
+                f"{num_classes}"
             )
         roles[~kept[labels]] = Role.LEFT_OUT
-        labels = (np.cumsum(kept) - 1)[labels].astype(np.int32)
+        numbers = np.cumsum(kept) - 1
+        labels = numbers[labels].astype(np.int32)
         class_names = class_names[kept]
+        if truths is not None:
+            truths = truths.renumbered(np.where(kept, numbers, num_classes)).among(num_classes)
         if self.train_size is not None:
             train = np.flatnonzero(roles == Role.TRAIN)
-            used = proportional_subset(
-                source.draw[places[train]], labels[train], self.train_size, class_names
-            )
+            used = proportional_subset(draws[train], labels[train], self.train_size, class_names)
             roles[np.setdiff1d(train, train[used])] = Role.LEFT_OUT
         characters_of_names = characters.to_rows(source.names)
 
         def split(role: Role) -> Split:
             chosen = np.flatnonzero(roles == role)
-            return Split(Rows(characters_of_names, source.name[places[chosen]]), labels[chosen])
+            return Split(
+                Rows(characters_of_names, names[chosen]),
+                labels[chosen],
+                truths=None if truths is None else truths[chosen],
+            )
 
         return Dataset(
             train=split(Role.TRAIN),
@@ -95,7 +109,8 @@ class PlaceNamesSpec(DatasetSpec):
             balanced_test=split(Role.BALANCED_TEST),
             class_names=tuple(class_names.tolist()),
             image_shape=(characters.LENGTH,),
-            digest=_digest(source, places, labels, roles, class_names),
+            digest=_digest(source, names, labels, roles, class_names, truths),
+            ranks=_ranks(source, self.target, class_names),
         )
 
 
@@ -111,6 +126,41 @@ def _classes(source: Gazetteer, target: str) -> tuple[np.ndarray, np.ndarray, np
         labels, class_names = source.country[places], source.countries
     order = np.argsort(class_names, kind="stable")
     return places, np.argsort(order)[labels], class_names[order]
+
+
+def _whole_names(
+    source: Gazetteer, places: np.ndarray, labels: np.ndarray, target: str
+) -> tuple[np.ndarray, np.ndarray, Truths]:
+    """The names of entries [m], each once: their indices, draws and classes, with their shares.
+
+    Args:
+        source: the names.
+        places: the entries that are used, one for each name and class.
+        labels: their classes.
+        target: what these are.
+    """
+    classes = source.region if target == "region" else source.country
+    pairs = source.name.astype(np.int64) * (int(classes.max()) + 2) + classes
+    found, counts = np.unique(pairs, return_counts=True)
+    weights = counts[np.searchsorted(found, pairs[places])]
+    names, first, examples = np.unique(source.name[places], return_index=True, return_inverse=True)
+    return names, source.draw[places][first], Truths.of_entries(examples, labels, weights, VOTES)
+
+
+def _ranks(source: Gazetteer, target: str, class_names: np.ndarray) -> Ranks:
+    """The continents above the countries, and the countries above the regions."""
+    if target == "country":
+        continent_of = dict(zip(source.countries.tolist(), source.continents.tolist(), strict=True))
+        continents = tuple((continent_of[name],) for name in class_names.tolist())
+        return Ranks(("continent", "country"), continents)
+    has_region = source.region >= 0
+    country = dict(zip(source.region[has_region], source.country[has_region], strict=True))
+    country_of = {name: country[index] for index, name in enumerate(source.regions.tolist())}
+    above = tuple(
+        (str(source.continents[index]), str(source.countries[index]))
+        for index in map(country_of.__getitem__, class_names.tolist())
+    )
+    return Ranks(("continent", "country", "region"), above)
 
 
 def divide(draws: np.ndarray, labels: np.ndarray, *, balanced: int) -> np.ndarray:
@@ -177,15 +227,18 @@ def proportional_subset(
 
 def _digest(
     source: Gazetteer,
-    places: np.ndarray,
+    names: np.ndarray,
     labels: np.ndarray,
     roles: np.ndarray,
     class_names: np.ndarray,
+    truths: Truths | None,
 ) -> str:
     """A text that is another for other names, classes or splits, as of another version."""
     digest = hashlib.sha256(json.dumps([source.names.tolist(), class_names.tolist()]).encode())
-    for numbers in (source.name[places], labels, roles):
+    for numbers in (names, labels, roles):
         digest.update(numbers.astype("<i8").tobytes())
+    if truths is not None:
+        digest.update(truths.to_bytes())
     return digest.hexdigest()
 
 
@@ -200,6 +253,7 @@ def _spec(fields: PlaceNamesFields) -> DatasetSpec:
         inputs="names",
         attribution=gazetteer.ATTRIBUTION,
         target=fields.target,
+        labels=fields.labels,
         fewest_names=fields.fewest_names,
         balanced_per_class=fields.balanced_per_class or BALANCED[fields.target],
         train_size=fields.train_size,

@@ -10,6 +10,7 @@ from train.data import augmentation
 from train.data.builders import ReadOnlyBuilder
 from train.data.dataset import DatasetFamily, DatasetSpec
 from train.data.photographs import photograph_spec
+from train.foundation import ranks
 
 
 class Plantnet(ReadOnlyBuilder):
@@ -70,6 +71,8 @@ def _family(builder: type[Plantnet]) -> DatasetFamily:
             builder=builder,
             # Without flips, as in the published results.
             augment=augmentation.unchanged,
+            # The names of the species begin with the genus.
+            ranks_of=ranks.first_words,
         )
 
     return DatasetFamily(

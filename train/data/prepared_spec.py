@@ -11,7 +11,9 @@ from train.data.dataset import Dataset, DatasetSpec
 from train.data.label_noise import LabelNoise
 from train.data.records import Split
 from train.data.splits import Holdout
+from train.foundation import ranks
 from train.foundation.errors import UserError
+from train.foundation.ranks import RanksOf
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
@@ -34,6 +36,7 @@ class PreparedSpec(DatasetSpec):
         imbalance_factor: the ratio of the largest class to the smallest one in a long tail that is
             made of the training examples; 1 for the classes as they are.
         label_noise: the noise of the training labels; `None` for none.
+        ranks_of: finds what is above the classes by their names.
     """
 
     image_shape: tuple[int, int, int]
@@ -45,6 +48,7 @@ class PreparedSpec(DatasetSpec):
     balanced_subset: bool = False
     imbalance_factor: float = 1.0
     label_noise: LabelNoise | None = None
+    ranks_of: RanksOf = ranks.none
 
     def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
         """Opens the data set; see `DatasetSpec`."""
@@ -86,6 +90,7 @@ class PreparedSpec(DatasetSpec):
             test=prepared_files.read(builder, self.test, reader=self.reader),
             class_names=class_names,
             image_shape=self.image_shape,
+            ranks=self.ranks_of(class_names),
         )
 
     def _subset(

@@ -19,7 +19,7 @@ from train.data.organs_model import OrgansModel
 from train.data.power_law_model import PowerLawModel
 from train.data.records import Split
 from train.data.species_model import SpeciesModel
-from train.foundation import host_memory
+from train.foundation import host_memory, ranks
 
 # The laws by the name that `config.dataset.generator` has for them.
 GENERATORS: dict[str, type[LatentSpecies]] = {
@@ -67,6 +67,7 @@ class SyntheticLatentsSpec(DatasetSpec):
             if self.sizes["balanced_test"]
             else None,
             class_names=tuple(self.law.class_names),
+            ranks=ranks.first_words(self.law.class_names),
             image_shape=(LATENT_SIZE,),
             mean=tuple(train.mean(axis=0, dtype=np.float64).tolist()),
             std=tuple(train.std(axis=0, dtype=np.float64).tolist()),

@@ -16,7 +16,7 @@ from train.data.dataset import DatasetFamily, DatasetSpec, TrueDistribution
 from train.data.latent_species import Examples, check_whole_number
 from train.data.prepared_spec import PreparedSpec
 from train.data.species_model import CHUNK_SIZE, IMAGE_SHAPE, SpeciesModel
-from train.foundation import host_memory
+from train.foundation import host_memory, ranks
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
@@ -123,6 +123,7 @@ def _spec(fields: SpeciesFields) -> DatasetSpec:
         std=model.channel_std,
         generated_on_use=True,
         label_noise=label_noise.asked_for(fields, tuple(model.genera.tolist())),
+        ranks_of=ranks.first_words,
         true_distribution=TrueDistribution(model.bayes_probabilities, np.exp(model.log_prior)),
     )
 

@@ -61,7 +61,7 @@ class Truths:
         """The number of examples."""
         return len(self.classes)
 
-    def __getitem__(self, chosen: np.ndarray) -> "Truths":
+    def __getitem__(self, chosen: np.ndarray | slice) -> "Truths":
         """The truths of some examples."""
         return Truths(self.classes[chosen], self.shares[chosen], self.kind)
 
@@ -120,7 +120,7 @@ class Truths:
         shares = np.divide(shares, totals, out=np.zeros_like(shares), where=totals > 0)
         return Truths(np.where(known, self.classes, first), shares, self.kind)
 
-    def arrays(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
+    def arrays(self, chosen: np.ndarray | slice) -> dict[str, np.ndarray]:
         """The arrays of some examples in a batch."""
         classes, shares = self.classes[chosen], self.shares[chosen]
         weights = {"present": shares > 0} if self.kind == SEVERAL else {"shares": shares}

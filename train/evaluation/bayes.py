@@ -1,11 +1,13 @@
 """The metrics of the best possible classifier, for data whose true distribution is known."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from train.data import Split, TrueDistribution
-from train.evaluation import summaries
+from train.evaluation import by_rank, summaries
+from train.evaluation.class_tree import ClassTree
 from train.evaluation.metric import SHOTS, Metric
 from train.evaluation.predictions import Predictions, chunks_of, ranks_in_64_bits
 from train.evaluation.stored_scores import CollectedScores
@@ -60,6 +62,26 @@ def gap(best: Mapping[Metric, float], reached: Mapping[Metric, float]) -> dict[M
     }
 
 
+def accuracies_by_rank(
+    true_distribution: TrueDistribution, examples: Split, tree: ClassTree, ks: Sequence[int]
+) -> dict[str, Any]:
+    """The accuracies of the best classifier at each rank above the classes, as files have them.
+
+    The likeliest genera have the largest sums of the probabilities p(y | x) of their species.
+
+    Args:
+        true_distribution: the true distribution of the data.
+        examples: the examples that they are computed on.
+        tree: what is above the classes.
+        ks: the numbers of nodes of an answer.
+    """
+    weights = np.ones_like(true_distribution.class_probabilities)
+    found: dict[str, Any] = by_rank.report(
+        _predictions(true_distribution, examples, weights), tree, ks
+    )
+    return found["ranks"]
+
+
 def _summarize(
     true_distribution: TrueDistribution,
     examples: Split,
@@ -68,19 +90,24 @@ def _summarize(
     class_counts: np.ndarray,
     weights: np.ndarray,
 ) -> dict[Metric, float]:
-    def predictions(split: Split) -> Predictions:
-        # All probabilities at once can take more memory than there is.
-        inputs, scores = np.asarray(split.images), CollectedScores(len(split))
-        of_labels, ranks = [], []
-        for chunk in chunks_of(len(split), len(weights)):
-            probabilities = true_distribution.posterior(inputs[chunk])
-            labels = split.labels[chunk]
-            of_labels.append(probabilities[np.arange(len(labels)), labels])
-            weighted = weights * probabilities
-            ranks.append(ranks_in_64_bits(weighted, labels))
-            scores.add(weighted.astype(np.float32))
-        loss = -np.log(np.concatenate(of_labels))
-        return Predictions(loss, scores.scores(), split.labels, np.concatenate(ranks))
+    calibrated = _predictions(true_distribution, calibrated_on, weights)
+    thresholds = average_k_thresholds(calibrated, ks)
+    found = _predictions(true_distribution, examples, weights)
+    return summaries.summarize(found, thresholds, class_counts).metrics
 
-    thresholds = average_k_thresholds(predictions(calibrated_on), ks)
-    return summaries.summarize(predictions(examples), thresholds, class_counts).metrics
+
+def _predictions(
+    true_distribution: TrueDistribution, split: Split, weights: np.ndarray
+) -> Predictions:
+    # All probabilities at once can take more memory than there is.
+    inputs, scores = np.asarray(split.images), CollectedScores(len(split))
+    of_labels, ranks = [], []
+    for chunk in chunks_of(len(split), len(weights)):
+        probabilities = true_distribution.posterior(inputs[chunk])
+        labels = split.labels[chunk]
+        of_labels.append(probabilities[np.arange(len(labels)), labels])
+        weighted = weights * probabilities
+        ranks.append(ranks_in_64_bits(weighted, labels))
+        scores.add(weighted.astype(np.float32))
+    loss = -np.log(np.concatenate(of_labels))
+    return Predictions(loss, scores.scores(), split.labels, np.concatenate(ranks))

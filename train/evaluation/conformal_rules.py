@@ -11,6 +11,7 @@ from train.foundation import fields
 from train.foundation.errors import UserError
 
 DEFAULT = "lac"
+TAXONOMIC = "taxonomic"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +22,8 @@ class ConformalRule:
         name: the value of the flags.
         what: what its sets are, in the words of --help.
         score: the kind of the score and its parameters, as `topk_jax.sets.conformal_scores` takes
-            them, without class counts. None for sets of the classes above a smallest probability.
+            them, without class counts; the kind `TAXONOMIC` is `topk_jax.sets.node_scores`. None
+            for sets of the classes above a smallest probability.
         score_in_words: the score of a class, after "The score of a class is".
         quantile: the examples of a quantile: all, the examples of each class, or of each cluster
             of classes. "middle" is halfway between the first two.
@@ -44,6 +46,11 @@ class ConformalRule:
     def needs_class_counts(self) -> bool:
         """Whether its score depends on the numbers of training examples."""
         return self.score is not None and self.score["kind"] == "pas"
+
+    @property
+    def needs_taxonomy(self) -> bool:
+        """Whether its sets are nodes of a taxonomy."""
+        return self.score is not None and self.score["kind"] == TAXONOMIC
 
 
 _LAC = {"kind": "lac"}
@@ -111,6 +118,14 @@ _RULES = (
         needs_distribution=True,
         score=_LAC,
         score_in_words=_LAC_IN_WORDS,
+    ),
+    ConformalRule(
+        name=TAXONOMIC,
+        what="sets with a name, such as a genus",
+        score={"kind": TAXONOMIC},
+        score_in_words="0 for the likeliest class; for another it is the probability of the "
+        "largest genus or other part of the taxonomy that has the likeliest class but not this one",
+        needs_distribution=True,
     ),
 )
 RULES = {rule.name: rule for rule in _RULES}

@@ -1,6 +1,7 @@
 """The sets of conformal rules, and their calibration on the predictions for a split."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -9,11 +10,13 @@ from jax.typing import ArrayLike
 
 from topk_jax import sets
 from train.evaluation import score_files, thresholds
+from train.evaluation.class_tree import HOW_TO_GIVE, ClassTree
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.predictions import Predictions, chunks
 from train.evaluation.stored_scores import Scores
 from train.foundation.errors import UserError
 
+HOW_TO_GIVE_TAXONOMY = f"give --taxonomy, {HOW_TO_GIVE}"
 # The clusters of classes are drawn from it.
 _SEED = 0
 
@@ -30,16 +33,21 @@ class ConformalSets:
             without a score, the smallest probability that is in a set, [].
         class_counts: the training examples of each class, [L]; None if the rule does not need
             them.
+        tree: what is above the classes; None if the rule does not need it.
     """
 
     rule: ConformalRule
     limits: np.ndarray
     class_counts: np.ndarray | None
+    tree: ClassTree | None = None
 
     def __call__(self, probabilities: ArrayLike) -> jax.Array:
         """The sets, as booleans [..., L]."""
         if self.rule.score is None:
             return sets.threshold_set(probabilities, self.limits)
+        if self.tree is not None:
+            scores = sets.node_scores(probabilities, self.tree.taxonomy)
+            return sets.score_set(scores, self.limits)
         return sets.conformal_set(probabilities, self.limits, **self.score)
 
     @property
@@ -53,7 +61,12 @@ class ConformalSets:
         return int(np.isposinf(self.limits).sum())
 
 
-def why_not(rule: ConformalRule, scores: Scores, class_counts: np.ndarray | None) -> str | None:
+def why_not(
+    rule: ConformalRule,
+    scores: Scores,
+    class_counts: np.ndarray | None,
+    tree: ClassTree | None = None,
+) -> str | None:
     """Why a rule cannot be calibrated on scores [n, L]; None if it can."""
     if rule.needs_distribution and not score_files.are_probabilities(scores):
         return (
@@ -62,11 +75,15 @@ def why_not(rule: ConformalRule, scores: Scores, class_counts: np.ndarray | None
         )
     if rule.score is not None and not score_files.are_from_0_to_1(scores):
         return f"the rule {rule.name} needs probabilities, from 0 to 1; these scores are others"
-    return why_not_with(rule, class_counts)
+    return why_not_with(rule, class_counts, tree)
 
 
-def why_not_with(rule: ConformalRule, class_counts: np.ndarray | None) -> str | None:
-    """Why a rule cannot be used with the training examples of each class; None if it can."""
+def why_not_with(
+    rule: ConformalRule, class_counts: np.ndarray | None, tree: ClassTree | None = None
+) -> str | None:
+    """Why a rule cannot be used with what is known of the classes; None if it can."""
+    if rule.needs_taxonomy and tree is None:
+        return f"the rule {rule.name} needs what is above the classes: {HOW_TO_GIVE_TAXONOMY}"
     if not rule.needs_class_counts:
         return None
     if class_counts is None:
@@ -87,6 +104,7 @@ def calibrate(
     examples: Predictions,
     coverage: float,
     class_counts: np.ndarray | None,
+    tree: ClassTree | None = None,
 ) -> ConformalSets:
     """Calibrates a rule: its sets have the label of a new example with the probability `coverage`.
 
@@ -95,31 +113,40 @@ def calibrate(
         examples: those that it is calibrated on.
         coverage: the probability, at least.
         class_counts: the training examples of each class, [L], if they are known.
+        tree: what is above the classes, if it is known.
 
     Raises:
         UserError: the examples are too few, or the rule needs something that is not there.
     """
-    if reason := why_not(rule, examples.scores, class_counts):
+    if reason := why_not(rule, examples.scores, class_counts, tree):
         raise UserError(reason)
     counts = class_counts if rule.needs_class_counts else None
+    tree = tree if rule.needs_taxonomy else None
     if rule.score is None:
         threshold = thresholds.conformal_threshold(examples, coverage)
         return ConformalSets(rule, np.asarray(threshold), counts)
     if rule.quantile != "classes":
         thresholds.check_enough(len(examples.labels), coverage)
-    limits = _quantiles(rule, examples, thresholds.error_in_binary(coverage), counts)
-    return ConformalSets(rule, np.asarray(limits), counts)
+    limits = _quantiles(rule, examples, thresholds.error_in_binary(coverage), counts, tree)
+    return ConformalSets(rule, np.asarray(limits), counts, tree)
 
 
 def _quantiles(
-    rule: ConformalRule, examples: Predictions, error: float, class_counts: np.ndarray | None
+    rule: ConformalRule,
+    examples: Predictions,
+    error: float,
+    class_counts: np.ndarray | None,
+    tree: ClassTree | None,
 ) -> jax.Array:
     """The quantile of the scores of the labels, [], or the quantiles of the classes, [L]."""
-    score = _score(rule, class_counts)
+    score_of = partial(_label_scores, tree=tree, score=_score(rule, class_counts))
+    if rule.quantile == "all" and examples.truths is not None:
+        of_classes, shares = examples.of_known_truths(score_of)
+        return sets.vote_quantile(of_classes, shares, error=error)
     labels = examples.drawn_labels
     scores = np.concatenate(
         [
-            np.asarray(sets.conformal_label_scores(examples.scores[chunk], labels[chunk], **score))
+            np.asarray(score_of(examples.scores[chunk], labels[chunk]))
             for chunk in chunks(examples.scores)
         ]
     )
@@ -138,6 +165,16 @@ def _quantiles(
     return sets.interpolated_quantiles(
         scores, labels, error=error, weight=0.5, num_classes=num_classes
     )
+
+
+def _label_scores(
+    probabilities: np.ndarray, labels: np.ndarray, tree: ClassTree | None, score: dict[str, Any]
+) -> jax.Array | np.ndarray:
+    """The score of the label of each example, [n]."""
+    if tree is None:
+        return sets.conformal_label_scores(probabilities, labels, **score)
+    scores = np.asarray(sets.node_scores(probabilities, tree.taxonomy))
+    return scores[np.arange(len(labels)), labels]
 
 
 def _score(rule: ConformalRule, class_counts: np.ndarray | None) -> dict[str, Any]:

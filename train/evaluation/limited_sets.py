@@ -1,10 +1,12 @@
 """What calibration examples say of the sets of the K likeliest classes, before they are used.
 
-Such sets promise no coverage. Two statements of it can be made: the coverage of the calibration
-examples, with its interval, and a bound that holds for any classifier, by backward conformal
-prediction. The bound is loose.
+Such sets promise no coverage. What can be stated is the coverage of the calibration examples, with
+its interval, and by backward conformal prediction the mean level a at which sets of K classes are
+valid: the label is missed with a probability of about a at most. That is an approximation, which
+fails if levels of examples differ much, and the square root of a is a bound that does not.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,9 +26,9 @@ def estimate(examples: Predictions, ks: Sequence[int]) -> dict[int, dict[str, An
         ks: the sizes of the sets.
 
     Returns:
-        For each K the estimated `coverage` with its `interval`, and the bound
-        `coverage_at_least`, which is 0 if nothing is promised; no bound without probabilities or
-        with one example.
+        For each K the estimated `coverage` with its `interval`, the approximation
+        `backward_coverage`, and the bound `coverage_at_least`. These two are 0 if nothing is
+        promised, and missing without probabilities or with one example.
     """
     interval = intervals.of(examples)
     found: dict[int, dict[str, Any]] = {}
@@ -39,7 +41,11 @@ def estimate(examples: Predictions, ks: Sequence[int]) -> dict[int, dict[str, An
     for k, of_k in found.items():
         levels = sets.left_out_top_k_levels(scores, labels, k=k)
         # If a label has the probability 0, levels are infinite or NaN, and no better than 1.
-        of_k["coverage_at_least"] = 1 - float(np.fmin(np.asarray(levels, np.float64).mean(), 1))
+        level = float(np.fmin(np.asarray(levels, np.float64).mean(), 1))
+        of_k["backward_coverage"] = 1 - level
+        # The mean of m/a is at most 1, where m is 1 if the label is missed, else 0. By Cauchy and
+        # Schwarz the mean of m is at most the root of the means of m/a and of a.
+        of_k["coverage_at_least"] = 1 - math.sqrt(level)
     return found
 
 

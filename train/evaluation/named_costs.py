@@ -1,35 +1,45 @@
-"""The costs that --costs names: of classes that count alike, or of a table."""
+"""The costs that --costs names: of labels or classes that count alike, a taxonomy or a table."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from topk_jax import metrics
 from train.data.own import table_columns
 from train.data.own.table_columns import TableKind
+from train.evaluation import conformal_sets
+from train.evaluation.class_tree import ClassTree
 from train.evaluation.costs import Costs
 from train.foundation import fields, messages, names
 from train.foundation.errors import UserError
 
 MACRO = "macro"
+TAXONOMY = "taxonomy"
 # The costs of missed labels: the mean is their share.
 MISSED = "missed"
 _TABLE = TableKind(
     field="--costs",
-    what=f"{MISSED}, {MACRO}, or a table of labels and costs",
+    what=f"{MISSED}, {MACRO}, {TAXONOMY}, or a table of labels and costs",
     known=("label", "chosen", "cost"),
     needed=("label", "cost"),
 )
 _COST = fields.Number(at_least=0)
 
 
-def named(name: str, class_names: Sequence[str], class_counts: np.ndarray | None) -> Costs:
+def named(
+    name: str,
+    class_names: Sequence[str],
+    class_counts: np.ndarray | None,
+    tree: ClassTree | None = None,
+) -> Costs:
     """The costs of a flag.
 
     Args:
         name: the value of the flag.
         class_names: the names of the classes.
         class_counts: the training examples of each class, [L], if they are known.
+        tree: what is above the classes, if it is known.
 
     Raises:
         UserError: there are no such costs.
@@ -38,6 +48,8 @@ def named(name: str, class_names: Sequence[str], class_counts: np.ndarray | None
         return Costs(MISSED, np.ones(len(class_names)))
     if name == MACRO:
         return _macro(class_counts)
+    if name == TAXONOMY:
+        return _of_tree(tree)
     return _read(name, class_names)
 
 
@@ -48,6 +60,19 @@ def _macro(class_counts: np.ndarray | None) -> Costs:
             f"--costs={MACRO} needs the number of training examples of each class, at least one"
         )
     return Costs(MACRO, class_counts.sum() / (len(class_counts) * class_counts.astype(float)))
+
+
+def _of_tree(tree: ClassTree | None) -> Costs:
+    """The height of the lowest node with the label and a class of the set, 1 for that of all."""
+    if tree is None:
+        raise UserError(
+            f"--costs={TAXONOMY} needs what is above the classes: "
+            f"{conformal_sets.HOW_TO_GIVE_TAXONOMY}"
+        )
+    classes = np.arange(tree.taxonomy.num_classes)
+    labels, others = np.meshgrid(classes, classes, indexing="ij")
+    heights = np.asarray(metrics.mistake_heights(others, labels, tree.taxonomy), np.float64)
+    return Costs(TAXONOMY, np.ones(len(classes)), heights / tree.taxonomy.heights.max())
 
 
 def _read(name: str, class_names: Sequence[str]) -> Costs:

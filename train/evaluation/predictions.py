@@ -23,7 +23,7 @@ _DRAW_SEED = 20261125
 # The attributes of `Predictions`, each with an entry for each example.
 _OF_EXAMPLES = (
     *("loss", "scores", "labels", "ranks", "names", "groups", "indices"),
-    *("truths", "class_ranks"),
+    *("truths", "class_ranks", "outliers"),
 )
 
 
@@ -46,6 +46,7 @@ class Predictions:
         truths: what the labels stand for, [n], where the truth of an example is more than one
             class; None elsewhere.
         class_ranks: the ranks of all classes of the truths, [n, m].
+        outliers: how unusual the examples are, [n]; None if that is not needed.
     """
 
     loss: np.ndarray
@@ -57,6 +58,7 @@ class Predictions:
     indices: np.ndarray | None = None
     truths: Truths | None = None
     class_ranks: np.ndarray | None = None
+    outliers: np.ndarray | None = None
 
     @property
     def num_classes(self) -> int:
@@ -84,6 +86,22 @@ class Predictions:
         if self.truths is None:
             return self.labels
         return self.truths.among(self.scores.shape[-1]).draw(np.random.default_rng(_DRAW_SEED))
+
+    def of_known_truths(
+        self, values: Callable[[np.ndarray, np.ndarray], jax.Array | np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Values of all classes of the truths, and the shares of these classes: [n, m] both.
+
+        Args:
+            values: takes scores [c, L] of some examples and a class of each [c]; returns [c].
+        """
+        assert self.truths is not None
+        truths = self.truths.among(self.scores.shape[-1])
+        found = []
+        for chunk in chunks(self.scores):
+            scores, classes = self.scores[chunk], truths.classes[chunk]
+            found.append(np.stack([values(scores, one) for one in classes.T], axis=1))
+        return np.concatenate(found), truths.shares
 
     def counts_of_all(self, class_counts: np.ndarray) -> np.ndarray:
         """The training examples of each class; classes that are not known have 0."""

@@ -9,9 +9,11 @@ from absl import logging
 
 from topk_jax import metrics
 from train.evaluation import (
+    by_rank,
     combinations,
     conformal_sets,
     cost_thresholds,
+    covariate_shift,
     evaluated,
     example_groups,
     intervals,
@@ -21,11 +23,14 @@ from train.evaluation import (
     observations,
     score_files,
     set_rules,
+    several_labels,
     summaries,
     utility_sets,
 )
+from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.costs import Costs
+from train.evaluation.covariate_shift import LogWeights
 from train.evaluation.metric import Metric, Rule
 from train.evaluation.predictions import Predictions
 from train.evaluation.set_rules import SetRule
@@ -57,6 +62,7 @@ class SetReport:
         evaluated: how many classes and examples accuracies are over; see `evaluated.to_json`.
         num_calibration_examples: the examples that thresholds are calibrated on.
         metrics: the metrics of the split.
+        mean_average_precision: that of the scores; None if the examples have one label.
         top_k_estimates: what the calibration examples say of the sets of the K likeliest classes,
             by K; see `limited_sets.estimate`.
         thresholds: the thresholds of the average-K sets, by K.
@@ -72,6 +78,8 @@ class SetReport:
         intervals: the confidence intervals of the accuracies over examples; None if the examples
             have no groups. Coverages have theirs beside them.
         observations: the same report for the groups of examples; None without groups of several.
+        by_rank: what `by_rank.report` says of genera and other nodes above the classes; None
+            without a taxonomy.
     """
 
     num_examples: int
@@ -80,6 +88,7 @@ class SetReport:
     evaluated: dict[str, Any]
     num_calibration_examples: int
     metrics: dict[Metric, float]
+    mean_average_precision: float | None
     top_k_estimates: dict[int, dict[str, Any]]
     thresholds: dict[int, float]
     size_counts: dict[int, dict[str, list[int]]]
@@ -91,6 +100,7 @@ class SetReport:
     accuracy_by_count: list[dict[str, Any]] | None
     intervals: dict[Metric, list[float]] | None = None
     observations: dict[str, Any] | None = None
+    by_rank: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The report as files have it."""
@@ -105,6 +115,8 @@ class SetReport:
             "set_size_counts": _name_by_rule("average", self.size_counts),
             "coverages": {f"{coverage}": kinds for coverage, kinds in self.coverages.items()},
         }
+        if self.mean_average_precision is not None:
+            fields["mean_average_precision"] = self.mean_average_precision
         if self.num_unknown:
             fields["num_examples_of_unknown_classes"] = self.num_unknown
         if self.conformal_rules:
@@ -121,6 +133,7 @@ class SetReport:
         if self.intervals is not None:
             bounds = {one.name: interval for one, interval in self.intervals.items()}
             fields["intervals"] = {"level": intervals.LEVEL, **bounds}
+        fields |= self.by_rank or {}
         if self.observations is not None:
             fields["observations"] = self.observations
         return fields
@@ -137,8 +150,10 @@ def set_report(
     utilities: Sequence[str] = (),
     risks: Sequence[float] = (),
     costs: Costs | None = None,
+    log_weights: LogWeights | None = None,
     class_names: Sequence[str] | None = None,
     combined_by: str = combinations.DEFAULT,
+    tree: ClassTree | None = None,
 ) -> SetReport:
     """Everything that is reported about a split.
 
@@ -152,10 +167,13 @@ def set_report(
         utilities: utilities, as the flags take them, whose best sets are reported too.
         risks: bounds of a mean cost; sets for them are reported too.
         costs: the costs of the risks; None without risks.
+        log_weights: how much more frequent inputs like those are in the split than among the
+            calibration examples; None if nothing is known of it.
         class_names: the names of the classes, with the classes that the classifier does not know;
             if None, reports have their indices.
         combined_by: how the scores of the examples of a group are combined for the report of
             observations, one of `combinations.COMBINATIONS`.
+        tree: what is above the classes; None if nothing is.
 
     Raises:
         UserError: there are too few examples to calibrate on, or a rule needs something that is
@@ -181,6 +199,7 @@ def set_report(
         ),
         num_calibration_examples=len(calibrated_on.labels),
         metrics=evaluation.metrics,
+        mean_average_precision=several_labels.mean_average_precision(examples),
         top_k_estimates=limited_sets.estimate(calibrated_on, ks),
         thresholds={k: float(threshold) for k, threshold in thresholds.items()},
         size_counts={
@@ -192,16 +211,19 @@ def set_report(
             for k, threshold in thresholds.items()
         },
         coverages={
-            coverage: _evaluate_coverage(examples, calibrated_on, coverage, class_counts)
+            coverage: _evaluate_coverage(
+                examples, calibrated_on, coverage, class_counts, log_weights, tree
+            )
             for coverage in coverages
         },
         conformal_rules={
             coverage: {
                 rule.name: _evaluate_conformal(
                     examples,
-                    conformal_sets.calibrate(rule, calibrated_on, coverage, class_counts),
+                    conformal_sets.calibrate(rule, calibrated_on, coverage, class_counts, tree),
                     class_counts,
                     class_names,
+                    tree,
                 )
                 for rule in rules
             }
@@ -232,7 +254,9 @@ def set_report(
             risks=risks,
             costs=costs,
             class_names=class_names,
+            tree=tree,
         ),
+        by_rank=None if tree is None else by_rank.report(examples, tree, ks),
     )
 
 
@@ -291,25 +315,46 @@ def _evaluate_coverage(
     calibrated_on: Predictions,
     coverage: float,
     class_counts: np.ndarray | None,
+    log_weights: LogWeights | None,
+    tree: ClassTree | None,
 ) -> dict[str, dict[str, Any]]:
-    """The quality of three kinds of sets with that coverage."""
+    """The quality of the kinds of sets with that coverage."""
     error = error_in_binary(coverage)
     conformal = conformal_threshold(calibrated_on, coverage)
-    described = {"conformal": _evaluate_threshold(examples, class_counts, conformal)}
+    described = {"conformal": _evaluate_threshold(examples, class_counts, conformal, tree)}
+    if log_weights is not None:
+        shifted = covariate_shift.find_sets(examples, calibrated_on, log_weights, error)
+        described["covariate_shift"] = rate(shifted, examples, class_counts)
     if all(score_files.are_probabilities(one.scores) for one in (examples, calibrated_on)):
         average_error = average_error_threshold(calibrated_on.scores, error)
-        described["average_error"] = _evaluate_threshold(examples, class_counts, average_error)
-        described["adaptive"] = rate(
-            summaries.find_sets(examples, set_rules.adaptive(error)), examples, class_counts
+        described["average_error"] = _evaluate_threshold(
+            examples, class_counts, average_error, tree
+        )
+        described["adaptive"] = _evaluate_sets(
+            set_rules.adaptive(error), examples, class_counts, tree
         )
     return described
 
 
 def _evaluate_threshold(
-    examples: Predictions, class_counts: np.ndarray | None, threshold: float
+    examples: Predictions,
+    class_counts: np.ndarray | None,
+    threshold: float,
+    tree: ClassTree | None = None,
 ) -> dict[str, Any]:
-    found = summaries.find_sets(examples, set_rules.at_threshold(threshold))
-    return {"threshold": threshold, **rate(found, examples, class_counts)}
+    sets = set_rules.at_threshold(threshold)
+    return {"threshold": threshold, **_evaluate_sets(sets, examples, class_counts, tree)}
+
+
+def _evaluate_sets(
+    rule: SetRule, examples: Predictions, class_counts: np.ndarray | None, tree: ClassTree | None
+) -> dict[str, Any]:
+    found = summaries.find_sets(examples, rule)
+    return {
+        **rate(found, examples, class_counts),
+        **several_labels.describe_sets(found, examples, rule),
+        **rate_by_rank(rule, examples, tree),
+    }
 
 
 def _evaluate_conformal(
@@ -317,12 +362,20 @@ def _evaluate_conformal(
     rule: SetRule,
     class_counts: np.ndarray | None,
     class_names: Sequence[str] | None,
+    tree: ClassTree | None,
 ) -> dict[str, Any]:
     found = summaries.find_sets(examples, rule)
     return {
         **rate(found, examples, class_counts),
+        **several_labels.describe_sets(found, examples, rule),
         "least_covered": least_covered(found, examples, class_names),
+        **rate_by_rank(rule, examples, tree),
     }
+
+
+def rate_by_rank(rule: SetRule, examples: Predictions, tree: ClassTree | None) -> dict[str, Any]:
+    """The quality of the sets at the ranks above the classes; empty without a taxonomy."""
+    return {} if tree is None else by_rank.rate(rule, examples, tree)
 
 
 def _evaluate_utility(

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import sets
@@ -20,6 +21,14 @@ def top_k(k: int) -> SetRule:
 def at_threshold(threshold: float | jax.Array) -> SetRule:
     """The classes whose scores reach a threshold."""
     return lambda scores: sets.threshold_set(scores, threshold)
+
+
+def surest(threshold: float) -> SetRule:
+    """The class of largest score if that exceeds a threshold; otherwise no class."""
+    return lambda scores: (
+        sets.top_k_set(scores, k=1)
+        & (jnp.max(jnp.asarray(scores), axis=-1, keepdims=True) > threshold)
+    )
 
 
 def adaptive(error: float) -> SetRule:

@@ -34,11 +34,16 @@ def average_k_threshold(scores: Scores, k: float) -> jax.Array:
 def conformal_threshold(predictions: Predictions, coverage: float) -> float:
     """The threshold whose sets have the label of a new example with at least that probability.
 
+    Where the truth is more than one class, it is the expected share of the truth.
+
     Raises:
         UserError: the examples are too few to promise that.
     """
     check_enough(len(predictions.labels), coverage)
     error = error_in_binary(coverage)
+    if predictions.truths is not None:
+        scores, shares = predictions.of_known_truths(_scores_of)
+        return -float(sets.vote_quantile(-scores, shares, error=error))
     # It is one of the scores of the labels. So these are given as the scores of a single class.
     # `conformal_threshold` refuses scores that are no probabilities.
     of_labels = scores_of_labels(predictions)
@@ -66,14 +71,15 @@ def one_of_group_threshold(predictions: Predictions, coverage: float) -> float:
 
 
 def scores_of_labels(predictions: Predictions) -> np.ndarray:
-    """The score of the label of each example of a known class, [n]."""
+    """The score of the label of each example of a known class, [n]; see `drawn_labels`."""
     labels = predictions.drawn_labels
     return np.concatenate(
-        [
-            np.take_along_axis(predictions.scores[c], labels[c][:, None], axis=-1)[:, 0]
-            for c in chunks(predictions.scores)
-        ]
+        [_scores_of(predictions.scores[c], labels[c]) for c in chunks(predictions.scores)]
     )
+
+
+def _scores_of(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    return np.take_along_axis(scores, labels[:, None], axis=-1)[:, 0]
 
 
 def average_error_threshold(scores: Scores, error: float) -> float:

@@ -29,7 +29,9 @@ _DIVIDER = "|"
 _MEMBER = shapes.record(
     {}, {"class": shapes.string, "index": fields.integer(0), "probability": shapes.NUMBER_OR_NULL}
 )
-_LINE = shapes.record({"set": shapes.list_of(_MEMBER), "rule": fields.text()})
+_LINE = shapes.record(
+    {"set": shapes.list_of(_MEMBER), "rule": fields.text()}, {"none_of_these": fields.boolean()}
+)
 
 
 @dataclass(frozen=True)
@@ -203,8 +205,11 @@ class OutcomeFile:
         self._rule = self._rule or value["rule"]
         if value["rule"] != self._rule:
             raise ValueError(f"its set is of {value['rule']}; the sets before are of {self._rule}")
+        probability, says_none = None, value.get("none_of_these")
+        if says_none is not None and names.same_form(label) not in self._classes:
+            # A new class, which "none of these" is right for.
+            return Outcome(value["rule"], not says_none, None, len(value["set"]))
         found = self._index(label, "label")
-        probability = None
         missed = True
         for member in value["set"]:
             index = member.get("index")

@@ -7,13 +7,16 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from train.evaluation import set_rules, thresholds, utility_sets
+from train.evaluation import new_classes, selective, set_rules, thresholds, utility_sets
+from train.evaluation.class_tree import ClassTree
 from train.evaluation.combinations import COMBINATIONS
 from train.evaluation.conformal_rules import RULES
-from train.evaluation.conformal_sets import ConformalSets
+from train.evaluation.conformal_sets import HOW_TO_GIVE_TAXONOMY, ConformalSets
 from train.evaluation.observations import Combination
 from train.foundation.errors import UserError
+from train.prediction import outliers
 from train.prediction.calibration import Calibration
+from train.prediction.new_class_rule import NewClassRule
 from train.prediction.other_calibrations import GivenCalibration
 from train.prediction.rule_flags import ChosenRule
 from train.prediction.trained import TrainedClassifier
@@ -24,10 +27,11 @@ class CalibratedRule:
     """A rule and its threshold.
 
     Attributes:
-        name: "top_k", "average_k", "coverage", "utility" or "risk".
-        value: the K, the coverage or the risk; the name of the utility.
-        threshold: the smallest probability of a class in a set; None for the top K, and for the
-            sets of a conformal score or of a utility.
+        name: "top_k", "average_k", "coverage", "max_error", "utility" or "risk".
+        value: the K, the coverage, the error or the risk; the name of the utility.
+        threshold: the smallest probability of a class in a set, or with "max_error" the largest
+            one without an answer; None for the top K, and for the sets of a conformal score or of a
+            utility.
         conformal: the sets of a conformal score; None for others.
         worth: by size, what a set is worth that has the label, [L]; None without a utility.
         costs: the costs of the risk, as the flag has them; None for other rules.
@@ -36,6 +40,9 @@ class CalibratedRule:
             validation examples.
         most_combined: the most examples of an observation that the threshold is calibrated on; None
             without such observations.
+        tree: what is above the classes, if sets have names; None for sets of any classes.
+        max_names: the most names that the sets are widened to; None for sets as they are.
+        new: what says "none of these"; None for sets that cannot say that.
     """
 
     name: str
@@ -47,12 +54,17 @@ class CalibratedRule:
     combination: Combination | None = None
     calibrated_on: str | None = None
     most_combined: int | None = None
+    tree: ClassTree | None = None
+    max_names: int | None = None
+    new: NewClassRule | None = None
 
     def __str__(self) -> str:
         rule = "" if self.conformal is None else f", rule={self.conformal.rule.name}"
         rule += "" if self.costs is None else f", costs={self.costs}"
         combined = "" if self.combination is None else f", combine={self.combination.name}"
-        return f"{self.name}={self.short_value}{rule}{combined}"
+        named = "" if self.max_names is None else f", max_names={self.max_names}"
+        new = "" if self.new is None else f", new_score={self.new.score.name}"
+        return f"{self.name}={self.short_value}{rule}{named}{new}{combined}"
 
     @property
     def short_value(self) -> str:
@@ -61,6 +73,19 @@ class CalibratedRule:
 
     def choose(self, probabilities: jax.Array) -> jax.Array:
         """The sets of probabilities [n, L], as booleans [n, L]."""
+        chosen = self._choose(probabilities)
+        if self.tree is None or self.max_names is None:
+            return chosen
+        return self.tree.widen(chosen, self.max_names)
+
+    def answer(self, probabilities: jax.Array) -> tuple[jax.Array, ...]:
+        """The sets [n, L], and the nodes that name them [n, V] if sets have names, as booleans."""
+        chosen = self.choose(probabilities)
+        if self.tree is None:
+            return (chosen,)
+        return chosen, self.tree.name(chosen, self.max_names or 1)
+
+    def _choose(self, probabilities: jax.Array) -> jax.Array:
         if self.conformal is not None:
             # One example at a time: in an exported program, their number is not known.
             return jax.vmap(self.conformal)(probabilities)
@@ -68,22 +93,49 @@ class CalibratedRule:
             return utility_sets.rule(self.worth)(probabilities)
         if self.threshold is None:
             return set_rules.top_k(int(self.value))(probabilities)
+        if self.name == "max_error":
+            return set_rules.surest(self.threshold)(probabilities)
         return set_rules.at_threshold(self.threshold)(probabilities)
 
     def in_words(self) -> str:
         """Sentences that explain which classes are in a set."""
         if self.combination is None:
-            return self._in_words("examples")
+            return self._in_words("examples") + self._names_in_words() + self._new_in_words()
         combined = COMBINATIONS[self.combination.name]
         return (
             "Each set is the answer for all examples of an observation, by "
-            f"{combined}. {self._in_words('observations')}"
+            f"{combined}. {self._in_words('observations')}{self._names_in_words()}"
         )
+
+    def _names_in_words(self) -> str:
+        if self.tree is None:
+            return ""
+        what = f"a {self.tree.ranks[-1]}, or all of a part of the taxonomy, such as a "
+        what += self.tree.ranks[-2]
+        if self.max_names is None:
+            return f" Each set has one name: {what}."
+        number = "1 name" if self.max_names == 1 else f"{self.max_names} names"
+        return (
+            f" Then it has further classes, the fewest with which it has at most {number}, each "
+            f"{what}."
+        )
+
+    def _new_in_words(self) -> str:
+        if self.new is None:
+            return ""
+        calibrated_on = self.calibrated_on or "the validation examples"
+        return f" {self.new.in_words(float(self.value), calibrated_on)}"
+
+    @property
+    def _coverage_of_classes(self) -> float:
+        """The coverage of the classes, which have a part of the error beside "none of these"."""
+        coverage = float(self.value)
+        return coverage if self.new is None else new_classes.coverage_of_classes(coverage)
 
     def _in_words(self, examples: str) -> str:
         calibrated_on = self.calibrated_on or f"the validation {examples}"
         if self.conformal is not None:
-            return _describe_conformal(self.conformal, float(self.value), calibrated_on)
+            return _describe_conformal(self.conformal, self._coverage_of_classes, calibrated_on)
         if self.worth is not None:
             return (
                 f"Each set has the largest expected utility, {self.value}. A set of 1, 2, 3 "
@@ -93,6 +145,16 @@ class CalibratedRule:
         if self.threshold is None:
             what = "class" if self.value == 1 else f"{self.short_value} classes"
             return f"Each set has the {what} of highest probability."
+        if self.name == "max_error":
+            where = ""
+            if self.threshold != -math.inf:
+                where = f", where that exceeds {self.threshold:.4g}; otherwise there is no answer"
+            return (
+                f"An answer is the class of highest probability{where}. Of the answers at most "
+                f"{_percent(float(self.value))} are wrong, for new examples like {calibrated_on}. "
+                f"This holds with a probability of at least {_percent(1 - selective.DELTA)} over "
+                "the choice of these."
+            )
         if self.threshold == -math.inf:
             return "Each set has every class."
         return (
@@ -116,7 +178,7 @@ class CalibratedRule:
             )
         return (
             f"With this threshold, from {calibrated_on}, the true class of a new one like them is "
-            f"in its set with a probability of at least {_percent(float(self.value))}."
+            f"in its set with a probability of at least {_percent(self._coverage_of_classes)}."
         )
 
 
@@ -134,21 +196,36 @@ def calibrate(
     Raises:
         UserError: the classifier cannot have that K, or cannot be calibrated.
     """
-    has_softmax = classifier.temperature is not None or classifier.config.eval.scores == "softmax"
-    if rule.name == "utility" and not has_softmax:
+    has_names = rule.max_names is not None or RULES[rule.conformal].needs_taxonomy
+    tree = classifier.tree if has_names else None
+    if rule.max_names is not None and tree is None:
+        raise UserError(f"--max_names needs what is above the classes: {HOW_TO_GIVE_TAXONOMY}")
+    scores = classifier.config.eval.scores if rule.name == "utility" else "softmax"
+    if scores != "softmax" and classifier.temperature is None:
         raise UserError(
             "--utility needs probabilities that add up to 1; this run has "
-            f"config.eval.scores={classifier.config.eval.scores}"
+            f"config.eval.scores={scores}"
         )
     calibration, calibrated_on = Calibration(classifier, combined_by), None
     if rule.thresholds is not None:
         calibration = GivenCalibration(classifier, rule.thresholds, combined_by)
         calibrated_on = calibration.calibrated_on
+    new = None
+    if rule.new_score is not None:
+        score = outliers.of_classifier(classifier, rule.new_score)
+        new = NewClassRule(score, calibration.new_classes(float(rule.value), score))
     calibrated = _calibrate(calibration, rule, classifier.num_classes)
     most = None
     if combined_by is not None and rule.is_calibrated:
         most = calibration.most_combined()
-    return dataclasses.replace(calibrated, calibrated_on=calibrated_on, most_combined=most)
+    return dataclasses.replace(
+        calibrated,
+        calibrated_on=calibrated_on,
+        most_combined=most,
+        tree=tree,
+        max_names=rule.max_names,
+        new=new,
+    )
 
 
 def _calibrate(calibration: Calibration, rule: ChosenRule, num_classes: int) -> CalibratedRule:
@@ -171,6 +248,9 @@ def _calibrate(calibration: Calibration, rule: ChosenRule, num_classes: int) -> 
             costs=rule.costs,
             combination=calibration.combination(),
         )
+    if name == "max_error":
+        least = calibration.selective(value)
+        return CalibratedRule(name, value, least, combination=calibration.combination())
     if not 1 <= value <= num_classes:
         raise UserError(
             field=f"--{name}", must_be=f"from 1 to {num_classes}, the number of classes", got=value
@@ -181,11 +261,14 @@ def _calibrate(calibration: Calibration, rule: ChosenRule, num_classes: int) -> 
 
 def _calibrate_conformal(calibration: Calibration, chosen: ChosenRule) -> CalibratedRule:
     name, coverage, rule = chosen.name, float(chosen.value), RULES[chosen.conformal]
+    of_classes = coverage
+    if chosen.new_score is not None:
+        of_classes = new_classes.coverage_of_classes(coverage)
     threshold, conformal = None, None
     if rule.score is None:
-        threshold = calibration.conformal(coverage)
+        threshold = calibration.conformal(of_classes)
     else:
-        conformal = calibration.conformal_sets(coverage, rule)
+        conformal = calibration.conformal_sets(of_classes, rule)
     return CalibratedRule(
         name, coverage, threshold, conformal, combination=calibration.combination()
     )

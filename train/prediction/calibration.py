@@ -14,15 +14,22 @@ from train.evaluation import (
     conformal_sets,
     cost_thresholds,
     named_costs,
+    new_classes,
     observations,
+    selective,
+    set_rules,
     thresholds,
 )
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.conformal_sets import ConformalSets
+from train.evaluation.new_classes import NewClassLimits
 from train.evaluation.observations import Combination
 from train.evaluation.predictions import Predictions
+from train.evaluation.set_rules import SetRule
 from train.foundation import files, json_files
 from train.foundation.errors import UserError
+from train.prediction import outliers
+from train.prediction.outliers import OutlierScore
 from train.prediction.trained import TrainedClassifier
 from train.workdir import run_files, run_shapes
 
@@ -102,24 +109,69 @@ class Calibration:
                 not stored, and the data set is not on this machine or is too small.
         """
         counts = self._classifier.class_counts if rule.needs_class_counts else None
+        tree = self._classifier.tree if rule.needs_taxonomy else None
         # Before the validation examples are predicted.
-        if reason := conformal_sets.why_not_with(rule, counts):
+        if reason := conformal_sets.why_not_with(rule, counts, tree):
             raise UserError(reason)
 
         def find(found: Predictions) -> list[float]:
             if rule.quantile != "classes":
                 self._check_observations(found, coverage)
-            limits = conformal_sets.calibrate(rule, found, coverage, counts).limits
+            limits = conformal_sets.calibrate(rule, found, coverage, counts, tree).limits
             plain: list[float] = np.atleast_1d(limits).tolist()
             return plain
 
         # With other parameters, a limit belongs to another score.
         parameters = [f"{name}={value}" for name, value in rule.parameters.items()]
+        if tree is not None:
+            # Another --taxonomy can be given.
+            parameters.append(f"taxonomy={tree.digest}")
         name = "_".join([f"coverage_{coverage}", rule.name, *parameters])
         limits = self._stored(name, find, is_list=True)
         self._check_number(limits, 1 if rule.quantile == "all" else self._classifier.num_classes)
         array = np.asarray(limits[0] if rule.quantile == "all" else limits, np.float32)
-        return ConformalSets(rule, array, counts)
+        return ConformalSets(rule, array, counts, tree)
+
+    def sets_of(self, coverage: float, rule: ConformalRule) -> SetRule:
+        """The sets of any rule that have the label with at least that probability.
+
+        Raises:
+            UserError: see `conformal_sets`.
+        """
+        if rule.score is None:
+            return set_rules.at_threshold(self.conformal(coverage))
+        return self.conformal_sets(coverage, rule)
+
+    def new_classes(self, coverage: float, score: OutlierScore) -> NewClassLimits:
+        """The limits of sets with a coverage that may say "none of these".
+
+        Raises:
+            UserError: they are not stored, and the data set is not on this machine or is too small.
+        """
+
+        def find(found: Predictions) -> list[float]:
+            limits = new_classes.limits(self._outliers(found, score), found.drawn_labels, coverage)
+            return [limits.known_to, limits.new_from]
+
+        limits = self._stored(f"new_{score.name}_{coverage}", find, is_list=True)
+        self._check_number(limits, 2)
+        return NewClassLimits(*limits)
+
+    def selective(self, error: float) -> float:
+        """The probability above which the likeliest class is wrong at most at this rate.
+
+        Raises:
+            UserError: it is not stored, and the data set is not on this machine; or no answers are
+                shown to be so good.
+        """
+        return self._stored(f"max_error_{error}", lambda found: selective.threshold(found, error))
+
+    def _outliers(self, found: Predictions, score: OutlierScore) -> np.ndarray:
+        """The outlier scores of the examples that thresholds are calibrated on."""
+        validation = self._classifier.load_dataset().validation
+        measured = outliers.measure(found, score, validation, "validation").outliers
+        assert measured is not None
+        return measured
 
     def risk(self, risk: float, costs_name: str) -> float:
         """The threshold whose sets cost at most `risk` on average over new images.
@@ -133,7 +185,9 @@ class Calibration:
                 machine or is too small.
         """
         classifier = self._classifier
-        costs = named_costs.named(costs_name, classifier.classes.names, classifier.class_counts)
+        costs = named_costs.named(
+            costs_name, classifier.classes.names, classifier.class_counts, classifier.tree
+        )
         return self._stored(
             f"risk_{risk}_{costs.digest}",
             lambda found: cost_thresholds.threshold(found, costs, risk),

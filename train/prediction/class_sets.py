@@ -1,12 +1,15 @@
 """The set of classes of one example."""
 
 import abc
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from train.evaluation.class_tree import ClassTree
+from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.thumbnails import Photograph
 
 
@@ -40,12 +43,19 @@ class ClassSet(abc.ABC):
         probabilities: the probabilities of these classes.
         likeliest: the index of the class of highest probability, which may not be in the set.
         highest: its probability.
+        nodes: the nodes of the taxonomy that name the set, by decreasing probability; None for a
+            set without names.
+        node_probabilities: the probabilities of these nodes.
+        none_of_these: whether it may be none of the classes; None for a set that cannot say that.
     """
 
     classes: tuple[int, ...]
     probabilities: tuple[float, ...]
     likeliest: int
     highest: float
+    nodes: tuple[int, ...] | None = None
+    node_probabilities: tuple[float, ...] = ()
+    none_of_these: bool | None = None
 
     @property
     @abc.abstractmethod
@@ -73,13 +83,21 @@ class ClassSet(abc.ABC):
         return 1
 
 
-def members(probabilities: np.ndarray, chosen: np.ndarray) -> dict[str, Any]:
+def members(
+    probabilities: np.ndarray,
+    answer: Sequence[np.ndarray],
+    index: int,
+    rule: CalibratedRule,
+) -> dict[str, Any]:
     """The attributes of a `ClassSet`.
 
     Args:
         probabilities: of all classes, [L].
-        chosen: whether each is in the set, [L].
+        answer: what the rule answers for several examples, as `inference.Inference` has it.
+        index: which of them.
+        rule: the rule.
     """
+    chosen, *others = (rows[index] for rows in answer)
     # Among equal probabilities, the lower index comes first.
     order = np.argsort(-probabilities, kind="stable")
     classes = order[chosen[order]]
@@ -88,4 +106,20 @@ def members(probabilities: np.ndarray, chosen: np.ndarray) -> dict[str, Any]:
         "probabilities": tuple(probabilities[classes].tolist()),
         "likeliest": int(order[0]),
         "highest": float(probabilities[order[0]]),
+        **({} if rule.tree is None else _names(probabilities, others[0], rule.tree)),
+        "none_of_these": None if rule.new is None else bool(others[-1]),
+    }
+
+
+def _names(probabilities: np.ndarray, used: np.ndarray, tree: ClassTree) -> dict[str, Any]:
+    """The nodes that name a set."""
+    exact = probabilities.astype(np.float64)
+    found = {
+        node: min(1.0, float(exact[tree.members(node)].sum()))
+        for node in np.flatnonzero(used).tolist()
+    }
+    nodes = sorted(found, key=lambda node: -found[node])
+    return {
+        "nodes": tuple(nodes),
+        "node_probabilities": tuple(found[node] for node in nodes),
     }

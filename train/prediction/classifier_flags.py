@@ -33,6 +33,8 @@ class ChosenClassifier:
         image_size: with `classes`, the height and width of the images; None for the size that the
             network was published for.
         normalization: the normalization of the images; None for the network's own.
+        taxonomy: what is above the classes, as `config.dataset.taxonomy`; None for what the run or
+            the data set has.
     """
 
     workdir: str | None = None
@@ -44,6 +46,7 @@ class ChosenClassifier:
     classes: str | None = None
     image_size: int | None = None
     normalization: str | None = None
+    taxonomy: str | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -53,7 +56,10 @@ class ChosenClassifier:
     @property
     def files(self) -> dict[Path, str]:
         """The files that it is read from or was trained on, to be kept, with names for messages."""
-        named = {"weights": self.weights, "classes": self.classes, "path": self.path}
+        named = {
+            **{"weights": self.weights, "classes": self.classes, "path": self.path},
+            "taxonomy": self.taxonomy,
+        }
         given = {
             Path(path).expanduser(): f"the file of --{flag}"
             for flag, path in named.items()
@@ -103,6 +109,7 @@ RULES: tuple[flag_rules.Row, ...] = (
     *(_goes_with(name, "weights") for name in ("model", "dataset", "classes", "normalization")),
     Exclusive(("dataset", "classes")),
     _goes_with("data_dir", "workdir", "dataset"),
+    _goes_with("taxonomy", "workdir", "weights", because="it is of the classes of a network"),
     _goes_with("image_size", "classes", because="a data set has images of a size"),
     _goes_with(
         "weights",
@@ -120,7 +127,8 @@ def define(*, has_classes: bool) -> Callable[[], ChosenClassifier]:
     """Defines the flags.
 
     Args:
-        has_classes: whether --classes may stand in the place of --dataset.
+        has_classes: whether sets of classes are made: --classes may stand in the place of
+            --dataset, and --taxonomy may be given.
 
     Returns:
         A function that returns their values after they are parsed.
@@ -144,6 +152,11 @@ def define(*, has_classes: bool) -> Callable[[], ChosenClassifier]:
         texts["classes"] = (
             "Instead of --dataset: a file with the name of a class a line, in UTF-8, in the order "
             "of the network's outputs."
+        )
+        texts["taxonomy"] = (
+            "What is above the classes, if the run does not have it: a table with a column for "
+            "each rank, from the classes up or from the top down, or first_word, the genera of "
+            "names of species."
         )
     holders: dict[str, flags.FlagHolder[Any]] = {
         name: flags.DEFINE_string(name, None, text) for name, text in texts.items()

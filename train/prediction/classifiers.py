@@ -10,5 +10,5 @@ from train.prediction.trained import TrainedClassifier
 def load(chosen: ChosenClassifier) -> TrainedClassifier:
     """The classifier, with the errors of `trained.load` or `published.load`."""
     if chosen.workdir is not None:
-        return trained.load(Path(chosen.workdir), chosen.places)
+        return trained.load(Path(chosen.workdir), chosen.places, chosen.taxonomy)
     return published.load(chosen)

@@ -32,11 +32,13 @@ _INPUTS = shapes.record(
 )
 _DESCRIPTION = shapes.record(
     {"classes": shapes.list_of(fields.text(), at_least=1), "rule": fields.text()},
-    {"images": _INPUTS, "features": _INPUTS},
+    {"images": _INPUTS, "features": _INPUTS, "outputs": shapes.record({})},
 )
 _WHAT = "the description of a program that train.export wrote"
 # The rule of sets with a coverage, as `CalibratedRule` prints it.
-_COVERAGE = re.compile(r"coverage=([0-9.e-]+)(?:, rule=(\w+))?")
+_COVERAGE = re.compile(
+    r"coverage=([0-9.e-]+)(?:, rule=(\w+))?(?:, max_names=\d+)?(?:, new_score=\w+)?"
+)
 
 
 @dataclass(frozen=True)
@@ -47,13 +49,16 @@ class ExportedClassifier:
         path: the file of the program.
         expected: what it takes.
         rule: its rule, as "coverage=0.9".
-        call: maps a batch to probabilities [n, L] and sets [n, L].
+        call: maps a batch to probabilities [n, L] and sets [n, L]; what else it returns is last
+            who has "none of these", [n], if sets may say that.
+        allows_new: whether they may.
     """
 
     path: Path
     expected: Expected
     rule: str
-    call: Callable[[np.ndarray], tuple[jax.Array, jax.Array]]
+    call: Callable[[np.ndarray], tuple[jax.Array, ...]]
+    allows_new: bool = False
 
     @property
     def promised(self) -> float | None:
@@ -66,8 +71,10 @@ class ExportedClassifier:
 
     def predict(
         self, examples: Split, path: str, on_skipped: Callable[[SkippedImage], None]
-    ) -> tuple[Predictions, Sets]:
+    ) -> tuple[Predictions, Sets, np.ndarray | None]:
         """The predictions for examples, with the cross-entropy as loss, and their sets.
+
+        The last is who has "none of these", [n]; None if sets cannot say that.
 
         Args:
             examples: the examples.
@@ -89,7 +96,7 @@ class ExportedClassifier:
             known = labels_for_steps(labels, num_classes)
             outputs = self.call(batch["images"])
             ranks = metrics.label_ranks(outputs[0], known)
-            found, chosen = map(np.asarray, outputs)
+            found, chosen, *others = map(np.asarray, outputs)
             classes = labels[:, None] if truths is None else truths.classes[batch["examples"]]
             of_batch = np.arange(len(labels)), known
             with np.errstate(divide="ignore"):
@@ -105,11 +112,13 @@ class ExportedClassifier:
                 )
                 & (classes < num_classes),
                 "sizes": chosen.sum(axis=1),
+                **({"says_new": others[-1]} if self.allows_new else {}),
             }
             parts.append({name: output[mask] for name, output in of_examples.items()})
         rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         if not len(rows["labels"]):
             raise UserError(f"none of the {len(examples)} new images of {path} can be read")
+        says_new = rows.pop("says_new", None)
         indices, hits, sizes = (rows.pop(name) for name in ("indices", "hits", "sizes"))
         truths = None if truths is None else truths[indices]
         sets = summaries.of_hits(hits, sizes, truths)
@@ -119,7 +128,9 @@ class ExportedClassifier:
         predictions = dataclasses.replace(
             of_steps(scores=scores.scores(), **rows), names=names, groups=groups, indices=indices
         )
-        return (predictions if truths is None else with_truths(predictions, truths)), sets
+        if truths is not None:
+            predictions = with_truths(predictions, truths)
+        return predictions, sets, says_new
 
 
 def load(path: Path) -> ExportedClassifier:
@@ -147,7 +158,13 @@ def load(path: Path) -> ExportedClassifier:
         raise UserError(
             f"--program {path} is no program that train.export wrote: {first_line(error)}"
         ) from error
-    return ExportedClassifier(path, _expected(path, description), description["rule"], program.call)
+    return ExportedClassifier(
+        path,
+        _expected(path, description),
+        description["rule"],
+        program.call,
+        "none_of_these" in description.get("outputs", {}),
+    )
 
 
 def _expected(path: Path, description: dict[str, Any]) -> Expected:

@@ -35,12 +35,11 @@ def _allow_empty_batches(infer: Inference) -> Inference:
     of zeros is added to an empty batch, and its outputs are dropped. Cost: none for other batches.
     """
 
-    def infer_any(inputs: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def infer_any(inputs: jax.Array) -> tuple[jax.Array, ...]:
         number = inputs.shape[0]
         missing = jax.core.max_dim(number, 1) - number
         zeros = jnp.zeros((missing, *inputs.shape[1:]), inputs.dtype)
-        probabilities, chosen = infer(jnp.concatenate([inputs, zeros]))
-        return probabilities[:number], chosen[:number]
+        return tuple(output[:number] for output in infer(jnp.concatenate([inputs, zeros])))
 
     return infer_any
 
@@ -49,18 +48,30 @@ def describe(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, A
     """What a user of the program needs to know; a threshold that is not finite is null."""
     return {
         **_inputs(classifier.spec, classifier.image_shape),
-        "outputs": {
-            "probabilities": {"shape": ["n", classifier.num_classes], "dtype": "float32"},
-            "chosen": {"shape": ["n", classifier.num_classes], "dtype": "bool"},
-        },
+        "outputs": outputs(classifier, rule),
         "rule": str(rule),
         "rule_in_words": rule.in_words(),
         "threshold": rule.threshold,
         **_conformal(rule),
+        **_taxonomy(rule),
+        **_new(rule),
         **description.facts(classifier),
         "platforms": list(_PLATFORMS),
         "jax": jax.__version__,
     }
+
+
+def outputs(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, Any]:
+    """The arrays that the program returns, by their names; sets with names have nodes."""
+    arrays = {
+        "probabilities": {"shape": ["n", classifier.num_classes], "dtype": "float32"},
+        "chosen": {"shape": ["n", classifier.num_classes], "dtype": "bool"},
+    }
+    if rule.tree is not None:
+        arrays["nodes"] = {"shape": ["n", rule.tree.taxonomy.num_nodes], "dtype": "bool"}
+    if rule.new is not None:
+        arrays["none_of_these"] = {"shape": ["n"], "dtype": "bool"}
+    return arrays
 
 
 def _conformal(rule: CalibratedRule) -> dict[str, Any]:
@@ -68,6 +79,19 @@ def _conformal(rule: CalibratedRule) -> dict[str, Any]:
     if rule.conformal is None:
         return {}
     return {"score": rule.conformal.score, "quantiles": rule.conformal.limits}
+
+
+def _taxonomy(rule: CalibratedRule) -> dict[str, Any]:
+    """The nodes in their order: the classes, what is above them, and the root."""
+    return {} if rule.tree is None else {"taxonomy": rule.tree.to_plain()}
+
+
+def _new(rule: CalibratedRule) -> dict[str, Any]:
+    """The outlier score that says "none of these" and its limits, if sets may say that."""
+    if rule.new is None:
+        return {}
+    score = {"name": rule.new.score.name, "in_words": rule.new.score.in_words}
+    return {"outlier_score": {**score, **vars(rule.new.limits)}}
 
 
 def _inputs(spec: DatasetSpec, image_shape: tuple[int, ...]) -> dict[str, Any]:

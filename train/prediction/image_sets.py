@@ -154,8 +154,8 @@ def make_sets(
         most_bytes: the largest size of a file.
     """
     batches = _read_batches(classifier, [(path, thumbnails) for path in paths], most_bytes)
-    for entries, probabilities, chosen in inference.infer_batches(classifier, rule, batches):
-        yield from _make_sets(entries, probabilities, chosen)
+    for entries, probabilities, answer in inference.infer_batches(classifier, rule, batches):
+        yield from _make_sets(entries, probabilities, answer, rule)
 
 
 def _read_batches(
@@ -217,7 +217,10 @@ def _pad(
 
 
 def _make_sets(
-    entries: list[_Picture | Unreadable], probabilities: np.ndarray, chosen: np.ndarray
+    entries: list[_Picture | Unreadable],
+    probabilities: np.ndarray,
+    answer: Sequence[np.ndarray],
+    rule: CalibratedRule,
 ) -> Iterator[ImageSet | Unreadable]:
     row = 0
     for entry in entries:
@@ -227,6 +230,6 @@ def _make_sets(
         yield ImageSet(
             path=entry.path,
             thumbnail=entry.thumbnail,
-            **class_sets.members(probabilities[row], chosen[row]),
+            **class_sets.members(probabilities[row], answer, row, rule),
         )
         row += 1

@@ -12,17 +12,19 @@ from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.trained import TrainedClassifier
 
 # uint8 images [n, height, width, channels], features [n, d] or characters [n, length], to
-# probabilities [n, L], float32, and sets [n, L].
-Inference = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
+# probabilities [n, L], float32, sets [n, L], if sets have names, nodes [n, V], and, if sets may say
+# it, who has "none of these", [n].
+Inference = Callable[[jax.Array], tuple[jax.Array, ...]]
 
 
 def make(classifier: TrainedClassifier, rule: CalibratedRule) -> Inference:
     """The inference of a classifier and a rule, a pure function."""
     scores = classifier.scores()
 
-    def infer(inputs: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def infer(inputs: jax.Array) -> tuple[jax.Array, ...]:
         probabilities = scores(inputs).astype(jnp.float32)
-        return probabilities, rule.choose(probabilities)
+        answer = rule.answer(probabilities)
+        return probabilities, *(answer if rule.new is None else rule.new.add(answer, inputs))
 
     return infer
 
@@ -31,8 +33,8 @@ def infer_batches(
     classifier: TrainedClassifier,
     rule: CalibratedRule,
     batches: Iterable[tuple[Examples, np.ndarray]],
-) -> Iterator[tuple[Examples, np.ndarray, np.ndarray]]:
-    """The examples of each batch with their probabilities and sets, both [n, L].
+) -> Iterator[tuple[Examples, np.ndarray, tuple[np.ndarray, ...]]]:
+    """The examples of each batch with their probabilities [n, L], and what the rule answers.
 
     Args:
         classifier: the classifier.
@@ -40,8 +42,8 @@ def infer_batches(
         batches: each as its examples and their input; all inputs have one shape.
     """
     for examples, outputs in batching.one_ahead(jax.jit(make(classifier, rule)), batches):
-        probabilities, chosen = (np.asarray(output) for output in outputs)
-        yield examples, probabilities, chosen
+        probabilities, *answer = (np.asarray(output) for output in outputs)
+        yield examples, probabilities, tuple(answer)
 
 
 def infer_scores(

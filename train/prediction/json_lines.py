@@ -4,7 +4,7 @@ import contextlib
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from train.foundation import files
 from train.prediction.calibrated_rule import CalibratedRule
@@ -24,10 +24,21 @@ def to_line(entry: ClassSet | Unreadable, rule: CalibratedRule, names: Sequence[
             **entry.origin,
             "set": members,
             "size": len(members),
+            **_names(entry, rule, names),
+            **({} if entry.none_of_these is None else {"none_of_these": entry.none_of_these}),
             "threshold": rule.threshold,
             "rule": str(rule),
         }
     )
+
+
+def _names(entry: ClassSet, rule: CalibratedRule, names: Sequence[str]) -> dict[str, Any]:
+    """The names of a set, if sets have names."""
+    if rule.tree is None or entry.nodes is None:
+        return {}
+    described = rule.tree.describe(entry.nodes, names)
+    pairs = zip(described, entry.node_probabilities, strict=True)
+    return {"names": [{**node, "probability": probability} for node, probability in pairs]}
 
 
 @contextlib.contextmanager

@@ -77,9 +77,10 @@ class Names:
         """
         del thumbnails
         batches = inference.infer_batches(classifier, rule, self._batches(self.names))
-        for names, probabilities, chosen in batches:
+        for names, probabilities, answer in batches:
             for index, name in enumerate(names):
-                yield NameSet(name=name, **class_sets.members(probabilities[index], chosen[index]))
+                of_set = class_sets.members(probabilities[index], answer, index, rule)
+                yield NameSet(name=name, **of_set)
 
     def find_groups(self, grammar: str) -> tuple[str, ...]:
         """The group of each name by the grammar of `group_names`.

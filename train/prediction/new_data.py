@@ -17,23 +17,33 @@ from train.evaluation import (
     combinations,
     example_groups,
     example_names,
+    new_classes,
     promises,
+    selective,
     set_report,
     thresholds,
 )
+from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
 from train.foundation.files import MOST_IMAGE_BYTES
 from train.foundation.names import same_form
 from train.foundation.printable import printable
-from train.prediction import labelled_data, new_data_report, other_calibrations
+from train.prediction import (
+    labelled_data,
+    new_class_report,
+    new_data_report,
+    other_calibrations,
+    outliers,
+)
 from train.prediction.calibration import Calibration
 from train.prediction.evaluated import Evaluated
 from train.prediction.exported_classifier import ExportedClassifier
 from train.prediction.labelled_data import Expected, LabelledData
 from train.prediction.new_data_report import NewData
 from train.prediction.other_calibrations import GivenCalibration, NewCalibration
+from train.prediction.outliers import OutlierScore
 from train.prediction.trained import TrainedClassifier
 from train.workdir import run_files
 
@@ -56,10 +66,14 @@ class Asked:
         are_ks_given: whether some are asked for.
         coverages: the coverages, for a number of examples to calibrate on.
         are_coverages_given: whether they are asked for; otherwise they are the usual ones.
-        rules: the conformal rules, for predictions and the training images of each class.
+        rules: the conformal rules, for predictions, the training images of each class and what is
+            above the classes.
         is_half: whether thresholds are calibrated on one half of the data.
         thresholds: a file with thresholds.
         calibration_out: the file for new thresholds.
+        max_error: the share of answers of one class that may be wrong; None without such answers.
+        new_score: the outlier score that says "none of these"; None for sets that do not say that.
+        coverages_with_new: the coverages of such sets, for a number of examples to calibrate on.
     """
 
     flag: str
@@ -70,7 +84,10 @@ class Asked:
     are_ks_given: bool
     coverages: Callable[[int], list[float]]
     are_coverages_given: bool
-    rules: Callable[[Predictions, np.ndarray | None], list[ConformalRule]]
+    rules: Callable[[Predictions, np.ndarray | None, ClassTree | None], list[ConformalRule]]
+    coverages_with_new: Callable[[int], list[float]]
+    max_error: float | None = None
+    new_score: str | None = None
     is_half: bool = False
     thresholds: Path | None = None
     calibration_out: Path | None = None
@@ -113,18 +130,22 @@ def evaluate(classifier: TrainedClassifier, asked: Asked) -> Evaluated:
     found = labelled_data.find(asked.flag, asked.path, expected_by(classifier, asked))
     warn_of_training_images(classifier.workdir, found)
     skipped: list[SkippedImage] = []
+    score = None if asked.new_score is None else outliers.of_classifier(classifier, asked.new_score)
     examples = classifier.predict_new(found.examples, str(found.path), skipped.append)
+    if score is not None:
+        examples = outliers.measure(examples, score, found.examples, "new")
     data = NewData(
         examples=example_names.named(examples, found.examples, spec.inputs),
         class_names=(*classifier.classes.names, *found.unknown_names),
         # A list of names has no training images.
         class_counts=classifier.class_counts if classifier.class_counts.any() else None,
         what=spec.example,
+        tree=classifier.tree,
     )
     ks = asked.ks(classifier.num_classes) or [*classifier.config.eval.ks]
     calibrated = _calibrated(classifier, data, asked, ks, given)
     data, calibration = calibrated.data, calibrated.calibration
-    rules = asked.rules(data.known, data.class_counts)
+    rules = asked.rules(data.known, data.class_counts, data.tree)
     report = new_data_report.report(
         data,
         calibration,
@@ -133,6 +154,17 @@ def evaluate(classifier: TrainedClassifier, asked: Asked) -> Evaluated:
         coverages=calibrated.coverages,
         rules=rules,
     )
+    if score is not None:
+        report["none_of_these"] = new_class_report.report(
+            data.examples,
+            score,
+            _needed(calibration, "--allow_new"),
+            _coverages_with_new(calibrated, asked, score),
+            rules,
+        )
+    if asked.max_error is not None:
+        least = _needed(calibration, "--max_error").selective(asked.max_error)
+        report["selective"] = selective.report(data.examples, asked.max_error, least)
     of_observations = _observations(calibrated, ks, rules)
     if isinstance(calibration, NewCalibration) and asked.calibration_out is not None:
         made = [calibration]
@@ -162,6 +194,25 @@ def evaluate(classifier: TrainedClassifier, asked: Asked) -> Evaluated:
     )
 
 
+def _needed(calibration: Calibration | None, flag: str) -> Calibration:
+    if calibration is None:
+        raise UserError(
+            f"{flag} needs thresholds, and --classes has no images to calibrate on: give "
+            "--recalibrate=half, --thresholds or --dataset"
+        )
+    return calibration
+
+
+def _coverages_with_new(
+    calibrated: _Calibrated, asked: Asked, score: OutlierScore
+) -> Sequence[float]:
+    """The coverages of sets that may say "none of these"."""
+    given = calibrated.calibration
+    if isinstance(given, GivenCalibration) and not asked.are_coverages_given:
+        return given.values(f"new_{score.name}")
+    return asked.coverages_with_new(calibrated.number or 0)
+
+
 def evaluate_program(classifier: ExportedClassifier, asked: Asked) -> Evaluated:
     """Evaluates the sets of an exported program.
 
@@ -174,7 +225,7 @@ def evaluate_program(classifier: ExportedClassifier, asked: Asked) -> Evaluated:
     num_classes, inputs = len(expected.class_names), expected.inputs
     found = labelled_data.find(asked.flag, asked.path, expected)
     skipped: list[SkippedImage] = []
-    examples, sets = classifier.predict(found.examples, str(found.path), skipped.append)
+    examples, sets, says_new = classifier.predict(found.examples, str(found.path), skipped.append)
     data = NewData(
         examples=example_names.named(examples, found.examples, inputs),
         class_names=(*expected.class_names, *found.unknown_names),
@@ -183,7 +234,7 @@ def evaluate_program(classifier: ExportedClassifier, asked: Asked) -> Evaluated:
     )
     ks = asked.ks(num_classes) or [k for k in _USUAL_KS if k <= num_classes]
     report = new_data_report.report(data, None, ks=ks, average_ks=(), coverages=(), rules=())
-    about = {
+    about: dict[str, Any] = {
         "data": str(asked.place),
         "program": str(classifier.path),
         "unreadable": _listed(skipped),
@@ -192,6 +243,9 @@ def evaluate_program(classifier: ExportedClassifier, asked: Asked) -> Evaluated:
             **new_data_report.rated(data, sets, classifier.promised),
         },
     }
+    if says_new is not None:
+        is_new = ~data.examples.is_known
+        about["sets"]["none_of_these"] = new_classes.rate(sets, says_new, is_new)
     return Evaluated(
         title=f"{classifier.path}, {classifier.rule}, {data.what}s of {found.path}",
         report=about | report,
@@ -310,10 +364,7 @@ def _calibrated(
         )
     number = _num_validation_examples(classifier)
     if number == 0 and asked.are_coverages_given and asked.coverages(0):
-        raise UserError(
-            "--coverages needs thresholds, and --classes has no images to calibrate on: give "
-            "--recalibrate=half, --thresholds or --dataset"
-        )
+        _needed(None, "--coverages")
     validation = None if data.known.groups is None else _validation_in_groups(classifier)
     if validation is None and example_groups.have_several(data.known):
         logging.warning(
@@ -357,6 +408,7 @@ def _observations(
         class_counts=data.class_counts,
         rules=rules,
         class_names=data.class_names,
+        tree=data.tree,
     )
     if found is None:
         return {}

@@ -11,11 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from train.evaluation import evaluated, intervals, metric, promises, set_rules, summaries
+from train.evaluation import (
+    by_rank,
+    evaluated,
+    intervals,
+    metric,
+    promises,
+    set_rules,
+    several_labels,
+    summaries,
+)
+from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.metric import LOSS, Metric, Rule
 from train.evaluation.predictions import Predictions
-from train.evaluation.set_report import least_covered, rate
+from train.evaluation.set_report import least_covered, rate, rate_by_rank
 from train.evaluation.set_rules import SetRule
 from train.evaluation.summaries import Sets
 from train.foundation.errors import UserError
@@ -32,12 +42,14 @@ class NewData:
         class_names: the names of the classes, with those that the classifier does not know.
         class_counts: the training images of each class, [L]; None if they are not known.
         what: what messages call an example, as "image".
+        tree: what is above the classes; None if nothing is.
     """
 
     examples: Predictions
     class_names: Sequence[str]
     class_counts: np.ndarray | None
     what: str
+    tree: ClassTree | None = None
 
     def __post_init__(self) -> None:
         if not self.examples.is_known.any():
@@ -149,28 +161,31 @@ def report(
     for coverage in coverages if calibration is not None else ():
         assert calibration is not None
         threshold = calibration.conformal(coverage)
-        found = summaries.find_sets(data.examples, set_rules.at_threshold(threshold))
+        sets = set_rules.at_threshold(threshold)
+        found = summaries.find_sets(data.examples, sets)
         of_coverages[f"{coverage}"] = {
-            "conformal": {"threshold": threshold, **rated(data, found, coverage)}
+            "conformal": {
+                "threshold": threshold,
+                **rated(data, found, coverage),
+                **several_labels.describe_sets(data.of_known(found), data.known, sets),
+                **rate_by_rank(sets, data.known, data.tree),
+            }
         }
         of_rules[f"{coverage}"] = {
-            rule.name: _rated_rule(data, _sets_of(calibration, coverage, rule), coverage, rule)
+            rule.name: _rated_rule(data, calibration.sets_of(coverage, rule), coverage, rule)
             for rule in rules
         }
+    mean_precision = several_labels.mean_average_precision(data.known)
     return {
         **data.counts(),
         "metrics": metric.to_json(values),
+        **({} if mean_precision is None else {"mean_average_precision": mean_precision}),
         "intervals": {"level": intervals.LEVEL, **of_shares},
         "thresholds": thresholds,
         "coverages": of_coverages,
         **({"conformal_rules": of_rules} if rules else {}),
+        **({} if data.tree is None else by_rank.report(data.known, data.tree, ks)),
     }
-
-
-def _sets_of(calibration: Calibration, coverage: float, rule: ConformalRule) -> SetRule:
-    if rule.score is None:
-        return set_rules.at_threshold(calibration.conformal(coverage))
-    return calibration.conformal_sets(coverage, rule)
 
 
 def _rated_rule(
@@ -179,5 +194,7 @@ def _rated_rule(
     found = summaries.find_sets(data.examples, sets)
     return {
         **rated(data, found, promises.promised(coverage, rule)),
+        **several_labels.describe_sets(data.of_known(found), data.known, sets),
+        **rate_by_rank(sets, data.known, data.tree),
         "least_covered": least_covered(data.of_known(found), data.known, data.class_names),
     }

@@ -156,14 +156,14 @@ class Observations:
                 f"{most:,}",
                 f"{rule.most_combined:,}",
             )
-        choose = jax.jit(rule.choose)
+        choose = jax.jit(rule.answer)
         pending: list[_Pooled | Unreadable] = []
         for pooled in self._pool(classifier, rule, thumbnails):
             pending += pooled.not_read if pooled.probabilities is None else [pooled]
             if len(pending) >= _BATCH:
-                yield from self._make_batch(pending, choose)
+                yield from self._make_batch(pending, choose, rule)
                 pending = []
-        yield from self._make_batch(pending, choose)
+        yield from self._make_batch(pending, choose, rule)
 
     def _pool(
         self, classifier: TrainedClassifier, rule: CalibratedRule, thumbnails: bool
@@ -186,7 +186,7 @@ class Observations:
             yield pooled
 
     def _make_batch(
-        self, pending: "Sequence[_Pooled | Unreadable]", choose: Any
+        self, pending: "Sequence[_Pooled | Unreadable]", choose: Any, rule: CalibratedRule
     ) -> Iterator[ObservationSet | Unreadable]:
         """The sets of some observations, which are made at once."""
         pooled = (one for one in pending if isinstance(one, _Pooled))
@@ -194,7 +194,8 @@ class Observations:
         if rows:
             # One shape, for which the rule is compiled once.
             padded = np.stack(rows + rows[:1] * (_BATCH - len(rows)))
-            chosen = iter(np.asarray(choose(padded)))
+            answer = [np.asarray(output) for output in choose(padded)]
+        places = itertools.count()
         for one in pending:
             if isinstance(one, Unreadable):
                 yield one
@@ -206,7 +207,7 @@ class Observations:
                 number=len(one.indices),
                 shown=tuple(one.photographs),
                 not_read=tuple(one.not_read),
-                **class_sets.members(one.probabilities, next(chosen)),
+                **class_sets.members(one.probabilities, answer, next(places), rule),
             )
 
 

@@ -10,11 +10,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from train.evaluation import observations
 from train.evaluation.predictions import Predictions
 from train.foundation import fields, files, json_files, shapes
 from train.foundation.errors import UserError
 from train.prediction.calibration import Calibration, plain
+from train.prediction.outliers import OutlierScore
 from train.prediction.trained import TrainedClassifier
 from train.training.state import parameters_digest
 from train.workdir import run_shapes
@@ -36,7 +39,8 @@ class NewCalibration(Calibration):
 
     Args:
         classifier: the classifier.
-        examples: its predictions for examples of classes that it knows.
+        examples: its predictions for examples of classes that it knows; with outlier scores, if
+            sets may say "none of these".
         combined_by: see `Calibration`; the examples then have groups.
 
     Attributes:
@@ -62,6 +66,11 @@ class NewCalibration(Calibration):
         if self._combined_by is None:
             return self._examples
         return observations.combine(self._examples, self._fitted).predictions
+
+    def _outliers(self, found: Predictions, score: OutlierScore) -> np.ndarray:
+        del score
+        assert found.outliers is not None
+        return found.outliers
 
     def _stored(
         self, name: str, find: Callable[[Predictions], _Found], *, is_list: bool = False
@@ -128,7 +137,7 @@ class GivenCalibration(Calibration):
         """The K of the average-K sets, or the coverages, that the file has a threshold for.
 
         Args:
-            rule: "average" or "coverage".
+            rule: "average" or "coverage", or "new_SCORE" for an outlier score.
         """
         starts = f"{rule}_"
         found = (name.removeprefix(starts) for name in self._given if name.startswith(starts))

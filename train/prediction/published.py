@@ -10,6 +10,7 @@ from train.configuration.datasets import FolderFields
 from train.configuration.groups import MODEL_OPTIONS
 from train.configuration.parsing import parse
 from train.data import dataset_spec
+from train.data.own import rank_table
 from train.devices import compilation_cache
 from train.foundation import fields, flag_types
 from train.foundation.errors import UserError
@@ -47,6 +48,7 @@ _FLAGS = {
     "config.dataset.name": "--dataset",
     "config.dataset.data_dir": "--data_dir",
     "config.dataset.image_size": "--image_size",
+    "config.dataset.taxonomy": "--taxonomy",
 }
 
 
@@ -99,7 +101,7 @@ def _configuration(
         # Threads decode: starting processes takes longer than many evaluations.
         dataset["num_workers"] = 0
     network = {"name": model, "pretrained": chosen.weights, "normalization": chosen.normalization}
-    dataset = {**recipe.dataset, **dataset}
+    dataset = {**recipe.dataset, **dataset, "taxonomy": chosen.taxonomy}
     num_classes = data.read(dataset).num_classes if names is None else len(names)
     assert num_classes is not None
     ks = [k for k in recipe.eval.ks if k <= num_classes]
@@ -128,7 +130,9 @@ def _facts(config: Config, names: tuple[str, ...]) -> Facts:
     assert isinstance(config.dataset, FolderFields)
     size = config.dataset.image_size
     assert size is not None
-    facts = Facts(Classes(names, (0,) * len(names)), (size, size, 3))
+    taxonomy = config.dataset.taxonomy
+    ranks = None if taxonomy is None else rank_table.read(taxonomy, names)
+    facts = Facts(Classes(names, (0,) * len(names), ranks), (size, size, 3))
     spec = facts.complete(dataset_spec(config.dataset))
     found = normalization.choose_for_run(config.model, spec)
     return facts if found is None else dataclasses.replace(facts, mean=found.mean, std=found.std)

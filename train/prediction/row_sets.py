@@ -98,12 +98,12 @@ class NamedRows:
         """
         del thumbnails
         batches = inference.infer_batches(classifier, rule, self._batches(np.arange(len(self))))
-        for rows, probabilities, chosen in batches:
+        for rows, probabilities, answer in batches:
             for index, row in enumerate(rows):
                 yield RowSet(
                     row=row,
                     name=None if self.names is None else self.names[row],
-                    **class_sets.members(probabilities[index], chosen[index]),
+                    **class_sets.members(probabilities[index], answer, index, rule),
                 )
 
     def find_groups(self, grammar: str) -> tuple[str, ...]:

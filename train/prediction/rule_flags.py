@@ -1,6 +1,6 @@
-"""The flags --top_k, --average_k, --coverage, --utility and --risk: one chooses the sets.
+"""The flags --top_k, --average_k, --coverage, --max_error, --utility and --risk: one chooses sets.
 
---rule, --costs and --thresholds go with them.
+--rule, --max_names, --allow_new, --new_score, --costs and --thresholds go with them.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,17 +13,28 @@ from absl import flags
 from train.evaluation import conformal_rules, utilities
 from train.foundation import fields, flag_rules, flag_types
 from train.foundation.flag_rules import Exclusive, Flag, Needed
+from train.prediction import new_class_flags
 
 # So that --help shows the flags as flags of the command.
 flags.disclaim_key_flags()
 
-_SETS = ("top_k", "average_k", "coverage", "utility", "risk")
-NAMES = (*_SETS, "rule", "costs", "thresholds")
+MAX_ERROR = Flag("max_error", fields.Number(above=0, below=1))
+_SETS = ("top_k", "average_k", "coverage", "max_error", "utility", "risk")
+NAMES = (*_SETS, "rule", "max_names", "allow_new", "costs", "thresholds")
 _RULES = (
     Needed(_SETS, "it says which sets are made"),
     Exclusive(_SETS),
     Flag("coverage", fields.Number(above=0, below=1)),
+    MAX_ERROR,
     Flag("rule", needs=("coverage",), because="other sets have one rule"),
+    Flag("allow_new", needs=("coverage",), because="a part of the error is for it"),
+    new_class_flags.SCORE,
+    Flag(
+        "max_names",
+        fields.integer(1),
+        excludes=(f"rule={conformal_rules.TAXONOMIC}",),
+        because="its sets have one name each",
+    ),
     Flag("utility", utilities.wrong),
     Flag("risk", fields.Number(above=0)),
     Flag("risk", needs=("costs",), because="it is the mean cost of a set"),
@@ -31,7 +42,7 @@ _RULES = (
     Flag(
         "thresholds",
         fields.text("a file"),
-        needs=("average_k", "coverage"),
+        needs=("average_k", "coverage", "max_error"),
         because="the file has no thresholds of other sets",
     ),
 )
@@ -42,11 +53,14 @@ class ChosenRule:
     """The rule that the flags choose.
 
     Attributes:
-        name: "top_k", "average_k", "coverage", "utility" or "risk".
-        value: the K, the coverage or the risk; the name of the utility.
+        name: "top_k", "average_k", "coverage", "max_error", "utility" or "risk".
+        value: the K, the coverage, the error or the risk; the name of the utility.
         conformal: the name of the conformal rule that makes sets of a coverage.
         costs: the costs of the risk, as the flag has them; None for other rules.
         thresholds: a file with thresholds; None for those of the validation images.
+        max_names: the most names of a set; None for sets of any classes.
+        new_score: the name of the outlier score that says "none of these"; None for sets that
+            cannot say that.
     """
 
     name: str
@@ -54,6 +68,8 @@ class ChosenRule:
     conformal: str = conformal_rules.DEFAULT
     costs: str | None = None
     thresholds: Path | None = None
+    max_names: int | None = None
+    new_score: str | None = None
 
     @property
     def is_calibrated(self) -> bool:
@@ -89,6 +105,13 @@ def define() -> Callable[[], dict[str, Any]]:
         f"With --coverage: the conformal rule, by default {conformal_rules.DEFAULT}. "
         f"{conformal_rules.IN_WORDS}.",
     )
+    max_names = flag_types.define_whole_number(
+        "max_names",
+        "Sets with at most this number of names, each a class or what is above classes, such as a "
+        "genus: the smallest that contain the chosen sets.",
+    )
+    max_error = define_max_error()
+    new = new_class_flags.define()
     utility = flags.DEFINE_string(
         "utility",
         None,
@@ -108,11 +131,24 @@ def define() -> Callable[[], dict[str, Any]]:
         "average_k": average_k.value,
         "coverage": coverage.value,
         "rule": rule.value,
+        "max_names": max_names.value,
+        "max_error": max_error.value,
+        **new(),
         "utility": utility.value,
         "risk": risk.value,
         "costs": costs.value,
         "thresholds": thresholds.value,
     }
+
+
+def define_max_error() -> flags.FlagHolder[float | None]:
+    """Defines --max_error."""
+    return flags.DEFINE_float(
+        "max_error",
+        None,
+        "Answers of one class, and none where the classifier is not sure enough: of the answers at "
+        "most this share is wrong, calibrated on the validation images.",
+    )
 
 
 def define_thresholds() -> flags.FlagHolder[str | None]:
@@ -148,6 +184,8 @@ def chosen(values: Mapping[str, Any]) -> ChosenRule:
     flag_rules.check(_RULES, given)
     conformal = given.pop("rule", conformal_rules.DEFAULT)
     file = given.pop("thresholds", None)
+    max_names = given.pop("max_names", None)
+    new_score = new_class_flags.chosen(given.pop("allow_new", None), given.pop("new_score", None))
     costs = given.pop("costs", None)
     ((name, value),) = given.items()
     return ChosenRule(
@@ -156,4 +194,6 @@ def chosen(values: Mapping[str, Any]) -> ChosenRule:
         conformal_rules.named("rule", conformal).name,
         costs,
         None if file is None else Path(file),
+        max_names,
+        new_score,
     )

@@ -29,6 +29,7 @@ from train.foundation.errors import UserError
 from train.prediction.trained import TrainedClassifier
 from train.training.objectives import Objective
 from train.training.state import parameters_digest
+from train.training.truth import Truth
 from train.workdir import run_files
 from train.workdir.checkpoint import Checkpointer
 from train.workdir.progress import Progress
@@ -187,24 +188,27 @@ def _rescale(found: Predictions, objective: Objective, factors: np.ndarray) -> P
     """The predictions for logits [n, L] times factors [1, L]."""
 
     @jax.jit
-    def of(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
+    def of(logits: jax.Array, examples: Truth) -> dict[str, jax.Array]:
         outputs = logits * jnp.asarray(factors)
         return {
-            "loss": objective.evaluation_loss(outputs, labels),
+            "loss": objective.evaluation_losses(outputs, examples),
             "scores": objective.scores(outputs),
-            "ranks": label_ranks(outputs, labels),
+            "ranks": label_ranks(outputs, examples["labels"]),
         }
 
     scores = CollectedScores(len(found.scores))
     parts = []
     labels = predictions.labels_for_steps(found.labels, factors.size)
+    truths = found.truths and found.truths.among(factors.size)
     for chunk in chunks(found.scores):
-        part = jax.device_get(of(found.scores[chunk], labels[chunk]))
+        examples = {"labels": labels[chunk]} | (truths.arrays(chunk) if truths else {})
+        part = jax.device_get(of(found.scores[chunk], examples))
         scores.add(part.pop("scores"))
         parts.append(part)
     arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     rescaled = predictions.of_steps(scores=scores.scores(), **arrays, labels=found.labels)
-    return dataclasses.replace(rescaled, names=found.names, groups=found.groups)
+    rescaled = dataclasses.replace(rescaled, names=found.names, groups=found.groups)
+    return predictions.with_truths(rescaled, found.truths) if found.truths else rescaled
 
 
 def _evaluate(

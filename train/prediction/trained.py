@@ -1,6 +1,7 @@
 """The classifier of a finished run, for train.evaluate, train.predict and train.export."""
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -15,11 +16,16 @@ from train.configuration.datasets import path_of
 from train.configuration.parsing import parse
 from train.data import Dataset, DatasetSpec, dataset_spec
 from train.data.batches import SkippedImage
+from train.data.own import rank_table
 from train.data.records import Split
 from train.devices import compilation_cache
 from train.evaluation import temperature
+from train.evaluation.class_tree import ClassTree
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
+from train.foundation.ranks import Ranks
+from train.foundation.spelling import flags_for_fields
+from train.models.classifier import Classifier
 from train.training.objectives import class_logits
 from train.workdir import run_files, run_inputs, runs
 from train.workdir.checkpoint import Checkpointer
@@ -86,6 +92,11 @@ class TrainedClassifier:
         return self.assembly.class_counts
 
     @property
+    def tree(self) -> ClassTree | None:
+        """What is above the classes; None if nothing is."""
+        return self.assembly.tree
+
+    @property
     def temperature(self) -> float | None:
         """The divisor of the logits before probabilities are made; None without one."""
         return self.results.get("temperature")
@@ -111,16 +122,29 @@ class TrainedClassifier:
         another shape.
         """
         assembly, at_temperature = self.assembly, self.temperature
-        variables = {"params": self.params, "batch_stats": self.batch_stats}
 
         def scores(inputs: jax.Array) -> jax.Array:
-            self._check_inputs(inputs)
-            outputs: Any = assembly.model.apply(variables, assembly.normalize(inputs), train=False)
+            outputs = self._outputs(inputs)
             if at_temperature is None:
                 return assembly.objective.scores(outputs)
             return temperature.probabilities(class_logits(outputs), np.float32(at_temperature))
 
         return scores
+
+    def logits(self) -> Callable[[jax.Array], jax.Array]:
+        """The same inputs to logits [n, L]; see `scores`."""
+        return lambda inputs: class_logits(self._outputs(inputs))
+
+    def features(self) -> Callable[[jax.Array], jax.Array]:
+        """The same inputs to the features below the head, [n, d]; see `scores`."""
+        return lambda inputs: self._outputs(inputs, method=Classifier.embed)
+
+    def _outputs(self, inputs: jax.Array, **how: Any) -> Any:
+        """What the network makes of inputs, with its head or with the method given."""
+        self._check_inputs(inputs)
+        variables = {"params": self.params, "batch_stats": self.batch_stats}
+        how = how or {"train": False}
+        return self.assembly.model.apply(variables, self.assembly.normalize(inputs), **how)
 
     def _check_inputs(self, inputs: jax.Array) -> None:
         """Raises for inputs that the network would misread."""
@@ -196,12 +220,32 @@ class TrainedClassifier:
         )
 
 
-def load(workdir: Path, places: Mapping[str, str] = MappingProxyType({})) -> TrainedClassifier:
+def tree_of(taxonomy: str, class_names: Sequence[str]) -> ClassTree:
+    """What --taxonomy has above classes.
+
+    Raises:
+        UserError: it is not a table with a tree of them.
+    """
+    return ClassTree.of(_read_ranks(taxonomy, class_names), class_names)
+
+
+def _read_ranks(taxonomy: str, class_names: Sequence[str]) -> Ranks:
+    with flags_for_fields({rank_table.FIELD: "--taxonomy"}):
+        return rank_table.read(taxonomy, class_names)
+
+
+def load(
+    workdir: Path,
+    places: Mapping[str, str] = MappingProxyType({}),
+    taxonomy: str | None = None,
+) -> TrainedClassifier:
     """The selected classifier of the run in a workdir.
 
     Args:
         workdir: the folder of the run.
         places: the fields of `config.dataset` for the current place of its data.
+        taxonomy: what is above the classes, as `config.dataset.taxonomy`; None for what the run
+            has.
 
     Raises:
         UserError: there is no finished run, or its files are damaged or of another version.
@@ -219,6 +263,8 @@ def load(workdir: Path, places: Mapping[str, str] = MappingProxyType({})) -> Tra
         another = f"--workdir {workdir} holds a run of another version of the program: "
         raise error.within(another) from error
     classes = run_files.read_classes(workdir)
+    if taxonomy is not None:
+        classes = dataclasses.replace(classes, ranks=_read_ranks(taxonomy, classes.names))
     spec = dataset_spec(config.dataset)
     num_classes = spec.num_classes
     if num_classes not in (None, len(classes.names)):

@@ -11,7 +11,7 @@ import numpy as np
 
 from topk_jax import losses
 from train.configuration import LossFields, declaring
-from train.data.truths import ONE
+from train.data.truths import ONE, SEVERAL
 from train.foundation import import_paths
 from train.foundation.fields import Number, SetSize, integer, one_of
 from train.models.heads import TwoLogits
@@ -50,6 +50,17 @@ def _cross_entropy(
         loss=lambda logits, labels, _keys, _estimates: plain(
             logits, labels, label_smoothing=label_smoothing
         ),
+    )
+
+
+def _soft_label_cross_entropy(**parameters: Any) -> Objective:
+    loss: Callable[..., jax.Array] = functools.partial(
+        losses.soft_label_cross_entropy, **parameters
+    )
+    # Evaluated without soft labels, so that runs with other labels compare.
+    return dataclasses.replace(
+        _deterministic(losses.cross_entropy),
+        loss=lambda logits, labels, _keys, _estimates: loss(logits, labels),
     )
 
 
@@ -93,6 +104,16 @@ def _relaxed_top_k_cross_entropy(
     return _deterministic(loss)
 
 
+def _build_of_targets(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
+    """Builds the objective of a loss that takes logits, a row over the classes, and parameters."""
+
+    def build(**parameters: Any) -> Objective:
+        plain = _deterministic(functools.partial(loss, **parameters))
+        return dataclasses.replace(plain, takes_targets=True)
+
+    return build
+
+
 def _expected_positive_regularization(*, k: int, beta: jax.Array, axis_name: str) -> Objective:
     loss = functools.partial(
         losses.expected_positive_regularization, expected_positives=float(k), beta=beta
@@ -115,6 +136,28 @@ def _average_k(
         )
 
     return _couple_batch(loss, axis_name, _softmax(class_axis_name))
+
+
+def _beside_cross_entropy(
+    loss: Callable[..., jax.Array],
+    *,
+    weight: jax.Array,
+    axis_name: str,
+    class_axis_name: str | None,
+    **parameters: Any,
+) -> Objective:
+    """The cross-entropy and a loss of the sets of a batch; evaluated without the latter."""
+    plain = functools.partial(losses.cross_entropy, class_axis_name=class_axis_name)
+    of_sets = functools.partial(
+        loss, axis_name=axis_name, class_axis_name=class_axis_name, **parameters
+    )
+    return dataclasses.replace(
+        _deterministic(plain, _softmax(class_axis_name)),
+        loss=lambda logits, labels, _keys, _estimates: (
+            jax.lax.pmean(plain(logits, labels).mean(), axis_name)
+            + weight * of_sets(logits, labels)
+        ),
+    )
 
 
 def _role(*, k: int, weight: jax.Array, axis_name: str) -> Objective:
@@ -218,6 +261,10 @@ _NOISE = {"epsilon": Number(at_least=0)}
 _SAMPLES = {"num_samples": integer(1, 10_000)}
 _TAU = {"tau": Number(at_least=0)}
 _MARGINS = {"max_margin": Number(at_least=0), "scale": Number(above=0)}
+_ERROR = Number(above=0, below=1)
+_OF_SETS = {"temperature": Number(above=0), "weight": Number(at_least=0)}
+# Those without noise.
+_QUANTILES = ("bitonic", "expected", "neural_sort", "odd_even", "soft_sort")
 # Every configuration has the field.
 _LABEL_SMOOTHING = declaring.of_group(LossFields)["label_smoothing"].check
 # Each class can have a probability of its own.
@@ -244,6 +291,7 @@ LOSSES = {
         derive=_with_margins,
         head="cosine",
         splits_classes=True,
+        by_class=True,
     ),
     "logit_adjusted_cross_entropy": LossSpec(
         "logit-adjusted cross-entropy",
@@ -251,12 +299,14 @@ LOSSES = {
         _TAU,
         derive=_with_counts,
         splits_classes=True,
+        by_class=True,
     ),
     "vector_scaling": LossSpec(
         "vector scaling",
         _build_plain(losses.vector_scaling),
         {"gamma": Number(at_least=0), **_TAU},
         derive=_with_counts,
+        by_class=True,
     ),
     "generalized_cross_entropy": LossSpec(
         "generalized cross-entropy",
@@ -267,6 +317,18 @@ LOSSES = {
         "symmetric cross-entropy",
         _build_plain(losses.symmetric_cross_entropy),
         {"alpha": Number(at_least=0), "beta": Number(at_least=0)},
+    ),
+    "hierarchical_cross_entropy": LossSpec(
+        "hierarchical cross-entropy",
+        _build_plain(losses.hierarchical_cross_entropy),
+        {"alpha": Number(at_least=0)},
+        needs_taxonomy=True,
+    ),
+    "soft_label_cross_entropy": LossSpec(
+        "soft-label cross-entropy",
+        _soft_label_cross_entropy,
+        {"beta": Number(at_least=0)},
+        needs_taxonomy=True,
     ),
     "top_k_hinge": LossSpec(
         "top-K hinge",
@@ -337,6 +399,7 @@ LOSSES = {
         head="cosine",
         optimizes_top_k=True,
         splits_classes=True,
+        by_class=True,
     ),
     "expected_balanced": LossSpec(
         "expected balanced",
@@ -353,6 +416,7 @@ LOSSES = {
         head="cosine",
         optimizes_top_k=True,
         splits_classes=True,
+        by_class=True,
     ),
     "assume_negative": LossSpec(
         "assume negative", _build_plain(losses.assume_negative), scores=_MULTI_LABEL
@@ -375,6 +439,29 @@ LOSSES = {
         scores=_MULTI_LABEL,
         splits_classes=True,
     ),
+    "conformal_training": LossSpec(
+        "conformal training",
+        functools.partial(_beside_cross_entropy, losses.conformal_training),
+        {
+            **_OF_SETS,
+            # A constant of the steps: it determines the rank of the quantile.
+            "error": _ERROR.__call__,
+            "quantile": one_of(_QUANTILES),
+            "smoothing": Number(above=0),
+            "size_weight": Number(at_least=0),
+        },
+        of_batch=True,
+        truths=(ONE,),
+        splits_classes=True,
+    ),
+    "size_at_average_error": LossSpec(
+        "size at an average error",
+        functools.partial(_beside_cross_entropy, losses.size_at_average_error),
+        {**_OF_SETS, "error": _ERROR},
+        of_batch=True,
+        truths=(ONE,),
+        splits_classes=True,
+    ),
     "role": LossSpec(
         "ROLE",
         _role,
@@ -383,6 +470,29 @@ LOSSES = {
         of_batch=True,
         truths=(ONE,),
         scores=_MULTI_LABEL,
+    ),
+    "binary_cross_entropy": LossSpec(
+        "binary cross-entropy",
+        _build_of_targets(losses.binary_cross_entropy),
+        scores=_MULTI_LABEL,
+        of_rows=True,
+    ),
+    "asymmetric": LossSpec(
+        "asymmetric",
+        _build_of_targets(losses.asymmetric),
+        {
+            "gamma_positive": Number(at_least=0),
+            "gamma_negative": Number(at_least=0),
+            "margin": Number(at_least=0, below=1),
+        },
+        scores=_MULTI_LABEL,
+        of_rows=True,
+    ),
+    "sparse_top": LossSpec(
+        "sparse top-k",
+        _build_of_targets(losses.sparse_top_loss),
+        truths=(ONE, SEVERAL),
+        of_rows=True,
     ),
     "sparsemax": LossSpec(
         "sparsemax",

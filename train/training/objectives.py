@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from topk_jax.taxonomy import Taxonomy
 from train.data.truths import ONE, SEVERAL, VOTES
 from train.foundation import fields
 from train.models.heads import TwoLogits
@@ -68,7 +69,8 @@ class Objective:
         """
         if self.takes_targets:
             rows = truth.targets(examples, class_logits(outputs).shape[-1])
-            return self.loss(outputs, rows, keys, estimates)
+            losses = self.loss(outputs, rows, keys, estimates)
+            return truth.expect(lambda labels: weigh(losses, labels), examples)
         return truth.expect(
             lambda labels: weigh(self.loss(outputs, labels, keys, estimates), labels), examples
         )
@@ -99,7 +101,11 @@ class LossSpec:
             each. `class_axis_name` is None if each device has all of them.
         optimizes_top_k: whether the loss is made for the top-K accuracy of its own K.
         scores: the allowed values of `config.eval.scores`.
+        needs_taxonomy: whether `build` gets the `taxonomy` of the classes.
+        by_class: whether `derive` makes a parameter with a number for each class.
         truths: what the truth of an example may be, values of `config.dataset.labels`.
+        of_rows: whether the objective takes a row over the classes for each example; see
+            `Objective.takes_targets`.
     """
 
     title: str
@@ -113,7 +119,10 @@ class LossSpec:
     splits_classes: bool = False
     optimizes_top_k: bool = False
     scores: tuple[str, ...] = ("softmax",)
+    needs_taxonomy: bool = False
+    by_class: bool = False
     truths: tuple[str, ...] = (ONE, VOTES, SEVERAL)
+    of_rows: bool = False
 
     def __post_init__(self) -> None:
         if self.optimizes_top_k and not self.has_k:
@@ -123,6 +132,13 @@ class LossSpec:
     def has_k(self) -> bool:
         """Whether the loss has a K of its own."""
         return "k" in self.parameters
+
+    @property
+    def has_ranks(self) -> bool:
+        """Whether it can be computed at every rank of a taxonomy, as of classes."""
+        of_labels = not (self.of_batch or self.by_class or self.of_rows)
+        is_plain = self.head == "linear" and of_labels
+        return is_plain and not self.needs_taxonomy and ONE in self.truths
 
     @property
     def estimates_labels(self) -> bool:
@@ -153,6 +169,7 @@ class LossSpec:
         axis_name: str,
         class_axis_name: str | None = None,
         scores: str = "softmax",
+        taxonomy: Taxonomy | None = None,
     ) -> Objective:
         """The objective.
 
@@ -163,16 +180,19 @@ class LossSpec:
             class_axis_name: the axis over devices that the classes are split along; None if each
                 device has all of them.
             scores: `config.eval.scores`.
+            taxonomy: the tree of the classes, if there is one.
         """
         constants = {
             name: values[name]
             for name, field in self.parameters.items()
             if not isinstance(field, fields.Number)
         }
-        axes: dict[str, str | None] = {"axis_name": axis_name} if self.of_batch else {}
+        further: dict[str, Any] = {"axis_name": axis_name} if self.of_batch else {}
         if self.splits_classes:
-            axes["class_axis_name"] = class_axis_name
-        objective = self.build(**constants, **hyperparameters, **axes)
+            further["class_axis_name"] = class_axis_name
+        if self.needs_taxonomy:
+            further["taxonomy"] = taxonomy
+        objective = self.build(**constants, **hyperparameters, **further)
         if scores == "softmax":
             return objective
         score = _SCORES[scores]

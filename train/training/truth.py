@@ -31,7 +31,9 @@ def expect(function: Callable[[jax.Array], jax.Array], truth: Truth) -> jax.Arra
 
 
 def targets(truth: Truth, num_classes: int) -> jax.Array:
-    """The rows over all classes [n, L]: 1 for each label that is present, or shares of votes."""
+    """The rows over all classes [n, L]: 1 for each class that is present, or shares of votes."""
+    if "classes" not in truth:
+        return jax.nn.one_hot(truth["labels"], num_classes)
     classes = truth["classes"]
     values = truth["present"].astype(jnp.float32) if "present" in truth else truth["shares"]
     rows = jnp.arange(len(classes))[:, None]

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from train.foundation.ranks import Ranks
+
 
 @dataclass(frozen=True)
 class Classes:
@@ -12,10 +14,12 @@ class Classes:
     Attributes:
         names: the name of each class.
         training_images: the number of training images of each class.
+        ranks: what is above the classes; None if nothing is.
     """
 
     names: tuple[str, ...]
     training_images: tuple[int, ...]
+    ranks: Ranks | None = None
 
     def are_some_of(self, others: "Classes") -> bool:
         """Whether they equal other classes, with at most their numbers of training images."""
@@ -29,14 +33,22 @@ class Classes:
         Raises:
             KeyError, TypeError, ValueError: the argument has another form.
         """
+        ranks = [entry["ranks"] for entry in plain if "ranks" in entry]
+        if len(ranks) not in (0, len(plain)):
+            raise ValueError("'ranks' must be of all classes or of none")
         return cls(
             tuple(str(entry["name"]) for entry in plain),
             tuple(int(entry["training_images"]) for entry in plain),
+            Ranks.from_plain(ranks) if ranks else None,
         )
 
     def to_plain(self) -> list[dict[str, Any]]:
         """A JSON value with one entry per class."""
-        return [
+        plain: list[dict[str, Any]] = [
             {"name": name, "training_images": count}
             for name, count in zip(self.names, self.training_images, strict=True)
         ]
+        if self.ranks is not None:
+            for entry, names in zip(plain, self.ranks.to_plain(self.names), strict=True):
+                entry["ranks"] = names
+        return plain

@@ -37,10 +37,12 @@ class Facts:
         """Whether other facts are of the same data.
 
         A digest covers all files; the numbers of images cover the files that are not left out.
+        What is above the classes is not of the data.
         """
+        known = dataclasses.replace(others.classes, ranks=self.classes.ranks)
         if self.digest is not None and self.classes.are_some_of(others.classes):
-            others = dataclasses.replace(others, classes=self.classes)
-        return self == others
+            known = self.classes
+        return self == dataclasses.replace(others, classes=known)
 
     def complete(self, spec: "DatasetSpec") -> "DatasetSpec":
         """The data set with the shape of its examples, and the mean and deviation of the run."""

@@ -36,12 +36,14 @@ EVENTS = "tensorboard"
 CHECKPOINTS = "checkpoints"
 # Thresholds that were computed for the finished run.
 CALIBRATION = "calibration.json"
+# Features of training examples, which outlier scores are distances to.
+KNOWN_FEATURES = "known_features.npz"
 
 # All files that a run keeps for itself, except the files that `outcomes` names.
 _OWN = frozenset(
     {
         *(CONFIG, CLASSES, DATA, LISTED, METRICS, SKIPPED, RESULTS, CURVES, EVENTS, CHECKPOINTS),
-        *(CALIBRATION, NEAR_DUPLICATES, folder_lock.LOCK),
+        *(CALIBRATION, KNOWN_FEATURES, NEAR_DUPLICATES, folder_lock.LOCK),
     }
 )
 
@@ -121,6 +123,7 @@ def list_selected_files(workdir: Path) -> list[Path]:
         *workdir.glob("evaluation_*.json"),
         *workdir.glob("outcomes_*.npz"),
         workdir / CALIBRATION,
+        workdir / KNOWN_FEATURES,
     ]
     return [file for file in candidates if file.exists()]
 
@@ -191,13 +194,16 @@ def read_classes(workdir: Path) -> Classes:
     Raises:
         UserError: there is no such file, or it is not what a run writes.
     """
-    path = workdir / CLASSES
+    path, what = workdir / CLASSES, "the classes of a run"
     try:
-        plain = json_files.read(path, run_shapes.CLASSES, "the classes of a run")
+        plain = json_files.read(path, run_shapes.CLASSES, what)
     except FileNotFoundError as error:
         raise UserError(f"{path} is missing: the run is of an earlier version") from error
     _check_digest(path)
-    return Classes.from_plain(plain)
+    try:
+        return Classes.from_plain(plain)
+    except ValueError as error:
+        raise UserError(f"{path} is not {what}: {error}") from error
 
 
 def read_facts(workdir: Path, classes: Classes, image_shape: tuple[int, ...] | None) -> Facts:

@@ -29,7 +29,9 @@ CONFIG: Field = record(
     },
 )
 
-CLASSES: Field = list_of(record({"name": string, "training_images": _COUNT}), at_least=1)
+CLASSES: Field = list_of(
+    record({"name": string, "training_images": _COUNT}, {"ranks": table_of(string)}), at_least=1
+)
 
 _DIGEST = optional(string)
 DATA: Field = record(

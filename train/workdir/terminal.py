@@ -17,6 +17,7 @@ from train.evaluation.metric import AVERAGES, LOSS, Metric, Rule, from_json
 from train.foundation.console import make_console, show_line
 from train.foundation.printable import printable
 from train.foundation.progress_bar import make_bar
+from train.workdir import rank_tables
 
 Batch = TypeVar("Batch")
 
@@ -147,6 +148,7 @@ def show_report(title: str, report: Mapping[str, Any]) -> None:
         show_line("how much more that is:")
         console.print(_table(from_json(report["gap_to_bayes"])))
     _show_coverages(console, report)
+    rank_tables.show(console, report)
     _show_worth(console, report)
     if "accuracy_by_count" in report:
         show_line("accuracy by the number of training examples of the class:")
@@ -169,6 +171,7 @@ def _show_observations(console: Console, report: Mapping[str, Any]) -> None:
     _show_intervals(report)
     _show_top_k_estimates(report)
     _show_coverages(console, report)
+    rank_tables.show(console, report)
     _show_worth(console, report)
 
 
@@ -193,17 +196,17 @@ def _show_top_k_estimates(report: Mapping[str, Any]) -> None:
         for name, value in estimates.items()
     )
     show_line(f"estimated from the calibration examples, in per cent: {shown}")
-    bounds = {
-        name: value["coverage_at_least"]
-        for name, value in estimates.items()
-        if "coverage_at_least" in value
-    }
-    if bounds:
-        shown = ", ".join(
+    for name_of_bound, what in (
+        ("backward_coverage", "the same by backward conformal sets, about this or more"),
+        ("coverage_at_least", "and for any classifier, at least"),
+    ):
+        bounds = ", ".join(
             f"{_in_few_words(name)} {f'{100 * bound:.1f}' if bound > 0 else 'nothing'}"
-            for name, bound in bounds.items()
+            for name, value in estimates.items()
+            if (bound := value.get(name_of_bound)) is not None
         )
-        show_line(f"bound for any classifier (backward conformal), at least: {shown}")
+        if bounds:
+            show_line(f"{what}: {bounds}")
 
 
 def _in_few_words(rule_name: str) -> str:
@@ -212,6 +215,8 @@ def _in_few_words(rule_name: str) -> str:
 
 def _show_coverages(console: Console, report: Mapping[str, Any]) -> None:
     """Prints the tables of sets that have the label with a given probability."""
+    if "mean_average_precision" in report:
+        show_line(f"mean average precision (mAP): {_per_cent(report, 'mean_average_precision')}")
     if report["coverages"]:
         show_line("sets that are to have the label with a given probability:")
         # Drawn at random from each observation.
@@ -224,6 +229,16 @@ def _show_coverages(console: Console, report: Mapping[str, Any]) -> None:
                 }
             )
         )
+        for level, kinds in report["coverages"].items():
+            if "false_negative_rate" in (sets := kinds["conformal"]):
+                missed, by_example, by_class = (
+                    _per_cent(sets, name)
+                    for name in ("false_negative_rate", "example_f1", "macro_f1")
+                )
+                show_line(
+                    f"several labels, conformal sets at {level}: {missed} of the labels missed; F1 "
+                    f"{by_example} over examples, {by_class} over classes"
+                )
         if further:
             show_line("one example: for one example of each observation, drawn at random")
     if "conformal_rules" in report:
@@ -232,6 +247,10 @@ def _show_coverages(console: Console, report: Mapping[str, Any]) -> None:
                 f"conformal rules at a coverage of {level}; least: of the class that has the least:"
             )
             console.print(_rule_table(rules))
+
+
+def _per_cent(values: Mapping[str, Any], name: str) -> str:
+    return f"{100 * values[name]:.1f}%"
 
 
 def _show_worth(console: Console, report: Mapping[str, Any]) -> None:

@@ -30,6 +30,7 @@ from tests.topk_jax.cases.ranges import (
     Range,
     Refusal,
 )
+from tests.topk_jax.cases.trees import families, weights
 from topk_jax import losses
 
 # The shape that most tests share, so that each case is compiled once for it.
@@ -161,6 +162,8 @@ class Loss(Case):
         if "noise" in self.arrays:
             noise = rng.normal(size=(*batch_shape, NUM_SAMPLES, num_classes))
             arrays.append(noise.astype(np.float32))
+        if "outliers" in self.arrays.values():
+            arrays.append(rng.random(batch_shape).astype(np.float32))
         return tuple(jnp.asarray(array) for array in arrays)
 
     def is_right(self, labels, num_classes):
@@ -464,12 +467,48 @@ CASES: list[Case] = [
         **SIGMOID,
     ),
     loss(
+        "asymmetric",
+        arrays={"logits": "logits", "targets": "targets"},
+        parameters={"gamma_positive": 0.5, "gamma_negative": 3.0, "margin": 0.05},
+        ranges={"gamma_positive": AT_LEAST_0, "gamma_negative": AT_LEAST_0, "margin": PART},
+        **SIGMOID,
+    ),
+    loss(
         "expect_over_labels",
         Case,
         arrays={"logits": "logits", "plausibilities": "probabilities"},
         parameters={"loss": lambda _: functools.partial(losses.top_k_hinge, k=3)},
         # The most plausible labels come in another order.
         rounding=8,
+    ),
+    loss(
+        "hierarchical_cross_entropy",
+        parameters={"taxonomy": families, "alpha": 0.5},
+        ranges={"alpha": AT_LEAST_0},
+    ),
+    loss(
+        "soft_label_cross_entropy",
+        parameters={"taxonomy": families, "beta": 3.0},
+        ranges={"beta": AT_LEAST_0},
+        zero_when_right=False,
+    ),
+    loss(
+        "soft_labels",
+        Case,
+        arrays={"labels": "labels"},
+        slopes=0,
+        parameters={"taxonomy": families, "beta": 3.0},
+        ranges={"beta": AT_LEAST_0},
+    ),
+    loss(
+        "sum_over_depths",
+        Case,
+        parameters={
+            "taxonomy": families,
+            "loss": lambda _: losses.cross_entropy,
+            "weights": weights,
+        },
+        ranges={"weights": Listed((np.array([1.0, -0.5, 0.0]), np.array([1.0, NAN, 0.0])))},
     ),
     loss("positive_cross_entropy", **SIGMOID),
     loss("assume_negative", **SIGMOID),
@@ -505,6 +544,59 @@ CASES: list[Case] = [
         parameters={"k": 2.5},
         of="entries",
         couples=True,
+    ),
+    *(
+        loss(
+            "conformal_training",
+            Case,
+            parameters={
+                "error": 0.3,
+                "temperature": 0.5,
+                "smoothing": 0.2,
+                "quantile": quantile,
+                "size_weight": 0.7,
+                "target_size": 0.5,
+            },
+            ranges={
+                "temperature": POSITIVE,
+                "smoothing": POSITIVE,
+                "size_weight": AT_LEAST_0,
+                "target_size": AT_LEAST_0,
+            },
+            of="batch",
+            couples=True,
+            # The logarithm adds its own rounding to those of sums over examples and classes.
+            rounding=32,
+            class_rounding=32,
+            variant=quantile,
+        )
+        for quantile in ("expected", "soft_sort")
+    ),
+    loss(
+        "p_value_uniformity",
+        arrays={**LOGITS, "uniform": "outliers"},
+        **COUPLED,
+    ),
+    loss(
+        "size_at_average_error",
+        parameters={"error": 0.3, "temperature": 0.5},
+        ranges={"temperature": POSITIVE},
+        **COUPLED,
+    ),
+    loss(
+        "size_over_errors",
+        parameters={"temperature": 0.5},
+        ranges={"temperature": POSITIVE},
+        **COUPLED,
+    ),
+    loss(
+        "pointwise_error",
+        arrays={**LOGITS, "thresholds": "outliers"},
+        parameters={"error": 0.3, "weight": 0.5},
+        ranges={"weight": AT_LEAST_0},
+        exact_slope=False,
+        zero_when_right=False,
+        class_rounding=SUMS,
     ),
     loss("cardinality_aware", Case, arrays={"selector_logits": "selector", "costs": "costs"}),
     loss(

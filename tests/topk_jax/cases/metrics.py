@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from tests.topk_jax.cases.case import Case
-from tests.topk_jax.cases.ranges import Listed
+from tests.topk_jax.cases.ranges import AT_LEAST_0, POSITIVE, Listed
+from tests.topk_jax.cases.trees import families
 
 # A class without training examples is one of few.
 COUNTS = {"class_counts": Listed((np.array([500, 50, -1, 50, 50, 5, 5, 0]),))}
@@ -13,6 +14,11 @@ LABELS = {"labels": "labels"}
 HITS = {"hits": "hits"}
 WEIGHTS = {"weights": "weights"}
 OPEN = {**HITS, "is_new": "marks", **WEIGHTS}
+# Of two examples and two people.
+VOTES = {"labels": "labels", "examples": "groups", "voters": "groups"}
+SIZES_OF_VOTES = {"num_examples": 2, "num_voters": 2, "num_classes": int}
+WEIGHTS_OF_VOTERS = {"alpha": 0.5, "beta": 0.2, "offset": 1.0}
+VOTERS = {"alpha": AT_LEAST_0, "beta": AT_LEAST_0, "offset": AT_LEAST_0}
 SEVERAL_LABELS = {"chosen": "chosen", "targets": "targets"}
 
 
@@ -35,7 +41,18 @@ def statistic(name: str, arrays: dict[str, str], **options: Any) -> Case:
     return metric(name, arrays, of="batch", couples=True, **options)
 
 
+def in_tree(name: str, arrays: dict[str, str], **options: Any) -> Case:
+    """A metric in a taxonomy."""
+    return metric(name, arrays, parameters={"taxonomy": families, **options})
+
+
 CASES: list[Case] = [
+    in_tree("ancestor_ranks", {"probabilities": "probabilities", **LABELS}, depth=2),
+    in_tree("ancestor_hits", {"chosen": "chosen", **LABELS}, depth=1),
+    in_tree("node_counts", {"chosen": "chosen"}, depth=2),
+    in_tree("set_heights", {"chosen": "chosen"}),
+    in_tree("name_counts", {"chosen": "chosen"}),
+    in_tree("mistake_heights", {"predictions": "sizes", **LABELS}),
     metric("label_ranks", {"scores": "logits", **LABELS}),
     metric("top_k_hits", {"scores": "logits", **LABELS}, parameters={"k": 3}),
     metric(
@@ -53,6 +70,21 @@ CASES: list[Case] = [
     ),
     # A sum for each pair of classes of the tests.
     statistic("confident_joint", {"probabilities": "probabilities", **LABELS}, sums=24),
+    metric("voter_weights", {"num_labels": "sizes"}, parameters=WEIGHTS_OF_VOTERS, ranges=VOTERS),
+    statistic(
+        "weighted_votes",
+        VOTES,
+        parameters={**WEIGHTS_OF_VOTERS, **SIZES_OF_VOTES, "threshold": 0.5},
+        ranges={**VOTERS, "threshold": AT_LEAST_0},
+        rounding=8,
+    ),
+    statistic(
+        "dawid_skene",
+        VOTES,
+        parameters={**SIZES_OF_VOTES, "smoothing": 0.5, "num_steps": 2},
+        ranges={"smoothing": POSITIVE},
+        rounding=8,
+    ),
     # Small whole weights, whose sums are exact.
     statistic("accuracy", {**HITS, **WEIGHTS}),
     statistic("macro_accuracy", {**HITS, **LABELS, **WEIGHTS}, parameters={"num_classes": int}),

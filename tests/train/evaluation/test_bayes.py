@@ -8,7 +8,8 @@ from train.data import Split, TrueDistribution
 from train.data.organs_model import OrgansModel
 from train.data.species_model import SpeciesModel
 from train.evaluation import bayes, metric, predictions
-from train.foundation import stored_rows
+from train.evaluation.class_tree import ClassTree
+from train.foundation import ranks, stored_rows
 
 NUM_CLASSES = 12
 
@@ -100,3 +101,20 @@ def test_each_way_of_counting_has_its_own_best_classifier(model, summary):
         deviation = np.sqrt((0.25 / counts).sum()) / NUM_CLASSES
         assert found[f"macro_top_{k}_accuracy"] == pytest.approx(best, abs=4 * deviation)
         assert found[f"average_{k}_set_size"] == pytest.approx(k, rel=0.05)
+
+
+def test_the_best_genera_have_the_largest_sums_of_the_posterior(model):
+    examples = Split(*model.sample("test", 4000))
+    distribution = TrueDistribution(model.posterior, np.exp(model.log_prior))
+    names = model.class_names
+    tree = ClassTree.of(ranks.first_words(names), names)
+    found = bayes.accuracies_by_rank(distribution, examples, tree, (1, 2, 5))
+    assert found.keys() == {"genus"}
+    # A K of 5 is more than there are genera.
+    assert found["genus"].keys() == {"nodes", "top_1_accuracy", "top_2_accuracy"}
+    sums = model.posterior(examples.images) @ np.eye(3)[model.genera]
+    hits = sums.argmax(axis=1) == model.genera[examples.labels]
+    assert found["genus"]["top_1_accuracy"] == pytest.approx(hits.mean(), abs=1e-9)
+    # The mean of the largest sum, within four standard errors.
+    largest = sums.max(axis=1)
+    assert abs(hits.mean() - largest.mean()) < 4 * (hits - largest).std() / np.sqrt(len(hits))

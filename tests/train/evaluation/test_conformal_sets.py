@@ -9,14 +9,20 @@ import pytest
 from tests import reference
 from topk_jax import sets
 from train.evaluation import conformal_sets, predictions
+from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import RULES
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
+from train.foundation.ranks import Ranks
 
 NUM_CLASSES = 6
 # Powers of two: quotients by frequencies are exact.
 COUNTS = np.array([1, 2, 4, 8, 16, 1])
 COVERAGE, ERROR = 0.8, 0.2
+TREE = ClassTree.of(
+    Ranks(("genus", "species"), tuple((f"genus {label // 2}",) for label in range(NUM_CLASSES))),
+    [f"species {label}" for label in range(NUM_CLASSES)],
+)
 # A score of the penalties of 32 bits is that near; no other score of these is.
 NEAR = 1e-6
 
@@ -44,6 +50,15 @@ def of_labels(scores, labels):
     return scores[np.arange(len(labels)), labels]
 
 
+def expected_scores(rule, examples):
+    """The scores [n, L] of a rule, in float64."""
+    if rule.needs_taxonomy:
+        return reference.node_scores(examples.scores, TREE.taxonomy)
+    kind = rule.score or {"kind": "lac"}
+    counts = {"class_counts": COUNTS} if rule.needs_class_counts else {}
+    return reference.conformal_scores(examples.scores, **kind, **counts)
+
+
 def expected_limits(rule, scores, labels):
     """The quantiles of the scores [n, L] of a rule, in float64."""
     own = of_labels(scores, labels)
@@ -65,17 +80,15 @@ def test_the_sets_of_a_rule_are_those_of_the_references(name, examples, calibrat
     # Several chunks, all of one size.
     monkeypatch.setattr(predictions, "CHUNK", 40)
     rule = RULES[name]
-    found = conformal_sets.calibrate(rule, calibrated_on, COVERAGE, COUNTS)
-    kind = rule.score or {"kind": "lac"}
-    counts = {"class_counts": COUNTS} if kind["kind"] == "pas" else {}
-    of_all = reference.conformal_scores(calibrated_on.scores, **kind, **counts)
+    found = conformal_sets.calibrate(rule, calibrated_on, COVERAGE, COUNTS, TREE)
+    of_all = expected_scores(rule, calibrated_on)
     limits = expected_limits(rule, of_all, calibrated_on.labels)
     # For the default rule it is the smallest probability.
     shown = 1 - limits if rule.score is None else limits
     np.testing.assert_allclose(found.limits, shown, rtol=NEAR)
     assert found.limits.shape == np.shape(limits)
     assert found.num_in_every_set == (1 if name == "class_conditional" else 0)
-    scores = reference.conformal_scores(examples.scores, **kind, **counts)
+    scores = expected_scores(rule, examples)
     np.testing.assert_array_equal(found(examples.scores), scores <= limits + NEAR)
 
 
@@ -106,20 +119,22 @@ def test_classes_with_many_examples_make_clusters():
 
 
 def test_what_a_rule_needs_is_said(calibrated_on):
-    def refused(name, examples, counts, coverage=COVERAGE):
+    def refused(name, examples, counts, coverage=COVERAGE, tree=TREE):
         with pytest.raises(UserError) as error:
-            conformal_sets.calibrate(RULES[name], examples, coverage, counts)
+            conformal_sets.calibrate(RULES[name], examples, coverage, counts, tree)
         return str(error.value)
 
     assert "pas needs the number of training examples of each class" in refused(
         "pas", calibrated_on, None
     )
+    without = refused("taxonomic", calibrated_on, None, tree=None)
+    assert "taxonomic needs what is above the classes: give --taxonomy" in without
     none = np.where(np.arange(NUM_CLASSES) < 2, 0, COUNTS)
     assert "of every class; 2 of 6 classes have none" in refused("pas", calibrated_on, none)
     doubled = dataclasses.replace(calibrated_on, scores=2 * calibrated_on.scores)
     for name, rule in RULES.items():
         # Sums of probabilities, the largest of them beside penalties, and a largest score of 1.
-        if name in ("aps", "raps", "saps", "interpolated"):
+        if name in ("aps", "raps", "saps", "interpolated", "taxonomic"):
             assert "add up to 1" in refused(name, doubled, COUNTS)
         elif rule.score is not None:
             assert "needs probabilities, from 0 to 1" in refused(name, doubled, COUNTS)

@@ -5,8 +5,10 @@ import pytest
 
 from tests import reference
 from topk_jax import sets
+from topk_jax.taxonomy import Taxonomy
 from train.data.truths import SEVERAL, Truths
 from train.evaluation import cost_thresholds, named_costs, predictions, set_rules, thresholds
+from train.evaluation.class_tree import ClassTree
 from train.evaluation.costs import Costs
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
@@ -153,6 +155,24 @@ def test_what_is_no_table_of_costs_is_refused(tmp_path, rows, message):
     path = write(tmp_path / "costs.csv", rows)
     with pytest.raises(UserError, match=message):
         named_costs.named(path, NAMES, None)
+
+
+def test_a_taxonomy_costs_by_the_height_at_which_the_set_and_the_label_meet():
+    # Two of the genera have one species, and one family has one genus.
+    genera, families = ("a", "a", "b", "c", "d", "d"), ("x", "x", "x", "y", "z", "z")
+    paths = list(zip(families, genera, NAMES, strict=True))
+    tree = ClassTree(("family", "genus", "species"), Taxonomy.from_paths(paths))
+    costs = named_costs.named("taxonomy", NAMES, None, tree)
+    expected = np.ones((NUM_CLASSES, NUM_CLASSES))
+    for label, (family, genus, _) in enumerate(paths):
+        for other, (of_other, other_genus, _) in enumerate(paths):
+            if family == of_other:
+                expected[label, other] = 1 / 3 if genus == other_genus else 2 / 3
+            if label == other:
+                expected[label, other] = 0
+    np.testing.assert_allclose(costs.between, expected)
+    with pytest.raises(UserError, match="--costs=taxonomy needs what is above the classes"):
+        named_costs.named("taxonomy", NAMES, None)
 
 
 def test_macro_costs_need_the_numbers_of_training_examples():

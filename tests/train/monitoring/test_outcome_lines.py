@@ -70,6 +70,13 @@ def test_a_table_is_read_as_lines_are(tmp_path):
     assert [one.size for one in read(path, place)[0]] == [1]
 
 
+def test_none_of_these_is_right_for_a_new_class(tmp_path):
+    line = GOOD.replace('"label": "0"', '"none_of_these": true, "label": "oak"')
+    lines = [line, line.replace("true", "false"), line.replace("oak", "0")]
+    path = made.write(tmp_path / "outcomes.jsonl", lines)
+    assert [outcome.missed for outcome in read(path)[0]] == [False, True, False]
+
+
 def test_images_that_could_not_be_read_are_no_outcomes(tmp_path):
     path = tmp_path / "outcomes.jsonl"
     path.write_text('{"path": "a.png", "error": "is not an image"}\n' + made.lines([0])[0] + "\n")

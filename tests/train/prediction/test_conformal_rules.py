@@ -10,10 +10,12 @@ import pytest
 
 from tests.train.sealed import unsealed
 from train.evaluation import conformal_sets
+from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import DEFAULT, RULES
 from train.evaluation.predictions import Predictions
 from train.foundation import files
 from train.foundation.errors import UserError
+from train.foundation.ranks import Ranks
 from train.prediction import exported_program, rule_flags
 from train.prediction.calibrated_rule import CalibratedRule, calibrate
 from train.prediction.rule_flags import ChosenRule
@@ -30,6 +32,7 @@ class FakeClassifier:
     class_counts = np.array([90, 50, 20, 10, 5, 3])
     spec = SimpleNamespace(inputs="features", has_images=False, name="fake", attribution=None)
     classes = SimpleNamespace(names=tuple("abcdef"))
+    tree = ClassTree.of(Ranks(("genus", "species"), tuple(zip("ABBCCC", strict=True))), "abcdef")
     origin = ("loss", "none")
     image_shape = (6,)
 
@@ -91,7 +94,9 @@ def test_a_class_without_training_examples_is_refused_before_anything_is_predict
 def test_limits_are_found_once_and_read_as_they_were(name, tmp_path):
     classifier = FakeClassifier(tmp_path)
     counts = classifier.class_counts
-    expected = conformal_sets.calibrate(RULES[name], classifier.validation, COVERAGE, counts)
+    expected = conformal_sets.calibrate(
+        RULES[name], classifier.validation, COVERAGE, counts, classifier.tree
+    )
     for _ in range(2):
         found = calibrated(name, classifier).conformal
         np.testing.assert_array_equal(found.limits, expected.limits)

@@ -8,8 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import RULES
 from train.evaluation.conformal_sets import ConformalSets
+from train.foundation import ranks
 from train.prediction import exported_program, inference
 from train.prediction.calibrated_rule import CalibratedRule
 
@@ -50,21 +52,29 @@ def test_the_likeliest_classes(num_classes):
 class AllRules:
     """The sets of every other rule, [n, rules, L]."""
 
+    new = None
+
     def __init__(self, num_classes):
         counts = np.arange(1, num_classes + 1)
         limits = np.linspace(0.1, 0.9, num_classes, dtype=np.float32)
-        self.rules = [CalibratedRule("average_k", 2.5, 0.01)]
+        names = [f"{label // 10} {label}" for label in range(num_classes)]
+        tree = ClassTree.of(ranks.first_words(names), names)
+        self.rules = [
+            CalibratedRule("average_k", 2.5, 0.01),
+            CalibratedRule("average_k", 2.5, 0.01, tree=tree, max_names=2),
+        ]
         for rule in RULES.values():
             of_classes = rule.quantile in ("classes", "clusters", "middle")
             sets = ConformalSets(
                 rule,
                 limits if of_classes else limits[num_classes // 2],
                 counts if rule.needs_class_counts else None,
+                tree if rule.needs_taxonomy else None,
             )
             self.rules.append(CalibratedRule("coverage", 0.9, None, sets))
 
-    def choose(self, probabilities):
-        return jnp.stack([rule.choose(probabilities) for rule in self.rules], axis=1)
+    def answer(self, probabilities):
+        return (jnp.stack([rule.choose(probabilities) for rule in self.rules], axis=1),)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from topk_jax import losses
+from topk_jax.taxonomy import Taxonomy
 from train.foundation.errors import UserError
 from train.models import HEADS
 from train.training.losses import LOSSES
@@ -32,15 +33,28 @@ PARAMETERS = {
     "swap": "cauchy",
     "art_lambda": 0.0,
     "num_candidates": 5,
+    "gamma_positive": 0.0,
+    "gamma_negative": 2.0,
+    "margin": 0.05,
+    "error": 0.2,
+    "temperature": 0.5,
+    "quantile": "expected",
+    "smoothing": 0.2,
+    "size_weight": 1.0,
 }
 NUM_CLASSES = 6
 CLASS_COUNTS = np.array([40, 20, 10, 10, 5, 5])
+TAXONOMY = Taxonomy.from_paths(
+    [(f"genus {label // 2}", f"species {label}") for label in range(NUM_CLASSES)]
+)
 
 
 def make_objective(name):
     loss = LOSSES[name]
-    values = loss.hyperparameters(PARAMETERS, CLASS_COUNTS)
-    return loss.objective(PARAMETERS, values, axis_name="devices")
+    # With a smaller one, all classes are nearly alike.
+    parameters = PARAMETERS | ({"beta": 10.0} if name == "soft_label_cross_entropy" else {})
+    values = loss.hyperparameters(parameters, CLASS_COUNTS)
+    return loss.objective(parameters, values, axis_name="devices", taxonomy=TAXONOMY)
 
 
 @pytest.mark.slow
@@ -59,7 +73,9 @@ def test_every_loss_trains(name, rng):
     def mean_loss(params, keys):
         # One device: the losses of a batch take their means over it.
         loss = jax.vmap(
-            lambda outputs, labels, keys: objective.loss(outputs, labels, keys, estimates).mean(),
+            lambda outputs, labels, keys: objective.of_examples(
+                outputs, {"labels": labels}, keys, estimates
+            ).mean(),
             axis_name="devices",
         )
         stacked = jax.tree.map(
@@ -75,7 +91,7 @@ def test_every_loss_trains(name, rng):
     @jax.jit
     def evaluate(params):
         logits = head.apply(params, features)
-        return objective.evaluation_loss(logits, labels), objective.scores(logits)
+        return objective.evaluation_losses(logits, {"labels": labels}), objective.scores(logits)
 
     before, _ = evaluate(params)
     for key in jax.random.split(jax.random.key(1), 60):

@@ -2,7 +2,7 @@
 
 import dataclasses
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,8 @@ from train.data.own.image_changes import OwnFraming
 from train.data.own.listing import ListedFiles, Role
 from train.data.pictures import Picture
 from train.data.records import Records, Split
+from train.foundation import ranks
+from train.foundation.ranks import Ranks
 
 _GROUP = "config.dataset.group"
 # What the network gets where the images are of many sizes, or large.
@@ -83,6 +85,7 @@ class OwnImagesSpec(DatasetSpec):
             image_shape=shape,
             digest=found.digest,
             files=ListedFiles(found.digest, shape, listing),
+            ranks=self._ranks(listing.class_names),
         )
 
     def find(self, data_dir: str | None) -> FoundImages:
@@ -108,6 +111,10 @@ class OwnImagesSpec(DatasetSpec):
         )
         reader = self._reader((height, width, channels))
         return dataclasses.replace(self, image_shape=image_shape, mean=mean, std=std, reader=reader)
+
+    def _ranks(self, class_names: Sequence[str]) -> Ranks | None:
+        is_nested = isinstance(self.fields, FolderFields) and self.fields.nested
+        return ranks.folders(class_names) if is_nested else None
 
     def _reader(self, shape: tuple[int, int, int]) -> ImageReader:
         fields = self.fields

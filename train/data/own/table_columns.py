@@ -55,12 +55,14 @@ class TableKind:
         what: what the field must name, in messages.
         known: the names of the columns that are used.
         needed: those of them that the table must have.
+        takes_all: whether all columns are used, whatever their names.
     """
 
     field: str
     what: str
     known: tuple[str, ...]
     needed: tuple[str, ...] = ()
+    takes_all: bool = False
 
     def named(self, table: Path) -> str:
         """The table in messages."""
@@ -108,6 +110,8 @@ def read(
         columns = _read_parquet(table, kind)
     else:
         raise UserError(field=kind.field, must_be="a .csv, .tsv or .parquet file", got=table.name)
+    if kind.takes_all:
+        return columns
     for name in columns:
         if name not in kind.known and name.lower() in kind.known:
             raise UserError(

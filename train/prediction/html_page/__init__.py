@@ -15,10 +15,11 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from markupsafe import Markup
 
+from train.evaluation.class_tree import ClassTree
 from train.evaluation.metric import Metric
 from train.foundation import files
 from train.prediction.calibrated_rule import CalibratedRule
@@ -35,7 +36,19 @@ _SCRIPT = "".join((_HERE / name).read_text(encoding="utf-8") for name in _SCRIPT
 # How many classes of a set are visible before the list is opened.
 _SEEN = 5
 
+# The name of a class, what tables call it if that is another name, and its probability.
+_Member = tuple[str, str | None, float]
+
 _templates = words.make_templates(_HERE)
+
+
+class _Group(NamedTuple):
+    """A node that names classes of a set, which start at a place of the set."""
+
+    title: str
+    probability: float
+    members: Sequence[_Member]
+    start: int
 
 
 @dataclass(frozen=True)
@@ -49,6 +62,7 @@ class Facts:
         table: the facts by their names.
         example: what an example is called: "image", "row" or "name".
         labels: what tables call the classes; by default their names.
+        tree: what is above the classes, if sets have names.
     """
 
     names: Sequence[str]
@@ -57,6 +71,7 @@ class Facts:
     table: dict[str, str]
     example: str = "image"
     labels: Sequence[str] | None = None
+    tree: ClassTree | None = None
 
     @classmethod
     def of(
@@ -77,7 +92,7 @@ class Facts:
         example = classifier.spec.example
         expected = _expected(classifier.results.get("test", {}), rule, example)
         labels = classifier.classes.names
-        return cls(names, rule.in_words(), expected, table, example, labels)
+        return cls(names, rule.in_words(), expected, table, example, labels, rule.tree)
 
 
 def _expected(test: Mapping[str, float | None], rule: CalibratedRule, example: str) -> str:
@@ -116,6 +131,7 @@ class Page:
         self._images = 0
         self._classes = 0
         self._empty = 0
+        self._none_of_these = 0
         self._unreadable: list[Unreadable] = []
 
     @property
@@ -132,8 +148,11 @@ class Page:
             self._starts.append(self._cards.tell())
         self._images += 1
         self._classes += len(entry.classes)
-        self._empty += not entry.classes
-        self._index.add(entry.classes or (entry.likeliest,), self.number)
+        self._empty += not (entry.classes or entry.none_of_these)
+        self._none_of_these += bool(entry.none_of_these)
+        # The card of an empty set has the likeliest class.
+        shown = () if entry.none_of_these else (entry.likeliest,)
+        self._index.add(entry.classes or shown, self.number)
         self._columns, rows = cells.of(entry)
         names = self._facts.names
         members = [
@@ -147,12 +166,26 @@ class Page:
             pictures=[one for one in entry.photographs if one.thumbnail],
             rows=rows,
             members=members,
+            groups=[*self._groups(entry, members)],
             likeliest=names[likeliest],
             likeliest_label=cells.other_label(names[likeliest], self._labels[likeliest]),
             seen=_SEEN,
         ).encode()
         self._digest.update(card)
         self._cards.write(card)
+
+    def _groups(self, entry: ClassSet, members: Sequence[_Member]) -> Iterator[_Group]:
+        """The nodes that name a set, with their members; none for a set without names."""
+        tree, start = self._facts.tree, 0
+        if tree is None or entry.nodes is None:
+            return
+        member_of = dict(zip(entry.classes, members, strict=True))
+        for node, probability in zip(entry.nodes, entry.node_probabilities, strict=True):
+            below = {*tree.members(node).tolist()}
+            # By decreasing probability, as in the set.
+            own = [member for index, member in member_of.items() if index in below]
+            yield _Group(tree.title(node, self._facts.names), probability, own, start)
+            start += len(own)
 
     def write(self, file: BinaryIO, page: int) -> None:
         """Writes a page. Pages are counted from 1."""
@@ -194,9 +227,10 @@ class Page:
         if not self._images:
             return {}
         counts = {"Mean size here": f"{self._classes / self._images:.3g}"}
-        if self._empty:
-            share = words.percent(self._empty / self._images)
-            counts["Empty sets here"] = f"{self._empty:,} ({share})"
+        of_kinds = {"Empty sets here": self._empty, "“None of these” here": self._none_of_these}
+        for what, number in of_kinds.items():
+            if number:
+                counts[what] = f"{number:,} ({words.percent(number / self._images)})"
         return counts
 
 

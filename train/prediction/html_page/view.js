@@ -11,10 +11,10 @@ const cards = Array.from(list.children, (element, place) => ({
   element,
   place,
   marking: markings[place],
-  details: element.querySelector("details"),
+  lists: Array.from(element.querySelectorAll("details")),
   name: element.querySelector("h2").textContent,
   text: Array.from(
-    element.querySelectorAll("h2, figcaption, .name, .empty b"), (part) => part.textContent,
+    element.querySelectorAll("h2, figcaption, .name, .node, .empty b"), (part) => part.textContent,
   ).join("\n").toLowerCase(),
   size: Number(element.dataset.size),
   top: Number(element.dataset.top),
@@ -49,11 +49,11 @@ function view() {
 function show() {
   const wanted = filter.value.trim().toLowerCase();
   const isShown = { "": () => true, marked: (has) => has, unmarked: (has) => !has }[showOnly.value];
-  for (const { element, details, text, marking } of cards) {
+  for (const { element, lists, text, marking } of cards) {
     element.hidden = !text.includes(wanted) || !isShown(marks.has(marking.key));
     // What was looked for is not left hidden in a folded list.
-    if (details && wanted !== filtered) {
-      details.open = wanted !== "" && details.textContent.toLowerCase().includes(wanted);
+    for (const one of wanted === filtered ? [] : lists) {
+      one.open = wanted !== "" && one.textContent.toLowerCase().includes(wanted);
     }
   }
   filtered = wanted;

@@ -91,6 +91,43 @@ def test_the_most_voted_class_and_equal_votes(tmp_path):
     assert shares_of(found.truths, found.class_names) == [{"oak": 1}, {"ash": 0.5, "elm": 0.5}]
 
 
+def test_people_who_have_named_more_classes_count_more(tmp_path):
+    found = find(write(tmp_path, FORMS["rows"]), votes="weighted")
+    # Two classes of x and of y; one of each other person, whose weight is 1.
+    more = 2**0.5 - 2**0.2 + 1
+    expected = [(2 * more + 1) / (2 * more + 2), 0.5]
+    # Shares are in 32 bits.
+    np.testing.assert_allclose(found.truths.shares[:, 0], expected, rtol=1e-6)
+
+
+def test_the_confusions_of_people_are_estimated(tmp_path):
+    """Two people agree; the third, who always names the oak, is no reason to doubt them."""
+    answers = {"a.png": ("ash", "ash", "oak"), "b.png": ("oak", "oak", "oak")}
+    rows = [("path", "annotator", "label")]
+    rows += [
+        (path, one, label)
+        for path, labels in answers.items()
+        for one, label in zip("xyz", labels, strict=True)
+    ]
+    found = find(write(tmp_path, rows), votes="dawid_skene")
+    assert shares_of(found.truths, found.class_names) == [{"ash": 1}, {"oak": 1}]
+
+
+@pytest.mark.parametrize("votes", ["weighted", "dawid_skene"])
+def test_who_voted_has_to_be_known(tmp_path, votes):
+    table = write(tmp_path, FORMS["rows without names"])
+    with pytest.raises(
+        UserError, match=r"votes must be shares or majority where .*; got '" + votes
+    ):
+        find(table, votes=votes)
+
+
+def test_a_person_has_one_class_for_the_estimate_of_confusions(tmp_path):
+    table = write(tmp_path, FORMS["other columns"])
+    with pytest.raises(UserError, match=r"votes must be .* names several classes of one example"):
+        find(table, votes="dawid_skene", **FIELDS["other columns"])
+
+
 def test_several_labels(tmp_path):
     rows = [("path", "label"), ("a.png", "oak; ash"), ("a.png", "oak|elm"), ("b.png", "ash: 3")]
     found = find(write(tmp_path, rows), SEVERAL)

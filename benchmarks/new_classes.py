@@ -1,0 +1,186 @@
+r"""Classes that a classifier has not seen: how many of their examples are "none of these".
+
+    python -m benchmarks.new_classes --repetitions=2 --folder=runs/new_classes \
+        --output=benchmarks/results/new_classes-cpu.json
+
+Every fifth class is held out of the digits, and every fifth country of the names of places; each
+repetition holds out others. A network is trained without them, and evaluated on the test examples
+of all classes, by the commands of the program and every outlier score. Runs and reports that are in
+the folder are not made again. --features=FILE is for features of your own, with
+the arrays features and labels, as for configs/features.py: every fifth class of them is held out.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import command, markdown
+from benchmarks.held_out import FOLDS
+from train.evaluation import outlier_scores
+
+_COVERAGE = 0.9
+_MAX_ERROR = 0.05
+_RECIPES = {
+    "digits": ("configs/digits.py:cross_entropy", "benchmarks.held_out:DIGITS_"),
+    "names of places": ("configs/place_names.py", "benchmarks.held_out:PLACES_"),
+}
+_FEATURES = "features"
+_SURE = ("answered", "error_of_answers", "answered_of_unknown_classes")
+
+
+def main() -> None:
+    """Measures each data set in each fold by each score."""
+    made = command.parser(__doc__, repetitions=FOLDS, what="folds, of five", least=2)
+    made.add_argument("--folder", type=Path, required=True, help="for the runs")
+    made.add_argument("--features", type=Path, help="an .npz file with features and labels")
+    given = made.parse_args()
+    names = [*_RECIPES, *([] if given.features is None else [_FEATURES])]
+    results = {
+        name: _summary(
+            [
+                _measure(name, fold, given.folder, given.features)
+                for fold in range(given.repetitions)
+            ]
+        )
+        for name in names
+    }
+    written = {
+        "asked": _COVERAGE,
+        "max_error": _MAX_ERROR,
+        "repetitions": given.repetitions,
+        "data": results,
+    }
+    command.write(written, given.output)
+
+
+def tables(results: Mapping[str, Any]) -> str:
+    """A table for each data set, in Markdown."""
+    header = [
+        *("score", "AUROC", "OSCR", "known: label in set", "known: mean size"),
+        *("known: none of these", "new: none of these", "new: mean size"),
+    ]
+    parts = [
+        f"Means of {results['repetitions']} networks with their standard errors, each without "
+        f"another fifth of the classes, for `--coverage={results['asked']:g}`."
+    ]
+    for name, found in results["data"].items():
+        rows = [_row(score, numbers) for score, numbers in found["scores"].items()]
+        sure = found["sure"]
+        answered, wrong = sure["answered"], sure["error_of_answers"]
+        parts.append(
+            f"{name}, {found['classes'][0]:.0f} known classes and {found['new examples'][0]:,.0f} "
+            f"examples of others:\n\n{markdown.table(header, rows)}\n\n"
+            f"With `--max_error={results['max_error']:g}`, {_shown(answered, '.1%')} of the "
+            f"examples of known classes are answered, {_shown(wrong, '.2%')} of these answers are "
+            f"wrong, and {_shown(sure['answered_of_unknown_classes'], '.1%')} of the examples of "
+            "new classes are answered."
+        )
+    return "\n\n".join(parts)
+
+
+def _row(score: str, numbers: Mapping[str, Sequence[float]]) -> list[str]:
+    return [
+        f"`{score}`",
+        *(_shown(numbers[name], ".3f") for name in ("auroc", "oscr_area")),
+        _shown(numbers["known coverage"], ".1%"),
+        _shown(numbers["known set_size"], ".2f"),
+        _shown(numbers["known none_of_these"], ".1%"),
+        _shown(numbers["unknown none_of_these"], ".1%"),
+        _shown(numbers["unknown set_size"], ".2f"),
+    ]
+
+
+def _shown(number: Sequence[float], form: str) -> str:
+    """A mean with its standard error."""
+    mean, error = (format(one, form).removesuffix("%") for one in number)
+    return f"{mean} ± {error}" + (" %" if form.endswith("%") else "")
+
+
+def _measure(name: str, fold: int, folder: Path, features: Path | None) -> dict[str, Any]:
+    """The reports of one fold."""
+    workdir = folder / f"{name.replace(' ', '_')}_{fold}"
+    if not (workdir / "results.json").exists():
+        _run("train.main", f"--workdir={workdir}", *_arguments(name, fold, workdir, features))
+    reports = {}
+    for score in outlier_scores.SCORES:
+        out = workdir.with_name(f"{workdir.name}_{score}.json")
+        if not out.exists():
+            _run(
+                "train.evaluate",
+                *(f"--workdir={workdir}", "--allow_new", f"--new_score={score}", f"--out={out}"),
+                *(f"--coverages={_COVERAGE}", f"--max_error={_MAX_ERROR}"),
+            )
+        reports[score] = json.loads(out.read_text())
+    found = {score: _numbers(report["none_of_these"]) for score, report in reports.items()}
+    # The same with every score.
+    last = reports[outlier_scores.DEFAULT]
+    counts = {
+        "classes": last["num_classes"],
+        "new examples": last["none_of_these"]["num_examples_of_unknown_classes"],
+    }
+    sure = {name: last["selective"][name] for name in _SURE}
+    return {"scores": found, "sure": sure, **counts}
+
+
+def _numbers(report: Mapping[str, Any]) -> dict[str, float]:
+    rates = report["coverages"][f"{_COVERAGE}"]["rules"]["lac"]
+    return {
+        **{name: report[name] for name in ("auroc", "oscr_area")},
+        **{
+            f"{what} {name}": value
+            for what in ("known", "unknown")
+            for name, value in rates[what].items()
+        },
+    }
+
+
+def _arguments(name: str, fold: int, workdir: Path, features: Path | None) -> list[str]:
+    """The flags of the run."""
+    if name != _FEATURES:
+        recipe, data_set = _RECIPES[name]
+        return [f"--config={recipe}", f"--config.dataset.name={data_set}{fold}"]
+    assert features is not None
+    path = workdir.with_name(f"{workdir.name}.npz")
+    _write_features(features, path, fold)
+    return [
+        *("--config=configs/features.py", f"--config.dataset.path={path}"),
+        "--config.dataset.unseen_classes=count_as_unknown",
+    ]
+
+
+def _write_features(source: Path, path: Path, fold: int) -> None:
+    """The features with a split that has every fifth class only in the test."""
+    with np.load(source) as arrays:
+        features, labels = arrays["features"], arrays["labels"]
+    roles = np.random.default_rng(fold).permutation(len(labels)) % 5
+    split = np.select([roles == 0, roles == 1], ["test", "val"], "train")
+    kept = (split == "test") | (labels % FOLDS != fold)
+    np.savez(path, features=features[kept], labels=labels[kept], split=split[kept])
+
+
+def _run(module: str, *arguments: str) -> None:
+    subprocess.run([sys.executable, "-m", module, *arguments], check=True, capture_output=True)
+
+
+def _summary(folds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The mean of each number over the folds, and its standard error."""
+    first = folds[0]
+    return {
+        name: _summary([fold[name] for fold in folds])
+        if isinstance(value, Mapping)
+        else _mean([fold[name] for fold in folds])
+        for name, value in first.items()
+    }
+
+
+def _mean(values: Sequence[float]) -> list[float]:
+    return [float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values)))]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,223 @@
+"""The mean size of conformal sets after losses that train sets, beside cross-entropy.
+
+    python -m benchmarks.set_sizes [--repetitions=4] [--output=FILE.json]
+
+On the embedded digits (a network of one hidden layer) and on a part of `place_names` (n-grams).
+Each repetition has another seed, and divides the examples that are not trained on anew into two
+halves: one calibrates the score "lac" at an error, the other one has the coverage and the mean
+size. All losses of a repetition start from the same weights and see the same batches. The losses of
+sets are added to the cross-entropy with the settings of `configs/own_data.py`, for the error of the
+sets.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import scipy.stats
+from flax import linen as nn
+
+from benchmarks import command, markdown, timing
+from configs import own_data
+from topk_jax import losses, sets
+from train import data
+from train.data.records import Rows, Split
+from train.models.networks.ngram_bag import NgramBag
+
+ERRORS = (0.01, 0.1)
+# The recipe of each data set, the epochs and the rate. A batch has a quantile at each error.
+DATA_SETS: dict[str, tuple[dict[str, Any], int, float]] = {
+    "digits": ({"name": "digits"}, 60, 3e-3),
+    "place_names": (
+        {"name": "place_names", "target": "country", "fewest_names": 500, "train_size": 10000},
+        10,
+        5e-3,
+    ),
+}
+BATCH_SIZE = 256
+LOSSES = {
+    "cross_entropy": {},
+    "conformal_training, expected": {"quantile": "expected"},
+    "conformal_training, soft_sort": {"quantile": "soft_sort"},
+    "size_at_average_error": {},
+}
+
+
+class _Digits(nn.Module):
+    """Pixels to 64 features."""
+
+    @nn.compact
+    def __call__(self, images: jax.Array) -> jax.Array:
+        pixels = images.reshape(len(images), -1).astype(jnp.float32) / 255
+        return jax.nn.relu(nn.Dense(64)(pixels))
+
+
+class _Names(nn.Module):
+    """Names to features, by a table of fewer rows than in training by the program."""
+
+    @nn.compact
+    def __call__(self, names: jax.Array) -> jax.Array:
+        return NgramBag(None, width=32, rows=2**13)(names, train=False)
+
+
+class _Classifier(nn.Module):
+    body: nn.Module
+    num_classes: int
+
+    @nn.compact
+    def __call__(self, inputs: jax.Array) -> jax.Array:
+        logits: jax.Array = nn.Dense(self.num_classes)(self.body(inputs))
+        return logits
+
+
+def main() -> None:
+    """Measures everything and prints or writes the results as JSON."""
+    arguments = command.parser(__doc__, repetitions=4, what="seeds of each", least=2).parse_args()
+    command.write(measure(arguments.repetitions), arguments.output)
+
+
+def measure(repetitions: int) -> dict[str, Any]:
+    """Coverage and mean size by data set, error and loss, a number of each repetition."""
+    return {
+        "machine": timing.machine(),
+        "data_sets": {name: _measure(name, repetitions) for name in DATA_SETS},
+    }
+
+
+def tables(results: Mapping[str, Any]) -> str:
+    """A row of each data set, error and loss; differences to cross-entropy with 95 % intervals."""
+    rows = []
+    for name, by_error in results["data_sets"].items():
+        for error, by_loss in by_error.items():
+            base = np.array(by_loss["cross_entropy"]["size"])
+            for loss, found in by_loss.items():
+                sizes = np.array(found["size"])
+                row = [
+                    name,
+                    error,
+                    loss,
+                    f"{np.mean(found['coverage']):.3f}",
+                    f"{sizes.mean():.2f}",
+                ]
+                rows.append([*row, "" if loss == "cross_entropy" else _interval(sizes - base)])
+    header = ["data set", "error", "loss", "coverage", "mean size", "minus cross-entropy"]
+    return markdown.table(header, rows)
+
+
+def _interval(differences: np.ndarray) -> str:
+    """The mean of paired differences, and half of its interval by Student's law."""
+    number = len(differences)
+    half = scipy.stats.t.ppf(0.975, number - 1) * differences.std(ddof=1) / np.sqrt(number)
+    return f"{differences.mean():+.2f} ± {half:.2f}"
+
+
+def _measure(name: str, repetitions: int) -> dict[str, Any]:
+    values, epochs, rate = DATA_SETS[name]
+    recipe = {"batch_size": BATCH_SIZE, **values}
+    dataset = data.read(recipe).load(None)
+    body = _Digits() if name == "digits" else _Names()
+    network = _Classifier(body, dataset.num_classes)
+    trained = _arrays(dataset.train)
+    held_out = [
+        np.concatenate(parts)
+        for parts in zip(_arrays(dataset.validation), _arrays(dataset.test), strict=True)
+    ]
+    found: dict[str, Any] = {
+        str(error): {loss: {"coverage": [], "size": []} for loss in LOSSES} for error in ERRORS
+    }
+    for loss in LOSSES:
+        runs = {
+            error: _trainer(network, _objective(loss, error), trained, epochs, rate)
+            for error in (ERRORS[:1] if loss == "cross_entropy" else ERRORS)
+        }
+        for seed in range(repetitions):
+            logits = {error: run(seed, held_out[0]) for error, run in runs.items()}
+            for error in ERRORS:
+                # Cross-entropy knows no error.
+                quality = _quality(logits.get(error, logits[ERRORS[0]]), held_out[1], error, seed)
+                for key, value in quality.items():
+                    found[str(error)][loss][key].append(value)
+    return found
+
+
+def _arrays(split: Split) -> tuple[np.ndarray, np.ndarray]:
+    images: Any = split.images
+    return np.asarray(images.to_array() if isinstance(images, Rows) else images), split.labels
+
+
+def _objective(name: str, error: float) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    public, _, _ = name.partition(",")
+    if public == "cross_entropy":
+        return lambda logits, labels: losses.cross_entropy(logits, labels).mean()
+    settings = {**own_data.loss_fields(public), **LOSSES[name], "error": error}
+    names = ["error", "temperature", "quantile", "smoothing", "size_weight"]
+    chosen = {field: settings[field] for field in names if field in settings}
+    of_sets = getattr(losses, public)
+    return lambda logits, labels: (
+        losses.cross_entropy(logits, labels).mean()
+        + settings["weight"] * of_sets(logits, labels, **chosen)
+    )
+
+
+def _trainer(
+    network: nn.Module,
+    objective: Callable[[jax.Array, jax.Array], jax.Array],
+    trained: tuple[np.ndarray, np.ndarray],
+    epochs: int,
+    rate: float,
+) -> Callable[[int, np.ndarray], np.ndarray]:
+    """Trains by AdamW with a seed, and gives the logits of the examples that are not trained on."""
+    inputs, labels = map(jnp.asarray, trained)
+    steps = len(labels) // BATCH_SIZE
+    optimizer = optax.adamw(optax.cosine_decay_schedule(rate, epochs * steps), weight_decay=1e-4)
+
+    def logits_of(params: Any, inputs: jax.Array) -> jax.Array:
+        logits: Any = network.apply(params, inputs)
+        return logits
+
+    @jax.jit
+    def run(seed: jax.Array) -> Any:
+        key, key_of_weights = jax.random.split(jax.random.key(seed))
+        params = network.init(key_of_weights, inputs[:1])
+
+        def step(state: Any, rows: jax.Array) -> tuple[Any, None]:
+            params, optimizer_state = state
+            gradients = jax.grad(
+                lambda params: objective(logits_of(params, inputs[rows]), labels[rows])
+            )(params)
+            updates, optimizer_state = optimizer.update(gradients, optimizer_state, params)
+            return (optax.apply_updates(params, updates), optimizer_state), None
+
+        orders = jax.vmap(lambda key: jax.random.permutation(key, len(labels)))(
+            jax.random.split(key, epochs)
+        )
+        batches = orders[:, : steps * BATCH_SIZE].reshape(-1, BATCH_SIZE)
+        return jax.lax.scan(step, (params, optimizer.init(params)), batches)[0][0]
+
+    apply = jax.jit(logits_of)
+
+    def held_out_logits(seed: int, held_out: np.ndarray) -> np.ndarray:
+        params = run(np.uint32(seed))
+        parts = np.array_split(held_out, max(1, len(held_out) // 2000))
+        return np.concatenate([np.asarray(apply(params, part)) for part in parts])
+
+    return held_out_logits
+
+
+def _quality(logits: np.ndarray, labels: np.ndarray, error: float, seed: int) -> dict[str, float]:
+    """The coverage and the mean size of "lac" sets, calibrated on a half of these examples."""
+    order = np.random.default_rng(seed).permutation(len(labels))
+    old, new = np.array_split(order, 2)
+    probabilities = np.asarray(jax.nn.softmax(logits))
+    scores = sets.conformal_label_scores(probabilities[old], labels[old], kind="lac")
+    quantile = sets.conformal_quantile(scores, labels[old], error=error)
+    chosen = np.asarray(sets.conformal_set(probabilities[new], quantile, kind="lac"))
+    covered = chosen[np.arange(len(new)), labels[new]]
+    return {"coverage": float(covered.mean()), "size": float(chosen.sum(axis=-1).mean())}
+
+
+if __name__ == "__main__":
+    main()

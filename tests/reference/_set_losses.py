@@ -1,0 +1,154 @@
+"""Losses of the sets of a batch `[n, L]`, and of the thresholds of its examples."""
+
+import math
+
+import numpy as np
+import scipy.optimize
+
+from tests.reference._operators import expected_top_k_value
+from tests.reference._relaxed_ranks import relaxed_ranks
+from tests.reference._rows import float64, log_softmax, sigmoid
+
+
+def _scores(logits, labels, conformity):
+    """The scores that conform if they are large, the same for the labels, and their indicators."""
+    logits, labels = float64(logits), np.asarray(labels)
+    scores = log_softmax(logits) if conformity == "log_probability" else logits
+    return scores, scores[np.arange(len(labels)), labels], np.eye(logits.shape[-1])[labels]
+
+
+def _to_logits(logits, slopes, conformity):
+    """The gradient in the logits, given the one in the scores."""
+    if conformity == "logit":
+        return slopes
+    return slopes - np.exp(log_softmax(float64(logits))) * slopes.sum(axis=-1, keepdims=True)
+
+
+def _quantile(scores, k, quantile, smoothing, noise):
+    if quantile == "expected":
+        return expected_top_k_value(scores, k, epsilon=smoothing)
+    if quantile == "perturbed":
+        return np.mean([np.sort(scores + smoothing * row)[-k] for row in float64(noise)])
+    swap = {} if quantile in ("soft_sort", "neural_sort") else {"swap": "logistic"}
+    return relaxed_ranks(scores, k, method=quantile, tau=smoothing, **swap)[k - 1] @ scores
+
+
+def conformal_training(
+    logits,
+    labels,
+    *,
+    error,
+    temperature,
+    smoothing,
+    quantile="expected",
+    size_weight=1.0,
+    target_size=1.0,
+    loss_matrix=None,
+    conformity="log_probability",
+    num_samples=None,
+    noise=None,
+):
+    """Equations 4 to 7 of Stutz et al., with the even places for the quantile."""
+    scores, of_labels, indicators = _scores(logits, labels, conformity)
+    calibrating = of_labels[::2]
+    rank = min(math.ceil(round((len(calibrating) + 1) * (1 - error), 9)), len(calibrating))
+    threshold = _quantile(calibrating, rank, quantile, smoothing, noise)
+    soft, indicators = sigmoid((scores[1::2] - threshold) / temperature), indicators[1::2]
+    weights = np.eye(scores.shape[-1]) if loss_matrix is None else float64(loss_matrix)
+    costs = indicators * (1 - soft) + (1 - indicators) * soft
+    costs = (weights[np.asarray(labels)[1::2]] * costs).sum(axis=-1)
+    sizes = np.maximum(0, soft.sum(axis=-1) - target_size)
+    return np.log(np.mean(costs + size_weight * sizes) + 1e-8)
+
+
+def p_value_uniformity(logits, labels, *, uniform, axis_name=None):
+    """The distance of Kolmogorov and Smirnov from the uniform law."""
+    return _distance(logits, labels, uniform)[0]
+
+
+def p_value_uniformity_gradient(logits, labels, *, uniform):
+    _, example, sign = _distance(logits, labels, uniform)
+    probabilities = np.exp(log_softmax(float64(logits)))[example]
+    weights = _shares(float64(logits)[example], np.asarray(labels)[example], uniform[example])
+    gradient = np.zeros(np.shape(logits))
+    gradient[example] = sign * probabilities * (weights - weights @ probabilities)
+    return gradient
+
+
+def _shares(row, label, uniform):
+    """What part of each class counts for the score: all above the label, a part of the label."""
+    return np.where(np.arange(len(row)) == label, float64(uniform), row > row[label])
+
+
+def _distance(logits, labels, uniform):
+    """The distance, the example that it is at, and whether it grows with this example's score."""
+    probabilities = np.exp(log_softmax(float64(logits)))
+    values = np.array(
+        [
+            _shares(row, label, drawn) @ own
+            for row, label, drawn, own in zip(
+                float64(logits), labels, uniform, probabilities, strict=True
+            )
+        ]
+    )
+    order, size = np.argsort(values), len(values)
+    below = np.arange(1, size + 1) / size - values[order]
+    above = values[order] - np.arange(size) / size
+    if below.max() > above.max():
+        return below.max(), order[below.argmax()], -1.0
+    return above.max(), order[above.argmax()], 1.0
+
+
+def _at_coverage(of_labels, coverage, temperature):
+    def excess(threshold):
+        return sigmoid((of_labels - threshold) / temperature).mean() - coverage
+
+    reach = temperature * (abs(np.log(coverage / (1 - coverage))) + 1)
+    span = (of_labels.min() - reach, of_labels.max() + reach)
+    return scipy.optimize.brentq(excess, *span, xtol=1e-14, rtol=1e-15)
+
+
+def size_at_average_error(
+    logits, labels, *, error, temperature, conformity="log_probability", axis_name=None
+):
+    """The mean size of soft sets that miss the labels at the given rate."""
+    scores, of_labels, _ = _scores(logits, labels, conformity)
+    threshold = _at_coverage(of_labels, 1 - error, temperature)
+    return sigmoid((scores - threshold) / temperature).sum(axis=-1).mean()
+
+
+def size_at_average_error_gradient(
+    logits, labels, *, error, temperature, conformity="log_probability"
+):
+    scores, of_labels, indicators = _scores(logits, labels, conformity)
+    scaled = (scores - _at_coverage(of_labels, 1 - error, temperature)) / temperature
+    slopes = sigmoid(scaled) * sigmoid(-scaled) / temperature
+    price = slopes.sum() / (indicators * slopes).sum()
+    slopes = slopes * (1 - price * indicators) / len(of_labels)
+    return _to_logits(logits, slopes, conformity)
+
+
+def size_over_errors(logits, labels, *, temperature, conformity="log_probability", axis_name=None):
+    """The mean size of soft sets, of which each label's score is a threshold."""
+    scores, of_labels, _ = _scores(logits, labels, conformity)
+    soft = sigmoid((scores[:, :, None] - of_labels) / temperature)
+    return soft.sum(axis=1).mean()
+
+
+def size_over_errors_gradient(logits, labels, *, temperature, conformity="log_probability"):
+    scores, of_labels, indicators = _scores(logits, labels, conformity)
+    scaled = (scores[:, :, None] - of_labels) / temperature
+    slopes = sigmoid(scaled) * sigmoid(-scaled) / temperature / len(of_labels) ** 2
+    slopes = slopes.sum(axis=2) - indicators * slopes.sum(axis=(0, 1))[:, None]
+    return _to_logits(logits, slopes, conformity)
+
+
+def pointwise_error(logits, labels, *, thresholds, error, weight=1.0):
+    """The cross-entropy, and the quantile loss of the threshold."""
+    own = np.take_along_axis(log_softmax(float64(logits)), np.asarray(labels)[..., None], axis=-1)
+    gaps = own[..., 0] - float64(thresholds)
+    return -own[..., 0] + weight * np.maximum(error * gaps, (error - 1) * gaps)
+
+
+def pointwise_error_gradient(logits, labels, *, thresholds, error, weight=1.0):
+    return np.exp(log_softmax(float64(logits))) - np.eye(np.shape(logits)[-1])[labels]

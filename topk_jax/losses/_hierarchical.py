@@ -1,0 +1,333 @@
+"""Losses in a taxonomy, where a mistake within the genus of the label costs less than others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from topk_jax import _checks, _class_axis, _numerics, _sharding, _tree
+from topk_jax.taxonomy import Taxonomy
+
+__all__ = [
+    "hierarchical_cross_entropy",
+    "soft_label_cross_entropy",
+    "soft_labels",
+    "sum_over_depths",
+]
+
+
+@_class_axis.refuse_split
+def hierarchical_cross_entropy(
+    logits: ArrayLike,
+    labels: ArrayLike,
+    taxonomy: Taxonomy,
+    *,
+    alpha: ArrayLike,
+    where: ArrayLike | None = None,
+) -> jax.Array:
+    r"""The cross-entropies of the ways to go on from each node above the label, summed.
+
+    .. math::
+        \ell(s, y) = -\sum_{i = 1}^{d} e^{-\alpha h(v_i)} \log \frac{P(v_i)}{P(v_{i - 1})}
+
+    with the nodes :math:`v_0, \dots, v_d` from the root to the label, their heights h (0 of the
+    label, see `set_heights`) and their probabilities P, sums of the softmax. With :math:`\alpha`
+    of 0 this is `cross_entropy`. A larger one gives the choice among the families less weight than
+    the choice among the species of a genus.
+
+    Args:
+        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
+            class costs about 1e30.
+        labels: integer classes, `[...]`.
+        taxonomy: a tree whose leaves are the L classes.
+        alpha: real scalar, how fast weights fall with the height, at least 0. May be traced.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and label are.
+
+    Returns:
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
+        the label is outside [0, L).
+
+    Raises:
+        TypeError: `logits` is not floating-point, `labels` is not integer, `alpha` is not real, or
+            `taxonomy` is not a `Taxonomy`.
+        ValueError: the shapes do not match, or `alpha` is negative or not a scalar.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import losses
+        >>> from topk_jax.taxonomy import Taxonomy
+        >>> taxonomy = Taxonomy.from_paths(
+        ...     [("Quercus", "robur"), ("Quercus", "ilex"), ("Salix", "alba")])
+        >>> logits, labels = jnp.array([[1.0, 2.0, 0.0]]), jnp.array([1])
+        >>> loss = losses.hierarchical_cross_entropy
+        >>> print(loss(logits, labels, taxonomy, alpha=0.0).round(4))
+        [0.4076]
+        >>> print(loss(logits, labels, taxonomy, alpha=0.5).round(4))
+        [0.3705]
+
+    See Also:
+        `soft_label_cross_entropy`, `sum_over_depths`, `cross_entropy`.
+
+    Source: Bertinetto et al. (2020), "Making better mistakes: leveraging class hierarchies with
+    deep networks", section 3.1.
+    """
+    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
+    _tree.check_classes(scores.shape, "logits", taxonomy)
+    alpha = _checks.scalar(alpha, "alpha", scores.dtype, at_least=0)
+    losses = _sharding.map_examples(
+        partial(_hierarchical, taxonomy), labels.ndim, scores, labels, shared=(alpha,)
+    )
+    return _numerics.zero_left_out(_numerics.nan_where_invalid(losses, scores, labels), where)
+
+
+@_class_axis.refuse_split
+def soft_labels(labels: ArrayLike, taxonomy: Taxonomy, *, beta: ArrayLike) -> jax.Array:
+    r"""Labels that are spread over the classes by their distances in a taxonomy.
+
+    .. math:: t_l = \frac{e^{-\beta d(l, y)}}{\sum_j e^{-\beta d(j, y)}}
+
+    The distance d is the height of the lowest node that has both classes (see `mistake_heights`),
+    divided by the height of the root. A large :math:`\beta` gives one-hot labels.
+
+    Args:
+        labels: integer classes, `[...]`.
+        taxonomy: a tree whose leaves are the L classes.
+        beta: real scalar, how fast the label falls with the distance, at least 0. May be traced.
+
+    Returns:
+        The part of each class, `[..., L]`, with sum 1, in the default floating-point type, for
+        `soft_label_cross_entropy` and, with few classes, for `expect_over_labels` with any loss;
+        NaN where the label is outside [0, L).
+
+    Raises:
+        TypeError: `labels` is not integer, `beta` is not real, or `taxonomy` is not a `Taxonomy`.
+        ValueError: `beta` is negative or not a scalar.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import losses
+        >>> from topk_jax.taxonomy import Taxonomy
+        >>> taxonomy = Taxonomy.from_paths(
+        ...     [("Quercus", "robur"), ("Quercus", "ilex"), ("Salix", "alba")])
+        >>> print(losses.soft_labels(jnp.array([0]), taxonomy, beta=4.0).round(3))
+        [[0.867 0.117 0.016]]
+
+    See Also:
+        `soft_label_cross_entropy`, `expect_over_labels`, `mistake_heights`.
+
+    Source: Bertinetto et al. (2020), section 3.2.
+    """
+    _tree.check(taxonomy)
+    labels = _checks.integer_array(labels, "labels")
+    beta = _checks.scalar(beta, "beta", jnp.result_type(float), at_least=0)
+    found = _sharding.map_examples(
+        partial(_soft_labels, taxonomy), labels.ndim, labels, shared=(beta,)
+    )
+    in_range = (labels >= 0) & (labels < taxonomy.num_classes)
+    return _numerics.nan_unless(in_range[..., None], found)
+
+
+@_class_axis.refuse_split
+def soft_label_cross_entropy(
+    logits: ArrayLike,
+    labels: ArrayLike,
+    taxonomy: Taxonomy,
+    *,
+    beta: ArrayLike,
+    where: ArrayLike | None = None,
+) -> jax.Array:
+    r"""The cross-entropy with `soft_labels`: a mistake costs less if it is near in the taxonomy.
+
+    .. math:: \ell(s, y) = -\sum_l t_l \log \mathrm{softmax}_l(s)
+
+    Args:
+        logits: floating-point scores, `[..., L]`; -inf masks a class, whose part of the label
+            counts for nothing. The label of a masked class costs about 1e30.
+        labels: integer classes, `[...]`.
+        taxonomy: a tree whose leaves are the L classes.
+        beta: real scalar, how fast the label falls with the distance, at least 0. May be traced.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and label are.
+
+    Returns:
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
+        the label is outside [0, L).
+
+    Raises:
+        TypeError: `logits` is not floating-point, `labels` is not integer, `beta` is not real, or
+            `taxonomy` is not a `Taxonomy`.
+        ValueError: the shapes do not match, or `beta` is negative or not a scalar.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import losses
+        >>> from topk_jax.taxonomy import Taxonomy
+        >>> taxonomy = Taxonomy.from_paths(
+        ...     [("Quercus", "robur"), ("Quercus", "ilex"), ("Salix", "alba")])
+        >>> logits, labels = jnp.array([[1.0, 2.0, 0.0]]), jnp.array([1])
+        >>> print(losses.soft_label_cross_entropy(logits, labels, taxonomy, beta=4.0).round(4))
+        [0.5565]
+
+    See Also:
+        `soft_labels`, `hierarchical_cross_entropy`, `cross_entropy`.
+
+    Source: Bertinetto et al. (2020), section 3.2.
+    """
+    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
+    _tree.check_classes(scores.shape, "logits", taxonomy)
+    beta = _checks.scalar(beta, "beta", scores.dtype, at_least=0)
+    losses = _sharding.map_examples(
+        partial(_soft_label, taxonomy), labels.ndim, scores, labels, shared=(beta,)
+    )
+    return _numerics.zero_left_out(_numerics.nan_where_invalid(losses, scores, labels), where)
+
+
+@_class_axis.refuse_split
+def sum_over_depths(
+    logits: ArrayLike,
+    labels: ArrayLike,
+    taxonomy: Taxonomy,
+    *,
+    loss: Callable[[jax.Array, jax.Array], jax.Array],
+    weights: ArrayLike,
+    where: ArrayLike | None = None,
+) -> jax.Array:
+    r"""Any loss of single examples at every depth of a taxonomy, with a weight for each.
+
+    .. math::
+        \ell(s, y) = \sum_{d = 1}^{D} w_d \, \ell_d(s^{(d)}, a_d(y)),
+        \qquad s^{(d)}_v = \log \sum_{l \text{ below } v} e^{s_l}
+
+    The scores of the nodes of a depth are the logarithms of their probabilities, up to a number
+    that all share; the label is the node that has it. A class that hangs higher is a node of its
+    own. A depth whose weight is a concrete 0 is not computed.
+
+    Args:
+        logits: floating-point scores, `[..., L]`; -inf masks a class.
+        labels: integer classes, `[...]`.
+        taxonomy: a tree whose leaves are the L classes, with the depth D.
+        loss: a function of logits `[..., G]` and integer labels `[...]` to one loss per example,
+            `[...]`, as `functools.partial(losses.top_k_hinge, k=5)`; G is the number of nodes.
+        weights: real, at least 0, `[D]`: from the nodes right below the root to the classes.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and label are.
+
+    Returns:
+        One loss per example, `[...]`; NaN where the loss of a depth is.
+
+    Raises:
+        TypeError: `logits` is not floating-point, `labels` is not integer, `weights` are not real,
+            or `taxonomy` is not a `Taxonomy`.
+        ValueError: the shapes do not match, or a concrete weight is negative or not finite.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import losses
+        >>> from topk_jax.taxonomy import Taxonomy
+        >>> taxonomy = Taxonomy.from_paths(
+        ...     [("Quercus", "robur"), ("Quercus", "ilex"), ("Salix", "alba")])
+        >>> logits, labels = jnp.array([[1.0, 2.0, 0.0]]), jnp.array([1])
+        >>> print(losses.sum_over_depths(
+        ...     logits, labels, taxonomy, loss=losses.cross_entropy, weights=[0.5, 1.0]).round(4))
+        [0.4548]
+
+    See Also:
+        `hierarchical_cross_entropy`, `expect_over_labels`, `ancestor_ranks`.
+
+    Source: here; the sum over ranks is common practice.
+    """
+    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
+    _tree.check_classes(scores.shape, "logits", taxonomy)
+    factors, counts = _checks.weights_of_depths(weights, taxonomy.depth, scores.dtype)
+    total = jnp.zeros(labels.shape, scores.dtype)
+    for depth in range(1, taxonomy.depth + 1):
+        if not counts[depth - 1]:
+            continue
+        groups, number = _tree.groups_at(taxonomy, depth)
+        of_nodes = scores
+        if number < taxonomy.num_classes:
+            of_nodes = _tree.map_rows(partial(_log_sums, taxonomy, depth), scores)
+        total += factors[depth - 1] * loss(of_nodes, _tree.group_of_label(groups, number, labels))
+    return _numerics.zero_left_out(total, where)
+
+
+def _hierarchical(
+    taxonomy: Taxonomy, scores: jax.Array, labels: jax.Array, alpha: jax.Array
+) -> jax.Array:
+    """`hierarchical_cross_entropy` of checked arguments.
+
+    Identity: -log(P(v) / P(above)) = softplus(r - s), with the logarithms r of the sum over the
+    classes of the node above that are not below v, and s of that over those below v. Hazard: the
+    difference of two logarithms of sums loses the digits of a small loss. Choice: r and s, of
+    classes that are a finite score apart. Cost: D + 1 passes over the scores.
+    """
+    rows = scores.reshape(-1, scores.shape[-1])
+    flat = labels.reshape(-1)
+    gaps = _numerics.finite_scores(rows)
+    gaps = gaps - _numerics.score_of_label(gaps, flat)[:, None]
+    shared = _tree.shared_depths(taxonomy, flat)
+    heights = _tree.heights_of_ways(taxonomy, flat)
+
+    def log_sum(is_member: jax.Array) -> jax.Array:
+        # A finite score: the logarithm of an empty sum has a NaN gradient.
+        return jax.nn.logsumexp(jnp.where(is_member, gaps, _numerics.FLOOR), axis=-1)
+
+    losses = jnp.zeros(flat.shape, rows.dtype)
+    for depth in range(1, taxonomy.depth + 1):
+        # The classes that share the way down to the node, and those that leave it right above.
+        own, others = log_sum(shared > depth), log_sum(shared == depth)
+        weights = jnp.exp(-alpha * heights[:, depth].astype(rows.dtype))
+        losses += weights * jax.nn.softplus(others - own)
+    return losses.reshape(labels.shape)
+
+
+def _soft_labels(taxonomy: Taxonomy, labels: jax.Array, beta: jax.Array) -> jax.Array:
+    flat = labels.reshape(-1)
+    shared = _tree.shared_depths(taxonomy, flat)
+    heights = _tree.heights_of_ways(taxonomy, flat).astype(beta.dtype)
+    # Of one class alone, the root is as high as its only class.
+    heights = heights / max(1, int(taxonomy.heights[-1]))
+    distances = jnp.take_along_axis(heights, shared - 1, axis=-1)
+    targets = jax.nn.softmax(-beta * distances, axis=-1)
+    return targets.reshape(*labels.shape, taxonomy.num_classes)
+
+
+def _soft_label(
+    taxonomy: Taxonomy, scores: jax.Array, labels: jax.Array, beta: jax.Array
+) -> jax.Array:
+    """`soft_label_cross_entropy` of checked arguments.
+
+    Identity: the loss is CE(s, y) + sum_l t_l (s_y - s_l). Hazard: a masked class l makes the
+    sum infinite, though the softmax does not count it. Choice: it is left out, as by smoothed
+    labels. Cost: one more reduction over the logits.
+    """
+    finite = _numerics.finite_scores(scores)
+    gaps = finite - _numerics.score_of_label(finite, labels)[..., None]
+    is_label = _numerics.is_label(gaps, labels)
+    # A finite score: the logarithm of an empty sum has a NaN gradient.
+    rival = jax.nn.logsumexp(jnp.where(is_label, _numerics.FLOOR, gaps), axis=-1)
+    targets = _soft_labels(taxonomy, labels, beta)
+    spread = jnp.where(finite > _numerics.FLOOR, targets * gaps, 0).sum(axis=-1)
+    return jax.nn.softplus(rival) - spread
+
+
+def _log_sums(taxonomy: Taxonomy, depth: int, rows: jax.Array) -> jax.Array:
+    """The logarithms of the sums of the exponentials over the classes of nodes, `[n, G]`.
+
+    Hazard: the logarithm of a sum of masked classes has a NaN gradient. Choice: finite scores, and
+    -inf for a node of masked classes. Cost: one pass over the nodes.
+    """
+    groups, number = _tree.groups_at(taxonomy, depth)
+    finite = _numerics.finite_scores(rows)
+    largest = jnp.full((rows.shape[0], number), _numerics.FLOOR, rows.dtype)
+    largest = jax.lax.stop_gradient(largest.at[:, groups].max(finite))
+    sums = _tree.group_sums(taxonomy, depth, jnp.exp(finite - largest[:, groups]))
+    # A NaN may be lost in a maximum.
+    masked = ~(largest > _numerics.FLOOR)
+    found = jnp.where(masked, -jnp.inf, largest + jnp.log(sums))
+    return _numerics.nan_where_invalid_vectors(found, rows)

@@ -1,0 +1,22 @@
+"""The outlier scores by name, for classes that a classifier does not know.
+
+Nothing is computed here: the help of commands names the scores without waiting for JAX.
+"""
+
+DEFAULT = "energy"
+# The number of neighbours; the distance to the nearest one alone depends on single examples.
+NEIGHBORS = 5
+# What each is, in words; all are smaller for usual examples.
+OF_LOGITS = {
+    "energy": "minus the logarithm of the sum of the exponentials of the logits",
+    "logit": "minus the largest logit",
+    "probability": "1 less the largest probability of the softmax",
+}
+OF_FEATURES = {
+    "neighbors": f"the distance to the training example that is number {NEIGHBORS} by nearness, "
+    "of features of length 1",
+    "mahalanobis": "the distance to the nearest mean of a class, in the covariance of the features "
+    "within classes",
+}
+SCORES = OF_LOGITS | OF_FEATURES
+IN_WORDS = "; ".join(f"{name}: {what}" for name, what in SCORES.items())
