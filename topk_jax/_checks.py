@@ -194,8 +194,23 @@ def logits_and_labels(
     label of 0; see `_numerics.zero_left_out`.
     """
     scores = floating_array(logits, name)
+    _hint_at_labels(jnp.shape(labels), scores.shape, name)
     labels = integer_array(labels, "labels", scores.shape[:-1], of=(name, scores.shape))
     return zero_elsewhere(where, scores, labels)
+
+
+def _hint_at_labels(given: tuple[int, ...], shape: tuple[int, ...], name: str) -> None:
+    """Raises with what to do about labels of two other conventions."""
+    hint = ""
+    if given == shape:
+        hint = "losses.expect_over_labels takes one-hot and soft labels"
+    elif len(shape) > 2 and given == (shape[0], *shape[2:]):
+        hint = f"the classes are the last axis of {name}, see jnp.moveaxis"
+    if hint:
+        raise ValueError(
+            f"labels must have shape {shape[:-1]} where {name} has shape {shape}, got shape "
+            f"{given}; {hint}."
+        )
 
 
 def zero_elsewhere(
@@ -425,7 +440,9 @@ def scalar(
     with np.errstate(over="ignore"):
         value = real_numbers(number, name)
     if value.ndim != 0:
-        raise ValueError(f"{name} must be a scalar, got shape {value.shape}.")
+        raise ValueError(
+            f"{name} must be a scalar, got shape {value.shape}; jax.vmap takes one of each example."
+        )
     # NaN fails each of these comparisons.
     bounds = [
         (at_least, "at least", operator.ge),

@@ -214,7 +214,7 @@ REFUSALS = {
             (0.0, ValueError, "tau must be greater than 0 and at most 1, got 0."),
             (2, ValueError, "tau must be greater than 0 and at most 1, got 2."),
             (np.nan, ValueError, "tau must be greater than 0 and at most 1, got nan."),
-            (np.ones(1), ValueError, "tau must be a scalar, got shape (1,)."),
+            (np.ones(1), ValueError, "tau must be a scalar, got shape (1,); jax.vmap takes one of each example."),
             ("1", TypeError, "tau must be a real number or array, got str."),
             (True, TypeError, "tau must be real, got dtype bool."),
         ],
@@ -260,7 +260,7 @@ REFUSALS = {
     "threshold": (
         lambda value: _checks.threshold(value, FLOAT),
         [
-            (np.ones(2), ValueError, "threshold must be a scalar, got shape (2,)."),
+            (np.ones(2), ValueError, "threshold must be a scalar, got shape (2,); jax.vmap takes one of each example."),
             (True, TypeError, "threshold must be real, got dtype bool."),
         ],
     ),
