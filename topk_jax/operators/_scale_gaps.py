@@ -68,4 +68,6 @@ def scale_gaps(scores: ArrayLike, weights: ArrayLike, *, axis: int = -1) -> jax.
     ranks = jnp.argsort(order, axis=-1)
     fall = jnp.take_along_axis(falls, ranks, axis=-1, mode="promise_in_bounds")
     scaled = jnp.where(jnp.isneginf(last), -jnp.inf, descending[..., :1] - fall)
+    # No gap is above the largest score.
+    scaled = _numerics.nan_unless(~jnp.isnan(factors).any(), scaled)
     return jnp.moveaxis(_numerics.nan_where_invalid_vectors(scaled, last), -1, axis)
