@@ -64,6 +64,23 @@ REFUSALS = {
                 jnp.ones(3, jnp.int32),
                 ValueError,
                 "labels must have shape (2,) where logits has shape (2, 3), got shape (3,).",
+            ),
+            (
+                np.eye(3)[:2],
+                ValueError,
+                "labels must have shape (2,) where logits has shape (2, 3), got shape (2, 3); "
+                "losses.expect_over_labels takes one-hot and soft labels.",
+            ),
+        ],
+    ),
+    "labels of classes that come second": (
+        lambda value: _checks.logits_and_labels(jnp.ones((2, 3, 4)), value),
+        [
+            (
+                np.zeros((2, 4), int),
+                ValueError,
+                "labels must have shape (2, 3) where logits has shape (2, 3, 4), got shape (2, 4); "
+                "the classes are the last axis of logits, see jnp.moveaxis.",
             )
         ],
     ),
@@ -214,7 +231,11 @@ REFUSALS = {
             (0.0, ValueError, "tau must be greater than 0 and at most 1, got 0."),
             (2, ValueError, "tau must be greater than 0 and at most 1, got 2."),
             (np.nan, ValueError, "tau must be greater than 0 and at most 1, got nan."),
-            (np.ones(1), ValueError, "tau must be a scalar, got shape (1,); jax.vmap takes one of each example."),
+            (
+                np.ones(1),
+                ValueError,
+                "tau must be a scalar, got shape (1,); jax.vmap takes one of each example.",
+            ),
             ("1", TypeError, "tau must be a real number or array, got str."),
             (True, TypeError, "tau must be real, got dtype bool."),
         ],
@@ -260,7 +281,11 @@ REFUSALS = {
     "threshold": (
         lambda value: _checks.threshold(value, FLOAT),
         [
-            (np.ones(2), ValueError, "threshold must be a scalar, got shape (2,); jax.vmap takes one of each example."),
+            (
+                np.ones(2),
+                ValueError,
+                "threshold must be a scalar, got shape (2,); jax.vmap takes one of each example.",
+            ),
             (True, TypeError, "threshold must be real, got dtype bool."),
         ],
     ),
