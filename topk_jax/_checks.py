@@ -440,9 +440,7 @@ def scalar(
     with np.errstate(over="ignore"):
         value = real_numbers(number, name)
     if value.ndim != 0:
-        raise ValueError(
-            f"{name} must be a scalar, got shape {value.shape}; jax.vmap takes one of each example."
-        )
+        raise _is_no_scalar(name, value)
     # NaN fails each of these comparisons.
     bounds = [
         (at_least, "at least", operator.ge),
@@ -535,8 +533,14 @@ def threshold(number: ArrayLike, dtype: jnp.dtype) -> jax.Array:
     """Returns a real scalar in `dtype`. Infinity and NaN are allowed, as results of calibration."""
     value = real_numbers(number, "threshold")
     if value.ndim != 0:
-        raise ValueError(f"threshold must be a scalar, got shape {value.shape}.")
+        raise _is_no_scalar("threshold", value)
     return value.astype(dtype)
+
+
+def _is_no_scalar(name: str, value: jax.Array | np.ndarray) -> ValueError:
+    return ValueError(
+        f"{name} must be a scalar, got shape {value.shape}; jax.vmap takes one of each example."
+    )
 
 
 def limits(values: ArrayLike, name: str, num_classes: int, dtype: jnp.dtype) -> jax.Array:
