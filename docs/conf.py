@@ -27,6 +27,8 @@ nitpick_ignore = [
     ("py:class", "numpy.bool"),
     ("py:class", "numpy.ndarray"),
     ("py:class", "numpy.number"),
+    # A part of two states, which their attributes describe.
+    ("py:class", "topk_jax.drift._wealth.Wealth"),
 ]
 
 myst_enable_extensions = ["dollarmath"]
