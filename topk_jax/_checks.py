@@ -194,23 +194,24 @@ def logits_and_labels(
     label of 0; see `_numerics.zero_left_out`.
     """
     scores = floating_array(logits, name)
-    _hint_at_labels(jnp.shape(labels), scores.shape, name)
-    labels = integer_array(labels, "labels", scores.shape[:-1], of=(name, scores.shape))
-    return zero_elsewhere(where, scores, labels)
+    try:
+        found = integer_array(labels, "labels", scores.shape[:-1], of=(name, scores.shape))
+    except (TypeError, ValueError) as error:
+        hint = _hint_at_labels(labels, scores.shape, name)
+        if not hint:
+            raise
+        raise type(error)(str(error).removesuffix(".") + hint) from error
+    return zero_elsewhere(where, scores, found)
 
 
-def _hint_at_labels(given: tuple[int, ...], shape: tuple[int, ...], name: str) -> None:
-    """Raises with what to do about labels of two other conventions."""
-    hint = ""
+def _hint_at_labels(labels: ArrayLike, shape: tuple[int, ...], name: str) -> str:
+    """What to do about wrong labels of two other conventions."""
+    given = getattr(labels, "shape", None)
     if given == shape:
-        hint = "losses.expect_over_labels takes one-hot and soft labels"
-    elif len(shape) > 2 and given == (shape[0], *shape[2:]):
-        hint = f"the classes are the last axis of {name}, see jnp.moveaxis"
-    if hint:
-        raise ValueError(
-            f"labels must have shape {shape[:-1]} where {name} has shape {shape}, got shape "
-            f"{given}; {hint}."
-        )
+        return "; losses.expect_over_labels takes one-hot and soft labels."
+    if len(shape) > 2 and given == (shape[0], *shape[2:]):
+        return f"; the classes are the last axis of {name}, see jnp.moveaxis."
+    return ""
 
 
 def zero_elsewhere(

@@ -87,8 +87,8 @@ def assemble(
             named = spell(f"config.model.name={name}")
             raise UserError(f"{named} takes {wrong}; got images of shape {shape}")
     if facts is None:
-        rank_losses.check(config.loss, assembly.loss, assembly.tree)
         assembly.check_memory()
+        rank_losses.check(config.loss, assembly.loss, assembly.tree)
     rules.check_classes(config, assembly.spec, len(assembly.classes.names))
     return assembly
 

@@ -66,9 +66,9 @@ REFUSALS = {
                 "labels must have shape (2,) where logits has shape (2, 3), got shape (3,).",
             ),
             (
-                np.eye(3)[:2],
-                ValueError,
-                "labels must have shape (2,) where logits has shape (2, 3), got shape (2, 3); "
+                np.eye(3, dtype=np.float32)[:2],
+                TypeError,
+                "labels must be an integer array, got dtype float32; "
                 "losses.expect_over_labels takes one-hot and soft labels.",
             ),
         ],

@@ -65,10 +65,10 @@ def hierarchical_cross_entropy(
         ...     [("Quercus", "robur"), ("Quercus", "ilex"), ("Salix", "alba")])
         >>> logits, labels = jnp.array([[1.0, 2.0, 0.0]]), jnp.array([1])
         >>> loss = losses.hierarchical_cross_entropy
-        >>> print(loss(logits, labels, taxonomy, alpha=0.0).round(4))
-        [0.4076]
-        >>> print(loss(logits, labels, taxonomy, alpha=0.5).round(4))
-        [0.3705]
+        >>> print((1000 * loss(logits, labels, taxonomy, alpha=0.0)).round())
+        [408.]
+        >>> print((1000 * loss(logits, labels, taxonomy, alpha=0.5)).round())
+        [370.]
 
     See Also:
         `soft_label_cross_entropy`, `sum_over_depths`, `cross_entropy`.
@@ -114,8 +114,9 @@ def soft_labels(labels: ArrayLike, taxonomy: Taxonomy, *, beta: ArrayLike) -> ja
         >>> from topk_jax.taxonomy import Taxonomy
         >>> taxonomy = Taxonomy.from_paths(
         ...     [("Quercus", "robur"), ("Quercus", "ilex"), ("Salix", "alba")])
-        >>> print(losses.soft_labels(jnp.array([0]), taxonomy, beta=4.0).round(3))
-        [[0.867 0.117 0.016]]
+        >>> labels = losses.soft_labels(jnp.array([0]), taxonomy, beta=4.0)
+        >>> print((1000 * labels).round())
+        [[867. 117.  16.]]
 
     See Also:
         `soft_label_cross_entropy`, `expect_over_labels`, `mistake_heights`.
@@ -170,8 +171,9 @@ def soft_label_cross_entropy(
         >>> taxonomy = Taxonomy.from_paths(
         ...     [("Quercus", "robur"), ("Quercus", "ilex"), ("Salix", "alba")])
         >>> logits, labels = jnp.array([[1.0, 2.0, 0.0]]), jnp.array([1])
-        >>> print(losses.soft_label_cross_entropy(logits, labels, taxonomy, beta=4.0).round(4))
-        [0.5565]
+        >>> loss = losses.soft_label_cross_entropy(logits, labels, taxonomy, beta=4.0)
+        >>> print((1000 * loss).round())
+        [557.]
 
     See Also:
         `soft_labels`, `hierarchical_cross_entropy`, `cross_entropy`.
@@ -232,9 +234,10 @@ def sum_over_depths(
         >>> taxonomy = Taxonomy.from_paths(
         ...     [("Quercus", "robur"), ("Quercus", "ilex"), ("Salix", "alba")])
         >>> logits, labels = jnp.array([[1.0, 2.0, 0.0]]), jnp.array([1])
-        >>> print(losses.sum_over_depths(
-        ...     logits, labels, taxonomy, loss=losses.cross_entropy, weights=[0.5, 1.0]).round(4))
-        [0.4548]
+        >>> loss = losses.sum_over_depths(
+        ...     logits, labels, taxonomy, loss=losses.cross_entropy, weights=[0.5, 1.0])
+        >>> print((1000 * loss).round())
+        [455.]
 
     See Also:
         `hierarchical_cross_entropy`, `expect_over_labels`, `ancestor_ranks`.

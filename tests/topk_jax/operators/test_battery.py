@@ -339,7 +339,7 @@ def call(name, **changed):
     drawn = {"logits": SCORES, "keys": jax.random.key(0)}
     given = {argument: drawn[array] for argument, array in case.arrays.items()}
     small = {"k": 2} if "k" in case.parameters else {}
-    return case.function(**given | case.parameters | small | changed)
+    return case.function(**given | case.resolved(SCORES.shape[-1]) | small | changed)
 
 
 def refusals(name):

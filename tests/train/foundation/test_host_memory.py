@@ -41,7 +41,7 @@ def test_larger_arrays_are_refused(num_bytes, words):
     ],
 )
 def test_a_number_of_bytes_has_a_unit_and_at_most_four_digits(num_bytes, words):
-    assert host_memory._in_words(num_bytes) == words
+    assert host_memory.in_words(num_bytes) == words
 
 
 def test_the_memory_of_this_machine_is_known(monkeypatch):

@@ -64,5 +64,5 @@ def test_a_program_is_compiled_for_its_devices():
 
 def test_a_compiler_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setattr(targets.importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(UserError, match=r"--device=v5e:4x4 needs the compiler of v5e.*train,tpu"):
+    with pytest.raises(UserError, match=r"--device=v5e:4x4.*libtpu.*pip install 'jax\[tpu"):
         targets.find_target("v5e:4x4")
