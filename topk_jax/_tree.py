@@ -59,8 +59,13 @@ def groups_at(taxonomy: Taxonomy, depth: int) -> tuple[np.ndarray, int]:
 
 def group_of_label(groups: np.ndarray, number: int, labels: jax.Array) -> jax.Array:
     """The group of each label, [...]; `number`, which no group has, for a label out of range."""
-    in_range = (labels >= 0) & (labels < len(groups))
-    return jnp.where(in_range, jnp.asarray(groups)[jnp.clip(labels, 0, len(groups) - 1)], number)
+
+    def find(labels: jax.Array) -> jax.Array:
+        in_range = (labels >= 0) & (labels < len(groups))
+        found = jnp.asarray(groups)[jnp.clip(labels, 0, len(groups) - 1)]
+        return jnp.where(in_range, found, number)
+
+    return _sharding.map_examples(find, labels.ndim, labels)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
