@@ -6,8 +6,8 @@ r"""Classes that a classifier has not seen: how many of their examples are "none
 Every fifth class is held out of the digits, and every fifth country of the names of places; each
 repetition holds out others. A network is trained without them, and evaluated on the test examples
 of all classes, by the commands of the program and every outlier score. Runs and reports that are in
-the folder are not made again. --features=FILE is for features of your own, with
-the arrays features and labels, as for configs/features.py: every fifth class of them is held out.
+the folder are not made again. --features=FILE is for features of your own instead, with the arrays
+features and labels, as for configs/features.py: every fifth class of them is held out.
 """
 
 import json
@@ -39,7 +39,8 @@ def main() -> None:
     made.add_argument("--folder", type=Path, required=True, help="for the runs")
     made.add_argument("--features", type=Path, help="an .npz file with features and labels")
     given = made.parse_args()
-    names = [*_RECIPES, *([] if given.features is None else [_FEATURES])]
+    given.folder.mkdir(parents=True, exist_ok=True)
+    names = _RECIPES if given.features is None else [_FEATURES]
     results = {
         name: _summary(
             [
