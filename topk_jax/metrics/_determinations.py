@@ -260,7 +260,8 @@ def _weighted_votes(
 
     # Nobody has a valid example before the first round.
     nothing = jnp.zeros((len(authors), num_classes), threshold.dtype)
-    return jax.lax.fori_loop(0, rounds, of_round, nothing)
+    start, *_ = _sharding.unify(nothing, authors, parameters, threshold, votes)
+    return jax.lax.fori_loop(0, rounds, of_round, start)
 
 
 @partial(jax.jit, static_argnums=(2, 3))
@@ -290,5 +291,6 @@ def _dawid_skene(
         frequencies = (shares.sum(axis=0) + smoothing) / (num_examples + num_classes * smoothing)
         return jax.nn.softmax(found + jnp.log(frequencies)[None], axis=1)
 
-    found = jax.lax.fori_loop(0, steps, of_step, shares)
+    start, *_ = _sharding.unify(shares, smoothing)
+    found = jax.lax.fori_loop(0, steps, of_step, start)
     return _numerics.nan_unless(~jnp.isnan(smoothing), found)

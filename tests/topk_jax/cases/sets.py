@@ -284,6 +284,8 @@ CASES: list[Case] = [
         "vote_quantile",
         {"scores": "ranks", "plausibilities": "probabilities"},
         parameters={"error": 0.25},
+        # Its scores of all classes, of at most 24 in the tests.
+        sends=24,
         variant="without draws",
     ),
     statistic(
