@@ -21,9 +21,14 @@ def threshold(examples: Predictions, costs: Costs, risk: float) -> float:
     cheaper. So these scores are all thresholds that differ, and no grid of thresholds is needed.
 
     Raises:
-        UserError: the examples are too few to promise that.
+        UserError: the examples are too few to promise that, or no set costs more.
     """
     number = len(examples.labels)
+    if risk >= costs.largest:
+        raise UserError(
+            f"--risk must be less than the largest cost, {costs.largest:g}, which no set exceeds; "
+            f"got {risk:g}"
+        )
     # What all sets may cost together: a new example costs at most `largest`.
     allowed = Decimal(repr(risk)) * (number + 1) - Decimal(repr(costs.largest))
     if allowed < 0:

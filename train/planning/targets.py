@@ -101,8 +101,8 @@ def find_target(name: str) -> Target:
     if len(sizes) not in (0, kind.dimensions):
         raise _refused(name)
     if importlib.util.find_spec(kind.package) is None:
-        what = f"--device={name}, in an environment of its own,"
-        raise UserError(packages.missing(what, kind.package, kind.extra))
+        missing = packages.missing(f"--device={name}", kind.package, kind.extra)
+        raise UserError(f"{missing}, in an environment of its own")
     # JAX takes a second to import.
     import jax  # noqa: PLC0415
     from jax.experimental import topologies  # noqa: PLC0415

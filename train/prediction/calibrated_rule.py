@@ -253,7 +253,9 @@ def _calibrate(calibration: Calibration, rule: ChosenRule, num_classes: int) -> 
         return CalibratedRule(name, value, least, combination=calibration.combination())
     if not 1 <= value <= num_classes:
         raise UserError(
-            field=f"--{name}", must_be=f"from 1 to {num_classes}, the number of classes", got=value
+            field=f"--{name}",
+            must_be=f"from 1 to {num_classes}, the number of classes",
+            got=int(value) if value.is_integer() else value,
         )
     threshold = calibration.average_k(value) if name == "average_k" else None
     return CalibratedRule(name, value, threshold, combination=calibration.combination())

@@ -34,7 +34,7 @@ def read(given: str, class_names: Sequence[str]) -> Ranks:
         class_names: the classes.
 
     Raises:
-        UserError: the table cannot be read, lacks a class or is not one of a tree.
+        UserError: the table cannot be read, lacks a class, or its ranks are no tree.
     """
     if given == FIRST_WORD:
         return ranks.first_words(class_names)
@@ -121,6 +121,6 @@ def _check_tree(above: Columns, class_names: Sequence[str], where: str) -> None:
     for (name, child), of_class in orders.items():
         if name != child and (child, name) in orders:
             raise UserError(
-                f"{where} must be one of a tree; {shown(name)} is above {shown(child)} "
-                f"({shown(of_class)}) and below it ({shown(orders[child, name])})"
+                f"{where}: no two names may be above each other; {shown(name)} is above "
+                f"{shown(child)} ({shown(of_class)}) and below it ({shown(orders[child, name])})"
             )

@@ -65,7 +65,8 @@ def test_a_table_goes_from_the_classes_up_or_from_the_top_down(table):
         (
             "Salix,Salicaceae",
             "Fagaceae,Quercus",
-            "must be one of a tree; Fagaceae is above Quercus (Quercus robur) and below it",
+            "no two names may be above each other; Fagaceae is above Quercus (Quercus robur) and "
+            "below it",
         ),
         (UP, "class\nSalix alba\n", "must have a column of classes and one for each rank"),
     ],
