@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks import command, markdown, timing
 from tests.topk_jax.cases import CASES_WITH_HEADS
-from tests.topk_jax.cases.case import Case, draw
+from tests.topk_jax.cases.case import AXES, Case, draw
 from tests.topk_jax.cases.losses import LOGITS, Loss
 from train.planning import accounts, targets
 
@@ -138,13 +138,17 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _wanted(
-    case: str, classes: Sequence[int], ranks: Sequence[int]
+    name: str, classes: Sequence[int], ranks: Sequence[int]
 ) -> dict[str, tuple[int, int | None]]:
     """The number of classes, and K where the function has one, of each program of a case."""
+    case = _cases()[name]
+    # The k of neighbours is not one of classes.
+    of_classes = "classes" in AXES[next(iter(case.arrays.values()))]
+    has_rank = of_classes and "k" in case.parameters
     return {
-        f"{case}, {num_classes}" + (f", K {rank}" if rank else ""): (num_classes, rank)
+        f"{name}, {num_classes}" + (f", K {rank}" if rank else ""): (num_classes, rank)
         for num_classes in classes
-        for rank in (ranks if "k" in _cases()[case].parameters else (None,))
+        for rank in (ranks if has_rank else (None,))
     }
 
 

@@ -6,8 +6,8 @@ r"""Classes that a classifier has not seen: how many of their examples are "none
 Every fifth class is held out of the digits, and every fifth country of the names of places; each
 repetition holds out others. A network is trained without them, and evaluated on the test examples
 of all classes, by the commands of the program and every outlier score. Runs and reports that are in
-the folder are not made again. --features=FILE is for features of your own, with
-the arrays features and labels, as for configs/features.py: every fifth class of them is held out.
+the folder are not made again. --features=FILE is for features of your own instead, with the arrays
+features and labels, as for configs/features.py: every fifth class of them is held out.
 """
 
 import json
@@ -24,7 +24,6 @@ from benchmarks.held_out import FOLDS
 from train.evaluation import outlier_scores
 
 _COVERAGE = 0.9
-_MAX_ERROR = 0.05
 _RECIPES = {
     "digits": ("configs/digits.py:cross_entropy", "benchmarks.held_out:DIGITS_"),
     "names of places": ("configs/place_names.py", "benchmarks.held_out:PLACES_"),
@@ -38,12 +37,14 @@ def main() -> None:
     made = command.parser(__doc__, repetitions=FOLDS, what="folds, of five", least=2)
     made.add_argument("--folder", type=Path, required=True, help="for the runs")
     made.add_argument("--features", type=Path, help="an .npz file with features and labels")
+    made.add_argument("--max_error", type=float, default=0.05, help="of answers of one class")
     given = made.parse_args()
-    names = [*_RECIPES, *([] if given.features is None else [_FEATURES])]
+    given.folder.mkdir(parents=True, exist_ok=True)
+    names = _RECIPES if given.features is None else [_FEATURES]
     results = {
         name: _summary(
             [
-                _measure(name, fold, given.folder, given.features)
+                _measure(name, fold, given.folder, given.features, given.max_error)
                 for fold in range(given.repetitions)
             ]
         )
@@ -51,7 +52,7 @@ def main() -> None:
     }
     written = {
         "asked": _COVERAGE,
-        "max_error": _MAX_ERROR,
+        "max_error": given.max_error,
         "repetitions": given.repetitions,
         "data": results,
     }
@@ -101,7 +102,9 @@ def _shown(number: Sequence[float], form: str) -> str:
     return f"{mean} ± {error}" + (" %" if form.endswith("%") else "")
 
 
-def _measure(name: str, fold: int, folder: Path, features: Path | None) -> dict[str, Any]:
+def _measure(
+    name: str, fold: int, folder: Path, features: Path | None, max_error: float
+) -> dict[str, Any]:
     """The reports of one fold."""
     workdir = folder / f"{name.replace(' ', '_')}_{fold}"
     if not (workdir / "results.json").exists():
@@ -113,7 +116,7 @@ def _measure(name: str, fold: int, folder: Path, features: Path | None) -> dict[
             _run(
                 "train.evaluate",
                 *(f"--workdir={workdir}", "--allow_new", f"--new_score={score}", f"--out={out}"),
-                *(f"--coverages={_COVERAGE}", f"--max_error={_MAX_ERROR}"),
+                *(f"--coverages={_COVERAGE}", f"--max_error={max_error}"),
             )
         reports[score] = json.loads(out.read_text())
     found = {score: _numbers(report["none_of_these"]) for score, report in reports.items()}

@@ -11,7 +11,8 @@ import jax
 import jax.export
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
+from PIL import Image
+from sklearn.datasets import load_digits, load_sample_images
 
 from tests.train.forked import check_mistakes, start_each
 from tests.train.sealed import unsealed
@@ -196,6 +197,36 @@ def test_a_page_says_none_of_these_without_a_class(folder, predicted):
     assert "No class reaches the threshold" not in page
     assert "“None of these” here" in page
     assert "A set may have &#39;none of these&#39;." in page
+
+
+def test_a_photograph_is_none_of_the_digits_where_a_set_names_one_for_sure(tmp_path):
+    """A temple and a flower, read as a network of digits reads images of digits.
+
+    They are far from the digits below the head; their logits look like those of a digit.
+    """
+    workdir = f"--workdir={tmp_path}/run"
+    (tmp_path / "photos").mkdir()
+    for place, pixels in enumerate(load_sample_images().images):
+        Image.fromarray(pixels).save(tmp_path / "photos" / f"{place}.png")
+    run(
+        "main",
+        [
+            *("--config=configs/digits.py:cross_entropy", "--config.num_epochs=15", workdir),
+            f"--config.dataset.data_dir={tmp_path}/data",
+        ],
+    )
+    arguments = (workdir, f"--images={tmp_path}/photos")
+    run(
+        "predict",
+        [*arguments, "--top_k=1", f"--out={tmp_path}/plain.jsonl"],
+        [
+            *(*arguments, "--coverage=0.9", "--allow_new", "--new_score=mahalanobis"),
+            f"--out={tmp_path}/new.jsonl",
+        ],
+    )
+    plain, new = lines(tmp_path / "plain.jsonl"), lines(tmp_path / "new.jsonl")
+    assert max(line["set"][0]["probability"] for line in plain) > 0.8
+    assert [(line["set"], line["none_of_these"]) for line in new] == [([], True)] * 2
 
 
 def test_answers_with_a_bounded_error(folder, evaluated):

@@ -24,7 +24,7 @@ def risk_controlled_index(losses: ArrayLike, *, error: float, bound: float = 1.0
     the part of the labels of an example that its set misses.
 
     Args:
-        losses: floating-point losses in [0, B] of each example with each parameter, `[n, m]`.
+        losses: floating-point losses in [0, B] of each example with each parameter, `[..., m]`.
         error: static bound of the expected loss, a real number in [0, B), interpreted as its
             shortest decimal.
         bound: static number B, the largest possible loss, positive.
@@ -36,7 +36,7 @@ def risk_controlled_index(losses: ArrayLike, *, error: float, bound: float = 1.0
     Raises:
         TypeError: `losses` is not floating-point, or `error` or `bound` is not a static real
             number.
-        ValueError: `losses` is not of shape `[n, m]` or is empty, a concrete loss is outside [0,
+        ValueError: `losses` has fewer than two axes or is empty, a concrete loss is outside [0,
             B], or `error` or `bound` is outside its range.
 
     Example:
@@ -52,7 +52,7 @@ def risk_controlled_index(losses: ArrayLike, *, error: float, bound: float = 1.0
     Source: Angelopoulos et al. (2024), "Conformal risk control", equation 4.
     """
     values = _checks.floating_array(losses, "losses")
-    if values.ndim != 2 or values.size == 0:
+    if values.ndim < 2 or values.size == 0:
         raise ValueError(
             "losses must have a row for each example and a column for each parameter, got shape "
             f"{values.shape}."
@@ -61,11 +61,11 @@ def risk_controlled_index(losses: ArrayLike, *, error: float, bound: float = 1.0
     rate = _checks.static_error(error, below=largest)
     values = _checks.within(losses, values, "losses", (0.0, float(largest)))
     # The rank of a quantile: exact for losses of 0 and 1, whose sums are whole numbers.
-    allowed = float(rate * (values.shape[0] + 1) - largest)
-    is_small = values.sum(axis=0) <= allowed
+    allowed = float(rate * (values.size // values.shape[-1] + 1) - largest)
+    is_small = values.sum(axis=range(values.ndim - 1)) <= allowed
     # Only the columns at the end that are all small count. A NaN is not small.
     from_here = jax.lax.cummin(is_small.astype(jnp.int32), reverse=True)
-    return values.shape[1] - from_here.sum()
+    return values.shape[-1] - from_here.sum()
 
 
 @_class_axis.refuse_split

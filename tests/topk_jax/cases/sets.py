@@ -241,6 +241,7 @@ CASES: list[Case] = [
             public="sets.outlier_scores",
             arrays={"logits": "logits"},
             parameters={"kind": kind},
+            slopes=1,
             class_rounding=8,
             variant=kind,
         )
@@ -284,6 +285,8 @@ CASES: list[Case] = [
         "vote_quantile",
         {"scores": "ranks", "plausibilities": "probabilities"},
         parameters={"error": 0.25},
+        # Its scores of all classes, of at most 24 in the tests.
+        sends=24,
         variant="without draws",
     ),
     statistic(
