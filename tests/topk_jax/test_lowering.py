@@ -157,9 +157,3 @@ def test_programs_for_any_number_have_the_values_of_one_number():
             largest = np.abs(np.asarray(wanted, np.float32)).max()
             tolerance = case.rounding * np.finfo(np.float32).eps * largest
             np.testing.assert_allclose(leaf, wanted, rtol=0, atol=tolerance, err_msg=case.name)
-
-
-def test_areas_of_no_examples_are_nan():
-    none = jnp.zeros(0, bool)
-    assert jnp.isnan(metrics.auroc(jnp.zeros(0), none))
-    assert jnp.isnan(metrics.oscr_area(jnp.zeros(0), none, none))
