@@ -324,7 +324,7 @@ def _kth_distances(k: int, values: jax.Array, known: jax.Array, present: jax.Arr
     vectors = jnp.pad(known - origin[None], ((0, missing), (0, 0)))
     squares = jnp.where(jnp.pad(present, (0, missing)), (vectors**2).sum(axis=-1), jnp.inf)
     blocks = vectors.reshape(-1, block, size), squares.reshape(-1, block)
-    starts = block * jnp.arange(len(blocks[0]))
+    starts = block * jnp.arange(len(blocks[0]), dtype=jnp.int32)
 
     def of_row(row: jax.Array) -> jax.Array:
         def nearest(vectors: jax.Array, squares: jax.Array) -> tuple[jax.Array, jax.Array]:
