@@ -250,8 +250,12 @@ def test_a_name_outside_of_a_map_is_refused():
 
 
 def test_some_functions_on_eight_devices():
-    """A loss with a key, and its gradient; selection and noise are the same as on one device."""
-    cases = [case for case in CASES if case.name == "losses.noised_top_k_hinge-keys"]
+    """A loss with a key, and a score of the largest logit, with their gradients.
+
+    Selection and noise are the same as on one device.
+    """
+    names = ("losses.noised_top_k_hinge-keys", "sets.outlier_scores-probability")
+    cases = [case for case in CASES if case.name in names]
     check_in_shard_map(cases, mesh_of(2, 4, AxisType.Auto), checked=True)
 
 

@@ -250,3 +250,9 @@ U = np.ones(2, np.float32)
 def test_refusals(call, error, message):
     with pytest.raises(error, match=f"^{message}"):
         call()
+
+
+def test_areas_of_no_examples_are_nan():
+    none = jnp.zeros(0, bool)
+    assert jnp.isnan(metrics.auroc(jnp.zeros(0), none))
+    assert jnp.isnan(metrics.oscr_area(jnp.zeros(0), none, none))

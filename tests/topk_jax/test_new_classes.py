@@ -207,3 +207,9 @@ def test_answers_are_seldom_wrong_more_often_than_was_asked(rng):
 def test_wrong_arguments_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_neighbors_in_64_bits():
+    with jax.enable_x64(True):
+        found = sets.neighbor_scores(jnp.array([[0.0], [3.0]]), jnp.array([[1.0], [5.0]]), k=1)
+    np.testing.assert_array_equal(found, [1, 2])

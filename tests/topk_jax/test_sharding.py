@@ -14,7 +14,7 @@ from tests.topk_jax.cases import CASES
 from tests.topk_jax.cases.case import AXES, Case, draw, margins
 from topk_jax import losses, sets
 from topk_jax.operators import _perturbed_selection
-from topk_jax.sets import _scores
+from topk_jax.sets import _rows
 
 # What is compiled in every run of the tests: a selection, a loop over rows, a coupled batch, and a
 # statistic.
@@ -37,7 +37,7 @@ SHAPE = re.compile(r"([a-z]+\d*)\[([\d,]*)\]")
 def small_groups(monkeypatch):
     """Loops over groups of rows, which take a device's own rows."""
     monkeypatch.setattr(_perturbed_selection, "_BLOCK_SIZE_ON_CPU", 2 * NUM_CLASSES)
-    monkeypatch.setattr(_scores, "_BLOCK", 2 * NUM_CLASSES)
+    monkeypatch.setattr(_rows, "_BLOCK", 2 * NUM_CLASSES)
 
 
 def every(cases):

@@ -148,7 +148,7 @@ def soft_label_cross_entropy(
 
     Args:
         logits: floating-point scores, `[..., L]`; -inf masks a class, whose part of the label
-            counts for nothing. The label of a masked class costs about 1e30.
+            goes to the class of the label. The label of a masked class costs about 1e30.
         labels: integer classes, `[...]`.
         taxonomy: a tree whose leaves are the L classes.
         beta: real scalar, how fast the label falls with the distance, at least 0. May be traced.

@@ -144,7 +144,7 @@ def dawid_skene(
     .. math::
         p(y_i = k) \propto \pi_k \prod_{u \in U_i} \theta^u_{k, y_i^u}, \qquad
         \theta^u_{kl} \propto \delta + \sum_{i : y_i^u = l} p(y_i = k), \qquad
-        \pi_k \propto \sum_i p(y_i = k)
+        \pi_k \propto \delta + \sum_i p(y_i = k)
 
     These are computed in turn (EM), at first with the parts of the votes as the probabilities.
     A person who is often wrong in the same way is of use, too.
@@ -157,7 +157,7 @@ def dawid_skene(
         num_voters: static number of people W.
         num_classes: static number of classes L. The confusions are `[W, L, L]`.
         smoothing: scalar :math:`\delta`, positive: votes of each kind that a person has from the
-            start. May be traced.
+            start, and examples that each class has. May be traced.
         num_steps: static number of steps of EM, at least 0.
 
     Returns:

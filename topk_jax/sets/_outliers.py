@@ -214,17 +214,21 @@ def mahalanobis_scores(features: ArrayLike, means: ArrayLike, whitening: ArrayLi
 @partial(jax.jit, static_argnums=(1, 2))
 def _outlier_scores(logits: jax.Array, kind: str, name: Hashable | None) -> jax.Array:
     scores = _numerics.finite_scores(logits)
-    largest = _classes.max_classes(scores, name, keepdims=True)
-    if kind == "logit":
-        return -largest[..., 0]
     if kind == "energy":
         return -_classes.log_sum_exp(scores, name)
+    largest = jax.lax.stop_gradient(_classes.max_classes(scores, name, keepdims=True))
+    is_largest = scores == largest
+    ties = _classes.sum_classes(is_largest, name, keepdims=True, dtype=scores.dtype)
+    # A maximum over devices has no gradient. This 0 has it, and equal logits share it.
+    own = jnp.where(is_largest, scores - largest, 0)
+    largest += _classes.sum_classes(own, name, keepdims=True) / jnp.maximum(ties, 1)
+    if kind == "logit":
+        return -largest[..., 0]
     # Identity: 1 - p = r / (1 + r), with r the sum of exp(s - max) of all classes but one largest.
     # Hazard: of confident examples p is 1 in float32, and 1 - p is 0 for all of them. Choice: the
     # sum without the largest, which ties count for once less. Cost: none.
-    others = jnp.where(scores < largest, jnp.exp(scores - largest), 0)
-    ties = _classes.sum_classes((scores == largest).astype(scores.dtype), name)
-    rest = _classes.sum_classes(others, name) + (ties - 1)
+    others = jnp.where(is_largest, 0, jnp.exp(scores - largest))
+    rest = _classes.sum_classes(others, name) + (ties[..., 0] - 1)
     return rest / (1 + rest)
 
 
@@ -320,7 +324,7 @@ def _kth_distances(k: int, values: jax.Array, known: jax.Array, present: jax.Arr
     vectors = jnp.pad(known - origin[None], ((0, missing), (0, 0)))
     squares = jnp.where(jnp.pad(present, (0, missing)), (vectors**2).sum(axis=-1), jnp.inf)
     blocks = vectors.reshape(-1, block, size), squares.reshape(-1, block)
-    starts = block * jnp.arange(len(blocks[0]))
+    starts = block * jnp.arange(len(blocks[0]), dtype=jnp.int32)
 
     def of_row(row: jax.Array) -> jax.Array:
         def nearest(vectors: jax.Array, squares: jax.Array) -> tuple[jax.Array, jax.Array]:

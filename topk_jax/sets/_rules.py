@@ -9,8 +9,17 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _class_axis, _classes, _ordinals, _selection
+from topk_jax import (
+    _checks,
+    _class_axis,
+    _classes,
+    _numerics,
+    _ordinals,
+    _selection,
+    _sharding,
+)
 from topk_jax.operators import _top_k
+from topk_jax.sets import _rows
 
 __all__ = ["adaptive_set", "threshold_set", "top_k_set"]
 
@@ -156,25 +165,69 @@ def _adaptive_set(probabilities: jax.Array, error: jax.Array) -> jax.Array:
 
     Identity: the kept probability is the total minus the missed one. Hazard: near 1 float32 has
     steps of 6e-8, which is too coarse for many classes or a small error, and a softmax adds up to 1
-    only up to rounding. Choice: add up from the smallest, which is precise at the cut, and treat a
-    total within rounding of 1 as 1. Cost: one sort of the values, one cumulative sum.
+    only up to rounding. A sort costs more than all else. Choice: add up the missed ones, which is
+    precise at the cut, treat a total within rounding of 1 as 1, and find the cut by bisection.
+    Cost: at most one pass over the probabilities for each bit, in the cache of a core.
     """
     probabilities = _selection.compute_once(probabilities)
-    num_classes = probabilities.shape[-1]
-    ascending = _ordinals.sort(probabilities)
-    missed = jnp.cumsum(ascending, axis=-1)
-    excess = missed[..., -1:] - 1.0
-    rounding = 16.0 * float(jnp.finfo(probabilities.dtype).eps)
-    allowed = error + jnp.where(jnp.abs(excess) <= rounding, 0.0, excess)
-    # The most likely class is always kept, even if rounding changes the total.
-    num_missed = jnp.minimum((missed <= allowed).sum(axis=-1), num_classes - 1)
-    smallest = num_missed[..., None]
-    chosen = largest_set(
-        probabilities,
-        jnp.take_along_axis(ascending, smallest, axis=-1)[..., 0],
-        num_classes - num_missed,
+
+    def of_batch(probabilities: jax.Array, error: jax.Array) -> tuple[jax.Array, jax.Array]:
+        rows = probabilities.reshape(-1, probabilities.shape[-1])
+        cuts = _rows.in_blocks(partial(_adaptive_cut, error), rows)
+        smallest, size = (cut.reshape(probabilities.shape[:-1]) for cut in cuts)
+        return smallest, size
+
+    smallest, size = _sharding.map_examples(
+        of_batch, probabilities.ndim - 1, probabilities, shared=(error,)
     )
-    return chosen & ~jnp.isnan(error)
+    return largest_set(probabilities, smallest, size) & ~jnp.isnan(error)
+
+
+def _adaptive_cut(error: jax.Array, probabilities: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The smallest probability of the adaptive set of one example [L], and the size of the set."""
+    values = _numerics.flush(probabilities)
+    padded = _rows.pad(values, jnp.inf)
+    ordinals = _ordinals.to_ordinals(padded)
+
+    def below(ordinal: jax.Array) -> tuple[jax.Array, jax.Array]:
+        mask = ordinals < ordinal
+        missed = _rows.sum_of(jnp.where(mask, padded, 0.0))
+        return _selection.compute_once(missed), _rows.sum_of(mask.astype(jnp.result_type(int)))
+
+    excess = _rows.sum_of(_rows.pad(values, 0.0)) - 1.0
+    rounding = 16.0 * float(jnp.finfo(values.dtype).eps)
+    allowed = error + jnp.where(jnp.abs(excess) <= rounding, 0.0, excess)
+
+    def several(bracket: tuple[jax.Array, ...]) -> jax.Array:
+        lower, upper, num_lower, num_upper = bracket
+        return (upper - lower > 1) & (num_upper - num_lower > 1)
+
+    def halve(bracket: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        # All below the lower end may be missed, but not all below the upper one.
+        lower, upper, num_lower, num_upper = bracket
+        middle = lower + (upper - lower) // 2
+        missed, num = below(middle)
+        fits = missed <= allowed
+        return (
+            jnp.where(fits, middle, lower),
+            jnp.where(fits, upper, middle),
+            jnp.where(fits, num, num_lower),
+            jnp.where(fits, num_upper, num),
+        )
+
+    lower = _ordinals.to_ordinals(values.min())
+    # The most likely class is always kept, even if rounding changes the total.
+    upper = _ordinals.to_ordinals(values.max()) + 1
+    start: tuple[jax.Array, ...] = (lower, upper, below(lower)[1], below(upper)[1])
+    lower, *_ = jax.lax.while_loop(several, halve, start)
+    smallest = jnp.where(ordinals >= lower, padded, jnp.inf).min()
+    missed, num_missed = below(_ordinals.to_ordinals(smallest))
+    num_tied = (values == smallest).sum()
+    # Of equal ones, as many are missed as may be.
+    ranks = jnp.arange(1, values.size + 1)
+    fits = missed + ranks.astype(values.dtype) * smallest <= allowed
+    num_missed += (fits & (ranks <= num_tied)).sum()
+    return smallest, jnp.maximum(values.size - num_missed, 1)
 
 
 def largest_set(scores: jax.Array, smallest: jax.Array, size: jax.Array | int) -> jax.Array:

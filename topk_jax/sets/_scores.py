@@ -12,6 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _numerics, _ordinals, _selection, _sharding
+from topk_jax.sets import _rows
 
 __all__ = ["conformal_label_scores", "conformal_scores", "conformal_set", "score_set"]
 
@@ -29,10 +30,6 @@ _PARAMETERS: dict[str, tuple[set[str], set[str]]] = {
 _ORDERED = ("rank", "aps", "raps", "saps")
 # Scores that add up probabilities.
 _CUMULATIVE = ("aps", "raps")
-# Rows of about this many numbers in all stay in the cache of a core while they are searched.
-_BLOCK = 16_384
-# Sums of integers are halved to at most this many.
-_WIDTH = 32
 
 
 class _Terms(NamedTuple):
@@ -392,7 +389,7 @@ def _scores(kind: str, rows: jax.Array, terms: _Terms) -> jax.Array:
     rows, terms = _selection.compute_once(rows), _compute_once(terms)
     if kind in _ORDERED:
         score = partial(_ordered_scores, terms.penalties, kind)
-        return _in_blocks(score, rows, terms.uniform, terms.shift)
+        return _rows.in_blocks(score, rows, terms.uniform, terms.shift)
     if kind == "lac":
         scores = 1.0 - rows
     elif kind == "pas":
@@ -437,7 +434,7 @@ def _ordered_set(kind: str, rows: jax.Array, terms: _Terms, limit: jax.Array) ->
     """
     rows, terms = _selection.compute_once(rows), _compute_once(terms)
     search = partial(_search, limit, terms.penalties, kind)
-    return _in_blocks(search, rows, terms.uniform, terms.shift)
+    return _rows.in_blocks(search, rows, terms.uniform, terms.shift)
 
 
 def _search(
@@ -456,7 +453,7 @@ def _search(
     it.
     """
     values, largest = _numerics.flush(probabilities), probabilities.max()
-    padded = _padded(values)
+    padded = _rows.pad(values, -jnp.inf)
     ordinals, units = _ordinals.to_ordinals(padded), _units(padded, kind)
 
     def score_below(above: _Above, probability: jax.Array) -> jax.Array:
@@ -584,51 +581,10 @@ def _compute_once(terms: _Terms) -> _Terms:
     return _Terms(*map(_selection.compute_once, terms))
 
 
-def _in_blocks(function: Callable[..., jax.Array], *arguments: jax.Array) -> jax.Array:
-    """The results of a function of one example: of its probabilities [L], and of numbers.
-
-    On the CPU it takes a few examples at a time, which stay in the cache of a core. It does not do
-    so if the compiler splits the examples over devices, because the compiler would gather them for
-    a loop.
-    """
-    rows = arguments[0]
-
-    def blockwise(*arguments: jax.Array) -> jax.Array:
-        rows_at_a_time = max(1, _BLOCK // rows.shape[-1])
-        return jax.lax.map(lambda row: function(*row), arguments, batch_size=rows_at_a_time)
-
-    at_once = jax.vmap(function)
-    # A program of `jax.export` for any number of rows does not have blocks either.
-    is_small = not isinstance(rows.size, int) or rows.size <= _BLOCK
-    if is_small or _sharding.is_split_later(rows):
-        return at_once(*arguments)
-    return jax.lax.platform_dependent(*arguments, cpu=blockwise, default=at_once)
-
-
 def _sums(mask: jax.Array, units: jax.Array) -> _Above:
     """The classes of masks, [..., L]."""
-    num, sum_of_units = _sum(mask.astype(units.dtype)), _sum(jnp.where(mask, units, 0))
+    num, sum_of_units = (
+        _rows.sum_of(mask.astype(units.dtype)),
+        _rows.sum_of(jnp.where(mask, units, 0)),
+    )
     return _Above(_selection.compute_once(num), _selection.compute_once(sum_of_units))
-
-
-def _sum(integers: jax.Array) -> jax.Array:
-    """The sums of integers along the last axis.
-
-    Hazard: XLA adds up integers on the CPU one at a time. Choice: add the halves of a row, which
-    are vectors, until they are short. Cost: none.
-    """
-    rest = jnp.zeros((), integers.dtype)
-    while integers.shape[-1] > _WIDTH:
-        half, is_odd = divmod(integers.shape[-1], 2)
-        if is_odd:
-            rest += integers[..., -1]
-        integers = integers[..., :half] + integers[..., half : 2 * half]
-    return rest + integers.sum(axis=-1, dtype=integers.dtype)
-
-
-def _padded(values: jax.Array) -> jax.Array:
-    """The values [L] with -inf behind, so that `_sum` halves them without a rest."""
-    multiple = 1
-    while values.size > _WIDTH * multiple:
-        multiple *= 2
-    return jnp.pad(values, (0, -values.size % multiple), constant_values=-jnp.inf)

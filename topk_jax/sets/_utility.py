@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics, _ordinals, _selection
+from topk_jax.operators import _top_k
 from topk_jax.sets._rules import largest_set
 
 __all__ = ["set_utilities", "utility_set"]
@@ -19,6 +23,18 @@ _PARAMETERS: dict[str, set[str]] = {
     "u80": set(),
     "reject": {"alpha", "beta"},
 }
+# How many of the largest probabilities are sorted at first.
+_FEW = 64
+# The relative rounding of sums of up to a million probabilities, with room.
+_SLACK = 1e-3
+
+
+class _Best(NamedTuple):
+    """The set of the largest expected utility: this utility, its smallest probability, its size."""
+
+    expected: jax.Array
+    smallest: jax.Array
+    size: jax.Array
 
 
 def utility_set(probabilities: ArrayLike, *, utilities: ArrayLike) -> jax.Array:
@@ -137,12 +153,52 @@ def set_utilities(
 
 @jax.jit
 def _utility_set(probabilities: jax.Array, utilities: jax.Array) -> jax.Array:
+    """The set of the best size."""
     probabilities = _selection.compute_once(probabilities)
-    descending = -_ordinals.sort(-probabilities)
+    if probabilities.shape[-1] <= 2 * _FEW:
+        best = _best(-_ordinals.sort(-probabilities), utilities)
+    else:
+        best = _best_of_few(probabilities, utilities)
+    chosen = largest_set(probabilities, best.smallest, best.size)
+    return chosen & jnp.isfinite(utilities).all()
+
+
+def _best_of_few(probabilities: jax.Array, utilities: jax.Array) -> _Best:
+    """`_best` of all sizes, from the k largest probabilities where this is enough.
+
+    Identity: the m largest probabilities add up to at most the sum of the first k, plus (m - k)
+    times the k-th, and to at most the sum of all. Hazard: a sort costs more than all else. Choice:
+    sort only the k largest, and all if some larger size may be better in some example. The slack
+    covers the rounding of sums. Cost: one partial selection, and one sort if it is needed.
+    """
+    num_classes = probabilities.shape[-1]
+    # The values only are sorted: equal ones have the same sums.
+    few = _top_k.select_largest(probabilities, _FEW)[0]
+    best = _best(few, utilities[:_FEW])
+    sizes = jnp.arange(1, num_classes - _FEW + 1, dtype=probabilities.dtype)
+    sums = few.sum(axis=-1, keepdims=True)
+    total = probabilities.sum(axis=-1, keepdims=True)
+    of_sizes = jnp.broadcast_to(sizes, (*probabilities.shape[:-1], sizes.size))
+    most = jnp.minimum(sums + of_sizes * few[..., -1:], total)
+    rest = jnp.broadcast_to(utilities[_FEW:], most.shape)
+    bound = jnp.maximum(rest * most, rest * sums).max(axis=-1)
+    may_be_better = bound + _SLACK * jnp.abs(bound) >= best.expected
+
+    def of_all(best: _Best, probabilities: jax.Array) -> _Best:
+        of_row = _best(-_ordinals.sort(-probabilities), utilities)
+        return jax.tree.map(partial(jnp.where, may_be_better), of_row, best)
+
+    def of_few(best: _Best, _: jax.Array) -> _Best:
+        return best
+
+    return jax.lax.cond(may_be_better.any(), of_all, of_few, best, probabilities)
+
+
+def _best(descending: jax.Array, utilities: jax.Array) -> _Best:
+    """The size of the largest expected utility, from 1 to the number of probabilities."""
     sums = jnp.cumsum(descending, axis=-1)
     expected = jnp.broadcast_to(utilities, sums.shape) * sums
     # The first of equal ones. A NaN is the largest of all, and its set is empty.
     last = expected.argmax(axis=-1)[..., None]
     smallest = jnp.take_along_axis(descending, last, axis=-1)[..., 0]
-    chosen = largest_set(probabilities, smallest, last[..., 0] + 1)
-    return chosen & jnp.isfinite(utilities).all()
+    return _Best(expected.max(axis=-1), smallest, last[..., 0] + 1)

@@ -241,6 +241,7 @@ CASES: list[Case] = [
             public="sets.outlier_scores",
             arrays={"logits": "logits"},
             parameters={"kind": kind},
+            slopes=1,
             class_rounding=8,
             variant=kind,
         )
