@@ -11,10 +11,11 @@ that exists, it goes on where it was stopped.
 """
 
 import argparse
+import functools
 import json
 import multiprocessing
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -111,6 +112,7 @@ def growth(before: Programs, now: Programs) -> Iterator[str]:
                 yield f"{name}: {what} grew from {old[what]:,} to {account[what]:,}"
 
 
+@functools.cache
 def _cases() -> dict[str, Case]:
     """The cases of the tests by name, with more samples, and with kernels instead of XLA's code."""
     arrays = {**LOGITS, "key": "key"}
@@ -179,16 +181,14 @@ def _send_accounts(
 ) -> None:
     case, target = _cases()[name_of_case], targets.find_target(device)
     for name, (num_classes, rank) in wanted.items():
-        changed = case if rank is None else _with_rank(case, rank)
+        changed = case
+        if rank is not None:
+            changed = replace(case, parameters={**case.parameters, "k": rank})
         try:
             found = asdict(accounts.compile_on_one(*_program(changed, num_classes, target)))
         except Exception as error:
             found = {"failed": f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"}
         sender.send({name: found})
-
-
-def _with_rank(case: Case, rank: int) -> Case:
-    return replace(case, parameters={**case.parameters, "k": rank})
 
 
 def _program(case: Case, num_classes: int, target: Any) -> tuple[Any, ...]:
@@ -242,19 +242,7 @@ def tables(results: dict[str, Any]) -> str:
             markdown.table(
                 ["room", "programs", "with a sort", "with a loop"],
                 (
-                    [
-                        room,
-                        *(
-                            str(
-                                sum(
-                                    has(account)
-                                    for name, account in low.items()
-                                    if name.startswith(room)
-                                )
-                            )
-                            for has in _COUNTED
-                        ),
-                    ]
+                    _counts(room, [low[name] for name in low if name.startswith(room)])
                     for room in rooms
                 ),
             ),
@@ -262,11 +250,10 @@ def tables(results: dict[str, Any]) -> str:
     )
 
 
-_COUNTED: tuple[Callable[[dict[str, Any]], bool], ...] = (
-    lambda _: True,
-    lambda account: account["sorts"] > 0,
-    lambda account: account["loops"] > 0,
-)
+def _counts(room: str, found: Sequence[dict[str, Any]]) -> list[str]:
+    """How many programs a room has, how many of them with a sort, and how many with a loop."""
+    having = (sum(account[what] > 0 for account in found) for what in ("sorts", "loops"))
+    return [room, str(len(found)), *map(str, having)]
 
 
 def _line(name: str, account: dict[str, Any]) -> list[str]:

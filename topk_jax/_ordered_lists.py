@@ -23,8 +23,8 @@ def select_in_passes(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     entries can be the state of a reduction. Hazard: XLA's selection sorts whole rows, on a GPU if
     they are short, on a TPU if they have batch axes, on both for k > 16; and it stores the scores
     first. Choice: reductions whose operator merges two lists. They are fused with the code of the
-    scores, which need not be stored. Cost: some k log(k) comparisons for each
-    score; for k > 16, one pass over the scores for each 8 entries.
+    scores, which need not be stored. Cost: some k log(k) comparisons for each score; for k > 16,
+    one pass over the scores for each 8 entries.
     """
     ordinals = _ordinals.to_ordinals(scores)
     # Added to zeros, which are on the devices that the scores are on.

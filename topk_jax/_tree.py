@@ -6,6 +6,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from topk_jax import _checks, _sharding
 from topk_jax.taxonomy import Taxonomy
@@ -25,6 +26,20 @@ def check_classes(shape: tuple[int, ...], name: str, taxonomy: Taxonomy) -> None
             f"{name} must have one entry for each of the {taxonomy.num_classes} classes of the "
             f"taxonomy, got shape {shape}."
         )
+
+
+def members_of(members: ArrayLike, name: str, taxonomy: Taxonomy) -> jax.Array:
+    """Returns sets of the classes of a taxonomy, booleans [..., L], or raises."""
+    found = _checks.boolean_array(members, name)
+    check_classes(found.shape, name, taxonomy)
+    return found
+
+
+def probabilities_of(probabilities: ArrayLike, name: str, taxonomy: Taxonomy) -> jax.Array:
+    """Returns probabilities of the classes of a taxonomy, [..., L], or raises."""
+    found = _checks.probabilities(probabilities, name)
+    check_classes(found.shape, name, taxonomy)
+    return found
 
 
 def depth_of(depth: int, taxonomy: Taxonomy) -> int:

@@ -93,6 +93,23 @@ def assemble(
     return assembly
 
 
+def check_batch_size(config: Config, class_devices: int, *, num_devices: int | None = None) -> None:
+    """Refuses a batch that groups of this number of devices cannot share equally.
+
+    Args:
+        config: the configuration.
+        class_devices: the devices that have the same share of the batch.
+        num_devices: all of them; None for those that JAX finds.
+    """
+    parallel.check_batch_size(
+        config.dataset.batch_size,
+        config.optimizer.accumulation_steps,
+        in_pairs=config.dataset.mixup > 0,
+        class_devices=class_devices,
+        num_devices=num_devices,
+    )
+
+
 def facts_of(dataset: Dataset, taxonomy: str | None = None) -> Facts:
     """What a run needs to know of its data set, and keeps.
 

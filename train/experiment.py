@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from absl import logging
 
-from train.assembly import Assembly, assemble
+from train.assembly import Assembly, assemble, check_batch_size
 from train.configuration import Config
 from train.configuration.datasets import OwnImageFields, StreamedFields, path_of
 from train.configuration.parsing import parse
@@ -258,26 +258,16 @@ def _assembled(config: Config, workdir: Path) -> Assembly:
     parallel.check_class_devices(class_devices)
     is_found = class_devices is None and config.parallel == "mesh"
     if not is_found:
-        _check_batch_size(config, class_devices or 1)
+        check_batch_size(config, class_devices or 1)
     if run_files.read_config(workdir) is None:
         assembly = assemble(config, workdir=workdir)
     else:
         with run_inputs.naming_place(path_of(config.dataset), "--config.dataset.path"):
             assembly = assemble(config, workdir=workdir)
     if is_found:
-        _check_batch_size(config, assembly.devices.class_axis.size)
+        check_batch_size(config, assembly.devices.class_axis.size)
     _check_fits(assembly, workdir)
     return assembly
-
-
-def _check_batch_size(config: Config, class_devices: int) -> None:
-    """Refuses a batch that groups of this number of devices cannot share equally."""
-    parallel.check_batch_size(
-        config.dataset.batch_size,
-        config.optimizer.accumulation_steps,
-        in_pairs=config.dataset.mixup > 0,
-        class_devices=class_devices,
-    )
 
 
 def _checked_images(assembly: Assembly, workdir: Path) -> Unreadable:

@@ -1,8 +1,4 @@
-"""Every public function is lowered for GPUs and TPUs, for any number of examples if possible.
-
-They are traced as on an
-accelerator: some of them choose their method by the backend.
-"""
+"""Every public function is lowered for GPUs and TPUs, for any number of examples if possible."""
 
 import functools
 
@@ -60,12 +56,6 @@ OF_A_KNOWN_SIZE = {
 }
 # What JAX raises if it needs a number and gets a symbol.
 REFUSALS = (TypeError, NotImplementedError, jax.errors.InconclusiveDimensionOperation)
-
-
-@pytest.fixture(autouse=True)
-def traced_for_an_accelerator(monkeypatch):
-    # JAX itself asks elsewhere.
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
 
 
 def shapes_of(case, num_examples):

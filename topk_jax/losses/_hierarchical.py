@@ -76,13 +76,7 @@ def hierarchical_cross_entropy(
     Source: Bertinetto et al. (2020), "Making better mistakes: leveraging class hierarchies with
     deep networks", section 3.1.
     """
-    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
-    _tree.check_classes(scores.shape, "logits", taxonomy)
-    alpha = _checks.scalar(alpha, "alpha", scores.dtype, at_least=0)
-    losses = _sharding.map_examples(
-        partial(_hierarchical, taxonomy), labels.ndim, scores, labels, shared=(alpha,)
-    )
-    return _numerics.zero_left_out(_numerics.nan_where_invalid(losses, scores, labels), where)
+    return _of_examples(_hierarchical, logits, labels, taxonomy, where, alpha=alpha)
 
 
 @_class_axis.refuse_split
@@ -180,13 +174,7 @@ def soft_label_cross_entropy(
 
     Source: Bertinetto et al. (2020), section 3.2.
     """
-    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
-    _tree.check_classes(scores.shape, "logits", taxonomy)
-    beta = _checks.scalar(beta, "beta", scores.dtype, at_least=0)
-    losses = _sharding.map_examples(
-        partial(_soft_label, taxonomy), labels.ndim, scores, labels, shared=(beta,)
-    )
-    return _numerics.zero_left_out(_numerics.nan_where_invalid(losses, scores, labels), where)
+    return _of_examples(_soft_label, logits, labels, taxonomy, where, beta=beta)
 
 
 @_class_axis.refuse_split
@@ -257,6 +245,25 @@ def sum_over_depths(
             of_nodes = _tree.map_rows(partial(_log_sums, taxonomy, depth), scores)
         total += factors[depth - 1] * loss(of_nodes, _tree.group_of_label(groups, number, labels))
     return _numerics.zero_left_out(total, where)
+
+
+def _of_examples(
+    compute: Callable[..., jax.Array],
+    logits: ArrayLike,
+    labels: ArrayLike,
+    taxonomy: Taxonomy,
+    where: ArrayLike | None,
+    **parameter: ArrayLike,
+) -> jax.Array:
+    """The losses of checked arguments, which `compute` makes, with one parameter of them."""
+    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
+    _tree.check_classes(scores.shape, "logits", taxonomy)
+    ((name, value),) = parameter.items()
+    checked = _checks.scalar(value, name, scores.dtype, at_least=0)
+    losses = _sharding.map_examples(
+        partial(compute, taxonomy), labels.ndim, scores, labels, shared=(checked,)
+    )
+    return _numerics.zero_left_out(_numerics.nan_where_invalid(losses, scores, labels), where)
 
 
 def _hierarchical(

@@ -70,8 +70,7 @@ def ancestor_ranks(
     Source: Mortier et al. (2025), "Conformal prediction in hierarchical classification with
     constrained representation complexity", section 2.
     """
-    values = _checks.probabilities(probabilities, "probabilities")
-    _tree.check_classes(values.shape, "probabilities", taxonomy)
+    values = _tree.probabilities_of(probabilities, "probabilities", taxonomy)
     depth = _tree.depth_of(depth, taxonomy)
     labels = _checks.integer_array(labels, "labels", values.shape[:-1])
     return _tree.map_rows(partial(_ancestor_ranks, taxonomy, depth), values, labels)
@@ -117,7 +116,7 @@ def ancestor_hits(
 
     Source: here; the coverage of Mortier et al. (2025) at each rank.
     """
-    members, depth = _sets(chosen, taxonomy), _tree.depth_of(depth, taxonomy)
+    members, depth = _tree.members_of(chosen, "chosen", taxonomy), _tree.depth_of(depth, taxonomy)
     labels = _checks.integer_array(labels, "labels", members.shape[:-1])
     return _tree.map_rows(partial(_ancestor_hits, taxonomy, depth), members, labels)
 
@@ -158,7 +157,7 @@ def node_counts(chosen: ArrayLike, taxonomy: Taxonomy, *, depth: int) -> jax.Arr
 
     Source: here; the sizes of Mortier et al. (2025) at each rank.
     """
-    members, depth = _sets(chosen, taxonomy), _tree.depth_of(depth, taxonomy)
+    members, depth = _tree.members_of(chosen, "chosen", taxonomy), _tree.depth_of(depth, taxonomy)
     return _tree.map_rows(partial(_node_counts, taxonomy, depth), members)
 
 
@@ -198,7 +197,9 @@ def set_heights(chosen: ArrayLike, taxonomy: Taxonomy) -> jax.Array:
     Source: Bertinetto et al. (2020), "Making better mistakes: leveraging class hierarchies with
     deep networks", section 3, for the height.
     """
-    return _tree.map_rows(partial(_set_heights, taxonomy), _sets(chosen, taxonomy))
+    return _tree.map_rows(
+        partial(_set_heights, taxonomy), _tree.members_of(chosen, "chosen", taxonomy)
+    )
 
 
 @_class_axis.refuse_split
@@ -235,7 +236,9 @@ def name_counts(chosen: ArrayLike, taxonomy: Taxonomy) -> jax.Array:
 
     Source: Mortier et al. (2025), section 3, the representation complexity.
     """
-    return _tree.map_rows(partial(_name_counts, taxonomy), _sets(chosen, taxonomy))
+    return _tree.map_rows(
+        partial(_name_counts, taxonomy), _tree.members_of(chosen, "chosen", taxonomy)
+    )
 
 
 @_class_axis.refuse_split
@@ -279,12 +282,6 @@ def mistake_heights(predictions: ArrayLike, labels: ArrayLike, taxonomy: Taxonom
     labels = _checks.integer_array(labels, "labels", found.shape)
     of_batch = partial(_mistake_heights, taxonomy)
     return _sharding.map_examples(of_batch, found.ndim, found, labels)
-
-
-def _sets(chosen: ArrayLike, taxonomy: Taxonomy) -> jax.Array:
-    members = _checks.boolean_array(chosen, "chosen")
-    _tree.check_classes(members.shape, "chosen", taxonomy)
-    return members
 
 
 def _ancestor_ranks(

@@ -55,7 +55,7 @@ def node_probabilities(probabilities: ArrayLike, taxonomy: Taxonomy) -> jax.Arra
     Source: Mortier et al. (2025), "Conformal prediction in hierarchical classification with
     constrained representation complexity", section 2.
     """
-    values = _of_classes(probabilities, "probabilities", taxonomy)
+    values = _tree.probabilities_of(probabilities, "probabilities", taxonomy)
     return _tree.map_rows(partial(_node_probabilities, taxonomy), values)
 
 
@@ -106,7 +106,7 @@ def node_scores(
 
     Source: Mortier et al. (2025), section 4.
     """
-    values = _of_classes(probabilities, "probabilities", taxonomy)
+    values = _tree.probabilities_of(probabilities, "probabilities", taxonomy)
     shape = values.shape[:-1]
     if key is None:
         uniform = jnp.zeros(shape, values.dtype)
@@ -156,8 +156,7 @@ def fewest_names(members: ArrayLike, taxonomy: Taxonomy, *, names: int) -> jax.A
     Source: Mortier et al. (2025), section 3; "Hierarchical conformal classification"
     (arXiv:2508.13288).
     """
-    chosen = _checks.boolean_array(members, "members")
-    _tree.check_classes(chosen.shape, "members", taxonomy)
+    chosen = _tree.members_of(members, "members", taxonomy)
     names = _checks.static_integer(names, "names", minimum=1)
     # More names than classes are never used.
     plan = _plan(taxonomy, min(names, taxonomy.num_classes))
@@ -204,12 +203,6 @@ def node_set(nodes: ArrayLike, taxonomy: Taxonomy) -> jax.Array:
             f"taxonomy, got shape {used.shape}."
         )
     return _tree.map_rows(partial(_node_set, taxonomy), used)
-
-
-def _of_classes(probabilities: ArrayLike, name: str, taxonomy: Taxonomy) -> jax.Array:
-    values = _checks.probabilities(probabilities, name)
-    _tree.check_classes(values.shape, name, taxonomy)
-    return values
 
 
 @partial(jax.jit, static_argnums=0)

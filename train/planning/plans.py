@@ -10,7 +10,7 @@ import jax
 import jax.errors
 import numpy as np
 
-from train.assembly import Assembly
+from train.assembly import Assembly, check_batch_size
 from train.configuration.groups import Config
 from train.data import dataset_spec
 from train.devices import parallel
@@ -75,13 +75,7 @@ class Planner:
         )
         assembly.devices = self._devices
         self._assembly = assembly
-        parallel.check_batch_size(
-            config.dataset.batch_size,
-            config.optimizer.accumulation_steps,
-            in_pairs=config.dataset.mixup > 0,
-            class_devices=self._devices.class_axis.size,
-            num_devices=len(target.devices),
-        )
+        check_batch_size(config, self._devices.class_axis.size, num_devices=len(target.devices))
 
     def plan(self, batch_size: int) -> Plan:
         """What the step needs with a batch of this size."""
