@@ -71,6 +71,11 @@ class CalibratedRule:
         """The value as a person writes it: 5 for 5.0."""
         return str(self.value).removesuffix(".0")
 
+    @property
+    def says_new(self) -> bool:
+        """Whether a set can say "none of these"."""
+        return self.new is not None
+
     def choose(self, probabilities: jax.Array) -> jax.Array:
         """The sets of probabilities [n, L], as booleans [n, L]."""
         chosen = self._choose(probabilities)

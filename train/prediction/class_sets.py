@@ -4,13 +4,31 @@ import abc
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from train.evaluation.class_tree import ClassTree
-from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.thumbnails import Photograph
+
+
+class SetRule(Protocol):
+    """What is shown of a rule beside its sets: that of a run, or of an exported program."""
+
+    @property
+    def threshold(self) -> float | None:
+        """The threshold; see `CalibratedRule`."""
+
+    @property
+    def tree(self) -> ClassTree | None:
+        """What is above the classes, if sets have names; None for sets of any classes."""
+
+    @property
+    def says_new(self) -> bool:
+        """Whether a set can say "none of these"."""
+
+    def __str__(self) -> str:
+        """The rule, as "coverage=0.9"."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +105,7 @@ def members(
     probabilities: np.ndarray,
     answer: Sequence[np.ndarray],
     index: int,
-    rule: CalibratedRule,
+    rule: SetRule,
 ) -> dict[str, Any]:
     """The attributes of a `ClassSet`.
 
@@ -107,7 +125,7 @@ def members(
         "likeliest": int(order[0]),
         "highest": float(probabilities[order[0]]),
         **({} if rule.tree is None else _names(probabilities, others[0], rule.tree)),
-        "none_of_these": None if rule.new is None else bool(others[-1]),
+        "none_of_these": bool(others[-1]) if rule.says_new else None,
     }
 
 

@@ -1,6 +1,8 @@
 """A program of train.export as a classifier: its own sets, and its probabilities."""
 
 import dataclasses
+import functools
+import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from train.data.batches import SkippedImage
 from train.data.pipeline import Pipeline
 from train.data.records import Split
 from train.evaluation import conformal_rules, promises, stored_scores, summaries
+from train.evaluation.class_tree import ClassTree
 from train.evaluation.predictions import Predictions, labels_for_steps, of_steps, with_truths
 from train.evaluation.summaries import Sets
 from train.foundation import fields, files, json_files, shapes
@@ -32,7 +35,19 @@ _INPUTS = shapes.record(
 )
 _DESCRIPTION = shapes.record(
     {"classes": shapes.list_of(fields.text(), at_least=1), "rule": fields.text()},
-    {"images": _INPUTS, "features": _INPUTS, "outputs": shapes.record({})},
+    {
+        **dict.fromkeys(("images", "features", "names"), _INPUTS),
+        "outputs": shapes.record({}),
+        "rule_in_words": shapes.string,
+        "threshold": shapes.NUMBER_OR_NULL,
+        "taxonomy": shapes.record(
+            {
+                "ranks": shapes.list_of(shapes.string),
+                "names": shapes.list_of(shapes.string),
+                "parents": shapes.list_of(fields.integer(0)),
+            }
+        ),
+    },
 )
 _WHAT = "the description of a program that train.export wrote"
 # The rule of sets with a coverage, as `CalibratedRule` prints it.
@@ -42,28 +57,48 @@ _COVERAGE = re.compile(
 
 
 @dataclass(frozen=True)
+class ExportedRule:
+    """The rule of a program, as its description has it.
+
+    Attributes:
+        text: the rule, as "coverage=0.9".
+        in_words: sentences that explain which classes are in a set.
+        threshold: see `CalibratedRule`.
+        tree: what is above the classes, if sets have names; None for sets of any classes.
+        says_new: whether a set can say "none of these".
+    """
+
+    text: str
+    in_words: str = ""
+    threshold: float | None = None
+    tree: ClassTree | None = None
+    says_new: bool = False
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
 class ExportedClassifier:
     """A program and its description.
 
     Attributes:
         path: the file of the program.
         expected: what it takes.
-        rule: its rule, as "coverage=0.9".
-        call: maps a batch to probabilities [n, L] and sets [n, L]; what else it returns is last
-            who has "none of these", [n], if sets may say that.
-        allows_new: whether they may.
+        rule: its rule.
+        call: maps a batch to probabilities [n, L], to sets [n, L], if sets have names, to nodes
+            [n, V], and, if sets may say it, to who has "none of these", [n].
     """
 
     path: Path
     expected: Expected
-    rule: str
+    rule: ExportedRule
     call: Callable[[np.ndarray], tuple[jax.Array, ...]]
-    allows_new: bool = False
 
     @property
     def promised(self) -> float | None:
         """The coverage that its sets promise; None if they do not promise any."""
-        found = _COVERAGE.fullmatch(self.rule)
+        found = _COVERAGE.fullmatch(str(self.rule))
         if found is None:
             return None
         rule = conformal_rules.RULES.get(found[2] or conformal_rules.DEFAULT)
@@ -112,7 +147,7 @@ class ExportedClassifier:
                 )
                 & (classes < num_classes),
                 "sizes": chosen.sum(axis=1),
-                **({"says_new": others[-1]} if self.allows_new else {}),
+                **({"says_new": others[-1]} if self.rule.says_new else {}),
             }
             parts.append({name: output[mask] for name, output in of_examples.items()})
         rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -133,8 +168,48 @@ class ExportedClassifier:
         return predictions, sets, says_new
 
 
-def load(path: Path) -> ExportedClassifier:
-    """The program in a file, with the description beside it.
+@dataclass(frozen=True)
+class ProgramFile:
+    """What the files of a program had when they were read.
+
+    Attributes:
+        path: the file of the program.
+        content: its bytes.
+        description: the value of the file beside it.
+    """
+
+    path: Path
+    content: bytes
+    description: dict[str, Any]
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the program."""
+        return hashlib.sha256(self.content).hexdigest()
+
+    def load(self) -> ExportedClassifier:
+        """The classifier of the program.
+
+        Raises:
+            UserError: it is something else.
+        """
+        try:
+            program = jax.export.deserialize(bytearray(self.content))
+        except Exception as error:  # A damaged file can make the reader raise anything.
+            raise UserError(
+                f"--program {self.path} is no program that train.export wrote: {first_line(error)}"
+            ) from error
+        return ExportedClassifier(
+            self.path,
+            _expected(self.path, self.description),
+            _rule(self.path, self.description),
+            # Each call without jit would trace the program again.
+            jax.jit(program.call),
+        )
+
+
+def read(path: Path) -> ProgramFile:
+    """Reads the program in a file, and the description beside it.
 
     Raises:
         UserError: one of them is missing, or is something else.
@@ -149,28 +224,38 @@ def load(path: Path) -> ExportedClassifier:
     except UserError as error:
         raise error.within("--program: ") from error
     try:
-        content = files.read_bounded(path, _MOST_BYTES)
+        return ProgramFile(path, files.read_bounded(path, _MOST_BYTES), description)
     except OSError as error:
         raise UserError(f"--program {path} cannot be read: {error.strerror}") from error
-    try:
-        program = jax.export.deserialize(bytearray(content))
-    except Exception as error:  # A damaged file can make the reader raise anything.
-        raise UserError(
-            f"--program {path} is no program that train.export wrote: {first_line(error)}"
-        ) from error
-    return ExportedClassifier(
-        path,
-        _expected(path, description),
+
+
+def load(path: Path) -> ExportedClassifier:
+    """The classifier in a file, with the description beside it; see `read`."""
+    return read(path).load()
+
+
+def _rule(path: Path, description: dict[str, Any]) -> ExportedRule:
+    tree = None
+    if (plain := description.get("taxonomy")) is not None:
+        try:
+            tree = ClassTree.from_plain(plain)
+        except ValueError as error:
+            raise UserError(
+                f"--program {path} has a description whose taxonomy is not one: {error}"
+            ) from error
+    return ExportedRule(
         description["rule"],
-        program.call,
+        description.get("rule_in_words", ""),
+        description.get("threshold"),
+        tree,
         "none_of_these" in description.get("outputs", {}),
     )
 
 
 def _expected(path: Path, description: dict[str, Any]) -> Expected:
-    inputs = next((name for name in ("images", "features") if name in description), None)
+    inputs = next((name for name in ("images", "features", "names") if name in description), None)
     if inputs is None:
-        raise UserError(f"--program {path} takes neither images nor features")
+        raise UserError(f"--program {path} takes neither images nor features nor names")
     of_inputs = description[inputs]
     _, *shape = of_inputs["shape"]
     reader = None

@@ -7,32 +7,33 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from train.foundation import files
-from train.prediction.calibrated_rule import CalibratedRule
-from train.prediction.class_sets import ClassSet, Unreadable
+from train.prediction.class_sets import ClassSet, SetRule, Unreadable
 
 
-def to_line(entry: ClassSet | Unreadable, rule: CalibratedRule, names: Sequence[str]) -> bytes:
+def to_line(entry: ClassSet | Unreadable, rule: SetRule, names: Sequence[str]) -> bytes:
     """The line of one example; its fields are described in `train.predict`."""
     if isinstance(entry, Unreadable):
         return files.to_json({"path": str(entry.path), "error": entry.error})
+    return files.to_json({**entry.origin, **describe(entry, rule, names)})
+
+
+def describe(entry: ClassSet, rule: SetRule, names: Sequence[str]) -> dict[str, Any]:
+    """The set of an example, as the fields of its line after those that name the example."""
     members = [
         {"class": names[index], "index": index, "probability": probability}
         for index, probability in zip(entry.classes, entry.probabilities, strict=True)
     ]
-    return files.to_json(
-        {
-            **entry.origin,
-            "set": members,
-            "size": len(members),
-            **_names(entry, rule, names),
-            **({} if entry.none_of_these is None else {"none_of_these": entry.none_of_these}),
-            "threshold": rule.threshold,
-            "rule": str(rule),
-        }
-    )
+    return {
+        "set": members,
+        "size": len(members),
+        **_names(entry, rule, names),
+        **({} if entry.none_of_these is None else {"none_of_these": entry.none_of_these}),
+        "threshold": rule.threshold,
+        "rule": str(rule),
+    }
 
 
-def _names(entry: ClassSet, rule: CalibratedRule, names: Sequence[str]) -> dict[str, Any]:
+def _names(entry: ClassSet, rule: SetRule, names: Sequence[str]) -> dict[str, Any]:
     """The names of a set, if sets have names."""
     if rule.tree is None or entry.nodes is None:
         return {}

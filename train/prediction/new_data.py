@@ -239,7 +239,7 @@ def evaluate_program(classifier: ExportedClassifier, asked: Asked) -> Evaluated:
         "program": str(classifier.path),
         "unreadable": _listed(skipped),
         "sets": {
-            "rule": classifier.rule,
+            "rule": str(classifier.rule),
             **new_data_report.rated(data, sets, classifier.promised),
         },
     }
