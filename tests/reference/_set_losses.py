@@ -7,7 +7,7 @@ import scipy.optimize
 
 from tests.reference._operators import expected_top_k_value
 from tests.reference._relaxed_ranks import relaxed_ranks
-from tests.reference._rows import float64, log_softmax, sigmoid
+from tests.reference._rows import exact, float64, log_softmax, sigmoid
 
 
 def _scores(logits, labels, conformity):
@@ -73,6 +73,35 @@ def p_value_uniformity_gradient(logits, labels, *, uniform):
     gradient = np.zeros(np.shape(logits))
     gradient[example] = sign * probabilities * (weights - weights @ probabilities)
     return gradient
+
+
+def efficiency_gap(logits, labels, *, error, axis_name=None):
+    """The even places calibrate, the mean is over the odd ones."""
+    values, threshold = _masses(logits, labels, error)[:2]
+    return np.mean((values[threshold] - values[1::2]) ** 2)
+
+
+def efficiency_gap_gradient(logits, labels, *, error):
+    values, threshold, slopes = _masses(logits, labels, error)
+    gradient, odd = np.zeros(np.shape(logits)), range(1, len(values), 2)
+    for example in odd:
+        factor = 2 * (values[threshold] - values[example]) / len(odd)
+        gradient[threshold] += factor * slopes[threshold]
+        gradient[example] -= factor * slopes[example]
+    return gradient
+
+
+def _masses(logits, labels, error):
+    """The labels' scores, the example whose score is the threshold, and each score's gradient."""
+    probabilities = np.exp(log_softmax(float64(logits)))
+    shares = np.array(
+        [_shares(row, label, 1.0) for row, label in zip(float64(logits), labels, strict=True)]
+    )
+    values = (shares * probabilities).sum(axis=-1)
+    calibrating = values[::2]
+    rank = min(math.ceil((len(calibrating) + 1) * (1 - exact(error))), len(calibrating))
+    slopes = probabilities * (shares - values[:, None])
+    return values, 2 * np.argsort(calibrating)[rank - 1], slopes
 
 
 def _shares(row, label, uniform):

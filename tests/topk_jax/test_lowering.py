@@ -35,6 +35,7 @@ OF_A_KNOWN_SIZE = {
     "losses.average_k": _CANDIDATES,
     "losses.average_k_candidates": _CANDIDATES,
     "losses.conformal_training": _RANKS,
+    "losses.efficiency_gap": _RANKS,
     "sets.average_error_threshold": _BLOCKS,
     "sets.average_k_threshold": _RANKS,
     "sets.class_average_k_thresholds": _RANKS,

@@ -14,6 +14,7 @@ from topk_jax.losses import (
     _average_k,
     _cardinality,
     _conformal_training,
+    _efficiency_gap,
     _entmax,
     _hierarchical,
     _hinge,
@@ -33,6 +34,7 @@ from topk_jax.losses import (
 from topk_jax.losses._average_k import *
 from topk_jax.losses._cardinality import *
 from topk_jax.losses._conformal_training import *
+from topk_jax.losses._efficiency_gap import *
 from topk_jax.losses._entmax import *
 from topk_jax.losses._hierarchical import *
 from topk_jax.losses._hinge import *
@@ -54,6 +56,7 @@ __all__: list[str] = []
 __all__ += _average_k.__all__
 __all__ += _cardinality.__all__
 __all__ += _conformal_training.__all__
+__all__ += _efficiency_gap.__all__
 __all__ += _entmax.__all__
 __all__ += _hierarchical.__all__
 __all__ += _hinge.__all__

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _classes, _numerics, _sharding
-from topk_jax.losses._label_scores import measure
+from topk_jax.losses._label_scores import mean_of_odd_places, measure
 from topk_jax.operators._expected import check_expectation, compute_expected_top_k_value
 from topk_jax.operators._perturbed import check_perturbation, compute_perturbed
 from topk_jax.operators._perturbed_selection import Selection
@@ -130,7 +130,7 @@ def conformal_training(
     equations 4 to 7. The quantiles "expected" and "perturbed" are ours.
     """
     found = measure(logits, labels, conformity, axis_name, class_axis_name)
-    dtype, num_own, num_examples = found.scores.dtype, found.labels.size, found.of_labels.size
+    dtype, num_examples = found.scores.dtype, found.of_labels.size
     if num_examples < 2:
         raise ValueError(f"logits must have at least two examples, got {num_examples}.")
     rate = _checks.static_error(error)
@@ -154,13 +154,7 @@ def conformal_training(
     costs = _classes.sum_classes(costs, class_axis_name)
     costs = costs + size_weight * jax.nn.relu(sizes - target_size)
     costs = _numerics.nan_where_invalid(costs, found.logits, found.labels, class_axis_name)
-    places = jnp.arange(num_own)
-    if axis_name is not None:
-        places = places + num_own * jax.lax.axis_index(axis_name)
-    tested = (places % 2).reshape(costs.shape).astype(dtype)
-    share = (num_examples // 2) / num_examples
-    mean = _numerics.batch_mean(tested * costs, axis_name) / share
-    return jnp.log(mean + _SMALLEST)
+    return jnp.log(mean_of_odd_places(costs, axis_name) + _SMALLEST)
 
 
 def _smooth_quantile(scores: jax.Array, rank: int, smoothing: _Smoothing) -> jax.Array:

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _classes, _numerics, _sharding
@@ -65,3 +66,24 @@ def of_whole_batch(values: jax.Array, axis_name: Hashable | None) -> jax.Array:
         return _sharding.gather(values).reshape(-1)
     whole: jax.Array = jax.lax.all_gather(values.reshape(-1), axis_name, tiled=True)
     return whole
+
+
+def mass_up_to_labels(
+    scores: jax.Array, labels: jax.Array, own_part: jax.Array, class_axis_name: Hashable | None
+) -> jax.Array:
+    """The softmax's sum over the classes above the label, with a part of the label's, `[...]`."""
+    probabilities = jnp.exp(log_probabilities(scores, class_axis_name))
+    of_label = _numerics.score_of_label(scores, labels, class_axis_name)
+    above = jnp.where(scores > of_label[..., None], probabilities, 0)
+    own = _numerics.score_of_label(probabilities, labels, class_axis_name)
+    return _classes.sum_classes(above, class_axis_name) + own_part * own
+
+
+def mean_of_odd_places(values: jax.Array, axis_name: Hashable | None) -> jax.Array:
+    """The mean of values [...] at places 1, 3, ... of the whole batch; NaN if any value is."""
+    places = jnp.arange(values.size)
+    if axis_name is not None:
+        places = places + values.size * jax.lax.axis_index(axis_name)
+    odd = (places % 2).reshape(values.shape).astype(values.dtype)
+    num_examples = values.size * _checks.axis_size(axis_name)
+    return _numerics.batch_mean(odd * values, axis_name) / ((num_examples // 2) / num_examples)

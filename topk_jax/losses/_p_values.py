@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _class_axis, _classes, _numerics
-from topk_jax.losses._label_scores import log_probabilities, of_whole_batch
+from topk_jax import _checks, _class_axis, _numerics
+from topk_jax.losses._label_scores import mass_up_to_labels, of_whole_batch
 
 __all__ = ["p_value_uniformity"]
 
@@ -82,11 +82,7 @@ def p_value_uniformity(
     drawn = _checks.real_array(uniform, "uniform", labels.shape, scores.dtype)
     drawn = _checks.within(uniform, drawn, "uniform", (0.0, 1.0))
     finite = _numerics.finite_scores(scores)
-    probabilities = jnp.exp(log_probabilities(finite, class_axis_name))
-    of_label = _numerics.score_of_label(finite, labels, class_axis_name)
-    above = jnp.where(finite > of_label[..., None], probabilities, 0)
-    own = _numerics.score_of_label(probabilities, labels, class_axis_name)
-    values = _classes.sum_classes(above, class_axis_name) + drawn * own
+    values = mass_up_to_labels(finite, labels, drawn, class_axis_name)
     # Hazard: a sort puts NaN last, and a maximum on the CPU may lose it. Choice: mark the sum.
     marks = _numerics.nan_where_invalid(0 * drawn, scores, labels, class_axis_name)
     ascending = jnp.sort(of_whole_batch(values, axis_name))

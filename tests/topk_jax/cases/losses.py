@@ -573,6 +573,12 @@ CASES: list[Case] = [
         for quantile in ("expected", "soft_sort")
     ),
     loss(
+        "efficiency_gap",
+        parameters={"error": 0.3},
+        static=frozenset({"error"}),
+        **{**COUPLED, "shift_invariant": True, "zero_when_right": True},
+    ),
+    loss(
         "p_value_uniformity",
         arrays={**LOGITS, "uniform": "outliers"},
         **COUPLED,

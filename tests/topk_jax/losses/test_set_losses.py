@@ -76,6 +76,22 @@ def test_conformal_training_on_devices_has_the_loss_of_the_whole(rng):
     np.testing.assert_allclose(gradient, slope, atol=ROUNDING)
 
 
+def test_the_efficiency_gap_is_of_quantiles_of_the_even_places_and_has_no_best_temperature(batch):
+    logits, labels = map(jnp.asarray, batch)
+    gap = jax.jit(losses.efficiency_gap, static_argnames="error")
+    # The ranks ceil(8 (1 - error)) of seven scores, at most 7.
+    for error in (0.0, 0.1, 0.25, 0.5, 0.9):
+        wanted = reference.efficiency_gap(*batch, error=error)
+        # Squares of differences of numbers up to 1.
+        np.testing.assert_allclose(gap(logits, labels, error=error), wanted, atol=1e-6)
+    # The largest logits are further apart than 0.01, so that all scores are 1 up to exp(-100).
+    assert gap(logits / 1e-4, labels, error=0.25) < 1e-10 < gap(logits, labels, error=0.25)
+    with pytest.raises(ValueError, match="two examples, got 1"):
+        losses.efficiency_gap(logits[:1], labels[:1], error=0.1)
+    with pytest.raises(ValueError, match="error must be at least 0 and less than 1"):
+        losses.efficiency_gap(logits, labels, error=1.0)
+
+
 @pytest.mark.parametrize(
     ("changed", "error", "message"),
     [
