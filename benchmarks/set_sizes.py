@@ -8,9 +8,13 @@ halves: one calibrates the score "lac" at an error, the other one has the covera
 size. All losses of a repetition start from the same weights and see the same batches. The losses of
 sets are added to the cross-entropy with the settings of `configs/own_data.py`, for the error of the
 sets.
+
+The networks of cross-entropy also get randomised sets of the score "aps" at three temperatures: 1,
+the calibrated one, and the one of conformal temperature scaling (ConfTS). Thirds of the same
+examples fit the temperature, calibrate, and are measured.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -44,6 +48,12 @@ LOSSES = {
     "conformal_training, soft_sort": {"quantile": "soft_sort"},
     "size_at_average_error": {},
 }
+TEMPERATURES = ("one", "calibrated", "ConfTS")
+# Adam's steps, and their size in the logarithm of the temperature, which starts at 0.
+CONFTS_STEPS, CONFTS_RATE = 200, 0.01
+
+# Logits, [n, L], and labels.
+Examples = tuple[np.ndarray, np.ndarray]
 
 
 class _Digits(nn.Module):
@@ -81,29 +91,37 @@ def main() -> None:
 
 def measure(repetitions: int) -> dict[str, Any]:
     """Coverage and mean size by data set, error and loss, a number of each repetition."""
+    found = {name: _measure(name, repetitions) for name in DATA_SETS}
     return {
         "machine": timing.machine(),
-        "data_sets": {name: _measure(name, repetitions) for name in DATA_SETS},
+        "data_sets": {name: by_loss for name, (by_loss, _) in found.items()},
+        "temperatures": {name: by_temperature for name, (_, by_temperature) in found.items()},
     }
 
 
 def tables(results: Mapping[str, Any]) -> str:
-    """A row of each data set, error and loss; differences to cross-entropy with 95 % intervals."""
+    """The losses, and the temperatures; differences with 95 % intervals."""
+    return "\n\n".join(
+        [
+            _table(results["data_sets"], "loss", "cross_entropy", "cross-entropy", []),
+            _table(results["temperatures"], "temperature", "one", "at 1", ["found"]),
+        ]
+    )
+
+
+def _table(
+    found: Mapping[str, Any], of: str, base: str, base_in_words: str, further: Sequence[str]
+) -> str:
+    """A row of each data set, error and choice, with the differences to a base."""
     rows = []
-    for name, by_error in results["data_sets"].items():
-        for error, by_loss in by_error.items():
-            base = np.array(by_loss["cross_entropy"]["size"])
-            for loss, found in by_loss.items():
-                sizes = np.array(found["size"])
-                row = [
-                    name,
-                    error,
-                    loss,
-                    f"{np.mean(found['coverage']):.3f}",
-                    f"{sizes.mean():.2f}",
-                ]
-                rows.append([*row, "" if loss == "cross_entropy" else _interval(sizes - base)])
-    header = ["data set", "error", "loss", "coverage", "mean size", "minus cross-entropy"]
+    for name, by_error in found.items():
+        for error, by_choice in by_error.items():
+            for choice, numbers in by_choice.items():
+                row = [name, error, choice, *(f"{np.mean(numbers[key]):.2f}" for key in further)]
+                row += [f"{np.mean(numbers['coverage']):.3f}", f"{np.mean(numbers['size']):.2f}"]
+                gains = np.subtract(numbers["size"], by_choice[base]["size"])
+                rows.append([*row, "" if choice == base else _interval(gains)])
+    header = ["data set", "error", of, *further, "coverage", "mean size", f"minus {base_in_words}"]
     return markdown.table(header, rows)
 
 
@@ -114,7 +132,8 @@ def _interval(differences: np.ndarray) -> str:
     return f"{differences.mean():+.2f} ± {half:.2f}"
 
 
-def _measure(name: str, repetitions: int) -> dict[str, Any]:
+def _measure(name: str, repetitions: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The numbers by error and loss, and by error and temperature."""
     values, epochs, rate = DATA_SETS[name]
     recipe = {"batch_size": BATCH_SIZE, **values}
     dataset = data.read(recipe).load(None)
@@ -125,9 +144,8 @@ def _measure(name: str, repetitions: int) -> dict[str, Any]:
         np.concatenate(parts)
         for parts in zip(_arrays(dataset.validation), _arrays(dataset.test), strict=True)
     ]
-    found: dict[str, Any] = {
-        str(error): {loss: {"coverage": [], "size": []} for loss in LOSSES} for error in ERRORS
-    }
+    found: dict[str, Any] = {str(error): {loss: [] for loss in LOSSES} for error in ERRORS}
+    tempered: dict[str, Any] = {str(error): {kind: [] for kind in TEMPERATURES} for error in ERRORS}
     for loss in LOSSES:
         runs = {
             error: _trainer(network, _objective(loss, error), trained, epochs, rate)
@@ -137,10 +155,25 @@ def _measure(name: str, repetitions: int) -> dict[str, Any]:
             logits = {error: run(seed, held_out[0]) for error, run in runs.items()}
             for error in ERRORS:
                 # Cross-entropy knows no error.
-                quality = _quality(logits.get(error, logits[ERRORS[0]]), held_out[1], error, seed)
-                for key, value in quality.items():
-                    found[str(error)][loss][key].append(value)
-    return found
+                scores = logits.get(error, logits[ERRORS[0]])
+                old, new = _parts(scores, held_out[1], seed, 2)
+                found[str(error)][loss].append(_quality(old, new, error, kind="lac"))
+                if loss == "cross_entropy":
+                    parts = _parts(scores, held_out[1], seed, 3)
+                    for kind, numbers in _at_temperatures(parts, error, seed).items():
+                        tempered[str(error)][kind].append(numbers)
+    return _by_number(found), _by_number(tempered)
+
+
+def _by_number(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of all repetitions, by their names."""
+    return {
+        error: {
+            choice: {key: [each[key] for each in repeated] for key in repeated[0]}
+            for choice, repeated in by_choice.items()
+        }
+        for error, by_choice in found.items()
+    }
 
 
 def _arrays(split: Split) -> tuple[np.ndarray, np.ndarray]:
@@ -207,16 +240,60 @@ def _trainer(
     return held_out_logits
 
 
-def _quality(logits: np.ndarray, labels: np.ndarray, error: float, seed: int) -> dict[str, float]:
-    """The coverage and the mean size of "lac" sets, calibrated on a half of these examples."""
+def _parts(logits: np.ndarray, labels: np.ndarray, seed: int, number: int) -> list[Examples]:
+    """Random parts of the examples, of nearly equal size."""
     order = np.random.default_rng(seed).permutation(len(labels))
-    old, new = np.array_split(order, 2)
-    probabilities = np.asarray(jax.nn.softmax(logits))
-    scores = sets.conformal_label_scores(probabilities[old], labels[old], kind="lac")
-    quantile = sets.conformal_quantile(scores, labels[old], error=error)
-    chosen = np.asarray(sets.conformal_set(probabilities[new], quantile, kind="lac"))
-    covered = chosen[np.arange(len(new)), labels[new]]
+    return [(logits[part], labels[part]) for part in np.array_split(order, number)]
+
+
+def _quality(
+    old: Examples, new: Examples, error: float, *, kind: str, key: jax.Array | None = None
+) -> dict[str, float]:
+    """The coverage and the mean size of new sets, calibrated on old examples."""
+    keys = (None, None) if key is None else jax.random.split(key)
+    probabilities = [np.asarray(jax.nn.softmax(logits)) for logits, _ in (old, new)]
+    scores = sets.conformal_label_scores(probabilities[0], old[1], kind=kind, key=keys[0])
+    quantile = sets.conformal_quantile(scores, old[1], error=error)
+    chosen = np.asarray(sets.conformal_set(probabilities[1], quantile, kind=kind, key=keys[1]))
+    covered = chosen[np.arange(len(chosen)), new[1]]
     return {"coverage": float(covered.mean()), "size": float(chosen.sum(axis=-1).mean())}
+
+
+def _at_temperatures(
+    parts: Sequence[Examples], error: float, seed: int
+) -> dict[str, dict[str, float]]:
+    """The temperatures that the first of three parts has, and the sets "aps" of the others."""
+    fitted = parts[0]
+    temperatures = {
+        "one": 1.0,
+        "calibrated": float(sets.temperature(*fitted)),
+        "ConfTS": _conformal_temperature(*fitted, error),
+    }
+    found = {}
+    for kind, temperature in temperatures.items():
+        old, new = [(logits / np.float32(temperature), labels) for logits, labels in parts[1:]]
+        quality = _quality(old, new, error, kind="aps", key=jax.random.key(seed))
+        found[kind] = {"found": temperature, **quality}
+    return found
+
+
+def _conformal_temperature(logits: np.ndarray, labels: np.ndarray, error: float) -> float:
+    """Some steps from 1 down the efficiency gap, which has no minimum."""
+    optimizer = optax.adam(CONFTS_RATE)
+
+    def step(carry: Any, _: None) -> tuple[Any, None]:
+        logarithm, state = carry
+        gradient = jax.grad(
+            lambda logarithm: losses.efficiency_gap(
+                logits * jnp.exp(-logarithm), labels, error=error
+            )
+        )(logarithm)
+        updates, state = optimizer.update(gradient, state)
+        return (optax.apply_updates(logarithm, updates), state), None
+
+    start = jnp.zeros(())
+    (logarithm, _), _ = jax.lax.scan(step, (start, optimizer.init(start)), length=CONFTS_STEPS)
+    return float(jnp.exp(logarithm))
 
 
 if __name__ == "__main__":

@@ -45,6 +45,15 @@ LOSSES: dict[str, dict[str, Any]] = {
         "label_learning_rate": 1.0,
         "select_by": "average_5_accuracy",
     },
+    "conformal_training": {
+        "error": 0.1,
+        "temperature": 0.5,
+        "weight": 0.1,
+        "quantile": "expected",
+        "smoothing": 0.1,
+        "size_weight": 1.0,
+    },
+    "size_at_average_error": {"error": 0.1, "temperature": 0.5, "weight": 0.1},
     "sparsemax": {},
     "entmax": {"alpha": 1.5},
 }

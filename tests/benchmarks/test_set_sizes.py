@@ -12,7 +12,10 @@ def test_sets_of_digits_are_measured_for_two_losses(monkeypatch):
     # As of users: the optimizer mixes types.
     with jax.numpy_dtype_promotion("standard"):
         results = set_sizes.measure(2)
-    for by_loss in results["data_sets"]["digits"].values():
-        # The guarantee needs no training; 5 standard deviations of a tenth on 270 examples.
-        assert all(min(found["coverage"]) > 0.8 for found in by_loss.values())
-    assert len(set_sizes.tables(results).splitlines()) == 2 + 2 * 2
+    for measured in ("data_sets", "temperatures"):
+        for by_choice in results[measured]["digits"].values():
+            # The guarantee needs no training; 4 standard deviations of a tenth on 180 examples that
+            # as many others calibrate.
+            assert all(min(found["coverage"]) > 0.77 for found in by_choice.values())
+    rows = set_sizes.tables(results).split("\n\n")
+    assert [len(table.splitlines()) for table in rows] == [2 + 2 * 2, 2 + 2 * 3]
