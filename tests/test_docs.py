@@ -17,7 +17,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 # Its block reads a trained run, which the page makes first.
 NEEDS_A_RUN = {"sets.md"}
 # They call optax, whose step schedule compares floats with integers.
-TRAINS = {"python_api.md"}
+TRAINS = {"python_api.md", "sets_losses.md"}
 BLOCK = re.compile(r"^```python\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 PLACE = re.compile(r"<!-- (?!end)(.+?) -->")
 
