@@ -78,8 +78,8 @@ def efficiency_gap(
     See Also:
         `temperature`, `size_at_average_error`, `conformal_scores`.
 
-    Source: Xi et al. (2025), "Does confidence calibration improve conformal prediction?", where the
-    threshold and the mean are of two parts of a held-out set, too.
+    Source: Xi et al. (2025), "Does confidence calibration improve conformal prediction?". TorchCP
+    divides a batch into two parts, too.
     """
     checked, labels = _checks.logits_and_labels(logits, labels)
     _checks.axis_size(axis_name)
