@@ -71,9 +71,9 @@ def efficiency_gap(
         >>> labels = jnp.array([0, 1, 1, 1])
         >>> for temperature in (1.0, 0.5):
         ...     gap = losses.efficiency_gap(logits / temperature, labels, error=0.1)
-        ...     print(f"{gap:.3f}")
-        0.056
-        0.034
+        ...     print(f"{gap:.2f}")
+        0.06
+        0.04
 
     See Also:
         `temperature`, `size_at_average_error`, `conformal_scores`.
