@@ -11,7 +11,7 @@
 # says what it wrote. It is stopped after nine minutes. The evidence then goes on with the same command.
 set -euo pipefail
 
-PARTS="machine losses kernel memory other_losses selection estimators step_densenet step_resnet networks
+PARTS="machine on_device losses kernel memory other_losses selection estimators step_densenet step_resnet networks
   input throughput throughput_large exactness kill_and_resume evidence_average evidence_noise_20
   evidence_noise_40 evidence_noise_resnet18 evidence_tail"
 PYTHON=${PYTHON:-python}
@@ -136,6 +136,10 @@ run_part() {
     memory)
       $smoke && few+=(--smallest)
       suffix=_memory measured losses --sections memory "${few[@]}"
+      ;;
+    on_device)
+      $smoke && few+=(losses.cross_entropy losses.noised_top_k_hinge)
+      measured on_device "${few[@]}"
       ;;
     other_losses | selection) measured "$1" "${few[@]}" ;;
     estimators)

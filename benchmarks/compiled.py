@@ -66,7 +66,7 @@ def main() -> None:
     arguments = parser.parse_args()
     names = [
         name
-        for name, case in _cases().items()
+        for name, case in cases().items()
         if not arguments.names or case.public in arguments.names
     ]
     results: dict[str, Any] = {"machine": timing.machine(), "device": arguments.device}
@@ -113,7 +113,7 @@ def growth(before: Programs, now: Programs) -> Iterator[str]:
 
 
 @functools.cache
-def _cases() -> dict[str, Case]:
+def cases() -> dict[str, Case]:
     """The cases of the tests by name, with more samples, and with kernels instead of XLA's code."""
     arrays = {**LOGITS, "key": "key"}
 
@@ -143,7 +143,7 @@ def _wanted(
     name: str, classes: Sequence[int], ranks: Sequence[int]
 ) -> dict[str, tuple[int, int | None]]:
     """The number of classes, and K where the function has one, of each program of a case."""
-    case = _cases()[name]
+    case = cases()[name]
     # The k of neighbours is not one of classes.
     of_classes = "classes" in AXES[next(iter(case.arrays.values()))]
     has_rank = of_classes and "k" in case.parameters
@@ -179,7 +179,7 @@ def _in_a_process(case: str, wanted: Mapping[str, tuple[int, int | None]], devic
 def _send_accounts(
     name_of_case: str, wanted: Mapping[str, tuple[int, int | None]], device: str, sender: Any
 ) -> None:
-    case, target = _cases()[name_of_case], targets.find_target(device)
+    case, target = cases()[name_of_case], targets.find_target(device)
     for name, (num_classes, rank) in wanted.items():
         changed = case
         if rank is not None:
@@ -191,28 +191,35 @@ def _send_accounts(
         sender.send({name: found})
 
 
-def _program(case: Case, num_classes: int, target: Any) -> tuple[Any, ...]:
-    """The function with its gradient, the target, and the shapes of the arrays."""
+def function_with_arrays(case: Case, num_classes: int) -> tuple[Any, ...]:
+    """The function with its gradient, and the arrays that it takes."""
     is_of_heads = case.public.startswith("heads.")
-    arrays = draw((BATCH,), WIDTH if is_of_heads else num_classes)
-    shapes = {name: _shape_of(arrays[name]) for name in case.arrays.values()}
+    drawn = draw((BATCH,), WIDTH if is_of_heads else num_classes)
+    arrays = {name: drawn[name] for name in case.arrays.values()}
     parameters = case.resolved(num_classes if not is_of_heads else 2)
     if not is_of_heads:
-        return (lambda arrays: case.results(arrays, **parameters)), target, shapes
+        return (lambda arrays: case.results(arrays, **parameters)), arrays
     if "margins" in parameters:
         parameters["margins"] = case.resolved(num_classes)["margins"]
-    of_head = [name for name in parameters if name.endswith("head")]
-    weights = {name: jax.ShapeDtypeStruct((WIDTH, num_classes), np.float32) for name in of_head}
+    rng = np.random.default_rng(0)
+    weights = {
+        name: rng.normal(scale=WIDTH**-0.5, size=(WIDTH, num_classes)).astype(np.float32)
+        for name in parameters
+        if name.endswith("head")
+    }
 
     def results(arrays: Any, weights: Any) -> Any:
-        made = {name: replace(parameters[name], weights=weights[name]) for name in of_head}
+        made = {name: replace(parameters[name], weights=weights[name]) for name in weights}
         return case.results(arrays, **parameters | made)
 
-    return results, target, shapes, weights
+    return results, arrays, weights
 
 
-def _shape_of(array: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(array.shape, array.dtype)
+def _program(case: Case, num_classes: int, target: Any) -> tuple[Any, ...]:
+    """The function with its gradient, the target, and the shapes of the arrays."""
+    function, *arrays = function_with_arrays(case, num_classes)
+    shapes = jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype), arrays)
+    return function, target, *shapes
 
 
 def tables(results: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ beside it the same compiled by `torch.compile` on a GPU.
 
 import functools
 import multiprocessing
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -65,9 +66,14 @@ def main() -> None:
     }
     results: dict[str, Any] = {"machine": timing.machine(), "repetitions": repetitions}
     for section in arguments.sections:
-        shapes = SECTIONS[section][: 1 if arguments.smallest else None]
-        results[section] = [measure[section](shape) for shape in shapes]
-    command.write(results, arguments.output)
+        results[section] = []
+        for shape in SECTIONS[section][: 1 if arguments.smallest else None]:
+            results[section].append(measure[section](shape))
+            # A benchmark that is stopped keeps what it has.
+            if arguments.output is not None:
+                command.write(results, arguments.output)
+    if arguments.output is None:
+        command.write(results, None)
 
 
 def row(
@@ -95,7 +101,13 @@ def row(
     if peers and pytopk is not None:
         contestants["pytopk"] = _pytopk(logits, labels, k, num_samples)
         if jax.default_backend() == "gpu":
-            contestants["pytopk, compiled"] = _pytopk(logits, labels, k, num_samples, compiled=True)
+            compiled = _pytopk(logits, labels, k, num_samples, compiled=True)
+            try:
+                compiled()
+            except Exception as error:
+                print("pytopk is not compiled:", str(error)[:200], file=sys.stderr)  # noqa: T201
+            else:
+                contestants["pytopk, compiled"] = compiled
     seconds = timing.medians_in_turns(contestants, repetitions, settle=True)
     return {"batch": batch, "classes": num_classes, "M": num_samples, "K": k, "seconds": seconds}
 

@@ -1,7 +1,7 @@
 """Training steps by loss and K: images per second, and the cost of a loss beyond cross-entropy.
 
     python -m benchmarks.train_step [--device=cpu] [--model densenet_40_40 resnet50] [--batch=64]
-        [--repetitions=21] [--output=FILE.json]
+        [--ranks 5 10] [--repetitions=21] [--output=FILE.json]
 
 Needs jax, numpy, optax and flax, and no data set. A step is the program's own: images to float32,
 forward, backward, SGD with Nesterov momentum. Each loss is also timed alone, forward and backward
@@ -99,6 +99,7 @@ LOSSES = (
     _smooth(10),
     _smooth(20),
 )
+RANKS = {loss.k for loss in LOSSES}
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,12 @@ def main() -> None:
         type=command.whole_number(1),
         help="images per step; by default the recipe's, less on a CPU",
     )
+    parser.add_argument(
+        "--ranks",
+        nargs="+",
+        type=command.whole_number(1),
+        help="only the losses with these K, beside cross-entropy",
+    )
     arguments = parser.parse_args()
     device = arguments.device
     jax.config.update("jax_default_device", device)
@@ -148,7 +155,13 @@ def main() -> None:
         "step_repetitions": repetitions,
         "loss_repetitions": LOSS_REPETITIONS,
         "models": [
-            measure(name, device=device, batch=arguments.batch, repetitions=repetitions)
+            measure(
+                name,
+                [loss for loss in LOSSES if loss.k in {None, *(arguments.ranks or RANKS)}],
+                device=device,
+                batch=arguments.batch,
+                repetitions=repetitions,
+            )
             for name in arguments.model
         ],
     }
@@ -156,24 +169,29 @@ def main() -> None:
 
 
 def measure(
-    name: str, *, device: jax.Device, batch: int | None, repetitions: int
+    name: str,
+    chosen: list[Loss],
+    *,
+    device: jax.Device,
+    batch: int | None,
+    repetitions: int,
 ) -> dict[str, Any]:
     """The median seconds of a step with each loss, and of each loss alone, for one network."""
     workload = WORKLOADS[name]
     on_cpu = device.platform == "cpu"
     if batch is None:
         batch = workload.cpu_batch if on_cpu else workload.batch
-    stepped = [loss for loss in LOSSES if loss.on_cpu or not on_cpu]
+    stepped = [loss for loss in chosen if loss.on_cpu or not on_cpu]
     contestants, num_trained = whole_steps(name, stepped, batch=batch, device=device)
     step_seconds = timing.medians_in_turns(contestants, repetitions)
     loss_seconds = timing.medians_in_turns(
-        {loss.title: loss_alone(loss, batch, workload.num_classes) for loss in LOSSES},
+        {loss.title: loss_alone(loss, batch, workload.num_classes) for loss in chosen},
         LOSS_REPETITIONS,
     )
     step_baseline = step_seconds[CROSS_ENTROPY.title]
     loss_baseline = loss_seconds[CROSS_ENTROPY.title]
     rows = []
-    for loss in LOSSES:
+    for loss in chosen:
         row = {
             "loss": loss.name,
             "K": loss.k,

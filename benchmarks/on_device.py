@@ -1,0 +1,108 @@
+"""The seconds of every public function, with its gradient, on a GPU or TPU.
+
+    python -m benchmarks.on_device [--device=cpu] [--repetitions=21] [--output=FILE.json]
+        [NAME...]
+
+Needs the program's dependencies and those of the tests. Each function of `tests.topk_jax.cases`
+runs many times in one program, one run after another. So the time is the device's, without the
+calls from Python, which a training step does not have either. `benchmarks.compiled` has what is in
+the programs.
+"""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from benchmarks import command, compiled, timing
+from tests.topk_jax.cases.case import Case
+
+RUNS = 50
+# Of the threads that compile.
+THREADS = 8
+
+
+def main() -> None:
+    """Measures every function and prints or writes the results as JSON."""
+    parser = command.parser(__doc__, repetitions=21)
+    command.add_device(parser)
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="functions, such as losses.average_k"
+    )
+    arguments = parser.parse_args()
+    jax.config.update("jax_default_device", arguments.device)
+    cases = {
+        name: case
+        for name, case in compiled.cases().items()
+        if not arguments.names or case.public in arguments.names
+    }
+    with ThreadPoolExecutor(THREADS) as pool:
+        programs = dict(zip(cases, pool.map(_tried, cases.values()), strict=True))
+    ready = {name: program for name, program in programs.items() if not isinstance(program, str)}
+    medians = timing.medians_in_turns(ready, arguments.repetitions)
+    results = {
+        "machine": timing.machine(),
+        "repetitions": arguments.repetitions,
+        "batch": compiled.BATCH,
+        "classes": compiled.SHOWN_CLASSES,
+        "K": compiled.SHOWN_RANK,
+        "seconds": {name: seconds / RUNS for name, seconds in medians.items()},
+        "failed": {name: program for name, program in programs.items() if isinstance(program, str)},
+    }
+    command.write(results, arguments.output)
+
+
+def _tried(case: Case) -> timing.Contestant | str:
+    """The function in a loop, compiled and run once, or why it cannot be."""
+    try:
+        run = _in_a_loop(case)
+        run()
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
+    print(case.name, file=sys.stderr)  # noqa: T201
+    return run
+
+
+def _in_a_loop(case: Case) -> timing.Contestant:
+    if "k" in case.parameters:
+        case = replace(case, parameters={**case.parameters, "k": compiled.SHOWN_RANK})
+    function, *arrays = compiled.function_with_arrays(case, compiled.SHOWN_CLASSES)
+
+    def loop(*arrays: Any) -> jax.Array:
+        return jax.lax.fori_loop(0, RUNS, lambda _, total: after(total, *arrays), jnp.float32(0))
+
+    def after(total: jax.Array, *arrays: Any) -> jax.Array:
+        """A number that depends on all results, which depend on the number before."""
+        return sum_of(function(*_depending(arrays, total)))
+
+    return timing.blocking(jax.jit(loop), *arrays)
+
+
+def _depending(arrays: Any, number: jax.Array) -> Any:
+    """The arrays, unchanged, but not before the number is known."""
+    # A comparison that XLA cannot decide; a product with 0 would be NaN where a loss is infinite.
+    nothing = jnp.where(number == -1.0, 1.0, 0.0)
+
+    def depending(array: jax.Array) -> jax.Array:
+        if jnp.issubdtype(array.dtype, jnp.floating):
+            return array + nothing.astype(array.dtype)
+        return array
+
+    return jax.tree.map(depending, arrays)
+
+
+def sum_of(results: Any) -> jax.Array:
+    """One number of every entry of the results."""
+    leaves = [leaf for leaf in jax.tree.leaves(results) if not _is_key(leaf)]
+    return sum((jnp.sum(leaf, dtype=jnp.float32) for leaf in leaves), jnp.float32(0))
+
+
+def _is_key(leaf: Any) -> bool:
+    return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
+
+
+if __name__ == "__main__":
+    main()
