@@ -35,6 +35,6 @@ def test_every_part_is_made_and_is_on_the_page():
 def test_an_unknown_part_is_refused(tmp_path):
     called = call("--smoke", "lotteries", RESULTS=str(tmp_path))
     assert called.returncode == 2
-    assert called.stderr.startswith("there is no part 'lotteries'; the parts are machine on_device ")
+    assert called.stderr.startswith("there is no part 'lotteries'; the parts are machine on_dev")
     assert len(called.stderr.splitlines()) == 1
     assert not list(tmp_path.iterdir())
