@@ -3,6 +3,8 @@
 import jax
 import jax.numpy as jnp
 
+from topk_jax import _platforms
+
 # Of each row. Beyond, as many comparisons for each entry cost more than a scatter.
 _MOST_COMPARED = 16
 
@@ -33,7 +35,7 @@ def _take_entries_jvp(
         return jnp.where(is_taken, tangent[..., None, :], 0).sum(axis=-1)
 
     few = by_comparison if indices.shape[-1] <= _MOST_COMPARED else by_gather
-    tangent = jax.lax.platform_dependent(tangents[0], indices, cpu=by_gather, default=few)
+    tangent = _platforms.choose(tangents[0], indices, cpu=by_gather, default=few)
     return take_entries(rows, indices), tangent
 
 

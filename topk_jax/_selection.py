@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from topk_jax import _classes, _ordinals, _sharding
+from topk_jax import _classes, _ordinals, _platforms, _sharding
 
 # Sums are taken over blocks of this many values, then over blocks of these sums, and so on.
 _BLOCK = 32
@@ -258,7 +258,7 @@ def _over_row(
         terms = term(columns, row * width + indices(columns.shape), *(r[..., None] for r in rows))
         return reduction.over(terms, axis=(-2, -1))[..., None]
 
-    return jax.lax.platform_dependent(columns, *rows, cpu=entry_by_entry, default=at_once)
+    return _platforms.choose(columns, *rows, cpu=entry_by_entry, default=at_once)
 
 
 def _in_pairs(of_two: Callable[[Any, Any], Any], terms: list[jax.Array]) -> jax.Array:
@@ -316,7 +316,7 @@ def store(function: Callable[..., Any], *operands: Any) -> Any:
     def behind_a_barrier(*operands: Any) -> Any:
         return jax.lax.optimization_barrier(function(*operands))
 
-    return jax.lax.platform_dependent(*operands, cpu=in_a_branch, default=behind_a_barrier)
+    return _platforms.choose(*operands, cpu=in_a_branch, default=behind_a_barrier)
 
 
 def compute_once(scores: jax.Array) -> jax.Array:

@@ -11,7 +11,15 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _class_axis, _classes, _numerics, _selection, _sharding
+from topk_jax import (
+    _checks,
+    _class_axis,
+    _classes,
+    _numerics,
+    _platforms,
+    _selection,
+    _sharding,
+)
 from topk_jax.losses._multilabel import negative_log_likelihood
 from topk_jax.losses._softmax import compute_cross_entropy
 from topk_jax.operators._top_k import select_largest, select_largest_of_split
@@ -235,7 +243,7 @@ def _mark_largest(entries: jax.Array, size: int) -> jax.Array:
         _, indices = select_largest(entries, size)
         return _mark(entries, indices, jnp.ones(size, jnp.bool_))
 
-    return jax.lax.platform_dependent(entries, cpu=by_selection, default=by_bisection)
+    return _platforms.choose(entries, cpu=by_selection, default=by_bisection)
 
 
 def _mark(entries: jax.Array, indices: jax.Array, marks: jax.Array) -> jax.Array:

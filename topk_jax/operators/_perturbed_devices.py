@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 import jax
 import jax.numpy as jnp
 
-from topk_jax import _classes, _numerics, _sharding
+from topk_jax import _classes, _numerics, _platforms, _sharding
 from topk_jax._entries import compare_with
 from topk_jax.operators._perturbed_selection import (
     Selection,
@@ -61,7 +61,7 @@ def count_selected(selection: Selection, selected: jax.Array, *, like: jax.Array
     few = compare if num_samples * size <= _MOST_COMPARED else scatter
 
     def count(selected: jax.Array) -> jax.Array:
-        return jax.lax.platform_dependent(selected, cpu=scatter, default=few)
+        return _platforms.choose(selected, cpu=scatter, default=few)
 
     return _sharding.select_by_example(count, len(batch_shape), selected)
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from topk_jax import _ordered_lists, _selection
+from topk_jax import _ordered_lists, _platforms, _selection
 from topk_jax.operators import _normals
 from topk_jax.operators._top_k import pad_for_selection, select_kth, select_largest
 
@@ -130,7 +130,7 @@ def map_samples(
     # One pass over the scores selects while it draws their noise.
     block = None if k <= _ordered_lists.LONGEST_IN_ONE_PASS else _BLOCK_SIZE_ELSEWHERE
     elsewhere = functools.partial(map_rows, block=block)
-    return jax.lax.platform_dependent(scores, epsilon, source, cpu=on_cpu, default=elsewhere)
+    return _platforms.choose(scores, epsilon, source, cpu=on_cpu, default=elsewhere)
 
 
 def _map_rows(

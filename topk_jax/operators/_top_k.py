@@ -10,7 +10,15 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _classes, _numerics, _ordered_lists, _selection, _sharding
+from topk_jax import (
+    _checks,
+    _classes,
+    _numerics,
+    _ordered_lists,
+    _platforms,
+    _selection,
+    _sharding,
+)
 from topk_jax._entries import take_entries
 
 __all__ = ["top_k_sum", "top_k_value"]
@@ -151,7 +159,7 @@ def _largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     def on_cpu(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
         return _in_chunks(scores, k) if _has_chunks(scores.shape[-1], k) else _selected(scores, k)
 
-    values, indices = jax.lax.platform_dependent(hidden, cpu=on_cpu, default=in_any_order)
+    values, indices = _platforms.choose(hidden, cpu=on_cpu, default=in_any_order)
     return _numerics.with_slope_of(values, take_entries(scores, indices)), indices
 
 
@@ -243,7 +251,7 @@ def select_kth(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
         values, indices = select_largest(hidden, k)
         value, index = values[..., -1:], indices[..., -1:]
     else:
-        value, index = jax.lax.platform_dependent(hidden, cpu=on_cpu, default=by_rank)
+        value, index = _platforms.choose(hidden, cpu=on_cpu, default=by_rank)
     return _numerics.with_slope_of(value, take_entries(scores, index)), index
 
 

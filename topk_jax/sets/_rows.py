@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from topk_jax import _sharding
+from topk_jax import _platforms, _sharding
 
 # Rows of about this many numbers in all stay in the cache of a core while they are searched.
 _BLOCK = 16_384
@@ -34,7 +34,7 @@ def in_blocks(function: Callable[..., Any], *arguments: jax.Array) -> Any:
     is_small = not isinstance(rows.size, int) or rows.size <= _BLOCK
     if is_small or _sharding.is_split_later(rows):
         return at_once(*arguments)
-    return jax.lax.platform_dependent(*arguments, cpu=blockwise, default=at_once)
+    return _platforms.choose(*arguments, cpu=blockwise, default=at_once)
 
 
 def sum_of(numbers: jax.Array) -> jax.Array:

@@ -1,0 +1,45 @@
+"""Code for the CPU and code for accelerators in one program."""
+
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+
+# Whether what is being traced is for the CPU; None if it is for all platforms.
+_is_for_cpu: contextvars.ContextVar[bool | None] = contextvars.ContextVar("is_for_cpu")
+
+
+def choose(*operands: Any, cpu: Callable[..., Any], default: Callable[..., Any]) -> Any:
+    """`cpu(*operands)` on the CPU, and `default(*operands)` on other platforms.
+
+    Hazard: `jax.lax.platform_dependent` traces both, and both again in each part of a choice inside
+    of a choice. Choice: inside of a choice the platform is known, and only its part is traced. The
+    programs are the same. Cost: a function that is compiled by `jax.jit` itself must not choose
+    inside of a choice, because JAX would use its trace for other platforms, too.
+    """
+    if cpu is default:
+        return cpu(*operands)
+    is_for_cpu = _is_for_cpu.get(None)
+    if is_for_cpu is not None:
+        return (cpu if is_for_cpu else default)(*operands)
+
+    def on_cpu(*operands: Any) -> Any:
+        with _known(is_for_cpu=True):
+            return cpu(*operands)
+
+    def elsewhere(*operands: Any) -> Any:
+        with _known(is_for_cpu=False):
+            return default(*operands)
+
+    return jax.lax.platform_dependent(*operands, cpu=on_cpu, default=elsewhere)
+
+
+@contextlib.contextmanager
+def _known(*, is_for_cpu: bool) -> Iterator[None]:
+    token = _is_for_cpu.set(is_for_cpu)
+    try:
+        yield
+    finally:
+        _is_for_cpu.reset(token)
