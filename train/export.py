@@ -6,7 +6,8 @@ characters of names, int32 [n, length], for any n, to the probabilities [n, L], 
 sets [n, L], booleans; with --allow_new, its last output is which examples may be of none of the
 classes, booleans [n]. It needs jax and flatbuffers, not this program, and runs on CPUs, NVIDIA GPUs
 and TPUs. A JSON file beside it has the classes in their order, the rule with its thresholds, and
-how images or names are prepared.
+how images or names are prepared. For images, a third file, FILE.py, is a script that prepares them
+with Pillow, calls the program and prints the sets.
 
 With --format=safetensors, the file has the weights of the network instead, by the names that
 torchvision or timm have for them, and no rule.
@@ -56,7 +57,8 @@ _SELECT_BY = flags.DEFINE_string(
 _OUT = flags.DEFINE_string(
     "out",
     None,
-    "Needed. The file; a description is written beside it, as FILE.json. With "
+    "Needed. The file; a description is written beside it, as FILE.json, and for a program of "
+    "images a script that runs it, as FILE.py. With "
     "--format=tau_normalized the folder, which does not exist.",
 )
 _ROWS = flag_rules.declare(
@@ -91,7 +93,8 @@ def main() -> None:
         return
     kept = chosen.files | ({} if rule is None else rule.files)
     out = output_files.checked("out", _OUT.value, kept)
-    output_files.checked("out", str(_description(out)), kept)
+    for beside in (_description(out), *([] if rule is None else [_script(out)])):
+        output_files.checked("out", str(beside), kept)
     if rule is None:
         _write_weights(chosen, out)
     else:
@@ -120,7 +123,11 @@ def _write_program(chosen: ChosenClassifier, rule: ChosenRule, out: Path) -> Non
     classifier = classifiers.load(chosen)
     calibrated = calibrated_rule.calibrate(classifier, rule)
     program = exported_program.serialize(classifier, calibrated)
-    _write("program", out, program, exported_program.describe(classifier, calibrated))
+    described = exported_program.describe(classifier, calibrated)
+    script = exported_program.script(classifier)
+    if script is not None:
+        described["script"] = _script(out).name
+    _write("program", out, program, described, script)
     show_line(f"to run it ({packages.install('serve')}):")
     show_line("  import jax.export, pathlib")
     show_line(f"  program = jax.export.deserialize(pathlib.Path({str(out)!r}).read_bytes())")
@@ -171,16 +178,31 @@ def _description(out: Path) -> Path:
     return out.with_name(f"{out.name}.json")
 
 
-def _write(what: str, out: Path, content: bytes, description: Mapping[str, Any]) -> None:
-    """Writes the file and its description, and says where they are."""
+def _script(out: Path) -> Path:
+    """The file beside a program that runs it."""
+    return out.with_name(f"{out.name}.py")
+
+
+def _write(
+    what: str,
+    out: Path,
+    content: bytes,
+    description: Mapping[str, Any],
+    script: bytes | None = None,
+) -> None:
+    """Writes the file and what is beside it, and says where they are."""
     from train.foundation import files
 
     described = _description(out)
     # First: a file without its description is of no use.
     files.write_whole(described, files.to_json(description, indent=1))
+    if script is not None:
+        files.write_whole(_script(out), script)
     files.write_whole(out, content)
     show_line(f"{what:<11}  {out} ({len(content) / 1e6:,.1f} MB)")
     show_line(f"description  {described}")
+    if script is not None:
+        show_line(f"script       {_script(out)}, for image files: python {_script(out)} photo.jpg")
 
 
 if __name__ == "__main__":

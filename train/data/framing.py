@@ -8,6 +8,7 @@ import numpy as np
 from PIL import Image
 from typing_extensions import override
 
+from train.data.fitting import Cover, Fit, MiddleCrop, ShorterSide
 from train.data.pictures import Cut, Picture, whole
 
 
@@ -31,7 +32,7 @@ class Framing(ABC):
 
     @property
     def shorter_side(self) -> int:
-        """The shorter side of the whole picture when it is resized."""
+        """The shorter side of the complete picture when it is resized."""
         return min(self.size)
 
     @property
@@ -39,14 +40,15 @@ class Framing(ABC):
     def in_words(self) -> str:
         """How an image is resized, for people who prepare images themselves."""
 
+    @property
     @abstractmethod
-    def central(self, size: tuple[int, int]) -> Cut:
-        """The part of a picture of some width and height that evaluation gets."""
+    def fit(self) -> Fit:
+        """The part of a picture of any size that evaluation gets."""
 
     def drawn(self, picture: Picture, draws: np.ndarray) -> Image.Image:
         """What training gets, a function of `num_draws` numbers in [0, 1)."""
         del draws
-        return picture.cut(self.central(picture.size))
+        return picture.cut(self.fit(picture.size))
 
 
 class PlainFraming(Framing):
@@ -58,13 +60,10 @@ class PlainFraming(Framing):
         width, height = self.size
         return f"resized to just cover {height} x {width} pixels"
 
+    @property
     @override
-    def central(self, size: tuple[int, int]) -> Cut:
-        width, height = self.size
-        scale = max(height / size[1], width / size[0])
-        resized = (max(width, round(size[0] * scale)), max(height, round(size[1] * scale)))
-        left, top = (resized[0] - width) // 2, (resized[1] - height) // 2
-        return Cut(whole(size), resized, (left, top, left + width, top + height))
+    def fit(self) -> Fit:
+        return Fit(Cover(self.size), MiddleCrop(self.size, "down"))
 
 
 @dataclass(frozen=True)
@@ -89,32 +88,19 @@ class PublishedFraming(Framing):
     def in_words(self) -> str:
         return f"its shorter side resized to {self.resized_side} pixels"
 
+    @property
     @override
-    def central(self, size: tuple[int, int]) -> Cut:
-        across, down = self._room(size)
+    def fit(self) -> Fit:
         # Halves go to the even number, as in torchvision.
-        return self._crop(size, round(across / 2), round(down / 2))
+        return Fit(ShorterSide(self.resized_side), MiddleCrop(self.size, "even"))
 
     @override
     def drawn(self, picture: Picture, draws: np.ndarray) -> Image.Image:
-        across, down = self._room(picture.size)
+        width, height = self.size
+        _, resized = ShorterSide(self.resized_side)(picture.size)
+        across, down = resized[0] - width, resized[1] - height
         # Products round down, so that each crop is as likely.
         top, left = (draws * (down + 1, across + 1)).astype(int).tolist()
+        cut = Cut(whole(picture.size), resized, (left, top, left + width, top + height))
         # To resize only the part that is cut out takes a third less time.
-        return picture.cut(self._crop(picture.size, left, top).direct())
-
-    def _crop(self, size: tuple[int, int], left: int, top: int) -> Cut:
-        width, height = self.size
-        return Cut(whole(size), self._resized(size), (left, top, left + width, top + height))
-
-    def _room(self, size: tuple[int, int]) -> tuple[int, int]:
-        """How far right and how far down a crop can be."""
-        resized, crop = self._resized(size), self.size
-        return resized[0] - crop[0], resized[1] - crop[1]
-
-    def _resized(self, size: tuple[int, int]) -> tuple[int, int]:
-        """The width and height after resizing; the longer side is rounded down."""
-        width, height = size
-        if width <= height:
-            return self.resized_side, int(self.resized_side * height / width)
-        return int(self.resized_side * width / height), self.resized_side
+        return picture.cut(cut.direct())

@@ -90,7 +90,7 @@ class ImageReader:
         return picture
 
     def _central(self, picture: Picture) -> np.ndarray:
-        return self._pixels(picture.cut(self.framing.central(picture.size)))
+        return self._pixels(picture.cut(self.framing.fit(picture.size)))
 
     def _pixels(self, image: Image.Image) -> np.ndarray:
         if self.shape[-1] == 1:

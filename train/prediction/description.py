@@ -3,6 +3,7 @@
 from typing import Any
 
 from train.data import DatasetSpec
+from train.prediction import preparation as preparing
 from train.prediction.trained import TrainedClassifier
 
 
@@ -32,3 +33,9 @@ def preparation(spec: DatasetSpec, image_shape: tuple[int, ...]) -> str:
         f"antialiasing, as Pillow does), the middle {height} x {width} pixels of it, values from 0 "
         "to 255."
     )
+
+
+def steps(spec: DatasetSpec) -> dict[str, Any]:
+    """The same as data, for programs: the steps to the pixels, and their normalization."""
+    numbers = {"divisor": 255, "mean": list(spec.mean), "std": list(spec.std)}
+    return {"steps": preparing.to_plain(spec.image_reader), "normalization": numbers}

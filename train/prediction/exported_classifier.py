@@ -23,7 +23,7 @@ from train.evaluation.predictions import Predictions, labels_for_steps, of_steps
 from train.evaluation.summaries import Sets
 from train.foundation import fields, files, json_files, shapes
 from train.foundation.errors import UserError, first_line
-from train.prediction import reader_description
+from train.prediction import preparation
 from train.prediction.labelled_data import Expected
 from train.workdir import terminal
 
@@ -31,7 +31,7 @@ _BATCH_SIZE = 64
 _MOST_BYTES = 2**34
 _INPUTS = shapes.record(
     {"shape": shapes.list_of(shapes.anything, at_least=2)},
-    {"reader": fields.optional(reader_description.SHAPE)},
+    {"steps": fields.optional(preparation.SHAPE)},
 )
 _DESCRIPTION = shapes.record(
     {"classes": shapes.list_of(fields.text(), at_least=1), "rule": fields.text()},
@@ -260,11 +260,17 @@ def _expected(path: Path, description: dict[str, Any]) -> Expected:
     _, *shape = of_inputs["shape"]
     reader = None
     if inputs == "images":
-        plain = of_inputs.get("reader")
-        if plain is None:
+        steps = of_inputs.get("steps")
+        if steps is None:
             raise UserError(
                 f"--program {path} has a description that does not have how images are read: "
                 "export it again; or evaluate the run, with --workdir"
             )
-        reader = reader_description.from_plain(plain, tuple(shape))
+        try:
+            height, width, channels = shape
+            reader = preparation.from_plain(steps, (height, width, channels))
+        except ValueError as error:
+            raise UserError(f"--program {path} takes images of the shape {shape}") from error
+        except UserError as error:
+            raise error.within(f"--program {path}: ") from error
     return Expected(tuple(description["classes"]), inputs, tuple(shape), reader, name="the program")

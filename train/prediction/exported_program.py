@@ -1,5 +1,6 @@
 """Serializes a classifier and its rule as one program, and describes the program."""
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -7,11 +8,10 @@ import jax.export
 import jax.numpy as jnp
 
 from train.data import DatasetSpec
-from train.prediction import description, inference, reader_description
+from train.prediction import description, inference, preparation, standalone
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.inference import Inference
 from train.prediction.trained import TrainedClassifier
-from train.training.normalization import describe_numbers
 
 _PLATFORMS = ("cpu", "cuda", "tpu")
 # The type of what the program takes, by `DatasetSpec.inputs`.
@@ -61,6 +61,14 @@ def describe(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, A
     }
 
 
+def script(classifier: TrainedClassifier) -> bytes | None:
+    """The file that stands beside a program of images and runs it; None for other programs."""
+    spec = classifier.spec
+    if not spec.has_images or preparation.to_plain(spec.image_reader) is None:
+        return None
+    return Path(standalone.__file__).read_bytes()
+
+
 def outputs(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, Any]:
     """The arrays that the program returns, by their names; sets with names have nodes."""
     arrays = {
@@ -95,17 +103,14 @@ def _new(rule: CalibratedRule) -> dict[str, Any]:
 
 
 def _inputs(spec: DatasetSpec, image_shape: tuple[int, ...]) -> dict[str, Any]:
-    reader = {}
+    more: dict[str, Any] = {}
     if spec.has_images:
-        reader = {"reader": reader_description.to_plain(spec.image_reader)}
-        preparation = (
-            f"{description.preparation(spec, image_shape)} The program itself normalizes them "
-            f"({describe_numbers(spec)}, of values from 0 to 1)."
-        )
+        in_words = f"{description.preparation(spec, image_shape)} The program itself normalizes."
+        more = description.steps(spec)
     elif spec.inputs == "features":
-        preparation = "The features as in training. The program itself standardizes them."
+        in_words = "The features as in training. The program itself standardizes them."
     else:
-        preparation = (
+        in_words = (
             "Unicode's NFKC, case folding and NFKC again; a single space for all that separates "
             f"words; then the code points of the first {image_shape[0]} characters, and 0 after "
             "the end of a name."
@@ -114,7 +119,7 @@ def _inputs(spec: DatasetSpec, image_shape: tuple[int, ...]) -> dict[str, Any]:
         spec.inputs: {
             "shape": ["n", *image_shape],
             "dtype": _DTYPES[spec.inputs],
-            "preparation": preparation,
-            **reader,
+            "preparation": in_words,
+            **more,
         }
     }

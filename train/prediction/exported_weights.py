@@ -40,8 +40,7 @@ def describe(classifier: TrainedClassifier) -> dict[str, Any]:
             "preparation": description.preparation(spec, classifier.image_shape)
             + " Then divided by 255, less the mean and divided by the standard deviation of each "
             "channel.",
-            "mean": list(spec.mean),
-            "std": list(spec.std),
+            **description.steps(spec),
         },
         **description.facts(classifier),
     }

@@ -4,13 +4,16 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+import sklearn.datasets
+from PIL import ExifTags, Image
 
 from tests.train.forked import TIME_LIMIT, check_mistakes, start_each
-from train.prediction import inference, trained
+from train.prediction import image_sets, inference, trained
 from train.prediction.calibrated_rule import CalibratedRule
 
 pytestmark = pytest.mark.slow
@@ -98,6 +101,40 @@ def test_what_lies_beside_it_says_what_the_numbers_are(workdir, exported):
         assert described["images"]["shape"] == ["n", 8, 8, 1]
         assert "in greyscale, resized to just cover 8 x 8" in described["images"]["preparation"]
     assert f"deserialize(pathlib.Path('{folder}/{RULES[0]}').read_bytes())" in ended[0].stdout
+
+
+def test_the_script_beside_it_says_what_train_predict_says(workdir, exported, tmp_path):
+    folder, ended = exported
+    rule = RULES[2]
+    script = folder / f"{rule}.py"
+    described = json.loads((folder / f"{rule}.json").read_text())
+    assert described["script"] == script.name
+    assert f"python {script} photo.jpg" in ended[2].stdout
+    # Of other sizes than the digits, in colour, and rotated by the camera.
+    flower = Image.open(Path(sklearn.datasets.__file__).parent / "images" / "flower.jpg")
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    flower.save(tmp_path / "flower.jpg", exif=exif)
+    Image.fromarray(images(1)[0, :, :, 0]).save(tmp_path / "digit.png")
+    paths = [tmp_path / "flower.jpg", tmp_path / "digit.png"]
+    ran = subprocess.run(
+        [sys.executable, script, *paths],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=TIME_LIMIT,
+    )
+    classifier = trained.load(workdir)
+    calibrated = CalibratedRule("coverage", 0.9, described["threshold"])
+    expected = image_sets.make_sets(classifier, calibrated, paths, thumbnails=False)
+    for line, path, one in zip(ran.stdout.splitlines(), paths, expected, strict=True):
+        found = json.loads(line)
+        assert found["path"] == str(path)
+        assert [member["class"] for member in found["set"]] == [*map(str, one.classes)]
+        # The batches differ, and so may the last bits.
+        np.testing.assert_allclose(
+            [member["probability"] for member in found["set"]], one.probabilities, rtol=1e-6
+        )
 
 
 def test_a_mistake_is_one_line_and_exit_code_two(workdir, tmp_path):

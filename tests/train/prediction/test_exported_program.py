@@ -1,5 +1,6 @@
 """The exported program takes any number of examples, of any number of classes, with every rule."""
 
+import re
 from types import SimpleNamespace
 
 import jax
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests import lowered
 from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import RULES
 from train.evaluation.conformal_sets import ConformalSets
@@ -32,7 +34,7 @@ def classifier_of(num_classes):
 def calls(num_classes, rule):
     """The results of the exported program for batches, and of the inference."""
     classifier = classifier_of(num_classes)
-    program = jax.export.deserialize(bytearray(exported_program.serialize(classifier, rule)))
+    program = exported(classifier, rule)
     infer = jax.jit(inference.make(classifier, rule))
     for number in BATCH_SIZES:
         features = np.random.default_rng(number).normal(size=(number, num_classes))
@@ -40,7 +42,10 @@ def calls(num_classes, rule):
         yield jax.device_get((tuple(program.call(features)), infer(features)))
 
 
-@pytest.mark.parametrize("num_classes", [7, 100, 1000, 1081])
+LARGE = [pytest.param(number, marks=pytest.mark.long) for number in (10_000, 131_072)]
+
+
+@pytest.mark.parametrize("num_classes", [7, 100, 1000, 1081, *LARGE])
 def test_the_likeliest_classes(num_classes):
     for k in (1, 5):
         for found, expected in calls(num_classes, CalibratedRule("top_k", float(k), None)):
@@ -78,9 +83,43 @@ class AllRules:
 
 
 @pytest.mark.slow
-def test_every_other_rule():
-    rule = AllRules(1000)
-    for found, expected in calls(1000, rule):
-        assert found[1].shape == (len(found[0]), len(rule.rules), 1000)
+@pytest.mark.parametrize(
+    "num_classes",
+    [1000, *(pytest.param(number, marks=pytest.mark.long) for number in (7, 100, 1081, 10_000))],
+)
+def test_every_other_rule(num_classes):
+    rule = AllRules(num_classes)
+    for found, expected in calls(num_classes, rule):
+        assert found[1].shape == (len(found[0]), len(rule.rules), num_classes)
         # A score at its limit may be rounded to the other side of it.
         assert (found[1] != expected[1]).sum() <= found[1].size / 1000
+
+
+@pytest.mark.long
+def test_every_rule_of_very_many_classes_is_lowered_for_all_platforms():
+    program = exported(classifier_of(131_072), AllRules(131_072))
+    assert program.platforms == ("cpu", "cuda", "tpu")
+    assert lowered.faults(program) == []
+
+
+def test_each_platform_has_its_own_selection(monkeypatch):
+    rule, classifier = CalibratedRule("top_k", 5.0, None), classifier_of(1000)
+    alone = {}
+    for platform in ("cpu", "cuda", "tpu"):
+        with monkeypatch.context() as patch:
+            patch.setattr(exported_program, "_PLATFORMS", (platform,))
+            alone[platform] = selections(exported(classifier, rule))
+    # On the CPU XLA's selection in two steps, elsewhere reductions of ordered lists.
+    assert alone == {"cpu": (2, 0), "cuda": (0, 1), "tpu": (0, 1)}
+    assert selections(exported(classifier, rule)) == (2, 1)
+
+
+def exported(classifier, rule):
+    return jax.export.deserialize(bytearray(exported_program.serialize(classifier, rule)))
+
+
+def selections(program):
+    """How often a program has XLA's selection, and a reduction of several arrays at once."""
+    text = program.mlir_module()
+    lists = re.findall(r"stablehlo\.reduce\([^)]*init[^)]*\)(?:, \([^)]*init[^)]*\)){3,}", text)
+    return len(re.findall(r"composite \"chlo\.top_k\"", text)), len(lists)

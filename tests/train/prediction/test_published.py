@@ -161,7 +161,7 @@ def test_its_weights_are_written_as_they_were_published(data):
         np.testing.assert_array_equal(found[name], array)
     described = exported_weights.describe(classifier)
     assert described["names"] == "of torchvision"
-    assert described["images"]["mean"] == list(IMAGENET.mean)
+    assert described["images"]["normalization"]["mean"] == list(IMAGENET.mean)
     assert described["images"]["shape"] == ["n", 224, 224, 3]
     assert described["weights"].endswith("best_acc.tar")
     assert described["classes"] == list(classifier.classes.names)

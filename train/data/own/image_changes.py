@@ -9,6 +9,7 @@ import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 from typing_extensions import override
 
+from train.data.fitting import Fit, MiddlePart
 from train.data.framing import Framing
 from train.data.pictures import Cut, Picture, whole
 
@@ -32,7 +33,7 @@ Change = Callable[[Picture, tuple[int, int], np.ndarray], Image.Image]
 
 def unchanged(picture: Picture, size: tuple[int, int], _draws: np.ndarray) -> Image.Image:
     """The middle of the image resized; an image that has the size already is left as it is."""
-    return picture.cut(covering(picture.size, size))
+    return picture.cut(_middle(size)(picture.size))
 
 
 def flipped(picture: Picture, size: tuple[int, int], draws: np.ndarray) -> Image.Image:
@@ -46,7 +47,8 @@ def cropped_and_flipped(picture: Picture, size: tuple[int, int], draws: np.ndarr
     An image that has the size already is padded by an eighth of it with zeros.
     """
     if picture.size != size:
-        return _flip(picture.cut(covering(picture.size, size, (draws[0], draws[1]))), draws)
+        box, resized = _part(size).at(picture.size, (draws[0], draws[1]))
+        return _flip(picture.cut(Cut(box, resized)), draws)
     padding = (size[0] // 8, size[1] // 8)
     image = ImageOps.expand(picture.cut(Cut(whole(size), size)), padding)
     left, top = (int(draw * (2 * pad + 1)) for draw, pad in zip(draws, padding, strict=False))
@@ -80,23 +82,13 @@ def rand_augmented(picture: Picture, size: tuple[int, int], draws: np.ndarray) -
     return image
 
 
-def covering(
-    of: tuple[int, int], size: tuple[int, int], position: tuple[float, float] = (0.5, 0.5)
-) -> Cut:
-    """The part of a picture that is cut out if it is resized to cover a little more than a size.
+def _part(size: tuple[int, int]) -> MiddlePart:
+    """A part of a picture, the middle or another one, with the usual margin beside it."""
+    return MiddlePart(size, _MARGIN)
 
-    Args:
-        of: the width and height of the picture; all of one that has the size already is the part.
-        size: the width and height of the part after it is resized.
-        position: how far right and how far down the part is, each in [0, 1].
-    """
-    if of == size:
-        return Cut(whole(of), size)
-    scale = _MARGIN * max(size[0] / of[0], size[1] / of[1])
-    # Only the part that becomes the crop is resized.
-    width, height = size[0] / scale, size[1] / scale
-    left, top = position[0] * (of[0] - width), position[1] * (of[1] - height)
-    return Cut((left, top, left + width, top + height), size)
+
+def _middle(size: tuple[int, int]) -> Fit:
+    return Fit(_part(size))
 
 
 def _flip(image: Image.Image, draws: np.ndarray) -> Image.Image:
@@ -159,9 +151,10 @@ class OwnFraming(Framing):
         width, height = self.size
         return f"unless it has {height} x {width} pixels, resized to just cover 8/7 of these"
 
+    @property
     @override
-    def central(self, size: tuple[int, int]) -> Cut:
-        return covering(size, self.size)
+    def fit(self) -> Fit:
+        return _middle(self.size)
 
     @override
     def drawn(self, picture: Picture, draws: np.ndarray) -> Image.Image:

@@ -1,0 +1,158 @@
+"""The steps in a description make the pixels that a run makes, for photographs of many kinds."""
+
+import ast
+import io
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sklearn.datasets
+from PIL import ExifTags, Image
+
+from tests.reference import _preparation as reference
+from train.data import images, resampling
+from train.data.framing import PlainFraming, PublishedFraming
+from train.data.image_reader import ImageReader
+from train.data.images import DecodeOptions
+from train.data.own.image_changes import OwnFraming
+from train.data.pictures import GreyPicture
+from train.foundation.errors import UserError
+from train.prediction import preparation, standalone
+
+READERS = {
+    "own": ImageReader(OwnFraming((224, 224, 3))),
+    "own, wide": ImageReader(OwnFraming((20, 33, 3)), options=DecodeOptions(on_white=True)),
+    "own, grey": ImageReader(OwnFraming((16, 16, 1)), upright=False),
+    "published": ImageReader(PublishedFraming((224, 224, 3), 256), upright=False),
+    "in memory": ImageReader(PlainFraming((32, 31, 3))),
+    "in memory, grey": ImageReader(PlainFraming((8, 8, 1)), kind=GreyPicture),
+}
+SAMPLES = Path(sklearn.datasets.__file__).parent / "images"
+
+
+def saved(image, kind, **options):
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def turned(image, orientation):
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = orientation
+    return saved(image, "JPEG", exif=exif)
+
+
+def photographs():
+    small = Image.open(SAMPLES / "flower.jpg").resize((150, 101))
+    for orientation in range(1, 9):
+        yield f"exif{orientation}.jpg", turned(small, orientation)
+    alpha = Image.linear_gradient("L").resize(small.size)
+    transparent = small.copy()
+    transparent.putalpha(alpha)
+    yield "rgba.png", saved(transparent, "PNG")
+    yield "la.png", saved(transparent.convert("LA"), "PNG")
+    yield "palette.png", saved(small.quantize(40), "PNG", transparency=bytes(range(0, 200, 5)))
+    yield "grey.jpg", saved(small.convert("L"), "JPEG")
+    yield "black_and_white.png", saved(small.convert("1"), "PNG")
+    yield "inks.jpg", saved(small.convert("CMYK"), "JPEG")
+    # As large as, a little larger and smaller than what a network gets.
+    for size in ((224, 224), (225, 224), (224, 301), (256, 256), (33, 20), (8, 8), (3, 2), (1, 1)):
+        yield f"{size[0]}x{size[1]}.png", saved(small.resize(size), "PNG")
+
+
+def large_photographs():
+    for name in ("china.jpg", "flower.jpg"):
+        yield name, (SAMPLES / name).read_bytes()
+    china = Image.open(SAMPLES / "china.jpg")
+    # A panorama, a tower, and what a camera gives.
+    for size in ((4000, 300), (260, 4000), (4000, 2667)):
+        yield f"{size[0]}x{size[1]}.jpg", saved(china.resize(size), "JPEG")
+
+
+def check_same_pixels(reader, files, file):
+    # As another program reads them.
+    steps = json.loads(json.dumps(preparation.to_plain(reader)))
+    assert preparation.SHAPE(steps) is None
+    described = preparation.from_plain(steps, reader.shape)
+    for name, encoded in files:
+        expected = reader.for_evaluation(encoded, name)
+        np.testing.assert_array_equal(described.for_evaluation(encoded, name), expected, name)
+        file.write_bytes(encoded)
+        np.testing.assert_array_equal(standalone.prepare(file, steps), expected, name)
+        pixels = np.asarray(images.decode(encoded, name, reader.options))
+        found = reference.prepare(pixels, steps, images.orientation(encoded))
+        np.testing.assert_array_equal(found, expected, name)
+
+
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+def test_the_steps_give_the_same_pixels(reader, tmp_path):
+    check_same_pixels(reader, photographs(), tmp_path / "photograph")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+def test_the_steps_give_the_same_pixels_of_large_photographs(reader, tmp_path):
+    check_same_pixels(reader, large_photographs(), tmp_path / "photograph")
+
+
+def test_the_order_of_the_axes_is_that_of_pillow():
+    numbers, random = resampling.to_plain(), np.random.default_rng(0)
+    for _ in range(100):
+        (w, h), size = random.integers(2, 60, 2).tolist(), random.integers(2, 40, 2).tolist()
+        pixels = random.integers(0, 256, (h, w, 3), np.uint8)
+        left, top = random.uniform(0, [w / 2, h / 2]).tolist()
+        box = (left, top, *random.uniform([left + 1, top + 1], [w, h]).tolist())
+        for part in (box, (0, 0, w, h)):
+            expected = Image.fromarray(pixels).resize(size, resampling.FILTER, box=part)
+            found = reference.resample(pixels, tuple(size), part, numbers)
+            np.testing.assert_array_equal(found, np.asarray(expected), f"{part} to {size}")
+
+
+def read(steps, shape):
+    if wrong := preparation.SHAPE(steps):
+        raise UserError(wrong)
+    return preparation.from_plain(steps, shape)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({0: {"step": "rotate"}}, "'step' is one of"),
+        ({2: {"step": "resize", "to": "cover"}}, "an object with 'size'"),
+        ({2: {"step": "resize", "to": "cover", "size": [1]}}, "a list of a width and a height"),
+        ({3: {"step": "crop", "size": [8, 0], "halves": "down"}}, "of at least 1"),
+        ({2: {"step": "orient"}}, "the steps have no step resize"),
+        ({0: {"step": "orient"}}, "the steps have no step decode"),
+        ({0: 1, 1: 0}, "cannot be executed in their order: orient, decode, resize, crop"),
+        (
+            {3: {"step": "crop", "size": [8, 9], "halves": "down"}},
+            r"the steps give 9 x 8 pixels, not 8 x 8",
+        ),
+    ],
+)
+def test_wrong_steps_are_refused(change, message):
+    right = preparation.to_plain(ImageReader(PlainFraming((8, 8, 3))))
+    steps = list(right)
+    for place, step in change.items():
+        steps[place] = right[step] if isinstance(step, int) else step
+    with pytest.raises(UserError, match=message):
+        read(steps, (8, 8, 3))
+
+
+def test_the_script_refuses_what_pillow_would_clip(tmp_path):
+    Image.fromarray(np.full((4, 4), 3000, np.uint16)).save(tmp_path / "a.png")
+    steps = preparation.to_plain(READERS["own"])
+    with pytest.raises(ValueError, match="8 bits a channel"):
+        standalone.prepare(tmp_path / "a.png", steps)
+
+
+def test_the_script_needs_nothing_of_ours():
+    tree = ast.parse(Path(standalone.__file__).read_text())
+    names = [
+        one.name for node in ast.walk(tree) if isinstance(node, ast.Import) for one in node.names
+    ]
+    names += [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    needed = {"PIL", "jax", "numpy"}
+    assert {name.partition(".")[0] for name in names} - sys.stdlib_module_names == needed
