@@ -3,13 +3,18 @@
 Most of a test's time is compilation, and most tests are about formulas, shapes, errors and the
 program. They compile without optimizations, in a third of the time. Tests of the last digits
 compile as users do: `for_users`.
+
+JAX makes a context of MLIR for each program that it lowers, which takes longer than most programs
+of the tests do: `share_contexts`.
 """
 
+import functools
 import os
 from collections.abc import Callable
 from typing import Any
 
 import jax
+from jax._src.interpreters import mlir
 
 _QUICK = {
     "xla_backend_optimization_level": 0,
@@ -40,7 +45,19 @@ QUICK_FLAGS = " ".join(
     (*(f"--{name}={str(value).lower()}" for name, value in _QUICK.items()), INSTRUCTION_SET)
 ).strip()
 
+_shared_context = functools.cache(mlir.make_ir_context)
+
 
 def for_users(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """`jax.jit`, which compiles as for users with any XLA_FLAGS."""
     return jax.jit(function, compiler_options=_FOR_USERS, **options)
+
+
+def share_contexts() -> None:
+    """Has all programs of this process lowered in one context, until it is dropped."""
+    mlir.make_ir_context = _shared_context
+
+
+def drop_context() -> None:
+    """Frees what programs left in the context that they share: types, and constants."""
+    _shared_context.cache_clear()

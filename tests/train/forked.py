@@ -30,7 +30,7 @@ from pathlib import Path
 import jax
 
 import train
-from tests.compilation import INSTRUCTION_SET, QUICK_FLAGS
+from tests.compilation import INSTRUCTION_SET, QUICK_FLAGS, share_contexts
 
 ROOT = Path(__file__).parents[2]
 # A limit for a hang, in seconds; a start takes some of them.
@@ -300,6 +300,7 @@ def main() -> None:
     warnings.filterwarnings("ignore", message=r".*os\.fork\(\)")
     for module in (*IMPORTED, *_modules_of_rooms()):
         importlib.import_module(module)
+    share_contexts()
     # A collection of garbage in a child would write to all pages that it shares with this process:
     # most of a second.
     gc.freeze()
