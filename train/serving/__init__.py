@@ -1,0 +1,1 @@
+"""An exported program behind HTTP: requests read within limits, answered in batches."""

@@ -1,0 +1,136 @@
+"""From the body of a request to the arrays that the program takes."""
+
+import base64
+import binascii
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from train.data import characters
+from train.data.images import UnreadableImageError
+from train.prediction.labelled_data import Expected
+from train.serving import json_bodies, multipart, served_images
+from train.serving.limits import MOST_EXAMPLES, Limits, RefusalError
+
+JSON = "application/json"
+FORM = "multipart/form-data"
+# In characters, before it is normalized and cut. Normalizing can make a character eighteen.
+_LONGEST_NAME = 1000
+
+
+@dataclass(frozen=True)
+class RequestReader:
+    """Reads the examples of requests.
+
+    Attributes:
+        expected: what the program takes.
+        limits: the limits of requests.
+    """
+
+    expected: Expected
+    limits: Limits
+
+    def check_type(self, content_type: str, encoding: str) -> None:
+        """Refuses a body by its headers, before it is read.
+
+        Raises:
+            RefusalError: the body has another type, or is compressed.
+        """
+        taken = (JSON, FORM) if self.expected.inputs == "images" else (JSON,)
+        if _media_type(content_type) not in taken:
+            raise RefusalError(415, f"the Content-Type must be {' or '.join(taken)}")
+        if encoding not in ("", "identity"):
+            raise RefusalError(415, "a body with a Content-Encoding is not read")
+
+    def read(self, content_type: str, body: bytes, until: float) -> list[np.ndarray]:
+        """The examples, each as the program takes it.
+
+        Args:
+            content_type: the header.
+            body: the bytes.
+            until: the time of `time.monotonic` after which nobody waits for them.
+
+        Raises:
+            RefusalError: the body is not what is expected.
+            TimeoutError: it is later.
+        """
+        examples = self._examples(content_type, body)
+        if not examples:
+            raise RefusalError(400, f"the request has no {self.expected.inputs}")
+        if self.expected.inputs == "images":
+            return self._pixels(examples, until)
+        make: Callable[[Any, str], np.ndarray]
+        make = self._features if self.expected.inputs == "features" else _name
+        return [make(one, f"example {index}") for index, one in enumerate(examples)]
+
+    def _examples(self, content_type: str, body: bytes) -> list[Any]:
+        if _media_type(content_type) == FORM:
+            return multipart.read_files(content_type, body)
+        inputs = self.expected.inputs
+        each = {"images": 1, "features": self.expected.shape[0] + 2, "names": _LONGEST_NAME}
+        values = MOST_EXAMPLES * each[inputs]
+        examples = json_bodies.read_list(body, inputs, most_values=values)
+        return [_decode(one) for one in examples] if inputs == "images" else examples
+
+    def _pixels(self, images: list[bytes], until: float) -> list[np.ndarray]:
+        reader = self.expected.reader
+        assert reader is not None
+        # A request with one image has no other that could be meant.
+        names = [f"image {index}" for index in range(len(images))]
+        names = names if len(images) > 1 else ["the image"]
+        left = self.limits.pixels
+        for encoded, name in zip(images, names, strict=True):
+            left -= served_images.count_pixels(encoded, reader, name, left)
+        pixels = []
+        for encoded, name in zip(images, names, strict=True):
+            if time.monotonic() > until:
+                raise TimeoutError
+            try:
+                pixels.append(reader.for_evaluation(encoded, name))
+            except UnreadableImageError as error:
+                raise RefusalError(422, str(error)) from error
+        return pixels
+
+    def _features(self, example: Any, name: str) -> np.ndarray:
+        (number,) = self.expected.shape
+        wrong = RefusalError(422, f"{name} must be a list of {number} finite numbers")
+        if not isinstance(example, list) or len(example) != number:
+            raise wrong
+        # NumPy would also make numbers of texts, and JAX of truth values.
+        if not all(type(value) in (int, float) for value in example):
+            raise wrong
+        try:
+            with np.errstate(over="ignore"):
+                features = np.array(example, np.float64).astype(np.float32)
+        except OverflowError as error:
+            raise wrong from error
+        if not np.isfinite(features).all():
+            raise wrong
+        return features
+
+
+def _media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _decode(example: Any) -> bytes:
+    if not isinstance(example, str):
+        raise RefusalError(422, "each image must be a text, the bytes of a file in base64")
+    try:
+        return base64.b64decode(example, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise RefusalError(422, f"each image must be in base64: {error}") from error
+
+
+def _name(example: Any, name: str) -> np.ndarray:
+    if not isinstance(example, str) or len(example) > _LONGEST_NAME:
+        raise RefusalError(422, f"{name} must be a text of at most {_LONGEST_NAME} characters")
+    # NumPy's texts end at a null.
+    normalized = characters.normalized(example.replace("\0", " "))
+    if not normalized:
+        raise RefusalError(422, f"{name} must be a name; it is empty")
+    (row,) = characters.to_rows([normalized])
+    return row

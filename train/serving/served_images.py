@@ -1,0 +1,73 @@
+"""Images of strangers: what they are and how large is known before their pixels are decoded."""
+
+import io
+import re
+
+from PIL import Image, UnidentifiedImageError
+
+from train.data import image_opening
+from train.data.image_reader import ImageReader
+from train.foundation.errors import first_line, let_through
+from train.serving.limits import RefusalError
+
+# The decoders that strangers reach; the others are for pictures that are rarely photographs.
+_FORMATS = frozenset({"AVIF", "BMP", "GIF", "HEIF", "JPEG", "PNG", "WEBP"})
+_IN_WORDS = "a JPEG, PNG, WebP, GIF, BMP, AVIF or HEIC image"
+# Progressive files of cameras and programs have about ten. Each costs a pass over all pixels.
+_MOST_SCANS = 64
+_MOST_SEGMENTS = 10_000
+# In the data of a scan, a byte 255 is followed by 0 or by the number of a restart.
+_MARKER = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")
+_END, _SCAN = 0xD9, 0xDA
+_WITHOUT_LENGTH = (0x01, 0xD8)
+
+
+def allow_few_formats() -> None:
+    """Has Pillow open only the formats that the server takes, in this process."""
+    Image.init()
+    # Pillow looks for the format of a file in this list. That of HEIC is added at the first one.
+    Image.ID[:] = [name for name in Image.ID if name in _FORMATS]
+
+
+def count_pixels(encoded: bytes, reader: ImageReader, name: str, most: int) -> int:
+    """The pixels of an image by its header.
+
+    Raises:
+        RefusalError: it is not an image of the formats, or has more pixels than `most`, also while
+            it is resized.
+    """
+    try:
+        with image_opening.opened(io.BytesIO(encoded)) as image:
+            (width, height), kind = image.size, image.format
+    except (ImportError, UnidentifiedImageError) as error:
+        raise RefusalError(415, f"{name} is not {_IN_WORDS}") from error
+    except Image.DecompressionBombError as error:
+        raise RefusalError(413, f"{name} has more than {most:,} pixels") from error
+    except Exception as error:  # Pillow's readers can raise anything for a damaged file.
+        let_through(error)
+        raise RefusalError(422, f"cannot read {name}: {first_line(error)}") from error
+    shorter = max(1, min(width, height))
+    resized = max(width, height) * reader.framing.shorter_side**2 // shorter
+    if max(width * height, resized) > most:
+        raise RefusalError(
+            413, f"{name} is too large, {width} x {height} pixels: {most:,} pixels are read"
+        )
+    if kind in ("JPEG", "MPO") and _has_many_scans(encoded):
+        raise RefusalError(422, f"cannot read {name}: it has more than {_MOST_SCANS} scans")
+    return width * height
+
+
+def _has_many_scans(encoded: bytes) -> bool:
+    """Whether decoding a JPEG file takes far longer than its pixels need."""
+    scans, place = 0, 0
+    for _ in range(_MOST_SEGMENTS):
+        found = _MARKER.search(encoded, place)
+        if found is None or (marker := encoded[found.start() + 1]) == _END:
+            return False
+        place = found.end()
+        if marker not in _WITHOUT_LENGTH:
+            place += max(2, int.from_bytes(encoded[place : place + 2]))
+        scans += marker == _SCAN
+        if scans > _MOST_SCANS:
+            return True
+    return True

@@ -1,0 +1,171 @@
+"""The state of a worker: the program, what it has taken on, and whether it takes more."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from train.prediction import class_sets, json_lines
+from train.prediction.class_sets import ClassSet
+from train.prediction.exported_classifier import ExportedClassifier
+from train.serving.batcher import Batcher, Row
+from train.serving.limits import Limits, RefusalError
+from train.serving.meter import Meter
+from train.serving.request_reader import RequestReader
+
+STARTING, READY, ENDING = "starting", "ready", "ending"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedSet(ClassSet):
+    """The set of an example of a request."""
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """Nothing: the sets are in the order of the examples."""
+        return {}
+
+    @property
+    def title(self) -> str:
+        """Nothing."""
+        return ""
+
+
+class Service:
+    """Answers requests with the program.
+
+    Attributes:
+        state: starting, ready or ending.
+        idle: is set while no request is in progress.
+    """
+
+    def __init__(
+        self,
+        classifier: ExportedClassifier,
+        digest: str,
+        limits: Limits,
+        meter: Meter,
+        threads: int,
+    ) -> None:
+        """The service of a program.
+
+        Args:
+            classifier: the program.
+            digest: its SHA-256.
+            limits: the limits of requests.
+            meter: what is counted.
+            threads: how many read the examples of requests.
+        """
+        self.limits = limits
+        self.meter = meter
+        self.reader = RequestReader(classifier.expected, limits)
+        self.batcher = Batcher(classifier, meter.add_batch)
+        self.threads = ThreadPoolExecutor(threads, thread_name_prefix="requests")
+        self.state = STARTING
+        self.idle = asyncio.Event()
+        self.idle.set()
+        self._classifier = classifier
+        self._digest = digest
+        self._in_progress = self._waiting = self._held_bytes = 0
+
+    def describe(self) -> dict[str, Any]:
+        """What is served, for /health."""
+        expected, rule = self._classifier.expected, self._classifier.rule
+        return {
+            "status": self.state,
+            "program": self._classifier.path.name,
+            "sha256": self._digest,
+            "inputs": expected.inputs,
+            "shape": expected.shape,
+            "classes": len(expected.class_names),
+            "rule": str(rule),
+            "rule_in_words": rule.in_words,
+        }
+
+    def check_ready(self) -> None:
+        """Refuses a request before and after the time of the service."""
+        if self.state != READY:
+            raise RefusalError(503, f"the server is {self.state}")
+
+    @contextlib.contextmanager
+    def progressing(self) -> Iterator[None]:
+        """A request is in progress in this context."""
+        self.meter.accept()
+        self._in_progress += 1
+        self.idle.clear()
+        self._show()
+        try:
+            yield
+        finally:
+            self._in_progress -= 1
+            self._show()
+            if self._in_progress == 0:
+                self.idle.set()
+
+    @contextlib.contextmanager
+    def holding(self) -> "Iterator[Held]":
+        """What a request needs of the worker is given back after this context."""
+        held = Held(self)
+        try:
+            yield held
+        finally:
+            self._held_bytes -= held.bytes
+            self._waiting -= held.examples
+
+    def hold(self, more_bytes: int, more_examples: int) -> None:
+        """Takes on more of a request.
+
+        Raises:
+            RefusalError: it would be more than the limits.
+        """
+        held_bytes, waiting = self._held_bytes + more_bytes, self._waiting + more_examples
+        if held_bytes > self.limits.held_bytes or waiting > self.limits.waiting:
+            raise RefusalError(503, "too many requests wait; ask again in a moment")
+        self._held_bytes, self._waiting = held_bytes, waiting
+        self._show()
+
+    async def read(self, content_type: str, body: bytes, until: float) -> list[np.ndarray]:
+        """The examples of a request, which a thread reads; see `RequestReader.read`."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self.threads, self.reader.read, content_type, body, until)
+
+    async def answer(self, examples: Sequence[np.ndarray]) -> list[dict[str, Any]]:
+        """The sets of some examples, as the fields of their lines."""
+        return [self._describe_set(row) for row in await self.batcher.answer(examples)]
+
+    def _describe_set(self, row: Row) -> dict[str, Any]:
+        probabilities, *answer = row
+        rule = self._classifier.rule
+        members = class_sets.members(probabilities, [one[None] for one in answer], 0, rule)
+        entry = ServedSet(**members)
+        self.meter.add_set(len(entry.classes), none_of_these=bool(entry.none_of_these))
+        return json_lines.describe(entry, rule, self._classifier.expected.class_names)
+
+    def _show(self) -> None:
+        self.meter.show(self._in_progress, self._waiting)
+
+
+class Held:
+    """What a request holds of the worker.
+
+    Attributes:
+        bytes: of its body.
+        examples: how many it has.
+        until: the time of `time.monotonic` at which it is given up.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self.bytes = self.examples = 0
+        self.until = time.monotonic() + service.limits.seconds
+        self._service = service
+
+    def add(self, *, more_bytes: int = 0, more_examples: int = 0) -> None:
+        """Holds more; see `Service.hold`."""
+        self._service.hold(more_bytes, more_examples)
+        self.bytes += more_bytes
+        self.examples += more_examples
