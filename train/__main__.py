@@ -11,6 +11,7 @@ COMMANDS = {
     "audit": "finds labels that are probably wrong, by cross-fitting on features",
     "monitor": "says whether sets keep their promise after deployment, as labels are found",
     "export": "makes one file of a classifier and its rule, for programs without this one",
+    "serve": "answers requests with the sets of an exported classifier, over HTTP",
     "plan": "says what a run needs of a TPU or a GPU that need not be here",
     "compare": "makes a table of your own runs, and the runs of a sweep",
     "figures": "draws the figures of the papers, of runs or of the losses themselves",

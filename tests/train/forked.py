@@ -130,6 +130,15 @@ class Started:
         """Whether the command comes to its end before the seconds are over."""
         return self._process.wait(seconds) is not None
 
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
+    def printed(self) -> str:
+        """What the command has written to standard output so far."""
+        return os.pread(self._output.fileno(), _MOST_BYTES, 0).decode()
+
     def kill(self) -> None:
         """Kills the command and what it has started; it has not been waited for yet."""
         os.killpg(self._process.pid, signal.SIGKILL)

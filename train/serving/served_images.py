@@ -11,7 +11,8 @@ from train.foundation.errors import first_line, let_through
 from train.serving.limits import RefusalError
 
 # The decoders that strangers reach; the others are for pictures that are rarely photographs.
-_FORMATS = frozenset({"AVIF", "BMP", "GIF", "HEIF", "JPEG", "PNG", "WEBP"})
+# MPO is what Pillow calls a JPEG file with a second image in it.
+_FORMATS = frozenset({"AVIF", "BMP", "GIF", "HEIF", "JPEG", "MPO", "PNG", "WEBP"})
 _IN_WORDS = "a JPEG, PNG, WebP, GIF, BMP, AVIF or HEIC image"
 # Progressive files of cameras and programs have about ten. Each costs a pass over all pixels.
 _MOST_SCANS = 64
@@ -46,6 +47,8 @@ def count_pixels(encoded: bytes, reader: ImageReader, name: str, most: int) -> i
     except Exception as error:  # Pillow's readers can raise anything for a damaged file.
         let_through(error)
         raise RefusalError(422, f"cannot read {name}: {first_line(error)}") from error
+    if kind not in _FORMATS:
+        raise RefusalError(415, f"{name} is not {_IN_WORDS}")
     shorter = max(1, min(width, height))
     resized = max(width, height) * reader.framing.shorter_side**2 // shorter
     if max(width * height, resized) > most:

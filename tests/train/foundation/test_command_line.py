@@ -13,7 +13,7 @@ from train.foundation import command_line
 from train.foundation.errors import UserError
 
 # Their flags need only these. The others name losses or data sets in their help.
-LIGHT = ("main", "audit", "embed", "evaluate", "monitor", "predict", "export", "figures")
+LIGHT = ("main", "audit", "embed", "evaluate", "monitor", "predict", "export", "figures", "serve")
 
 
 @pytest.mark.parametrize("command", LIGHT)
