@@ -66,7 +66,7 @@ def main() -> None:
     arguments = parser.parse_args()
     names = [
         name
-        for name, case in cases().items()
+        for name, case in _cases_of(arguments.device).items()
         if not arguments.names or case.public in arguments.names
     ]
     results: dict[str, Any] = {"machine": timing.machine(), "device": arguments.device}
@@ -75,7 +75,7 @@ def main() -> None:
         programs = json.loads(arguments.output.read_text())["programs"]
 
     def account_for(case: str) -> None:
-        wanted = _wanted(case, arguments.classes, arguments.ranks)
+        wanted = _wanted(case, arguments)
         missing = {name: size for name, size in wanted.items() if name not in programs}
         if missing:
             programs.update(_in_a_process(case, missing, arguments.device))
@@ -113,8 +113,8 @@ def growth(before: Programs, now: Programs) -> Iterator[str]:
 
 
 @functools.cache
-def cases() -> dict[str, Case]:
-    """The cases of the tests by name, with more samples, and with kernels instead of XLA's code."""
+def cases(*, has_kernel: bool) -> dict[str, Case]:
+    """The cases of the tests by name, with more samples, and on TPU with the kernel."""
     arrays = {**LOGITS, "key": "key"}
 
     def noised(variant: str, **parameters: Any) -> Loss:
@@ -126,31 +126,34 @@ def cases() -> dict[str, Case]:
             variant=variant,
         )
 
-    others = [
-        noised("10 samples", num_samples=10),
-        noised("by a kernel", num_samples=3, implementation="pallas"),
-        noised("10 samples by a kernel", num_samples=10, implementation="pallas"),
-    ]
-    cases = [*CASES_WITH_HEADS, *others]
-    return {case.name: case for case in cases if not case.many_classes}
+    others = [noised("10 samples", num_samples=10)]
+    if has_kernel:
+        others += [
+            noised("by a kernel", num_samples=3, implementation="pallas"),
+            noised("10 samples by a kernel", num_samples=10, implementation="pallas"),
+        ]
+    made = [*CASES_WITH_HEADS, *others]
+    return {case.name: case for case in made if not case.many_classes}
 
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(map(command.whole_number(1), text.split(",")))
 
 
-def _wanted(
-    name: str, classes: Sequence[int], ranks: Sequence[int]
-) -> dict[str, tuple[int, int | None]]:
+def _cases_of(device: str) -> dict[str, Case]:
+    return cases(has_kernel=not device.startswith("h"))
+
+
+def _wanted(name: str, arguments: argparse.Namespace) -> dict[str, tuple[int, int | None]]:
     """The number of classes, and K where the function has one, of each program of a case."""
-    case = cases()[name]
+    case = _cases_of(arguments.device)[name]
     # The k of neighbours is not one of classes.
     of_classes = "classes" in AXES[next(iter(case.arrays.values()))]
     has_rank = of_classes and "k" in case.parameters
     return {
         f"{name}, {num_classes}" + (f", K {rank}" if rank else ""): (num_classes, rank)
-        for num_classes in classes
-        for rank in (ranks if has_rank else (None,))
+        for num_classes in arguments.classes
+        for rank in (arguments.ranks if has_rank else (None,))
     }
 
 
@@ -179,7 +182,7 @@ def _in_a_process(case: str, wanted: Mapping[str, tuple[int, int | None]], devic
 def _send_accounts(
     name_of_case: str, wanted: Mapping[str, tuple[int, int | None]], device: str, sender: Any
 ) -> None:
-    case, target = cases()[name_of_case], targets.find_target(device)
+    case, target = _cases_of(device)[name_of_case], targets.find_target(device)
     for name, (num_classes, rank) in wanted.items():
         changed = case
         if rank is not None:

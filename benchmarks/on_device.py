@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from benchmarks import command, compiled, timing
+from benchmarks import command, compiled, markdown, timing
 from tests.topk_jax.cases.case import Case
 
 RUNS = 50
@@ -36,7 +36,7 @@ def main() -> None:
     jax.config.update("jax_default_device", arguments.device)
     cases = {
         name: case
-        for name, case in compiled.cases().items()
+        for name, case in compiled.cases(has_kernel=arguments.device.platform == "tpu").items()
         if not arguments.names or case.public in arguments.names
     }
     with ThreadPoolExecutor(THREADS) as pool:
@@ -102,6 +102,23 @@ def sum_of(results: Any) -> jax.Array:
 
 def _is_key(leaf: Any) -> bool:
     return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
+
+
+def tables(results: dict[str, Any]) -> str:
+    """The microseconds of each function, beside cross-entropy's."""
+    seconds = results["seconds"]
+    unit = seconds["losses.cross_entropy"]
+    lines = [
+        [f"`{name.partition('.')[2]}`", f"{1e6 * value:,.0f}", f"{value / unit:.2f}"]
+        for name, value in sorted(seconds.items(), key=lambda item: item[1])
+    ]
+    return "\n\n".join(
+        [
+            f"{markdown.machine(results['machine'])}; {results['batch']} × {results['classes']:,}, "
+            f"K = {results['K']}; medians of {results['repetitions']} programs of {RUNS} runs.",
+            markdown.table(["loss with its gradient", "µs", "times cross-entropy"], lines),
+        ]
+    )
 
 
 if __name__ == "__main__":

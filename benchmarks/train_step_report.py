@@ -34,7 +34,7 @@ def _line(row: dict[str, Any]) -> list[str]:
         f"{row['loss_overhead_percent']:.3f}",
         *(
             [
-                f"{1e3 * row['step_seconds']:,.0f}",
+                f"{1e3 * row['step_seconds']:,.1f}",
                 f"{row['images_per_second']:.1f}",
                 f"{row['step_overhead_percent']:+.1f}",
             ]

@@ -1,5 +1,7 @@
 """What has grown in the account of compiled programs is named."""
 
+from argparse import Namespace
+
 from benchmarks import compiled
 
 NOTHING = {"sorts": 0, "loops": 0, "temporary": 0}
@@ -29,6 +31,14 @@ def test_a_sort_a_loop_or_memory_more_is_named():
 
 
 def test_every_case_has_its_programs():
-    wanted = compiled._wanted("losses.average_k", (100, 1000), (1, 5))
-    assert list(wanted.values()) == [(100, 1), (100, 5), (1000, 1), (1000, 5)]
-    assert list(compiled._wanted("losses.cross_entropy", (100,), (1, 5)).values()) == [(100, None)]
+    def wanted(name, classes):
+        arguments = Namespace(device="h100", classes=classes, ranks=(1, 5))
+        return list(compiled._wanted(name, arguments).values())
+
+    assert wanted("losses.average_k", (100, 1000)) == [(100, 1), (100, 5), (1000, 1), (1000, 5)]
+    assert wanted("losses.cross_entropy", (100,)) == [(100, None)]
+
+
+def test_only_tpus_have_the_kernel():
+    kernel = "losses.noised_top_k_hinge-by a kernel"
+    assert [kernel in compiled._cases_of(device) for device in ("v5e", "h100")] == [True, False]

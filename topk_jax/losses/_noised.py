@@ -71,7 +71,7 @@ def noised_top_k_hinge(
             gradient of the others are 0, whatever their logits and label are.
         class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
             parts, or `None`; see `docs/scaling.md`.
-        implementation: "xla", or "pallas" for one kernel on GPU and TPU, with the same noise; see
+        implementation: "xla", or "pallas" for one kernel on TPU, with the same noise; see
             `perturbed_top_k_value`.
 
     Returns:

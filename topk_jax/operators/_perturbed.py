@@ -68,10 +68,10 @@ def perturbed_top_k_sum(
         noise: standard normal noise to use instead of a key, `[M, *scores.shape]`. It is a
             constant: no gradient flows to it.
         axis: the axis of the classes.
-        implementation: "xla", or "pallas" for one kernel on GPU and TPU, with the same noise: for
-            float32, with a key, and a batch size that is known. On the CPU it is slow, for tests,
-            and in `shard_map` needs `check_vma=False`. No measurement has shown yet that it is
-            faster.
+        implementation: "xla", or "pallas" for one kernel on TPU, with the same noise: for float32,
+            with a key, and a batch size that is known. No measurement has shown yet that it is
+            faster. On the CPU it is slow, for tests, and in `shard_map` needs `check_vma=False`.
+            On GPU both are the same.
 
     Returns:
         The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN or +inf.
@@ -138,10 +138,10 @@ def perturbed_top_k_value(
         noise: standard normal noise to use instead of a key, `[M, *scores.shape]`. It is a
             constant: no gradient flows to it.
         axis: the axis of the classes.
-        implementation: "xla", or "pallas" for one kernel on GPU and TPU, with the same noise: for
-            float32, with a key, and a batch size that is known. On the CPU it is slow, for tests,
-            and in `shard_map` needs `check_vma=False`. No measurement has shown yet that it is
-            faster.
+        implementation: "xla", or "pallas" for one kernel on TPU, with the same noise: for float32,
+            with a key, and a batch size that is known. No measurement has shown yet that it is
+            faster. On the CPU it is slow, for tests, and in `shard_map` needs `check_vma=False`.
+            On GPU both are the same.
 
     Returns:
         The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN or +inf.

@@ -1,4 +1,4 @@
-"""The selection among perturbed scores as one kernel for GPU and TPU.
+"""The selection among perturbed scores as one kernel for TPU.
 
 The plain selection stores the perturbed scores, because XLA would otherwise draw the noise again
 for each pass over them. The kernel draws the noise in registers and reads the scores once for up to
@@ -6,13 +6,11 @@ eight samples. The largest entries so far are kept sorted, one array for each ra
 """
 
 import functools
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton
 
 from topk_jax.operators import _normals
 
@@ -21,7 +19,6 @@ _BLOCK = 512
 # The number of samples that share a pass over the scores: a power of two, like the rows of a TPU's
 # tile.
 _SAMPLES = 8
-_WARPS = 4
 _NOTHING = np.int32(-1)
 
 # The values and the classes of the largest entries so far, from the largest one: [samples, 1] each.
@@ -36,7 +33,7 @@ def select_perturbed(
     num_samples: int,
     *,
     only_last: bool,
-    platform: Literal["cpu", "gpu", "tpu"],
+    interpret: bool,
 ) -> tuple[jax.Array, jax.Array]:
     """The k largest perturbed scores of each row and sample, and their classes.
 
@@ -49,7 +46,7 @@ def select_perturbed(
         k: from 1 to L.
         num_samples: M.
         only_last: whether only the k-th largest one is wanted.
-        platform: what it is compiled for. On the CPU it runs as ordinary operations, for tests.
+        interpret: whether it runs as ordinary operations, for tests on the CPU.
 
     Returns:
         Values and classes, `[n, M, k]`, or `[n, M, 1]` with `only_last`.
@@ -74,9 +71,7 @@ def select_perturbed(
             jax.ShapeDtypeStruct((num_rows, groups * at_once, size), dtype, manual_axis_type=varies)
             for dtype in (jnp.float32, jnp.int32)
         ],
-        interpret=platform == "cpu",
-        # By Triton; JAX's other compiler for GPUs copies no more than 256 numbers at once.
-        compiler_params=triton.CompilerParams(num_warps=_WARPS) if platform == "gpu" else None,
+        interpret=interpret,
     )(padded[:, None], epsilon[:, None, None], words[:, None])
     return values[:, :num_samples], classes[:, :num_samples]
 
