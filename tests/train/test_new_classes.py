@@ -159,7 +159,7 @@ def test_exported_programs_say_it_as_predict_does(folder, predicted):
     workdir = f"--workdir={folder}/run"
     with np.load(folder / "new.npz") as found:
         rows, labels = found["features"], found["labels"]
-    programs = ("energy", "mahalanobis", "neighbors")
+    programs = ("either", "mahalanobis", "neighbors")
     run(
         "export",
         *(
@@ -202,7 +202,8 @@ def test_a_page_says_none_of_these_without_a_class(folder, predicted):
 def test_a_photograph_is_none_of_the_digits_where_a_set_names_one_for_sure(tmp_path):
     """A temple and a flower, read as a network of digits reads images of digits.
 
-    They are far from the digits below the head; their logits look like those of a digit.
+    They are far from the digits below the head, and their logits look like those of a digit: the
+    default score notices the first.
     """
     workdir = f"--workdir={tmp_path}/run"
     (tmp_path / "photos").mkdir()
@@ -220,7 +221,7 @@ def test_a_photograph_is_none_of_the_digits_where_a_set_names_one_for_sure(tmp_p
         "predict",
         [*arguments, "--top_k=1", f"--out={tmp_path}/plain.jsonl"],
         [
-            *(*arguments, "--coverage=0.9", "--allow_new", "--new_score=mahalanobis"),
+            *(*arguments, "--coverage=0.9", "--allow_new"),
             f"--out={tmp_path}/new.jsonl",
         ],
     )

@@ -3,7 +3,7 @@
 Nothing is computed here: the help of commands names the scores without waiting for JAX.
 """
 
-DEFAULT = "energy"
+DEFAULT = "either"
 # The number of neighbours; the distance to the nearest one alone depends on single examples.
 NEIGHBORS = 5
 # What each is, in words; all are smaller for usual examples.
@@ -18,5 +18,9 @@ OF_FEATURES = {
     "mahalanobis": "the distance to the nearest mean of a class, in the covariance of the features "
     "within classes",
 }
-SCORES = OF_LOGITS | OF_FEATURES
+OF_BOTH = {
+    "either": "the larger of energy and mahalanobis, each in units of its own spread over training "
+    "examples; energy without training examples",
+}
+SCORES = OF_BOTH | OF_LOGITS | OF_FEATURES
 IN_WORDS = "; ".join(f"{name}: {what}" for name, what in SCORES.items())
