@@ -1,4 +1,4 @@
-"""TorchCP's scores and predictors for classification, without its other modules."""
+"""TorchCP's scores, predictors and losses for classification, without its other modules."""
 
 import importlib
 import importlib.metadata
@@ -9,16 +9,20 @@ from pathlib import Path
 
 def load() -> tuple[types.ModuleType, types.ModuleType]:
     """TorchCP's modules `score` and `predictor`."""
+    return load_one("score"), load_one("predictor")
+
+
+def load_one(name: str) -> types.ModuleType:
+    """A module of TorchCP's `classification`, as "loss.conftr"."""
     folder = Path(str(importlib.metadata.distribution("torchcp").locate_file("torchcp")))
     # Empty, because TorchCP's own two packages import modules with more dependencies.
-    for name, place in (
+    for parent, place in (
         ("torchcp", folder),
         ("torchcp.classification", folder / "classification"),
+        ("torchcp.classification.loss", folder / "classification" / "loss"),
     ):
-        package = types.ModuleType(name)
-        package.__path__ = [str(place)]
-        sys.modules[name] = package
-    return (
-        importlib.import_module("torchcp.classification.score"),
-        importlib.import_module("torchcp.classification.predictor"),
-    )
+        if parent not in sys.modules:
+            package = types.ModuleType(parent)
+            package.__path__ = [str(place)]
+            sys.modules[parent] = package
+    return importlib.import_module(f"torchcp.classification.{name}")

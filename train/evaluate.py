@@ -220,12 +220,12 @@ _ROWS = flag_rules.declare(
     Flag(
         "program",
         needs=_NEW,
-        excludes=classifier_flags.NAMES,
+        excludes=_OF_RUNS,
         because="it is evaluated on new data, with nothing of a run",
     ),
     Flag(
         "program",
-        excludes=("coverages", "rules", "recalibrate", "thresholds", "max_error"),
+        excludes=("coverages", "rules", "recalibrate", "thresholds", "max_error", "risks"),
         because="a program has its own rule",
     ),
     Exclusive(_NEW),
@@ -266,15 +266,6 @@ _ROWS = flag_rules.declare(
     Flag("class_counts", needs=("logits",)),
     Flag("rules", excludes=("coverages=",), because="rules make sets of a coverage"),
     Together(("risks", "costs")),
-    *(
-        Flag(
-            name,
-            needs=("workdir", "weights", "logits"),
-            excludes=_NEW,
-            because="of new data, only the sets of the run are evaluated",
-        )
-        for name in ("utility", "risks")
-    ),
     Flag("figure", needs=("rules",), because="it is drawn of them"),
 )
 
@@ -297,13 +288,13 @@ def main() -> None:
         from train.prediction import exported_classifier, new_data
 
         classifier = exported_classifier.load(program)
-        evaluated, out = new_data.evaluate_program(classifier, _asked(new)), None
+        evaluated, out = new_data.evaluate_program(classifier, _asked(new, chosen)), None
     else:
         from train.prediction import classifiers, new_data
 
         # Before it takes its time.
         out = _file_of_new_data(chosen, new)
-        evaluated = new_data.evaluate(classifiers.load(chosen), _asked(new))
+        evaluated = new_data.evaluate(classifiers.load(chosen), _asked(new, chosen))
     _finish(evaluated, _path(_OUT) or out)
 
 
@@ -415,7 +406,7 @@ def _sure_answers(examples: "Predictions", calibrated_on: "Predictions") -> dict
     }
 
 
-def _asked(new: flags.FlagHolder) -> "Asked":
+def _asked(new: flags.FlagHolder, chosen: classifier_flags.ChosenClassifier) -> "Asked":
     """What the flags ask about new data."""
     from train.prediction.new_data import Asked
 
@@ -432,6 +423,10 @@ def _asked(new: flags.FlagHolder) -> "Asked":
         is_half=_RECALIBRATE.value is not None,
         thresholds=_path(_THRESHOLDS),
         calibration_out=_path(_CALIBRATION_OUT),
+        utilities=_utilities(),
+        risks=_risks(),
+        costs=_COSTS.value,
+        taxonomy=chosen.taxonomy,
         max_error=_MAX_ERROR.value,
         new_score=new_class_flags.chosen(**_NEW_CLASSES()),
         coverages_with_new=_coverages_with_new,

@@ -16,7 +16,8 @@ CARDS = """
 JSON.stringify(Object.fromEntries(
   Array.from(document.querySelectorAll('.card:not([hidden])'), (card) => [
     card.querySelector('h2').lastChild.textContent,
-    Array.from(card.querySelectorAll('.size, .empty, .set li'), (line) => line.innerText.replace(/\\s+/g, ' ').trim())
+    Array.from(card.querySelectorAll('.size, .empty, .set li'),
+      (line) => line.innerText.replace(/\\s+/g, ' ').trim())
   ])
 ))
 """

@@ -299,8 +299,8 @@ def test_a_run_without_its_data_says_it_and_mistakes_are_told(folder, predicted)
     )
     (folder / "elsewhere.npz").rename(folder / "rows.npz")
     refused = {
-        ("--coverage=0.999", "--allow_new"): "'none of these' with a coverage of 0.999 needs at "
-        "least 4 / 0.001 - 1 = 3999 examples to calibrate on; there are ",
+        ("--coverage=0.999", "--allow_new", "--new_score=logit"): "'none of these' with a coverage "
+        "of 0.999 needs at least 4 / 0.001 - 1 = 3999 examples to calibrate on; there are ",
         ("--max_error=0.001",): "--max_error=0.001 cannot be promised: the ",
     }
     ended = start_each("train.predict", [[*arguments, *asked] for asked in refused], ENVIRONMENT)

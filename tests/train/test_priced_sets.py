@@ -6,6 +6,8 @@ import shutil
 import jax.export
 import numpy as np
 import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
 
 from tests.train.forked import check_mistakes, start
 from tests.train.sealed import unsealed
@@ -97,8 +99,6 @@ def test_sets_of_a_utility_are_predicted_and_exported(workdir, tmp_path, evaluat
 
 def test_sets_of_a_bounded_cost_are_predicted(workdir, costs, tmp_path, evaluated):
     _, report, *_ = evaluated
-    from PIL import Image  # noqa: PLC0415
-
     Image.fromarray(np.full((8, 8), 90, np.uint8)).save(tmp_path / "a.png")
     arguments = [f"--images={tmp_path}/a.png", "--risk=0.2", f"--costs={costs}"]
     page = tmp_path / "sets.html"
@@ -111,6 +111,58 @@ def test_sets_of_a_bounded_cost_are_predicted(workdir, costs, tmp_path, evaluate
     # It is kept, for machines without the data set.
     kept = [name for name in unsealed(workdir / "calibration.json") if name.startswith("risk_0.2_")]
     assert len(kept) == 1
+
+
+def test_new_data_and_programs_are_evaluated_by_them(workdir, costs, tmp_path):
+    digits = load_digits()
+    for index in range(60):
+        folder = tmp_path / "new" / f"{digits.target[index]}"
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = (digits.images[index] * 15).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / f"{index}.png")
+    program, images = tmp_path / "top_3.stablehlo", f"--images={tmp_path}/new"
+    (tmp_path / "ranks.csv").write_text(
+        "\n".join(["class,parity", *(f"{digit},{digit % 2}" for digit in range(10))])
+    )
+    run("train.export", f"--workdir={workdir}", "--top_k=3", f"--out={program}")
+    of_program = run(
+        *("train.evaluate", f"--program={program}", images, "--utility=u65"),
+        *(f"--taxonomy={tmp_path}/ranks.csv", f"--out={tmp_path}/program.json"),
+    )
+    of_run = run(
+        *("train.evaluate", f"--workdir={workdir}", images, "--utility=u65", "--coverages="),
+        *("--risks=0.2", f"--costs={costs}", f"--out={tmp_path}/run.json"),
+        f"--scores={tmp_path}/scores.npz",
+    )
+    with np.load(tmp_path / "scores.npz") as file:
+        scores, labels = file["scores"], file["labels"]
+    rows, worth = np.arange(len(labels)), utility_sets.of_sizes("u65", 10)
+    report = json.loads((tmp_path / "run.json").read_text())
+    best = np.asarray(sets.utility_set(scores, utilities=worth))
+    value = (worth[best.sum(axis=-1) - 1] * best[rows, labels]).mean()
+    assert report["utilities"]["u65"]["utility"] == pytest.approx(value)
+    values = report["risks"]["0.2"]
+    chosen = scores >= np.float32(values["threshold"])
+    table = named_costs.named(str(costs), [str(digit) for digit in range(10)], None)
+    assert values["mean_cost"] == pytest.approx(table.of_sets(chosen, labels).mean())
+    # The threshold of the run, from its validation examples.
+    kept = unsealed(workdir / "calibration.json")
+    assert values["threshold"] in [kept[name] for name in kept if name.startswith("risk_0.2_")]
+    top = np.asarray(sets.top_k_set(scores, k=3))
+    report = json.loads((tmp_path / "program.json").read_text())
+    # Probabilities of another compilation.
+    assert report["utilities"]["u65"]["utility"] == pytest.approx(value, abs=0.02)
+    found = report["utilities"]["u65"]["utility_of"]
+    assert found["program"] == found["top_3"] == pytest.approx(worth[2] * top[rows, labels].mean())
+    is_odd = np.arange(10) % 2 == 1
+    has_parity = [top[row, is_odd == is_odd[label]].any() for row, label in enumerate(labels)]
+    of_rank = report["sets"]["ranks"]["parity"]
+    assert of_rank["coverage"] == pytest.approx(np.mean(has_parity))
+    numbers = [len({*is_odd[row]}) for row in top]
+    assert of_rank["set_size"] == pytest.approx(np.mean(numbers))
+    assert "parity" in report["ranks"]
+    assert "best: coverage" in of_run.stdout
+    assert "parities" in of_program.stdout
 
 
 def test_mistakes_are_answered_in_one_line(workdir, costs):

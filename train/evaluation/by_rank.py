@@ -53,7 +53,18 @@ def rate(sets: SetRule, examples: Predictions, tree: ClassTree) -> dict[str, Any
         nodes it has classes. "height": the mean height of the lowest node with all classes of a
         set, over those that are not empty. "names": the mean number of names that say a set.
     """
-    values = _of_chunks(examples, lambda scores, labels: _rate(sets(scores), labels, tree))
+    return summary(
+        _of_chunks(examples, lambda scores, labels: values_of(sets(scores), labels, tree)), tree
+    )
+
+
+def values_of(chosen: Any, labels: Any, tree: ClassTree) -> np.ndarray:
+    """What `summary` takes of sets [n, L]: several numbers for each example, [m, n]."""
+    return np.asarray(_values_of(chosen, labels, tree))
+
+
+def summary(values: np.ndarray, tree: ClassTree) -> dict[str, Any]:
+    """The same as `rate`, from the numbers of all examples, [m, n]."""
     *of_ranks, heights, counts = np.asarray(values, np.float64)
     by_rank = zip(tree.ranks, of_ranks[::2], of_ranks[1::2], strict=False)
     answered = heights[heights >= 0]
@@ -100,7 +111,7 @@ def _mistake_heights(scores: jax.Array, labels: jax.Array, *, tree: ClassTree) -
 
 
 @partial(jax.jit, static_argnames="tree")
-def _rate(chosen: jax.Array, labels: jax.Array, tree: ClassTree) -> list[jax.Array]:
+def _values_of(chosen: jax.Array, labels: jax.Array, tree: ClassTree) -> list[jax.Array]:
     values = []
     for depth in range(1, len(tree.ranks)):
         hits = metrics.ancestor_hits(chosen, labels, tree.taxonomy, depth=depth)

@@ -230,11 +230,16 @@ def set_report(
             for coverage in coverages
             if rules
         },
-        utilities={name: _evaluate_utility(examples, name, ks, class_counts) for name in utilities},
+        utilities={name: evaluate_utility(examples, name, ks, class_counts) for name in utilities},
         risks={}
         if costs is None
         else {
-            risk: _evaluate_risk(examples, calibrated_on, risk, costs, class_counts)
+            risk: evaluate_risk(
+                examples,
+                cost_thresholds.threshold(calibrated_on, costs, risk),
+                costs,
+                class_counts,
+            )
             for risk in risks
         },
         costs=None if costs is None else costs.name,
@@ -378,7 +383,7 @@ def rate_by_rank(rule: SetRule, examples: Predictions, tree: ClassTree | None) -
     return {} if tree is None else by_rank.rate(rule, examples, tree)
 
 
-def _evaluate_utility(
+def evaluate_utility(
     examples: Predictions, name: str, ks: Sequence[int], class_counts: np.ndarray | None
 ) -> dict[str, Any]:
     """The quality of the sets of the largest expected utility, with that of top-K sets."""
@@ -396,15 +401,10 @@ def _evaluate_utility(
     }
 
 
-def _evaluate_risk(
-    examples: Predictions,
-    calibrated_on: Predictions,
-    risk: float,
-    costs: Costs,
-    class_counts: np.ndarray | None,
+def evaluate_risk(
+    examples: Predictions, threshold: float, costs: Costs, class_counts: np.ndarray | None
 ) -> dict[str, Any]:
-    """The quality of the sets that cost at most that on average."""
-    threshold = cost_thresholds.threshold(calibrated_on, costs, risk)
+    """The quality of the sets at a threshold of `cost_thresholds`."""
     return {
         "mean_cost": costs.mean(examples, set_rules.at_threshold(threshold)),
         **_evaluate_threshold(examples, class_counts, threshold),

@@ -77,7 +77,8 @@ def folders(class_names: Sequence[str]) -> Ranks | None:
     depth = max(map(len, complete))
     if depth == 0:
         return None
-    names = (*(f"folder {number}" for number in range(1, depth + 1)), "class")
+    outer = ("folder",) if depth == 1 else tuple(f"level-{n} folder" for n in range(1, depth + 1))
+    names = (*outer, "class")
     return Ranks(names, tuple(one + ("",) * (depth - len(one)) for one in complete))
 
 

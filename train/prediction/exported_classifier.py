@@ -17,7 +17,7 @@ from topk_jax import metrics
 from train.data.batches import SkippedImage
 from train.data.pipeline import Pipeline
 from train.data.records import Split
-from train.evaluation import conformal_rules, promises, stored_scores, summaries
+from train.evaluation import by_rank, conformal_rules, promises, stored_scores, summaries
 from train.evaluation.class_tree import ClassTree
 from train.evaluation.predictions import Predictions, labels_for_steps, of_steps, with_truths
 from train.evaluation.summaries import Sets
@@ -78,6 +78,23 @@ class ExportedRule:
         return self.text
 
 
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What a program answers for n examples.
+
+    Attributes:
+        predictions: its probabilities, with the cross-entropy as loss.
+        sets: its sets.
+        says_new: who has "none of these", [n]; None if sets cannot say that.
+        of_ranks: what `by_rank.summary` takes, [m, n]; None without a taxonomy.
+    """
+
+    predictions: Predictions
+    sets: Sets
+    says_new: np.ndarray | None
+    of_ranks: np.ndarray | None
+
+
 @dataclass(frozen=True)
 class ExportedClassifier:
     """A program and its description.
@@ -105,16 +122,19 @@ class ExportedClassifier:
         return None if rule is None else promises.promised(float(found[1]), rule)
 
     def predict(
-        self, examples: Split, path: str, on_skipped: Callable[[SkippedImage], None]
-    ) -> tuple[Predictions, Sets, np.ndarray | None]:
-        """The predictions for examples, with the cross-entropy as loss, and their sets.
-
-        The last is who has "none of these", [n]; None if sets cannot say that.
+        self,
+        examples: Split,
+        path: str,
+        on_skipped: Callable[[SkippedImage], None],
+        tree: ClassTree | None = None,
+    ) -> Answers:
+        """The answers for examples.
 
         Args:
             examples: the examples.
             path: where they are, for messages.
             on_skipped: called with each image that cannot be read, which is left out.
+            tree: what is above the classes; None if nothing is.
 
         Raises:
             UserError: none of the images can be read.
@@ -148,12 +168,13 @@ class ExportedClassifier:
                 & (classes < num_classes),
                 "sizes": chosen.sum(axis=1),
                 **({"says_new": others[-1]} if self.rule.says_new else {}),
+                **({} if tree is None else {"of_ranks": by_rank.values_of(chosen, known, tree).T}),
             }
             parts.append({name: output[mask] for name, output in of_examples.items()})
         rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         if not len(rows["labels"]):
             raise UserError(f"none of the {len(examples)} new images of {path} can be read")
-        says_new = rows.pop("says_new", None)
+        says_new, of_ranks = rows.pop("says_new", None), rows.pop("of_ranks", None)
         indices, hits, sizes = (rows.pop(name) for name in ("indices", "hits", "sizes"))
         truths = None if truths is None else truths[indices]
         sets = summaries.of_hits(hits, sizes, truths)
@@ -165,7 +186,7 @@ class ExportedClassifier:
         )
         if truths is not None:
             predictions = with_truths(predictions, truths)
-        return predictions, sets, says_new
+        return Answers(predictions, sets, says_new, None if of_ranks is None else of_ranks.T)
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,11 @@ from train.data.batches import SkippedImage
 from train.data.own.determinations import Reading
 from train.data.own.listing import Role
 from train.evaluation import (
+    by_rank,
     combinations,
     example_groups,
     example_names,
+    named_costs,
     new_classes,
     promises,
     selective,
@@ -25,6 +27,7 @@ from train.evaluation import (
 )
 from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import ConformalRule
+from train.evaluation.costs import Costs
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
 from train.foundation.files import MOST_IMAGE_BYTES
@@ -44,7 +47,7 @@ from train.prediction.labelled_data import Expected, LabelledData
 from train.prediction.new_data_report import NewData
 from train.prediction.other_calibrations import GivenCalibration, NewCalibration
 from train.prediction.outliers import OutlierScore
-from train.prediction.trained import TrainedClassifier
+from train.prediction.trained import TrainedClassifier, tree_of
 from train.workdir import run_files
 
 # The halves are drawn from it.
@@ -71,6 +74,11 @@ class Asked:
         is_half: whether thresholds are calibrated on one half of the data.
         thresholds: a file with thresholds.
         calibration_out: the file for new thresholds.
+        utilities: utilities whose best sets are reported.
+        risks: bounds of a mean cost; sets for them are reported.
+        costs: the costs of the risks, as --costs has them; None without risks.
+        taxonomy: what is above the classes of a program, as --taxonomy has it; None for what its
+            description has.
         max_error: the share of answers of one class that may be wrong; None without such answers.
         new_score: the outlier score that says "none of these"; None for sets that do not say that.
         coverages_with_new: the coverages of such sets, for a number of examples to calibrate on.
@@ -86,6 +94,10 @@ class Asked:
     are_coverages_given: bool
     rules: Callable[[Predictions, np.ndarray | None, ClassTree | None], list[ConformalRule]]
     coverages_with_new: Callable[[int], list[float]]
+    utilities: Sequence[str] = ()
+    risks: Sequence[float] = ()
+    costs: str | None = None
+    taxonomy: str | None = None
     max_error: float | None = None
     new_score: str | None = None
     is_half: bool = False
@@ -154,6 +166,13 @@ def evaluate(classifier: TrainedClassifier, asked: Asked) -> Evaluated:
         coverages=calibrated.coverages,
         rules=rules,
     )
+    if asked.costs is not None:
+        # Before the sets of any risk are calibrated.
+        _needed(calibration, "--risks")
+    costs = _costs(classifier, asked)
+    report |= new_data_report.worth(
+        data, calibration, ks=ks, utilities=asked.utilities, risks=asked.risks, costs=costs
+    )
     if score is not None:
         report["none_of_these"] = new_class_report.report(
             data.examples,
@@ -165,7 +184,14 @@ def evaluate(classifier: TrainedClassifier, asked: Asked) -> Evaluated:
     if asked.max_error is not None:
         least = _needed(calibration, "--max_error").selective(asked.max_error)
         report["selective"] = selective.report(data.examples, asked.max_error, least)
-    of_observations = _observations(calibrated, ks, rules)
+    of_observations = _observations(
+        calibrated,
+        ks=ks,
+        rules=rules,
+        utilities=asked.utilities,
+        risks=asked.risks,
+        costs=costs,
+    )
     if isinstance(calibration, NewCalibration) and asked.calibration_out is not None:
         made = [calibration]
         if of_observations:
@@ -225,12 +251,17 @@ def evaluate_program(classifier: ExportedClassifier, asked: Asked) -> Evaluated:
     num_classes, inputs = len(expected.class_names), expected.inputs
     found = labelled_data.find(asked.flag, asked.path, expected)
     skipped: list[SkippedImage] = []
-    examples, sets, says_new = classifier.predict(found.examples, str(found.path), skipped.append)
+    tree = classifier.rule.tree
+    if asked.taxonomy is not None:
+        tree = tree_of(asked.taxonomy, expected.class_names)
+    answers = classifier.predict(found.examples, str(found.path), skipped.append, tree)
+    sets = answers.sets
     data = NewData(
-        examples=example_names.named(examples, found.examples, inputs),
+        examples=example_names.named(answers.predictions, found.examples, inputs),
         class_names=(*expected.class_names, *found.unknown_names),
         class_counts=None,
         what="image" if inputs == "images" else "row",
+        tree=tree,
     )
     ks = asked.ks(num_classes) or [k for k in _USUAL_KS if k <= num_classes]
     report = new_data_report.report(data, None, ks=ks, average_ks=(), coverages=(), rules=())
@@ -243,9 +274,12 @@ def evaluate_program(classifier: ExportedClassifier, asked: Asked) -> Evaluated:
             **new_data_report.rated(data, sets, classifier.promised),
         },
     }
-    if says_new is not None:
-        is_new = ~data.examples.is_known
-        about["sets"]["none_of_these"] = new_classes.rate(sets, says_new, is_new)
+    is_known = data.examples.is_known
+    if answers.says_new is not None:
+        about["sets"]["none_of_these"] = new_classes.rate(sets, answers.says_new, ~is_known)
+    if tree is not None and answers.of_ranks is not None:
+        about["sets"] |= by_rank.summary(answers.of_ranks[:, is_known], tree)
+    report |= new_data_report.worth(data, None, ks=ks, utilities=asked.utilities, own=sets)
     return Evaluated(
         title=f"{classifier.path}, {classifier.rule}, {data.what}s of {found.path}",
         report=about | report,
@@ -392,9 +426,15 @@ def _validation_in_groups(classifier: TrainedClassifier) -> Predictions | None:
     return None if groups is None else classifier.predict("validation")
 
 
-def _observations(
-    calibrated: _Calibrated, ks: Sequence[int], rules: Sequence[ConformalRule]
-) -> dict[str, Any]:
+def _costs(classifier: TrainedClassifier, asked: Asked) -> Costs | None:
+    if asked.costs is None:
+        return None
+    return named_costs.named(
+        asked.costs, classifier.classes.names, classifier.class_counts, classifier.tree
+    )
+
+
+def _observations(calibrated: _Calibrated, **given: Any) -> dict[str, Any]:
     """The report of the observations, which groups of several examples are; empty without any."""
     data = calibrated.data
     if calibrated.examples is None:
@@ -404,11 +444,10 @@ def _observations(
         calibrated.examples,
         calibrated.coverages,
         combinations.DEFAULT,
-        ks=ks,
         class_counts=data.class_counts,
-        rules=rules,
         class_names=data.class_names,
         tree=data.tree,
+        **given,
     )
     if found is None:
         return {}

@@ -20,12 +20,20 @@ from train.evaluation import (
     set_rules,
     several_labels,
     summaries,
+    utility_sets,
 )
 from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import ConformalRule
+from train.evaluation.costs import Costs
 from train.evaluation.metric import LOSS, Metric, Rule
 from train.evaluation.predictions import Predictions
-from train.evaluation.set_report import least_covered, rate, rate_by_rank
+from train.evaluation.set_report import (
+    evaluate_risk,
+    evaluate_utility,
+    least_covered,
+    rate,
+    rate_by_rank,
+)
 from train.evaluation.set_rules import SetRule
 from train.evaluation.summaries import Sets
 from train.foundation.errors import UserError
@@ -186,6 +194,52 @@ def report(
         **({"conformal_rules": of_rules} if rules else {}),
         **({} if data.tree is None else by_rank.report(data.known, data.tree, ks)),
     }
+
+
+def worth(
+    data: NewData,
+    calibration: Calibration | None,
+    *,
+    ks: Sequence[int],
+    utilities: Sequence[str],
+    risks: Sequence[float] = (),
+    costs: Costs | None = None,
+    own: Sets | None = None,
+) -> dict[str, Any]:
+    """What the sets of the largest expected utility, and of a bounded mean cost, are worth.
+
+    Args:
+        data: the predictions.
+        calibration: the thresholds; needed for risks.
+        ks: sizes of sets to compare the best sets with.
+        utilities: the utilities.
+        risks: the bounds of the mean cost.
+        costs: the costs of the risks.
+        own: the sets of a program, of all examples, to compare the best sets with.
+
+    Raises:
+        UserError: a utility needs probabilities, or a threshold cannot be calibrated.
+    """
+    found: dict[str, Any] = {}
+    of_utilities = {
+        name: evaluate_utility(data.known, name, ks, data.class_counts) for name in utilities
+    }
+    if own is not None:
+        for name, values in of_utilities.items():
+            worths = utility_sets.of_sizes(name, data.known.scores.shape[-1])
+            values["utility_of"]["program"] = utility_sets.mean(data.of_known(own), worths)
+    if of_utilities:
+        found["utilities"] = of_utilities
+    if costs is not None:
+        assert calibration is not None
+        found["costs"] = costs.name
+        found["risks"] = {
+            f"{risk}": evaluate_risk(
+                data.known, calibration.risk(risk, costs.name), costs, data.class_counts
+            )
+            for risk in risks
+        }
+    return found
 
 
 def _rated_rule(

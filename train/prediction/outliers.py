@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from topk_jax import sets
 from train.data.records import Split
@@ -101,7 +102,7 @@ def _either(classifier: TrainedClassifier) -> Callable[[jax.Array], jax.Array]:
     is_held = known.is_number_of_class(_HELD)
     rest, held = (known.take(~is_held), known.take(is_held)) if is_held.any() else (known, known)
     distances = _to_means(rest, classifier)
-    of_distance, of_energy = _unit(np.asarray(distances(held.features))), _unit(held.energies)
+    of_distance, of_energy = _unit(distances(jnp.asarray(held.features))), _unit(held.energies)
     logits, features = classifier.logits(), classifier.features()
 
     def larger(inputs: jax.Array) -> jax.Array:
@@ -112,9 +113,9 @@ def _either(classifier: TrainedClassifier) -> Callable[[jax.Array], jax.Array]:
     return larger
 
 
-def _unit(scores: np.ndarray) -> tuple[float, float]:
+def _unit(scores: ArrayLike) -> tuple[float, float]:
     """The median of scores [m], and the distance of an upper quantile from it."""
-    middle, upper = np.quantile(scores, (0.5, _UPPER))
+    middle, upper = np.quantile(np.asarray(scores), (0.5, _UPPER))
     # Of equal scores, any unit.
     return float(middle), float(upper - middle) or 1.0
 

@@ -10,6 +10,7 @@ from rich.table import Column, Table
 from train.evaluation.metric import from_json
 from train.foundation.console import show_line
 from train.foundation.printable import printable
+from train.foundation.ranks import plural
 
 
 def show(console: Console, report: Mapping[str, Any]) -> None:
@@ -25,8 +26,8 @@ def show(console: Console, report: Mapping[str, Any]) -> None:
     sets = [*_sets(report)]
     if sets:
         show_line(
-            "sets by rank: how often the label's is there, how many are (size), how far up the "
-            "answer is, and how many names say it:"
+            "sets by rank: how often the one of the label is there, how many are there on average "
+            "(in the plural), how far up the answer is, and how many names say it:"
         )
         console.print(_coverages(sets))
 
@@ -52,11 +53,14 @@ def _sets(report: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, An
         for name, values in {**kinds, **rules}.items():
             if "height" in values:
                 yield level, name, values
+    own = report.get("sets", {})
+    if "height" in own:
+        yield f"{own.get('promised', '-')}", "program", own
 
 
 def _coverages(sets: list[tuple[str, str, Mapping[str, Any]]]) -> Table:
     ranks = [*sets[0][2]["ranks"]]
-    by_rank = (name for rank in ranks for name in (printable(rank), "size"))
+    by_rank = (printable(name) for rank in ranks for name in (rank, plural(rank)))
     columns = ("asked", "sets", *by_rank, "up", "names")
     table = Table(
         *(Column(name, justify="right") for name in columns), box=SIMPLE, padding=(0, 1, 0, 0)

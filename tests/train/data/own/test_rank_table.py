@@ -98,7 +98,7 @@ def test_folders_above_folders_are_ranks():
     assert ranks.folders(("oak", "willow")) is None
     names = ("Fagaceae/Quercus/robur", "Fagaceae/Quercus/ilex", "Ginkgo", "Salicaceae/Salix alba")
     found = ranks.folders(names)
-    assert found.names == ("folder 1", "folder 2", "class")
+    assert found.names == ("level-1 folder", "level-2 folder", "class")
     assert found.paths(names) == [
         ("Fagaceae", "Quercus", names[0]),
         ("Fagaceae", "Quercus", names[1]),

@@ -65,7 +65,9 @@ def folder(tmp_path_factory):
 
 def test_runs_keep_what_is_above_their_classes(folder):
     nested = json.loads((folder / "run" / "classes.json").read_text())
-    assert {entry["ranks"]["folder 2"] for entry in nested} == {path_of(i)[1] for i in range(10)}
+    assert {entry["ranks"]["level-2 folder"] for entry in nested} == {
+        path_of(i)[1] for i in range(10)
+    }
     of_table = json.loads((folder / "table_run" / "classes.json").read_text())
     assert of_table[3]["ranks"] == {
         "family": "straight",
