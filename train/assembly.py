@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,7 +22,13 @@ from train.data.pipeline import Pipeline
 from train.data.records import Split
 from train.devices import parallel, processes
 from train.devices.parallel import Devices
-from train.evaluation import evaluated, predictions, summaries, temperature
+from train.evaluation import (
+    evaluated,
+    predicted_batches,
+    predictions,
+    summaries,
+    temperature,
+)
 from train.evaluation.class_tree import ClassTree
 from train.evaluation.predictions import Predictions
 from train.evaluation.summaries import Evaluation
@@ -34,6 +40,7 @@ from train.foundation.spelling import spell
 from train.models import build_model, check_image_shape, feature_norm
 from train.models.classifier import Classifier
 from train.models.layers_by_depth import distances_from_head
+from train.sharing.work import ALONE, Share
 from train.training import (
     class_weights,
     label_estimates,
@@ -515,6 +522,7 @@ class Assembly:
         shows_progress: bool = False,
         with_logits: bool = False,
         at_temperature: float | None = None,
+        share: Share = ALONE,
     ) -> Predictions:
         """The predictions for a split of the data set.
 
@@ -526,6 +534,7 @@ class Assembly:
             with_logits: whether the predictions have logits instead of scores.
             at_temperature: if it is a number, the scores are the softmax of the logits divided by
                 it.
+            share: how this process takes part in the work.
 
         Raises:
             UserError: none of the images of the split can be read.
@@ -535,7 +544,8 @@ class Assembly:
             batch_stats,
             getattr(self.dataset, split),
             self._pipeline(self._evaluation_batch_size, split),
-            what=f"{split} {self.spec.example}s",
+            name=split,
+            share=share,
             path=self._place,
             shows_progress=shows_progress,
             with_logits=with_logits,
@@ -551,6 +561,7 @@ class Assembly:
         path: str,
         on_skipped: Callable[[SkippedImage], None],
         at_temperature: float | None,
+        share: Share = ALONE,
     ) -> Predictions:
         """The predictions for examples that are not in the data set, without unreadable images.
 
@@ -561,6 +572,7 @@ class Assembly:
             path: where they are, for messages.
             on_skipped: called with each image that cannot be read.
             at_temperature: see `predict`.
+            share: see `predict`.
 
         Raises:
             UserError: none of the images can be read.
@@ -576,7 +588,8 @@ class Assembly:
             batch_stats,
             examples,
             pipeline,
-            what=f"new {self.spec.example}s",
+            name="new",
+            share=share,
             path=path,
             shows_progress=True,
             at_temperature=at_temperature,
@@ -589,7 +602,8 @@ class Assembly:
         examples: Split,
         pipeline: Pipeline,
         *,
-        what: str,
+        name: str,
+        share: Share,
         path: str,
         shows_progress: bool = False,
         with_logits: bool = False,
@@ -602,25 +616,35 @@ class Assembly:
             batch_stats: batch norm's statistics with them, on the devices.
             examples: the examples.
             pipeline: reads them.
-            what: what the bar and messages call them.
+            name: which examples they are.
+            share: how this process takes part in the work.
             path: where they are, for messages.
             shows_progress: whether a bar is shown.
             with_logits: whether the predictions have logits instead of scores.
             at_temperature: divides the logits before they become scores, if it is a number.
         """
-        batches: Iterable[Batch] = pipeline.evaluation(examples)
+        what = f"{name} {self.spec.example}s"
+
+        def compute(units: range) -> Iterator[predicted_batches.Rows]:
+            step = self.logits_step if with_logits or at_temperature is not None else self.eval_step
+            return predicted_batches.with_skipped(
+                pipeline,
+                lambda pipeline: predictions.rows(
+                    step,
+                    params,
+                    batch_stats,
+                    pipeline.evaluation(examples, units),
+                    self.devices,
+                    split=examples,
+                    num_classes=self.num_classes,
+                ),
+            )
+
+        work = predicted_batches.work(name, what, len(examples), pipeline.batch_size, compute)
+        batches = share.results(work)
         if shows_progress:
-            total = math.ceil(len(examples) / pipeline.batch_size)
-            batches = terminal.tracked(batches, total=total, what=what)
-        found = predictions.predict(
-            self.logits_step if with_logits or at_temperature is not None else self.eval_step,
-            params,
-            batch_stats,
-            batches,
-            self.devices,
-            split=examples,
-            num_classes=self.num_classes,
-        )
+            batches = terminal.tracked(batches, total=work.number, what=what)
+        found = predictions.collected(predicted_batches.told(batches, pipeline), examples)
         if not found.labels.size:
             raise _none_can_be_read(len(examples), what, path)
         if at_temperature is not None:

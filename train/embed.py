@@ -5,7 +5,9 @@ head of the network, for each image of the folder or of the table. The file has 
 and splits of the images: --config=configs/features.py trains a head on it. A folder that has images
 and no folders of classes gives features without labels, for train.predict.
 
-The same command, started again, goes on where it was stopped.
+The same command, started again, goes on where it was stopped. With --shard=i/n, the process
+computes one share of the features and writes it beside --out; --merge puts the shares together.
+Tasks of a job array or of srun do so without a flag.
 """
 
 import signal
@@ -17,6 +19,7 @@ from train.foundation import command_line, fields, flag_rules, flag_types
 from train.foundation.errors import InterruptedRunError, UserError
 from train.foundation.flag_rules import Exclusive, Flag, Needed
 from train.foundation.spelling import flags_for_fields
+from train.sharing import share_flags
 from train.workdir import output_files, run_inputs
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The folder of a finished run on images.")
@@ -87,6 +90,7 @@ _SKIP_UNREADABLE = flags.DEFINE_boolean(
     "Whether images that cannot be read are left out; otherwise they are an error.",
 )
 _MAX_IMAGE_MB = flag_types.define_max_image_mb()
+_SHARE = share_flags.define()
 _OUT = flags.DEFINE_string("out", None, "Needed. The .npz file for the features.")
 
 # Fields of `config.dataset` that the reader of images has.
@@ -107,7 +111,10 @@ _ROWS = flag_rules.declare(
     *(Flag(flag.name, fields.text("a path")) for flag in (_WORKDIR, _WEIGHTS, _IMAGES, _TABLE)),
     Flag("group", fields.text()),
     Needed(("out",), "the .npz file for the features"),
+    *share_flags.ROWS,
 )
+# What is named by these flags has a digest, or is an output.
+_PLACES = ("workdir", "weights", "images", "table", "out")
 # Fields of the configuration that have flags here, but `config.dataset.path`.
 _FLAGS = {
     "config.model.pretrained": "--weights",
@@ -131,16 +138,19 @@ def main() -> None:
     kept = {} if workdir is None else run_inputs.of_run(workdir)
     kept |= {} if weights is None else {weights: "the file of --weights"}
     out = output_files.checked("out", _OUT.value, {found_in: f"what --{flag} names"} | kept)
+    shared = _SHARE()
     with flags_for_fields({**_FLAGS, "config.dataset.path": f"--{flag}"}):
-        _embed(out)
+        _embed(out, shared)
 
 
-def _embed(out: Path) -> None:
+def _embed(out: Path, shared: share_flags.ChosenShare) -> None:
     from train.configuration.datasets import FolderFields
     from train.configuration.declaring import of_group
     from train.models import NORMALIZATIONS
     from train.prediction.embedding import archive, found, network
-    from train.prediction.embedding.embedding import embed
+    from train.prediction.embedding.embedding import embed, identity_of
+    from train.sharing import kinds
+    from train.sharing.sharing import taking_part
 
     declared = of_group(FolderFields)
     flag_rules.check(
@@ -172,8 +182,18 @@ def _embed(out: Path) -> None:
     else:
         assert workdir is not None
         used = network.of_run(workdir)
+    share = shared.share(
+        out,
+        lambda: kinds.of(
+            "embed",
+            network=used.digest,
+            inputs=kinds.digest(identity_of(used, given), given.state),
+            places=_PLACES,
+        ),
+    )
     try:
-        embed(used, given, out, skip_unreadable=_SKIP_UNREADABLE.value)
+        with taking_part(share):
+            embed(used, given, out, skip_unreadable=_SKIP_UNREADABLE.value, share=share)
     except KeyboardInterrupt as error:
         raise InterruptedRunError(signal.SIGINT, "the same command goes on from here") from error
 

@@ -10,13 +10,18 @@ For new labelled data, with the thresholds of the run, or for a program that tra
 
     python -m train.evaluate --workdir=DIR --images=FOLDER
     python -m train.evaluate --program=FILE --images=FOLDER
+
+With --shard=i/n, the process computes the scores of one share of the examples and writes them
+beside the report; --merge makes the report of all shares. Tasks of a job array or of srun do so
+without a flag.
 """
 
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from absl import flags
@@ -29,6 +34,7 @@ from train.foundation.errors import UserError
 from train.foundation.flag_rules import Exclusive, Flag, Needed, Together
 from train.papers.figures.catalogue import SUFFIXES
 from train.prediction import classifier_flags, new_class_flags, rule_flags
+from train.sharing import share_flags
 from train.workdir import output_files, run_files, terminal
 
 if TYPE_CHECKING:
@@ -41,6 +47,7 @@ if TYPE_CHECKING:
     from train.prediction.new_data import Asked
     from train.prediction.outliers import OutlierScore
     from train.prediction.trained import TrainedClassifier
+    from train.sharing.work import Share
 
 _SPLITS = ("test", "validation", "train", "balanced_test")
 _DEFAULT_KS = (1, 3, 5)
@@ -193,6 +200,7 @@ _EXAMPLES = flags.DEFINE_string(
     "An .html file for a page of the examples that are most wrong, of the classes and of their "
     "confusions, with three .csv files beside it; or a .csv file for these without a page.",
 )
+_SHARE = share_flags.define()
 # What is read; it is to be kept.
 _INPUTS = (
     *(_LOGITS, _LABELS, _CALIBRATION_LOGITS, _CALIBRATION_LABELS, _CLASS_COUNTS),
@@ -200,6 +208,12 @@ _INPUTS = (
 )
 _OUTPUTS = (_OUT, _SCORES, _FIGURE, _CALIBRATION_OUT)
 _NEW = ("images", "table", "features")
+# What is named by these flags has a digest, or is an output.
+_PLACES = (
+    *("workdir", "weights", "program", "path", "data_dir", *_NEW),
+    *("out", "scores", "figure", "examples", "calibration_out"),
+)
+_CONTENTS = ("classes", "taxonomy", "thresholds", "costs")
 # Flags of a classifier that has examples of its own.
 _OF_RUNS = tuple(name for name in classifier_flags.NAMES if name != "taxonomy")
 _ROWS = flag_rules.declare(
@@ -267,7 +281,22 @@ _ROWS = flag_rules.declare(
     Flag("rules", excludes=("coverages=",), because="rules make sets of a coverage"),
     Together(("risks", "costs")),
     Flag("figure", needs=("rules",), because="it is drawn of them"),
+    *share_flags.ROWS,
 )
+
+
+class _Work(NamedTuple):
+    """What is evaluated.
+
+    Attributes:
+        network: a digest of the network.
+        inputs: a digest of the examples.
+        evaluate: evaluates them.
+    """
+
+    network: Callable[[], str]
+    inputs: Callable[[], str]
+    evaluate: Callable[["Share"], "Evaluated"]
 
 
 def main() -> None:
@@ -278,38 +307,96 @@ def main() -> None:
         chosen.check()
     _check_flags(chosen)
     new = next((flag for flag in (_IMAGES, _TABLE, _FEATURES) if flag.value is not None), None)
+    shared = _SHARE()
     if logits is not None:
-        evaluated, out = _evaluate_scores(logits, chosen.taxonomy), None
-    elif new is None:
-        evaluated, out = _evaluate_split(chosen), None
-        if chosen.workdir is not None:
-            out = run_files.evaluation(Path(chosen.workdir), _split())
-    elif program is not None:
-        from train.prediction import exported_classifier, new_data
+        shared.refuse("--logits, which one process evaluates")
+        _finish(_evaluate_scores(logits, chosen.taxonomy), _path(_OUT))
+        return
+    # Before it takes its time.
+    out = _path(_OUT) or _usual_out(chosen, new)
+    shared.check(out)
+    from train.sharing import kinds
+    from train.sharing.sharing import taking_part
 
-        classifier = exported_classifier.load(program)
-        evaluated, out = new_data.evaluate_program(classifier, _asked(new, chosen)), None
-    else:
-        from train.prediction import classifiers, new_data
+    work = _work(chosen, new, program)
+    share = shared.share(
+        out,
+        lambda: kinds.of(
+            "evaluate",
+            network=work.network(),
+            inputs=work.inputs(),
+            places=_PLACES,
+            contents=_CONTENTS,
+        ),
+    )
+    with taking_part(share):
+        _finish(work.evaluate(share), out)
 
-        # Before it takes its time.
-        out = _file_of_new_data(chosen, new)
-        evaluated = new_data.evaluate(classifiers.load(chosen), _asked(new, chosen))
-    _finish(evaluated, _path(_OUT) or out)
+
+def _usual_out(
+    chosen: classifier_flags.ChosenClassifier, new: flags.FlagHolder | None
+) -> Path | None:
+    """The file in the workdir for the report; None without a workdir."""
+    if chosen.workdir is None:
+        return None
+    if new is None:
+        return run_files.evaluation(Path(chosen.workdir), _split())
+    return _file_of_new_data(chosen, new)
+
+
+def _work(
+    chosen: classifier_flags.ChosenClassifier, new: flags.FlagHolder | None, program: Path | None
+) -> _Work:
+    """What the flags evaluate."""
+    from train.prediction import classifiers, exported_classifier, new_data
+
+    if new is None:
+        return _work_of_split(classifiers.load(chosen))
+    asked = _asked(new, chosen)
+    if program is not None:
+        file = exported_classifier.read(program)
+        exported = file.load()
+        found = new_data.find(exported, asked)
+        return _Work(
+            lambda: file.digest,
+            lambda: found.digest,
+            lambda share: new_data.evaluate_program(exported, asked, found, share),
+        )
+    classifier = classifiers.load(chosen)
+    data = new_data.find(classifier, asked)
+    return _Work(
+        lambda: classifier.digest,
+        lambda: data.digest,
+        lambda share: new_data.evaluate(classifier, asked, data, share),
+    )
+
+
+def _work_of_split(classifier: "TrainedClassifier") -> _Work:
+    from train.sharing import kinds
+
+    def inputs() -> str:
+        dataset = classifier.load_dataset()
+        sizes = [len(getattr(dataset, split)) for split in ("train", "validation", "test")]
+        return kinds.digest(classifier.spec.name, _split(), sizes, dataset.digest)
+
+    return _Work(
+        lambda: classifier.digest, inputs, lambda share: _evaluate_split(classifier, share)
+    )
 
 
 def _split() -> str:
     return _SPLIT.value or "test"
 
 
-def _evaluate_split(named: classifier_flags.ChosenClassifier) -> "Evaluated":
+def _evaluate_split(classifier: "TrainedClassifier", share: "Share") -> "Evaluated":
     from train.evaluation import bayes, example_names
-    from train.prediction import classifiers, new_class_report, outliers
+    from train.prediction import new_class_report, outliers
     from train.prediction.evaluated import Evaluated
     from train.prediction.other_calibrations import NewCalibration
+    from train.sharing.sharing import WritesPart
+    from train.sharing.work import PartWritten
 
     split = _split()
-    classifier = classifiers.load(named)
     spec, class_counts = classifier.spec, classifier.class_counts
     ks = _ks(classifier.num_classes) or [*classifier.config.eval.ks]
     dataset = classifier.load_dataset()
@@ -320,11 +407,17 @@ def _evaluate_split(named: classifier_flags.ChosenClassifier) -> "Evaluated":
     score = _outlier_score(classifier)
 
     def predict(split: str) -> "Predictions":
-        found = classifier.predict(split)
+        found = classifier.predict(split, share=share)
         if score is None:
             return found
-        return outliers.measure(found, score, getattr(dataset, split), split)
+        return outliers.measure(found, score, getattr(dataset, split), split, share)
 
+    if isinstance(share, WritesPart):
+        for name in dict.fromkeys((split, "validation")):
+            share.only(partial(classifier.predict, name, share=share))
+            if score is not None:
+                share.only(partial(outliers.of_split, score, getattr(dataset, name), name, share))
+        raise PartWritten
     examples = predict(split)
     same = split == "validation"
     calibrated_on = examples if same else predict("validation")

@@ -223,6 +223,7 @@ def _note_changes(config: Config, workdir: Path, finished: Mapping[str, Any]) ->
 
 def _earlier_results(config: Config, workdir: Path) -> dict[str, Any] | None:
     """The results of the run if it was finished before."""
+    processes.check_joined()
     finished = run_files.read_whole_results(workdir)
     reason = run_files.why_no_results(workdir, whole=True) if processes.is_first() else None
     if finished is None and reason is not None:

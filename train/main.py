@@ -5,6 +5,7 @@ from pathlib import Path
 from absl import flags
 
 from train.foundation import command_line, fields, flag_rules, flag_types
+from train.foundation.errors import UserError
 from train.foundation.flag_rules import Flag, Together
 
 _CONFIG = flag_types.define_configuration(
@@ -36,9 +37,10 @@ _PROCESS_INDEX = flag_types.define_whole_number(
 )
 _CLUSTER = flags.DEFINE_bool(
     "cluster",
-    False,
+    None,
     "To train on the processes that the cluster's environment names: Slurm, Open MPI, Kubernetes "
-    "or a TPU pod.",
+    "or a TPU pod. Where that names several, one of --cluster and --nocluster is needed; "
+    "--nocluster trains on this process alone.",
 )
 _OF_PROCESSES = ("coordinator", "num_processes", "process_index")
 _ROWS = flag_rules.declare(
@@ -65,12 +67,18 @@ def main() -> None:
 
 def _join_processes() -> None:
     from train.devices import processes
+    from train.sharing import tasks
 
     number, index = _NUM_PROCESSES.value, _PROCESS_INDEX.value
     if _CLUSTER.value:
         processes.join_cluster()
     elif _COORDINATOR.value is not None and number is not None and index is not None:
         processes.join_given(_COORDINATOR.value, number, index)
+    elif _CLUSTER.value is None and (found := tasks.started_together()) is not None:
+        raise UserError(
+            f"this is {found.in_words}: --cluster trains one classifier on all of them, and "
+            "--nocluster one on each, with a --workdir of its own"
+        )
 
 
 if __name__ == "__main__":

@@ -18,6 +18,9 @@ classes; an empty set is then no answer but that.
 
 With --max_error, a set has one class or, for no answer, none.
 
+With --shard=i/n, the process makes the sets of one share of the examples and writes them beside
+--out; --merge puts the shares together. Tasks of a job array or of srun do so without a flag.
+
 With --group, a line is for an observation, such as the photographs of one plant. It has "group",
 which is null for an image that belongs to no other, and "paths" (or "rows" and "names"), and
 "unreadable" with the path and the error of each further file, if there are some.
@@ -37,6 +40,7 @@ from train.foundation import command_line, fields, flag_rules, flag_types
 from train.foundation.errors import UserError
 from train.foundation.flag_rules import Exclusive, Flag, Needed
 from train.prediction import classifier_flags, rule_flags
+from train.sharing import share_flags
 from train.workdir import output_files
 
 if TYPE_CHECKING:
@@ -82,6 +86,7 @@ _OUT = flags.DEFINE_string(
 _HTML = flags.DEFINE_string(
     "html", None, "A file for a page with the sets, to be opened in a browser."
 )
+_SHARE = share_flags.define()
 _CLASS_NAMES = flags.DEFINE_string(
     "class_names",
     None,
@@ -99,7 +104,11 @@ _ROWS = flag_rules.declare(
         needs=("group",),
         because="other sets are of single images",
     ),
+    *share_flags.ROWS,
 )
+# What is named by these flags has a digest, or is an output.
+_PLACES = ("workdir", "weights", "images", "features", "names", "out", "html", "path", "data_dir")
+_CONTENTS = ("classes", "class_names", "taxonomy", "thresholds", "costs")
 
 
 def main() -> None:
@@ -108,6 +117,8 @@ def main() -> None:
     classifier_chosen.check()
     flag_rules.check(_ROWS)
     rule_chosen = rule_flags.chosen(_RULE())
+    shared = _SHARE()
+    shared.check(_OUT.value)
     classifier_chosen.check_rule(rule_chosen)
 
     from train.foundation.console import make_console
@@ -120,6 +131,8 @@ def main() -> None:
         set_outputs,
     )
     from train.prediction.html_page import page_files
+    from train.sharing import kinds
+    from train.sharing.sharing import taking_part
     from train.workdir import terminal
 
     examples = _find_examples()
@@ -129,12 +142,7 @@ def main() -> None:
         grouped = observation_sets.group(examples, _GROUP.value)
         combined_by = _COMBINE.value or combinations.DEFAULT
     kept = dict.fromkeys(examples.files, examples.described) | classifier_chosen.files
-    kept |= rule_chosen.files
-    if _CLASS_NAMES.value:
-        kept[Path(_CLASS_NAMES.value)] = "the file of --class_names"
-    out, html = _target("out", _OUT.value, kept), _target("html", _HTML.value, kept)
-    if out is not None and html is not None and out.absolute() == html.absolute():
-        raise UserError(f"--out and --html must be two files; both are {out}")
+    out, html = _targets(kept | rule_chosen.files)
     if html is not None:
         page_files.check(html, len(grouped), [] if out is None else [out])
     given = None
@@ -147,13 +155,26 @@ def main() -> None:
         given.check_number(len(names))
         names = given.names
     rule = calibrated_rule.calibrate(classifier, rule_chosen, combined_by)
-    entries = grouped.make_sets(classifier, rule, thumbnails=html is not None)
     facts = html_page.Facts.of(classifier, rule, names)
     if _GROUP.value is not None:
         # The results of the run are of single examples.
         facts = dataclasses.replace(facts, example="observation", expected="")
     total = set_outputs.Total(len(examples), f"{classifier.spec.example}s")
-    complete, pages = set_outputs.write(entries, total, facts, rule, lines=out, page=html)
+    share = shared.share(
+        out,
+        lambda: kinds.of(
+            "predict",
+            network=kinds.digest(classifier.digest, rule.digest),
+            inputs=examples.digest,
+            places=_PLACES,
+            contents=_CONTENTS,
+        ),
+    )
+    with taking_part(share) as part:
+        entries = grouped.make_sets(classifier, rule, thumbnails=html is not None, share=share)
+        complete, pages = set_outputs.write(entries, total, facts, rule, lines=out, page=html)
+    if part.is_written:
+        return
     page = "page" if pages <= 1 else f"first of {pages:,} pages"
     written = {what: path for what, path in (("sets", out), (page, html)) if path is not None}
     # Without a file, standard output has the lines.
@@ -165,12 +186,26 @@ def main() -> None:
 def _find_examples() -> "observation_sets.Examples":
     """The images, rows or names that the flags name."""
     from train.prediction import image_files, image_sets, name_sets, row_sets
+    from train.sharing import sharing
 
     if _FEATURES.value is not None:
         return row_sets.read(_FEATURES.value)
     if _NAMES.value is not None:
         return name_sets.read(_NAMES.value)
-    return image_sets.ImageFiles(image_files.find(_IMAGES.value or []), _MAX_IMAGE_MB())
+    # The folder of the parts may be among the images.
+    without = None if _OUT.value is None else sharing.folder_of(Path(_OUT.value))
+    found = image_files.find(_IMAGES.value or [], without)
+    return image_sets.ImageFiles(found, _MAX_IMAGE_MB())
+
+
+def _targets(kept: Mapping[Path, str]) -> tuple[Path | None, Path | None]:
+    """The file of the lines and that of the page, if there are such; no file that is kept."""
+    if _CLASS_NAMES.value:
+        kept = {**kept, Path(_CLASS_NAMES.value): "the file of --class_names"}
+    out, html = _target("out", _OUT.value, kept), _target("html", _HTML.value, kept)
+    if out is not None and html is not None and out.absolute() == html.absolute():
+        raise UserError(f"--out and --html must be two files; both are {out}")
+    return out, html
 
 
 def _target(flag: str, value: str | None, kept: Mapping[Path, str]) -> Path | None:

@@ -5,6 +5,10 @@ Your own images are written as records by --dataset=folder --path=photos --out=p
 --dataset=table with the path of a table. For ImageNet-LT and Pl@ntNet-300K a second start goes on
 where the first one was stopped; the others begin anew. Nothing is installed, and nothing but
 CIFAR-100 is downloaded.
+
+For your own images, ImageNet-LT and Pl@ntNet-300K, --shard=i/n checks and copies one share of the
+images, and --merge makes the data set of all shares. Tasks of a job array or of srun do so without
+a flag.
 """
 
 import dataclasses
@@ -39,6 +43,10 @@ from train.foundation.files import MOST_IMAGE_BYTES
 from train.foundation.flag_rules import Flag, Needed, Together
 from train.foundation.messages import in_words
 from train.foundation.spelling import flags_for_fields
+from train.sharing import kinds, share_flags
+from train.sharing.share_flags import NOT_SHARED, ChosenShare
+from train.sharing.sharing import WritesPart, taking_part
+from train.sharing.work import PartWritten
 from train.workdir import output_files
 
 _DATASET = flags.DEFINE_string(
@@ -80,6 +88,8 @@ _SKIP_UNREADABLE = flags.DEFINE_boolean(
 )
 
 
+_SHARE = share_flags.define()
+
 # Finds images at a path, given whether each folder with images is a class, the column of the
 # groups, and the largest size of an image.
 _OWN_IMAGES: Mapping[str, Callable[[Path, bool, str | None, int], FoundImages]] = {
@@ -114,6 +124,7 @@ _ROWS = flag_rules.declare(
         Flag(flag.name, excludes=("path",), because="your own images are not among prepared ones")
         for flag in (_DATA_DIR, _MANUAL_DIR)
     ),
+    *share_flags.ROWS,
 )
 
 
@@ -137,6 +148,7 @@ def main() -> None:
             most_bytes=_MAX_IMAGE_MB(),
             skip_unreadable=_SKIP_UNREADABLE.value,
             read_truncated=_READ_TRUNCATED.value,
+            shared=_SHARE(),
         )
         return
     # Below errors, tfds reports that a new folder is empty.
@@ -146,11 +158,17 @@ def main() -> None:
         data_dir=_DATA_DIR.value,
         manual_dir=_MANUAL_DIR.value,
         skip_unreadable=_SKIP_UNREADABLE.value,
+        shared=_SHARE(),
     )
 
 
 def prepare(
-    name: str, *, data_dir: str | None, manual_dir: str | None, skip_unreadable: bool
+    name: str,
+    *,
+    data_dir: str | None,
+    manual_dir: str | None,
+    skip_unreadable: bool,
+    shared: ChosenShare = NOT_SHARED,
 ) -> None:
     """Prepares a data set, unless it is prepared already, and prints what is in it.
 
@@ -159,6 +177,7 @@ def prepare(
         data_dir: the folder of prepared data sets; `None` for tfds's own default.
         manual_dir: the folder with what was downloaded; `None` for tfds's own default.
         skip_unreadable: whether images that cannot be decoded are left out.
+        shared: how this process takes part in the work.
     """
     family = _family(name)
     if family.builder is None:
@@ -166,6 +185,9 @@ def prepare(
         raise UserError(
             f"--dataset={name} needs no preparation: its files are read where they lie{optional}"
         )
+    if not family.shares_preparation:
+        shared.refuse(f"--dataset={name}, which one process prepares")
+        shared = NOT_SHARED
     builder = builders.make_builder(family.builder, data_dir, name=name)
     output_files.refuse_folders_of_the_system("data_dir", Path(builder.data_dir), is_folder=True)
     if builder.is_prepared():
@@ -178,7 +200,9 @@ def prepare(
         else Path(builder.data_dir).parents[1] / "downloads" / "manual"
     )
     try:
-        skipped = _write(family, builder, downloaded, skip_unreadable=skip_unreadable)
+        skipped = _write(family, builder, downloaded, shared, skip_unreadable=skip_unreadable)
+    except PartWritten:
+        return
     except KeyboardInterrupt as error:
         begins = "goes on from here" if isinstance(builder, ReadOnlyBuilder) else "begins anew"
         raise InterruptedRunError(signal.SIGINT, f"the same command {begins}") from error
@@ -195,6 +219,7 @@ def write_records(
     most_bytes: int = MOST_IMAGE_BYTES,
     skip_unreadable: bool = False,
     read_truncated: bool = False,
+    shared: ChosenShare = NOT_SHARED,
 ) -> None:
     """Writes the images of a folder or a table as records, unless they are written already.
 
@@ -207,6 +232,7 @@ def write_records(
         most_bytes: the largest size of a file of an image.
         skip_unreadable: whether images that cannot be decoded are left out.
         read_truncated: whether the parts that are there of files without an end are decoded.
+        shared: how this process takes part in the work.
 
     Raises:
         UserError: there are no such images, or some cannot be decoded, or the folder has something
@@ -226,17 +252,25 @@ def write_records(
     # The records get the name of the folder in one step, which a link does not allow.
     if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise UserError(field="--out", must_be="a new folder, or an empty one", but=f"{out} is not")
+    share = shared.share(
+        out, lambda: kinds.of("prepare", inputs=found.state, places=("path", "out"))
+    )
     try:
-        left_out = records_writer.write(
-            found,
-            out,
-            nested=nested,
-            group=group,
-            skip_unreadable=skip_unreadable,
-            read_truncated=read_truncated,
-        )
+        with taking_part(share) as part:
+            left_out = records_writer.write(
+                found,
+                out,
+                nested=nested,
+                group=group,
+                skip_unreadable=skip_unreadable,
+                read_truncated=read_truncated,
+                share=share,
+            )
     except KeyboardInterrupt as error:
-        raise InterruptedRunError(signal.SIGINT, "the same command begins anew") from error
+        begins = "goes on from here" if isinstance(share, WritesPart) else "begins anew"
+        raise InterruptedRunError(signal.SIGINT, f"the same command {begins}") from error
+    if part.is_written:
+        return
     classes = len(found.listing.class_names)
     number = len(found.listing) - len(left_out)
     if left_out:
@@ -259,6 +293,7 @@ def _write(
     family: DatasetFamily,
     builder: tfds.core.DatasetBuilder,
     downloaded: Path,
+    shared: ChosenShare,
     *,
     skip_unreadable: bool,
 ) -> Mapping[str, int]:
@@ -268,7 +303,9 @@ def _write(
             builders.generate(builder)
         return {}
     write = import_paths.load(family.prepare)
-    skipped: Mapping[str, int] = write(builder, downloaded, skip_unreadable=skip_unreadable)
+    # Of another package, it may know nothing of shares.
+    how = {"shared": shared} if family.shares_preparation else {}
+    skipped: Mapping[str, int] = write(builder, downloaded, skip_unreadable=skip_unreadable, **how)
     return skipped
 
 

@@ -11,6 +11,7 @@ FLOORS = (
     ("train.foundation",),
     ("train.configuration",),
     ("train.devices", "train.models"),
+    ("train.sharing",),
     ("train.data",),
     ("train.data.preparing", "train.evaluation"),
     ("train.workdir",),

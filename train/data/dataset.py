@@ -171,10 +171,13 @@ class DatasetFamily:
             generates them itself. The function is called with the builder, the folder of the
             downloads and the keyword `skip_unreadable`. It returns the numbers of images that it
             left out, by split.
+        shares_preparation: whether that function has the keyword `shared`, by which processes share
+            the work; see `train.sharing`.
         fields: the fields of `config.dataset`, a subclass of `DatasetFields` if it has more.
     """
 
     spec: Callable[[Any], DatasetSpec]
     builder: Callable[..., "tfds.core.DatasetBuilder"] | None = None
     prepare: str | None = None
+    shares_preparation: bool = False
     fields: type[DatasetFields] = DatasetFields

@@ -48,5 +48,6 @@ IMAGENET_LT = DatasetFamily(
     _spec,
     ImagenetLt,
     prepare="train.data.preparing.imagenet_lt:prepare",
+    shares_preparation=True,
     fields=StreamedFields,
 )

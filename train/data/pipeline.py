@@ -61,8 +61,15 @@ class Pipeline:
         )
         return self._stream(split, batches, range(first_step, last_step))
 
-    def evaluation(self, split: Split) -> Generator[Batch, None, None]:
-        """Every example of a split once."""
+    def evaluation(
+        self, split: Split, numbers: range | None = None
+    ) -> Generator[Batch, None, None]:
+        """Every example of a split once.
+
+        Args:
+            split: the split.
+            numbers: the batches, by their numbers; by default all.
+        """
         batches = EvaluationBatches(
             split,
             self.batch_size,
@@ -70,7 +77,7 @@ class Pipeline:
             self.process_count,
             self.on_skipped is not None,
         )
-        return self._stream(split, batches, range(len(batches)))
+        return self._stream(split, batches, range(len(batches)) if numbers is None else numbers)
 
     def _stream(
         self, split: Split, batches: TrainingBatches | EvaluationBatches, numbers: range

@@ -79,6 +79,7 @@ def _family(builder: type[Plantnet]) -> DatasetFamily:
         spec,
         builder,
         prepare="train.data.preparing.plantnet300k:prepare",
+        shares_preparation=True,
         fields=StreamedFields,
     )
 

@@ -70,6 +70,19 @@ def join_cluster() -> None:
     _hide_output_of_libraries()
 
 
+def check_joined() -> None:
+    """Refuses devices of other processes to which this one is not connected.
+
+    Raises:
+        UserError: JAX finds the other hosts of a TPU pod without being told.
+    """
+    if jax.process_count() > 1 and not jax.distributed.is_initialized():
+        raise UserError(
+            f"this is process {jax.process_index()} of {jax.process_count()} of a TPU pod: give "
+            "--cluster, with the same command on all of its hosts"
+        )
+
+
 def are_several() -> bool:
     """Whether there are other processes. It queries no device, so it may be called at any time."""
     if _CONNECTING.is_set() or not jax.distributed.is_initialized():

@@ -1,7 +1,7 @@
 """The predictions of a model for the examples of a split."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ from train.evaluation.stored_scores import CollectedScores, Scores
 CHUNK = 2**12
 _MOST_SCORES = 2**22
 _DRAW_SEED = 20261125
+# What a step tells of examples, beside the numbers of these.
+_OF_BATCHES = ("examples", "scores", "loss", "labels", "ranks", "class_ranks")
 # The attributes of `Predictions`, each with an entry for each example.
 _OF_EXAMPLES = (
     *("loss", "scores", "labels", "ranks", "names", "groups", "indices"),
@@ -137,6 +139,23 @@ def predict(
     split: Split,
     num_classes: int,
 ) -> Predictions:
+    """The predictions of the compiled step for all examples; the arguments are those of `rows`."""
+    found = rows(
+        eval_step, params, batch_stats, batches, devices, split=split, num_classes=num_classes
+    )
+    return collected(found, split)
+
+
+def rows(
+    eval_step: Callable[..., Any],
+    params: Any,
+    batch_stats: Any,
+    batches: Iterable[Batch],
+    devices: Devices,
+    *,
+    split: Split,
+    num_classes: int,
+) -> Iterator[dict[str, np.ndarray]]:
     """Runs the compiled step, with variables that each device has a copy of, and drops the padding.
 
     Every process runs it over its share, and gets the results of all processes.
@@ -149,12 +168,11 @@ def predict(
         devices: those that the step runs on.
         split: the examples in the batches of all processes.
         num_classes: the number of classes L. The step gets no label that is not less.
+
+    Returns:
+        What is known of the examples of each batch, for `collected`.
     """
-    arrays: dict[str, np.ndarray] = {}
-    num_examples = len(split)
     known = None if split.truths is None else split.truths.among(num_classes)
-    scores = CollectedScores(num_examples)
-    start = end = 0
     for share in batches:
         labels = np.asarray(share["labels"])
         of_step = {**share, "labels": labels_for_steps(labels, num_classes)}
@@ -164,24 +182,41 @@ def predict(
         outputs = devices.join(eval_step(params, batch_stats, devices.split(of_step)))
         batch = processes.gather({**outputs, "labels": labels, **of_host})
         mask = batch["mask"]
-        start, end = end, end + int(np.count_nonzero(mask))
-        scores.add(batch["scores"][mask])
-        for name in batch.keys() & {"loss", "labels", "ranks", "examples", "class_ranks"}:
-            found = batch[name][mask]
+        yield {name: np.asarray(batch[name])[mask] for name in _OF_BATCHES if name in batch}
+
+
+def collected(batches: Iterable[Mapping[str, np.ndarray]], split: Split) -> Predictions:
+    """The predictions for the examples of a split.
+
+    Args:
+        batches: what `rows` returns of each batch.
+        split: the examples.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    num_examples = len(split)
+    scores = CollectedScores(num_examples)
+    start = end = 0
+    for batch in batches:
+        start, end = end, end + len(batch["labels"])
+        scores.add(batch["scores"])
+        for name in batch.keys() - {"scores"}:
+            found = batch[name]
             if name not in arrays:
                 arrays[name] = np.empty((num_examples, *found.shape[1:]), found.dtype)
             arrays[name][start:end] = found
-    rows = {name: array[:end] for name, array in arrays.items()}
+    found_of = {name: array[:end] for name, array in arrays.items()}
     # Images that cannot be read may have been left out.
-    indices = rows.pop("examples", np.zeros(0, np.int32))
+    indices = found_of.pop("examples", np.zeros(0, np.int32))
     names, groups = (
         None if texts is None else texts[indices] for texts in (split.names, split.groups)
     )
-    class_ranks = rows.pop("class_ranks", None)
-    found = dataclasses.replace(
-        of_steps(scores=scores.scores(), **rows), names=names, groups=groups, indices=indices
+    class_ranks = found_of.pop("class_ranks", None)
+    predictions = dataclasses.replace(
+        of_steps(scores=scores.scores(), **found_of), names=names, groups=groups, indices=indices
     )
-    return found if split.truths is None else with_truths(found, split.truths[indices], class_ranks)
+    if split.truths is None:
+        return predictions
+    return with_truths(predictions, split.truths[indices], class_ranks)
 
 
 def with_truths(

@@ -92,7 +92,9 @@ class Flag:
             raise UserError(f"--{self.name} goes with {_listed(self.needs, 'or')}{why}{got}")
         for other in self.excludes:
             if _is_given(other, given):
-                raise UserError(f"--{self.name} does not go with --{other}{why}")
+                # A flag for yes and no is written without the yes.
+                written = other.removesuffix("=True")
+                raise UserError(f"--{self.name} does not go with --{written}{why}")
         if self.may_be is not None and (wrong := self.may_be(given[self.name])):
             raise UserError(field=f"--{self.name}", must_be=wrong, got=given[self.name])
 

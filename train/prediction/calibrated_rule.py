@@ -20,6 +20,7 @@ from train.prediction.new_class_rule import NewClassRule
 from train.prediction.other_calibrations import GivenCalibration
 from train.prediction.rule_flags import ChosenRule
 from train.prediction.trained import TrainedClassifier
+from train.sharing import kinds
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,16 @@ class CalibratedRule:
         named = "" if self.max_names is None else f", max_names={self.max_names}"
         new = "" if self.new is None else f", new_score={self.new.score.name}"
         return f"{self.name}={self.short_value}{rule}{named}{new}{combined}"
+
+    @property
+    def digest(self) -> str:
+        """A text that is another for other sets."""
+        arrays = [] if self.conformal is None else [self.conformal.limits]
+        arrays += [] if self.worth is None else [self.worth]
+        weights = None if self.combination is None else self.combination.weights
+        new = None if self.new is None else repr(self.new.limits)
+        numbers = (np.asarray(one).tobytes() for one in arrays)
+        return kinds.digest(str(self), self.threshold, weights, new, *numbers)
 
     @property
     def short_value(self) -> str:

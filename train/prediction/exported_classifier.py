@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,17 @@ import jax.export
 import numpy as np
 
 from topk_jax import metrics
-from train.data.batches import SkippedImage
+from train.data.batches import Batch, SkippedImage
 from train.data.pipeline import Pipeline
 from train.data.records import Split
-from train.evaluation import by_rank, conformal_rules, promises, stored_scores, summaries
+from train.evaluation import (
+    by_rank,
+    conformal_rules,
+    predicted_batches,
+    promises,
+    stored_scores,
+    summaries,
+)
 from train.evaluation.class_tree import ClassTree
 from train.evaluation.predictions import Predictions, labels_for_steps, of_steps, with_truths
 from train.evaluation.summaries import Sets
@@ -25,6 +32,7 @@ from train.foundation import fields, files, json_files, shapes
 from train.foundation.errors import UserError, first_line
 from train.prediction import preparation
 from train.prediction.labelled_data import Expected
+from train.sharing.work import ALONE, Share
 from train.workdir import terminal
 
 _BATCH_SIZE = 64
@@ -126,6 +134,7 @@ class ExportedClassifier:
         examples: Split,
         path: str,
         on_skipped: Callable[[SkippedImage], None],
+        share: Share = ALONE,
         tree: ClassTree | None = None,
     ) -> Answers:
         """The answers for examples.
@@ -134,18 +143,51 @@ class ExportedClassifier:
             examples: the examples.
             path: where they are, for messages.
             on_skipped: called with each image that cannot be read, which is left out.
+            share: how this process takes part in the work.
             tree: what is above the classes; None if nothing is.
 
         Raises:
             UserError: none of the images can be read.
         """
         pipeline = Pipeline(_BATCH_SIZE, seed=0, on_skipped=on_skipped)
-        total = -(-len(examples) // _BATCH_SIZE)
-        batches = terminal.tracked(pipeline.evaluation(examples), total, "new examples")
-        num_classes = len(self.expected.class_names)
-        truths = examples.truths
+        what = "new examples"
+
+        def compute(units: range) -> Iterator[predicted_batches.Rows]:
+            return predicted_batches.with_skipped(
+                pipeline,
+                lambda pipeline: self._rows(pipeline.evaluation(examples, units), examples, tree),
+            )
+
+        work = predicted_batches.work("new", what, len(examples), _BATCH_SIZE, compute)
+        batches = terminal.tracked(share.results(work), work.number, what)
         scores = stored_scores.CollectedScores(len(examples))
         parts: list[dict[str, np.ndarray]] = []
+        for found in predicted_batches.told(batches, pipeline):
+            scores.add(found["scores"])
+            parts.append({name: array for name, array in found.items() if name != "scores"})
+        rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        if not len(rows["labels"]):
+            raise UserError(f"none of the {len(examples)} new images of {path} can be read")
+        says_new, of_ranks = rows.pop("says_new", None), rows.pop("of_ranks", None)
+        indices, hits, sizes = (rows.pop(name) for name in ("indices", "hits", "sizes"))
+        truths = None if examples.truths is None else examples.truths[indices]
+        sets = summaries.of_hits(hits, sizes, truths)
+        names, groups = (
+            None if texts is None else texts[indices] for texts in (examples.names, examples.groups)
+        )
+        predictions = dataclasses.replace(
+            of_steps(scores=scores.scores(), **rows), names=names, groups=groups, indices=indices
+        )
+        if truths is not None:
+            predictions = with_truths(predictions, truths)
+        return Answers(predictions, sets, says_new, None if of_ranks is None else of_ranks.T)
+
+    def _rows(
+        self, batches: Iterable[Batch], examples: Split, tree: ClassTree | None
+    ) -> Iterator[dict[str, np.ndarray]]:
+        """What the program says of the examples of each batch."""
+        num_classes = len(self.expected.class_names)
+        truths = examples.truths
         for batch in batches:
             mask, labels = batch["mask"], batch["labels"]
             known = labels_for_steps(labels, num_classes)
@@ -156,8 +198,8 @@ class ExportedClassifier:
             of_batch = np.arange(len(labels)), known
             with np.errstate(divide="ignore"):
                 loss = -np.log(found[of_batch])
-            scores.add(found[mask])
             of_examples = {
+                "scores": found,
                 "indices": batch["examples"],
                 "labels": labels,
                 "ranks": np.asarray(ranks),
@@ -170,23 +212,7 @@ class ExportedClassifier:
                 **({"says_new": others[-1]} if self.rule.says_new else {}),
                 **({} if tree is None else {"of_ranks": by_rank.values_of(chosen, known, tree).T}),
             }
-            parts.append({name: output[mask] for name, output in of_examples.items()})
-        rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        if not len(rows["labels"]):
-            raise UserError(f"none of the {len(examples)} new images of {path} can be read")
-        says_new, of_ranks = rows.pop("says_new", None), rows.pop("of_ranks", None)
-        indices, hits, sizes = (rows.pop(name) for name in ("indices", "hits", "sizes"))
-        truths = None if truths is None else truths[indices]
-        sets = summaries.of_hits(hits, sizes, truths)
-        names, groups = (
-            None if texts is None else texts[indices] for texts in (examples.names, examples.groups)
-        )
-        predictions = dataclasses.replace(
-            of_steps(scores=scores.scores(), **rows), names=names, groups=groups, indices=indices
-        )
-        if truths is not None:
-            predictions = with_truths(predictions, truths)
-        return Answers(predictions, sets, says_new, None if of_ranks is None else of_ranks.T)
+            yield {name: np.asarray(output)[mask] for name, output in of_examples.items()}
 
 
 @dataclass(frozen=True)

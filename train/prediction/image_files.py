@@ -19,7 +19,7 @@ from train.foundation.names import existing, shown
 _LONGEST_NAME = 512
 
 
-def find(named: Sequence[str]) -> list[Path]:
+def find(named: Sequence[str], without: Path | None = None) -> list[Path]:
     """The files that the values of --images name, in their order; some may not be images.
 
     A folder stands for all files in it and its subfolders, sorted by path. Hidden files and folders
@@ -29,13 +29,14 @@ def find(named: Sequence[str]) -> list[Path]:
 
     Args:
         named: paths of files or folders; one value may have several, separated by commas.
+        without: a folder that is not searched.
 
     Raises:
         UserError: a path does not exist, or there is no file at all.
     """
     found: list[Path] = []
     for path in (existing(path) for value in named for path in _paths(value)):
-        found += _files_below(path) if path.is_dir() else [path]
+        found += _files_below(path, without) if path.is_dir() else [path]
     if not found:
         raise UserError(
             f"--images must name image files, or folders with some; there are none in "
@@ -108,11 +109,17 @@ def _exists(path: str) -> bool:
     return path != "" and os.path.exists(existing(Path(path)))  # noqa: PTH110
 
 
-def _files_below(folder: Path) -> list[Path]:
+def _files_below(folder: Path, without: Path | None) -> list[Path]:
     found, passed = [], PassedOver()
+    left_out = None if without is None else os.path.realpath(without)
     for parent, folders, names in os.walk(folder, onerror=_refuse):
         # Changed in place, so that the walk skips hidden folders and folders of other programs.
-        folders[:] = [name for name in folders if not passed.is_passed(name)]
+        folders[:] = [
+            name
+            for name in folders
+            if not passed.is_passed(name)
+            and (left_out is None or os.path.realpath(Path(parent, name)) != left_out)
+        ]
         found += [
             Path(parent, name)
             for name in names

@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,13 @@ from train.data.images import UnreadableImageError
 from train.data.own import group_names
 from train.foundation import files, reading
 from train.foundation.files import MOST_IMAGE_BYTES
-from train.prediction import batching, class_sets, image_files, inference
+from train.prediction import batching, class_sets, image_files, inference, set_work
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import ClassSet, Scored, Unreadable
 from train.prediction.thumbnails import Photograph, Thumbnail
 from train.prediction.trained import TrainedClassifier
+from train.sharing import kinds
+from train.sharing.work import ALONE, Share, counting
 
 _LARGEST_BATCH = 64
 
@@ -75,12 +77,27 @@ class ImageFiles:
         """
         classifier.check_takes("images")
 
+    @property
+    def digest(self) -> str:
+        """A text that is another for other paths, or for files that were changed."""
+        return kinds.digest([str(path) for path in self.files], kinds.digest_of_files(self.files))
+
     def make_sets(
-        self, classifier: TrainedClassifier, rule: CalibratedRule, *, thumbnails: bool
+        self,
+        classifier: TrainedClassifier,
+        rule: CalibratedRule,
+        *,
+        thumbnails: bool,
+        share: Share = ALONE,
     ) -> "Iterator[ImageSet | Unreadable]":
         """The set of each image; see `make_sets`."""
         return make_sets(
-            classifier, rule, self.files, thumbnails=thumbnails, most_bytes=self.most_bytes
+            classifier,
+            rule,
+            self.files,
+            thumbnails=thumbnails,
+            most_bytes=self.most_bytes,
+            share=share,
         )
 
     def find_groups(self, grammar: str) -> tuple[str, ...]:
@@ -102,26 +119,27 @@ class ImageFiles:
         return {"paths": [str(self.files[index]) for index in indices]}
 
     def score(
-        self, classifier: TrainedClassifier, order: np.ndarray, thumbnails: np.ndarray
+        self, classifier: TrainedClassifier, orders: Sequence[np.ndarray], thumbnails: np.ndarray
     ) -> Iterator[Scored | Unreadable]:
         """The probabilities of the images at some indices, in their order.
 
         Args:
             classifier: the classifier.
-            order: the indices.
-            thumbnails: whether to make a thumbnail of each.
+            orders: the indices; each array begins a new batch.
+            thumbnails: whether to make a thumbnail of each image of all, [n].
         """
+        size = batching.batch_size(len(self), _LARGEST_BATCH)
         wanted = [
-            (self.files[index], wants) for index, wants in zip(order, thumbnails, strict=True)
+            [(self.files[index], bool(thumbnails[index])) for index in batch]
+            for batch in batching.divided(orders, size)
         ]
-        batches = _read_batches(classifier, wanted, self.most_bytes)
+        batches = _read_batches(classifier, wanted, size, self.most_bytes)
         for entries, probabilities in inference.infer_scores(classifier, batches):
-            rows = iter(probabilities)
-            for entry in entries:
+            for entry, row in zip(entries, probabilities, strict=False):
                 if isinstance(entry, Unreadable):
                     yield entry
                 else:
-                    yield Scored(next(rows), Photograph(entry.path, entry.thumbnail))
+                    yield Scored(row, Photograph(entry.path, entry.thumbnail))
 
 
 @dataclass(frozen=True)
@@ -140,11 +158,12 @@ def make_sets(
     *,
     thumbnails: bool,
     most_bytes: int = MOST_IMAGE_BYTES,
+    share: Share = ALONE,
 ) -> Iterator[ImageSet | Unreadable]:
     """The set of each image, in the order of the paths. Few images are in memory at a time.
 
     The batch size is 64, or less if there are fewer images. The last bits of a probability may
-    depend on it.
+    depend on it, and on the place of the image in its batch.
 
     Args:
         classifier: the classifier.
@@ -152,27 +171,43 @@ def make_sets(
         paths: the paths of the files.
         thumbnails: whether to make a thumbnail of each image.
         most_bytes: the largest size of a file.
+        share: how this process takes part in the work.
     """
-    batches = _read_batches(classifier, [(path, thumbnails) for path in paths], most_bytes)
-    for entries, probabilities, answer in inference.infer_batches(classifier, rule, batches):
-        yield from _make_sets(entries, probabilities, answer, rule)
+    size = batching.batch_size(len(paths), _LARGEST_BATCH)
+
+    def compute(units: range) -> Iterator[list[ImageSet | Unreadable]]:
+        wanted = [
+            [(paths[index], thumbnails) for index in batch]
+            for batch in batching.indices(units, size, len(paths))
+        ]
+        batches = _read_batches(classifier, wanted, size, most_bytes)
+        for entries, probabilities, answer in inference.infer_batches(classifier, rule, batches):
+            yield [*_make_sets(entries, probabilities, answer, rule)]
+
+    number, count = batching.number_of_batches(len(paths), size), counting(len(paths), size)
+    return set_work.make(share, number, count, compute, ImageSet)
 
 
 def _read_batches(
-    classifier: TrainedClassifier, wanted: Sequence[tuple[Path, bool]], most_bytes: int
+    classifier: TrainedClassifier,
+    wanted: Sequence[Sequence[tuple[Path, bool]]],
+    size: int,
+    most_bytes: int,
 ) -> Iterator[tuple[list[_Picture | Unreadable], np.ndarray]]:
     """The images of each batch with the unreadable files between them, and the batch.
 
     Args:
         classifier: the classifier.
-        wanted: the paths of the files, and whether to make a thumbnail of each.
+        wanted: by batch, the paths of the files, and whether to make a thumbnail of each.
+        size: of a batch.
         most_bytes: the largest size of a file.
     """
-    batch_size = batching.batch_size(len(wanted), _LARGEST_BATCH)
     read = functools.partial(_read, reader=classifier.spec.image_reader, most_bytes=most_bytes)
-    pictures = reading.in_threads(read, wanted, ahead=_LARGEST_BATCH)
-    for entries in _batches(pictures, batch_size):
-        yield entries, _pad(entries, batch_size, classifier.image_shape)
+    every = itertools.chain.from_iterable(wanted)
+    pictures = reading.in_threads(read, every, ahead=_LARGEST_BATCH)
+    for batch in wanted:
+        entries = list(itertools.islice(pictures, len(batch)))
+        yield entries, _pad(entries, size, classifier.image_shape)
 
 
 def _read(wanted: tuple[Path, bool], reader: ImageReader, most_bytes: int) -> _Picture | Unreadable:
@@ -185,45 +220,24 @@ def _read(wanted: tuple[Path, bool], reader: ImageReader, most_bytes: int) -> _P
     return _Picture(path, pixels, Thumbnail.of(image) if thumbnail else None)
 
 
-def _batches(
-    entries: Iterator[_Picture | Unreadable], batch_size: int
-) -> Iterator[list[_Picture | Unreadable]]:
-    """Batches of images, with the unreadable files between them."""
-    while batch := list(_take(entries, batch_size)):
-        yield batch
-
-
-def _take(
-    entries: Iterator[_Picture | Unreadable], pictures: int
-) -> Iterator[_Picture | Unreadable]:
-    found = 0
-    # Unreadable files use memory too, so their number is limited as well.
-    for entry in itertools.islice(entries, 2 * _LARGEST_BATCH):
-        yield entry
-        found += isinstance(entry, _Picture)
-        if found == pictures:
-            return
-
-
 def _pad(
-    entries: list[_Picture | Unreadable], batch_size: int, image_shape: tuple[int, ...]
+    entries: Iterable[_Picture | Unreadable], size: int, image_shape: tuple[int, ...]
 ) -> np.ndarray:
-    """The pixels of the images, with zeros up to the batch size."""
-    batch = np.zeros((batch_size, *image_shape), np.uint8)
-    pictures = (entry for entry in entries if isinstance(entry, _Picture))
-    for row, picture in zip(batch, pictures, strict=False):
-        row[...] = picture.pixels
+    """The pixels of the images at their places, with zeros for what cannot be read."""
+    batch = np.zeros((size, *image_shape), np.uint8)
+    for row, entry in zip(batch, entries, strict=False):
+        if isinstance(entry, _Picture):
+            row[...] = entry.pixels
     return batch
 
 
 def _make_sets(
-    entries: list[_Picture | Unreadable],
+    entries: Sequence[_Picture | Unreadable],
     probabilities: np.ndarray,
     answer: Sequence[np.ndarray],
     rule: CalibratedRule,
 ) -> Iterator[ImageSet | Unreadable]:
-    row = 0
-    for entry in entries:
+    for row, entry in enumerate(entries):
         if isinstance(entry, Unreadable):
             yield entry
             continue
@@ -232,4 +246,3 @@ def _make_sets(
             thumbnail=entry.thumbnail,
             **class_sets.members(probabilities[row], answer, row, rule),
         )
-        row += 1

@@ -22,6 +22,8 @@ _BATCH_SIZE = 64
 # Of more training examples, some are drawn. An exported program has their features.
 _MOST = 10_000
 _SEED = 0
+# Examples that cannot be read are counted where they are predicted.
+PIPELINE = Pipeline(_BATCH_SIZE, seed=_SEED, on_skipped=lambda _skipped: None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +76,8 @@ def of(classifier: TrainedClassifier) -> KnownExamples:
 
 def batches(examples: Split, what: str) -> Iterator[Batch]:
     """The examples in batches, with a progress bar that calls them `what`."""
-    # Those that cannot be read are counted where they are predicted.
-    pipeline = Pipeline(_BATCH_SIZE, seed=_SEED, on_skipped=lambda _skipped: None)
     total = -(-len(examples) // _BATCH_SIZE)
-    return iter(terminal.tracked(pipeline.evaluation(examples), total, what))
+    return iter(terminal.tracked(PIPELINE.evaluation(examples), total, what))
 
 
 def _measure(classifier: TrainedClassifier) -> KnownExamples:

@@ -18,6 +18,7 @@ from train.data.own import (
     tables,
 )
 from train.data.own.determinations import ONE_LABEL, Reading
+from train.data.own.encoded_images import Files
 from train.data.own.found_images import FoundImages
 from train.data.own.listing import NO_SPLIT, Listing, Role
 from train.data.records import Records, Rows, Split
@@ -26,6 +27,7 @@ from train.foundation.errors import UserError
 from train.foundation.files import MOST_IMAGE_BYTES
 from train.foundation.messages import in_words
 from train.foundation.spelling import flags_for_fields
+from train.sharing import kinds
 
 GROUP_FLAG = "--group"
 
@@ -76,6 +78,16 @@ class LabelledData:
     unknown_names: tuple[str, ...]
     path: Path
     sizes: np.ndarray
+
+    @property
+    def digest(self) -> str:
+        """A text that is another for other examples, or if their files were changed."""
+        examples, images = self.examples, self.examples.images
+        names = [] if examples.names is None else [*examples.names]
+        if not isinstance(images, Records):
+            return kinds.digest(kinds.digest_of_content(self.path))
+        files = images.source.files() if isinstance(images.source, Files) else ()
+        return kinds.digest(names, examples.labels.tobytes(), kinds.digest_of_files(files))
 
 
 def find(flag: str, path: Path, expected: Expected) -> LabelledData:

@@ -10,10 +10,12 @@ import numpy as np
 from train.data import characters
 from train.data.own import group_names
 from train.foundation.errors import UserError
-from train.prediction import batching, class_sets, inference
+from train.prediction import batching, class_sets, inference, set_work
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import ClassSet, Scored
 from train.prediction.trained import TrainedClassifier
+from train.sharing import kinds
+from train.sharing.work import ALONE, Share, counting
 
 _LARGEST_BATCH = 256
 
@@ -62,25 +64,46 @@ class Names:
         """
         classifier.check_takes("names")
 
+    @property
+    def digest(self) -> str:
+        """A text that is another for other names."""
+        return kinds.digest([*self.names])
+
     def make_sets(
-        self, classifier: TrainedClassifier, rule: CalibratedRule, *, thumbnails: bool
+        self,
+        classifier: TrainedClassifier,
+        rule: CalibratedRule,
+        *,
+        thumbnails: bool,
+        share: Share = ALONE,
     ) -> Iterator[NameSet]:
         """The set of each name, in their order.
 
         The batch size is 256, or less if there are fewer names. The last bits of a probability may
-        depend on it.
+        depend on it, and on the place of the name in its batch.
 
         Args:
             classifier: the classifier.
             rule: the rule that makes the sets.
             thumbnails: not used for names.
+            share: how this process takes part in the work.
         """
         del thumbnails
-        batches = inference.infer_batches(classifier, rule, self._batches(self.names))
-        for names, probabilities, answer in batches:
-            for index, name in enumerate(names):
-                of_set = class_sets.members(probabilities[index], answer, index, rule)
-                yield NameSet(name=name, **of_set)
+        size = batching.batch_size(len(self), _LARGEST_BATCH)
+
+        def compute(units: range) -> Iterator[list[NameSet]]:
+            inputs = self._batches(batching.indices(units, size, len(self)), size)
+            for names, probabilities, answer in inference.infer_batches(classifier, rule, inputs):
+                yield [
+                    NameSet(
+                        name=name,
+                        **class_sets.members(probabilities[index], answer, index, rule),
+                    )
+                    for index, name in enumerate(names)
+                ]
+
+        number, count = batching.number_of_batches(len(self), size), counting(len(self), size)
+        return set_work.make(share, number, count, compute, NameSet)
 
     def find_groups(self, grammar: str) -> tuple[str, ...]:
         """The group of each name by the grammar of `group_names`.
@@ -95,19 +118,21 @@ class Names:
         return {"names": [self.names[index] for index in indices]}
 
     def score(
-        self, classifier: TrainedClassifier, order: np.ndarray, thumbnails: np.ndarray
+        self, classifier: TrainedClassifier, orders: Sequence[np.ndarray], thumbnails: np.ndarray
     ) -> Iterator[Scored]:
         """The probabilities of the names at some indices, in their order; without thumbnails."""
         del thumbnails
-        batches = self._batches([self.names[index] for index in order])
-        for names, probabilities in inference.infer_scores(classifier, batches):
+        size = batching.batch_size(len(self), _LARGEST_BATCH)
+        inputs = self._batches(batching.divided(orders, size), size)
+        for names, probabilities in inference.infer_scores(classifier, inputs):
             yield from map(Scored, probabilities[: len(names)])
 
-    def _batches(self, given: Sequence[str]) -> Iterator[tuple[Sequence[str], np.ndarray]]:
+    def _batches(
+        self, batches: Sequence[np.ndarray], size: int
+    ) -> Iterator[tuple[Sequence[str], np.ndarray]]:
         """The names of each batch, and their characters with empty names up to its size."""
-        size = batching.batch_size(len(given), _LARGEST_BATCH)
-        for start in range(0, len(given), size):
-            names = given[start : start + size]
+        for batch in batches:
+            names = [self.names[index] for index in batch]
             normalized = [characters.normalized(name) for name in names]
             yield names, characters.to_rows(normalized + [""] * (size - len(names)))
 

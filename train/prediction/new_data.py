@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from absl import logging
@@ -48,6 +48,8 @@ from train.prediction.new_data_report import NewData
 from train.prediction.other_calibrations import GivenCalibration, NewCalibration
 from train.prediction.outliers import OutlierScore
 from train.prediction.trained import TrainedClassifier, tree_of
+from train.sharing.sharing import WritesPart
+from train.sharing.work import ALONE, PartWritten, Share
 from train.workdir import run_files
 
 # The halves are drawn from it.
@@ -128,8 +130,31 @@ class _Calibrated:
     coverages: Sequence[float]
 
 
-def evaluate(classifier: TrainedClassifier, asked: Asked) -> Evaluated:
+def find(classifier: TrainedClassifier | ExportedClassifier, asked: Asked) -> LabelledData:
+    """The new data.
+
+    Raises:
+        UserError: they are not what the classifier takes.
+    """
+    if isinstance(classifier, TrainedClassifier):
+        expected = expected_by(classifier, asked)
+    else:
+        expected = dataclasses.replace(
+            classifier.expected, group=asked.group, reading=Reading.of_group(asked.group)
+        )
+    return labelled_data.find(asked.flag, asked.path, expected)
+
+
+def evaluate(
+    classifier: TrainedClassifier, asked: Asked, found: LabelledData, share: Share = ALONE
+) -> Evaluated:
     """Evaluates a finished run or published weights, and writes new thresholds if asked.
+
+    Args:
+        classifier: the classifier.
+        asked: what is asked.
+        found: the new data.
+        share: how this process takes part in the work.
 
     Raises:
         UserError: the data are not what the classifier takes, or thresholds cannot be calibrated.
@@ -139,13 +164,14 @@ def evaluate(classifier: TrainedClassifier, asked: Asked) -> Evaluated:
     given = None
     if asked.thresholds is not None:
         given = GivenCalibration(classifier, asked.thresholds)
-    found = labelled_data.find(asked.flag, asked.path, expected_by(classifier, asked))
     warn_of_training_images(classifier.workdir, found)
     skipped: list[SkippedImage] = []
     score = None if asked.new_score is None else outliers.of_classifier(classifier, asked.new_score)
-    examples = classifier.predict_new(found.examples, str(found.path), skipped.append)
+    if isinstance(share, WritesPart):
+        _write_parts(classifier, asked, found, score, share)
+    examples = classifier.predict_new(found.examples, str(found.path), skipped.append, share)
     if score is not None:
-        examples = outliers.measure(examples, score, found.examples, "new")
+        examples = outliers.measure(examples, score, found.examples, "new", share)
     data = NewData(
         examples=example_names.named(examples, found.examples, spec.inputs),
         class_names=(*classifier.classes.names, *found.unknown_names),
@@ -155,7 +181,7 @@ def evaluate(classifier: TrainedClassifier, asked: Asked) -> Evaluated:
         tree=classifier.tree,
     )
     ks = asked.ks(classifier.num_classes) or [*classifier.config.eval.ks]
-    calibrated = _calibrated(classifier, data, asked, ks, given)
+    calibrated = _calibrated(classifier, data, asked, ks, given, share)
     data, calibration = calibrated.data, calibrated.calibration
     rules = asked.rules(data.known, data.class_counts, data.tree)
     report = new_data_report.report(
@@ -239,22 +265,21 @@ def _coverages_with_new(
     return asked.coverages_with_new(calibrated.number or 0)
 
 
-def evaluate_program(classifier: ExportedClassifier, asked: Asked) -> Evaluated:
-    """Evaluates the sets of an exported program.
+def evaluate_program(
+    classifier: ExportedClassifier, asked: Asked, found: LabelledData, share: Share = ALONE
+) -> Evaluated:
+    """Evaluates the sets of an exported program; see `evaluate`.
 
     Raises:
         UserError: the data are not what the program takes.
     """
-    expected = dataclasses.replace(
-        classifier.expected, group=asked.group, reading=Reading.of_group(asked.group)
-    )
+    expected = classifier.expected
     num_classes, inputs = len(expected.class_names), expected.inputs
-    found = labelled_data.find(asked.flag, asked.path, expected)
     skipped: list[SkippedImage] = []
     tree = classifier.rule.tree
     if asked.taxonomy is not None:
         tree = tree_of(asked.taxonomy, expected.class_names)
-    answers = classifier.predict(found.examples, str(found.path), skipped.append, tree)
+    answers = classifier.predict(found.examples, str(found.path), skipped.append, share, tree)
     sets = answers.sets
     data = NewData(
         examples=example_names.named(answers.predictions, found.examples, inputs),
@@ -369,6 +394,7 @@ def _calibrated(
     asked: Asked,
     ks: Sequence[int],
     given: GivenCalibration | None,
+    share: Share,
 ) -> _Calibrated:
     """The thresholds that are asked for, and the examples that are evaluated with them."""
     if asked.is_half:
@@ -399,7 +425,7 @@ def _calibrated(
     number = _num_validation_examples(classifier)
     if number == 0 and asked.are_coverages_given and asked.coverages(0):
         _needed(None, "--coverages")
-    validation = None if data.known.groups is None else _validation_in_groups(classifier)
+    validation = None if data.known.groups is None else _validation_in_groups(classifier, share)
     if validation is None and example_groups.have_several(data.known):
         logging.warning(
             "nothing is reported of observations: %s has no validation examples in groups at hand; "
@@ -417,13 +443,32 @@ def _calibrated(
     )
 
 
-def _validation_in_groups(classifier: TrainedClassifier) -> Predictions | None:
+def _validation_in_groups(classifier: TrainedClassifier, share: Share) -> Predictions | None:
     """The predictions for the validation examples; None if these have no groups, or are gone."""
     try:
         groups = classifier.load_dataset().validation.groups
     except UserError:
         return None
-    return None if groups is None else classifier.predict("validation")
+    return None if groups is None else classifier.predict("validation", share=share)
+
+
+def _write_parts(
+    classifier: TrainedClassifier,
+    asked: Asked,
+    found: LabelledData,
+    score: OutlierScore | None,
+    share: WritesPart,
+) -> NoReturn:
+    """Writes this process's parts of all predictions that the report may need."""
+    share.only(
+        lambda: classifier.predict_new(found.examples, str(found.path), lambda _: None, share)
+    )
+    if score is not None:
+        share.only(lambda: outliers.of_split(score, found.examples, "new", share))
+    has_thresholds = asked.is_half or asked.thresholds is not None
+    if found.examples.groups is not None and not has_thresholds:
+        share.only(lambda: _validation_in_groups(classifier, share))
+    raise PartWritten
 
 
 def _costs(classifier: TrainedClassifier, asked: Asked) -> Costs | None:

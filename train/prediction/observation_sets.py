@@ -14,14 +14,18 @@ from train.data.own.listing import given_group
 from train.evaluation import example_groups
 from train.evaluation.observations import Combination, Pools
 from train.foundation.printable import printable
-from train.prediction import class_sets
+from train.prediction import class_sets, set_work
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import ClassSet, Scored, Unreadable
 from train.prediction.thumbnails import Photograph
 from train.prediction.trained import TrainedClassifier
+from train.sharing.work import ALONE, Share
 
 # Examples whose probabilities are added at once, and observations whose sets are made at once.
 _BATCH = 64
+# Examples of observations that are computed together. Observations are not divided: the last one
+# may have more.
+_EXAMPLES_TOGETHER = 1024
 # An observation may have thousands of photographs; a page shows some.
 _MOST_THUMBNAILS = 24
 
@@ -33,7 +37,12 @@ class MakesSets(Protocol):
         """The number of sets."""
 
     def make_sets(
-        self, classifier: TrainedClassifier, rule: CalibratedRule, *, thumbnails: bool
+        self,
+        classifier: TrainedClassifier,
+        rule: CalibratedRule,
+        *,
+        thumbnails: bool,
+        share: Share = ALONE,
     ) -> Iterator[ClassSet | Unreadable]:
         """The sets, in the order of the examples."""
 
@@ -49,6 +58,10 @@ class Examples(MakesSets, Protocol):
     def described(self) -> str:
         """What messages call one of these files."""
 
+    @property
+    def digest(self) -> str:
+        """A text that is another for other examples."""
+
     def check(self, classifier: TrainedClassifier) -> None:
         """Refuses a classifier that does not take them."""
 
@@ -59,9 +72,9 @@ class Examples(MakesSets, Protocol):
         """Some examples, as fields of a line of JSON."""
 
     def score(
-        self, classifier: TrainedClassifier, order: np.ndarray, thumbnails: np.ndarray
+        self, classifier: TrainedClassifier, orders: Sequence[np.ndarray], thumbnails: np.ndarray
     ) -> Iterator[Scored | Unreadable]:
-        """The probabilities of the examples at some indices, in their order."""
+        """The probabilities of the examples at some indices; each array begins a new batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +149,12 @@ class Observations:
         return len(self.names)
 
     def make_sets(
-        self, classifier: TrainedClassifier, rule: CalibratedRule, *, thumbnails: bool
+        self,
+        classifier: TrainedClassifier,
+        rule: CalibratedRule,
+        *,
+        thumbnails: bool,
+        share: Share = ALONE,
     ) -> Iterator[ObservationSet | Unreadable]:
         """The set of each observation, in the order of their first examples.
 
@@ -147,6 +165,7 @@ class Observations:
             classifier: the classifier.
             rule: the rule that makes the sets; it knows how examples are combined.
             thumbnails: whether to make thumbnails, of the first 24 photographs of an observation.
+            share: how this process takes part in the work.
         """
         most = int(np.bincount(self.of_examples).max())
         if rule.most_combined is not None and most > rule.most_combined:
@@ -156,9 +175,34 @@ class Observations:
                 f"{most:,}",
                 f"{rule.most_combined:,}",
             )
-        choose = jax.jit(rule.answer)
+        order = np.argsort(self.of_examples, kind="stable")
+        sizes = np.bincount(self.of_examples)
+        starts = np.cumsum(sizes) - sizes
+        is_shown = np.zeros(len(order), bool)
+        is_shown[order] = np.arange(len(order)) - np.repeat(starts, sizes) < _MOST_THUMBNAILS
+        # The indices of the examples of each chunk, observation by observation.
+        chunks = np.split(order, _bounds(sizes))
+
+        def compute(units: range) -> Iterator[list[ObservationSet | Unreadable]]:
+            choose = jax.jit(rule.answer)
+            chosen = chunks[units.start : units.stop]
+            scored = self.examples.score(classifier, chosen, is_shown & np.bool_(thumbnails))
+            for chunk in chosen:
+                of_chunk = itertools.islice(scored, len(chunk))
+                pooled = self._pool(classifier, rule, zip(chunk.tolist(), of_chunk, strict=True))
+                yield [*self._make_chunk(pooled, choose, rule)]
+
+        def count(units: range) -> int:
+            return sum(map(len, chunks[units.start : units.stop]))
+
+        return set_work.make(share, len(chunks), count, compute, ObservationSet)
+
+    def _make_chunk(
+        self, every: "Iterator[_Pooled]", choose: Any, rule: CalibratedRule
+    ) -> Iterator[ObservationSet | Unreadable]:
+        """The sets of the observations of a chunk."""
         pending: list[_Pooled | Unreadable] = []
-        for pooled in self._pool(classifier, rule, thumbnails):
+        for pooled in every:
             pending += pooled.not_read if pooled.probabilities is None else [pooled]
             if len(pending) >= _BATCH:
                 yield from self._make_batch(pending, choose, rule)
@@ -166,21 +210,16 @@ class Observations:
         yield from self._make_batch(pending, choose, rule)
 
     def _pool(
-        self, classifier: TrainedClassifier, rule: CalibratedRule, thumbnails: bool
+        self,
+        classifier: TrainedClassifier,
+        rule: CalibratedRule,
+        scored: "Iterator[tuple[int, Scored | Unreadable]]",
     ) -> "Iterator[_Pooled]":
-        """Each observation with its probabilities."""
+        """Each observation with its probabilities, of examples that follow one another."""
         assert rule.combination is not None
-        order = np.argsort(self.of_examples, kind="stable")
-        ordered = self.of_examples[order]
-        sizes = np.bincount(ordered)
-        place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        scored = self.examples.score(
-            classifier, order, (place < _MOST_THUMBNAILS) & np.bool_(thumbnails)
-        )
-        each = zip(ordered.tolist(), order.tolist(), scored, strict=True)
-        for group, members in itertools.groupby(each, lambda one: one[0]):
+        for group, members in itertools.groupby(scored, lambda one: int(self.of_examples[one[0]])):
             pooled = _Pooled(self.names[group], rule.combination, classifier.num_classes)
-            for _, index, example in members:
+            for index, example in members:
                 pooled.add(index, example)
             pooled.finish()
             yield pooled
@@ -209,6 +248,17 @@ class Observations:
                 not_read=tuple(one.not_read),
                 **class_sets.members(one.probabilities, answer, next(places), rule),
             )
+
+
+def _bounds(sizes: np.ndarray) -> list[int]:
+    """Where chunks of observations end, by the numbers of examples of these; but for the last."""
+    bounds, start, end = [], 0, 0
+    for size in sizes.tolist():
+        if end - start >= _EXAMPLES_TOGETHER:
+            bounds.append(end)
+            start = end
+        end += size
+    return bounds
 
 
 class _Pooled:

@@ -1,7 +1,7 @@
 """Outlier scores of a classifier: how unusual an example is beside the training examples."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,12 +13,14 @@ from jax.typing import ArrayLike
 
 from topk_jax import sets
 from train.data.records import Split
-from train.evaluation import outlier_scores
+from train.evaluation import outlier_scores, predicted_batches
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
 from train.prediction import known_examples
 from train.prediction.known_examples import KnownExamples
 from train.prediction.trained import TrainedClassifier
+from train.sharing.work import ALONE, Share
+from train.workdir import terminal
 
 # For classes of few examples, whose covariance would not have an inverse.
 _SHRINKAGE = 0.01
@@ -65,7 +67,11 @@ def of_classifier(classifier: TrainedClassifier, name: str) -> OutlierScore:
 
 
 def measure(
-    predictions: Predictions, score: OutlierScore, examples: Split, what: str
+    predictions: Predictions,
+    score: OutlierScore,
+    examples: Split,
+    what: str,
+    share: Share = ALONE,
 ) -> Predictions:
     """The predictions with the outlier scores of their examples.
 
@@ -74,15 +80,12 @@ def measure(
         score: the score.
         examples: the split.
         what: what the bar calls them.
+        share: how this process takes part in the work.
 
     Raises:
         UserError: a score is no number.
     """
-    found = np.full(len(examples), np.nan, np.float32)
-    measured = jax.jit(score.of_inputs)
-    for batch in known_examples.batches(examples, f"{score.name} of {what} examples"):
-        mask = batch["mask"]
-        found[batch["examples"][mask]] = np.asarray(measured(batch["images"]))[mask]
+    found = of_split(score, examples, what, share)
     scores = found if predictions.indices is None else found[predictions.indices]
     if np.isnan(scores).any():
         raise UserError(
@@ -122,6 +125,26 @@ def _unit(scores: ArrayLike) -> tuple[float, float]:
 
 def _in_units(scores: jax.Array, middle: float, unit: float) -> jax.Array:
     return (scores - middle) / unit
+
+
+def of_split(score: OutlierScore, examples: Split, what: str, share: Share = ALONE) -> np.ndarray:
+    """The scores of examples, [n]; NaN for those that cannot be read; see `measure`."""
+    in_words = f"{score.name} of {what} examples"
+
+    def compute(units: range) -> Iterator[predicted_batches.Rows]:
+        measured = jax.jit(score.of_inputs)
+        for batch in known_examples.PIPELINE.evaluation(examples, units):
+            mask = batch["mask"]
+            scores = np.asarray(measured(batch["images"]))[mask]
+            yield {"examples": batch["examples"][mask], "scores": scores}, []
+
+    name = f"{score.name}_of_{what}"
+    size = known_examples.PIPELINE.batch_size
+    work = predicted_batches.work(name, in_words, len(examples), size, compute)
+    found = np.full(len(examples), np.nan, np.float32)
+    for rows, _ in terminal.tracked(share.results(work), work.number, in_words):
+        found[rows["examples"]] = rows["scores"]
+    return found
 
 
 def _of_features(classifier: TrainedClassifier, name: str) -> Callable[[jax.Array], jax.Array]:

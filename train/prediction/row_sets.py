@@ -12,10 +12,12 @@ from train.data.own.feature_files import Arrays
 from train.data.own.listing import name_groups
 from train.foundation.errors import UserError
 from train.foundation.stored_rows import StoredRows
-from train.prediction import batching, class_sets, inference
+from train.prediction import batching, class_sets, inference, set_work
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import ClassSet, Scored
 from train.prediction.trained import TrainedClassifier
+from train.sharing import kinds
+from train.sharing.work import ALONE, Share, counting
 
 _LARGEST_BATCH = 256
 
@@ -83,28 +85,47 @@ class NamedRows:
             )
         feature_columns.check_finite(self.features, f"--features {self.path}")
 
+    @property
+    def digest(self) -> str:
+        """A text that is another for another content of the file."""
+        return kinds.digest(kinds.digest_of_content(self.path))
+
     def make_sets(
-        self, classifier: TrainedClassifier, rule: CalibratedRule, *, thumbnails: bool
+        self,
+        classifier: TrainedClassifier,
+        rule: CalibratedRule,
+        *,
+        thumbnails: bool,
+        share: Share = ALONE,
     ) -> Iterator[RowSet]:
         """The set of each row, in their order.
 
         The batch size is 256, or less if there are fewer rows. The last bits of a probability may
-        depend on it.
+        depend on it, and on the place of the row in its batch.
 
         Args:
             classifier: the classifier.
             rule: the rule that makes the sets.
             thumbnails: not used for rows.
+            share: how this process takes part in the work.
         """
         del thumbnails
-        batches = inference.infer_batches(classifier, rule, self._batches(np.arange(len(self))))
-        for rows, probabilities, answer in batches:
-            for index, row in enumerate(rows):
-                yield RowSet(
-                    row=row,
-                    name=None if self.names is None else self.names[row],
-                    **class_sets.members(probabilities[index], answer, index, rule),
-                )
+        size = batching.batch_size(len(self), _LARGEST_BATCH)
+
+        def compute(units: range) -> Iterator[list[RowSet]]:
+            inputs = self._batches(batching.indices(units, size, len(self)), size)
+            for rows, probabilities, answer in inference.infer_batches(classifier, rule, inputs):
+                yield [
+                    RowSet(
+                        row=row,
+                        name=None if self.names is None else self.names[row],
+                        **class_sets.members(probabilities[index], answer, index, rule),
+                    )
+                    for index, row in enumerate(rows)
+                ]
+
+        number, count = batching.number_of_batches(len(self), size), counting(len(self), size)
+        return set_work.make(share, number, count, compute, RowSet)
 
     def find_groups(self, grammar: str) -> tuple[str, ...]:
         """The group of each row: an array of the file, or by the grammar of `group_names`.
@@ -140,18 +161,20 @@ class NamedRows:
         return rows if self.names is None else rows | {"names": [self.names[i] for i in indices]}
 
     def score(
-        self, classifier: TrainedClassifier, order: np.ndarray, thumbnails: np.ndarray
+        self, classifier: TrainedClassifier, orders: Sequence[np.ndarray], thumbnails: np.ndarray
     ) -> Iterator[Scored]:
         """The probabilities of the rows of some numbers, in their order; without thumbnails."""
         del thumbnails
-        for rows, probabilities in inference.infer_scores(classifier, self._batches(order)):
+        size = batching.batch_size(len(self), _LARGEST_BATCH)
+        inputs = self._batches(batching.divided(orders, size), size)
+        for rows, probabilities in inference.infer_scores(classifier, inputs):
             yield from map(Scored, probabilities[: len(rows)])
 
-    def _batches(self, order: np.ndarray) -> Iterator[tuple[list[int], np.ndarray]]:
+    def _batches(
+        self, batches: Sequence[np.ndarray], size: int
+    ) -> Iterator[tuple[list[int], np.ndarray]]:
         """The numbers of the rows of each batch, and these rows with zeros up to its size."""
-        size = batching.batch_size(len(order), _LARGEST_BATCH)
-        for start in range(0, len(order), size):
-            rows = order[start : start + size]
+        for rows in batches:
             # Float32 for every file, so that the program is the exported one.
             batch = np.zeros((size, self.features.shape[1]), np.float32)
             batch[: len(rows)] = self.features[rows]

@@ -1,6 +1,7 @@
 """The classifier of a finished run, for train.evaluate, train.predict and train.export."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 from train.assembly import Assembly, assemble, facts_of
 from train.configuration import Config
 from train.configuration.datasets import path_of
+from train.configuration.declaring import plain
 from train.configuration.parsing import parse
 from train.data import Dataset, DatasetSpec, dataset_spec
 from train.data.batches import SkippedImage
@@ -26,7 +28,10 @@ from train.foundation.errors import UserError
 from train.foundation.ranks import Ranks
 from train.foundation.spelling import flags_for_fields
 from train.models.classifier import Classifier
+from train.sharing import kinds
+from train.sharing.work import ALONE, Share
 from train.training.objectives import class_logits
+from train.training.state import parameters_digest
 from train.workdir import run_files, run_inputs, runs
 from train.workdir.checkpoint import Checkpointer
 from train.workdir.classes import Classes
@@ -85,6 +90,29 @@ class TrainedClassifier:
     def num_classes(self) -> int:
         """The number of classes L."""
         return self.assembly.num_classes
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """A text that is another for another network, or another way from its input to scores."""
+        config, spec = self.config, self.spec
+        reader = spec.image_reader if spec.has_images else None
+        return kinds.digest(
+            plain(config.model) | {"pretrained": None},
+            plain(config.loss),
+            self.temperature,
+            [*self.classes.names],
+            None if self.tree is None else self.tree.digest,
+            [self.image_shape, spec.mean, spec.std],
+            None
+            if reader is None
+            else [
+                reader.kind.__name__,
+                reader.upright,
+                str(reader.options),
+                reader.framing.in_words,
+            ],
+            parameters_digest((self.params, self.batch_stats)),
+        )
 
     @property
     def class_counts(self) -> np.ndarray:
@@ -173,12 +201,15 @@ class TrainedClassifier:
             )
         return dataset
 
-    def predict(self, split: str, *, with_logits: bool = False) -> Predictions:
+    def predict(
+        self, split: str, *, with_logits: bool = False, share: Share = ALONE
+    ) -> Predictions:
         """The predictions for a split of the run's data set, made on all devices.
 
         Args:
             split: "train", "validation", "test" or "balanced_test".
             with_logits: whether the predictions have logits instead of scores.
+            share: how this process takes part in the work.
 
         Raises:
             UserError: the data set is not prepared on this machine, or is not the one of the run.
@@ -193,10 +224,15 @@ class TrainedClassifier:
             shows_progress=True,
             with_logits=with_logits,
             at_temperature=None if with_logits else self.temperature,
+            share=share,
         )
 
     def predict_new(
-        self, examples: Split, path: str, on_skipped: Callable[[SkippedImage], None]
+        self,
+        examples: Split,
+        path: str,
+        on_skipped: Callable[[SkippedImage], None],
+        share: Share = ALONE,
     ) -> Predictions:
         """The predictions for examples that are not in the run's data set, made on all devices.
 
@@ -204,6 +240,7 @@ class TrainedClassifier:
             examples: the examples.
             path: where they are, for messages.
             on_skipped: called with each image that cannot be read, which is left out.
+            share: how this process takes part in the work.
 
         Raises:
             UserError: none of the images can be read.
@@ -217,6 +254,7 @@ class TrainedClassifier:
             path=path,
             on_skipped=on_skipped,
             at_temperature=self.temperature,
+            share=share,
         )
 
 

@@ -9,6 +9,7 @@ from types import FrameType
 
 from train.foundation import files, interruption
 from train.foundation.errors import InterruptedRunError
+from train.sharing import tasks
 
 
 class ChildProcesses:
@@ -55,6 +56,8 @@ class ChildProcesses:
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
+                    # What it does is not shared with children of other tasks.
+                    env=tasks.without_tasks(),
                 )
                 self._running.append(process)
                 # A signal of this thread does not wait: it may have come while the process started.

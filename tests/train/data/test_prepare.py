@@ -12,6 +12,8 @@ from train import prepare
 from train.data.plantnet300k import Plantnet300k
 from train.data.preparing import dataset_writer, imagenet, shards, tfds_datasets
 from train.foundation.errors import InterruptedRunError, UserError
+from train.sharing.shard import Shard
+from train.sharing.share_flags import ChosenShare
 
 
 @pytest.fixture
@@ -192,6 +194,56 @@ def test_images_skipped_in_an_earlier_start_are_not_skipped_unasked(tmp_path, sh
             run(tmp_path / "manual", tmp_path / "data", skip_unreadable=True)
     with pytest.raises(UserError, match=r"0\.jpg in .* is neither a JPEG nor a PNG"):
         run(tmp_path / "manual", tmp_path / "data")
+
+
+def test_shares_of_processes_become_the_files_of_one(tmp_path, shrunk, monkeypatch, capsys):
+    small.plantnet(tmp_path / "manual")
+
+    def share(index=None):
+        shard = None if index is None else Shard(index, 3)
+        shared = ChosenShare(shard, merges=shard is None, tasks=None)
+        run(tmp_path / "manual", tmp_path / "data", shared=shared)
+
+    share(0)
+    # The second of seven files of shards is the first of this share.
+    patched = interrupt_after(monkeypatch, 1)
+    next(patched)
+    with pytest.raises(InterruptedRunError):
+        share(1)
+    next(patched, None)
+    with pytest.raises(UserError, match=r"1\.1\.0\.parts lacks the part 2/3"):
+        share()
+    share(2)
+    with pytest.raises(UserError, match=r"files\.1-of-3 is not complete: it has 1 of 2 batches"):
+        share()
+    share(1)
+    data = tmp_path / "data/plantnet300k"
+    assert not (data / "1.1.0").exists()
+    file = min((data / "incomplete.1.1.0").glob("*array_record*"))
+    content = file.read_bytes()
+    file.write_bytes(content[:-1])
+    with pytest.raises(UserError, match="is not what a part says of it; delete the parts"):
+        share()
+    file.write_bytes(content)
+    capsys.readouterr()
+    share()
+    assert "1.1.0" in capsys.readouterr().out
+    run(tmp_path / "manual", tmp_path / "alone")
+    expected = contents_of(tmp_path / "alone/plantnet300k/1.1.0")
+    assert contents_of(data / "1.1.0") == expected
+    assert {path.name for path in data.iterdir()} == {"1.1.0"}
+
+
+def test_a_data_set_that_one_process_prepares_is_not_shared(tmp_path):
+    asked = ChosenShare(Shard(0, 2), merges=False, tasks=None)
+    with pytest.raises(UserError, match="--shard does not go with --dataset=cifar100, which one"):
+        prepare.prepare(
+            "cifar100",
+            data_dir=str(tmp_path),
+            manual_dir=None,
+            skip_unreadable=False,
+            shared=asked,
+        )
 
 
 def test_two_preparations_of_one_data_set_do_not_mix(tmp_path, shrunk):

@@ -22,8 +22,9 @@ from train.foundation import files, folder_lock
 from train.foundation.errors import UserError
 from train.models.weights import files as weights
 from train.prediction import class_names, image_files
-from train.prediction.embedding import partial_features
 from train.series.child_processes import ChildProcesses
+from train.sharing import part_files
+from train.sharing.part_files import Head
 from train.workdir.metrics_file import MetricsFile
 from train.workdir.skipped_images import SkippedImages
 
@@ -190,9 +191,7 @@ def test_of_two_writers_the_later_one_is_not_disturbed(tmp_path):
             SkippedImage("image", "source", "message"), "test"
         ),
         lambda path: folder_lock.held(path.parent, "another run").__enter__(),
-        lambda path: partial_features.opened(
-            path.with_suffix(""), "identity", num_examples=1, num_features=1
-        ).__enter__(),
+        lambda path: part_files.opened(path, Head("work", 0, 1, 1, {})).__enter__(),
     ],
     ids=["any", "metrics.jsonl", "log", "skipped_images.jsonl", "lock", "out.partial"],
 )

@@ -5,21 +5,21 @@ import signal
 
 from tests.train.prediction import small_network
 from train import embed as program
-from train.prediction.embedding.partial_features import PartialFeatures
+from train.sharing.part_files import PartFile
 
 
 def kill_after(batches):
-    original = PartialFeatures.add
+    original = PartFile.add
     calls = 0
 
-    def add(self, readable, features):
+    def add(self, result):
         nonlocal calls
-        original(self, readable, features)
+        original(self, result)
         calls += 1
         if calls == batches:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    PartialFeatures.add = add
+    PartFile.add = add
 
 
 def main():

@@ -35,8 +35,9 @@ from train.foundation.stored_rows import StoredRows
 from train.models import MODELS, NORMALIZATIONS, ModelSpec
 from train.models.weights.names import PublishedNames
 from train.prediction import row_sets, trained
-from train.prediction.embedding import found, network, partial_features
+from train.prediction.embedding import found, network
 from train.prediction.embedding.embedding import embed
+from train.sharing.part_files import PartFile
 
 CLASSES = ("ash", "birch", "cedar", "dogwood", "elm", "fir")
 EACH = 25
@@ -349,20 +350,27 @@ class StoppedError(Exception):
 
 
 def stop_after(batches, photos, out, monkeypatch, *, skip_unreadable=False):
-    original = partial_features.PartialFeatures.add
+    original = PartFile.add
 
-    def add(self, readable, features):
-        if self.done == batches * partial_features.BATCH_SIZE:
+    def add(self, result):
+        if self.done == batches:
             raise StoppedError
-        original(self, readable, features)
+        original(self, result)
 
     with monkeypatch.context() as patch:
-        patch.setattr(partial_features.PartialFeatures, "add", add)
+        patch.setattr(PartFile, "add", add)
         with pytest.raises(StoppedError):
             embed(Sums(), found.in_folder(photos), out, skip_unreadable=skip_unreadable)
 
 
-HEAD, BATCH = 65, 64 * (1 + 4 * 5) + 4
+# The length and the checksum of a batch have twelve bytes.
+BATCH = 64 * (1 + 4 * 5) + 12
+
+
+def flipped(content, place):
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
 DAMAGES = {
     # What is done to the bytes of two batches of three; the batches that are computed then.
     "none": (lambda content: content, 1),
@@ -370,8 +378,8 @@ DAMAGES = {
     "torn head": (lambda content: content[:10], 3),
     "torn batch": (lambda content: content[:-1], 2),
     "more than a batch": (lambda content: content + b"abc", 1),
-    "zeros, as of a power cut": (lambda content: content[: HEAD + BATCH] + bytes(BATCH), 2),
-    "a bit": (lambda content: content[:100] + bytes([content[100] ^ 1]) + content[101:], 3),
+    "zeros, as of a power cut": (lambda content: content[:-BATCH] + bytes(BATCH), 2),
+    "a bit": (lambda content: flipped(content, len(content) - 2 * BATCH + 100), 3),
 }
 
 
@@ -381,7 +389,8 @@ def test_what_was_stopped_ends_with_the_same_file(photos, whole, tmp_path, monke
     stop_after(2, photos, out, monkeypatch)
     assert not out.exists()
     partial = tmp_path / "a.npz.partial"
-    assert partial.stat().st_size == HEAD + 2 * BATCH
+    content = partial.read_bytes()
+    assert len(content) == content.index(b"\n") + 1 + 2 * BATCH
     change, computed = DAMAGES[damage]
     partial.write_bytes(change(partial.read_bytes()))
     used = Sums()
@@ -415,29 +424,12 @@ def test_what_belongs_to_something_else_is_refused(photos, tmp_path, monkeypatch
     before = (tmp_path / "a.npz.partial").read_bytes()
     other = Sums()
     other.digest = "others"
-    with pytest.raises(UserError, match=r"a\.npz\.partial has the first features of another netw"):
+    with pytest.raises(UserError, match=r"a\.npz\.partial has results of another network"):
         embed(other, found.in_folder(photos), out, skip_unreadable=False)
-    with pytest.raises(UserError, match=r"a\.npz\.partial has the first features of another netw"):
+    with pytest.raises(UserError, match=r"a\.npz\.partial has results of another network"):
         embed(Sums(), found.in_folder(photos / "ash"), out, skip_unreadable=False)
     assert (tmp_path / "a.npz.partial").read_bytes() == before
     assert other.batches == 0
-
-
-def test_a_batch_is_in_the_file_as_soon_as_it_is_added(tmp_path):
-    options = {"num_examples": 9, "num_features": 2}
-    with partial_features.opened(tmp_path / "a.npz", "x" * 64, **options) as partial:
-        partial.add(np.ones(9, bool), np.zeros((9, 2), np.float32))
-        size = (tmp_path / "a.npz.partial").stat().st_size
-        assert size == HEAD + 9 * (1 + 4 * 2) + 4
-
-
-def test_two_processes_do_not_write_one_file(tmp_path):
-    options = {"num_examples": 9, "num_features": 2}
-    with partial_features.opened(tmp_path / "a.npz", "x" * 64, **options):
-        again = partial_features.opened(tmp_path / "a.npz", "x" * 64, **options)
-        with pytest.raises(UserError, match="another process is computing the features"), again:
-            pass
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import contextlib
 import io
 import os
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -100,6 +100,10 @@ class Files(NamedImages):
     def mark(self, index: int) -> bytes:
         """The end of a file; nothing if it cannot be read."""
         return end_of(self._path(index))
+
+    def files(self) -> Iterator[Path]:
+        """The path of each file."""
+        return (Path(self._path(index)) for index in range(len(self)))
 
     def _path(self, index: int) -> str:
         # `Path.joinpath` takes as long as reading does, with images of 1 kB.

@@ -9,6 +9,7 @@ from train.configuration.datasets import DividedFields
 from train.data.own import division, duplicates
 from train.data.own.encoded_images import EncodedImages, Files, file_sizes
 from train.data.own.listing import Listing
+from train.sharing import kinds
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,12 @@ class FoundImages:
     def digest(self) -> str:
         """A text that is another for other images, labels or splits."""
         return self.listing.digest(self.version)
+
+    @property
+    def state(self) -> str:
+        """A text that is another for images whose files were changed."""
+        files = self.images.files() if isinstance(self.images, Files) else ()
+        return kinds.digest(self.digest, kinds.digest_of_files(files))
 
     def divided(self, fields: DividedFields) -> "FoundImages":
         """The images with all splits; those of two splits with the same content are reported.

@@ -5,11 +5,13 @@ last. That folder is then renamed. Nothing else makes a data set prepared.
 """
 
 import errno
+import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +28,30 @@ from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.foundation.folder_lock import LOCK
 from train.foundation.progress_bar import ImageProgress
+from train.sharing import kinds
+from train.sharing.share_flags import NOT_SHARED, ChosenShare
+from train.sharing.sharing import taking_part
+from train.sharing.work import PartWritten, Work
 
 _JOURNAL = "journal.jsonl"
+_WHAT = "checking and writing"
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """A shard that is to be written.
+
+    Attributes:
+        split: its split.
+        index: which of the shards of the split it is.
+        indices: the indices of its examples in the split.
+        path: its file.
+    """
+
+    split: str
+    index: int
+    indices: range
+    path: Path
 
 
 @dataclass(frozen=True)
@@ -48,7 +72,11 @@ class Contents:
 
 
 def write(
-    builder: tfds.core.DatasetBuilder, contents: Contents, *, skip_unreadable: bool
+    builder: tfds.core.DatasetBuilder,
+    contents: Contents,
+    *,
+    skip_unreadable: bool,
+    shared: ChosenShare = NOT_SHARED,
 ) -> dict[str, int]:
     """Writes a data set; continues after the shards that an earlier call has written.
 
@@ -56,6 +84,7 @@ def write(
         The number of images that were left out as unreadable, by split.
 
     Raises:
+        PartWritten: this process has written its part.
         UserError: an image is unreadable, or a class has no readable image in a split, or the
             folder cannot be written to.
         OSError: the disk is full.
@@ -65,8 +94,33 @@ def write(
     check_writable(builder)
     unfinished = final.with_name(f"incomplete.{final.name}")
     unfinished.mkdir(parents=True, exist_ok=True)
+    files_of = _Files(builder, contents, unfinished, skip_unreadable=skip_unreadable)
+    share = shared.share(final, lambda: kinds.of("prepare", inputs=files_of.fingerprint))
+    with taking_part(share) as part:
+        results = share.results(files_of.work()) if shared.is_shared else None
+        left_out = _finish(files_of, final, results)
+    if part.is_written:
+        raise PartWritten
+    return left_out
+
+
+def _finish(
+    written_files: "_Files", final: Path, results: Iterator[Shard] | None
+) -> dict[str, int]:
+    """Completes the folder of the files, and gives it its name.
+
+    Args:
+        written_files: the files.
+        final: the folder's name.
+        results: the shards that other processes have written; None to write them here.
+    """
+    builder, contents = written_files.builder, written_files.contents
+    unfinished = written_files.folder
     with locked(unfinished):
-        written = _write_splits(builder, contents, unfinished, skip_unreadable=skip_unreadable)
+        if results is None:
+            written = written_files.write_missing()
+        else:
+            written = written_files.merged(results)
         kept = {
             split: _without_skipped(examples, written[split])
             for split, examples in contents.splits.items()
@@ -79,7 +133,7 @@ def write(
         unfinished.rename(final)
         # Last: without its journal, a folder that is not renamed yet would be written from scratch.
         for temporary in (_JOURNAL, LOCK):
-            (final / temporary).unlink()
+            (final / temporary).unlink(missing_ok=True)
     return {split: len(contents.splits[split]) - len(examples) for split, examples in kept.items()}
 
 
@@ -92,64 +146,129 @@ def check_absent(final: Path) -> None:
         )
 
 
-def _write_splits(
-    builder: tfds.core.DatasetBuilder,
-    contents: Contents,
-    folder: Path,
-    *,
-    skip_unreadable: bool,
-) -> dict[str, list[Shard]]:
-    """Writes the shards that are not there yet, and returns all of them, in order."""
-    name = f"{builder.name} {builder.version}"
-    journal = Journal(folder / _JOURNAL, shards.fingerprint(name, contents.splits, contents.source))
-    features = builder.info.features
-    serializer = tfds.core.ExampleSerializer(features.get_serialized_info())
+class _Files:
+    """The files of the shards of all splits.
 
-    def serialize(example: dict[str, Any]) -> bytes:
-        # As tfds does it, but with the features in one order: files equal if their contents do.
-        message = serializer.get_tf_example(features.encode_example(example))
-        record: bytes = message.SerializeToString(deterministic=True)
-        return record
+    Args:
+        builder: of the data set.
+        contents: its content.
+        folder: the folder of the files.
+        skip_unreadable: whether images that cannot be decoded are left out.
+    """
 
-    written: dict[str, list[Shard]] = {}
-    # Split, index of the shard, indices of its examples, file.
-    missing: list[tuple[str, int, range, Path]] = []
-    expected = {folder / _JOURNAL, folder / LOCK}
-    for split, examples in contents.splits.items():
-        ranges = shards.ranges(len(examples))
-        written[split] = [Shard(split, index, 0, 0, []) for index in range(len(ranges))]
-        template = _template(builder, split, folder)
-        for index, indices in enumerate(ranges):
-            path = Path(template.sharded_filepath(shard_index=index, num_shards=len(ranges)))
-            expected.add(path)
-            noted = journal.shard(split, index)
+    def __init__(
+        self,
+        builder: tfds.core.DatasetBuilder,
+        contents: Contents,
+        folder: Path,
+        *,
+        skip_unreadable: bool,
+    ) -> None:
+        self.builder = builder
+        self.contents = contents
+        self.folder = folder
+        self._skip_unreadable = skip_unreadable
+        self._units: list[_Unit] = []
+        for split, examples in contents.splits.items():
+            ranges = shards.ranges(len(examples))
+            template = _template(builder, split, folder)
+            for index, indices in enumerate(ranges):
+                path = Path(template.sharded_filepath(shard_index=index, num_shards=len(ranges)))
+                self._units.append(_Unit(split, index, indices, path))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of what is in the files."""
+        name = f"{self.builder.name} {self.builder.version}"
+        return shards.fingerprint(name, self.contents.splits, self.contents.source)
+
+    def write_missing(self) -> dict[str, list[Shard]]:
+        """Writes the shards that are not there yet, and returns all of them, in order."""
+        journal = Journal(self.folder / _JOURNAL, self.fingerprint)
+        self._remove_others(_JOURNAL)
+        found: dict[_Unit, Shard] = {}
+        missing = []
+        for unit in self._units:
+            noted = journal.shard(unit.split, unit.index)
             # An earlier start may have skipped images that this one must not skip.
-            may_keep = noted is not None and (skip_unreadable or not noted.skipped)
-            if noted is not None and may_keep and shards.is_whole(path, noted):
-                written[split][index] = noted
+            may_keep = noted is not None and (self._skip_unreadable or not noted.skipped)
+            if noted is not None and may_keep and shards.is_whole(unit.path, noted):
+                found[unit] = noted
             else:
-                missing.append((split, index, indices, path))
-    for path in set(folder.iterdir()) - expected:
-        path.unlink()  # From a killed start, or with other contents.
-    total = sum(len(examples) for examples in contents.splits.values())
-    done = total - sum(len(indices) for _, _, indices, _ in missing)
-    if done:
-        show_line(f"going on: {done:,} of {total:,} images are written already")
-    _check_space(contents, missing, folder)
-    with ImageProgress("checking and writing", total, done=done) as progress:
-        for split, index, indices, path in missing:
+                missing.append(unit)
+        total = sum(len(unit.indices) for unit in self._units)
+        done = total - sum(len(unit.indices) for unit in missing)
+        if done:
+            show_line(f"going on: {done:,} of {total:,} images are written already")
+        with ImageProgress(_WHAT, total, done=done) as progress:
+            for unit, shard in zip(missing, self._write(missing), strict=True):
+                journal.note(shard)
+                found[unit] = shard
+                progress.advance(len(unit.indices))
+        return self._by_split(found[unit] for unit in self._units)
+
+    def work(self) -> Work[Shard]:
+        """The work of writing all files, one unit each; its results say what is in them."""
+        return Work(
+            "files",
+            _WHAT,
+            "images",
+            len(self._units),
+            lambda units: sum(len(unit.indices) for unit in self._units[units.start : units.stop]),
+            lambda units: self._write(self._units[units.start : units.stop]),
+            lambda shard: json.dumps(asdict(shard)).encode(),
+            lambda content: Shard(**json.loads(content)),
+        )
+
+    def merged(self, results: Iterator[Shard]) -> dict[str, list[Shard]]:
+        """The shards that other processes have written, if their files are there."""
+        self._remove_others()
+        found = []
+        for unit, shard in zip(self._units, results, strict=True):
+            if not shards.is_whole(unit.path, shard):
+                raise UserError(
+                    f"{unit.path} is not what a part says of it; delete the parts, and start them "
+                    "again"
+                )
+            found.append(shard)
+        return self._by_split(found)
+
+    def _by_split(self, found: Iterable[Shard]) -> dict[str, list[Shard]]:
+        by_split: dict[str, list[Shard]] = {split: [] for split in self.contents.splits}
+        for shard in found:
+            by_split[shard.split].append(shard)
+        return by_split
+
+    def _remove_others(self, *kept: str) -> None:
+        """Removes files from a killed start, or with other contents."""
+        expected = {unit.path for unit in self._units}
+        for path in self.folder.iterdir():
+            if path not in expected and path.name not in (*kept, LOCK):
+                path.unlink()
+
+    def _write(self, units: Sequence["_Unit"]) -> Iterator[Shard]:
+        """Writes some shards, one after another."""
+        _check_space(self.contents, units, self.folder)
+        features = self.builder.info.features
+        serializer = tfds.core.ExampleSerializer(features.get_serialized_info())
+
+        def serialize(example: dict[str, Any]) -> bytes:
+            # As tfds does it, but with the features in one order: files equal if their contents do.
+            message = serializer.get_tf_example(features.encode_example(example))
+            record: bytes = message.SerializeToString(deterministic=True)
+            return record
+
+        for unit in units:
+            indices = unit.indices
             num_examples, skipped = shards.write(
-                path,
-                contents.splits[split][indices.start : indices.stop],
-                contents.source,
+                unit.path,
+                self.contents.splits[unit.split][indices.start : indices.stop],
+                self.contents.source,
                 serialize,
-                skip_unreadable=skip_unreadable,
+                skip_unreadable=self._skip_unreadable,
             )
-            shard = Shard(split, index, num_examples, path.stat().st_size, skipped)
-            journal.note(shard)
-            written[split][index] = shard
-            progress.advance(len(indices))
-    return written
+            num_bytes = unit.path.stat().st_size
+            yield Shard(unit.split, unit.index, num_examples, num_bytes, skipped)
 
 
 def _template(
@@ -160,14 +279,12 @@ def _template(
     )
 
 
-def _check_space(
-    contents: Contents, missing: Sequence[tuple[str, int, range, Path]], folder: Path
-) -> None:
+def _check_space(contents: Contents, missing: Sequence[_Unit], folder: Path) -> None:
     """Refuses a disk that is too small, before an hour of work."""
     needed = sum(
-        contents.source.size(contents.splits[split][index].path)
-        for split, _, indices, _ in missing
-        for index in indices
+        contents.source.size(contents.splits[unit.split][index].path)
+        for unit in missing
+        for index in unit.indices
     )
     free = shutil.disk_usage(folder).free
     if needed > free:

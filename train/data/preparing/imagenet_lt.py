@@ -17,6 +17,7 @@ from train.data.preparing.dataset_writer import Contents
 from train.data.preparing.shards import Example
 from train.data.preparing.sources import FolderSource, absent
 from train.foundation.errors import UserError
+from train.sharing.share_flags import NOT_SHARED, ChosenShare
 
 LISTS = {
     "train": "ImageNet_LT_train.txt",
@@ -64,7 +65,11 @@ class PreparedImagenet:
 
 
 def prepare(
-    builder: tfds.core.DatasetBuilder, manual_dir: Path, *, skip_unreadable: bool
+    builder: tfds.core.DatasetBuilder,
+    manual_dir: Path,
+    *,
+    skip_unreadable: bool,
+    shared: ChosenShare = NOT_SHARED,
 ) -> dict[str, int]:
     """Writes ImageNet-LT, and returns the numbers of images left out, by split.
 
@@ -73,11 +78,12 @@ def prepare(
         manual_dir: the folder with the lists, and with ImageNet's `train` and `val` unless ImageNet
             is prepared.
         skip_unreadable: whether images that cannot be decoded are left out.
+        shared: how this process takes part in the work.
     """
     # Beside the folder of this data set, which has one folder per version.
     data_dir = Path(builder.data_dir).parents[1]
     contents = list_images(manual_dir, str(data_dir))
-    return dataset_writer.write(builder, contents, skip_unreadable=skip_unreadable)
+    return dataset_writer.write(builder, contents, skip_unreadable=skip_unreadable, shared=shared)
 
 
 def list_images(manual_dir: Path, data_dir: str) -> Contents:

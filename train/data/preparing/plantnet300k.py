@@ -23,6 +23,7 @@ from train.data.preparing.dataset_writer import Contents
 from train.data.preparing.shards import Example
 from train.data.preparing.sources import FolderSource, ZipSource, absent
 from train.foundation.errors import UserError
+from train.sharing.share_flags import NOT_SHARED, ChosenShare
 
 # The names of the splits in the archives, and ours.
 SPLITS = {"train": "train", "val": "validation", "test": "test"}
@@ -129,17 +130,24 @@ _DOWNLOADS = (
 )
 
 
-def prepare(builder: Plantnet, manual_dir: Path, *, skip_unreadable: bool) -> dict[str, int]:
+def prepare(
+    builder: Plantnet,
+    manual_dir: Path,
+    *,
+    skip_unreadable: bool,
+    shared: ChosenShare = NOT_SHARED,
+) -> dict[str, int]:
     """Writes a version, and returns the numbers of images left out, by split.
 
     Args:
         builder: the builder of the version.
         manual_dir: the folder with the archive, or with what was in it.
         skip_unreadable: whether images that cannot be decoded are left out.
+        shared: how this process takes part in the work.
     """
     (download,) = (one for one in _DOWNLOADS if one.builder.name == builder.name)
     contents = list_images(download, manual_dir)
-    return dataset_writer.write(builder, contents, skip_unreadable=skip_unreadable)
+    return dataset_writer.write(builder, contents, skip_unreadable=skip_unreadable, shared=shared)
 
 
 def list_images(download: Download, manual_dir: Path) -> Contents:

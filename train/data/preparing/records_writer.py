@@ -5,9 +5,12 @@ find those that training could not read.
 """
 
 import dataclasses
+import itertools
 import os
 import shutil
 import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -26,9 +29,13 @@ from train.foundation import checksums, files, reading
 from train.foundation.errors import UserError
 from train.foundation.folder_lock import LOCK
 from train.foundation.progress_bar import ImageProgress
+from train.sharing.work import ALONE, Share, Work, arrays_from_bytes, arrays_to_bytes, counting
 
-# Encoded images that wait to be written.
+# Encoded images that are read together, and wait to be written.
 _AHEAD = 16
+_WHAT = "checking and writing"
+# The bytes of each image, or why it cannot be read.
+_Images = list[bytes | SkippedImage]
 
 
 def write(
@@ -39,6 +46,7 @@ def write(
     group: str | None = None,
     skip_unreadable: bool = False,
     read_truncated: bool = False,
+    share: Share = ALONE,
 ) -> tuple[str, ...]:
     """Writes the files of the images, and what is known of them, into a new folder.
 
@@ -51,14 +59,21 @@ def write(
         group: the column of the groups, if one was given.
         skip_unreadable: whether images that cannot be read are left out.
         read_truncated: whether files that lack their end are among those that can be read.
+        share: how this process takes part in the work.
 
     Returns:
         The names of the images that were left out.
 
     Raises:
+        PartWritten: this process has written its part.
         UserError: images cannot be read, or the folder cannot be written to.
         OSError: the disk is full.
     """
+    # The size that a run will want is not known, and nothing is resized.
+    options = DecodeOptions(read_truncated=read_truncated)
+    reader = ImageReader(PlainFraming((1, 1, 3)), options=options)
+    every = Records(found.images, np.arange(len(found.listing)), str(found.root), reader)
+    images = share.results(_work(every))
     unfinished = out.with_name(f"incomplete.{out.name}")
     try:
         unfinished.mkdir(parents=True, exist_ok=True)
@@ -68,11 +83,7 @@ def write(
         for left in unfinished.iterdir():  # By a start that was killed.
             if left.name != LOCK:
                 left.unlink()
-        # The size that a run will want is not known, and nothing is resized.
-        options = DecodeOptions(read_truncated=read_truncated)
-        reader = ImageReader(PlainFraming((1, 1, 3)), options=options)
-        every = Records(found.images, np.arange(len(found.listing)), str(found.root), reader)
-        kept, sizes, sums, unreadable = _write_records(every, unfinished)
+        kept, sizes, sums, unreadable = _write_records(images, len(every), unfinished)
         written = dataclasses.replace(found.listing.take(kept), sizes=sizes)
         try:
             if unreadable and not skip_unreadable:
@@ -102,10 +113,63 @@ def _check_classes(found: FoundImages, written: Listing) -> None:
         raise unreadable_images.without_images(names, str(found.root))
 
 
+def _work(every: Records) -> Work[_Images]:
+    """The work of reading and checking the images."""
+
+    def read(index: int) -> bytes | SkippedImage:
+        try:
+            encoded, where = every.encoded(index)
+            every.reader.decode(encoded, where)
+        except UnreadableImageError as error:
+            advised = str(unreadable_images.advised(error, every))
+            return SkippedImage(every.file_name(index), every.name, advised)
+        return encoded
+
+    def compute(units: range) -> Iterator[_Images]:
+        images = range(units.start * _AHEAD, min(units.stop * _AHEAD, len(every)))
+        found = reading.in_threads(read, images, ahead=_AHEAD)
+        while batch := list(itertools.islice(found, _AHEAD)):
+            yield batch
+
+    number = -(-len(every) // _AHEAD)
+    count = counting(len(every), _AHEAD)
+    return Work("images", _WHAT, "images", number, count, compute, _encode, _decode)
+
+
+def _encode(images: _Images) -> bytes:
+    encoded = [image for image in images if isinstance(image, bytes)]
+    sizes = [len(image) if isinstance(image, bytes) else -1 for image in images]
+    skipped = [asdict(image) for image in images if isinstance(image, SkippedImage)]
+    arrays: dict[str, np.ndarray] = {
+        "content": np.frombuffer(b"".join(encoded), np.uint8),
+        "sizes": np.array(sizes, np.int64),
+    }
+    return arrays_to_bytes(arrays, skipped)
+
+
+def _decode(content: bytes) -> _Images:
+    arrays, skipped = arrays_from_bytes(content)
+    encoded = arrays["content"].tobytes()
+    images: _Images = []
+    start, left_out = 0, iter(skipped)
+    for size in arrays["sizes"].tolist():
+        if size < 0:
+            images.append(SkippedImage(**next(left_out)))
+        else:
+            images.append(encoded[start : start + size])
+            start += size
+    return images
+
+
 def _write_records(
-    every: Records, folder: Path
+    batches: Iterable[_Images], number: int, folder: Path
 ) -> tuple[list[int], np.ndarray, np.ndarray, list[SkippedImage]]:
     """Writes the records of the images that can be read.
+
+    Args:
+        batches: the images.
+        number: how many they are.
+        folder: the folder of the records.
 
     Returns:
         The index of each of them, its bytes, int64 [n], and its CRC-32 [n]; the other images.
@@ -114,25 +178,16 @@ def _write_records(
     sizes: list[int] = []
     sums: list[int] = []
     unreadable = []
-
-    def read(index: int) -> bytes | UnreadableImageError:
-        try:
-            encoded, where = every.encoded(index)
-            every.reader.decode(encoded, where)
-        except UnreadableImageError as error:
-            return unreadable_images.advised(error, every)
-        return encoded
-
     path = folder / RECORDS
     with (
         files.naming(path),
         path.open("wb") as file,
-        ImageProgress("checking and writing", len(every)) as progress,
+        ImageProgress(_WHAT, number) as progress,
     ):
-        for index, encoded in enumerate(reading.in_threads(read, range(len(every)), ahead=_AHEAD)):
+        for index, encoded in enumerate(itertools.chain.from_iterable(batches)):
             progress.advance(1)
-            if isinstance(encoded, UnreadableImageError):
-                unreadable.append(SkippedImage(every.file_name(index), every.name, str(encoded)))
+            if isinstance(encoded, SkippedImage):
+                unreadable.append(encoded)
                 continue
             file.write(encoded)
             kept.append(index)
