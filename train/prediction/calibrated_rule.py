@@ -89,17 +89,23 @@ class CalibratedRule:
 
     def choose(self, probabilities: jax.Array) -> jax.Array:
         """The sets of probabilities [n, L], as booleans [n, L]."""
-        chosen = self._choose(probabilities)
-        if self.tree is None or self.max_names is None:
-            return chosen
-        return self.tree.widen(chosen, self.max_names)
+        return self._widen(self._choose(probabilities))
 
     def answer(self, probabilities: jax.Array) -> tuple[jax.Array, ...]:
         """The sets [n, L], and the nodes that name them [n, V] if sets have names, as booleans."""
-        chosen = self.choose(probabilities)
+        return self.complete(self._choose(probabilities))
+
+    def complete(self, chosen: jax.Array) -> tuple[jax.Array, ...]:
+        """`answer` from the classes [n, L] that the rule chooses before sets are widened."""
+        chosen = self._widen(chosen)
         if self.tree is None:
             return (chosen,)
         return chosen, self.tree.name(chosen, self.max_names or 1)
+
+    def _widen(self, chosen: jax.Array) -> jax.Array:
+        if self.tree is None or self.max_names is None:
+            return chosen
+        return self.tree.widen(chosen, self.max_names)
 
     def _choose(self, probabilities: jax.Array) -> jax.Array:
         if self.conformal is not None:

@@ -15,15 +15,25 @@ from train.prediction.trained import TrainedClassifier
 # probabilities [n, L], float32, sets [n, L], if sets have names, nodes [n, V], and, if sets may say
 # it, who has "none of these", [n].
 Inference = Callable[[jax.Array], tuple[jax.Array, ...]]
+# Probabilities [n, L] to sets [n, L] and, if sets have names, nodes [n, V].
+Answer = Callable[[jax.Array], tuple[jax.Array, ...]]
 
 
-def make(classifier: TrainedClassifier, rule: CalibratedRule) -> Inference:
-    """The inference of a classifier and a rule, a pure function."""
-    scores = classifier.scores()
+def make(
+    classifier: TrainedClassifier, rule: CalibratedRule, answers: Answer | None = None
+) -> Inference:
+    """The inference of a classifier and a rule, a pure function.
+
+    Args:
+        classifier: the classifier.
+        rule: the rule that makes the sets.
+        answers: another form of `CalibratedRule.answer`; None for that itself.
+    """
+    scores, answers = classifier.scores(), answers or rule.answer
 
     def infer(inputs: jax.Array) -> tuple[jax.Array, ...]:
         probabilities = scores(inputs).astype(jnp.float32)
-        answer = rule.answer(probabilities)
+        answer = answers(probabilities)
         return probabilities, *(answer if rule.new is None else rule.new.add(answer, inputs))
 
     return infer

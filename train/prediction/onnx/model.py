@@ -1,0 +1,79 @@
+"""Functions of examples as ONNX models."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import onnx
+from onnx import helper
+
+from train.foundation.errors import UserError
+from train.prediction.onnx import graph, lowering
+from train.prediction.onnx.graph import ELEMENTS, Graph
+
+# Of ONNX's operators, those of ONNX Runtime 1.14 and later, of 2023, which browsers have too.
+OPSET = 18
+_IR = 8
+_NUMBER = "n"
+# A file of protobuf cannot be larger.
+_MOST_BYTES = 2**31 - 2**16
+
+
+def make(
+    function: Callable[[jax.Array], Sequence[jax.Array]],
+    name: str,
+    shape: Sequence[int],
+    dtype: Any,
+    outputs: Sequence[str],
+    metadata: Mapping[str, Any],
+    *,
+    half: bool = False,
+) -> bytes:
+    """The contents of a file of ONNX.
+
+    Args:
+        function: examples [n, ...] to arrays [n, ...], for any n.
+        name: the name of its input.
+        shape: the shape of an example.
+        dtype: the type of the examples.
+        outputs: the names of its results.
+        metadata: what the file says of itself; JSON values by names.
+        half: whether numbers that 16 bits have exactly are stored in 16 bits.
+
+    Raises:
+        UserError: ONNX has no form of an operation, or the file would be too large.
+    """
+    made = Graph(name, half=half)
+    closed = lowering.trace(function, shape, dtype)
+    (given,) = closed.in_avals
+    results = lowering.lower(made, closed, [made.value(name, given)])
+    infos = []
+    for output, value in zip(outputs, results, strict=True):
+        plain = made.plain(value)
+        made.nodes.append(helper.make_node("Identity", [made.name_of(plain)], [output]))
+        infos.append(_info(output, plain))
+    nodes = graph.prune(made.nodes, outputs)
+    used = {one for node in nodes for one in node.input}
+    constants = [constant for key, constant in made.constants.items() if key in used]
+    if sum(len(constant.raw_data) for constant in constants) > _MOST_BYTES:
+        raise UserError("--format=onnx is for classifiers of less than 2 GB; this one is larger")
+    found = helper.make_model(
+        helper.make_graph(nodes, "classifier", [_info(name, made.value(name, given))], infos, constants),
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=_IR,
+        producer_name="topk_jax",
+    )
+    helper.set_model_props(
+        found, {key: json.dumps(value, ensure_ascii=False) for key, value in metadata.items()}
+    )
+    return bytes(found.SerializeToString())
+
+
+def _info(name: str, value: Any) -> onnx.ValueInfoProto:
+    _, *sizes = value.shape
+    element = ELEMENTS[np.dtype(value.dtype).name]
+    return helper.make_tensor_value_info(name, element, [_NUMBER, *sizes])
+
+
