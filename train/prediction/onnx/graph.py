@@ -1,4 +1,4 @@
-"""Makes an ONNX graph: nodes and constants under names, and values in the layouts that nodes need."""
+"""Makes an ONNX graph: nodes, constants, and values in the layouts that nodes need."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -84,7 +84,11 @@ class Graph:
     def store(self, array: np.ndarray) -> str:
         """The name of a constant."""
         small = array.size <= 16
-        key = (array.dtype.str, array.shape, array.tobytes() if small else array.ctypes.data)
+        key: tuple[Any, ...] = (
+            array.dtype.str,
+            array.shape,
+            array.tobytes() if small else array.ctypes.data,
+        )
         if not small:
             key = (*key, array.strides)
         if key not in self._known:

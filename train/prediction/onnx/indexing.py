@@ -49,9 +49,7 @@ def _read(
     filling = fill_value
     if filling is None:
         filling = np.nan if found.dtype.kind == "f" else np.iinfo(found.dtype).min
-    batch = [
-        axis for axis in range(found.rank) if axis not in dimension_numbers.offset_dims
-    ]
+    batch = [axis for axis in range(found.rank) if axis not in dimension_numbers.offset_dims]
     held = [1] * found.rank
     for axis, dim in zip(batch, allowed.shape, strict=True):
         held[axis] = dim
@@ -83,9 +81,7 @@ def _window(
         if not 0 <= first <= value.shape[axis] - sizes[axis]:
             raise NotImplementedError("windows outside an array")
         parts[axis] = (first, first + sizes[axis], 1)
-    shape = tuple(
-        sizes[axis] if axis in parts else dim for axis, dim in enumerate(value.shape)
-    )
+    shape = tuple(sizes[axis] if axis in parts else dim for axis, dim in enumerate(value.shape))
     found = shapes.sliced(graph, value, Like(shape, value.dtype), parts)
     return graph.reshape(found, like) if dimension_numbers.collapsed_slice_dims else found
 
@@ -235,7 +231,7 @@ def _write(
     batch = tuple(axis for axis in range(updates.rank) if axis not in windows)
     kept = [axis for axis in range(value.rank) if axis not in inserted]
     offsets = dict(zip(kept, windows, strict=True))
-    numbers, indexed = _spread(value, updates, numbers, indexed, offsets)
+    numbers, indexed = _spread(updates, numbers, indexed, offsets)
     batch = (*batch, *(offsets[axis] for axis in indexed if axis in offsets))
     rest = [axis for axis in range(value.rank) if axis not in indexed]
     sizes = np.array([value.shape[axis] for axis in indexed])
@@ -262,7 +258,6 @@ def _write(
 
 
 def _spread(
-    value: Tensor,
     updates: Tensor,
     places: np.ndarray,
     indexed: tuple[int, ...],
@@ -285,5 +280,3 @@ def _spread(
     single = [axis for axis in indexed if axis not in offsets]
     order = [indexed.index(axis) for axis in (*single, *windows)]
     return found[..., order], (*single, *windows)
-
-

@@ -53,7 +53,7 @@ def lower(graph: Graph, closed: core.ClosedJaxpr, inputs: Sequence[Tensor]) -> l
 
     def read(atom: Any) -> Tensor:
         if isinstance(atom, core.Literal):
-            return tensors.constant(np.asarray(atom.val, atom.aval.dtype))
+            return tensors.constant(np.asarray(atom.val, dtype_of(atom)))
         return values[atom]
 
     for equation in _needed(jaxpr):
@@ -61,6 +61,11 @@ def lower(graph: Graph, closed: core.ClosedJaxpr, inputs: Sequence[Tensor]) -> l
         results = _lower_equation(graph, equation, operands)
         values.update(zip(equation.outvars, results, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
+
+
+def dtype_of(atom: Any) -> np.dtype[Any]:
+    """The type of a value in a jaxpr."""
+    return np.dtype(atom.aval.dtype)
 
 
 def _needed(jaxpr: Any) -> list[Any]:

@@ -60,7 +60,9 @@ def make(
     if sum(len(constant.raw_data) for constant in constants) > _MOST_BYTES:
         raise UserError("--format=onnx is for classifiers of less than 2 GB; this one is larger")
     found = helper.make_model(
-        helper.make_graph(nodes, "classifier", [_info(name, made.value(name, given))], infos, constants),
+        helper.make_graph(
+            nodes, "classifier", [_info(name, made.value(name, given))], infos, constants
+        ),
         opset_imports=[helper.make_opsetid("", OPSET)],
         ir_version=_IR,
         producer_name="topk_jax",
@@ -75,5 +77,3 @@ def _info(name: str, value: Any) -> onnx.ValueInfoProto:
     _, *sizes = value.shape
     element = ELEMENTS[np.dtype(value.dtype).name]
     return helper.make_tensor_value_info(name, element, [_NUMBER, *sizes])
-
-

@@ -35,9 +35,9 @@ def _form_of(rule: CalibratedRule) -> Choose | None:
     if rule.worth is not None:
         return partial(_best_sets, rule.worth)
     conformal = rule.conformal
-    if conformal is not None and conformal.rule.score is not None:
-        if conformal.rule.score["kind"] in _ORDERED:
-            return partial(_ordered_sets, conformal)
+    score = {} if conformal is None else conformal.rule.score or {}
+    if conformal is not None and score.get("kind") in _ORDERED:
+        return partial(_ordered_sets, conformal)
     return None
 
 

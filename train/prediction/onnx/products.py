@@ -53,9 +53,7 @@ def _sizes(value: Tensor, axes: Sequence[int]) -> Shape:
     return tuple(value.shape[axis] for axis in axes)
 
 
-def _grouped(
-    graph: Graph, value: Tensor, groups: Sequence[Sequence[int]], joins: bool
-) -> Tensor:
+def _grouped(graph: Graph, value: Tensor, groups: Sequence[Sequence[int]], joins: bool) -> Tensor:
     """The axes in another order; those of each group but the first are one axis.
 
     Args:
@@ -142,5 +140,3 @@ def _convolve(
         pads=[before for before, _ in padding] + [after for _, after in padding],
     )
     return graph.value(name, outputs[0], order=tuple(dimension_numbers.out_spec))
-
-

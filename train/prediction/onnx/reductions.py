@@ -75,9 +75,7 @@ def _of_place(operator: str) -> Lowering:
         **_parameters: Any,
     ) -> Tensor:
         (axis,) = axes
-        found = graph.node(
-            operator, inputs, Like.of(outputs[0], np.uint32), axis=axis, keepdims=0
-        )
+        found = graph.node(operator, inputs, Like.of(outputs[0], np.uint32), axis=axis, keepdims=0)
         return elementwise.convert(graph, found, outputs[0].dtype)
 
     return lower
@@ -175,7 +173,9 @@ def _pooled(
     size, strides, padding = (
         parameters[name] for name in ("window_dimensions", "window_strides", "padding")
     )
-    dilated = any(step != 1 for step in (*parameters["base_dilation"], *parameters["window_dilation"]))
+    dilated = any(
+        step != 1 for step in (*parameters["base_dilation"], *parameters["window_dilation"])
+    )
     if len(size) != 4 or size[0] != 1 or size[3] != 1 or dilated:
         raise NotImplementedError(f"windows of the shape {tuple(size)}")
     order = (0, 3, 1, 2)
@@ -205,5 +205,3 @@ def _sums_of_windows(
     means = _pooled(graph, "AveragePool", inputs[0], outputs[0], parameters, count_include_pad=1)
     number = tensors.constant(np.float32(math.prod(parameters["window_dimensions"])))
     return elementwise.combine(graph, "Mul", [means, number], outputs[0])
-
-

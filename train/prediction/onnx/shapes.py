@@ -1,4 +1,4 @@
-"""Primitives that move numbers, or choose numbers by places that are known when the graph is made."""
+"""Primitives that move numbers, or choose numbers at places that are known before."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ def _reshape(
     return graph.reshape(value, outputs[0])
 
 
-@lowers("squeeze", "expand_dims")
+@lowers("squeeze")
 def _squeeze(
     graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], **_parameters: Any
 ) -> Tensor:
@@ -39,7 +39,15 @@ def _stretch(
     broadcast_dimensions: tuple[int, ...],
     **_parameters: Any,
 ) -> Tensor:
-    value = inputs[0]
+    del shape
+    return stretched(graph, inputs[0], outputs[0], broadcast_dimensions)
+
+
+def stretched(
+    graph: Graph, value: Tensor, like: Any, broadcast_dimensions: Sequence[int]
+) -> Tensor:
+    """A value with new axes, and with longer ones in the place of those of size 1."""
+    shape = tuple(like.shape)
     held: list[Any] = [1] * len(shape)
     for axis, dim in zip(broadcast_dimensions, value.held, strict=True):
         held[axis] = dim
@@ -52,7 +60,7 @@ def _stretch(
     new = [axis for axis in range(len(shape)) if axis not in broadcast_dimensions]
     axes = graph.store(np.array(new, np.int64))
     name = graph.add("Unsqueeze", [graph.name_of(arranged), axes])
-    return graph.value(name, Like.of(outputs[0], value.dtype), held=tuple(held))
+    return graph.value(name, Like.of(like, value.dtype), held=tuple(held))
 
 
 @lowers("transpose")
@@ -74,9 +82,7 @@ def _transpose(
     )
 
 
-def joined(
-    graph: Graph, inputs: Sequence[Tensor], like: Any, axis: int
-) -> Tensor:
+def joined(graph: Graph, inputs: Sequence[Tensor], like: Any, axis: int) -> Tensor:
     """Values one after the other along an axis."""
     if len(inputs) == 1:
         return inputs[0]
@@ -157,7 +163,9 @@ def sliced(
     if not parts:
         return value
     if value.is_constant and tensors.is_static(value.shape):
-        places = [slice(*parts[axis]) if axis in parts else slice(None) for axis in range(value.rank)]
+        places = [
+            slice(*parts[axis]) if axis in parts else slice(None) for axis in range(value.rank)
+        ]
         return tensors.constant(value.numbers()[tuple(places)])
     if not tensors.is_static(tuple(number for part in parts.values() for number in part)):
         raise NotImplementedError("a part of the examples")
@@ -208,7 +216,11 @@ def _pad(
 
 @lowers("iota")
 def _count(
-    graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], dimension: int, **_parameters: Any
+    graph: Graph,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Any],
+    dimension: int,
+    **_parameters: Any,
 ) -> Tensor:
     del inputs
     shape = tuple(outputs[0].shape)
@@ -221,6 +233,6 @@ def _count(
         # Held in 64 bits.
         counted = graph.value(name, Like((length,), np.dtype(np.uint32)))
         counted = elementwise.convert(graph, counted, outputs[0].dtype)
-        return _stretch(graph, [counted], outputs, shape=shape, broadcast_dimensions=(dimension,))
+        return stretched(graph, counted, outputs[0], (dimension,))
     numbers = np.arange(length, dtype=outputs[0].dtype)
     return tensors.constant(numbers.reshape(held), shape)

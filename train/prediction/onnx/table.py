@@ -1,28 +1,14 @@
 """The table of lowerings: one function for each primitive of JAX."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
 
-from train.prediction.onnx.graph import Graph
 from train.prediction.onnx.tensors import Tensor
 
-
-class Lowering(Protocol):
-    """Adds the nodes of a primitive to a graph."""
-
-    def __call__(
-        self, graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], **parameters: Any
-    ) -> Tensor | Sequence[Tensor]:
-        """The values of the outputs.
-
-        Args:
-            graph: the graph.
-            inputs: the values of the operands.
-            outputs: the shapes and types of the results in JAX.
-            parameters: the parameters of the primitive.
-        """
-
-
+# Adds the nodes of a primitive to a graph, and returns the values of its results: a function of
+# the graph, the values of the operands, the shapes and types of the results in JAX, and, by their
+# names, the parameters of the primitive. It raises `NotImplementedError` for a form that it does
+# not lower.
+Lowering = Callable[..., Tensor | Sequence[Tensor]]
 LOWERINGS: dict[str, Lowering] = {}
 
 

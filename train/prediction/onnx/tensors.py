@@ -15,8 +15,8 @@ class Tensor:
     """A value of a graph. Either `name` or `array` is not None.
 
     Hazard: JAX has the channels of images last, ONNX before the rows; and JAX stretches arrays
-    before it combines them. Choice: the graph holds a value in any order of its axes, and an axis of
-    equal numbers with one of these. Cost: none, because almost all operations keep both.
+    before it combines them. Choice: the graph holds a value in any order of its axes, and an axis
+    of equal numbers with one of these. Cost: none, because almost all operations keep both.
 
     Attributes:
         shape: the shape in JAX.
@@ -71,7 +71,9 @@ class Like:
         return cls(tuple(like.shape), np.dtype(dtype))
 
 
-def constant(array: Any, shape: Shape | None = None, order: tuple[int, ...] | None = None) -> Tensor:
+def constant(
+    array: Any, shape: Shape | None = None, order: tuple[int, ...] | None = None
+) -> Tensor:
     """A constant.
 
     Args:

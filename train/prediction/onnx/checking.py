@@ -1,0 +1,145 @@
+"""Compares an ONNX file in ONNX Runtime with the classifier in JAX, before it is kept."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+
+from train.data.pipeline import Pipeline
+from train.data.records import Split
+from train.foundation.errors import UserError, first_line
+from train.prediction import inference
+from train.prediction.calibrated_rule import CalibratedRule
+from train.prediction.onnx import running
+from train.prediction.trained import TrainedClassifier
+
+# Sums in 32 bits in another order. A probability is at most 1.
+BOUND = 1e-5
+_EXAMPLES = 64
+_BATCH_SIZE = 16
+_SEED = 0
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a comparison has found.
+
+    Attributes:
+        what: the examples, in words.
+        difference: the largest difference of a probability.
+        number: the number of examples.
+        at_limit: how many of these have other sets because a score is at a limit, within the
+            rounding of the network.
+    """
+
+    what: str
+    difference: float
+    number: int
+    at_limit: int
+
+    def __str__(self) -> str:
+        sets = "all sets are the same"
+        if self.at_limit:
+            sets = f"{self.number - self.at_limit} sets are the same, the others at their limits"
+        return f"{self.what}: probabilities differ by at most {self.difference:.1e}; {sets}"
+
+
+def check(classifier: TrainedClassifier, rule: CalibratedRule, content: bytes) -> Checked:
+    """Compares the file with the classifier on test examples, in batches of several sizes.
+
+    Args:
+        classifier: the classifier, as `precision.adapted` has it.
+        rule: the rule.
+        content: the bytes of the file.
+
+    Raises:
+        UserError: they differ.
+    """
+    try:
+        call = running.load(content)
+    except Exception as error:  # ONNX Runtime has errors of its own.
+        raise UserError(
+            f"--format=onnx: ONNX Runtime refuses the file: {first_line(error)}"
+        ) from error
+    what, batches = _examples(classifier)
+    infer, choose = jax.jit(inference.make(classifier, rule)), jax.jit(rule.answer)
+    difference, number, at_limit = 0.0, 0, 0
+    for batch in batches:
+        wanted = [np.asarray(output) for output in infer(batch)]
+        found = call(batch)
+        # NaN is no number below the bound.
+        difference = max(difference, float(np.abs(found[0] - wanted[0]).max()))
+        if not difference <= BOUND:
+            raise UserError(
+                f"--format=onnx: a probability in ONNX Runtime differs by {difference:.1e} from "
+                f"that in JAX, by more than {BOUND:.0e}, on {what}: the file is not kept"
+            )
+        other = _differ(found[1:], wanted[1:])
+        if other.any():
+            # A score is at its limit if JAX has the other set for the other rounding.
+            of_rounding = [np.asarray(output) for output in choose(found[0])]
+            other_too = _differ(found[1:][: len(of_rounding)], of_rounding)
+            if rule.new is not None or other_too.any():
+                raise UserError(
+                    f"--format=onnx: {int(other.sum())} of {len(batch)} sets differ from those in "
+                    f"JAX on {what}: the file is not kept"
+                )
+        number, at_limit = number + len(batch), at_limit + int(other.sum())
+    return Checked(what, difference, number, at_limit)
+
+
+def _differ(found: tuple[np.ndarray, ...], wanted: list[np.ndarray]) -> np.ndarray:
+    """Which examples have another set, or another answer beside it, [n]."""
+    pairs = zip(found, wanted, strict=True)
+    rows = [(one != other).reshape(len(one), -1).any(axis=-1) for one, other in pairs]
+    return np.logical_or.reduce(rows)
+
+
+def _examples(classifier: TrainedClassifier) -> tuple[str, Iterator[np.ndarray]]:
+    """What the examples are, and batches of these: 16 at a time, and then 1."""
+    split = None
+    if classifier.class_counts.any():
+        try:
+            dataset = classifier.load_dataset()
+        except UserError:
+            # The thresholds of a run can be on another machine than its data.
+            dataset = None
+        if dataset is not None:
+            name, split = "test", dataset.test
+            if not len(split):
+                # Of these, one has the score of the threshold.
+                name, split = "validation", dataset.validation
+    if split is None:
+        return f"{_EXAMPLES} random {classifier.spec.inputs}", _random(classifier)
+    order = np.random.default_rng(_SEED).permutation(len(split))[:_EXAMPLES]
+    chosen = split.take(np.sort(order))
+    return f"{len(chosen)} {name} {classifier.spec.inputs}", _read(chosen)
+
+
+def _read(examples: Split) -> Iterator[np.ndarray]:
+    pipeline = Pipeline(_BATCH_SIZE, seed=_SEED, on_skipped=lambda _skipped: None)
+    for batch in pipeline.evaluation(examples):
+        rows = batch["images"][batch["mask"]]
+        yield from filter(len, (rows[1:], rows[:1]))
+
+
+def _random(classifier: TrainedClassifier) -> Iterator[np.ndarray]:
+    """Inputs of the right type, where no examples are on this machine."""
+    generator = np.random.default_rng(_SEED)
+    shape = tuple(classifier.image_shape)
+    for number in (1, *[_BATCH_SIZE] * (_EXAMPLES // _BATCH_SIZE - 1), _BATCH_SIZE - 1):
+        if classifier.spec.inputs == "images":
+            # Coarse patterns, as photographs have them, and fine ones.
+            coarse = generator.integers(0, 256, (number, 4, 4, shape[-1]))
+            down, across = (np.arange(size) * 4 // size for size in shape[:2])
+            pixels = coarse[:, down][:, :, across] + generator.integers(-30, 31, (number, *shape))
+            yield pixels.clip(0, 255).astype(np.uint8)
+        elif classifier.spec.inputs == "features":
+            spec = classifier.assembly.spec
+            rows = generator.normal(spec.mean, spec.std, (number, *shape))
+            yield rows.astype(np.float32)
+        else:
+            letters = generator.integers(ord("a"), ord("z") + 1, (number, *shape))
+            lengths = generator.integers(1, shape[0] + 1, (number, 1))
+            yield np.where(np.arange(shape[0]) < lengths, letters, 0).astype(np.int32)

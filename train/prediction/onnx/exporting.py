@@ -1,0 +1,56 @@
+"""Makes the ONNX file of a classifier and its rule, and what it says of itself."""
+
+import json
+from typing import Any
+
+import numpy as np
+
+from train.foundation import files
+from train.prediction import exported_program, inference
+from train.prediction.calibrated_rule import CalibratedRule
+from train.prediction.onnx import model, portable
+from train.prediction.trained import TrainedClassifier
+
+_DTYPES = {"images": np.uint8, "features": np.float32, "names": np.int32}
+
+
+def serialize(
+    classifier: TrainedClassifier, rule: CalibratedRule, description: dict[str, Any], *, half: bool
+) -> bytes:
+    """The contents of the file, for any number of examples from 1 on.
+
+    Args:
+        classifier: the classifier, as `precision.adapted` has it.
+        rule: the rule.
+        description: what the file says of itself, as `describe` has it.
+        half: whether weights are stored in 16 bits.
+
+    Raises:
+        UserError: ONNX has no form of an operation, or the file would be too large.
+    """
+    inputs = classifier.spec.inputs
+    return model.make(
+        inference.make(classifier, rule, portable.answer(rule)),
+        inputs,
+        classifier.image_shape,
+        _DTYPES[inputs],
+        list(exported_program.outputs(classifier, rule)),
+        json.loads(files.to_json(description)),
+        half=half,
+    )
+
+
+def describe(classifier: TrainedClassifier, rule: CalibratedRule, *, half: bool) -> dict[str, Any]:
+    """What a user of the file needs to know.
+
+    Args:
+        classifier: the classifier, with its workdir.
+        rule: the rule.
+        half: whether weights are stored in 16 bits.
+    """
+    found = exported_program.describe(classifier, rule)
+    of_jax = {"platforms", "jax"}
+    return {
+        **{name: value for name, value in found.items() if name not in of_jax},
+        "onnx": {"opset": model.OPSET, "weights": "float16" if half else "float32"},
+    }
