@@ -130,7 +130,7 @@ def test_further_rules(workdir, name, tmp_path):
     table.write_text("\n".join(["label,half", *rows]))
     classifier = trained.load(workdir, taxonomy=str(table))
     rule = calibrated_rule.calibrate(
-        classifier, ChosenRule("coverage", 0.9, name, new_score="energy")
+        classifier, ChosenRule("coverage", 0.9, name, new_score="either")
     )
     description = exporting.describe(classifier, rule, half=False)
     content = exporting.serialize(classifier, rule, description, half=False)

@@ -114,7 +114,7 @@ def outliers_of(name):
     return lambda features: sets.mahalanobis_scores(features, known[:9], whitening)
 
 
-@pytest.mark.parametrize("name", outlier_scores.SCORES)
+@pytest.mark.parametrize("name", outlier_scores.OF_LOGITS | outlier_scores.OF_FEATURES)
 def test_an_outlier_score(name):
     in_onnx.check(outliers_of(name), LOGITS)
 
