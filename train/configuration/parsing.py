@@ -7,7 +7,7 @@ from train.configuration import rules
 from train.configuration.declaring import build, by_dotted_name, defaults
 from train.configuration.groups import Config
 from train.data import DATASET_NAME, dataset_spec, find
-from train.foundation import fields
+from train.foundation import addresses, fields
 from train.foundation.errors import UserError
 from train.foundation.fields import Field
 from train.foundation.nested import flatten
@@ -35,6 +35,8 @@ def parse(config: Mapping[str, Any]) -> Config:
             default is missing.
     """
     values = dict(flatten(config))
+    for name, value in values.items():
+        addresses.refuse(f"config.{name}", value)
     rules.check_field(values, "dataset.name", DATASET_NAME)
     kind = find(values["dataset.name"]).fields
     declared = by_dotted_name(Config, dataset=kind)

@@ -20,6 +20,7 @@ from absl import app, flags
 from absl import logging as absl_logging
 
 from train.foundation import (
+    addresses,
     environment,
     freed_memory,
     interruption,
@@ -78,6 +79,10 @@ def _parse(arguments: list[str], command: Callable[[], None]) -> list[str]:
         _show_help(command)
     if (mistake := refused_flags.mistake(arguments)) is not None:
         _fail(mistake, _USER_ERROR)
+    try:
+        addresses.check_arguments(arguments)
+    except UserError as error:
+        _fail(str(error), _USER_ERROR)
     _check_order(arguments)
     try:
         rest = flags.FLAGS(arguments)

@@ -18,7 +18,7 @@ from train.data.own.listing import (
     roles_given,
 )
 from train.data.truths import ONE
-from train.foundation import messages, names
+from train.foundation import addresses, messages, names
 from train.foundation.errors import UserError
 from train.foundation.files import MOST_IMAGE_BYTES
 from train.foundation.spelling import spell
@@ -113,6 +113,7 @@ def _paths(root: Path, listed: Sequence[str], rows: Sequence[int], where: str) -
     for row, path in zip(rows, listed, strict=True):
         found = path if (root / path).is_file() else similar.find(path)
         if found is None or not (root / found).is_file():
+            addresses.refuse(f"{where}, row {row + 1},", path)
             missing[row + 1] = path
             found = path.replace("\\", "/")
         before = first.setdefault(found, row)
