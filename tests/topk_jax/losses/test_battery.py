@@ -351,7 +351,7 @@ def test_examples_that_do_not_count_have_no_loss_and_no_gradient(case):
     hurt = heads.at[:, 1].set(jnp.nan).at[:, 4].set(jnp.inf)
 
     @jax.jit
-    def results(heads, labels, where=None):
+    def results(heads, labels, where):
         def total(heads):
             values = case.call(heads, labels, *extra, where=where)
             return values.sum(), values
@@ -360,10 +360,10 @@ def test_examples_that_do_not_count_have_no_loss_and_no_gradient(case):
         return values, gradient
 
     values, gradient = results(hurt, hurt_labels, jnp.asarray(counts))
-    clean, slopes = results(heads, labels)
-    # Two programs: XLA may contract a product and a sum in one of them.
-    assert_close(values[counts], clean[counts], 3e-7)
-    assert_close(gradient[:, counts], slopes[:, counts], ROUNDING)
+    clean, slopes = case.compiled_with_gradient(heads, labels, *extra)
+    # The program that other tests compiled, with other optimizations.
+    assert_close(values[counts], clean[counts])
+    assert_close(gradient[:, counts], slopes[:, counts], 10 * ROUNDING)
     assert (np.asarray(values)[~counts] == 0).all()
     assert (np.asarray(gradient)[:, ~counts] == 0).all()
     for where, error, message in [

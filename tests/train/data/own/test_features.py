@@ -478,23 +478,31 @@ REFUSED = {
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_no_features_is_refused(what, tmp_path):
+    content, message = REFUSED[what]
+    path = tmp_path / "a.npz"
+    path.write_bytes(content)
+    with pytest.raises(UserError) as raised:
+        load(path)
+    assert message in str(raised.value)
+    assert str(path) in str(raised.value)
+
+
 def test_a_mistake_is_one_line_and_exit_code_two(tmp_path):
     workdir = tmp_path / "run"
-    cases, starts = [], []
-    for number, (content, message) in enumerate(REFUSED.values()):
-        path = tmp_path / f"{number}.npz"
-        path.write_bytes(content)
-        cases.append((path, message))
+    (tmp_path / "nan.npz").write_bytes(REFUSED["nan"][0])
     (tmp_path / "folder").mkdir()
     np.save(tmp_path / "folder" / "labels.npy", NAMES)
     np.save(tmp_path / "alone.npy", matrices.arrays()["features"])
-    cases += [
+    files = [
+        (tmp_path / "nan.npz", REFUSED["nan"][1]),
         (tmp_path / "gone.npz", "cannot be read: No such file or directory"),
         (tmp_path / "folder", "must have a file features.npy; it has none"),
         (tmp_path / "alone.npy", "must have an array labels; it has features"),
     ]
     common = ("--config=configs/features.py", f"--workdir={workdir}")
-    starts = [(*common, f"--config.dataset.path={path}") for path, _ in cases]
+    starts = [(*common, f"--config.dataset.path={path}") for path, _ in files]
     network = [
         ("--config.model.name=resnet18", "config.model.name must be one of linear, mlp for featur"),
         (
@@ -507,13 +515,12 @@ def test_a_mistake_is_one_line_and_exit_code_two(tmp_path):
         ),
     ]
     starts += [(*starts[0], flag) for flag, _ in network]
-    cases += [(None, message) for _, message in network]
+    cases = [*files, *((None, message) for _, message in network)]
     for (path, message), done in zip(cases, start_each("train.main", starts, {}), strict=True):
         assert done.returncode == 2, (message, done.stderr)
-        *warnings, line = done.stderr.splitlines()
+        (line,) = done.stderr.splitlines()
         assert message in line
         assert path is None or str(path) in line
-        assert all("converted to float32" in warning for warning in warnings)
         assert done.stdout == ""
     assert not workdir.exists()
 

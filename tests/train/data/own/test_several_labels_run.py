@@ -30,7 +30,14 @@ def several():
     return {"features": rows, "shares": present.astype(np.float32), "class_names": names}
 
 
-@pytest.fixture(scope="module", params=["binary_cross_entropy", "asymmetric", "sparse_top"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        "binary_cross_entropy",
+        pytest.param("asymmetric", marks=pytest.mark.long),
+        "sparse_top",
+    ],
+)
 def finished(request, several, tmp_path_factory):
     folder = tmp_path_factory.mktemp("several")
     of_loss = {"gamma_positive": 0.0, "gamma_negative": 2.0, "margin": 0.0}
