@@ -329,8 +329,8 @@ def _expected(path: Path, description: dict[str, Any]) -> Expected:
         try:
             height, width, channels = shape
             reader = preparation.from_plain(steps, (height, width, channels))
-        except ValueError as error:
-            raise UserError(f"--program {path} takes images of the shape {shape}") from error
         except UserError as error:
             raise error.within(f"--program {path}: ") from error
+        except ValueError as error:
+            raise UserError(f"--program {path} takes images of the shape {shape}") from error
     return Expected(tuple(description["classes"]), inputs, tuple(shape), reader, name="the program")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from train.data import characters
+from train.data.image_reader import ImageReader
 from train.data.images import UnreadableImageError
 from train.prediction.labelled_data import Expected
 from train.serving import json_bodies, multipart, served_images
@@ -19,6 +20,19 @@ JSON = "application/json"
 FORM = "multipart/form-data"
 # In characters, before it is normalized and cut. Normalizing can make a character eighteen.
 _LONGEST_NAME = 1000
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """The examples of a request as they have come.
+
+    Attributes:
+        examples: files of images, lists of numbers, or names.
+        pixels: of all images together.
+    """
+
+    examples: list[Any]
+    pixels: int = 0
 
 
 @dataclass(frozen=True)
@@ -45,26 +59,42 @@ class RequestReader:
         if encoding not in ("", "identity"):
             raise RefusalError(415, "a body with a Content-Encoding is not read")
 
-    def read(self, content_type: str, body: bytes, until: float) -> list[np.ndarray]:
-        """The examples, each as the program takes it.
+    def parse(self, content_type: str, body: bytes) -> Parsed:
+        """The examples, which are not decoded yet.
 
         Args:
             content_type: the header.
             body: the bytes.
-            until: the time of `time.monotonic` after which nobody waits for them.
 
         Raises:
-            RefusalError: the body is not what is expected.
-            TimeoutError: it is later.
+            RefusalError: the body is not what is expected, or has too large images.
         """
         examples = self._examples(content_type, body)
         if not examples:
             raise RefusalError(400, f"the request has no {self.expected.inputs}")
-        if self.expected.inputs == "images":
-            return self._pixels(examples, until)
+        if self.expected.reader is None:
+            return Parsed(examples)
+        left = self.limits.pixels
+        for encoded, name in zip(examples, _names_of(examples), strict=True):
+            left -= served_images.count_pixels(encoded, self.expected.reader, name, left)
+        return Parsed(examples, self.limits.pixels - left)
+
+    def decode(self, parsed: Parsed, until: float) -> list[np.ndarray]:
+        """The examples, each as the program takes it.
+
+        Args:
+            parsed: what has come.
+            until: the time of `time.monotonic` after which nobody waits for them.
+
+        Raises:
+            RefusalError: one of them is not what is expected.
+            TimeoutError: it is later.
+        """
+        if self.expected.reader is not None:
+            return self._pixels(parsed.examples, self.expected.reader, until)
         make: Callable[[Any, str], np.ndarray]
         make = self._features if self.expected.inputs == "features" else _name
-        return [make(one, f"example {index}") for index, one in enumerate(examples)]
+        return [make(one, f"example {index}") for index, one in enumerate(parsed.examples)]
 
     def _examples(self, content_type: str, body: bytes) -> list[Any]:
         if _media_type(content_type) == FORM:
@@ -75,17 +105,9 @@ class RequestReader:
         examples = json_bodies.read_list(body, inputs, most_values=values)
         return [_decode(one) for one in examples] if inputs == "images" else examples
 
-    def _pixels(self, images: list[bytes], until: float) -> list[np.ndarray]:
-        reader = self.expected.reader
-        assert reader is not None
-        # A request with one image has no other that could be meant.
-        names = [f"image {index}" for index in range(len(images))]
-        names = names if len(images) > 1 else ["the image"]
-        left = self.limits.pixels
-        for encoded, name in zip(images, names, strict=True):
-            left -= served_images.count_pixels(encoded, reader, name, left)
+    def _pixels(self, images: list[bytes], reader: ImageReader, until: float) -> list[np.ndarray]:
         pixels = []
-        for encoded, name in zip(images, names, strict=True):
+        for encoded, name in zip(images, _names_of(images), strict=True):
             if time.monotonic() > until:
                 raise TimeoutError
             try:
@@ -114,6 +136,13 @@ class RequestReader:
 
 def _media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
+
+
+def _names_of(images: list[bytes]) -> list[str]:
+    """What messages call the images of a request."""
+    if len(images) == 1:
+        return ["the image"]
+    return [f"image {index}" for index in range(len(images))]
 
 
 def _decode(example: Any) -> bytes:

@@ -16,8 +16,10 @@ from train.prediction.exported_classifier import ExportedClassifier
 from train.serving.batcher import Batcher, Row
 from train.serving.limits import Limits, RefusalError
 from train.serving.meter import Meter
-from train.serving.request_reader import RequestReader
+from train.serving.request_reader import Parsed, RequestReader
 
+# Pixels of a request: decoding them takes a part of a second. Phones make pictures of 12 millions.
+_LARGE = 16_000_000
 STARTING, READY, ENDING = "starting", "ready", "ending"
 
 
@@ -65,7 +67,8 @@ class Service:
         self.meter = meter
         self.reader = RequestReader(classifier.expected, limits)
         self.batcher = Batcher(classifier, meter.add_batch)
-        self.threads = ThreadPoolExecutor(threads, thread_name_prefix="requests")
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="requests")
+        self._large = ThreadPoolExecutor(max(1, threads // 2), thread_name_prefix="large")
         self.state = STARTING
         self.idle = asyncio.Event()
         self.idle.set()
@@ -130,9 +133,27 @@ class Service:
         self._show()
 
     async def read(self, content_type: str, body: bytes, until: float) -> list[np.ndarray]:
-        """The examples of a request, which a thread reads; see `RequestReader.read`."""
+        """The examples of a request; see `RequestReader`.
+
+        Large images are decoded in other threads than all other work: the requests of other clients
+        do not wait for them.
+        """
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self.threads, self.reader.read, content_type, body, until)
+
+        def read_if_small() -> Parsed | list[np.ndarray]:
+            parsed = self.reader.parse(content_type, body)
+            return parsed if parsed.pixels > _LARGE else self.reader.decode(parsed, until)
+
+        found = await loop.run_in_executor(self._threads, read_if_small)
+        if isinstance(found, Parsed):
+            return await loop.run_in_executor(self._large, self.reader.decode, found, until)
+        return found
+
+    def close(self) -> None:
+        """Ends the threads, which finish what they are at."""
+        for threads in (self._threads, self._large):
+            threads.shutdown(wait=False, cancel_futures=True)
+        self.batcher.close()
 
     async def answer(self, examples: Sequence[np.ndarray]) -> list[dict[str, Any]]:
         """The sets of some examples, as the fields of their lines."""

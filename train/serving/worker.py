@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -65,6 +66,8 @@ class Worker:
         """
         image_files.ignore_warnings()
         served_images.allow_few_formats()
+        # It warns of each form that is damaged.
+        logging.getLogger("python_multipart").setLevel(logging.ERROR)
         classifier = self.program.load()
         service = Service(classifier, self.program.digest, self.limits, self.meter, self.threads)
         self.meter.information = {"sha256": self.program.digest, "rule": str(classifier.rule)}
@@ -98,8 +101,7 @@ class Worker:
             )
             thread.start()
             runner.run(server.serve(sockets=[self.socket]))
-        service.threads.shutdown(wait=False, cancel_futures=True)
-        service.batcher.close()
+        service.close()
         if server.mistake is not None:
             raise server.mistake
 

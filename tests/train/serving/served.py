@@ -1,5 +1,6 @@
 """A server in a process of its own, and requests to it."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -8,8 +9,9 @@ import signal
 import socket
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
-from tests.train.forked import Started
+from tests.train.forked import Ended, Started
 
 # Limits for a hang, in seconds; machines may be busy.
 STARTS_WITHIN = 120
@@ -38,7 +40,7 @@ class Server:
             environment=environment or {},
         )
         self.address = ("127.0.0.1", 0)
-        self._ended = None
+        self._ended: Ended | None = None
 
     def __enter__(self):
         self.wait_for(r"ready +http://127\.0\.0\.1:(\d+)")
@@ -60,7 +62,19 @@ class Server:
 
     def stop(self, number=signal.SIGTERM):
         """Sends a signal."""
-        os.kill(self.started.pid, number)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.started.pid, number)
+
+    @property
+    def workers(self):
+        """The numbers of the processes that answer."""
+        pid = self.started.pid
+        return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+    def memory(self):
+        """The bytes that the process has in memory."""
+        status = Path(f"/proc/{self.started.pid}/status").read_text()
+        return 1024 * int(re.search(r"VmRSS:\s+(\d+)", status)[1])
 
     def end(self):
         """Ends the server; what it has left."""

@@ -52,7 +52,8 @@ def many_scans():
 
 
 def read(reader, kind, body, until=None):
-    return reader.read(kind, body, time.monotonic() + 60 if until is None else until)
+    parsed = reader.parse(kind, body)
+    return reader.decode(parsed, time.monotonic() + 60 if until is None else until)
 
 
 def read_json(reader, value):
