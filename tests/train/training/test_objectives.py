@@ -123,6 +123,37 @@ def test_smoothed_labels_train_and_are_not_evaluated(rng):
         np.testing.assert_array_equal(objective.evaluation_loss(logits, labels), expected)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        (
+            "conformal_training",
+            {"error": 0.2, "temperature": 0.5, "smoothing": 0.2, "quantile": "expected"},
+        ),
+        ("size_at_average_error", {"error": 0.2, "temperature": 0.5}),
+    ],
+)
+def test_losses_of_sets_are_added_to_the_cross_entropy(name, settings, rng):
+    logits = rng.normal(size=(1, 20, NUM_CLASSES)).astype(np.float32)
+    labels = np.arange(20, dtype=np.int32)[None] % NUM_CLASSES
+    objective = make_objective(name)
+
+    @jax.jit
+    def found_and_parts(logits, labels):
+        def loss(logits, labels):
+            return objective.loss(logits, labels, None, None)
+
+        found = jax.vmap(loss, axis_name="devices")(logits, labels)[0]
+        of_sets = getattr(losses, name)(logits[0], labels[0], **settings)
+        return found, losses.cross_entropy(logits[0], labels[0]).mean(), of_sets
+
+    found, plain, of_sets = found_and_parts(logits, labels)
+    # A dozen roundings; the second part is a hundredth of a size of some classes.
+    np.testing.assert_allclose(found, plain + PARAMETERS["weight"] * of_sets, rtol=1e-6)
+    assert PARAMETERS["weight"] * of_sets > 1e-3 * plain
+
+
 @pytest.mark.parametrize("name", ["ldam", "noised_imbalanced", "expected_imbalanced"])
 def test_margins_need_training_images_of_every_class(name):
     with pytest.raises(UserError, match=r"without margins where .* no training images, as class 2"):
