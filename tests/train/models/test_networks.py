@@ -172,7 +172,8 @@ def test_batch_norm_gathers_a_tenth_of_each_batch(rng):
     )
 
 
-@pytest.mark.parametrize("family", tiny.FAMILIES)
+# The others have norms of each example alone.
+@pytest.mark.parametrize("family", [one for one in tiny.FAMILIES if one not in ("convnext", "vit")])
 def test_synchronised_batch_norm_sees_the_whole_batch(family, rng):
     whole = tiny.FAMILIES[family](axis_name=None)
     split = tiny.FAMILIES[family](axis_name="devices")
@@ -226,7 +227,7 @@ def activation_dtypes(jaxpr):
 @pytest.mark.parametrize(
     ("name", "head"),
     [
-        *((name, "linear") for name in ("small_cnn", "mlp", "densenet_40_40", "resnet50")),
+        *((name, "linear") for name in ("small_cnn", "mlp", "resnet18")),
         *(("small_cnn", head) for head in ("cosine", "two_heads")),
     ],
 )
