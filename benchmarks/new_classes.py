@@ -5,8 +5,7 @@ r"""Classes that a classifier has not seen: how many of their examples are "none
 
 Every fifth class is held out of the digits, and every fifth country of the names of places; each
 repetition holds out others. A network is trained without them, and evaluated on the test examples
-of all classes, by the commands of the program and every outlier score. Runs and reports that are in
-the folder are not made again. --features=FILE is for features of your own instead, with the arrays
+of all classes by every outlier score. Runs and reports that are in the folder are not made again. --features=FILE is for features of your own instead, with the arrays
 features and labels, as for configs/features.py: every fifth class of them is held out.
 """
 
@@ -21,7 +20,9 @@ import numpy as np
 
 from benchmarks import command, markdown
 from benchmarks.held_out import FOLDS
-from train.evaluation import outlier_scores
+from train.evaluation import outlier_scores, selective
+from train.prediction import new_class_report, outliers, trained
+from train.prediction.other_calibrations import NewCalibration
 
 _COVERAGE = 0.9
 _RECIPES = {
@@ -108,26 +109,44 @@ def _measure(
     """The reports of one fold."""
     workdir = folder / f"{name.replace(' ', '_')}_{fold}"
     if not (workdir / "results.json").exists():
-        _run("train.main", f"--workdir={workdir}", *_arguments(name, fold, workdir, features))
-    reports = {}
-    for score in outlier_scores.SCORES:
-        out = workdir.with_name(f"{workdir.name}_{score}.json")
-        if not out.exists():
-            _run(
-                "train.evaluate",
-                *(f"--workdir={workdir}", "--allow_new", f"--new_score={score}", f"--out={out}"),
-                *(f"--coverages={_COVERAGE}", f"--max_error={max_error}"),
-            )
-        reports[score] = json.loads(out.read_text())
-    found = {score: _numbers(report["none_of_these"]) for score, report in reports.items()}
-    # The same with every score.
-    last = reports[outlier_scores.DEFAULT]
-    counts = {
-        "classes": last["num_classes"],
-        "new examples": last["none_of_these"]["num_examples_of_unknown_classes"],
+        _train(f"--workdir={workdir}", *_arguments(name, fold, workdir, features))
+    out = workdir.with_name(f"{workdir.name}.json")
+    if not out.exists():
+        out.write_text(json.dumps(_reports(workdir, max_error)))
+    reports = json.loads(out.read_text())
+    return {
+        "scores": {score: _numbers(report) for score, report in reports["scores"].items()},
+        "sure": {name: reports["selective"][name] for name in _SURE},
+        "classes": reports["classes"],
+        # The same with every score.
+        "new examples": reports["scores"][outlier_scores.DEFAULT][
+            "num_examples_of_unknown_classes"
+        ],
     }
-    sure = {name: last["selective"][name] for name in _SURE}
-    return {"scores": found, "sure": sure, **counts}
+
+
+def _reports(workdir: Path, max_error: float) -> dict[str, Any]:
+    """What train.evaluate reports of the run with each score, in one process."""
+    classifier = trained.load(workdir)
+    dataset = classifier.load_dataset()
+    splits = {"test": dataset.test, "validation": dataset.validation}
+    predicted = {split: classifier.predict(split) for split in splits}
+
+    def report(name: str) -> dict[str, Any]:
+        score = outliers.of_classifier(classifier, name)
+        test, validation = (
+            outliers.measure(predicted[split], score, examples, split)
+            for split, examples in splits.items()
+        )
+        calibration = NewCalibration(classifier, validation)
+        return new_class_report.report(test, score, calibration, [_COVERAGE], [])
+
+    least = selective.threshold(predicted["validation"], max_error)
+    return {
+        "classes": classifier.num_classes,
+        "scores": {name: report(name) for name in outlier_scores.SCORES},
+        "selective": selective.report(predicted["test"], max_error, least),
+    }
 
 
 def _numbers(report: Mapping[str, Any]) -> dict[str, float]:
@@ -166,8 +185,9 @@ def _write_features(source: Path, path: Path, fold: int) -> None:
     np.savez(path, features=features[kept], labels=labels[kept], split=split[kept])
 
 
-def _run(module: str, *arguments: str) -> None:
-    subprocess.run([sys.executable, "-m", module, *arguments], check=True, capture_output=True)
+def _train(*arguments: str) -> None:
+    command = [sys.executable, "-m", "train.main", *arguments]
+    subprocess.run(command, check=True, capture_output=True)
 
 
 def _summary(folds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

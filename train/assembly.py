@@ -30,6 +30,7 @@ from train.evaluation import (
     temperature,
 )
 from train.evaluation.class_tree import ClassTree
+from train.evaluation.outcomes import Outcomes
 from train.evaluation.predictions import Predictions
 from train.evaluation.summaries import Evaluation
 from train.evaluation.thresholds import average_k_thresholds
@@ -699,13 +700,14 @@ class Assembly:
         }
         return SelectedEvaluation(validation, tests, fitted, left_out)
 
-    def evaluated(self, labels: np.ndarray) -> dict[str, Any]:
-        """The classes and examples that the accuracies of a split are over, by its labels [n]."""
+    def evaluated(self, outcomes: Outcomes) -> dict[str, Any]:
+        """The classes and examples that the accuracies of a split are over."""
+        labels = outcomes.counted_labels
         # Unseen classes count in the splits that have some of their examples.
         num_classes = max(self.num_classes, int(labels.max(initial=0)) + 1)
         names = (*self.classes.names, *self.dataset.unseen_class_names)[:num_classes]
         counts = np.pad(self.class_counts, (0, num_classes - self.num_classes))
-        return evaluated.to_json(labels, counts, names)
+        return evaluated.to_json(labels, len(outcomes.labels), counts, names)
 
     @cached_property
     def _initializer(self) -> Callable[[jax.Array], Mapping[str, Any]]:

@@ -124,8 +124,7 @@ def run(
                 **({} if found.temperature is None else {"temperature": found.temperature}),
                 **{name: metric.to_json(split.metrics) for name, split in splits.items()},
                 "evaluated": {
-                    name: assembly.evaluated(split.outcomes.counted_labels)
-                    for name, split in splits.items()
+                    name: assembly.evaluated(split.outcomes) for name, split in splits.items()
                 },
                 **_best_possible(assembly),
                 **_class_weights(assembly),

@@ -191,6 +191,7 @@ def set_report(
         num_unknown=int((~examples.is_known).sum()),
         evaluated=evaluated.to_json(
             examples.counted_labels,
+            len(examples.labels),
             None if class_counts is None else examples.counts_of_all(class_counts),
             # There may be names of unknown classes without examples in this split.
             (class_names or [str(index) for index in range(examples.num_classes)])[

@@ -125,11 +125,12 @@ class Monitor:
             (self.broken_at, self.changed_at),
             strict=True,
         ):
-            evidence = f"evidence {_large(float(peak))} of {_large(promise.log_needed)}"
+            needed = _large(promise.log_needed)
+            largest = f"the largest evidence is {_large(float(peak))}"
             lines.append(
-                f"no alarm that {what}: {evidence}"
+                f"no alarm that {what}: {largest}, and an alarm needs {needed}"
                 if at is None
-                else f"{what}: noticed at outcome {at:,}, {evidence}"
+                else f"{what}: noticed at outcome {at:,} by an evidence of {needed}; {largest}"
             )
         return lines
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from scipy import stats
 
-from train.evaluation import promises, thresholds
+from train.evaluation import evaluated, promises, thresholds
 from train.evaluation.conformal_rules import DEFAULT, RULES
 from train.foundation.errors import UserError
 
@@ -102,5 +102,5 @@ def of_rule(
                 f"--calibrated_on is needed with sets of {rule}: the number of observations that "
                 "they are calibrated on"
             )
-        calibrated_on = results["evaluated"]["validation"]["groups"]["all"]["examples"]
+        calibrated_on = evaluated.num_examples(results["evaluated"]["validation"])
     return Promise(digest, rule, promised, calibrated_on, delta)

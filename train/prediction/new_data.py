@@ -9,13 +9,14 @@ from typing import Any, NoReturn
 import numpy as np
 from absl import logging
 
-from train.configuration.datasets import FolderFields, OwnImageFields
+from train.configuration.datasets import FolderFields, OwnImageFields, path_of
 from train.data.batches import SkippedImage
 from train.data.own.determinations import Reading
 from train.data.own.listing import Role
 from train.evaluation import (
     by_rank,
     combinations,
+    evaluated,
     example_groups,
     example_names,
     named_costs,
@@ -164,7 +165,8 @@ def evaluate(
     given = None
     if asked.thresholds is not None:
         given = GivenCalibration(classifier, asked.thresholds)
-    warn_of_training_images(classifier.workdir, found)
+    if not warn_of_own_data(classifier, asked):
+        warn_of_training_images(classifier.workdir, found)
     skipped: list[SkippedImage] = []
     score = None if asked.new_score is None else outliers.of_classifier(classifier, asked.new_score)
     if isinstance(share, WritesPart):
@@ -336,6 +338,20 @@ def expected_by(classifier: TrainedClassifier, asked: Asked) -> Expected:
         most_bytes=fields.most_bytes if isinstance(fields, OwnImageFields) else MOST_IMAGE_BYTES,
         name="the network" if classifier.workdir is None else "the run",
     )
+
+
+def warn_of_own_data(classifier: TrainedClassifier, asked: Asked) -> bool:
+    """Warns of a place of new data that is where the run has its own; returns whether it is."""
+    own = path_of(classifier.config.dataset)
+    if own is None or not Path(own).exists() or not asked.path.samefile(own):
+        return False
+    logging.warning(
+        "%s has the examples that the run was trained on, among others: accuracies are too good. "
+        "Without --%s the test split is evaluated",
+        asked.path,
+        asked.flag,
+    )
+    return True
 
 
 def warn_of_training_images(workdir: Path | None, found: LabelledData) -> None:
@@ -533,8 +549,7 @@ def _num_validation_examples(classifier: TrainedClassifier) -> int:
     if not classifier.class_counts.any():
         return 0
     try:
-        groups = classifier.results["evaluated"]["validation"]["groups"]
-        return int(groups["all"]["examples"])
+        return evaluated.num_examples(classifier.results["evaluated"]["validation"])
     except KeyError:
         # A published network, or a run of an earlier version.
         return len(classifier.load_dataset().validation)

@@ -93,7 +93,10 @@ class NewData:
             "num_classes": num_classes,
             "num_groups": None if known.groups is None else len(set(known.groups.tolist())),
             "evaluated": evaluated.to_json(
-                known.counted_labels, self.class_counts, self.class_names[:num_classes]
+                known.counted_labels,
+                len(known.labels),
+                self.class_counts,
+                self.class_names[:num_classes],
             ),
             "unknown_classes": {
                 "num_examples": len(unknown),

@@ -22,7 +22,9 @@ from train.evaluation.summaries import Evaluation
 from train.foundation import files, json_files
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
+from train.foundation.invocation import as_typed
 from train.foundation.nested import flatten
+from train.foundation.printable import printable
 from train.workdir import metrics_file, run_files, runs, skipped_images, terminal
 from train.workdir.events import Events
 from train.workdir.facts import Facts
@@ -38,6 +40,18 @@ def show_finished(
     terminal.show_results(
         results, config, run_files.present(workdir), optimizes_top_k=optimizes_top_k
     )
+    _point_to_ranks(workdir)
+
+
+def _point_to_ranks(workdir: Path) -> None:
+    """Prints the command that reports the ranks above the classes, if there are some."""
+    # Runs of earlier versions do not have the file.
+    has_classes = (workdir / run_files.CLASSES).exists()
+    ranks = run_files.read_classes(workdir).ranks if has_classes else None
+    if ranks is not None:
+        above = ", ".join(printable(rank) for rank in ranks.names[:-1])
+        command = as_typed(f"python -m train.evaluate --workdir={printable(str(workdir))}")
+        show_line(f"accuracies and sets by {above}: {command}")
 
 
 class Reporter:
@@ -224,6 +238,7 @@ class Reporter:
             run_files.present(self._workdir),
             optimizes_top_k=self._optimizes_top_k,
         )
+        _point_to_ranks(self._workdir)
         return written
 
     def close(self) -> None:

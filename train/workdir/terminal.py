@@ -200,13 +200,16 @@ def _show_top_k_estimates(report: Mapping[str, Any]) -> None:
         ("backward_coverage", "the same by backward conformal sets, about this or more"),
         ("coverage_at_least", "and for any classifier, at least"),
     ):
-        bounds = ", ".join(
-            f"{_in_few_words(name)} {f'{100 * bound:.1f}' if bound > 0 else 'nothing'}"
+        bounds = {
+            _in_few_words(name): value[name_of_bound]
             for name, value in estimates.items()
-            if (bound := value.get(name_of_bound)) is not None
-        )
+            if name_of_bound in value
+        }
+        stated = ", ".join(f"{name} {100 * one:.1f}" for name, one in bounds.items() if one > 0)
+        unbounded = [name for name, one in bounds.items() if one <= 0]
+        without = f"no bound for {', '.join(unbounded)}" if unbounded else ""
         if bounds:
-            show_line(f"{what}: {bounds}")
+            show_line(f"{what}: {'; '.join(filter(None, (stated, without)))}")
 
 
 def _in_few_words(rule_name: str) -> str:
@@ -355,7 +358,11 @@ def _show_table(
     if evaluated is None:
         console.print(_table(metrics))
         return
-    console.print(_table(metrics, evaluated["groups"]))
+    counted = "examples"
+    if "num_examples" in evaluated:
+        counted = "labels"
+        show_line(f"labels are counted: {evaluated['num_examples']:,} examples have these:")
+    console.print(_table(metrics, evaluated["groups"], counted))
     absent = evaluated["classes_without_examples"]
     if absent:
         named = [printable(name) for name in evaluated["named"][:_MOST_NAMED]]
@@ -367,6 +374,7 @@ def _show_table(
 def _table(
     metrics: Mapping[Metric, float | None],
     groups: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
+    counted: str = "examples",
 ) -> Table:
     """A row for each rule that makes sets, and a column for each kind of accuracy it has.
 
@@ -374,6 +382,7 @@ def _table(
         metrics: the metrics.
         groups: the numbers of classes and examples that a column is the mean over, by its title;
             "macro" has those of "all".
+        counted: what these numbers of examples are of.
     """
     rows: dict[tuple[int, Rule], dict[str, str]] = {}
     for metric, value in metrics.items():
@@ -389,8 +398,8 @@ def _table(
     if groups:
         table.add_section()
         of_columns = [groups.get("all" if column == "macro" else column) for column in columns]
-        for what in ("classes", "examples"):
-            table.add_row(what, *("" if of is None else f"{of[what]:,}" for of in of_columns))
+        for title, what in (("classes", "classes"), (counted, "examples")):
+            table.add_row(title, *("" if of is None else f"{of[what]:,}" for of in of_columns))
     return table
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import unicodedata
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -164,3 +165,23 @@ def test_what_is_not_new_labelled_data_is_refused(tmp_path):
     for flag, name, expected, message in refused:
         with pytest.raises(UserError, match=re.escape(message.replace("FOLDER", str(tmp_path)))):
             labelled_data.find(flag, tmp_path / name, expected)
+
+
+def test_the_data_of_the_run_itself_are_warned_of(tmp_path, caplog):
+    own, other = tmp_path / "own.npz", tmp_path / "other.npz"
+    own.touch()
+    other.touch()
+    (tmp_path / "link.npz").symlink_to(own)
+    run = SimpleNamespace(config=SimpleNamespace(dataset=SimpleNamespace(path=str(own))))
+    asked = SimpleNamespace(flag="features", path=tmp_path / "link.npz")
+    assert new_data.warn_of_own_data(run, asked)
+    (record,) = caplog.records
+    assert "link.npz has the examples that the run was trained on" in record.getMessage()
+    assert "Without --features the test split is evaluated" in record.getMessage()
+    caplog.clear()
+    assert not new_data.warn_of_own_data(run, SimpleNamespace(flag="features", path=other))
+    own.unlink()
+    assert not new_data.warn_of_own_data(run, SimpleNamespace(flag="features", path=other))
+    digits = SimpleNamespace(config=SimpleNamespace(dataset=SimpleNamespace()))
+    assert not new_data.warn_of_own_data(digits, asked)
+    assert not caplog.records

@@ -34,6 +34,7 @@ from train.evaluation.outcomes import Outcomes
 from train.evaluation.summaries import Evaluation
 from train.foundation import files
 from train.foundation.errors import UserError
+from train.foundation.ranks import Ranks
 from train.training.losses import LOSSES
 from train.workdir import plots, terminal
 from train.workdir.classes import Classes
@@ -468,13 +469,50 @@ def test_a_table_says_of_how_many_classes_and_examples_it_is(tmp_path, capsys):
     assert rows[start + 4 : start + 6] == ["classes 2 1", "examples 6 4"]
     assert (r"classes without examples in this split, not counted: 2 (\x1b[31mrose, tulip)") in rows
     # With many classes a line names the first, and a file not all of a million.
-    absent = evaluated.to_json(np.array([0]), None, [f"c{index}" for index in range(2000)])
+    absent = evaluated.to_json(np.array([0]), 1, None, [f"c{index}" for index in range(2000)])
     assert (absent["classes_without_examples"], len(absent["named"])) == (1999, 1000)
     assert absent["groups"] == {"all": {"classes": 1, "examples": 1}}
     shown = {**results, "evaluated": {"test": absent}}
     terminal.show_results(shown, CONFIG, {}, optimizes_top_k=False)
     line = next(one for one in capsys.readouterr().out.split("\n") if "without examples" in one)
     assert line.endswith(": 1,999 (c1, c2, c3, c4, c5, c6, c7, c8, c9, c10 and 1,989 more)")
+
+
+def test_examples_of_several_classes_are_counted_beside_their_labels(tmp_path, capsys):
+    found = evaluated.to_json(np.array([0, 0, 1, 1, 1]), 3, None, ["daisy", "rose"])
+    assert found["groups"]["all"] == {"classes": 2, "examples": 5}
+    assert evaluated.num_examples(found) == 3
+    assert "num_examples" not in evaluated.to_json(np.array([0, 1]), 2, None, ["daisy", "rose"])
+    results = {**RESULTS, "evaluated": {"test": found}}
+    output = closing_words(tmp_path, capsys, results)
+    assert "labels are counted: 3 examples have these:\n" in output
+    rows = [" ".join(line.split()) for line in output.split("\n")]
+    assert any(row.startswith("labels 5") for row in rows)
+    assert not any(row.startswith("examples ") for row in rows)
+
+
+def test_a_run_with_ranks_names_the_command_that_reports_them(tmp_path, capsys):
+    ranks = Ranks(("family", "genus", "species"), (("a", "b"), ("a", "c")))
+    facts = dataclasses.replace(FACTS, classes=dataclasses.replace(FACTS.classes, ranks=ranks))
+    with reporter(tmp_path, facts=facts) as report:
+        train(report, range(1, 61))
+        report.results(RESULTS, TESTS)
+    command = f"python -m train.evaluate --workdir={tmp_path}"
+    assert f"accuracies and sets by family, genus: {command}\n" in capsys.readouterr().out
+    assert "accuracies and sets by" not in closing_words(tmp_path / "plain", capsys)
+
+
+def test_bounds_of_sets_of_k_classes_that_promise_nothing_are_named(capsys):
+    estimate = {"coverage": 0.75, "interval": [0.5, 0.875], "coverage_at_least": 0.0}
+    of_ks = {
+        "top_1": {**estimate, "backward_coverage": 0.0},
+        "top_3": estimate | {"backward_coverage": 0.5},
+    }
+    terminal._show_top_k_estimates({"top_k_estimates": of_ks})
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "the same by backward conformal sets, about this or more: top-3 50.0; no bound for top-1",
+        "and for any classifier, at least: no bound for top-1, top-3",
+    ]
 
 
 def test_a_finished_run_is_shown_again_without_being_touched(tmp_path, capsys):
