@@ -5,8 +5,9 @@ r"""Classes that a classifier has not seen: how many of their examples are "none
 
 Every fifth class is held out of the digits, and every fifth country of the names of places; each
 repetition holds out others. A network is trained without them, and evaluated on the test examples
-of all classes by every outlier score. Runs and reports that are in the folder are not made again. --features=FILE is for features of your own instead, with the arrays
-features and labels, as for configs/features.py: every fifth class of them is held out.
+of all classes by every outlier score. Runs and reports that are in the folder are not made again.
+--features=FILE is for features of your own instead, with the arrays features and labels, as for
+configs/features.py: every fifth class of them is held out.
 """
 
 import json
