@@ -1,6 +1,6 @@
 r"""Classes that a classifier has not seen: how many of their examples are "none of these".
 
-    python -m benchmarks.new_classes --repetitions=2 --folder=runs/new_classes \
+    python -m benchmarks.new_classes --repetitions=5 --folder=runs/new_classes \
         --output=benchmarks/results/new_classes-cpu.json
 
 Every fifth class is held out of the digits, and every fifth country of the names of places; each

@@ -457,7 +457,7 @@ def test_a_metric_of_another_kind_has_a_column_of_its_own():
 def test_a_table_says_of_how_many_classes_and_examples_it_is(tmp_path, capsys):
     labels, class_counts = np.array([0, 0, 0, 0, 1, 1]), np.array([3, 200, 200, 200])
     names = ("daisy", "dandelion", "\x1b[31mrose", "tulip")
-    found = evaluated.to_json(labels, class_counts, names)
+    found = evaluated.to_json(labels, len(labels), class_counts, names)
     results = {
         **RESULTS,
         "test": {"loss": 0.5, "few_top_1_accuracy": 0.25, "macro_top_1_accuracy": 0.5},
