@@ -12,6 +12,12 @@ Published test accuracy in per cent, top-1 with K = 1 and top-5 with K = 5 in th
 
 The test set is the official validation set. 50 images per class are held out of the training images
 for selection.
+
+The finished run is evaluated by ten crops of each image: its shorter side at 256, four corners and
+the middle of 224 pixels, each also mirrored. The mean is of the softmax for cross-entropy, and of
+the scores for other losses. The thesis says that its procedure is that of Berrada et al., and their
+program does this. It is inferred that the published numbers are made so. The epoch is selected by
+the middle of each image.
 """
 
 from ml_collections import ConfigDict
@@ -54,7 +60,7 @@ def get_config(loss: str = "noised_balanced") -> ConfigDict:
                 "decay_epochs": (30, 60, 90),
             },
             "select_by": "top_5_accuracy",
-            "eval": {"ks": (1, 5)},
+            "eval": {"ks": (1, 5), "crops": 10},
         },
         _LOSSES,
         loss,

@@ -14,6 +14,7 @@ import optax
 
 from train.configuration import Config, rules
 from train.configuration.datasets import OwnImageFields, StreamedFields, path_of
+from train.configuration.groups import TEN_CROPS
 from train.data import Dataset, DatasetSpec, dataset_spec
 from train.data.augmentation import normalize
 from train.data.batches import Batch, SkippedImage, steps_in_epoch
@@ -524,6 +525,7 @@ class Assembly:
         with_logits: bool = False,
         at_temperature: float | None = None,
         share: Share = ALONE,
+        crops: int = 1,
     ) -> Predictions:
         """The predictions for a split of the data set.
 
@@ -536,6 +538,7 @@ class Assembly:
             at_temperature: if it is a number, the scores are the softmax of the logits divided by
                 it.
             share: how this process takes part in the work.
+            crops: how many crops of an image are averaged, as `config.eval.crops`.
 
         Raises:
             UserError: none of the images of the split can be read.
@@ -544,13 +547,14 @@ class Assembly:
             params,
             batch_stats,
             getattr(self.dataset, split),
-            self._pipeline(self._evaluation_batch_size, split),
+            self._pipeline(self._evaluation_batch_size(crops), split),
             name=split,
             share=share,
             path=self._place,
             shows_progress=shows_progress,
             with_logits=with_logits,
             at_temperature=at_temperature,
+            crops=crops,
         )
 
     def predict_new(
@@ -580,7 +584,7 @@ class Assembly:
         """
         # Threads decode: starting processes takes longer than many evaluations.
         pipeline = dataclasses.replace(
-            self._pipeline(self._evaluation_batch_size, "new"),
+            self._pipeline(self._evaluation_batch_size(), "new"),
             num_workers=0,
             on_skipped=on_skipped,
         )
@@ -609,6 +613,7 @@ class Assembly:
         shows_progress: bool = False,
         with_logits: bool = False,
         at_temperature: float | None = None,
+        crops: int = 1,
     ) -> Predictions:
         """The predictions for examples; see `predict`.
 
@@ -623,6 +628,7 @@ class Assembly:
             shows_progress: whether a bar is shown.
             with_logits: whether the predictions have logits instead of scores.
             at_temperature: divides the logits before they become scores, if it is a number.
+            crops: how many crops of an image are averaged.
         """
         what = f"{name} {self.spec.example}s"
 
@@ -634,7 +640,7 @@ class Assembly:
                     step,
                     params,
                     batch_stats,
-                    pipeline.evaluation(examples, units),
+                    pipeline.evaluation(examples, units, ten_crops=crops == TEN_CROPS),
                     self.devices,
                     split=examples,
                     num_classes=self.num_classes,
@@ -652,13 +658,12 @@ class Assembly:
             return temperature.with_probabilities(found, at_temperature)
         return found
 
-    @property
-    def _evaluation_batch_size(self) -> int:
-        """A multiple of the devices, near the batch size of training.
+    def _evaluation_batch_size(self, crops: int = 1) -> int:
+        """A multiple of the devices, with as many crops as training has images, or a few more.
 
         A finished run may be evaluated on other devices; the size of a batch changes no result.
         """
-        share = math.ceil(self.config.dataset.batch_size / jax.device_count())
+        share = math.ceil(self.config.dataset.batch_size / crops / jax.device_count())
         return share * jax.device_count()
 
     @property
@@ -677,13 +682,14 @@ class Assembly:
 
         Temperature and thresholds are fitted on the validation split.
         """
+        predict = partial(self.predict, *state.evaluated, crops=self.config.eval.crops)
         fitted = None
         if self.config.eval.temperature:
-            logits = self.predict(*state.evaluated, "validation", with_logits=True)
+            logits = predict("validation", with_logits=True)
             fitted = temperature.fit(logits)
             found = temperature.with_probabilities(logits, fitted)
         else:
-            found = self.predict(*state.evaluated, "validation")
+            found = predict("validation")
         thresholds = average_k_thresholds(found, self.config.eval.ks)
 
         def summarize(found: Predictions) -> Evaluation:
@@ -691,8 +697,7 @@ class Assembly:
 
         validation = summarize(found)
         tests = {
-            split: summarize(self.predict(*state.evaluated, split, at_temperature=fitted))
-            for split in self.test_splits
+            split: summarize(predict(split, at_temperature=fitted)) for split in self.test_splits
         }
         left_out = {
             split: len(getattr(self.dataset, split)) - len(evaluated.outcomes.labels)

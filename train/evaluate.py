@@ -27,6 +27,7 @@ import numpy as np
 from absl import flags
 
 from train.configuration.datasets import HOW_GROUPS_ARE_FOUND
+from train.configuration.groups import TEN_CROPS
 from train.evaluation import combinations, conformal_rules, metric, utilities
 from train.evaluation.conformal_rules import ConformalRule
 from train.foundation import command_line, fields, files, flag_rules, json_files
@@ -71,6 +72,12 @@ _SPLIT = flags.DEFINE_string(
     f"With --workdir or --weights: the split of the data set, one of {', '.join(_SPLITS)}; by "
     "default test. Only place_names and synthetic_latents have balanced_test, with as many "
     "examples of every class.",
+)
+_CROPS = flags.DEFINE_integer(
+    "crops",
+    None,
+    "With --split: 1, the middle of each image, as train.predict looks at it, or 10, the mean over "
+    "its four corners and its middle, each also mirrored. By default config.eval.crops of the run.",
 )
 _IMAGES = flags.DEFINE_string(
     "images",
@@ -259,6 +266,13 @@ _ROWS = flag_rules.declare(
     Flag("thresholds", needs=_NEW, because="a split is evaluated with thresholds of validation"),
     Flag("thresholds", excludes=("recalibrate",), because="that makes thresholds of its own"),
     Flag("split", fields.one_of(_SPLITS)),
+    Flag(
+        "crops",
+        fields.one_or(TEN_CROPS),
+        needs=("workdir", "weights"),
+        excludes=_NEW,
+        because="new data are evaluated as train.predict looks at them",
+    ),
     rule_flags.MAX_ERROR,
     Flag(
         "allow_new",
@@ -405,16 +419,17 @@ def _evaluate_split(classifier: "TrainedClassifier", share: "Share") -> "Evaluat
             f"--split must not be {split} with the data set {spec.name}: it has no such test set"
         )
     score = _outlier_score(classifier)
+    crops = _crops(classifier)
 
     def predict(split: str) -> "Predictions":
-        found = classifier.predict(split, share=share)
+        found = classifier.predict(split, crops=crops, share=share)
         if score is None:
             return found
         return outliers.measure(found, score, getattr(dataset, split), split, share)
 
     if isinstance(share, WritesPart):
         for name in dict.fromkeys((split, "validation")):
-            share.only(partial(classifier.predict, name, share=share))
+            share.only(partial(classifier.predict, name, crops=crops, share=share))
             if score is not None:
                 share.only(partial(outliers.of_split, score, getattr(dataset, name), name, share))
         raise PartWritten
@@ -465,6 +480,9 @@ def _evaluate_split(classifier: "TrainedClassifier", share: "Share") -> "Evaluat
     }
     _, origin = classifier.origin
     title = f"{spec.name}, {origin}, {split} split"
+    if crops != 1:
+        about["crops"] = crops
+        title += f", {crops} crops of each image"
     if left_out := len(getattr(dataset, split)) - len(examples.labels):
         about["left_out"] = left_out
         title += f" (images left out as unreadable: {left_out:,})"
@@ -477,6 +495,19 @@ def _evaluate_split(classifier: "TrainedClassifier", share: "Share") -> "Evaluat
         split=getattr(dataset, split),
         inputs=spec.inputs,
     )
+
+
+def _crops(classifier: "TrainedClassifier") -> int:
+    """How many crops of each image are averaged."""
+    crops: int = _CROPS.value or classifier.config.eval.crops
+    if crops != 1 and not classifier.spec.has_images:
+        raise UserError(f"--crops must be 1 for {classifier.spec.inputs}; got {crops}")
+    if crops != 1 and classifier.temperature is not None:
+        raise UserError(
+            f"--crops must be 1 for a run with config.eval.temperature; got {crops}: the "
+            "temperature is for the middle of images"
+        )
+    return crops
 
 
 def _outlier_score(classifier: "TrainedClassifier") -> "OutlierScore | None":

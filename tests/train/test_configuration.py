@@ -56,6 +56,7 @@ MISTAKES = [
     ("optimizer.accumulation_steps", 0, ""),
     ("optimizer.average_decay", 1.0, "less than 1, or None"),
     ("eval.temperature", 1.5, "True or False"),
+    ("eval.crops", 5, "1 or 10"),
     ("stop_after", 0, ""),
     ("checkpoint.every_steps", 0, ""),
     ("checkpoint.every_minutes", 0, ""),

@@ -6,12 +6,14 @@ from typing import Any, Literal
 
 from train.configuration.datasets import DatasetFields
 from train.configuration.declaring import field, plain, rest
-from train.foundation.fields import Number, SetSize, integer, several
+from train.foundation.fields import Number, SetSize, integer, one_or, several
 
 # No memory holds a layer of more units, and JAX miscounts the bytes of much larger layers.
 MOST_WIDTH = 10**9
 # Each layer is compiled several times: a hundred of them in a minute or two on two cores.
 MOST_DEPTH = 100
+# The crops of an image that an evaluation may average over.
+TEN_CROPS = 10
 # Fields of `config.model` that only some networks have. None is the default of the network.
 MODEL_OPTIONS = ("width", "depth", "dropout", "stochastic_depth")
 
@@ -239,6 +241,12 @@ class EvaluationFields:
         "Whether the logits are divided by a temperature that is fitted on validation, for the "
         "probabilities of the finished run.",
         default=False,
+    )
+    crops: int = field(
+        "The crops of an image that the finished run is evaluated by: 1 for the middle, or 10 for "
+        "four corners and the middle, each also mirrored.",
+        one_or(TEN_CROPS),
+        default=1,
     )
 
 

@@ -181,6 +181,17 @@ _RULES = (
         "that add up to 1",
     ),
     _Rule(
+        "eval.crops",
+        lambda run: run.eval.crops != 1 and run.data.inputs != "images",
+        "1 for {data.inputs}; other numbers are for images",
+    ),
+    _Rule(
+        "eval.temperature",
+        lambda run: run.eval.temperature and run.eval.crops != 1,
+        "False with config.eval.crops={eval.crops}: the temperature is for the middle of images, "
+        "which train.predict looks at",
+    ),
+    _Rule(
         "model.start_from",
         lambda run: run.model.start_from and run.model.pretrained,
         "None with config.model.pretrained: a network starts from an earlier run or from a file of "

@@ -62,6 +62,14 @@ class ImageReader:
         """The pixels of an image, uint8; arguments and errors are those of `for_training`."""
         return self._central(self._opened(encoded, name))
 
+    def corners_and_middle(self, encoded: bytes, name: str) -> np.ndarray:
+        """The pixels of five crops, uint8 [5, height, width, channels]; see `ten_crops`.
+
+        The last is what `for_evaluation` gives; arguments and errors are those of `for_training`.
+        """
+        crops = self.framing.corners_and_middle(self._opened(encoded, name))
+        return np.stack([self._pixels(crop) for crop in crops])
+
     def decode(self, encoded: bytes, name: str) -> Image.Image:
         """The image in RGB, upright if the reader is; the arguments are those of `for_training`.
 

@@ -202,13 +202,14 @@ class TrainedClassifier:
         return dataset
 
     def predict(
-        self, split: str, *, with_logits: bool = False, share: Share = ALONE
+        self, split: str, *, with_logits: bool = False, crops: int = 1, share: Share = ALONE
     ) -> Predictions:
         """The predictions for a split of the run's data set, made on all devices.
 
         Args:
             split: "train", "validation", "test" or "balanced_test".
             with_logits: whether the predictions have logits instead of scores.
+            crops: how many crops of an image are averaged, as `config.eval.crops`.
             share: how this process takes part in the work.
 
         Raises:
@@ -225,6 +226,7 @@ class TrainedClassifier:
             with_logits=with_logits,
             at_temperature=None if with_logits else self.temperature,
             share=share,
+            crops=crops,
         )
 
     def predict_new(

@@ -10,7 +10,15 @@ import optax
 
 from topk_jax.metrics import label_ranks
 from train.devices.class_axis import ALL_CLASSES, ClassAxis
-from train.training import class_weights, label_estimates, mixup, objectives, randomness, truth
+from train.training import (
+    class_weights,
+    label_estimates,
+    mixup,
+    objectives,
+    randomness,
+    ten_crops,
+    truth,
+)
 from train.training.objectives import Hyperparameters, Objective
 from train.training.optimizer import Optimizer
 from train.training.state import TrainState, trained_parts
@@ -18,6 +26,8 @@ from train.training.truth import Truth
 
 Arrays = dict[str, jax.Array]
 Preprocess = Callable[[jax.Array], jax.Array]
+# Of images, crops, height, width and channels.
+_DIMENSIONS_OF_CROPS = 5
 
 
 def make_train_step(
@@ -244,14 +254,20 @@ def make_eval_step(
     The loss is [n], the scores are [n, L], and the ranks of the labels are [n]. Where the truth is
     more than one class, "class_ranks" [n, m] are the ranks of all of these. The hyperparameters
     are the same as in the training step. Along `class_axis` the model, the loss and the scores are
-    of the classes of one device.
+    of the classes of one device. A batch may have several crops of each image; see `ten_crops`.
     """
 
     def eval_step(params: Any, batch_stats: Any, hyperparameters: Any, batch: Arrays) -> Arrays:
         objective = make_objective(hyperparameters["loss"])
+        images = batch["images"]
+        has_crops = images.ndim == _DIMENSIONS_OF_CROPS
         outputs = apply(
-            {"params": params, "batch_stats": batch_stats}, normalize(batch["images"]), train=False
+            {"params": params, "batch_stats": batch_stats},
+            normalize(ten_crops.mirrored_too(images) if has_crops else images),
+            train=False,
         )
+        if has_crops:
+            outputs = ten_crops.averaged(outputs, len(images), objective.average)
         # Without the barrier XLA may compute a logit once per use, with two roundings, and the
         # ranks would be of other logits than the scores.
         outputs = jax.lax.optimization_barrier(outputs)

@@ -9,6 +9,7 @@ import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 from typing_extensions import override
 
+from train.data import ten_crops
 from train.data.fitting import Fit, MiddlePart
 from train.data.framing import Framing
 from train.data.pictures import Cut, Picture, whole
@@ -159,3 +160,12 @@ class OwnFraming(Framing):
     @override
     def drawn(self, picture: Picture, draws: np.ndarray) -> Image.Image:
         return CHANGES[self.augmentation](picture, self.size, draws)
+
+    @override
+    def corners_and_middle(self, picture: Picture) -> list[Image.Image]:
+        if picture.size == self.size:
+            return super().corners_and_middle(picture)
+        part = _part(self.size)
+        return [
+            picture.cut(Cut(*part.at(picture.size, position))) for position in ten_crops.POSITIONS
+        ]
