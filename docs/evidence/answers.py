@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from effects import Effect, published
+
 from train.series.contrasts import Contrast, equivalence, holm, minimal_detectable
 
 FOLDER = Path(__file__).parent
@@ -90,8 +92,24 @@ class Answer:
         if self.equivalence is not None and self.equivalence < LEVEL:
             return "equivalent"
         if self.adjusted >= LEVEL:
-            return "undecided"
+            return "cannot tell" if self._is_blind else "undecided"
         return "better" if self.found.estimate > 0 else "worse"
+
+    @property
+    def published(self) -> tuple[Effect, ...]:
+        """The effects that the thesis published for it."""
+        return published(self.study, self.planned.name)
+
+    @property
+    def has_published_inside(self) -> bool:
+        """Whether its 95 % interval has the largest published effect inside."""
+        distance = abs(_largest(self.published) / 100 - self.found.estimate)
+        return distance <= self.found.half_width
+
+    @property
+    def _is_blind(self) -> bool:
+        """Whether even the largest published effect would hardly have been found."""
+        return bool(self.published) and abs(_largest(self.published)) < 100 * self.detectable
 
     @property
     def decided(self) -> bool:
@@ -192,6 +210,11 @@ def secondary() -> list[tuple[str, str, Contrast]]:
         for contrast in results(study)["contrasts"]
         if not contrast["primary"]
     ]
+
+
+def _largest(effects: Sequence[Effect]) -> float:
+    """The effect that is farthest from 0, in points."""
+    return max((effect.points for effect in effects), key=abs)
 
 
 def result(planned: Planned) -> Mapping[str, Any]:

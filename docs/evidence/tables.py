@@ -4,7 +4,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import better_heads
 import numpy as np
+import pooling
 import sensitivity
 from answers import (
     LEVEL,
@@ -18,7 +20,15 @@ from answers import (
 )
 from claims import Claim, claims
 from markdown_tables import markdown_table
-from texts import POINTS, from_to, number_text, p_value_text, scores, with_interval
+from texts import (
+    POINTS,
+    from_to,
+    number_text,
+    p_value_text,
+    range_of,
+    scores,
+    with_interval,
+)
 from times import ratio, times
 
 from train.series.contrasts import holm
@@ -43,9 +53,10 @@ def contrasts(question: str) -> str:
             answer.study,
             answer.planned.name,
             with_interval(answer.found),
+            ", ".join(effect.text for effect in answer.published),
+            f"{POINTS * answer.detectable:.2f}",
             p_value_text(answer.adjusted),
             "" if answer.equivalence is None else p_value_text(answer.equivalence),
-            f"{POINTS * answer.detectable:.2f}",
             answer.verdict,
         ]
         for answer in of_question(question)
@@ -54,9 +65,10 @@ def contrasts(question: str) -> str:
         "study",
         "difference",
         "points",
+        "published",
+        "detectable",
         "corrected p",
         "p of equivalence",
-        "detectable",
         "answer",
     ]
     return markdown_table(head, rows)
@@ -162,23 +174,108 @@ def corrected_equivalences() -> str:
     return f"{told}{markdown_table(head, rows)}"
 
 
+def better_head_contrasts() -> str:
+    """The losses with the better one of their heads."""
+    rows = [
+        [one.study, f"{one.first} - {one.second}", with_interval(one.found)]
+        for one in better_heads.differences()
+    ]
+    return markdown_table(["study", "difference, each with its better head", "points"], rows)
+
+
+def hierarchical_model() -> str:
+    """What the hierarchical model says of the contrasts with more than one study."""
+    found = pooling.pooled_contrasts()
+    rows = []
+    for one in found:
+        answers = of_contrast(one.question, one.name)
+        sets = {pooling.data_set(answer.study) for answer in answers}
+        rows.append(
+            [
+                one.question,
+                one.name,
+                f"{len(answers)}, {len(sets)}",
+                f"{one.pooled.mean.mean:+.2f}",
+                _interval(one.pooled.mean),
+                _interval(one.pooled.new),
+                f"{one.pooled.new.above(0.0):.2f}",
+                one.pooled.verdict,
+                counted(answers),
+            ]
+        )
+    head = [
+        "question",
+        "difference",
+        "studies, data sets",
+        "mean",
+        "its 95 % interval",
+        "95 % interval in another data set",
+        "probability above 0 there",
+        "on average",
+        "answers of the design",
+    ]
+    checks = []
+    for scale in (1.0, 4.0):
+        others = [
+            f"{one.name} ({other.pooled.verdict})"
+            for one, other in zip(found, pooling.pooled_contrasts(scale), strict=True)
+            if one.pooled.verdict != other.pooled.verdict
+        ]
+        told = "; ".join(others) if others else "none"
+        checks.append(f"With a scale of {scale:g} in place of 2, other answers: {told}.")
+    return f"{markdown_table(head, rows)}{chr(10).join(checks)}\n\n"
+
+
+def _interval(law: pooling.Law) -> str:
+    return "{:+.2f} to {:+.2f}".format(*law.interval)
+
+
 def claims_of_the_thesis() -> str:
     """The claims of the thesis, with what was found."""
     rows = [
         [
             claim.claim,
             claim.source,
+            _published(claim),
+            _detectable(claim),
             claim.verdict,
-            claim.untested or _why(claim),
+            ". ".join(_why(claim)),
         ]
         for claim in claims()
     ]
-    return markdown_table(["claim", "source", "here", "why"], rows)
+    return markdown_table(["claim", "source", "published", "detectable", "here", "why"], rows)
 
 
-def _why(claim: Claim) -> str:
-    found = f"expected {claim.expected}: {counted(claim.answers)}; {from_to(claim.answers)} points"
-    return f"{found}. {claim.remark}" if claim.remark else found
+def _published(claim: Claim) -> str:
+    """The smallest and the largest published effect of a claim."""
+    found = sorted(claim.published, key=lambda effect: effect.points)
+    return " to ".join(dict.fromkeys(one.text for one in (found[0], found[-1]))) if found else "–"
+
+
+def _detectable(claim: Claim) -> str:
+    """The smallest and the largest detectable effect of a claim.
+
+    Only primary contrasts are corrected.
+    """
+    found = [answer.detectable for answer in claim.answers]
+    found += [contrast.minimal_detectable for contrast in claim.secondary_contrasts]
+    if not found:
+        return "–"
+    return " to ".join(dict.fromkeys(f"{POINTS * one:.2f}" for one in (min(found), max(found))))
+
+
+def _why(claim: Claim) -> list[str]:
+    if not claim.untested:
+        known = [answer for answer in claim.answers if answer.published]
+        inside = sum(answer.has_published_inside for answer in known)
+        found = [
+            f"expected {claim.expected}: {counted(claim.answers)}; {from_to(claim.answers)} points",
+            *([f"Published effect inside: {inside} of {len(known)}"] if known else []),
+        ]
+    else:
+        contrasts = claim.secondary_contrasts
+        found = [f"secondary: {range_of(contrasts)} points"] if contrasts else []
+    return [*found, *filter(None, (claim.unfair, claim.untested, claim.remark))]
 
 
 def counted(found: Sequence[Answer]) -> str:

@@ -37,7 +37,7 @@ def number_text(value: Any) -> str:
 
 def from_to(found: Sequence[Answer]) -> str:
     """The smallest and the largest difference, in points."""
-    return _range([one.found for one in found])
+    return range_of([one.found for one in found])
 
 
 def gain(question: str, contrast: str) -> str:
@@ -112,10 +112,11 @@ def _arms(question: str) -> list[Mapping[str, Any]]:
 
 
 def _gain(found: Sequence[Contrast]) -> str:
-    return with_interval(found[0]) if len(found) == 1 else _range(found)
+    return with_interval(found[0]) if len(found) == 1 else range_of(found)
 
 
-def _range(found: Sequence[Contrast]) -> str:
+def range_of(found: Sequence[Contrast]) -> str:
+    """The smallest and the largest of these differences, in points."""
     return _ends([POINTS * one.estimate for one in found], "{:+.2f}".format)
 
 

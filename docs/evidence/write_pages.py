@@ -31,6 +31,8 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "claims": tables.claims_of_the_thesis,
     "other answers": tables.other_answers,
     "corrected equivalences": tables.corrected_equivalences,
+    "better heads": tables.better_head_contrasts,
+    "hierarchical model": tables.hierarchical_model,
     "times": tables.times_to_an_accuracy,
     "secondary": tables.secondary_contrasts,
     **first_edition.TABLES,

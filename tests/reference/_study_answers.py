@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.reference import _studies as studies
+from tests.reference import _study_effects as effects
 from tests.reference import _study_statistics as statistics
 
 StandardError = Callable[[studies.Contrast], float]
@@ -48,6 +49,7 @@ class Answer:
     difference: Difference
     corrected: float
     corrected_equivalence: float | None
+    num_tests: int
 
     @property
     def verdict(self) -> str:
@@ -57,7 +59,16 @@ class Answer:
             return "equivalent"
         if self.corrected < statistics.LEVEL:
             return "better" if found.points > 0 else "worse"
-        return "undecided"
+        published = [abs(one) for one in self.published]
+        # All primary contrasts are corrected together.
+        found_by = found.error * statistics.detectable_errors(found.num_seeds, self.num_tests)
+        return "cannot tell" if published and max(published) < found_by else "undecided"
+
+    @property
+    def published(self) -> list[float]:
+        """The published effects, in points."""
+        known = effects.effects().get((self.contrast.study, self.contrast.name), [])
+        return [float(one) for one in known]
 
 
 def stored_standard_error(contrast: studies.Contrast) -> float:
@@ -117,7 +128,7 @@ def answers(standard_error: StandardError = stored_standard_error) -> tuple[Answ
         zip(equivalences, statistics.holm(list(equivalences.values())), strict=True)
     )
     return tuple(
-        Answer(contrast, one, p_value, corrected_equivalences.get(contrast))
+        Answer(contrast, one, p_value, corrected_equivalences.get(contrast), len(found))
         for contrast, one, p_value in zip(contrasts, found, corrected, strict=True)
     )
 
@@ -159,7 +170,10 @@ REVERSE = {"better": {"worse"}, "worse": {"better"}, "equivalent": {"better", "w
 
 def verdict_of_claim(expected: str, verdicts: Iterable[str]) -> str:
     """Whether a claim is reproduced, by the verdicts of the studies of its question."""
-    found = list(verdicts)
+    given = list(verdicts)
+    if set(given) == {"cannot tell"}:
+        return "cannot tell"
+    found = ["undecided" if one == "cannot tell" else one for one in given]
     if 2 * found.count(expected) > len(found) and not REVERSE[expected] & set(found):
         return "reproduced"
     if 2 * sum(one in AGAINST[expected] for one in found) > len(found):

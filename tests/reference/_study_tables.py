@@ -2,10 +2,13 @@
 
 import functools
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 from tests.reference import _studies as studies
 from tests.reference import _study_answers as answers
+from tests.reference import _study_effects as effects
+from tests.reference import _study_pooling as pooling
 from tests.reference import _study_text as text
 from tests.reference import _study_times as times
 from tests.reference._study_statistics import LEVEL
@@ -47,9 +50,10 @@ def contrasts_of(question: str) -> str:
             "study",
             "difference",
             "points",
+            "published",
+            "detectable",
             "corrected p",
             "p of equivalence",
-            "detectable",
             "answer",
         ],
         [
@@ -57,9 +61,10 @@ def contrasts_of(question: str) -> str:
                 answer.contrast.study,
                 answer.contrast.name,
                 text.with_interval(answer.difference),
+                ", ".join(f"{one:+}" for one in _effects_of(answer)),
+                f"{answers.detectable(answer.difference):.2f}",
                 text.probability(answer.corrected),
                 text.probability(answer.difference.equivalence),
-                f"{answers.detectable(answer.difference):.2f}",
                 answer.verdict,
             ]
             for answer in answers.answers()
@@ -209,22 +214,127 @@ def corrected_equivalences() -> str:
     )
 
 
+def _effects_of(answer: answers.Answer) -> list[Decimal]:
+    return effects.effects().get((answer.contrast.study, answer.contrast.name), [])
+
+
+def better_heads() -> str:
+    """The losses with the heads of the higher validation accuracy."""
+    return text.table(
+        ["study", "difference, each with its better head", "points"],
+        [
+            [one.contrast.study, one.contrast.name, text.with_interval(one)]
+            for one in pooling.better_heads()
+        ],
+    )
+
+
+def hierarchical_model() -> str:
+    """The model over the studies of each contrast that has several."""
+    names = {
+        (question, contrast.name): None
+        for question in ("tail", "noise", "average")
+        for study in studies.QUESTIONS[question]
+        for contrast in studies.contrasts(study)
+        if contrast.primary
+    }
+    rows, verdicts = [], {}
+    for question, name in names:
+        found = answers.answers_to(question, name)
+        mean, new = pooling.model(question, name, 2.0)
+        sets = {one for one in pooling.SETS for other in found if one in other.contrast.study}
+        verdicts[question, name] = pooling.verdict(mean)
+        rows.append(
+            [
+                question,
+                name,
+                f"{len(found)}, {len(sets)}",
+                f"{mean.mean:+.2f}",
+                *(
+                    f"{one.quantile(0.025):+.2f} to {one.quantile(0.975):+.2f}"
+                    for one in (mean, new)
+                ),
+                f"{1 - new.below(0.0):.2f}",
+                verdicts[question, name],
+                text.counted(one.verdict for one in found),
+            ]
+        )
+    lines = []
+    for scale in (1.0, 4.0):
+        others = {key: pooling.verdict(pooling.model(*key, scale)[0]) for key in names}
+        changed = [f"{key[1]} ({other})" for key, other in others.items() if other != verdicts[key]]
+        told = "; ".join(changed) or "none"
+        lines.append(f"With a scale of {scale:g} in place of 2, other answers: {told}.")
+    columns = [
+        "question",
+        "difference",
+        "studies, data sets",
+        "mean",
+        "its 95 % interval",
+        "95 % interval in another data set",
+        "probability above 0 there",
+        "on average",
+        "answers of the design",
+    ]
+    return "\n".join([text.table(columns, rows), "", *lines])
+
+
 def claims() -> str:
     """The claims of the thesis and what became of them."""
     rows = []
     for claim in studies.claims():
+        published, detectable, parts = [], [], []
         if "untested" in claim:
-            verdict, reason = "not tested", claim["untested"]
+            verdict = "not tested"
+            published = [effects.effect(*one) for one in claim.get("cells", [])]
+            found = [
+                answers.difference(contrast)
+                for study in studies.QUESTIONS.get(claim.get("question", ""), ())
+                for contrast in studies.contrasts(study)
+                if contrast.name in claim.get("secondary", []) and not contrast.primary
+            ]
+            if found:
+                detectable = [
+                    100 * studies.stored(one.contrast)["numbers"]["minimal_detectable"]
+                    for one in found
+                ]
+                ends = text.extremes([one.points for one in found], "+.2f")
+                parts.append(f"secondary: {ends} points")
         else:
-            found = answers.answers_to(claim["question"], claim["contrast"])
-            verdicts = [one.verdict for one in found]
+            given = answers.answers_to(claim["question"], claim["contrast"])
+            verdicts = [one.verdict for one in given]
             verdict = answers.verdict_of_claim(claim["expected"], verdicts)
-            reason = f"expected {claim['expected']}: {text.counted(verdicts)}"
-            reason += f"; {spread(claim['question'], claim['contrast'])} points"
-            if "remark" in claim:
-                reason += f". {claim['remark']}"
-        rows.append([claim["claim"], claim["source"], verdict, reason])
-    return text.table(["claim", "source", "here", "why"], rows)
+            if "limit" in claim and verdict != "cannot tell":
+                verdict += f" {claim['limit']}"
+            if "unfair" in claim:
+                verdict = "no fair test"
+            published = [effect for one in given for effect in _effects_of(one)]
+            detectable = [answers.detectable(one.difference) for one in given]
+            parts.append(
+                f"expected {claim['expected']}: {text.counted(verdicts)}"
+                f"; {spread(claim['question'], claim['contrast'])} points"
+            )
+            known = [one for one in given if one.published]
+            inside = [
+                one
+                for one in known
+                if abs(max(one.published, key=abs) - one.difference.points)
+                <= one.difference.half_width
+            ]
+            if known:
+                parts.append(f"Published effect inside: {len(inside)} of {len(known)}")
+        parts += [claim[one] for one in ("unfair", "untested", "remark") if one in claim]
+        rows.append(
+            [
+                claim["claim"],
+                claim["source"],
+                text.extremes(published, "+") if published else "–",
+                text.extremes(detectable, ".2f") if detectable else "–",
+                verdict,
+                ". ".join(parts),
+            ]
+        )
+    return text.table(["claim", "source", "published", "detectable", "here", "why"], rows)
 
 
 TABLES: dict[str, Callable[[], str]] = {
@@ -234,6 +344,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "other answers": other_answers,
     "corrected equivalences": corrected_equivalences,
     "claims": claims,
+    "better heads": better_heads,
+    "hierarchical model": hierarchical_model,
     **{
         f"{question} {kind}": functools.partial(made, question)
         for question in studies.QUESTIONS

@@ -1,0 +1,59 @@
+"""The effects that the thesis published, beside which the answers of the studies stand."""
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from train.papers.tables.published import PUBLISHED
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A published difference of two losses.
+
+    Attributes:
+        points: the first less the second, in points.
+        decimals: how many decimals the thesis has.
+    """
+
+    points: float
+    decimals: int
+
+    @property
+    def text(self) -> str:
+        """The effect as the thesis would print it."""
+        return f"{self.points:+.{self.decimals}f}"
+
+
+def effect(losses: Sequence[str], table: str, *columns: str) -> Effect:
+    """The difference of two cells of a published table.
+
+    Args:
+        losses: the rows of the two cells.
+        table: the number of the table.
+        columns: the column of both cells, or the column of each.
+    """
+    first, second = (
+        PUBLISHED[table][loss, column]
+        for loss, column in zip(losses, (columns[0], columns[-1]), strict=True)
+    )
+    decimals = max(first.decimals, second.decimals)
+    # Binary numbers: 73.2 less 68.7 is not 4.5 exactly, and bounds are compared with it.
+    return Effect(round(first.value - second.value, decimals), decimals)
+
+
+def published(study: str, contrast: str) -> tuple[Effect, ...]:
+    """The published effects of a primary contrast in a study; none if nothing was published."""
+    return _effects().get((study, contrast), ())
+
+
+@cache
+def _effects() -> dict[tuple[str, str], tuple[Effect, ...]]:
+    content = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+    return {
+        (study, one["contrast"]): tuple(effect(one["losses"], *cell) for cell in one["cells"])
+        for one in content["effects"]
+        for study in one["studies"]
+    }
