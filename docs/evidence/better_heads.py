@@ -5,6 +5,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ class Difference:
     found: Contrast
 
 
+@cache
 def differences() -> list[Difference]:
     """All of them, in the order of the questions."""
     return [

@@ -25,6 +25,7 @@ from texts import (
     from_to,
     number_text,
     p_value_text,
+    published_inside,
     range_of,
     scores,
     with_interval,
@@ -266,12 +267,12 @@ def _detectable(claim: Claim) -> str:
 
 def _why(claim: Claim) -> list[str]:
     if not claim.untested:
-        known = [answer for answer in claim.answers if answer.published]
-        inside = sum(answer.has_published_inside for answer in known)
         found = [
             f"expected {claim.expected}: {counted(claim.answers)}; {from_to(claim.answers)} points",
-            *([f"Published effect inside: {inside} of {len(known)}"] if known else []),
         ]
+        if claim.published:
+            inside = published_inside(claim.question, claim.contrast)
+            found.append(f"Published effect inside: {inside}")
     else:
         contrasts = claim.secondary_contrasts
         found = [f"secondary: {range_of(contrasts)} points"] if contrasts else []

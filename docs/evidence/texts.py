@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import better_heads
+import pooling
 from answers import (
     Answer,
     of_contrast,
@@ -106,6 +108,41 @@ def secondary_gain(question: str, contrast: str) -> str:
     return _gain(numbers)
 
 
+def better_head_gain(question: str, loss: str) -> str:
+    """The difference from cross-entropy if each of the two has its better head.
+
+    Raises:
+        ValueError: no study of the question tried the loss and cross-entropy with several heads.
+    """
+    studies = studies_of(question)
+    numbers = [
+        one.found
+        for one in better_heads.differences()
+        if one.study in studies and one.first.partition(", ")[0] == loss
+    ]
+    if not numbers:
+        raise ValueError(f"no study of {question!r} compares {loss!r} with its better head")
+    return _gain(numbers)
+
+
+def published_inside(question: str, contrast: str) -> str:
+    """How many of the intervals have the largest published effect inside: "0 of 6"."""
+    known = [answer for answer in of_contrast(question, contrast) if answer.published]
+    return f"{sum(answer.has_published_inside for answer in known)} of {len(known)}"
+
+
+def on_average(question: str, contrast: str) -> str:
+    """The answer of the hierarchical model to a contrast.
+
+    Raises:
+        ValueError: the question has no such contrast over several studies.
+    """
+    found = {(one.question, one.name): one.pooled for one in pooling.pooled_contrasts()}
+    if (question, contrast) not in found:
+        raise ValueError(f"no model of {question!r} has the contrast {contrast!r}")
+    return found[question, contrast].verdict
+
+
 def _arms(question: str) -> list[Mapping[str, Any]]:
     """The arms of all studies of a question."""
     return [arm for study in studies_of(question) for arm in results(study)["arms"]]
@@ -167,6 +204,9 @@ KINDS: Mapping[str, Callable[..., str]] = {
     "gain": gain,
     "secondary gain": secondary_gain,
     "in studies": in_studies,
+    "better head gain": better_head_gain,
+    "published inside": published_inside,
+    "on average": on_average,
     "selected": selected,
     "accuracy": accuracy,
     "time of the expectation": time_of_the_expectation,

@@ -142,6 +142,15 @@ def answers_to(question: str, name: str) -> list[Answer]:
     return found
 
 
+def published_inside(given: Iterable[Answer]) -> str:
+    """In how many of the intervals the largest published effect is, of those that have one."""
+    known = [one for one in given if one.published]
+    distances = [abs(max(one.published, key=abs) - one.difference.points) for one in known]
+    widths = [one.difference.half_width for one in known]
+    inside = sum(one <= width for one, width in zip(distances, widths, strict=True))
+    return f"{inside} of {len(known)}"
+
+
 def detectable(found: Difference) -> float:
     """The smallest effect, in points, that would be found after Bonferroni's correction."""
     return found.error * statistics.detectable_errors(found.num_seeds, len(answers()))

@@ -63,14 +63,15 @@ def model(question: str, name: str, scale: float) -> tuple[Mixture, Mixture]:
     taus = np.linspace(0, 8 * scale, 601)
     prior = np.exp(-0.5 * (taus / scale) ** 2)
     prior[0] /= 2
-    of_studies, log_likelihood, set_means, set_variances = taus[:, None] ** 2, 0.0, [], []
+    of_studies = taus[:, None] ** 2
+    log_likelihood, set_means, set_variances = np.zeros(len(taus)), [], []
     for one in dict.fromkeys(sets):
         chosen = np.array([other == one for other in sets])
         mean, variance, fit = _mean_of_normals(values[chosen], variances[chosen] + of_studies)
         set_means.append(mean)
         set_variances.append(variance)
         # Given the effect of the set, the fit is that of its mean and of the rest.
-        log_likelihood += fit
+        log_likelihood = log_likelihood + fit
     means = np.stack(set_means, axis=-1)[:, None]
     spread = np.stack(set_variances, axis=-1)[:, None] + taus[None, :, None] ** 2
     mean, variance, fit = _mean_of_normals(means, spread)
@@ -92,6 +93,7 @@ def verdict(mean: Mixture) -> str:
     return "worse on average" if mean.quantile(0.975) < 0 else "open"
 
 
+@functools.cache
 def better_heads() -> list[answers.Difference]:
     """The contrasts of losses with the heads of the higher validation accuracy."""
     asked = [

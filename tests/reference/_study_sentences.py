@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from tests.reference import _studies as studies
 from tests.reference import _study_answers as answers
+from tests.reference import _study_pooling as pooling
 from tests.reference import _study_text as text
 from tests.reference import _study_times as times
 
@@ -24,6 +25,28 @@ def secondary_gain(question: str, name: str) -> str:
             if contrast.name == name and not contrast.primary
         ]
     )
+
+
+def better_head_gain(question: str, loss: str) -> str:
+    """The differences from cross-entropy with the better heads."""
+    asked = studies.studies_of(question)
+    return _spread(
+        [
+            one
+            for one in pooling.better_heads()
+            if one.contrast.study in asked and one.contrast.first.split(", ")[0] == loss
+        ]
+    )
+
+
+def published_inside(question: str, name: str) -> str:
+    """How many intervals have the largest published effect inside."""
+    return answers.published_inside(answers.answers_to(question, name))
+
+
+def on_average(question: str, name: str) -> str:
+    """The answer of the hierarchical model, over all studies of the question."""
+    return pooling.verdict(pooling.model(question, name, 2.0)[0])
 
 
 def _spread(found: list[answers.Difference]) -> str:
@@ -88,6 +111,9 @@ SENTENCES: dict[str, Callable[..., str]] = {
     "gain": gain,
     "secondary gain": secondary_gain,
     "in studies": in_studies,
+    "better head gain": better_head_gain,
+    "published inside": published_inside,
+    "on average": on_average,
     "accuracy": accuracy,
     "selected": selected,
     "time of the expectation": time_of_the_expectation,

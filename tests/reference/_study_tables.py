@@ -314,15 +314,9 @@ def claims() -> str:
                 f"expected {claim['expected']}: {text.counted(verdicts)}"
                 f"; {spread(claim['question'], claim['contrast'])} points"
             )
-            known = [one for one in given if one.published]
-            inside = [
-                one
-                for one in known
-                if abs(max(one.published, key=abs) - one.difference.points)
-                <= one.difference.half_width
-            ]
-            if known:
-                parts.append(f"Published effect inside: {len(inside)} of {len(known)}")
+            inside = answers.published_inside(given)
+            if inside != "0 of 0":
+                parts.append(f"Published effect inside: {inside}")
         parts += [claim[one] for one in ("unfair", "untested", "remark") if one in claim]
         rows.append(
             [

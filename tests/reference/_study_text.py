@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 
 from tests.reference._study_answers import Difference
 
@@ -29,7 +30,7 @@ def probability(p_value: float | None) -> str:
     return "below 0.001" if p_value < 0.001 else f"{p_value:.2g}"
 
 
-def extremes(numbers: Sequence[float], style: str) -> str:
+def extremes(numbers: Sequence[float | Decimal], style: str) -> str:
     """The smallest and the largest number; one of them if both read the same."""
     smallest, largest = (f"{one:{style}}" for one in (min(numbers), max(numbers)))
     return smallest if smallest == largest else f"{smallest} to {largest}"
