@@ -128,7 +128,14 @@ def facts_of(dataset: Dataset, taxonomy: str | None = None) -> Facts:
     """
     ranks = dataset.ranks if taxonomy is None else rank_table.read(taxonomy, dataset.class_names)
     classes = _counted(dataset.class_names, dataset.train, ranks)
-    return Facts(classes, dataset.image_shape, dataset.digest, dataset.mean, dataset.std)
+    return Facts(
+        classes,
+        dataset.image_shape,
+        dataset.digest,
+        dataset.mean,
+        dataset.std,
+        dataset.embedded_by,
+    )
 
 
 def _none_can_be_read(number: int, what: str, path: str) -> UserError:

@@ -225,7 +225,7 @@ _CONTENTS = ("classes", "taxonomy", "thresholds", "costs")
 _OF_RUNS = tuple(name for name in classifier_flags.NAMES if name != "taxonomy")
 _ROWS = flag_rules.declare(
     Needed(
-        ("workdir", "weights", "logits", "program"),
+        ("workdir", "features_run", "weights", "logits", "program"),
         "the folder of a finished run, a file of the weights of a network, somebody's logits, or "
         "an exported program",
     ),
@@ -253,13 +253,18 @@ _ROWS = flag_rules.declare(
     *(
         Flag(
             name,
-            needs=("workdir", "weights", "program"),
+            needs=("workdir", "features_run", "weights", "program"),
             excludes=("split", "calibration"),
             because="new data have neither splits nor other examples",
         )
         for name in _NEW
     ),
     Flag("classes", needs=_NEW, because="they have no examples of their own"),
+    Flag(
+        "features_run",
+        needs=("images", "table"),
+        because="its own rows are evaluated with --workdir",
+    ),
     Flag("group", fields.text(), needs=_NEW),
     Flag("recalibrate", fields.one_of(("half",)), needs=_NEW),
     Flag("calibration_out", needs=("recalibrate",), because="it has new thresholds"),
@@ -276,7 +281,7 @@ _ROWS = flag_rules.declare(
     rule_flags.MAX_ERROR,
     Flag(
         "allow_new",
-        needs=("workdir", "weights"),
+        needs=("workdir", "features_run", "weights"),
         excludes=("coverages=",),
         because="the sets of a network with a coverage say it",
     ),
@@ -351,9 +356,10 @@ def _usual_out(
     chosen: classifier_flags.ChosenClassifier, new: flags.FlagHolder | None
 ) -> Path | None:
     """The file in the workdir for the report; None without a workdir."""
-    if chosen.workdir is None:
+    if chosen.workdir is None and chosen.features_run is None:
         return None
     if new is None:
+        assert chosen.workdir is not None
         return run_files.evaluation(Path(chosen.workdir), _split())
     return _file_of_new_data(chosen, new)
 
@@ -376,7 +382,7 @@ def _work(
             lambda: found.digest,
             lambda share: new_data.evaluate_program(exported, asked, found, share),
         )
-    classifier = classifiers.load(chosen)
+    classifier = classifiers.load(chosen, takes_images=new is not _FEATURES)
     data = new_data.find(classifier, asked)
     return _Work(
         lambda: classifier.digest,
@@ -823,10 +829,11 @@ def _file_of_new_data(
     chosen: classifier_flags.ChosenClassifier, new: flags.FlagHolder
 ) -> Path | None:
     """The file in the workdir for the report, unless it has the report of other data."""
-    if chosen.workdir is None or _OUT.value is not None:
+    workdir = chosen.workdir or chosen.features_run
+    if workdir is None or _OUT.value is not None:
         return None
     place, is_half = _place(new), _RECALIBRATE.value is not None
-    out = run_files.new_evaluation(Path(chosen.workdir), place.name, recalibrated=is_half)
+    out = run_files.new_evaluation(Path(workdir), place.name, recalibrated=is_half)
     other = run_files.data_of_new_evaluation(out)
     if other not in (None, str(place)):
         raise UserError(f"{out} has the evaluation of {other}: give --out, or delete it")

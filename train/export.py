@@ -18,6 +18,10 @@ torchvision or timm have for them, and no rule.
 With --format=tau_normalized, a folder is written instead: the workdir of the run with a
 tau-normalized head, for train.evaluate, train.predict and this command.
 
+A run on features whose features train.embed made is exported together with the network that made
+them, as one program of images. --features_run=DIR --weights=FILE does that for other runs on
+features, and where the weights were moved.
+
 For a published network, --weights=FILE stands in the place of --workdir, with --dataset=NAME or
 --classes=FILE.
 """
@@ -25,7 +29,7 @@ For a published network, --weights=FILE stands in the place of --workdir, with -
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
@@ -37,6 +41,9 @@ from train.prediction import classifier_flags, rule_flags
 from train.prediction.classifier_flags import ChosenClassifier
 from train.prediction.rule_flags import ChosenRule
 from train.workdir import output_files
+
+if TYPE_CHECKING:
+    from train.prediction.trained import TrainedClassifier
 
 _CLASSIFIER = classifier_flags.define(has_classes=True)
 _RULE = rule_flags.define()
@@ -52,6 +59,13 @@ _FLOAT16 = flags.DEFINE_bool(
     "float16",
     None,
     "Weights in 16 bits, in half of the space, with thresholds that are calibrated with these.",
+)
+_TAKES = flags.DEFINE_enum(
+    "takes",
+    None,
+    ["images", "features"],
+    "what the program of a run on features takes: images, by default if train.embed made the "
+    "features, or features.",
 )
 _TAU = flags.DEFINE_float(
     "tau",
@@ -79,6 +93,13 @@ _ROWS = flag_rules.declare(
         )
         for name in rule_flags.NAMES
     ),
+    Flag(
+        "features_run",
+        needs=("format=program", "format=onnx"),
+        because="it joins a run and a network",
+    ),
+    Flag("features_run", excludes=("takes=features",), because="it takes images"),
+    Flag("takes", needs=("workdir", "features_run"), because="it is for a run on features"),
     Needed(("out",), "the file for the program or the weights"),
     Flag("float16", needs=("format=onnx",), because="other files have the weights of the run"),
     Flag("format=tau_normalized", needs=("workdir",), because="the folder of a finished run"),
@@ -130,9 +151,9 @@ def _new_folder(value: str, kept: Mapping[Path, str]) -> Path:
 
 
 def _write_program(chosen: ChosenClassifier, rule: ChosenRule, out: Path) -> None:
-    from train.prediction import calibrated_rule, classifiers, exported_program
+    from train.prediction import calibrated_rule, exported_program
 
-    classifier = classifiers.load(chosen)
+    classifier = _loaded(chosen)
     calibrated = calibrated_rule.calibrate(classifier, rule)
     program = exported_program.serialize(classifier, calibrated)
     described = exported_program.describe(classifier, calibrated)
@@ -147,16 +168,33 @@ def _write_program(chosen: ChosenClassifier, rule: ChosenRule, out: Path) -> Non
     show_line(f"  {outputs} = program.call({classifier.spec.inputs})")
 
 
+def _loaded(chosen: ChosenClassifier) -> "TrainedClassifier":
+    """The classifier of a program, which takes what --takes says."""
+    from train.prediction import classifiers
+
+    asked = _TAKES.value
+    classifier = classifiers.load(chosen, takes_images=asked != "features")
+    found = classifier.spec.inputs
+    if asked in (None, found):
+        return classifier
+    if asked == "images" and found == "features":
+        raise UserError(
+            "--takes=images needs the network that made the features, which the run does not know: "
+            "give --features_run instead of --workdir, and --weights=FILE"
+        )
+    raise UserError(field="--takes", must_be=f"{found!r} for this run", got=asked)
+
+
 def _write_onnx(chosen: ChosenClassifier, rule: ChosenRule, out: Path) -> None:
     from train.prediction.onnx import running
 
     running.check_installed("--format=onnx", "onnx", "onnxruntime")
 
-    from train.prediction import calibrated_rule, classifiers, exported_program
+    from train.prediction import calibrated_rule, exported_program
     from train.prediction.onnx import checking, exporting, precision
 
     half = bool(_FLOAT16.value)
-    classifier = classifiers.load(chosen)
+    classifier = _loaded(chosen)
     adapted = precision.adapted(classifier, rule, half=half)
     calibrated = calibrated_rule.calibrate(adapted, rule)
     description = exporting.describe(classifier, calibrated, half=half)

@@ -4,7 +4,8 @@ For a published network, --weights=FILE stands in the place of --workdir, with -
 --classes=FILE.
 
 For a run on features, --features=FILE stands in the place of --images, and for one on names,
---names=NAME,NAME.
+--names=NAME,NAME. A run on features takes --images, too, if train.embed made the features, or with
+--features_run=DIR --weights=FILE.
 
 One line of JSON per image is written to standard output or to --out, in the order of the images:
 {"path", "set": [{"class", "index", "probability"}, …], "size", "threshold", "rule"}, with the most
@@ -96,6 +97,7 @@ _EXAMPLES = ("images", "features", "names")
 _ROWS = flag_rules.declare(
     Needed(_EXAMPLES, "image files or folders with some, a file, or names"),
     Exclusive(_EXAMPLES),
+    Flag("features_run", excludes=("features", "names"), because="it takes images"),
     Flag("group", fields.text()),
     Flag("group", excludes=("allow_new",), because="outlier scores are of single examples"),
     Flag(
@@ -148,7 +150,7 @@ def main() -> None:
     given = None
     if _CLASS_NAMES.value is not None:
         given = class_names.read("class_names", _CLASS_NAMES.value)
-    classifier = classifiers.load(classifier_chosen)
+    classifier = classifiers.load(classifier_chosen, takes_images=bool(_IMAGES.value))
     examples.check(classifier)
     names = classifier.classes.names
     if given is not None:

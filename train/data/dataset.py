@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,8 @@ class Dataset:
         files: the files of people's own images, which may be gone when a run goes on; `None` for
             other data sets.
         ranks: what the data set has above its classes; `None` if it has nothing.
+        embedded_by: the network that made the features, as `train.embed` describes it; `None` if
+            it is not known, and for other data.
     """
 
     train: Split
@@ -59,6 +61,7 @@ class Dataset:
     unseen_class_names: tuple[str, ...] = ()
     files: ListedFiles | None = None
     ranks: Ranks | None = None
+    embedded_by: Mapping[str, Any] | None = None
 
     @property
     def num_classes(self) -> int:

@@ -43,6 +43,11 @@ class ImageReader:
         """Height, width and channels of the pixels."""
         return self.framing.shape
 
+    @property
+    def decoding(self) -> str:
+        """The value of `config.dataset.decoding` for the packages that resize."""
+        return "exact" if issubclass(self.kind, PillowPicture) else "fast"
+
     def for_training(self, encoded: bytes, name: str, draws: np.ndarray) -> np.ndarray:
         """The pixels of a training image, uint8, changed at random.
 

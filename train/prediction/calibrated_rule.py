@@ -234,8 +234,9 @@ def calibrate(
         calibrated_on = calibration.calibrated_on
     new = None
     if rule.new_score is not None:
-        score = outliers.of_classifier(classifier, rule.new_score)
-        new = NewClassRule(score, calibration.new_classes(float(rule.value), score))
+        of_run = outliers.of_classifier(classifier.of_run, rule.new_score)
+        limits = calibration.new_classes(float(rule.value), of_run)
+        new = NewClassRule(of_run.after(classifier.examples), limits)
     calibrated = _calibrate(calibration, rule, classifier.num_classes)
     most = None
     if combined_by is not None and rule.is_calibrated:

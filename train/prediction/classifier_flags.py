@@ -24,20 +24,24 @@ class ChosenClassifier:
 
     Attributes:
         workdir: the folder of a finished run; the other fields are then not needed.
+        features_run: instead of `workdir`, the folder of a finished run on features, which is
+            joined with the network that made the features: in `weights`, if the run does not know
+            where it is.
         weights: instead of `workdir`, a file of the weights of a published network.
         model: the name of the network; None to find it by the number of its parameters.
         dataset: the name of the data set whose classes the head is for.
         data_dir: the folder of all prepared data sets.
         path: with `workdir`, where the run's own images, table or features are now.
         classes: instead of a data set, a file with one class name per line.
-        image_size: with `classes`, the height and width of the images; None for the size that the
-            network was published for.
+        image_size: with `classes` or `features_run`, the height and width of the images; None for
+            the size that the network was published for.
         normalization: the normalization of the images; None for the network's own.
         taxonomy: what is above the classes, as `config.dataset.taxonomy`; None for what the run or
             the data set has.
     """
 
     workdir: str | None = None
+    features_run: str | None = None
     weights: str | None = None
     model: str | None = None
     dataset: str | None = None
@@ -65,7 +69,9 @@ class ChosenClassifier:
             for flag, path in named.items()
             if path is not None
         }
-        return given if self.workdir is None else given | run_inputs.of_run(Path(self.workdir))
+        for run in (self.workdir, self.features_run):
+            given |= {} if run is None else run_inputs.of_run(Path(run))
+        return given
 
     def check(self) -> None:
         """Refuses flags that are missing, or that exclude each other.
@@ -104,20 +110,28 @@ def _goes_with(name: str, *needs: str, because: str = "") -> Flag:
 
 RULES: tuple[flag_rules.Row, ...] = (
     Exclusive(("workdir", "weights")),
+    Exclusive(("workdir", "features_run")),
     _goes_with("workdir"),
-    _goes_with("path", "workdir", because="it is where the data of the run are now"),
+    _goes_with("features_run"),
+    _goes_with(
+        "path", "workdir", "features_run", because="it is where the data of the run are now"
+    ),
     *(_goes_with(name, "weights") for name in ("model", "dataset", "classes", "normalization")),
     Exclusive(("dataset", "classes")),
+    Flag("features_run", excludes=("dataset", "classes"), because="the run has its classes"),
     _goes_with("data_dir", "workdir", "dataset"),
-    _goes_with("taxonomy", "workdir", "weights", because="it is of the classes of a network"),
-    _goes_with("image_size", "classes", because="a data set has images of a size"),
+    _goes_with(
+        *("taxonomy", "workdir", "weights", "features_run"),
+        because="it is of the classes of a network",
+    ),
+    _goes_with("image_size", "classes", "features_run", because="a data set has images of a size"),
     _goes_with(
         "weights",
-        *("dataset", "classes"),
+        *("dataset", "classes", "features_run"),
         because="the classes of the network; train.evaluate takes --classes only with new data",
     ),
     Needed(
-        ("workdir", "weights"),
+        ("workdir", "features_run", "weights"),
         "the folder of a finished run, or a file of the weights of a network",
     ),
 )
@@ -136,7 +150,8 @@ def define(*, has_classes: bool) -> Callable[[], ChosenClassifier]:
     texts = {
         "workdir": "The folder of a finished run. This or --weights is needed.",
         "weights": "Instead of --workdir: a file of the weights of a network with its head, of "
-        "safetensors or torch.save.",
+        "safetensors or torch.save. With --features_run: the network that made the features, also "
+        "as the folder of a run.",
         "model": "With --weights: the name of the network, as in config.model.name; needed where "
         "the file can be for several.",
         "dataset": "With --weights: the data set that the network was trained on, prepared by "
@@ -158,14 +173,19 @@ def define(*, has_classes: bool) -> Callable[[], ChosenClassifier]:
             "each rank, from the classes up or from the top down, or first_word, the genera of "
             "names of species."
         )
+        texts["features_run"] = (
+            "Instead of --workdir: the folder of a finished run on features, to be used with "
+            "images and the network that made the features. The run knows that network if "
+            "train.embed made them. Otherwise, or if it was moved, --weights names it."
+        )
     holders: dict[str, flags.FlagHolder[Any]] = {
         name: flags.DEFINE_string(name, None, text) for name, text in texts.items()
     }
     if has_classes:
         holders["image_size"] = flag_types.define_whole_number(
             "image_size",
-            "With --classes: the height and width that the network gets; by default those of the "
-            "images that it was published for.",
+            "With --classes or --features_run: the height and width that the network gets; by "
+            "default those of the images that it was published for.",
             lower_bound=1,
         )
     return lambda: ChosenClassifier(**{name: holder.value for name, holder in holders.items()})

@@ -16,7 +16,7 @@ def facts(classifier: TrainedClassifier) -> dict[str, Any]:
         "data_set": spec.name,
         **({"attribution": spec.attribution} if spec.attribution else {}),
         origin: name,
-        "network": classifier.config.model.name,
+        "network": classifier.network_name,
     }
 
 

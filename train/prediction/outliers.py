@@ -47,13 +47,21 @@ class OutlierScore:
         """What it is."""
         return outlier_scores.SCORES[self.name]
 
+    def after(self, function: Callable[[jax.Array], jax.Array]) -> "OutlierScore":
+        """The score of the results of a pure function."""
+        return OutlierScore(self.name, lambda inputs: self.of_inputs(function(inputs)))
+
 
 def of_classifier(classifier: TrainedClassifier, name: str) -> OutlierScore:
-    """The outlier score of that name; "energy" for "either" of a list of classes.
+    """The outlier score of that name, for what the classifier takes.
+
+    It is "energy" for "either" of a list of classes.
 
     Raises:
         UserError: it needs the training examples, which are not here.
     """
+    if classifier.of_run is not classifier:
+        return of_classifier(classifier.of_run, name).after(classifier.examples)
     if name in outlier_scores.OF_BOTH:
         if classifier.class_counts.any():
             return OutlierScore(name, _either(classifier))

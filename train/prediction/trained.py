@@ -72,9 +72,23 @@ class TrainedClassifier:
         return "loss", self.config.loss.name
 
     @property
+    def of_run(self) -> "TrainedClassifier":
+        """The classifier that takes the examples of the run's data set: almost always this one."""
+        return self
+
+    @property
     def spec(self) -> DatasetSpec:
         """The data set of the run; none of its files has been read."""
         return self.assembly.spec
+
+    @property
+    def network_name(self) -> str:
+        """The name of the network."""
+        return self.config.model.name
+
+    def examples(self, inputs: jax.Array) -> jax.Array:
+        """Inputs as examples of the run's data set; a pure function."""
+        return inputs
 
     @property
     def image_shape(self) -> tuple[int, ...]:
@@ -141,7 +155,15 @@ class TrainedClassifier:
         needed = self.spec.inputs
         if inputs != needed:
             what = "the network" if self.workdir is None else f"the run in {self.workdir}"
-            raise UserError(f"--{needed} is needed, not --{inputs}: {what} is one on {needed}")
+            instead = ""
+            if (inputs, needed) == ("images", "features"):
+                instead = (
+                    f"; with --features_run={self.workdir} and the network that made the features, "
+                    "--weights=FILE, it takes images"
+                )
+            raise UserError(
+                f"--{needed} is needed, not --{inputs}: {what} is one on {needed}{instead}"
+            )
 
     def scores(self) -> Callable[[jax.Array], jax.Array]:
         """uint8 images [n, height, width, channels], features or names to scores [n, L]; pure.
@@ -172,7 +194,8 @@ class TrainedClassifier:
         self._check_inputs(inputs)
         variables = {"params": self.params, "batch_stats": self.batch_stats}
         how = how or {"train": False}
-        return self.assembly.model.apply(variables, self.assembly.normalize(inputs), **how)
+        examples = self.assembly.normalize(self.examples(inputs))
+        return self.assembly.model.apply(variables, examples, **how)
 
     def _check_inputs(self, inputs: jax.Array) -> None:
         """Raises for inputs that the network would misread."""
@@ -180,7 +203,7 @@ class TrainedClassifier:
         # Pixels of another type would not be divided by 255.
         if kind in _DTYPES and inputs.dtype != _DTYPES[kind]:
             raise TypeError(f"{kind} must be {_DTYPES[kind].__name__}, got dtype {inputs.dtype}")
-        shape = tuple(self.assembly.image_shape)
+        shape = tuple(self.image_shape)
         if inputs.ndim == 0 or inputs.shape[1:] != shape:
             wanted = ", ".join(map(str, ("n", *shape)))
             raise ValueError(f"{kind} must have shape ({wanted}), got shape {inputs.shape}")

@@ -24,6 +24,8 @@ class Facts:
         mean: the mean of each feature over the training rows. For images, the mean of each channel
             if the run does not normalize with the numbers of the data set, otherwise `None`.
         std: the standard deviation, like `mean`.
+        embedded_by: the network that made the features, as `train.embed` describes it; `None` if it
+            is not known, and for other data.
     """
 
     classes: Classes
@@ -32,6 +34,8 @@ class Facts:
     # Not compared: other machines may round them differently, and the digest covers the features.
     mean: tuple[float, ...] | None = field(default=None, compare=False)
     std: tuple[float, ...] | None = field(default=None, compare=False)
+    # Not compared: the digest covers the features, and the network may be at another place.
+    embedded_by: Mapping[str, Any] | None = field(default=None, compare=False)
 
     def are_of(self, others: "Facts") -> bool:
         """Whether other facts are of the same data.
@@ -57,6 +61,8 @@ class Facts:
         plain: dict[str, Any] = {"image_shape": list(self.image_shape), "digest": self.digest}
         if self.mean is not None and self.std is not None:
             plain |= {"mean": list(self.mean), "std": list(self.std)}
+        if self.embedded_by is not None:
+            plain["embedded_by"] = dict(self.embedded_by)
         return plain
 
     @classmethod
@@ -74,7 +80,8 @@ class Facts:
         for name, values in (("mean", mean), ("std", std)):
             if values is not None and len(values) != shape[-1]:
                 raise ValueError(f"{name!r} must have {shape[-1]} numbers, and has {len(values)}")
-        return cls(classes, shape, digest_from_plain(plain), mean, std)
+        digest = digest_from_plain(plain)
+        return cls(classes, shape, digest, mean, std, plain.get("embedded_by"))
 
 
 def digest_from_plain(plain: Mapping[str, Any]) -> str | None:

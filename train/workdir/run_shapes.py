@@ -36,7 +36,7 @@ CLASSES: Field = list_of(
 _DIGEST = optional(string)
 DATA: Field = record(
     {"image_shape": _SIZES, "digest": _DIGEST},
-    {"mean": list_of(NUMBER), "std": list_of(NUMBER)},
+    {"mean": list_of(NUMBER), "std": list_of(NUMBER), "embedded_by": table_of(shapes.anything)},
 )
 
 LISTED: Field = record(

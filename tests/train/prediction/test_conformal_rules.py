@@ -38,7 +38,7 @@ class FakeClassifier:
 
     def __init__(self, workdir=None):
         self.workdir = workdir
-        self.config = SimpleNamespace(model=SimpleNamespace(name="none"))
+        self.network_name = "none"
         self.asked = 0
         rng = np.random.default_rng(3)
         scores = rng.dirichlet(np.ones(6), size=60).astype(np.float32)

@@ -6,17 +6,22 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from absl import logging
 
-from train.foundation import array_files, names, stored_rows
+from train.foundation import array_files, fields, json_files, names, shapes, stored_rows
 from train.foundation.array_files import StoredArray
 from train.foundation.errors import UserError, first_line
 from train.foundation.files import open_regular
 from train.foundation.stored_rows import StoredRows
 
 FEATURES = "features"
+# One text: what `train.embed` knows of the network that made the features, in JSON.
+EMBEDDED_BY = "embedded_by"
+# `train.prediction.embedding.description` has the complete shape.
+_NETWORK = shapes.record({"network": fields.text(), "parameters_digest": fields.text()})
 
 
 @dataclass(frozen=True)
@@ -142,6 +147,25 @@ def read_texts(
         return None
     check_length(arrays, name, found, length)
     return decode(arrays, name, found, may_be_empty=may_be_empty)
+
+
+def read_embedded_by(arrays: Arrays) -> dict[str, Any] | None:
+    """What `train.embed` knows of the network that made the features; None if it is not there.
+
+    Raises:
+        UserError: the array is not what `train.embed` writes.
+    """
+    texts = read_texts(arrays, EMBEDDED_BY, None)
+    if texts is None:
+        return None
+    try:
+        (text,) = texts
+        plain: dict[str, Any] = json_files.parse(text.encode(), _NETWORK)
+    except ValueError as error:
+        raise UserError(
+            f"{arrays.where}: {EMBEDDED_BY} is not what train.embed writes: {first_line(error)}"
+        ) from error
+    return plain
 
 
 def check_length(arrays: Arrays, name: str, found: np.ndarray, length: int | None) -> None:

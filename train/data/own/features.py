@@ -96,6 +96,7 @@ class FeaturesSpec(DatasetSpec):
             digest=_digest(features, columns.checksums, rows),
             mean=tuple(columns.mean.tolist()),
             std=tuple(columns.std.tolist()),
+            embedded_by=feature_files.read_embedded_by(arrays),
         )
 
 

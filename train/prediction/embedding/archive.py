@@ -1,11 +1,14 @@
 """The file of features, as `numpy.savez` writes it, written row by row."""
 
+import json
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from train.data.own import feature_files
 from train.data.own.listing import Listing, Role
 from train.foundation import files, zip_files
 
@@ -22,6 +25,7 @@ def write(
     readable: np.ndarray,
     features: Iterable[np.ndarray],
     num_features: int,
+    embedded_by: Mapping[str, Any] | None,
 ) -> None:
     """Writes the features, and the names, labels, splits and groups of their rows.
 
@@ -32,6 +36,7 @@ def write(
         readable: whether each could be read and has features, bool [n].
         features: the features of the images that could be read, in some parts, float32 [m, d].
         num_features: the number of features d.
+        embedded_by: the network; see `description.to_plain`. None if it cannot be described.
     """
     chosen = np.flatnonzero(readable)
     with files.replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
@@ -45,6 +50,8 @@ def write(
             _add_texts(archive, "class_names", images.class_names)
             roles = images.roles[chosen].tolist()
             _add_texts(archive, "split", [_WORDS[Role(role)] for role in roles])
+        if embedded_by is not None:
+            _add_texts(archive, feature_files.EMBEDDED_BY, [json.dumps(embedded_by)])
         if images.has_groups:
             groups = images.given_groups()
             _add_texts(archive, "group", [groups[index] for index in chosen.tolist()])

@@ -18,7 +18,7 @@ from train.foundation import messages, reading
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.prediction import batching, image_files
-from train.prediction.embedding import archive
+from train.prediction.embedding import archive, description
 from train.prediction.embedding.network import Network
 from train.sharing import part_files, sharing
 from train.sharing.part_files import Head
@@ -68,7 +68,10 @@ def embed(
         readable = _readable(results())
         if readable.any():
             features = (found[rows] for rows, found in results())
-            archive.write(out, identity, images.listing, readable, features, num_features)
+            described = description.to_plain(network)
+            archive.write(
+                out, identity, images.listing, readable, features, num_features, described
+            )
         return readable
 
     if share is not ALONE:

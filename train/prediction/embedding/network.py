@@ -43,6 +43,8 @@ class Network:
         name: the name of the network, with what its computations depend on.
         params: the parameters below the head.
         batch_stats: the batch norm statistics below the head.
+        network: the name of the network alone.
+        path: the file of weights, or the folder of the run.
     """
 
     spec: DatasetSpec
@@ -50,6 +52,8 @@ class Network:
     name: str
     params: Any
     batch_stats: Any
+    network: str
+    path: Path
 
     @property
     def image_shape(self) -> tuple[int, ...]:
@@ -70,6 +74,11 @@ class Network:
         return int(features.shape[1])
 
     @property
+    def parameters_digest(self) -> str:
+        """A text that is another for other weights."""
+        return parameters_digest(self._variables)
+
+    @property
     def digest(self) -> str:
         """A text that is another for other weights, or for another way to make their input."""
         reader = self.reader
@@ -79,7 +88,7 @@ class Network:
             self.spec.std,
             (reader.kind.__name__, reader.upright, reader.options, reader.framing.in_words),
             self.name,
-            parameters_digest(self._variables),
+            self.parameters_digest,
         ]
         return hashlib.sha256(repr(described).encode()).hexdigest()
 
@@ -88,6 +97,10 @@ class Network:
         variables = jax.device_put(self._variables)
         embed = jax.jit(self._embed)
         return lambda images: embed(variables, images)
+
+    def features(self, images: jax.Array) -> jax.Array:
+        """The same; a pure function that contains the weights."""
+        return self._embed(self._variables, images)
 
     @property
     def _variables(self) -> Any:
@@ -120,6 +133,8 @@ def of_run(workdir: Path) -> Network:
         json.dumps(plain(classifier.config.model), sort_keys=True),
         classifier.params.get("features", {}),
         classifier.batch_stats.get("features", {}),
+        classifier.config.model.name,
+        workdir,
     )
 
 
@@ -144,7 +159,6 @@ def of_weights(
         UserError: the file cannot be read, is of no network that is known, or is of another one;
             or the network takes no images of that size.
     """
-    compilation_cache.use()
     if name is None:
         name = network_of(str(path))
     elif wrong := MODEL_NAME(name):
@@ -160,8 +174,23 @@ def of_weights(
         mean=colours.mean,
         std=colours.std,
     )
+    return of_file(path, name, spec)
+
+
+def of_file(path: Path, name: str, spec: DatasetSpec) -> Network:
+    """The network of a name in a file of weights.
+
+    Args:
+        path: the file.
+        name: the name of the network.
+        spec: how images become its input.
+
+    Raises:
+        UserError: the file cannot be read, or is of another network.
+    """
+    assert spec.image_shape is not None
+    compilation_cache.use()
     model = build_model(name, num_classes=1, head="linear", axis_name=None, half_precision=False)
-    loaded = load_alone(model, name, str(path), shape)
-    return Network(
-        spec, model, name, loaded.params["features"], loaded.batch_stats.get("features", {})
-    )
+    loaded = load_alone(model, name, str(path), spec.image_shape)
+    features = loaded.params["features"], loaded.batch_stats.get("features", {})
+    return Network(spec, model, name, *features, name, path)

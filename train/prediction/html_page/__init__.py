@@ -81,7 +81,7 @@ class Facts:
         origin, name = classifier.origin
         table = {
             "Data set": f"{classifier.spec.name}, {len(names):,} classes",
-            "Network": classifier.config.model.name,
+            "Network": classifier.network_name,
             origin.capitalize(): name,
             "Rule": str(rule),
         }

@@ -99,7 +99,8 @@ def _differ(found: tuple[np.ndarray, ...], wanted: list[np.ndarray]) -> np.ndarr
 def _examples(classifier: TrainedClassifier) -> tuple[str, Iterator[np.ndarray]]:
     """What the examples are, and batches of these: 16 at a time, and then 1."""
     split = None
-    if classifier.class_counts.any():
+    # The data set of a run on features that is joined with its network has no images.
+    if classifier.of_run is classifier and classifier.class_counts.any():
         try:
             dataset = classifier.load_dataset()
         except UserError:

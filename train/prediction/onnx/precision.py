@@ -33,6 +33,11 @@ def adapted(classifier: TrainedClassifier, rule: ChosenRule, *, half: bool) -> T
     """
     if not needs_new_thresholds(classifier, half=half):
         return classifier
+    if classifier.of_run is not classifier:
+        raise UserError(
+            "--float16 is not for a run on features together with its network: thresholds would "
+            "need features of the rounded network; leave it out, or give --takes=features"
+        )
     if rule.thresholds is not None:
         why = "--float16 rounds" if half else "a network in half precision computes"
         raise UserError(

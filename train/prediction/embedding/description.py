@@ -1,0 +1,78 @@
+"""What a file of features, and a run on it, know of the network that made the features."""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from train.data import DatasetSpec, dataset_spec, image_reader
+from train.foundation import fields, shapes
+from train.foundation.errors import UserError
+from train.foundation.fields import Field
+from train.prediction import preparation
+from train.prediction.embedding import found
+from train.prediction.embedding.network import Network
+
+_NUMBERS = shapes.list_of(shapes.NUMBER, at_least=1)
+_SHAPE: Field = shapes.record(
+    {
+        "network": fields.text(),
+        "path": fields.text(),
+        "parameters_digest": fields.text(),
+        "image_shape": shapes.list_of(fields.integer(1), at_least=3),
+        "decoding": fields.one_of(("exact", "fast")),
+        "steps": preparation.SHAPE,
+        "mean": _NUMBERS,
+        "std": _NUMBERS,
+    }
+)
+
+
+def to_plain(network: Network) -> Mapping[str, Any] | None:
+    """The description of a network; None if there is none of how it reads images."""
+    steps = preparation.to_plain(network.reader)
+    # Not resolved: a link may be there to be changed.
+    path = os.path.abspath(network.path)  # noqa: PTH100
+    if steps is None or not _is_text(path):
+        return None
+    return {
+        "network": network.network,
+        "path": path,
+        "parameters_digest": network.parameters_digest,
+        "image_shape": list(network.image_shape),
+        "decoding": network.reader.decoding,
+        "steps": steps,
+        "mean": list(network.spec.mean),
+        "std": list(network.spec.std),
+    }
+
+
+def spec_of(plain: Mapping[str, Any]) -> DatasetSpec:
+    """How images became the input of a network, from its description.
+
+    Raises:
+        UserError: the description has another form.
+    """
+    if wrong := _SHAPE(plain):
+        raise UserError(f"its description must be {wrong}")
+    height, width, channels = plain["image_shape"][:3]
+    reader = preparation.from_plain(plain["steps"], (height, width, channels))
+    if plain["decoding"] == "fast":
+        reader = dataclasses.replace(reader, kind=image_reader.kind_of("fast"))
+    # Images that no data set has: only how they are read is of use.
+    spec = dataset_spec(found.configuration("folder", Path(plain["path"])))
+    return dataclasses.replace(
+        spec.of_shape(reader.shape),
+        mean=tuple(map(float, plain["mean"])),
+        std=tuple(map(float, plain["std"])),
+        reader=reader,
+    )
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,215 @@
+"""A run on features and the network that made the features, as one classifier of images."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from absl import logging
+from typing_extensions import override
+
+from train.data import DatasetSpec
+from train.data.batches import SkippedImage
+from train.data.pipeline import Pipeline
+from train.data.records import Rows, Split
+from train.evaluation import predicted_batches
+from train.evaluation.predictions import Predictions
+from train.foundation.errors import UserError
+from train.foundation.spelling import flags_for_fields
+from train.models import published
+from train.prediction.classifier_flags import ChosenClassifier
+from train.prediction.embedding import description, network
+from train.prediction.embedding.network import Network
+from train.prediction.trained import TrainedClassifier
+from train.sharing import kinds
+from train.sharing.work import ALONE, Share
+from train.workdir import terminal
+
+_FLAGS = {"config.model.pretrained": "--weights", "config.model.name": "--model"}
+# What the run knows, if it knows the network.
+_KNOWN = ("model", "image_size", "normalization")
+
+_BATCH_SIZE = 64
+
+
+@dataclass(frozen=True)
+class JoinedClassifier(TrainedClassifier):
+    """The classifier of a run on features that takes images.
+
+    Attributes:
+        network: the network that makes features of images.
+    """
+
+    network: Network
+
+    @property
+    @override
+    def of_run(self) -> TrainedClassifier:
+        return TrainedClassifier(**_parts(self))
+
+    @property
+    @override
+    def spec(self) -> DatasetSpec:
+        """How images are read, under the name of the data set of the run."""
+        return dataclasses.replace(self.network.spec, name=self.assembly.spec.name)
+
+    @property
+    @override
+    def image_shape(self) -> tuple[int, ...]:
+        return self.network.image_shape
+
+    @property
+    @override
+    def network_name(self) -> str:
+        return f"{self.network.network}, then {super().network_name} on its features"
+
+    @override
+    def examples(self, inputs: jax.Array) -> jax.Array:
+        return self.network.features(inputs)
+
+    @functools.cached_property
+    @override
+    def digest(self) -> str:
+        return kinds.digest(self.of_run.digest, self.network.digest)
+
+    @override
+    def predict_new(
+        self,
+        examples: Split,
+        path: str,
+        on_skipped: Callable[[SkippedImage], None],
+        share: Share = ALONE,
+    ) -> Predictions:
+        features = np.zeros((len(examples), self.network.num_features), np.float32)
+        is_read = np.zeros(len(examples), bool)
+        pipeline = Pipeline(_BATCH_SIZE, seed=0, on_skipped=on_skipped)
+
+        def rows(pipeline: Pipeline, units: range) -> Iterator[dict[str, np.ndarray]]:
+            compiled = self.network.compiled()
+            for batch in pipeline.evaluation(examples, units):
+                mask = batch["mask"]
+                yield {
+                    "examples": batch["examples"][mask],
+                    "features": np.asarray(compiled(batch["images"]))[mask],
+                }
+
+        work = predicted_batches.work(
+            "features",
+            "features of new images",
+            len(examples),
+            _BATCH_SIZE,
+            lambda units: predicted_batches.with_skipped(
+                pipeline, lambda pipeline: rows(pipeline, units)
+            ),
+        )
+        batches = terminal.tracked(share.results(work), work.number, work.what)
+        for found in predicted_batches.told(batches, pipeline):
+            features[found["examples"]] = found["features"]
+            is_read[found["examples"]] = True
+        if not is_read.any():
+            raise UserError(f"none of the {len(examples)} new images of {path} can be read")
+        readable = np.flatnonzero(is_read)
+        of_rows = dataclasses.replace(examples.take(readable), images=Rows(features, readable))
+        predictions = super().predict_new(of_rows, path, on_skipped)
+        assert predictions.indices is not None
+        return dataclasses.replace(predictions, indices=readable[predictions.indices])
+
+
+def is_known(run: TrainedClassifier) -> bool:
+    """Whether a run is on features and knows the network that made them."""
+    return run.spec.inputs == "features" and run.assembly.facts.embedded_by is not None
+
+
+def join(run: TrainedClassifier, chosen: ChosenClassifier) -> JoinedClassifier:
+    """A run on features with its network.
+
+    Args:
+        run: the run.
+        chosen: the flags, which may say where the weights are.
+
+    Raises:
+        UserError: the run is on other examples, or its network is not known or not there; or other
+            weights than the weights that made the features are given.
+    """
+    if run.spec.inputs != "features":
+        raise UserError(
+            f"--features_run must be the folder of a run on features; the run in {run.workdir} is "
+            f"one on {run.spec.inputs}"
+        )
+    found = _known(run, chosen) if is_known(run) else _given(run, chosen)
+    (expected,) = run.image_shape
+    if found.num_features != expected:
+        raise UserError(
+            f"--weights {found.path} is of a network with {found.num_features:,} features; the run "
+            f"in {run.workdir} is one on {expected:,}"
+        )
+    return JoinedClassifier(**_parts(run), network=found)
+
+
+def _parts(run: TrainedClassifier) -> dict[str, Any]:
+    return {one.name: getattr(run, one.name) for one in dataclasses.fields(TrainedClassifier)}
+
+
+def _given(run: TrainedClassifier, chosen: ChosenClassifier) -> Network:
+    """The network that only the flags name."""
+    if chosen.weights is None:
+        raise UserError(
+            f"the run in {run.workdir} does not know the network that made its features: give "
+            f"--features_run={run.workdir} and --weights=FILE"
+        )
+    logging.warning(
+        "the run in %s does not know the network that made its features: --weights is not checked",
+        run.workdir,
+    )
+    with flags_for_fields(_FLAGS):
+        return network.of_weights(
+            Path(chosen.weights).expanduser(),
+            chosen.model,
+            chosen.image_size,
+            chosen.normalization,
+        )
+
+
+def _known(run: TrainedClassifier, chosen: ChosenClassifier) -> Network:
+    """The network that the run knows."""
+    for name in _KNOWN:
+        if name in chosen.given:
+            raise UserError(
+                f"--{name} cannot be given: the run in {run.workdir} knows the network that made "
+                "its features"
+            )
+    plain = run.assembly.facts.embedded_by
+    assert plain is not None
+    try:
+        spec = description.spec_of(plain)
+    except UserError as error:
+        raise error.within(
+            f"the run in {run.workdir} does not have the network that made its features: "
+        ) from error
+    given = None if chosen.weights is None else Path(chosen.weights).expanduser()
+    path = given or Path(plain["path"])
+    if not path.exists():
+        if given is not None:
+            raise UserError(f"--weights {given} cannot be read: there is no such file")
+        raise UserError(
+            f"the network that made the features of the run in {run.workdir} is not at {path} any "
+            f"more: give --features_run={run.workdir} and its new place as --weights=FILE"
+        )
+    found = _read(path, str(plain["network"]), spec)
+    if found.parameters_digest != plain["parameters_digest"]:
+        what = "other weights than the network" if given else "not the weights any more"
+        raise UserError(f"{path} has {what} that made the features of the run in {run.workdir}")
+    return dataclasses.replace(found, spec=spec)
+
+
+def _read(path: Path, name: str, spec: DatasetSpec) -> Network:
+    """The network of a name in a file of weights, or in the folder of a run."""
+    if path.is_dir():
+        return network.of_run(path)
+    with flags_for_fields({**_FLAGS, "config.model.name": "its network"}):
+        published(name)
+        return network.of_file(path, name, spec)
