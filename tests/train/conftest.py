@@ -12,7 +12,9 @@ from configs import digits
 from train import experiment
 
 # Commands: they define flags of the same names as `train.main`, which other modules here import.
-collect_ignore = ["prediction/small_embed.py", "prediction/small_published.py"]
+collect_ignore = [
+    *("prediction/small_command.py", "prediction/small_embed.py", "prediction/small_published.py"),
+]
 
 
 @pytest.fixture(scope="module")

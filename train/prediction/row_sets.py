@@ -1,6 +1,6 @@
 """Sets of classes for the rows of a file of features."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,12 +54,14 @@ class NamedRows:
         names: the names of the rows; None if the file does not have them.
         path: the file or the folder that they are read from.
         arrays: all arrays there.
+        embedded_by: what `train.embed` knows of the network that made them, if it did.
     """
 
     features: np.ndarray | StoredRows
     names: Sequence[str] | None
     path: Path
     arrays: Arrays
+    embedded_by: Mapping[str, Any] | None = None
     described = "what --features is read from"
 
     @property
@@ -82,6 +84,12 @@ class NamedRows:
             raise UserError(
                 f"--features must have the {expected} features of the run; {self.path} has "
                 f"{self.features.shape[1]}"
+            )
+        known, own = classifier.assembly.facts.embedded_by, self.embedded_by
+        if known and own and known["parameters_digest"] != own["parameters_digest"]:
+            raise UserError(
+                f"--features {self.path} are of {own['network']} with other weights than the "
+                f"{known['network']} that made the features of the run"
             )
         feature_columns.check_finite(self.features, f"--features {self.path}")
 
@@ -193,4 +201,4 @@ def read(named: str) -> NamedRows:
     arrays = feature_files.find(path, "--features")
     features = feature_files.read_features(arrays)
     names = feature_files.read_texts(arrays, "names", len(features))
-    return NamedRows(features, names, path, arrays)
+    return NamedRows(features, names, path, arrays, feature_files.read_embedded_by(arrays))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageFile, ImageOps
 
 Step = dict[str, Any]
 
@@ -22,14 +22,16 @@ def prepare(file: str | Path, steps: list[Step]) -> np.ndarray:
         OSError: the file is not an image, or not all of one.
         ValueError: the image has more than eight bits a channel.
     """
-    image: Image.Image = Image.open(file)
-    for step in steps:
-        image = _STEPS[step["step"]](image, step)
-    pixels = np.asarray(image)
+    with Image.open(file) as opened:
+        image: Image.Image = opened
+        for step in steps:
+            image = _STEPS[step["step"]](image, step)
+        pixels = np.asarray(image)
     return pixels if pixels.ndim == 3 else pixels[:, :, None]
 
 
 def _decode(image: Image.Image, step: Step) -> Image.Image:
+    ImageFile.LOAD_TRUNCATED_IMAGES = step["read_truncated"]
     image.load()
     if image.mode[0] in "IF":
         raise ValueError(f"an image of mode {image.mode} must be saved with 8 bits a channel first")

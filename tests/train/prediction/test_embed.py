@@ -330,7 +330,7 @@ def test_groups_of_a_folder_are_in_the_file(photos, tmp_path):
 def test_a_folder_without_classes_gives_rows_to_predict_for(photos, tmp_path):
     images = found.in_folder(photos / "ash")
     embed(Sums(), images, tmp_path / "a.npz", skip_unreadable=False)
-    assert set(arrays(tmp_path / "a.npz")) == {"features", "names"}
+    assert set(arrays(tmp_path / "a.npz")) == {"features", "names", "embedded_by"}
     rows = row_sets.read(str(tmp_path / "a.npz"))
     assert rows.names == sorted(f"{index}.png" for index in range(EACH))
 
@@ -613,24 +613,36 @@ def test_the_commands_of_the_page_run_in_their_order(photos, weights, tmp_path):
     page = (ROOT / "docs" / "fine_tuning.md").read_text()
     section = page.split("## Many heads")[1].split("\n## ")[0]
     commands = [shlex.split(command) for command in re.findall("^    (python .*)$", section, re.M)]
-    assert len(commands) == section.count("python -m") == 5
+    assert len(commands) == section.count("python -m") == 8
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     (tmp_path / "photos").symlink_to(photos)
     (tmp_path / "resnet50.pth").symlink_to(weights)
     pictures.write(tmp_path / "new", ["7.png", "a bird.png"])
     (tmp_path / "losses.toml").write_text(re.search("```toml\n(.*?)```", section, re.DOTALL)[1])
     for _, _, module, *arguments in commands:
+        if module in ("train.evaluate", "train.export"):
+            # test_joined.py starts them.
+            continue
         small = {
             # With five losses and three seeds, starting the processes would take a minute.
             "train.compare": ["--plan"],
             "train.embed": ["--image_size=16"],
             "train.main": ["--config.num_epochs=2", "--config.dataset.batch_size=50"],
         }.get(module, [])
-        instead = {"train.embed": "tests.train.prediction.small_embed"}.get(module, module)
-        done = start(instead, *arguments, *small, environment=ENVIRONMENT, folder=str(tmp_path))
+        is_small = module in ("train.embed", "train.predict")
+        done = start(
+            "tests.train.prediction.small_command" if is_small else module,
+            *(*arguments, *small),
+            environment=ENVIRONMENT | {"COMMAND": module},
+            folder=str(tmp_path),
+        )
         assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.splitlines()) == 5 * 3
     lines = [json.loads(line) for line in (tmp_path / "sets.jsonl").read_text().splitlines()]
     assert [line["name"] for line in lines] == ["7.png", "a bird.png"]
+    of_images = (tmp_path / "images.jsonl").read_text().splitlines()
+    for line, of_image in zip(lines, map(json.loads, of_images), strict=True):
+        assert of_image["path"] == f"new/{line['name']}"
+        assert [one["class"] for one in of_image["set"]] == [one["class"] for one in line["set"]]
     results = json.loads((tmp_path / "runs" / "head" / "results.json").read_text())
     assert results["num_parameters"] == (small_network.NUM_FEATURES + 1) * len(CLASSES)

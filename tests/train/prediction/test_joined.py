@@ -280,6 +280,17 @@ def test_a_damaged_description_is_one_line(run, damage):
         load(run)
 
 
+def test_features_of_another_network_are_refused(folder, of_ours):
+    rows = row_sets.read(str(folder / "a.npz"))
+    rows.check(trained.load(folder / "run"))
+    run = trained.load(of_ours)
+    known = run.assembly.facts.embedded_by
+    other = dataclasses.replace(run.assembly.facts, image_shape=(64,), embedded_by=known)
+    run.assembly.facts = other
+    with pytest.raises(UserError, match=r"of resnet50 with other weights than the small_cnn that"):
+        rows.check(run)
+
+
 def test_a_run_on_images_is_no_run_on_features(finished_run):
     with pytest.raises(UserError, match="--features_run must be the folder of a run on features"):
         load(finished_run)

@@ -1,6 +1,7 @@
 """The steps in a description make the pixels that a run makes, for photographs of many kinds."""
 
 import ast
+import dataclasses
 import io
 import json
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sklearn.datasets
-from PIL import ExifTags, Image
+from PIL import ExifTags, Image, ImageFile
 
 from tests.reference import _preparation as reference
 from train.data import images, resampling
@@ -139,6 +140,21 @@ def test_wrong_steps_are_refused(change, message):
         steps[place] = right[step] if isinstance(step, int) else step
     with pytest.raises(UserError, match=message):
         read(steps, (8, 8, 3))
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+def test_the_script_reads_what_is_there_of_a_truncated_file(kind, tmp_path, monkeypatch):
+    # The script changes it.
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", False)
+    whole = saved(Image.open(SAMPLES / "flower.jpg").resize((150, 101)), kind)
+    (tmp_path / "photograph").write_bytes(whole[: len(whole) // 2])
+    usual = READERS["own"]
+    with pytest.raises(OSError, match="truncated"):
+        standalone.prepare(tmp_path / "photograph", preparation.to_plain(usual))
+    reader = dataclasses.replace(usual, options=DecodeOptions(read_truncated=True))
+    expected = reader.for_evaluation(whole[: len(whole) // 2], "photograph")
+    found = standalone.prepare(tmp_path / "photograph", preparation.to_plain(reader))
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_the_script_refuses_what_pillow_would_clip(tmp_path):
