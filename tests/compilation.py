@@ -4,12 +4,13 @@ Most of a test's time is compilation, and most tests are about formulas, shapes,
 program. They compile without optimizations, in a third of the time. Tests of the last digits
 compile as users do: `for_users`.
 
-JAX makes a context of MLIR for each program that it lowers, which takes longer than most programs
-of the tests do: `share_contexts`.
+JAX 0.10 makes a context of MLIR for each program that it lowers, which takes longer than to lower
+most programs of the tests; JAX 0.11 makes one for ten programs of a thread. See `share_contexts`.
 """
 
 import functools
 import os
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -45,7 +46,12 @@ QUICK_FLAGS = " ".join(
     (*(f"--{name}={str(value).lower()}" for name, value in _QUICK.items()), INSTRUCTION_SET)
 ).strip()
 
-_shared_context = functools.cache(mlir.make_ir_context)
+_make_context = mlir.make_ir_context
+
+
+@functools.cache
+def _context_of(thread: int) -> Any:
+    return _make_context()
 
 
 def for_users(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
@@ -54,10 +60,10 @@ def for_users(function: Callable[..., Any], **options: Any) -> Callable[..., Any
 
 
 def share_contexts() -> None:
-    """Has all programs of this process lowered in one context, until it is dropped."""
-    mlir.make_ir_context = _shared_context
+    """Has all programs of a thread lowered in one context, until it is dropped."""
+    mlir.make_ir_context = lambda: _context_of(threading.get_ident())
 
 
-def drop_context() -> None:
-    """Frees what programs left in the context that they share: types, and constants."""
-    _shared_context.cache_clear()
+def drop_contexts() -> None:
+    """Frees what programs left in the contexts that they share: types, and constants."""
+    _context_of.cache_clear()

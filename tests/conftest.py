@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from tests import chaos_report
-from tests.compilation import QUICK_FLAGS, drop_context, share_contexts
+from tests.compilation import QUICK_FLAGS, drop_contexts, share_contexts
 
 # Set before JAX has a device: the tests of pmap and of several devices need real (virtual) devices.
 # By default XLA (JAX 0.10.2) runs independent collectives of a program at the same time. On two
@@ -86,7 +86,7 @@ def compiled_programs() -> Iterator[None]:
     """Drops what a file's tests compiled: gigabytes, in which garbage would be looked for."""
     yield
     jax.clear_caches()
-    drop_context()
+    drop_contexts()
 
 
 @pytest.fixture(scope="session")
