@@ -136,10 +136,28 @@ def visit_math_block(translator: Any, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
+def name_columns(_app: Sphinx, document: nodes.document, _page: str) -> None:
+    """Puts the name of its column before each cell of a table of four columns.
+
+    `style.css` shows the names only on a phone, where each row stands by itself.
+    """
+    for table in document.findall(nodes.table):
+        rows = [list(row.findall(nodes.entry)) for row in table.findall(nodes.row)]
+        if {len(row) for row in rows} != {4}:
+            continue
+        names = [cell.astext() for cell in rows[0]]
+        for row in rows[1:]:
+            for name, cell in zip(names[1:], row[1:], strict=True):
+                if name and cell.astext():
+                    first = next(cell.findall(nodes.paragraph))
+                    first.insert(0, nodes.inline("", f"{name}: ", classes=["column-name"]))
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Tells Sphinx about the above."""
     # After napoleon, which has the usual priority of 500.
     app.connect("autodoc-process-docstring", link_public_names, priority=600)
     app.connect("autodoc-process-docstring", keep_colons, priority=600)
+    app.connect("doctree-resolved", name_columns)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}
