@@ -7,7 +7,8 @@ sets [n, L], booleans; with --allow_new, its last output is which examples may b
 classes, booleans [n]. It needs jax and flatbuffers, not this program, and runs on CPUs, NVIDIA GPUs
 and TPUs. A JSON file beside it has the classes in their order, the rule with its thresholds, and
 how images or names are prepared. For images, a third file, FILE.py, is a script that prepares them
-with Pillow, calls the program and prints the sets.
+with Pillow, calls the program and prints the sets. FILE.md is a model card, in the format of
+Hugging Face.
 
 With --format=onnx, the same program is an ONNX file, for ONNX Runtime on servers, phones and in
 browsers, for one example or more. It is kept if ONNX Runtime computes what JAX computes.
@@ -124,7 +125,7 @@ def main() -> None:
         return
     kept = chosen.files | ({} if rule is None else rule.files)
     out = output_files.checked("out", _OUT.value, kept)
-    for beside in (_description(out), *([] if rule is None else [_script(out)])):
+    for beside in (_description(out), _card(out), *([] if rule is None else [_script(out)])):
         output_files.checked("out", str(beside), kept)
     if rule is None:
         _write_weights(chosen, out)
@@ -151,7 +152,7 @@ def _new_folder(value: str, kept: Mapping[Path, str]) -> Path:
 
 
 def _write_program(chosen: ChosenClassifier, rule: ChosenRule, out: Path) -> None:
-    from train.prediction import calibrated_rule, exported_program
+    from train.prediction import calibrated_rule, exported_program, model_card
 
     classifier = _loaded(chosen)
     calibrated = calibrated_rule.calibrate(classifier, rule)
@@ -160,7 +161,8 @@ def _write_program(chosen: ChosenClassifier, rule: ChosenRule, out: Path) -> Non
     script = exported_program.script(classifier)
     if script is not None:
         described["script"] = _script(out).name
-    _write("program", out, program, described, script)
+    card = model_card.write(classifier, calibrated, out.name)
+    _write("program", out, program, described, card, script)
     show_line(f"to run it ({packages.install('serve')}):")
     show_line("  import jax.export, pathlib")
     show_line(f"  program = jax.export.deserialize(pathlib.Path({str(out)!r}).read_bytes())")
@@ -190,7 +192,7 @@ def _write_onnx(chosen: ChosenClassifier, rule: ChosenRule, out: Path) -> None:
 
     running.check_installed("--format=onnx", "onnx", "onnxruntime")
 
-    from train.prediction import calibrated_rule, exported_program
+    from train.prediction import calibrated_rule, exported_program, model_card
     from train.prediction.onnx import checking, exporting, precision
 
     half = bool(_FLOAT16.value)
@@ -200,7 +202,7 @@ def _write_onnx(chosen: ChosenClassifier, rule: ChosenRule, out: Path) -> None:
     description = exporting.describe(classifier, calibrated, half=half)
     content = exporting.serialize(adapted, calibrated, description, half=half)
     show_line(f"checked      {checking.check(adapted, calibrated, content)}")
-    _write("program", out, content, description)
+    _write("program", out, content, description, model_card.write(adapted, calibrated, out.name))
     show_line(f"to run it ({packages.install('onnx')}):")
     show_line("  import onnxruntime")
     show_line(f"  program = onnxruntime.InferenceSession({str(out)!r})")
@@ -210,11 +212,12 @@ def _write_onnx(chosen: ChosenClassifier, rule: ChosenRule, out: Path) -> None:
 
 
 def _write_weights(chosen: ChosenClassifier, out: Path) -> None:
-    from train.prediction import classifiers, exported_weights
+    from train.prediction import classifiers, exported_weights, model_card
 
     classifier = classifiers.load(chosen)
     weights = exported_weights.serialize(classifier)
-    _write("weights", out, weights, exported_weights.describe(classifier))
+    card = model_card.write(classifier, None, out.name)
+    _write("weights", out, weights, exported_weights.describe(classifier), card)
     show_line("to read them, where PyTorch and safetensors are installed:")
     show_line("  import safetensors.torch")
     show_line(f"  network.load_state_dict(safetensors.torch.load_file({str(out)!r}))")
@@ -252,6 +255,11 @@ def _description(out: Path) -> Path:
     return out.with_name(f"{out.name}.json")
 
 
+def _card(out: Path) -> Path:
+    """The model card beside another file."""
+    return out.with_name(f"{out.name}.md")
+
+
 def _script(out: Path) -> Path:
     """The file beside a program that runs it."""
     return out.with_name(f"{out.name}.py")
@@ -262,6 +270,7 @@ def _write(
     out: Path,
     content: bytes,
     description: Mapping[str, Any],
+    card: bytes,
     script: bytes | None = None,
 ) -> None:
     """Writes the file and what is beside it, and says where they are."""
@@ -270,11 +279,13 @@ def _write(
     described = _description(out)
     # First: a file without its description is of no use.
     files.write_whole(described, files.to_json(description, indent=1))
+    files.write_whole(_card(out), card)
     if script is not None:
         files.write_whole(_script(out), script)
     files.write_whole(out, content)
     show_line(f"{what:<11}  {out} ({len(content) / 1e6:,.1f} MB)")
     show_line(f"description  {described}")
+    show_line(f"model card   {_card(out)}")
     if script is not None:
         show_line(f"script       {_script(out)}, for image files: python {_script(out)} photo.jpg")
 

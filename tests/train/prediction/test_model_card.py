@@ -1,0 +1,89 @@
+"""The model card beside an export is one that model hubs read, and shows names as they are."""
+
+from types import SimpleNamespace
+
+import huggingface_hub
+import numpy as np
+import pytest
+
+from train.evaluation.conformal_rules import RULES
+from train.evaluation.conformal_sets import ConformalSets
+from train.prediction import model_card
+from train.prediction.calibrated_rule import CalibratedRule
+
+NAMES = ("an oak", "a|pipe", "<script>", "*star*")
+COUNTS = np.array([3, 50, 200, 0])
+RESULTS = {
+    "test": {
+        "loss": 0.5,
+        "top_1_accuracy": 0.75,
+        "macro_top_1_accuracy": 0.5,
+        "few_top_1_accuracy": None,
+    }
+}
+
+
+def classifier(results=None, attribution="", counts=COUNTS):
+    return SimpleNamespace(
+        spec=SimpleNamespace(inputs="images", name="trees: 4", attribution=attribution),
+        config=SimpleNamespace(model=SimpleNamespace(name="resnet18")),
+        origin=("weights", "/home/somebody/best.tar"),
+        num_classes=len(NAMES),
+        class_counts=counts,
+        classes=SimpleNamespace(names=NAMES),
+        results=results or {},
+    )
+
+
+def read(classifier, rule, name="trees.stablehlo"):
+    return huggingface_hub.ModelCard(model_card.write(classifier, rule, name).decode())
+
+
+def test_its_head_has_what_was_measured():
+    card = read(classifier(RESULTS), CalibratedRule("top_k", 2.0, None))
+    assert card.data.pipeline_tag == "image-classification"
+    assert card.data.library_name == "topk_jax"
+    found = {one.metric_name: one.metric_value for one in card.data.eval_results}
+    assert found == {"top-1 accuracy": 0.75, "macro top-1 accuracy": 0.5}
+    assert {one.dataset_name for one in card.data.eval_results} == {"trees: 4"}
+    assert "| top-1 | 75.00% | 50.00% | - | - | - |" in card.text
+
+
+def test_its_text_has_the_data_and_no_folder_of_the_user():
+    card = read(classifier(attribution="Trees Inc, CC BY 4.0"), CalibratedRule("top_k", 2.0, None))
+    assert "licence of the data: Trees Inc, CC BY 4.0" in card.text
+    assert "from 0 to 200" in card.text
+    assert "best.tar" in card.text
+    assert "somebody" not in card.text
+    assert "| a\\|pipe | 50 |" in card.text
+    assert "| \\<script\\> | 200 |" in card.text
+    assert "has not tested" in card.text
+    assert card.data.eval_results is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (CalibratedRule("average_k", 1.5, 0.2), "do not promise"),
+        (CalibratedRule("coverage", 0.9, 0.2), "not hold for each class by itself, for other"),
+        (
+            CalibratedRule(
+                "coverage",
+                0.9,
+                None,
+                ConformalSets(RULES["class_conditional"], np.ones(4, np.float32), COUNTS),
+            ),
+            "not hold for other",
+        ),
+    ],
+)
+def test_it_says_for_what_a_promise_holds(rule, words):
+    assert words in read(classifier(), rule).text
+
+
+def test_weights_have_no_rule_and_many_classes_no_table():
+    counts = np.ones(1001, np.int64)
+    text = read(classifier(counts=counts), None).text
+    assert "## Sets" not in text
+    assert "| class |" not in text
+    assert "training examples: 1,001" in text

@@ -1,0 +1,163 @@
+"""The model card of an exported classifier: a Markdown page with a head that model hubs read."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from topk_jax import metrics
+from train.evaluation import metric
+from train.evaluation.metric import SHOTS, Average
+from train.foundation.printable import printable
+from train.prediction.calibrated_rule import CalibratedRule
+from train.prediction.trained import TrainedClassifier
+
+_TASKS = {
+    "images": "image-classification",
+    "features": "tabular-classification",
+    "names": "text-classification",
+}
+# The quantiles of rules whose promise is for each class.
+_OF_CLASSES = ("classes", "clusters")
+# The rows of the table of classes.
+_MOST_CLASSES = 1000
+_COLUMNS: tuple[Average, ...] = ("micro", "macro", *SHOTS)
+_HEADS = ("all examples", "mean over classes", "few shots", "medium", "many")
+
+
+def write(classifier: TrainedClassifier, rule: CalibratedRule | None, name: str) -> bytes:
+    """The page, in UTF-8.
+
+    Args:
+        classifier: the classifier.
+        rule: what makes its sets; None for a file of weights.
+        name: the name of the exported file.
+    """
+    sections = [
+        _head(classifier),
+        f"# {_plain(name)}",
+        _what(classifier),
+        *_sets(rule),
+        *_data(classifier),
+        *_quality(classifier),
+    ]
+    return ("\n\n".join(sections) + "\n").encode()
+
+
+def _head(classifier: TrainedClassifier) -> str:
+    """The head; JSON values are YAML, too."""
+    spec = classifier.spec
+    entries: dict[str, Any] = {
+        "library_name": "topk_jax",
+        "pipeline_tag": _TASKS[spec.inputs],
+        "tags": ["jax", "set-valued-classification"],
+        "metrics": ["accuracy"],
+    }
+    measured = [
+        {"type": "accuracy", "name": one.in_words, "value": value}
+        for one, value in _measured(classifier).items()
+        if one.is_accuracy
+    ]
+    if measured:
+        data = {"type": spec.name, "name": spec.name, "split": "test"}
+        entries["model-index"] = [
+            {
+                "name": classifier.config.model.name,
+                "results": [
+                    {"task": {"type": _TASKS[spec.inputs]}, "dataset": data, "metrics": measured}
+                ],
+            }
+        ]
+    lines = (f"{key}: {json.dumps(value)}" for key, value in entries.items())
+    return "\n".join(["---", *lines, "---"])
+
+
+def _what(classifier: TrainedClassifier) -> str:
+    kind, origin = classifier.origin
+    # The folder of the file is the user's own affair.
+    weights = f"with the weights of {Path(origin).name}"
+    trained = f"trained with the loss {origin}" if kind == "loss" else weights
+    return _plain(
+        f"A classifier of {classifier.spec.inputs} with {classifier.num_classes:,} classes: the "
+        f"network {classifier.config.model.name}, {trained}."
+    )
+
+
+def _sets(rule: CalibratedRule | None) -> Iterator[str]:
+    """Which classes are in a set, and for what that holds."""
+    if rule is None:
+        return
+    yield f"## Sets\n\n{_plain(rule.in_words())}"
+    if rule.name in ("coverage", "max_error", "risk"):
+        of_classes = rule.conformal is not None and rule.conformal.rule.quantile in _OF_CLASSES
+        but = "" if of_classes else "each class by itself, for "
+        yield (
+            "This is a promise on average, over examples that are drawn like those that it was "
+            f"calibrated on. It does not hold for {but}other cameras, places or seasons, or for "
+            "examples of classes that the classifier does not know. To test it on new labelled "
+            "examples: `python -m train.evaluate --program`."
+        )
+    else:
+        yield "These sets do not promise how often they have the right class."
+
+
+def _data(classifier: TrainedClassifier) -> Iterator[str]:
+    spec, counts = classifier.spec, classifier.class_counts
+    licence = spec.attribution or "not known to the program; ask whoever made the data set"
+    lines = ["## Data", "", f"- data set: {_plain(spec.name)}"]
+    lines += [f"- attribution and licence of the data: {_plain(licence)}"]
+    if counts.any():
+        few, middle, many = np.quantile(counts, [0, 0.5, 1], method="nearest").tolist()
+        lines += [
+            f"- training examples: {counts.sum():,}",
+            f"- training examples of a class: from {few:,} to {many:,}, in the median {middle:,}",
+        ]
+    yield "\n".join(lines)
+    if counts.any() and len(counts) <= _MOST_CLASSES:
+        named = zip(classifier.classes.names, counts.tolist(), strict=True)
+        yield _table(
+            ("class", "training examples"), ((name, f"{count:,}") for name, count in named)
+        )
+
+
+def _quality(classifier: TrainedClassifier) -> Iterator[str]:
+    """The accuracies on the test split, by the size of the classes."""
+    yield "## Test"
+    measured = _measured(classifier)
+    if not measured:
+        yield "The program has not tested this classifier."
+        return
+    rules = dict.fromkeys(
+        (one.rule, one.k) for one in measured if one.rule is not None and one.k is not None
+    )
+    rows = []
+    for kind, k in rules:
+        each = (metric.Metric.accuracy(kind, k, average) for average in _COLUMNS)
+        rows.append((f"{kind}-{k}", *(one.format(measured.get(one)) for one in each)))
+    yield _table(("accuracy", *_HEADS), rows)
+    groups = metrics.shot_groups(classifier.class_counts)
+    sizes = (f"{np.sum(groups[shot]):,} of {shot}" for shot in SHOTS)
+    yield (
+        "On the test split of the data set. An average-K rule has sets of K classes on average. "
+        f"Classes by their training examples, few below 20 and many above 100: {', '.join(sizes)} "
+        "shots."
+    )
+
+
+def _measured(classifier: TrainedClassifier) -> Mapping[metric.Metric, float]:
+    """What the run has measured on its test split, without what has no value."""
+    found = metric.from_json(classifier.results.get("test", {}))
+    return {one: value for one, value in found.items() if value is not None}
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    heads = list(heads)
+    lines = [heads, ["---"] + ["---:"] * (len(heads) - 1), *rows]
+    return "\n".join(f"| {' | '.join(map(_plain, line))} |" for line in lines)
+
+
+def _plain(text: str) -> str:
+    """A text whose characters Markdown shows as they are, on one line."""
+    return "".join(f"\\{one}" if one in "\\`*_{}[]<>#|" else one for one in printable(text))
