@@ -54,7 +54,7 @@ def evidence(monkeypatch):
 
 
 def test_the_tables_of_the_first_edition_are_those_of_the_collected_numbers(evidence):
-    page = (DOCS / "evidence" / "first_edition.md").read_text()
+    page = (DOCS / "evidence" / "design.md").read_text()
     assert evidence("write_pages").filled(page) == page
     assert not {*evidence("first_edition").TABLES} - set(PLACE.findall(page))
 

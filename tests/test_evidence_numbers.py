@@ -33,7 +33,7 @@ PAGES = [
 ]
 # Their places have numbers of other measurements.
 OTHER_PAGES = [
-    ROOT / "docs" / "evidence" / "first_edition.md",
+    ROOT / "docs" / "evidence" / "design.md",
     # `tests/benchmarks/test_table.py` tests these.
     ROOT / "docs" / "calibrated_losses.md",
     ROOT / "docs" / "conformal.md",

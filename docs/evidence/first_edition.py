@@ -1,4 +1,4 @@
-"""The tables of first_edition.md.
+"""The tables of the first edition in design.md.
 
 The numbers are what `python docs/evidence/first_edition_runs.py` writes.
 """
@@ -183,7 +183,7 @@ def _bounds(one: Comparison) -> str:
     return ", ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)
 
 
-# With what stands between the comments of first_edition.md.
+# With what stands between the comments of design.md.
 TABLES: Mapping[str, Callable[[], str]] = {
     **{name: functools.partial(accuracies, name) for name in ("E7", "E8")},
     **{name: functools.partial(claim, name) for name in CLAIMS},

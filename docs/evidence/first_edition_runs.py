@@ -1,4 +1,4 @@
-"""Makes the runs of first_edition.md and collects their numbers.
+"""Makes the runs of the first edition and collects their numbers.
 
     python docs/evidence/first_edition_runs.py
 

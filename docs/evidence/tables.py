@@ -35,18 +35,6 @@ from times import ratio, times
 from train.series.contrasts import holm
 
 
-def summary() -> str:
-    """Every comparison, over all studies that have it."""
-    rows = []
-    for question in QUESTIONS:
-        for name in dict.fromkeys(answer.planned.name for answer in of_question(question)):
-            found = of_contrast(question, name)
-            rows.append([question, name, counted(found), from_to(found)])
-    return markdown_table(
-        ["question", "difference", "answers", "points, smallest and largest"], rows
-    )
-
-
 def contrasts(question: str) -> str:
     """The primary contrasts of a question."""
     rows = [

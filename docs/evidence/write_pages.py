@@ -24,10 +24,9 @@ PAGES = (
     ROOT / "docs" / "evidence.md",
     ROOT / "docs" / "which_loss.md",
     FOLDER / "tables.md",
-    FOLDER / "first_edition.md",
+    FOLDER / "design.md",
 )
 TABLES: Mapping[str, Callable[[], str]] = {
-    "summary": tables.summary,
     "claims": tables.claims_of_the_thesis,
     "other answers": tables.other_answers,
     "corrected equivalences": tables.corrected_equivalences,

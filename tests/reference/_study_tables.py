@@ -14,29 +14,6 @@ from tests.reference import _study_times as times
 from tests.reference._study_statistics import LEVEL
 
 
-def summary() -> str:
-    """Each primary contrast of each question, over all of its studies."""
-    contrasts = {
-        (question, contrast.name): None
-        for question, names in studies.QUESTIONS.items()
-        for study in names
-        for contrast in studies.contrasts(study)
-        if contrast.primary
-    }
-    return text.table(
-        ["question", "difference", "answers", "points, smallest and largest"],
-        [
-            [
-                question,
-                name,
-                text.counted(one.verdict for one in answers.answers_to(question, name)),
-                spread(question, name),
-            ]
-            for question, name in contrasts
-        ],
-    )
-
-
 def spread(question: str, name: str) -> str:
     """The smallest and the largest difference of the studies."""
     found = [one.difference.points for one in answers.answers_to(question, name)]
@@ -332,7 +309,6 @@ def claims() -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    "summary": summary,
     "secondary": secondary,
     "times": training_times,
     "other answers": other_answers,
