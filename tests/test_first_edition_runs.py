@@ -1,4 +1,4 @@
-"""The runs of the first edition in `docs/evidence/design.md`: which they are, and how they are collected."""
+"""The runs of the first edition of the evidence: which they are, and how they are collected."""
 
 import importlib
 import json
