@@ -29,7 +29,7 @@ which is null for an image that belongs to no other, and "paths" (or "rows" and 
 
 import dataclasses
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,8 @@ from train.workdir import output_files
 
 if TYPE_CHECKING:
     from train.prediction import observation_sets
+    from train.prediction.set_work import Entry
+    from train.prediction.trained import TrainedClassifier
 
 _CLASSIFIER = classifier_flags.define(has_classes=True)
 _IMAGES = flags.DEFINE_multi_string(
@@ -87,6 +89,13 @@ _OUT = flags.DEFINE_string(
 _HTML = flags.DEFINE_string(
     "html", None, "A file for a page with the sets, to be opened in a browser."
 )
+_SIMILAR = flags.DEFINE_integer(
+    "similar",
+    None,
+    "How many training examples the page has beside each class of a set: those of the class whose "
+    "features below the head are most similar. The data set of the run has to be on this machine, "
+    "and goes through the network once. Only the first ten classes of a set have some.",
+)
 _SHARE = share_flags.define()
 _CLASS_NAMES = flags.DEFINE_string(
     "class_names",
@@ -105,6 +114,17 @@ _ROWS = flag_rules.declare(
         fields.one_of(combinations.COMBINATIONS),
         needs=("group",),
         because="other sets are of single images",
+    ),
+    Flag(
+        "similar",
+        fields.integer(1, 12),
+        needs=("html",),
+        because="the page has them",
+    ),
+    Flag(
+        "similar",
+        excludes=("group", "names"),
+        because="it is for single images and rows of features",
     ),
     *share_flags.ROWS,
 )
@@ -152,6 +172,7 @@ def main() -> None:
         given = class_names.read("class_names", _CLASS_NAMES.value)
     classifier = classifiers.load(classifier_chosen, takes_images=bool(_IMAGES.value))
     examples.check(classifier)
+    _check_similar(classifier)
     names = classifier.classes.names
     if given is not None:
         given.check_number(len(names))
@@ -174,6 +195,7 @@ def main() -> None:
     )
     with taking_part(share) as part:
         entries = grouped.make_sets(classifier, rule, thumbnails=html is not None, share=share)
+        entries = _with_similar(entries, examples, classifier)
         complete, pages = set_outputs.write(entries, total, facts, rule, lines=out, page=html)
     if part.is_written:
         return
@@ -198,6 +220,26 @@ def _find_examples() -> "observation_sets.Examples":
     without = None if _OUT.value is None else sharing.folder_of(Path(_OUT.value))
     found = image_files.find(_IMAGES.value or [], without)
     return image_sets.ImageFiles(found, _MAX_IMAGE_MB())
+
+
+def _check_similar(classifier: "TrainedClassifier") -> None:
+    """Refuses a classifier that has no training examples, if some are asked for."""
+    if _SIMILAR.value is not None and not classifier.class_counts.any():
+        raise UserError("--similar needs training examples, and a list of classes has none")
+
+
+def _with_similar(
+    entries: Iterator["Entry"],
+    examples: "observation_sets.Examples",
+    classifier: "TrainedClassifier",
+) -> Iterator["Entry"]:
+    """The sets with similar training examples, if they are asked for."""
+    from train.prediction import image_sets, row_sets, similar_examples
+
+    if _SIMILAR.value is None:
+        return entries
+    assert isinstance(examples, image_sets.ImageFiles | row_sets.NamedRows)
+    return similar_examples.beside(entries, examples, classifier, _SIMILAR.value)
 
 
 def _targets(kept: Mapping[Path, str]) -> tuple[Path | None, Path | None]:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from train.evaluation.class_tree import ClassTree
-from train.prediction.thumbnails import Photograph
+from train.prediction.thumbnails import Photograph, Thumbnail
 
 
 class SetRule(Protocol):
@@ -52,6 +52,21 @@ class Scored:
     photograph: Photograph | None = None
 
 
+@dataclass(frozen=True)
+class Similar:
+    """A training example that is similar to an example.
+
+    Attributes:
+        name: its name.
+        cosine: of the angle between the features of both, from -1 to 1.
+        thumbnail: of its image; None for rows of features, and for a file that is gone.
+    """
+
+    name: str
+    cosine: float
+    thumbnail: Thumbnail | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClassSet(abc.ABC):
     """The set of an example.
@@ -65,6 +80,7 @@ class ClassSet(abc.ABC):
             set without names.
         node_probabilities: the probabilities of these nodes.
         none_of_these: whether it may be none of the classes; None for a set that cannot say that.
+        similar: for each of the first classes, the most similar training examples, if requested.
     """
 
     classes: tuple[int, ...]
@@ -74,6 +90,7 @@ class ClassSet(abc.ABC):
     nodes: tuple[int, ...] | None = None
     node_probabilities: tuple[float, ...] = ()
     none_of_these: bool | None = None
+    similar: tuple[tuple[Similar, ...], ...] = ()
 
     @property
     @abc.abstractmethod

@@ -100,6 +100,20 @@ class ImageFiles:
             share=share,
         )
 
+    def inputs(
+        self, classifier: TrainedClassifier, sets: Sequence[ClassSet]
+    ) -> list[np.ndarray | None]:
+        """The pixels of the image of each set; None for a file that cannot be read any more."""
+        paths = [one.path for one in sets if isinstance(one, ImageSet)]
+        read = functools.partial(
+            _read, reader=classifier.spec.image_reader, most_bytes=self.most_bytes
+        )
+        wanted = [(path, False) for path in paths]
+        return [
+            None if isinstance(one, Unreadable) else one.pixels
+            for one in reading.in_threads(read, wanted, ahead=_LARGEST_BATCH)
+        ]
+
     def find_groups(self, grammar: str) -> tuple[str, ...]:
         """The group of each image by the grammar of `group_names`.
 

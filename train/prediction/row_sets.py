@@ -135,6 +135,14 @@ class NamedRows:
         number, count = batching.number_of_batches(len(self), size), counting(len(self), size)
         return set_work.make(share, number, count, compute, RowSet)
 
+    def inputs(
+        self, classifier: TrainedClassifier, sets: Sequence[ClassSet]
+    ) -> list[np.ndarray | None]:
+        """The row of each set."""
+        del classifier
+        rows = np.array([one.row for one in sets if isinstance(one, RowSet)], np.int64)
+        return [*self.features[rows].astype(np.float32)]
+
     def find_groups(self, grammar: str) -> tuple[str, ...]:
         """The group of each row: an array of the file, or by the grammar of `group_names`.
 

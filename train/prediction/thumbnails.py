@@ -8,7 +8,7 @@ from pathlib import Path
 from PIL import Image
 
 # Twice their size on the page, for screens of high resolution.
-_LONGEST_SIDE = 384
+LONGEST_SIDE = 384
 # Up to this size the page enlarges the pixels, which would make JPEG artefacts visible.
 _SMALL = 96
 
@@ -30,10 +30,10 @@ class Thumbnail:
     is_small: bool
 
     @classmethod
-    def of(cls, image: Image.Image) -> "Thumbnail":
+    def of(cls, image: Image.Image, longest_side: int = LONGEST_SIDE) -> "Thumbnail":
         """The thumbnail of an RGB image, which is not changed."""
         small = max(image.size) <= _SMALL
-        scale = min(1.0, _LONGEST_SIDE / max(image.size))
+        scale = min(1.0, longest_side / max(image.size))
         size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
         if size != image.size:
             image = image.resize(size, Image.Resampling.BILINEAR, reducing_gap=2.0)

@@ -23,7 +23,7 @@ from train.evaluation.class_tree import ClassTree
 from train.evaluation.metric import Metric
 from train.foundation import files
 from train.prediction.calibrated_rule import CalibratedRule
-from train.prediction.class_sets import ClassSet, Unreadable
+from train.prediction.class_sets import ClassSet, Similar, Unreadable
 from train.prediction.html_page import cells, page_files, words
 from train.prediction.html_page.class_index import ClassIndex
 from train.prediction.trained import TrainedClassifier
@@ -36,8 +36,9 @@ _SCRIPT = "".join((_HERE / name).read_text(encoding="utf-8") for name in _SCRIPT
 # How many classes of a set are visible before the list is opened.
 _SEEN = 5
 
-# The name of a class, what tables call it if that is another name, and its probability.
-_Member = tuple[str, str | None, float]
+# The name of a class, what tables call it if that is another name, its probability, and similar
+# training examples.
+_Member = tuple[str, str | None, float, Sequence[Similar]]
 
 _templates = words.make_templates(_HERE)
 
@@ -155,9 +156,17 @@ class Page:
         self._index.add(entry.classes or shown, self.number)
         self._columns, rows = cells.of(entry)
         names = self._facts.names
+        without = len(entry.classes) - len(entry.similar)
         members = [
-            (names[index], cells.other_label(names[index], self._labels[index]), probability)
-            for index, probability in zip(entry.classes, entry.probabilities, strict=True)
+            (
+                names[index],
+                cells.other_label(names[index], self._labels[index]),
+                probability,
+                similar,
+            )
+            for index, probability, similar in zip(
+                entry.classes, entry.probabilities, (*entry.similar, *((),) * without), strict=True
+            )
         ]
         likeliest = entry.likeliest
         card = self._card.render(
