@@ -174,3 +174,18 @@ def test_every_command_is_in_the_list_of_them():
 
 def test_main_stays_thin():
     assert len((ROOT / "train" / "main.py").read_text().splitlines()) < 80
+
+
+def test_tasks_that_start_together_are_told_to_say_how(tmp_path):
+    srun = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4"}
+    arguments = (CONFIG, f"--workdir={tmp_path / 'run'}")
+    told = (
+        "this is task 1 of 4, from 0, of srun: --cluster trains one classifier on all of them, and "
+        "--nocluster one on each, with a --workdir of its own"
+    )
+    check_mistakes("train.main", [(arguments, told)], srun)
+    # Alone, the next mistake is told.
+    check_mistakes(
+        "train.main", [((*arguments, "--nocluster", "--config.seed=-1"), "config.seed")], srun
+    )
+    assert not (tmp_path / "run").exists()

@@ -32,6 +32,16 @@ def test_what_differs_between_processes_is_refused(monkeypatch):
     processes.check_same("the colour", lambda: "a")
 
 
+def test_hosts_of_a_pod_that_were_not_connected_are_refused(monkeypatch):
+    processes.check_joined()
+    monkeypatch.setattr(jax, "process_count", lambda: 4)
+    monkeypatch.setattr(jax, "process_index", lambda: 2)
+    with pytest.raises(
+        UserError, match=r"this is process 2 of 4 of a TPU pod: give --cluster, with"
+    ):
+        processes.check_joined()
+
+
 class EnoughError(Exception):
     """All has been compared."""
 
