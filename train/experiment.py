@@ -45,6 +45,7 @@ from train.workdir import (
     run_inputs,
     runs,
     skipped_images,
+    trackers,
 )
 from train.workdir.checked_images import Unreadable
 from train.workdir.checkpoint import Checkpointer
@@ -97,6 +98,7 @@ def run(
             reporting.show_finished(workdir, parsed, finished, optimizes_top_k=loss.optimizes_top_k)
         return finished
     run_files.check_places(workdir)
+    trackers.check(parsed.trackers)
     assembly = _assembled(parsed, workdir)
     unreadable = _checked_images(assembly, workdir)
     found_alike = _overlooked(assembly, workdir)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from train.configuration.datasets import DatasetFields
 from train.configuration.declaring import field, plain, rest
-from train.foundation.fields import Number, SetSize, integer, one_or, several
+from train.foundation.fields import Number, SetSize, integer, one_of, one_or, several
 
 # No memory holds a layer of more units, and JAX miscounts the bytes of much larger layers.
 MOST_WIDTH = 10**9
@@ -306,6 +306,12 @@ class Config:
     compilation_cache: bool = field(
         "Whether compiled programs are kept in the user's cache folder for later runs.",
         default=True,
+        of_machine=True,
+    )
+    trackers: tuple[str, ...] = field(
+        "The services that also get the metrics of TensorBoard: `mlflow`, `wandb`, or both.",
+        several(one_of(("mlflow", "wandb")), empty=True),
+        default=(),
         of_machine=True,
     )
     # For each extension the epochs that the run had before it, and the steps that it had made. With

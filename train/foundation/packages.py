@@ -19,6 +19,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "serve": ("flatbuffers", "jax", "pillow"),
     "server": ("prometheus-client", "python-multipart", "starlette", "uvicorn"),
     "tpu": ("jax[tpu]",),
+    "trackers": ("mlflow-skinny", "wandb"),
     "train": (
         "absl-py",
         "array-record",

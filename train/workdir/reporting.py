@@ -29,6 +29,7 @@ from train.workdir import metrics_file, run_files, runs, skipped_images, termina
 from train.workdir.events import Events
 from train.workdir.facts import Facts
 from train.workdir.metrics_file import MetricsFile
+from train.workdir.trackers import Trackers
 
 
 def show_finished(
@@ -125,6 +126,7 @@ class Reporter:
             files.write_whole(workdir / run_files.DATA, json_files.sealed(facts.to_plain(), 1))
         self._metrics = MetricsFile(workdir / run_files.METRICS, first_step, metrics_digest)
         self._events = Events(workdir / run_files.EVENTS, first_step)
+        self._trackers = Trackers(config.trackers, workdir, config.to_plain())
         self._terminal = terminal.Terminal(
             num_epochs=num_epochs,
             steps_per_epoch=steps_per_epoch,
@@ -193,6 +195,7 @@ class Reporter:
         metrics = metric.to_json(validation.metrics)
         self._append({**line, **metrics})
         self._events.write(step, "validation", metrics, metric.to_json(validation.size_counts))
+        self._trackers.write(step, "validation", metrics)
         self._events.flush()
         self._terminal.epoch(epoch, seconds, self._headline(validation.metrics), is_best)
         # Evaluation does not count in the speed of training.
@@ -225,6 +228,7 @@ class Reporter:
             self._events.write(
                 self._last_step, split, results[split], metric.to_json(tested.size_counts)
             )
+            self._trackers.write(self._last_step, split, results[split])
         self._events.write_image(self._last_step, "learning_curves", curves)
         self._events.flush()
         # Last, because these results mark the run as finished.
@@ -248,6 +252,7 @@ class Reporter:
             self._log_pending()
         finally:
             self._events.close()
+            self._trackers.close()
 
     def _log_pending(self) -> None:
         if not self._pending:
@@ -262,6 +267,7 @@ class Reporter:
         epoch = -(-step // self._steps_per_epoch)
         self._append({"step": step, "epoch": epoch, "split": "train", **means})
         self._events.write(step, "train", means)
+        self._trackers.write(step, "train", means)
         self._terminal.training(epoch, step, means, examples_per_second)
 
     def _end_window(self) -> float | None:

@@ -1,0 +1,153 @@
+"""Trackers get the metrics that TensorBoard gets, and a run does not depend on them."""
+
+import logging
+import sys
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from train.foundation.errors import UserError
+from train.workdir import trackers
+from train.workdir.trackers import Trackers
+
+CONFIG = {"seed": 0, "model": {"name": "x" * 300}}
+
+
+class MLflow:
+    """What a run uses of the package; the real one was tried by hand."""
+
+    def __init__(self):
+        self.runs = {}
+        self.entities = SimpleNamespace(
+            Param=lambda key, value: (key, value),
+            Metric=lambda key, value, timestamp, step: (key, value, step),
+        )
+
+    def MlflowClient(self):  # noqa: N802
+        return self
+
+    def get_experiment_by_name(self, name):
+        return SimpleNamespace(experiment_id=name)
+
+    def search_runs(self, experiments, query, max_results):
+        wanted = query.split("'")[1]
+        found = [run for run in self.runs.values() if run.tag == wanted]
+        return found[:max_results]
+
+    def create_run(self, experiment, tags, run_name):
+        run_id = f"run {len(self.runs)}"
+        info = SimpleNamespace(run_id=run_id)
+        self.runs[run_id] = SimpleNamespace(
+            info=info, tag=tags["topk_jax_run"], name=run_name, params=[], metrics=[], ended=0
+        )
+        return self.runs[run_id]
+
+    def log_batch(self, run_id, metrics=(), params=()):
+        self.runs[run_id].metrics += metrics
+        self.runs[run_id].params += params
+
+    def set_terminated(self, run_id):
+        self.runs[run_id].ended += 1
+
+
+class WandB:
+    """The same of Weights & Biases."""
+
+    def __init__(self):
+        self.started, self.logged, self.ended = [], [], 0
+
+    def Settings(self, **options):  # noqa: N802
+        return options
+
+    def init(self, **options):
+        self.started.append(options)
+        return self
+
+    def log(self, metrics, step):
+        self.logged.append((step, metrics))
+
+    def finish(self):
+        self.ended += 1
+
+
+@pytest.fixture
+def mlflow(monkeypatch):
+    fake = MLflow()
+    monkeypatch.setitem(sys.modules, "mlflow", fake)
+    return fake
+
+
+@pytest.fixture
+def wandb(monkeypatch):
+    fake = WandB()
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    return fake
+
+
+def run(tmp_path, *names, steps=(5,)):
+    made = Trackers(names, tmp_path / "run", CONFIG)
+    for step in steps:
+        made.write(step, "train", {"loss": 0.5, "few": float("nan"), "none": None})
+    made.close()
+    made.close()
+
+
+def test_mlflow_has_one_run_for_a_workdir(mlflow, tmp_path):
+    trackers.check(["mlflow"])
+    run(tmp_path, "mlflow")
+    run(tmp_path, "mlflow", steps=(10, 15))
+    (found,) = mlflow.runs.values()
+    assert found.name == "run"
+    assert found.metrics == [("train/loss", 0.5, step) for step in (5, 10, 15)]
+    # Once, and as long as servers take them.
+    assert found.params == [("seed", "0"), ("model.name", "x" * 250)]
+    assert found.ended == 2
+    run(tmp_path / "other", "mlflow")
+    assert len(mlflow.runs) == 2
+
+
+def test_wandb_has_one_run_for_a_workdir(wandb, tmp_path):
+    run(tmp_path, "wandb")
+    run(tmp_path, "wandb", steps=(10,))
+    first, second = wandb.started
+    assert first["id"] == second["id"]
+    assert first["resume"] == "allow"
+    assert first["config"] == {"seed": 0, "model.name": "x" * 300}
+    assert wandb.logged == [(5, {"train/loss": 0.5}), (10, {"train/loss": 0.5})]
+    assert wandb.ended == 2
+
+
+@pytest.mark.parametrize("where", ["create_run", "log_batch", "set_terminated"])
+@pytest.mark.parametrize("error", [OSError("no route\nto the host"), SystemExit(1)])
+def test_a_tracker_that_fails_is_one_warning(mlflow, wandb, tmp_path, caplog, where, error):
+    def fail(*_arguments, **_options):
+        raise error
+
+    setattr(mlflow, where, fail)
+    with caplog.at_level(logging.WARNING, logger="absl"):
+        run(tmp_path, "mlflow", "wandb", steps=range(20))
+    (warning,) = [one.getMessage() for one in caplog.records]
+    reason = "no route" if isinstance(error, OSError) else "1"
+    assert warning == f"mlflow gets no more of this run: {reason}"
+    # The other one has all.
+    assert len(wandb.logged) == 20
+
+
+def test_a_tracker_that_hangs_keeps_nobody_waiting(mlflow, tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(trackers, "_MOST_WAITING", 3)
+    monkeypatch.setattr(trackers, "_SECONDS_AT_END", 0.01)
+    is_over = threading.Event()
+    mlflow.create_run = lambda *_arguments, **_options: is_over.wait(60)
+    with caplog.at_level(logging.WARNING, logger="absl"):
+        run(tmp_path, "mlflow", steps=(1, 2))
+        run(tmp_path, "mlflow", steps=range(9))
+    is_over.set()
+    reasons = [one.getMessage().partition(": ")[2] for one in caplog.records]
+    assert reasons == ["it has not taken all within 0.01 s", "it takes less than the run writes"]
+
+
+def test_a_package_that_is_missing_is_told_before_the_run(monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(UserError, match="needs the package wandb, which is not installed"):
+        trackers.check(["wandb"])

@@ -1,0 +1,214 @@
+"""Copies of a run's metrics in MLflow and in Weights & Biases, as `config.trackers` asks for.
+
+A tracker may be slow, full or away. Each is written to in a thread of its own, and a run neither
+waits for a tracker nor ends because of one: a warning says that it gets no more.
+"""
+
+import contextlib
+import hashlib
+import importlib
+import math
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from logging import ERROR, getLogger
+from pathlib import Path
+from typing import Any, Protocol
+
+from absl import logging
+
+from train.foundation import packages
+from train.foundation.errors import UserError, first_line
+from train.foundation.nested import flatten
+from train.foundation.spelling import spell
+
+# Both have the run in a project of this name, unless their own variables name another.
+_PROJECT = "topk_jax"
+# In letters, of a field of the configuration: the least that MLflow's servers take.
+_LONGEST = 250
+# Of MLflow in one call.
+_MOST_FIELDS = 100
+# Calls that wait for a tracker. A run logs some ten times an epoch.
+_MOST_WAITING = 10_000
+# For what still waits at the end of the run.
+_SECONDS_AT_END = 30.0
+
+# Metrics by their names, and the step.
+_Metrics = tuple[int, dict[str, float]]
+
+
+class Tracker(Protocol):
+    """A run in a tracker."""
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Adds metrics."""
+
+    def close(self) -> None:
+        """The run has ended."""
+
+
+class Trackers:
+    """The trackers of a run; see `write`.
+
+    Args:
+        names: those of `config.trackers`.
+        workdir: the folder of the run. A run that goes on there is the same in each tracker.
+        config: the configuration, nested.
+    """
+
+    def __init__(self, names: Sequence[str], workdir: Path, config: Mapping[str, Any]) -> None:
+        self._each = [_Thread(name, workdir, config) for name in names]
+
+    def write(self, step: int, split: str, metrics: Mapping[str, float]) -> None:
+        """Adds the metrics that have a value; never waits."""
+        named = {
+            f"{split}/{name}": float(value)
+            for name, value in metrics.items()
+            if value is not None and math.isfinite(value)
+        }
+        for one in self._each:
+            one.write((step, named))
+
+    def close(self) -> None:
+        """Waits some time for the trackers; may be called again."""
+        for one in self._each:
+            one.close()
+        self._each = []
+
+
+def check(names: Sequence[str]) -> None:
+    """Refuses trackers whose packages are not installed.
+
+    Raises:
+        UserError: one of them is not.
+    """
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            field = spell(f"config.trackers={tuple(names)}")
+            raise UserError(packages.missing(field, str(error.name), "trackers")) from error
+
+
+class _Thread:
+    """A tracker, in a thread."""
+
+    def __init__(self, name: str, workdir: Path, config: Mapping[str, Any]) -> None:
+        self._name = name
+        self._waiting: queue.Queue[_Metrics | None] = queue.Queue(_MOST_WAITING)
+        self._has_failed = threading.Event()
+        # A tracker that hangs must not keep the process.
+        self._thread = threading.Thread(
+            target=self._run, args=(workdir, config), name=name, daemon=True
+        )
+        self._thread.start()
+
+    def write(self, metrics: _Metrics) -> None:
+        if self._has_failed.is_set():
+            return
+        try:
+            self._waiting.put_nowait(metrics)
+        except queue.Full:
+            self._fail("it takes less than the run writes")
+
+    def close(self) -> None:
+        if not self._has_failed.is_set():
+            with contextlib.suppress(queue.Full):
+                self._waiting.put(None, timeout=_SECONDS_AT_END)
+            self._thread.join(_SECONDS_AT_END)
+            if self._thread.is_alive():
+                self._fail(f"it has not taken all within {_SECONDS_AT_END:g} s")
+
+    def _run(self, workdir: Path, config: Mapping[str, Any]) -> None:
+        try:
+            tracker = _TRACKERS[self._name](workdir, config)
+            while (metrics := self._waiting.get()) is not None:
+                tracker.write(*metrics)
+            tracker.close()
+        except BaseException as error:  # These packages also end the process that they are in.
+            self._fail(first_line(error))
+
+    def _fail(self, reason: str) -> None:
+        if not self._has_failed.is_set():
+            self._has_failed.set()
+            logging.warning("%s gets no more of this run: %s", self._name, reason)
+
+
+class _MLflow:
+    """A run in MLflow: at MLFLOW_TRACKING_URI, in the experiment MLFLOW_EXPERIMENT_NAME."""
+
+    def __init__(self, workdir: Path, config: Mapping[str, Any]) -> None:
+        self._mlflow: Any = importlib.import_module("mlflow")
+        # It warns of each of its retries; one warning says that all have failed.
+        getLogger("urllib3").setLevel(ERROR)
+        self._client = self._mlflow.MlflowClient()
+        project = os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)
+        found = self._client.get_experiment_by_name(project)
+        experiment = found.experiment_id if found else self._client.create_experiment(project)
+        identity = _identity(workdir)
+        earlier = self._client.search_runs(
+            [experiment], f"tags.topk_jax_run = '{identity}'", max_results=1
+        )
+        if earlier:
+            self._run_id = earlier[0].info.run_id
+            return
+        made = self._client.create_run(
+            experiment, tags={"topk_jax_run": identity}, run_name=workdir.absolute().name
+        )
+        self._run_id = made.info.run_id
+        parameters = [
+            self._mlflow.entities.Param(name, str(value)[:_LONGEST])
+            for name, value in flatten(config)
+        ]
+        for start in range(0, len(parameters), _MOST_FIELDS):
+            some = parameters[start : start + _MOST_FIELDS]
+            self._client.log_batch(self._run_id, params=some)
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        now = int(1000 * time.time())
+        self._client.log_batch(
+            self._run_id,
+            metrics=[
+                self._mlflow.entities.Metric(name, value, now, step)
+                for name, value in metrics.items()
+            ],
+        )
+
+    def close(self) -> None:
+        self._client.set_terminated(self._run_id)
+
+
+class _WeightsAndBiases:
+    """A run in Weights & Biases: in the project WANDB_PROJECT, with the key WANDB_API_KEY."""
+
+    def __init__(self, workdir: Path, config: Mapping[str, Any]) -> None:
+        wandb: Any = importlib.import_module("wandb")
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", _PROJECT),
+            id=_identity(workdir),
+            name=workdir.absolute().name,
+            config=dict(flatten(config)),
+            dir=str(workdir),
+            resume="allow",
+            # It would print, and ask for a key that is missing.
+            settings=wandb.Settings(silent=True, console="off", login_timeout=1),
+        )
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        self._run.log(dict(metrics), step=step)
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+def _identity(workdir: Path) -> str:
+    """A name of the run that is the same when the run goes on."""
+    return hashlib.sha256(str(workdir.resolve()).encode()).hexdigest()[:16]
+
+
+_TRACKERS: Mapping[str, Callable[[Path, Mapping[str, Any]], Tracker]] = {
+    "mlflow": _MLflow,
+    "wandb": _WeightsAndBiases,
+}
