@@ -26,8 +26,8 @@ from train.workdir import terminal
 _SHRINKAGE = 0.01
 # Every example of a class with this number is held out of its mean, for "either".
 _HELD = 5
-# The unit of a score is the distance of this quantile from the median: about the limit of the sets of
-# a coverage of 0.9. So both scores call as many known examples new there.
+# The unit of a score is the distance of this quantile from the median. The limit of sets of a
+# coverage of 0.9 is about there, and both scores call as many known examples new.
 _UPPER = 0.975
 
 
