@@ -4,6 +4,7 @@ Colour is never the only distinction, no display is needed, and the same data gi
 """
 
 import io
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from train.foundation.printable import printable_lines
 
+# The name of a clip path, where it is given and where it is used.
+_CLIP = re.compile(rb'(?<=clipPath id=")p[0-9a-f]{10}(?=")|(?<=url\(#)p[0-9a-f]{10}(?=\))')
 # A file matplotlibrc in the current folder may ask for LaTeX, which is a program that reads files.
 mpl.rcParams["text.usetex"] = False
 
@@ -133,7 +136,13 @@ def encode(figure: Figure, suffix: str) -> bytes:
     content = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": "topk_jax"}):
         figure.savefig(content, format=suffix.removeprefix("."), metadata=metadata)
-    return content.getvalue()
+    return _with_counted_clips(content.getvalue()) if suffix == ".svg" else content.getvalue()
+
+
+def _with_counted_clips(svg: bytes) -> bytes:
+    """The figure with other names of its clip paths: matplotlib makes them of places in memory."""
+    places = {name: place for place, name in enumerate(dict.fromkeys(_CLIP.findall(svg)))}
+    return _CLIP.sub(lambda found: b"clip%d" % places[found[0]], svg)
 
 
 def _find_texts(figure: Figure) -> Iterator[Text]:
