@@ -20,7 +20,8 @@ Published test average-5 accuracy in per cent (table 5.1):
 Chapter 4 holds out 5,000 random images and selects by top-5 accuracy. Chapter 5 holds out 50 images
 per class and selects by average-5 accuracy. The loss determines which of them is used. For
 chapter 5 with cross_entropy or noised_balanced add --config.dataset.holdout=balanced
---config.select_by=average_5_accuracy.
+--config.select_by=average_5_accuracy. Chapter 5 does not state the number M of noise samples: it is
+10, as in chapter 4 with the same epsilon (table 4.4).
 """
 
 from typing import Any
