@@ -25,6 +25,7 @@ OTHER_VALUES = {
     "parallel": "shard_map",
     "class_devices": 2,
     "compilation_cache": False,
+    "trackers": ("mlflow",),
 }
 
 
