@@ -42,11 +42,11 @@ def contrasts(question: str) -> str:
             answer.study,
             answer.planned.name,
             with_interval(answer.found),
+            answer.verdict,
             ", ".join(effect.text for effect in answer.published),
             f"{POINTS * answer.detectable:.2f}",
             p_value_text(answer.adjusted),
             "" if answer.equivalence is None else p_value_text(answer.equivalence),
-            answer.verdict,
         ]
         for answer in of_question(question)
     ]
@@ -54,11 +54,11 @@ def contrasts(question: str) -> str:
         "study",
         "difference",
         "points",
+        "answer",
         "published",
         "detectable",
         "corrected p",
         "p of equivalence",
-        "answer",
     ]
     return markdown_table(head, rows)
 

@@ -27,22 +27,22 @@ def contrasts_of(question: str) -> str:
             "study",
             "difference",
             "points",
+            "answer",
             "published",
             "detectable",
             "corrected p",
             "p of equivalence",
-            "answer",
         ],
         [
             [
                 answer.contrast.study,
                 answer.contrast.name,
                 text.with_interval(answer.difference),
+                answer.verdict,
                 ", ".join(f"{one:+}" for one in _effects_of(answer)),
                 f"{answers.detectable(answer.difference):.2f}",
                 text.probability(answer.corrected),
                 text.probability(answer.difference.equivalence),
-                answer.verdict,
             ]
             for answer in answers.answers()
             if answer.contrast.study in studies.QUESTIONS[question]
