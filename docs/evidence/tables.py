@@ -223,8 +223,7 @@ def claims_of_the_thesis() -> str:
     """The claims of the thesis, with what was found."""
     rows = [
         [
-            claim.claim,
-            claim.source,
+            f"{claim.claim} ({claim.source})",
             _published(claim),
             _detectable(claim),
             claim.verdict,
@@ -232,7 +231,7 @@ def claims_of_the_thesis() -> str:
         ]
         for claim in claims()
     ]
-    return markdown_table(["claim", "source", "published", "detectable", "here", "why"], rows)
+    return markdown_table(["claim", "published", "detectable", "here", "why"], rows)
 
 
 def _published(claim: Claim) -> str:

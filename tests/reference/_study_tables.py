@@ -297,15 +297,14 @@ def claims() -> str:
         parts += [claim[one] for one in ("unfair", "untested", "remark") if one in claim]
         rows.append(
             [
-                claim["claim"],
-                claim["source"],
+                f"{claim['claim']} ({claim['source']})",
                 text.extremes(published, "+") if published else "–",
                 text.extremes(detectable, ".2f") if detectable else "–",
                 verdict,
                 ". ".join(parts),
             ]
         )
-    return text.table(["claim", "source", "published", "detectable", "here", "why"], rows)
+    return text.table(["claim", "published", "detectable", "here", "why"], rows)
 
 
 TABLES: dict[str, Callable[[], str]] = {
