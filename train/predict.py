@@ -129,7 +129,7 @@ _ROWS = flag_rules.declare(
     *share_flags.ROWS,
 )
 # What is named by these flags has a digest, or is an output.
-_PLACES = ("workdir", "weights", "images", "features", "names", "out", "html", "path", "data_dir")
+_PLACES = ("workdir", "weights", "images", "features", "names", "out", "path", "data_dir")
 _CONTENTS = ("classes", "class_names", "taxonomy", "thresholds", "costs")
 
 
@@ -191,6 +191,7 @@ def main() -> None:
             inputs=examples.digest,
             places=_PLACES,
             contents=_CONTENTS,
+            outputs=("html",),
         ),
     )
     with taking_part(share) as part:

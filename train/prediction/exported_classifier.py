@@ -276,6 +276,10 @@ def read(path: Path) -> ProgramFile:
     """
     described = path.with_name(f"{path.name}.json")
     try:
+        content = files.read_bounded(path, _MOST_BYTES)
+    except OSError as error:
+        raise UserError(f"--program {path} cannot be read: {error.strerror}") from error
+    try:
         description = json_files.read(described, _DESCRIPTION, _WHAT)
     except OSError as error:
         raise UserError(
@@ -283,10 +287,7 @@ def read(path: Path) -> ProgramFile:
         ) from error
     except UserError as error:
         raise error.within("--program: ") from error
-    try:
-        return ProgramFile(path, files.read_bounded(path, _MOST_BYTES), description)
-    except OSError as error:
-        raise UserError(f"--program {path} cannot be read: {error.strerror}") from error
+    return ProgramFile(path, content, description)
 
 
 def load(path: Path) -> ExportedClassifier:

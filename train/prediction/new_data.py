@@ -165,7 +165,9 @@ def evaluate(
     given = None
     if asked.thresholds is not None:
         given = GivenCalibration(classifier, asked.thresholds)
-    if not warn_of_own_data(classifier, asked):
+    if classifier.of_run is not classifier:
+        warn_of_training_rows(classifier.of_run, found)
+    elif not warn_of_own_data(classifier, asked):
         warn_of_training_images(classifier.workdir, found)
     skipped: list[SkippedImage] = []
     score = None if asked.new_score is None else outliers.of_classifier(classifier, asked.new_score)
@@ -373,6 +375,26 @@ def warn_of_training_images(workdir: Path | None, found: LabelledData) -> None:
         logging.warning(
             "%s: %d of %d images have the name and the size of a training image of the run: "
             "accuracies are too good if they are the same",
+            found.path,
+            number,
+            len(found.examples),
+        )
+
+
+def warn_of_training_rows(run: TrainedClassifier, found: LabelledData) -> None:
+    """Warns of new images that have the name of a training row of a run on features."""
+    try:
+        known = run.load_dataset().train.names
+    except UserError:
+        # The features are on another machine.
+        return
+    if known is None or found.examples.names is None:
+        return
+    number = len({*map(same_form, known)} & {*map(same_form, found.examples.names)})
+    if number:
+        logging.warning(
+            "%s: %d of %d images have the name of a training row of the run: accuracies are too "
+            "good if the row is of the same image",
             found.path,
             number,
             len(found.examples),

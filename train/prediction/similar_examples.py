@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 import jax
@@ -83,17 +83,19 @@ class TrainingFeatures:
     """
 
     def __init__(self, classifier: TrainedClassifier) -> None:
-        self._train = classifier.load_dataset().train
+        # A run on features that takes images was trained on rows.
+        of_run = classifier.of_run
+        self._train = of_run.load_dataset().train
         self._thumbnail = example_thumbnails.of_split(
-            self._train, classifier.spec.inputs, longest_side=_LONGEST_SIDE
+            self._train, of_run.spec.inputs, longest_side=_LONGEST_SIDE
         )
-        self._example = classifier.spec.example
-        features = classifier.features()
-        self._directions = jax.jit(lambda inputs: _directions(features(inputs)))
+        self._example = of_run.spec.example
+        self._directions = _compiled(classifier)
+        of_training = self._directions if of_run is classifier else _compiled(of_run)
         collected, places = CollectedScores(len(self._train)), []
         for batch in known_examples.batches(self._train, "features of training examples"):
             mask = batch["mask"]
-            collected.add(np.asarray(self._directions(batch["images"]))[mask])
+            collected.add(np.asarray(of_training(batch["images"]))[mask])
             places.append(batch["examples"][mask])
         self._features: Scores = collected.scores()
         # The place of each row in the split.
@@ -178,6 +180,12 @@ class TrainingFeatures:
         if isinstance(train.images, Rows):
             return f"row {int(train.images.indices[place])}"
         return f"training {self._example} {place}"
+
+
+def _compiled(classifier: TrainedClassifier) -> Callable[[np.ndarray], jax.Array]:
+    """Inputs of the classifier to the directions of their features below the head."""
+    features = classifier.features()
+    return jax.jit(lambda inputs: _directions(features(inputs)))
 
 
 def _directions(features: jax.Array) -> jax.Array:

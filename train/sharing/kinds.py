@@ -25,6 +25,7 @@ def of(
     inputs: str,
     places: Iterable[str] = (),
     contents: Iterable[str] = (),
+    outputs: Iterable[str] = (),
 ) -> dict[str, str]:
     """The kind of the parts that this command writes.
 
@@ -35,11 +36,13 @@ def of(
         places: flags whose values are places, which may differ from host to host: outputs, and
             inputs of which there is a digest.
         contents: flags that name files of which the contents count, and not the places.
+        outputs: flags that name further outputs, of which counts whether there are any.
     """
-    contents = tuple(contents)
-    without = {*_OF_SHARING, *places, *contents}
+    contents, outputs = tuple(contents), tuple(outputs)
+    without = {*_OF_SHARING, *places, *contents, *outputs}
     given = {name: value for name, value in _given().items() if name not in without}
     given |= {name: _content(name) for name in contents if flags.FLAGS[name].value is not None}
+    given |= {name: True for name in outputs if flags.FLAGS[name].value is not None}
     return {
         "command": command,
         "flags": json.dumps(given, sort_keys=True, default=str),

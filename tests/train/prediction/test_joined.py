@@ -26,7 +26,9 @@ from train.prediction import (
     image_sets,
     inference,
     labelled_data,
+    new_data,
     row_sets,
+    similar_examples,
     trained,
 )
 from train.prediction.calibrated_rule import CalibratedRule
@@ -118,6 +120,18 @@ def test_images_get_the_probabilities_and_the_sets_of_their_features(folder):
     assert calibrated_rule.calibrate(run, ChosenRule("coverage", 0.8)).threshold == rule.threshold
 
 
+def test_similar_training_rows_are_those_of_the_image(folder):
+    joined = load(folder / "run")
+    paths, _ = photographs(folder, "train")
+    reader = joined.spec.image_reader
+    pixels = reader.for_evaluation(paths[0].read_bytes(), paths[0].name)
+    found = similar_examples.TrainingFeatures(joined)
+    label = CLASSES.index(paths[0].parent.name)
+    ((nearest, *_),) = found.nearest([(label,)], found.features_of([pixels]), 1)[0]
+    assert nearest.name == f"{paths[0].parent.name}/{paths[0].name}"
+    assert nearest.cosine > 0.9999
+
+
 def test_the_program_takes_images(folder):
     joined = load(folder / "run")
     paths, features = photographs(folder, "test")
@@ -196,6 +210,17 @@ def test_a_run_of_ours_can_have_made_the_features(folder, of_ours, finished_run,
     assert load(of_ours, weights=str(moved)).network.path == moved
     with pytest.raises(UserError, match="other weights than the network that made the features"):
         load(folder / "run", weights=str(moved))
+
+
+def test_photographs_of_training_rows_are_told(folder, caplog):
+    joined = load(folder / "run")
+    expected = labelled_data.Expected(CLASSES, "images", (32, 32, 3), joined.spec.image_reader)
+    new_data.warn_of_training_rows(
+        joined.of_run, labelled_data.find("images", folder / "photos", expected)
+    )
+    (warning,) = caplog.messages
+    number = len(photographs(folder, "train")[0])
+    assert f"{number} of {2 * EACH} images have the name of a training row" in warning
 
 
 @pytest.mark.long

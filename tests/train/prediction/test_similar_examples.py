@@ -44,13 +44,15 @@ def rows(rng):
     matrix = rng.normal(size=(100, 5)).astype(np.float32)
     indices = rng.permutation(100)[:60]
     train = Split(Rows(matrix, indices), labels)
-    return types.SimpleNamespace(
+    made = types.SimpleNamespace(
         load_dataset=lambda: types.SimpleNamespace(train=train),
         spec=types.SimpleNamespace(inputs="features", example="row"),
         features=lambda: jnp.asarray,
         num_classes=NUM_CLASSES,
         train=train,
     )
+    made.of_run = made
+    return made
 
 
 @pytest.mark.parametrize("in_file", [False, True])

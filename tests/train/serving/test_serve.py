@@ -178,7 +178,7 @@ def test_mistakes_end_the_command_in_one_line(folder, server):
     check_mistakes(
         "train.serve",
         [
-            (["--program=nothing"], "needs its description"),
+            (["--program=nothing"], "cannot be read: No such file"),
             ([f"--program={folder}/program", f"--port={server.address[1]}"], address),
             ([f"--program={folder}/program", "--host=192.0.2.1"], "192.0.2.1"),
         ],
