@@ -20,15 +20,18 @@ TPU_VENV := .venv-tpu
 TPU_INSTALLED := $(TPU_VENV)/.installed
 CUDA_VENV := .venv-cuda
 CUDA_INSTALLED := $(CUDA_VENV)/.installed
+# The npm package that runs classifiers in browsers, unpacked.
+WEB_RUNTIME := build/onnxruntime-web/package
 WANTED := --quiet --constraint constraints.txt
 # Some machines set it. Every start would then compile all that it imports: three seconds of JAX.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-long test-rounding test-oracle test-networks test-networks-fast test-prepare test-browser test-examples test-compiled check docs format clean python-version
+.PHONY: help install demo test test-fast test-long test-rounding test-oracle test-networks test-networks-fast test-prepare test-browser test-examples test-compiled web-demo check docs format clean python-version
 
 help:
 	@echo "make demo          train a small network on real handwritten digits (about a minute)"
+	@echo "make web-demo      make pages that read digits and names of places in the browser (needs npm)"
 	@echo "make test          run every test but the long ones (about ten minutes)"
 	@echo "make test-fast     run the quick selection of tests"
 	@echo "make test-long     kill and damage runs in many ways and at random, install the wheel (some minutes)"
@@ -37,7 +40,7 @@ help:
 	@echo "make test-networks compare every network with torchvision's or timm's (installs PyTorch)"
 	@echo "make test-networks-fast  the same for one network of each kind"
 	@echo "make test-prepare  prepare CIFAR-100 and ImageNet from tiny archives (installs TensorFlow)"
-	@echo "make test-browser  look at the page of train.predict in Chromium (Debian's package chromium)"
+	@echo "make test-browser  look at the pages in Chromium (Debian's packages chromium and npm)"
 	@echo "make test-examples run every example and the notebook (installs Equinox, Keras, Optuna and Jupyter)"
 	@echo "make test-compiled compile every function for TPUs and H100s (installs their compilers, takes hours)"
 	@echo "make check         lint, formatting and types"
@@ -116,8 +119,29 @@ test-networks-fast: $(ORACLE_INSTALLED)
 test-prepare: $(PREPARE_INSTALLED)
 	$(PREPARE_VENV)/bin/python -m pytest tests/tensorflow
 
-test-browser: $(INSTALLED)
+test-browser: $(INSTALLED) $(WEB_RUNTIME)
 	$(BIN)/python -m pytest tests/browser
+
+# ONNX Runtime for browsers, of the version that train/prediction/web_page/runtime.py knows by its digests.
+$(WEB_RUNTIME): train/prediction/web_page/runtime.py
+	@command -v npm > /dev/null || { echo "npm is needed, Debian's package npm: it gets ONNX Runtime for browsers" >&2; exit 1; }
+	@rm -rf $(dir $@) && mkdir -p $(dir $@)
+	cd $(dir $@) && npm pack --silent onnxruntime-web@$$(sed -n 's/^VERSION = "\(.*\)"/\1/p' $(CURDIR)/$<)
+	@cd $(dir $@) && tar xzf *.tgz && rm *.tgz && touch $(CURDIR)/$@
+
+# The classifiers of the README as pages: digits to draw, and names of places to type.
+web-demo: $(INSTALLED) $(WEB_RUNTIME)
+	@test -f build/web-demo/runs/digits/results.json || \
+		$(BIN)/python -m train.main --config=configs/digits.py --workdir=build/web-demo/runs/digits
+	@test -f build/web-demo/runs/places/results.json || \
+		$(BIN)/python -m train.main --config=configs/place_names.py --workdir=build/web-demo/runs/places
+	@rm -rf build/web-demo/site && mkdir build/web-demo/site
+	$(BIN)/python -m train.export --workdir=build/web-demo/runs/digits --coverage=0.95 --format=web \
+		--onnxruntime_web=$(WEB_RUNTIME) --out=build/web-demo/site/digits
+	$(BIN)/python -m train.export --workdir=build/web-demo/runs/places --coverage=0.9 --format=web \
+		--onnxruntime_web=$(WEB_RUNTIME) --out=build/web-demo/site/places
+	@echo "both pages: $(BIN)/python -m http.server --directory=build/web-demo/site"
+	@echo "then open http://localhost:8000/digits/ and http://localhost:8000/places/"
 
 test-examples: $(EXAMPLES_INSTALLED)
 	$(EXAMPLES_VENV)/bin/python -m pytest tests/examples

@@ -13,6 +13,9 @@ Hugging Face.
 With --format=onnx, the same program is an ONNX file, for ONNX Runtime on servers, phones and in
 browsers, for one example or more. It is kept if ONNX Runtime computes what JAX computes.
 
+With --format=web, a folder is written: a page that takes photographs, drawings or names in a
+browser, computes there, and shows the sets. Any server of files can serve it.
+
 With --format=safetensors, the file has the weights of the network instead, by the names that
 torchvision or timm have for them, and no rule.
 
@@ -28,6 +31,7 @@ For a published network, --weights=FILE stands in the place of --workdir, with -
 """
 
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +48,7 @@ from train.prediction.rule_flags import ChosenRule
 from train.workdir import output_files
 
 if TYPE_CHECKING:
+    from train.prediction.onnx import exporting
     from train.prediction.trained import TrainedClassifier
 
 _CLASSIFIER = classifier_flags.define(has_classes=True)
@@ -51,8 +56,9 @@ _RULE = rule_flags.define()
 _FORMAT = flags.DEFINE_enum(
     "format",
     "program",
-    ["program", "onnx", "safetensors", "tau_normalized"],
-    "program: images to probabilities and sets, for JAX. onnx: the same for ONNX Runtime. "
+    ["program", "onnx", "web", "safetensors", "tau_normalized"],
+    "program: images to probabilities and sets, for JAX. onnx: the same for ONNX Runtime. web: a "
+    "page that computes the same in a browser, as a folder of files for any server. "
     "safetensors: the weights of the network alone. "
     "tau_normalized: a workdir whose head has its weights divided by powers of their lengths.",
 )
@@ -68,6 +74,12 @@ _TAKES = flags.DEFINE_enum(
     "what the program of a run on features takes: images, by default if train.embed made the "
     "features, or features.",
 )
+_ONNXRUNTIME_WEB = flags.DEFINE_string(
+    "onnxruntime_web",
+    None,
+    "With --format=web: the folder of the unpacked npm package onnxruntime-web; by default npm "
+    "gets it.",
+)
 _TAU = flags.DEFINE_float(
     "tau",
     None,
@@ -82,9 +94,11 @@ _OUT = flags.DEFINE_string(
     "out",
     None,
     "Needed. The file; a description is written beside it, as FILE.json, and for a program of "
-    "images a script that runs it, as FILE.py. With "
-    "--format=tau_normalized the folder, which does not exist.",
+    "images a script that runs it, as FILE.py. With --format=web or --format=tau_normalized the "
+    "folder, which does not exist.",
 )
+# The others have the weights of a network alone.
+_WITH_RULES = ("program", "onnx", "web")
 _ROWS = flag_rules.declare(
     *(
         Flag(
@@ -96,13 +110,18 @@ _ROWS = flag_rules.declare(
     ),
     Flag(
         "features_run",
-        needs=("format=program", "format=onnx"),
+        needs=("format=program", "format=onnx", "format=web"),
         because="it joins a run and a network",
     ),
     Flag("features_run", excludes=("takes=features",), because="it takes images"),
     Flag("takes", needs=("workdir", "features_run"), because="it is for a run on features"),
     Needed(("out",), "the file for the program or the weights"),
-    Flag("float16", needs=("format=onnx",), because="other files have the weights of the run"),
+    Flag(
+        "float16",
+        needs=("format=onnx", "format=web"),
+        because="other files have the weights of the run",
+    ),
+    Flag("onnxruntime_web", fields.text("a folder"), needs=("format=web",)),
     Flag("format=tau_normalized", needs=("workdir",), because="the folder of a finished run"),
     Flag("tau", needs=("format=tau_normalized",)),
     Flag("select_by", needs=("format=tau_normalized",)),
@@ -116,14 +135,18 @@ def main() -> None:
     chosen.check()
     flag_rules.check(_ROWS)
     # The other formats have none.
-    rule = rule_flags.chosen(_RULE()) if _FORMAT.value in ("program", "onnx") else None
+    rule = rule_flags.chosen(_RULE()) if _FORMAT.value in _WITH_RULES else None
     if rule is not None:
         chosen.check_rule(rule)
     assert _OUT.value is not None
-    if _FORMAT.value == "tau_normalized":
-        _write_tau_normalized(chosen, _new_folder(_OUT.value, chosen.files))
-        return
     kept = chosen.files | ({} if rule is None else rule.files)
+    if _FORMAT.value in ("tau_normalized", "web"):
+        folder = _new_folder(_OUT.value, kept)
+        if rule is None:
+            _write_tau_normalized(chosen, folder)
+        else:
+            _write_site(chosen, rule, folder)
+        return
     out = output_files.checked("out", _OUT.value, kept)
     for beside in (_description(out), _card(out), *([] if rule is None else [_script(out)])):
         output_files.checked("out", str(beside), kept)
@@ -140,7 +163,7 @@ def _new_folder(value: str, kept: Mapping[Path, str]) -> Path:
     path = Path(value)
     if not path.name or os.path.lexists(path):
         raise UserError(
-            "--out must be a folder that does not exist, with --format=tau_normalized; got "
+            f"--out must be a folder that does not exist, with --format={_FORMAT.value}; got "
             f"{value or 'an empty text'}"
         )
     if not path.parent.is_dir():
@@ -188,27 +211,50 @@ def _loaded(chosen: ChosenClassifier) -> "TrainedClassifier":
 
 
 def _write_onnx(chosen: ChosenClassifier, rule: ChosenRule, out: Path) -> None:
-    from train.prediction.onnx import running
+    from train.prediction import exported_program
 
-    running.check_installed("--format=onnx", "onnx", "onnxruntime")
-
-    from train.prediction import calibrated_rule, exported_program, model_card
-    from train.prediction.onnx import checking, exporting, precision
-
-    half = bool(_FLOAT16.value)
-    classifier = _loaded(chosen)
-    adapted = precision.adapted(classifier, rule, half=half)
-    calibrated = calibrated_rule.calibrate(adapted, rule)
-    description = exporting.describe(classifier, calibrated, half=half)
-    content = exporting.serialize(adapted, calibrated, description, half=half)
-    show_line(f"checked      {checking.check(adapted, calibrated, content)}")
-    _write("program", out, content, description, model_card.write(adapted, calibrated, out.name))
+    exported = _make_onnx(chosen, rule)
+    _write("program", out, exported.content, exported.description, exported.card(out.name))
     show_line(f"to run it ({packages.install('onnx')}):")
     show_line("  import onnxruntime")
     show_line(f"  program = onnxruntime.InferenceSession({str(out)!r})")
-    outputs = ", ".join(exported_program.outputs(classifier, calibrated))
-    inputs = classifier.spec.inputs
+    outputs = ", ".join(exported_program.outputs(exported.classifier, exported.rule))
+    inputs = exported.classifier.spec.inputs
     show_line(f"  {outputs} = program.run(None, {{{inputs!r}: {inputs}}})")
+
+
+def _make_onnx(chosen: ChosenClassifier, rule: ChosenRule) -> "exporting.Exported":
+    """The ONNX file of a classifier, which is checked."""
+    from train.prediction.onnx import running
+
+    running.check_installed(f"--format={_FORMAT.value}", "onnx", "onnxruntime")
+
+    from train.prediction.onnx import exporting
+
+    classifier = _loaded(chosen)
+    if _FORMAT.value == "web":
+        from train.prediction.web_page import site
+
+        site.check(classifier)
+    exported = exporting.export(classifier, rule, half=bool(_FLOAT16.value))
+    show_line(f"checked      {exported.checked}")
+    return exported
+
+
+def _write_site(chosen: ChosenClassifier, rule: ChosenRule, folder: Path) -> None:
+    from train.prediction.web_page import runtime, site
+
+    # Before the classifier is computed.
+    runtime_files = runtime.read(_ONNXRUNTIME_WEB.value)
+    exported = _make_onnx(chosen, rule)
+    described = site.describe(exported.description, exported.rule)
+    card = exported.card(site.MODEL)
+    site.write(folder, exported.content, described, card, runtime_files)
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    show_line(f"page         {folder} ({size / 1e6:,.1f} MB)")
+    show_line("to look at it:")
+    show_line(f"  python3 -m http.server --directory={shlex.quote(str(folder))}")
+    show_line("and open http://localhost:8000")
 
 
 def _write_weights(chosen: ChosenClassifier, out: Path) -> None:

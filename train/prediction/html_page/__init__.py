@@ -29,7 +29,7 @@ from train.prediction.html_page.class_index import ClassIndex
 from train.prediction.trained import TrainedClassifier
 
 _HERE = Path(__file__).parent
-_STYLE = (_HERE / "style.css").read_text(encoding="utf-8")
+STYLE = (_HERE / "style.css").read_text(encoding="utf-8")
 # In the order in which they run: a file uses what the files before it define.
 _SCRIPTS = ("csv.js", "marks.js", "view.js", "keys.js")
 _SCRIPT = "".join((_HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS)
@@ -206,7 +206,7 @@ class Page:
             # The template of a card has escaped them.
             cards=map(Markup, self._lines(page)),
             unreadable=self._unreadable,
-            style=Markup(_STYLE),
+            style=Markup(STYLE),
             script=Markup(_SCRIPT),
             script_digest=b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode(),
             page=page,

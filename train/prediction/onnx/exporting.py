@@ -1,17 +1,62 @@
 """Makes the ONNX file of a classifier and its rule, and what it says of itself."""
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from train.foundation import files
-from train.prediction import exported_program, inference
+from train.prediction import calibrated_rule, exported_program, inference, model_card
 from train.prediction.calibrated_rule import CalibratedRule
-from train.prediction.onnx import model, portable
+from train.prediction.onnx import checking, model, portable, precision
+from train.prediction.rule_flags import ChosenRule
 from train.prediction.trained import TrainedClassifier
 
 _DTYPES = {"images": np.uint8, "features": np.float32, "names": np.int32}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An ONNX file that is checked, and what it was made from.
+
+    Attributes:
+        classifier: the classifier with the numbers of the file.
+        rule: its rule, with thresholds for these numbers.
+        content: the bytes of the file.
+        description: what it says of itself.
+        checked: what the comparison with JAX has found.
+    """
+
+    classifier: TrainedClassifier
+    rule: CalibratedRule
+    content: bytes
+    description: dict[str, Any]
+    checked: checking.Checked
+
+    def card(self, name: str) -> bytes:
+        """The model card of the file of this name."""
+        return model_card.write(self.classifier, self.rule, name)
+
+
+def export(classifier: TrainedClassifier, rule: ChosenRule, *, half: bool) -> Exported:
+    """Calibrates a rule, makes the file, and compares it with JAX.
+
+    Args:
+        classifier: the classifier.
+        rule: the rule that is asked for.
+        half: whether weights are stored in 16 bits.
+
+    Raises:
+        UserError: the rule cannot be calibrated, ONNX has no form of an operation, or the file
+            differs from JAX.
+    """
+    adapted = precision.adapted(classifier, rule, half=half)
+    calibrated = calibrated_rule.calibrate(adapted, rule)
+    description = describe(classifier, calibrated, half=half)
+    content = serialize(adapted, calibrated, description, half=half)
+    checked = checking.check(adapted, calibrated, content)
+    return Exported(adapted, calibrated, content, description, checked)
 
 
 def serialize(

@@ -1,0 +1,346 @@
+"""The page of `train.export --format=web` in Chromium: the sets of `train.predict`, offline."""
+
+import functools
+import http.server
+import json
+import threading
+from pathlib import Path
+
+import numpy as np
+import PIL
+import pytest
+from PIL import Image
+from sklearn.datasets import load_digits, load_sample_images
+
+from tests.browser.chromium import Tab
+from tests.browser.test_page import ROOT, run
+from train.data import characters
+from train.prediction import standalone
+from train.prediction.calibrated_rule import CalibratedRule
+from train.prediction.web_page import site
+
+# `make test-browser` unpacks it.
+PACKAGE = ROOT / "build" / "onnxruntime-web" / "package"
+NUM_DIGITS = 60
+STATE = """new Promise((resolve) => {
+  const look = () => {
+    const { state } = document.body.dataset;
+    if (state === "ready" || state === "trouble") resolve(state); else setTimeout(look, 10);
+  };
+  look();
+})"""
+RESAMPLING = {"filter": "bilinear", "antialias": True, "weight_bits": 22}
+
+
+_TOP_1 = CalibratedRule("top_k", 1.0, None)
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_arguments):
+        pass
+
+
+class Server:
+    """Serves a folder until it is closed."""
+
+    def __init__(self, folder):
+        handler = functools.partial(Quiet, directory=folder)
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.address = f"http://127.0.0.1:{self._server.server_port}/"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The folder of the page, and a run with the same thresholds."""
+    folder = tmp_path_factory.mktemp("web")
+    done = run(
+        "train.main",
+        *("--config=configs/digits.py", "--config.num_epochs=2", f"--workdir={folder}/run"),
+        f"--config.dataset.data_dir={folder}/data",
+    )
+    assert done.returncode == 0, done.stderr
+    done = run(
+        "train.export",
+        *(f"--workdir={folder}/run", "--coverage=0.9", "--format=web", f"--out={folder}/site"),
+        f"--onnxruntime_web={PACKAGE}",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(made):
+    server = Server(made / "site")
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """An empty folder, which the browser does not write to."""
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def tab(tmp_path, server):
+    with Tab(tmp_path / "profile") as tab:
+        yield tab
+
+
+@pytest.fixture
+def ready(tab, server):
+    """The tab with the page, when the classifier is loaded."""
+    tab.open(server.address)
+    assert tab.evaluate(STATE) == "ready"
+    return tab
+
+
+def give(tab, path):
+    """Chooses a file, and waits for the answer."""
+    tab.evaluate("document.body.dataset.state = 'given'")
+    tab.choose_file("files", path)
+    tab.evaluate(STATE)
+
+
+def shown(tab):
+    """The name and the set of each card, the latest first."""
+    script = """JSON.stringify(Array.from(document.querySelectorAll(".card"), (card) => [
+      card.querySelector("h2").textContent,
+      Array.from(card.querySelectorAll(".set .name"), (one) => one.textContent)]))"""
+    return json.loads(tab.evaluate(script))
+
+
+def trouble(tab):
+    return tab.evaluate("document.getElementById('trouble').textContent")
+
+
+def photographs(folder):
+    """Parts of real photographs in many formats and orientations, with names of their own."""
+    generator = np.random.default_rng(0)
+    formats = [
+        ("jpg", {"quality": 92}),
+        ("jpg", {"quality": 80, "subsampling": 0}),
+        ("png", {}),
+        ("webp", {"quality": 90}),
+    ]
+    for number in range(32):
+        picture = Image.fromarray(load_sample_images().images[number % 2])
+        width, height = picture.size
+        left, top = generator.integers(0, 300), generator.integers(0, 200)
+        box = (
+            left,
+            top,
+            generator.integers(left + 20, width),
+            generator.integers(top + 20, height),
+        )
+        ending, options = formats[number % 4]
+        exif = Image.Exif()
+        # Each orientation in each format.
+        exif[0x112] = 1 + number // 4
+        picture.crop(box).save(folder / f"{number}.{ending}", exif=exif, **options)
+
+
+def digits(folder):
+    for number in range(NUM_DIGITS):
+        pixels = (load_digits().images[-1 - number] * 15).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / f"digit {number}.png")
+
+
+def test_the_sets_are_those_of_predict(made, ready, pictures):
+    photographs(pictures)
+    digits(pictures)
+    done = run("train.predict", f"--workdir={made}/run", f"--images={pictures}", "--coverage=0.9")
+    assert done.returncode == 0, done.stderr
+    expected = {}
+    for line in map(json.loads, done.stdout.splitlines()):
+        expected[Path(line["path"]).name] = [one["class"] for one in line["set"]]
+        give(ready, line["path"])
+    assert dict(shown(ready)) == expected
+    assert len(expected) == NUM_DIGITS + 32
+    assert trouble(ready) == ""
+    title = ready.evaluate("document.getElementById('promise').textContent")
+    assert "In 9 of 10 cases like those" in title
+
+
+@pytest.mark.parametrize("vertical_first_ratio", [None, 2])
+def test_pixels_are_those_of_pillow(ready, pictures, vertical_first_ratio):
+    """For each way to resize, on photographs that are larger and smaller than the result."""
+    if (int(PIL.__version__.split(".")[0]) >= 13) != (vertical_first_ratio is not None):
+        pytest.skip("another version of Pillow resizes in that order")
+    resampling = {**RESAMPLING, "vertical_first_ratio": vertical_first_ratio}
+    resizings = [
+        {"to": "middle_part", "size": [96, 64], "margin": 1.14, "resampling": resampling},
+        {"to": "cover", "size": [50, 70], "resampling": resampling},
+        {"to": "shorter_side", "side": 61, "resampling": resampling},
+    ]
+    grey = {"step": "grey", "weights": [19595, 38470, 7471], "bits": 16}
+    crop = {"step": "crop", "size": [40, 48], "halves": "even"}
+    photographs(pictures)
+    ready.evaluate(
+        "document.body.append(Object.assign(document.createElement('input'), "
+        "{ type: 'file', id: 'probe' })); 1"
+    )
+    for number, path in enumerate(sorted(pictures.iterdir())):
+        for index, resizing in enumerate(resizings):
+            steps = [
+                {"step": "decode", "transparency": "drop", "read_truncated": False},
+                *([{"step": "orient"}] if number % 3 else []),
+                {"step": "resize", **resizing},
+                *([crop] if index else []),
+                *([grey] if number % 2 else []),
+            ]
+            ready.choose_file("probe", path)
+            script = f"""import("./steps.js").then(async ({{ prepare }}) => {{
+              const file = document.getElementById("probe").files[0];
+              const image = await prepare(file, {json.dumps(steps)});
+              return JSON.stringify([image.height, image.width, Array.from(image.data)]);
+            }})"""
+            height, width, data = json.loads(ready.evaluate(script))
+            wanted = standalone.prepare(path, steps)
+            assert (height, width) == wanted.shape[:2]
+            np.testing.assert_array_equal(np.reshape(data, wanted.shape), wanted, str(path))
+
+
+def test_names_become_the_rows_of_training(ready):
+    names = [
+        "Saint-Étienne",
+        "ＳＴＲＡＳＳＥ straße",
+        "İSTANBUL",
+        "ΣΊΣΥΦΟΣ",
+        "a\u0301  e\u0301\t\u3000x",
+        "ﬁn \u1e9e",
+        "北京市",
+        "𝔄 \U0001f600",
+        "x" * 80,
+        f"{'y' * 39} z",
+        "Ꮚ ꭰ",
+        "",
+    ]
+    rows = characters.to_rows([characters.normalized(name) for name in names])
+    described = site.describe({"names": {}}, _TOP_1)
+    script = f"""import("./names.js").then(({{ toRow }}) => JSON.stringify(
+      {json.dumps(names)}.map((name) => Array.from(
+        toRow(name, {characters.LENGTH}, {json.dumps(described["folding"])})))))"""
+    np.testing.assert_array_equal(json.loads(ready.evaluate(script)), rows)
+
+
+def test_it_works_without_a_network(made, tmp_path, pictures):
+    server = Server(made / "site")
+    with Tab(tmp_path / "profile") as tab:
+        tab.open(server.address)
+        assert tab.evaluate(STATE) == "ready"
+        # When the service worker has all files.
+        tab.evaluate("navigator.serviceWorker.ready.then(() => 1)")
+        server.close()
+        tab.open(server.address)
+        assert tab.evaluate(STATE) == "ready"
+        digits(pictures)
+        give(tab, pictures / "digit 0.png")
+        assert len(shown(tab)) == 1
+
+
+def test_nothing_is_asked_of_others(ready, server, pictures):
+    digits(pictures)
+    give(ready, pictures / "digit 0.png")
+    asked = [
+        event["params"]["request"]["url"]
+        for event in ready.events
+        if event.get("method") == "Network.requestWillBeSent"
+    ]
+    assert asked
+    assert all(url.startswith((server.address, "blob:", "data:")) for url in asked)
+    problems = [
+        event
+        for event in ready.events
+        if event.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded")
+    ]
+    assert problems == []
+    refused = ready.evaluate("fetch('https://example.org').then(() => 'sent', () => 'refused')")
+    assert refused == "refused"
+
+
+def test_from_a_file_it_says_what_to_do(tab, made):
+    tab.open((made / "site" / "index.html").as_uri())
+    assert "python3 -m http.server" in trouble(tab)
+
+
+def test_without_webassembly_it_says_so(tab, server):
+    tab.call("Page.addScriptToEvaluateOnNewDocument", source="delete globalThis.WebAssembly")
+    tab.open(server.address)
+    assert "it lacks WebAssembly" in trouble(tab)
+
+
+def test_what_is_no_photograph_is_named(ready, pictures):
+    text = pictures / "text.jpg"
+    text.write_text("no image")
+    give(ready, text)
+    assert trouble(ready) == "text.jpg cannot be read as an image."
+    large = pictures / "large.jpg"
+    Image.new("RGB", (10_000, 10_000), "green").save(large, quality=5)
+    give(ready, large)
+    assert "large.jpg has 100 megapixels. This page takes photographs of at most 50" in trouble(
+        ready
+    )
+    # The page goes on, and the message goes away.
+    digits(pictures)
+    give(ready, pictures / "digit 0.png")
+    assert trouble(ready) == ""
+    assert len(shown(ready)) == 1
+    ready.evaluate("document.getElementById('remove').click()")
+    assert shown(ready) == []
+
+
+def test_a_digit_is_drawn(ready):
+    """A one, with the mouse, and the answer by the keyboard."""
+    box = json.loads(
+        ready.evaluate("JSON.stringify(document.getElementById('canvas').getBoundingClientRect())")
+    )
+    places = [(0.5, 0.1), (0.5, 0.4), (0.5, 0.9)]
+    for kind, (x, y) in zip(("mousePressed", "mouseMoved", "mouseReleased"), places, strict=True):
+        ready.call(
+            "Input.dispatchMouseEvent",
+            **{"type": kind, "button": "left", "buttons": 1, "clickCount": 1},
+            x=box["left"] + x * box["width"],
+            y=box["top"] + y * box["height"],
+        )
+    ready.evaluate("document.body.dataset.state = 'given'; document.getElementById('ask').focus()")
+    ready.press("Enter")
+    ready.evaluate(STATE)
+    ((name, members),) = shown(ready)
+    assert name == "drawing 1"
+    assert members
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_it_fits_a_phone(tab, server, pictures, dark):
+    tab.open(server.address, width=360, height=740, dark=dark)
+    tab.evaluate(STATE)
+    digits(pictures)
+    for number in range(3):
+        give(tab, pictures / f"digit {number}.png")
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    background = tab.screenshot()[-1, 0].mean()
+    assert background < 60 if dark else background > 200
+
+
+def test_several_photographs_of_one_thing(ready):
+    """The classes in all sets, with the errors added up; digits have no such list."""
+    script = """import("./words.js").then(({ inCases, fill }) => JSON.stringify([
+      inCases(0.9), inCases(0.95), inCases(0.99), inCases(1 - 3 * (1 - 0.95)),
+      fill("{a} {b}", { a: 1 })]))"""
+    found = json.loads(ready.evaluate(script))
+    assert found == [
+        {"times": 9, "of": 10},
+        {"times": 19, "of": 20},
+        {"times": 99, "of": 100},
+        {"times": 17, "of": 20},
+        "1 {b}",
+    ]
+    assert ready.evaluate("document.getElementById('together').hidden")

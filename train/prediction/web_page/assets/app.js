@@ -1,0 +1,193 @@
+// The page: it takes photographs, drawings or names, and shows their sets.
+import { card, element, row } from "./cards.js";
+import { Classifier } from "./classifier.js";
+import { listen } from "./drawing.js";
+import { Refused } from "./steps.js";
+import { fill, inCases } from "./words.js";
+
+const at = (name) => document.getElementById(name);
+const read = async (address) => (await fetch(address)).json();
+const [words, described] = await Promise.all([read("words.json"), read("classifier.json")]);
+const takesNames = "names" in described;
+const takesDrawings = !takesNames && described.images.shape[3] === 1;
+
+// The examples that are shown, and those that wait.
+const shown = [];
+const waiting = [];
+let isWorking = false;
+
+function say(name, text) {
+  at(name).textContent = text;
+}
+
+function show() {
+  document.documentElement.lang = words.language;
+  const kind = takesNames ? "names" : takesDrawings ? "drawings" : "images";
+  say("title", words[`title_${kind}`]);
+  document.title = words[`title_${kind}`];
+  const { promised } = described;
+  say("promise", promised ? fill(words.promise, inCases(promised)) : words.no_promise);
+  say("private", words.private);
+  for (const name of ["drop", "choose", "take", "draw", "name", "about"]) {
+    say(`${name}-words`, words[name]);
+  }
+  for (const name of ["ask", "clear", "remove"]) say(name, words[name]);
+  say("ask-name", words.ask);
+  at("canvas").setAttribute("aria-label", words.canvas);
+  say("rule", described.rule_in_words);
+  const facts = {
+    data_set: described.data_set,
+    network: described.network,
+    classes: described.classes.length.toLocaleString(),
+    rule: described.rule,
+    attribution: described.attribution,
+  };
+  for (const [name, value] of Object.entries(facts)) {
+    if (!value) continue;
+    const pair = [element("dt", "", words[`fact_${name}`]), element("dd", "", String(value))];
+    at("facts").append(element("div", "", "", ...pair));
+  }
+  at("give-names").hidden = !takesNames;
+  at("give-images").hidden = takesNames;
+  at("draw").hidden = !takesDrawings;
+}
+
+function trouble(text) {
+  say("trouble", text);
+  at("trouble").hidden = false;
+}
+
+function clearTrouble() {
+  say("trouble", "");
+  at("trouble").hidden = true;
+}
+
+function picture(blob, name) {
+  const image = new Image();
+  image.alt = fill(words.photograph_of, { name });
+  image.src = URL.createObjectURL(blob);
+  if (takesDrawings) image.className = "small";
+  return image;
+}
+
+function remove() {
+  for (const image of document.querySelectorAll("#cards img")) URL.revokeObjectURL(image.src);
+  at("cards").replaceChildren();
+  shown.length = 0;
+  clearTrouble();
+  showTogether();
+}
+
+/** The classes in all sets, for several photographs of one thing. */
+function showTogether() {
+  at("remove").hidden = shown.length === 0;
+  at("together").hidden = takesNames || takesDrawings || shown.length < 2;
+  if (at("together").hidden) return;
+  const [first, ...others] = shown.map((one) => one.set);
+  const common = first.filter(({ index }) => others.every((set) => set.some((one) => one.index === index)));
+  const mean = ({ index }) =>
+    shown.reduce((sum, one) => sum + one.set.find((other) => other.index === index).probability, 0) /
+    shown.length;
+  const members = common.map((one) => ({ ...one, probability: mean(one) }));
+  members.sort((one, other) => other.probability - one.probability);
+  say("together-words", fill(words.together, { number: shown.length }));
+  // Each set may miss: the errors add up.
+  const promised = described.promised ? 1 - shown.length * (1 - described.promised) : 0;
+  let promise = promised > 0.5 ? fill(words.together_promise, inCases(promised)) : words.together_no_promise;
+  if (members.length === 0) promise = words.together_nothing;
+  say("together-promise", promise);
+  at("in-all").replaceChildren(...members.map(row));
+}
+
+async function work(classifier) {
+  if (isWorking) return;
+  isWorking = true;
+  document.body.dataset.state = "working";
+  const started = performance.now();
+  while (waiting.length > 0) {
+    const { example, name } = waiting.shift();
+    say("state", fill(words.working, { left: waiting.length + 1 }));
+    // So that the browser can paint.
+    await new Promise((resolve) => setTimeout(resolve));
+    try {
+      const answer = await classifier.answer(example);
+      shown.push(answer);
+      at("cards").prepend(card(words, name, answer, takesNames ? null : picture(example, name)));
+    } catch (error) {
+      const is = error instanceof Refused;
+      const text = is ? words[error.word] : words.nothing_computed;
+      trouble(fill(text, { name, error: error.message, ...(is ? error.values : {}) }));
+    }
+  }
+  showTogether();
+  const seconds = (performance.now() - started) / 1000;
+  say("state", fill(words.done, { seconds: seconds.toFixed(1) }));
+  document.body.dataset.seconds = seconds;
+  document.body.dataset.state = "ready";
+  isWorking = false;
+}
+
+function listenToFiles(give) {
+  const drop = at("drop");
+  const images = (files) => Array.from(files, (file) => ({ example: file, name: file.name }));
+  for (const field of [at("files"), at("camera")]) {
+    field.addEventListener("change", () => {
+      give(images(field.files));
+      // So that the same file can be chosen again.
+      field.value = "";
+    });
+  }
+  for (const kind of ["dragenter", "dragover"]) {
+    document.addEventListener(kind, (event) => {
+      event.preventDefault();
+      drop.classList.add("over");
+    });
+  }
+  document.addEventListener("dragleave", () => drop.classList.remove("over"));
+  document.addEventListener("drop", (event) => {
+    event.preventDefault();
+    drop.classList.remove("over");
+    give(images(event.dataTransfer.files));
+  });
+  document.addEventListener("paste", (event) => give(images(event.clipboardData.files)));
+}
+
+show();
+document.body.dataset.state = "loading";
+const loaded = Classifier.load(described, (done, all) => {
+  const inMegabytes = (bytes) => (bytes / 1e6).toFixed(1);
+  say("state", fill(words.loading, { done: inMegabytes(done), all: inMegabytes(all) }));
+});
+const give = async (examples) => {
+  if (examples.length === 0) return;
+  clearTrouble();
+  waiting.push(...examples);
+  work(await loaded);
+};
+at("remove").addEventListener("click", remove);
+if (takesNames) {
+  at("give-names").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const name = at("name").value.trim();
+    if (name) give([{ example: name, name }]);
+    at("name").select();
+  });
+} else {
+  listenToFiles(give);
+  if (takesDrawings) {
+    listen(at("canvas"), at("ask"), at("clear"), (blob, number) =>
+      give([{ example: blob, name: fill(words.drawing, { number }) }]),
+    );
+  }
+}
+try {
+  await loaded;
+  if (!isWorking && shown.length === 0) {
+    say("state", words.ready);
+    document.body.dataset.state = "ready";
+  }
+  if ("serviceWorker" in navigator) await navigator.serviceWorker.register("offline.js");
+} catch (error) {
+  trouble(fill(words.nothing_loaded, { error: error.message }));
+  document.body.dataset.state = "trouble";
+}

@@ -1,0 +1,118 @@
+"""Writes the folder of the page."""
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from train.evaluation import conformal_rules, promises
+from train.foundation import files
+from train.foundation.errors import UserError
+from train.prediction import html_page, preparation
+from train.prediction.calibrated_rule import CalibratedRule
+from train.prediction.trained import TrainedClassifier
+
+_ASSETS = Path(__file__).parent / "assets"
+# The file that keeps the others in the browser has their names.
+_KEEPER = "offline.js"
+MODEL, DESCRIPTION, CARD = "classifier.onnx", "classifier.json", "classifier.md"
+# The planes of Unicode that have letters with cases.
+_LAST_CHARACTER = 0x1FFFF
+
+
+def check(classifier: TrainedClassifier) -> None:
+    """Refuses a classifier that a page has no input for.
+
+    Raises:
+        UserError: it takes features, or images that are prepared in another way.
+    """
+    spec = classifier.spec
+    if spec.inputs == "features":
+        raise UserError(
+            "--format=web is for classifiers of images and of names; a page cannot compute the "
+            "features that this one takes"
+        )
+    if spec.has_images and preparation.to_plain(spec.image_reader) is None:
+        raise UserError(
+            f"--format=web: the data set {spec.name} resizes images in a way of its own, which "
+            "has no description"
+        )
+
+
+def describe(description: Mapping[str, Any], rule: CalibratedRule) -> dict[str, Any]:
+    """What the page knows of the classifier: the description of its file, and what it promises."""
+    folding = {"folding": _folding()} if "names" in description else {}
+    return {**description, "promised": promised(rule), **folding}
+
+
+def promised(rule: CalibratedRule) -> float | None:
+    """The coverage that the sets of a rule promise; None if they do not promise any."""
+    if rule.name != "coverage":
+        return None
+    conformal = rule.conformal
+    used = conformal_rules.RULES[conformal_rules.DEFAULT] if conformal is None else conformal.rule
+    return promises.promised(float(rule.value), used)
+
+
+def write(
+    folder: Path,
+    model: bytes,
+    description: Mapping[str, Any],
+    card: bytes,
+    runtime: Mapping[str, bytes],
+) -> None:
+    """Writes all files of the page to a folder that does not exist.
+
+    Args:
+        folder: the folder.
+        model: the classifier as an ONNX file.
+        description: what `describe` has.
+        card: the model card.
+        runtime: the files of ONNX Runtime by their names.
+    """
+    contents = {
+        path.name: path.read_bytes() for path in sorted(_ASSETS.iterdir()) if path.is_file()
+    }
+    contents["style.css"] = html_page.STYLE.encode()
+    contents[MODEL] = model
+    contents[CARD] = card
+    contents[DESCRIPTION] = files.to_json(description)
+    # Not every server knows that .mjs is a script.
+    contents |= {
+        f"onnxruntime/{name.replace('.mjs', '.js')}": content for name, content in runtime.items()
+    }
+    contents[_KEEPER] = _keeper(contents)
+    # Whole, or not at all.
+    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        for name, content in contents.items():
+            path = partial / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(content)
+        # Readable by a server, as other new folders are.
+        partial.chmod(0o755)
+        partial.rename(folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def _keeper(contents: Mapping[str, bytes]) -> bytes:
+    """The script that keeps all files in the browser, and others when these change."""
+    names = [name for name in contents if name != _KEEPER]
+    digest = hashlib.sha256()
+    for name in contents:
+        digest.update(name.encode() + b"\0" + hashlib.sha256(contents[name]).digest())
+    text = contents[_KEEPER].decode()
+    listed = json.dumps(["./", *names])
+    version = f"topk-jax {digest.hexdigest()[:16]}"
+    return text.replace("{{ version }}", version).replace("{{ files }}", listed).encode()
+
+
+def _folding() -> dict[str, str]:
+    """What the case folding of Python makes of each character, if it is another one."""
+    characters = map(chr, range(_LAST_CHARACTER + 1))
+    return {one: one.casefold() for one in characters if one.casefold() != one}
