@@ -1,5 +1,6 @@
 // The steps from an image file to the input of the classifier, as classifier.json has them.
 import { separate, turn } from "./orientation.js";
+import { toColours } from "./pixels.js";
 import { resample } from "./resampling.js";
 
 // Browsers have no canvas for more, and phones have no memory.
@@ -37,36 +38,17 @@ async function decode(blob, step, upright) {
     throw new Refused("too_large", { pixels, most: MOST_PIXELS / 1e6 });
   }
   const separated = await separate(blob);
+  // Without a colour profile, and without a product of colours and opacity.
+  const asStored = { colorSpaceConversion: "none", premultiplyAlpha: "none" };
   let bitmap;
   try {
-    bitmap = await createImageBitmap(separated?.file ?? blob, {
-      imageOrientation: "from-image",
-      colorSpaceConversion: "none",
-      premultiplyAlpha: "none",
-    });
+    bitmap = await createImageBitmap(separated?.file ?? blob, { imageOrientation: "from-image", ...asStored });
   } catch {
     throw new Refused("not_an_image");
   }
-  const { width, height } = bitmap;
-  const canvas = document.createElement("canvas");
-  canvas.width = width;
-  canvas.height = height;
-  const context = canvas.getContext("2d", { willReadFrequently: true });
-  if (step.transparency === "white") {
-    context.fillStyle = "#fff";
-    context.fillRect(0, 0, width, height);
-  }
-  context.drawImage(bitmap, 0, 0);
+  const image = await toColours(bitmap, step.transparency, asStored);
   bitmap.close();
-  const pixels = context.getImageData(0, 0, width, height).data;
-  canvas.width = canvas.height = 0;
-  const data = new Uint8Array(width * height * 3);
-  for (let from = 0, to = 0; to < data.length; from += 4, to += 3) {
-    data[to] = pixels[from];
-    data[to + 1] = pixels[from + 1];
-    data[to + 2] = pixels[from + 2];
-  }
-  return turn({ width, height, channels: 3, data }, upright ? (separated?.orientation ?? 1) : 1);
+  return turn(image, upright ? (separated?.orientation ?? 1) : 1);
 }
 
 function grey(image, { weights, bits }) {
