@@ -1,5 +1,6 @@
 """The files of ONNX Runtime for browsers, of one version: by npm, or from a folder."""
 
+import contextlib
 import hashlib
 import shutil
 import subprocess
@@ -65,10 +66,11 @@ def _unpack(npm: str, folder: Path) -> Path:
     unpacked.mkdir()
     with tarfile.open(archive) as packed:
         for name in DIGESTS:
-            source = packed.extractfile(f"package/dist/{name}")
-            if source is None:
-                raise UserError(f"the npm package {PACKAGE} {VERSION} lacks the file {name}")
-            (unpacked / name).write_bytes(source.read(_MOST_BYTES))
+            # Other members are a mistake of the package, and `_read` names what is missing.
+            with contextlib.suppress(KeyError):
+                source = packed.extractfile(f"package/dist/{name}")
+                if source is not None:
+                    (unpacked / name).write_bytes(source.read(_MOST_BYTES))
     return folder
 
 

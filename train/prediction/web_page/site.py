@@ -108,7 +108,7 @@ def _keeper(contents: Mapping[str, bytes]) -> bytes:
         digest.update(name.encode() + b"\0" + hashlib.sha256(contents[name]).digest())
     text = contents[_KEEPER].decode()
     listed = json.dumps(["./", *names])
-    version = f"topk-jax {digest.hexdigest()[:16]}"
+    version = digest.hexdigest()[:16]
     return text.replace("{{ version }}", version).replace("{{ files }}", listed).encode()
 
 

@@ -6,7 +6,7 @@ import { Refused } from "./steps.js";
 import { fill, inCases } from "./words.js";
 
 const at = (name) => document.getElementById(name);
-const read = async (address) => (await fetch(address)).json();
+const read = async (address) => (await fetch(address, { cache: "no-cache" })).json();
 const [words, described] = await Promise.all([read("words.json"), read("classifier.json")]);
 const takesNames = "names" in described;
 const takesDrawings = !takesNames && described.images.shape[3] === 1;
@@ -186,8 +186,16 @@ try {
     say("state", words.ready);
     document.body.dataset.state = "ready";
   }
-  if ("serviceWorker" in navigator) await navigator.serviceWorker.register("offline.js");
 } catch (error) {
   trouble(fill(words.nothing_loaded, { error: error.message }));
   document.body.dataset.state = "trouble";
+}
+if (document.body.dataset.state !== "trouble" && "serviceWorker" in navigator) {
+  try {
+    await navigator.serviceWorker.register("offline.js");
+    await navigator.serviceWorker.ready;
+    say("offline", words.offline);
+  } catch {
+    // Private windows keep nothing: the page works, with a network.
+  }
 }

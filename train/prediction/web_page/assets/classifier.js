@@ -12,7 +12,7 @@ ort.env.logLevel = "error";
 
 /** Bytes of a file, in parts that are reported. */
 async function download(address, report) {
-  const answer = await fetch(address);
+  const answer = await fetch(address, { cache: "no-cache" });
   if (!answer.ok) throw new Error(`${address}: ${answer.status}`);
   const all = Number(answer.headers.get("Content-Length")) || 0;
   const parts = [];

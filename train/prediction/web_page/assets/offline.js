@@ -1,12 +1,15 @@
 // Keeps the whole page, so that it works without a network after the first visit.
 const VERSION = "{{ version }}";
 const FILES = {{ files }};
+// Other pages of the same server have stores of their own.
+const OWN = `topk-jax ${self.registration.scope} `;
+const STORE = OWN + VERSION;
 
 self.addEventListener("install", (event) => {
   const keep = async () => {
-    const cache = await caches.open(VERSION);
-    // From the browser's own store, where it has just put them.
-    await cache.addAll(FILES);
+    const cache = await caches.open(STORE);
+    // Never an old file beside new ones: the server is asked whether each has changed.
+    await cache.addAll(FILES.map((name) => new Request(name, { cache: "no-cache" })));
     await self.skipWaiting();
   };
   event.waitUntil(keep());
@@ -14,7 +17,7 @@ self.addEventListener("install", (event) => {
 
 self.addEventListener("activate", (event) => {
   const take = async () => {
-    const old = (await caches.keys()).filter((name) => name.startsWith("topk-jax ") && name !== VERSION);
+    const old = (await caches.keys()).filter((name) => name.startsWith(OWN) && name !== STORE);
     await Promise.all(old.map((name) => caches.delete(name)));
     await self.clients.claim();
   };
@@ -23,7 +26,7 @@ self.addEventListener("activate", (event) => {
 
 self.addEventListener("fetch", (event) => {
   const answer = async () => {
-    const cache = await caches.open(VERSION);
+    const cache = await caches.open(STORE);
     const kept = await cache.match(event.request, { ignoreSearch: true });
     return kept ?? fetch(event.request);
   };
