@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 import stat
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -100,6 +101,11 @@ def test_the_runtime_is_read_from_a_folder(tmp_path, monkeypatch):
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in RUNTIME.items()}
     monkeypatch.setattr(runtime, "DIGESTS", digests)
     assert runtime.read(str(tmp_path)) == RUNTIME
+
+
+def test_the_guide_names_the_version():
+    guide = (Path(__file__).parents[3] / "docs" / "deployment.md").read_text()
+    assert f"npm pack {runtime.PACKAGE}@{runtime.VERSION}\n" in guide
 
 
 def test_without_npm_one_line_says_how(tmp_path, monkeypatch):
