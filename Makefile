@@ -128,7 +128,7 @@ test-browser: $(INSTALLED)
 $(WEB_RUNTIME): train/prediction/web_page/runtime.py
 	@command -v npm > /dev/null || { echo "npm is needed, Debian's package npm: it gets ONNX Runtime for browsers" >&2; exit 1; }
 	@rm -rf $(dir $@) && mkdir -p $(dir $@)
-	cd $(dir $@) && npm pack --silent --fetch-retries=1 --fetch-timeout=60000 onnxruntime-web@$$(sed -n 's/^VERSION = "\(.*\)"/\1/p' $(CURDIR)/$<)
+	cd $(dir $@) && npm pack --loglevel=error --fetch-retries=1 --fetch-timeout=60000 onnxruntime-web@$$(sed -n 's/^VERSION = "\(.*\)"/\1/p' $(CURDIR)/$<)
 	@cd $(dir $@) && tar xzf *.tgz && rm *.tgz && touch $(CURDIR)/$@
 
 # The classifiers of the README as pages: digits to draw, and names of places to type.

@@ -51,7 +51,9 @@ def read(folder: str | None) -> dict[str, bytes]:
 
 def _unpack(npm: str, folder: Path) -> Path:
     """The folder of the package, from the registry that npm is configured for."""
-    command = [npm, "pack", f"{PACKAGE}@{VERSION}", "--pack-destination", str(folder), "--silent"]
+    command = [npm, "pack", f"{PACKAGE}@{VERSION}", "--pack-destination", str(folder)]
+    # Its list of the contents is long. By itself it tries three times, for minutes.
+    command += ["--loglevel=error", "--fetch-retries=1"]
     try:
         done = subprocess.run(
             command, cwd=folder, capture_output=True, text=True, check=False, timeout=_TIME_LIMIT
