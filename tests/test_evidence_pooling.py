@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import special
 
 EVIDENCE = Path(__file__).parents[1] / "docs" / "evidence"
 NUM_SIMULATED = 200
@@ -48,6 +49,34 @@ def test_the_intervals_have_the_truth_as_often_as_they_say(simulated, law):
         bound = 4 * (level * (1 - level) / NUM_SIMULATED) ** 0.5
         assert inside.mean() == pytest.approx(level, abs=bound)
     assert shares.mean() == pytest.approx(0.5, abs=4 * (1 / 12 / NUM_SIMULATED) ** 0.5)
+
+
+def test_it_is_the_integral_over_both_deviations(pooling):
+    values, variances = np.array([1.0, 2.5, -0.5, 3.0]), np.array([0.3, 0.5, 0.2, 0.8])
+    sets = ("a", "a", "b", "c")
+    scale, number = 2.0, 150
+    # The middles of equal parts, up to six standard deviations of the priors.
+    middles = (np.arange(number) + 0.5) / number * 6 * scale
+    same = np.array([[one == other for other in sets] for one in sets])
+    of_sets, of_studies = (grid[..., None, None] ** 2 for grid in np.meshgrid(middles, middles))
+    covariances = of_sets * same + of_studies * np.eye(4) + np.diag(variances)
+    precisions = np.linalg.inv(covariances)
+    total = precisions.sum(axis=(-2, -1))
+    means = precisions.sum(axis=-1) @ values / total
+    away = values - means[..., None]
+    logarithms = -0.5 * (
+        np.linalg.slogdet(covariances)[1]
+        + np.log(total)
+        + np.einsum("...i,...ij,...j", away, precisions, away)
+        + (of_sets + of_studies)[..., 0, 0] / scale**2
+    )
+    weights = np.exp(logarithms - logarithms.max())
+    weights /= weights.sum()
+    law = pooling.pool(values, variances, sets, scale=scale).mean
+    # Parts of 0.08 units: their error is of the order of its square.
+    assert law.mean == pytest.approx((weights * means).sum(), abs=2e-3)
+    above = (weights * special.ndtr(means * np.sqrt(total))).sum()
+    assert law.above(0) == pytest.approx(above, abs=2e-3)
 
 
 def test_without_deviations_it_is_the_weighted_mean(pooling):

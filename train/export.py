@@ -181,9 +181,7 @@ def _write_program(chosen: ChosenClassifier, rule: ChosenRule, out: Path) -> Non
     calibrated = calibrated_rule.calibrate(classifier, rule)
     program = exported_program.serialize(classifier, calibrated)
     described = exported_program.describe(classifier, calibrated)
-    script = exported_program.script(classifier)
-    if script is not None:
-        described["script"] = _script(out).name
+    script = _with_script(described, classifier, out)
     card = model_card.write(classifier, calibrated, out.name)
     _write("program", out, program, described, card, script)
     show_line(f"to run it ({packages.install('serve')}):")
@@ -214,7 +212,9 @@ def _write_onnx(chosen: ChosenClassifier, rule: ChosenRule, out: Path) -> None:
     from train.prediction import exported_program
 
     exported = _make_onnx(chosen, rule)
-    _write("program", out, exported.content, exported.description, exported.card(out.name))
+    description = dict(exported.description)
+    script = _with_script(description, exported.classifier, out)
+    _write("program", out, exported.content, description, exported.card(out.name), script)
     show_line(f"to run it ({packages.install('onnx')}):")
     show_line("  import onnxruntime")
     show_line(f"  program = onnxruntime.InferenceSession({str(out)!r})")
@@ -255,6 +255,18 @@ def _write_site(chosen: ChosenClassifier, rule: ChosenRule, folder: Path) -> Non
     show_line("to look at it:")
     show_line(f"  python3 -m http.server --directory={shlex.quote(str(folder))}")
     show_line("and open http://localhost:8000")
+
+
+def _with_script(
+    description: dict[str, Any], classifier: "TrainedClassifier", out: Path
+) -> bytes | None:
+    """The script that stands beside a program of images, whose description names it then."""
+    from train.prediction import exported_program
+
+    script = exported_program.script(classifier)
+    if script is not None:
+        description["script"] = _script(out).name
+    return script
 
 
 def _write_weights(chosen: ChosenClassifier, out: Path) -> None:

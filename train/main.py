@@ -5,7 +5,6 @@ from pathlib import Path
 from absl import flags
 
 from train.foundation import command_line, fields, flag_rules, flag_types
-from train.foundation.errors import UserError
 from train.foundation.flag_rules import Flag, Together
 
 _CONFIG = flag_types.define_configuration(
@@ -38,14 +37,13 @@ _PROCESS_INDEX = flag_types.define_whole_number(
 _CLUSTER = flags.DEFINE_bool(
     "cluster",
     None,
-    "To train on the processes that the cluster's environment names: Slurm, Open MPI, Kubernetes "
-    "or a TPU pod. Where that names several, one of --cluster and --nocluster is needed; "
-    "--nocluster trains on this process alone.",
+    "To train on all processes that the environment of Slurm, Open MPI, Kubernetes or a TPU pod "
+    "names. If it names several, give this or --nocluster, which trains on this one alone.",
 )
-_OF_PROCESSES = ("coordinator", "num_processes", "process_index")
+_GIVEN = ("coordinator", "num_processes", "process_index")
 _ROWS = flag_rules.declare(
-    Flag("cluster", excludes=_OF_PROCESSES, because="the cluster names the processes"),
-    Together(_OF_PROCESSES),
+    Flag("cluster", excludes=_GIVEN, because="the cluster names the processes"),
+    Together(_GIVEN),
     Flag("workdir", fields.text("a folder")),
 )
 
@@ -74,11 +72,8 @@ def _join_processes() -> None:
         processes.join_cluster()
     elif _COORDINATOR.value is not None and number is not None and index is not None:
         processes.join_given(_COORDINATOR.value, number, index)
-    elif _CLUSTER.value is None and (found := tasks.started_together()) is not None:
-        raise UserError(
-            f"this is {found.in_words}: --cluster trains one classifier on all of them, and "
-            "--nocluster one on each, with a --workdir of its own"
-        )
+    elif _CLUSTER.value is None:
+        tasks.refuse_to_train_apart()
 
 
 if __name__ == "__main__":

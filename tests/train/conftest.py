@@ -11,8 +11,9 @@ from ml_collections import ConfigDict
 from configs import digits
 from train import experiment
 
-# Commands: they define flags of the same names as `train.main`, which other modules here import.
+# Commands: they define flags of the same names as other commands, which modules here import.
 collect_ignore = [
+    *("chaos/faulted.py", "interrupted.py", "small_photographs.py", "small_resnets.py"),
     *("prediction/small_command.py", "prediction/small_embed.py", "prediction/small_published.py"),
 ]
 

@@ -64,7 +64,7 @@ def _head(classifier: TrainedClassifier) -> str:
         data = {"type": spec.name, "name": spec.name, "split": "test"}
         entries["model-index"] = [
             {
-                "name": classifier.config.model.name,
+                "name": classifier.network_name,
                 "results": [
                     {"task": {"type": _TASKS[spec.inputs]}, "dataset": data, "metrics": measured}
                 ],
@@ -81,7 +81,7 @@ def _what(classifier: TrainedClassifier) -> str:
     trained = f"trained with the loss {origin}" if kind == "loss" else weights
     return _plain(
         f"A classifier of {classifier.spec.inputs} with {classifier.num_classes:,} classes: the "
-        f"network {classifier.config.model.name}, {trained}."
+        f"network {classifier.network_name}, {trained}."
     )
 
 

@@ -1,11 +1,13 @@
 """Sets for image files, by the program beside this file: `python PROGRAM.py photo.jpg`.
 
-`train.export` copies this file beside each program for images. It needs jax, flatbuffers, numpy and
-Pillow, and nothing of topk_jax. It reads PROGRAM.json, which describes the program.
+`train.export` copies this file beside each program for images. It needs numpy and Pillow, jax and
+flatbuffers or for an ONNX file onnxruntime, and nothing of topk_jax. It reads PROGRAM.json, which
+describes the program.
 """
 
 import json
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,25 +87,48 @@ def _crop(image: Image.Image, step: Step) -> Image.Image:
 _STEPS = {"decode": _decode, "orient": _orient, "grey": _grey, "resize": _resize, "crop": _crop}
 
 
+def load(path: Path, description: dict[str, Any]) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
+    """The program in a file, from images [n, height, width, channels] to its outputs by name."""
+    if "onnx" in description:
+        import onnxruntime  # noqa: PLC0415
+
+        session = onnxruntime.InferenceSession(path)
+
+        def call(images: np.ndarray) -> Sequence[Any]:
+            return session.run(None, {"images": images})
+    else:
+        import jax.export  # noqa: PLC0415
+
+        call = jax.export.deserialize(bytearray(path.read_bytes())).call
+    names = description["outputs"]
+    return lambda images: dict(zip(names, map(np.asarray, call(images)), strict=True))
+
+
 def main() -> None:
     """Prints a line of JSON with the set of each image file that the command line names."""
-    import jax.export  # noqa: PLC0415 (the preparation does not need it)
-
     own = Path(__file__)
     if not sys.argv[1:]:
         sys.exit(f"name image files: python {own.name} photo.jpg")
     description = json.loads(own.with_suffix(".json").read_text())
-    program = jax.export.deserialize(bytearray(own.with_suffix("").read_bytes()))
+    program = load(own.with_suffix(""), description)
     steps, classes = description["images"]["steps"], description["classes"]
     for file in sys.argv[1:]:
-        outputs = program.call(prepare(file, steps)[None])
-        probabilities, chosen = (np.asarray(output)[0] for output in outputs[:2])
-        members = [
+        try:
+            pixels = prepare(file, steps)
+        except (OSError, ValueError) as error:
+            print(f"{file}: {error}", file=sys.stderr)  # noqa: T201
+            continue
+        outputs = {name: rows[0] for name, rows in program(pixels[None]).items()}
+        probabilities, chosen = outputs["probabilities"], outputs["chosen"]
+        line: dict[str, Any] = {"path": file}
+        line["set"] = [
             {"class": classes[index], "probability": float(probabilities[index])}
             for index in np.argsort(-probabilities, kind="stable")
             if chosen[index]
         ]
-        print(json.dumps({"path": file, "set": members}, ensure_ascii=False))  # noqa: T201
+        if "none_of_these" in outputs:
+            line["none_of_these"] = bool(outputs["none_of_these"])
+        print(json.dumps(line, ensure_ascii=False))  # noqa: T201
 
 
 if __name__ == "__main__":

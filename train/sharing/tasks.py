@@ -125,6 +125,19 @@ def started_together(environment: Mapping[str, str] = os.environ) -> Tasks | Non
     return next((tasks for tasks in found if tasks is not None), None)
 
 
+def refuse_to_train_apart(environment: Mapping[str, str] = os.environ) -> None:
+    """Refuses to train if `started_together` finds tasks, and nobody said what they are for.
+
+    Raises:
+        UserError: it finds some.
+    """
+    if (found := started_together(environment)) is not None:
+        raise UserError(
+            f"this is {found.in_words}: --cluster trains one classifier on all of them, and "
+            "--nocluster one on each, with a --workdir of its own"
+        )
+
+
 def every(environment: Mapping[str, str] = os.environ) -> Tasks | None:
     """The tasks of `in_array`, of `started_together`, or of an array of such; None without several.
 

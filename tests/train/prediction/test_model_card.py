@@ -26,7 +26,7 @@ RESULTS = {
 def classifier(results=None, attribution="", counts=COUNTS):
     return SimpleNamespace(
         spec=SimpleNamespace(inputs="images", name="trees: 4", attribution=attribution),
-        config=SimpleNamespace(model=SimpleNamespace(name="resnet18")),
+        network_name="resnet18",
         origin=("weights", "/home/somebody/best.tar"),
         num_classes=len(NAMES),
         class_counts=counts,

@@ -61,6 +61,8 @@ def photographs():
     # As large as, a little larger and smaller than what a network gets.
     for size in ((224, 224), (225, 224), (224, 301), (256, 256), (33, 20), (8, 8), (3, 2), (1, 1)):
         yield f"{size[0]}x{size[1]}.png", saved(small.resize(size), "PNG")
+    # A half of a pixel beside the crop, whose even neighbour is above.
+    yield "46x31.png", saved(small.resize((46, 31)), "PNG")
 
 
 def large_photographs():
@@ -164,11 +166,26 @@ def test_the_script_refuses_what_pillow_would_clip(tmp_path):
         standalone.prepare(tmp_path / "a.png", steps)
 
 
+def test_the_script_says_none_of_these(tmp_path, monkeypatch, capsys):
+    outputs = {"probabilities": [[0.5, 0.5]], "chosen": [[True, False]], "none_of_these": [True]}
+    described = {"images": {"steps": preparation.to_plain(READERS["in memory"])}, "classes": "ab"}
+    (tmp_path / "p.json").write_text(json.dumps(described))
+    Image.new("RGB", (40, 31)).save(tmp_path / "a.png")
+    monkeypatch.setattr(standalone, "__file__", str(tmp_path / "p.py"))
+    monkeypatch.setattr(standalone.sys, "argv", ["p.py", str(tmp_path / "a.png")])
+    arrays = {name: np.array(rows) for name, rows in outputs.items()}
+    monkeypatch.setattr(standalone, "load", lambda *_: lambda _images: arrays)
+    standalone.main()
+    found = json.loads(capsys.readouterr().out)
+    assert found["set"] == [{"class": "a", "probability": 0.5}]
+    assert found["none_of_these"] is True
+
+
 def test_the_script_needs_nothing_of_ours():
     tree = ast.parse(Path(standalone.__file__).read_text())
     names = [
         one.name for node in ast.walk(tree) if isinstance(node, ast.Import) for one in node.names
     ]
     names += [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    needed = {"PIL", "jax", "numpy"}
+    needed = {"PIL", "jax", "numpy", "onnxruntime"}
     assert {name.partition(".")[0] for name in names} - sys.stdlib_module_names == needed

@@ -236,5 +236,5 @@ def test_the_commands_take_it(data, tmp_path):
     assert f"<dd>{data}/best_acc.tar</dd>" in page
     # No file is written that was not requested.
     assert sorted(file.name for file in tmp_path.iterdir()) == [
-        *("page.html", "weights", "weights.json"),
+        *("page.html", "weights", "weights.json", "weights.md"),
     ]

@@ -88,7 +88,7 @@ def test_all_that_uses_a_run_normalizes_as_it_was_trained(photos, run_by_clip):
     embedded = network.of_run(run_by_clip).compiled()(pixels)
     np.testing.assert_allclose(embedded, inputs, rtol=1e-4, atol=1e-5)
     described = exported_program.describe(classifier, CalibratedRule("top_k", 1.0, None))
-    assert "mean 0.481, 0.458, 0.408" in described["images"]["preparation"]
+    assert described["images"]["normalization"]["mean"] == list(CLIP.mean)
     assert assemble(parse(config_of(photos, normalization="imagenet"))).facts.mean is None
     line = normalization.describe(classifier.config.model, classifier.spec)
     assert line == (

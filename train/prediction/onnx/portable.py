@@ -49,9 +49,6 @@ def _ordered_sets(conformal: ConformalSets, probabilities: jax.Array) -> jax.Arr
     tiny = np.finfo(np.float32).tiny
     probabilities = jnp.where(probabilities < tiny, jnp.zeros((), jnp.float32), probabilities)
     descending, _ = jax.lax.top_k(probabilities, num_classes)
-    # Of equal probabilities, the first has the score of all.
-    before = jnp.concatenate([descending[:, :1] + 1, descending[:, :-1]], axis=-1)
-    is_first = descending < before
     ranks = np.arange(num_classes)
     unpenalized = score.get("unpenalized_ranks", 2)
     penalty = np.float32(score.get("rank_penalty", 0.0))
@@ -65,7 +62,8 @@ def _ordered_sets(conformal: ConformalSets, probabilities: jax.Array) -> jax.Arr
         mass = jnp.minimum(above, int(_UNIT)).astype(jnp.float32) / _UNIT
         scores = mass + penalties[None]
     limit = jnp.asarray(conformal.limits, jnp.float32)
-    kept = jnp.where(is_first & (scores <= limit), descending, jnp.inf)
+    # Scores grow with the rank. Of equal probabilities, the first has the score of all.
+    kept = jnp.where(scores <= limit, descending, jnp.inf)
     return probabilities >= kept.min(axis=-1, keepdims=True)
 
 

@@ -84,13 +84,37 @@ def test_it_needs_onnx_runtime_alone(exported, workdir, tmp_path):
         assert "all sets are the same" in done.stdout
 
 
+def test_the_script_beside_it_prepares_image_files(exported, tmp_path):
+    folder, ended = exported
+    program = folder / "top_k=3.onnx"
+    assert f"python {program}.py photo.jpg" in ended[0].stdout
+    Image.fromarray(images(1)[0, :, :, 0]).save(tmp_path / "digit.png")
+    ran = subprocess.run(
+        [sys.executable, f"{program}.py", "gone.png", "digit.png"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=TIME_LIMIT,
+    )
+    assert ran.stderr == "gone.png: [Errno 2] No such file or directory: 'gone.png'\n"
+    found = json.loads(ran.stdout)
+    assert found["path"] == "digit.png"
+    probabilities, chosen = running.load(program.read_bytes())(images(1))
+    members = {member["class"]: member["probability"] for member in found["set"]}
+    assert members == {
+        str(index): pytest.approx(probabilities[0, index], abs=1e-6)
+        for index in np.flatnonzero(chosen[0])
+    }
+
+
 def test_the_file_says_what_it_is(exported):
     folder, _ = exported
     described = json.loads((folder / "coverage=0.9.onnx.json").read_text())
     model = onnx.load(folder / "coverage=0.9.onnx")
     onnx.checker.check_model(model, full_check=True)
     said = {one.key: json.loads(one.value) for one in model.metadata_props}
-    assert said == described
+    assert {**said, "script": "coverage=0.9.onnx.py"} == described
     assert said["classes"] == [str(digit) for digit in range(10)]
     assert said["rule"] == "coverage=0.9"
     assert "in greyscale, resized to just cover 8 x 8" in said["images"]["preparation"]
