@@ -26,6 +26,8 @@ PACKAGE = ROOT / "build" / "onnxruntime-web" / "package"
 NUM_DIGITS = 60
 STATE = """new Promise((resolve) => {
   const look = () => {
+    // The browser shows an error of its own.
+    if (document.getElementById("trouble") === null) return resolve("no page");
     const { state } = document.body.dataset;
     if (state === "ready" || state === "trouble") resolve(state); else setTimeout(look, 10);
   };
