@@ -31,7 +31,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,7 @@ from train.serving.batcher import Batcher, choose
 CLIENTS = (1, 16, 64)
 HOSTILE = 2000
 _NUM_CLASSES = 1000
+K = 5
 
 
 def main() -> None:
@@ -71,8 +72,11 @@ def measure(repetitions: int, seconds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         programs = {
-            "digits": (_export_digits(folder), _digits()),
-            "EfficientNet-Lite0": (_export_lite0(folder), data.photographs()[:16]),
+            "digits": (export(train_digits(folder), folder / "digits"), _digits()),
+            "EfficientNet-Lite0": (
+                export(make_lite0(folder), folder / "lite0"),
+                data.photographs()[:16],
+            ),
         }
         return {
             "machine": machine,
@@ -250,17 +254,17 @@ def _resident_mb(pid: int) -> int:
     return int(kilobytes) * 1024 // 10**6
 
 
-def _export_digits(folder: Path) -> Path:
-    run, program = folder / "run", folder / "digits.stablehlo"
+def train_digits(folder: Path) -> dict[str, str]:
+    """The flags of a run on the digits, after an epoch."""
+    workdir = folder / "run"
     watched.run(
         [
             *("-m", "train.main", "--config=configs/digits.py:cross_entropy"),
             *("--config.num_epochs=1", f"--config.dataset.data_dir={folder}/data"),
-            f"--workdir={run}",
+            f"--workdir={workdir}",
         ]
     )
-    watched.run(["-m", "train.export", f"--workdir={run}", "--coverage=0.9", f"--out={program}"])
-    return program
+    return {"workdir": str(workdir)}
 
 
 def _digits() -> list[bytes]:
@@ -270,8 +274,8 @@ def _digits() -> list[bytes]:
     return [file.getvalue()]
 
 
-def _export_lite0(folder: Path) -> Path:
-    """EfficientNet-Lite0 with random weights, as a file of weights is exported."""
+def make_lite0(folder: Path) -> dict[str, str]:
+    """The flags of EfficientNet-Lite0 with random weights."""
     name = "efficientnet_lite0"
     spec = MODELS[name]
     assert spec.names is not None
@@ -281,18 +285,18 @@ def _export_lite0(folder: Path) -> Path:
         np.zeros((1, spec.image_size, spec.image_size, 3), np.float32),
         train=False,
     )
+    weights, classes = folder / "lite0.safetensors", folder / "classes.txt"
     arrays = arrays_of(variables["params"], variables["batch_stats"], spec.names)
-    safetensors.numpy.save_file(arrays, folder / "lite0.safetensors")
-    classes = folder / "classes.txt"
+    safetensors.numpy.save_file(arrays, weights)
     classes.write_text("".join(f"class {index}\n" for index in range(_NUM_CLASSES)))
-    program = folder / "lite0.stablehlo"
-    watched.run(
-        [
-            *("-m", "train.export", f"--weights={folder}/lite0.safetensors", f"--model={name}"),
-            *(f"--classes={classes}", "--top_k=5", f"--out={program}"),
-        ]
-    )
-    return program
+    return {"weights": str(weights), "model": name, "classes": str(classes)}
+
+
+def export(classifier: Mapping[str, str], out: Path, *more: str) -> Path:
+    """Exports a classifier with the rule top-5, and returns the file."""
+    given = (f"--{name}={value}" for name, value in classifier.items())
+    watched.run(["-m", "train.export", *given, f"--top_k={K}", f"--out={out}", *more])
+    return out
 
 
 if __name__ == "__main__":
