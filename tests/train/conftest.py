@@ -13,7 +13,7 @@ from train import experiment
 
 # Commands: they define flags of the same names as other commands, which modules here import.
 collect_ignore = [
-    *("chaos/faulted.py", "interrupted.py", "small_photographs.py", "small_resnets.py"),
+    *("interrupted.py", "small_photographs.py", "small_resnets.py"),
     *("prediction/small_command.py", "prediction/small_embed.py", "prediction/small_published.py"),
 ]
 

@@ -11,8 +11,8 @@ from tests.train.chaos import preloaded
 from tests.train.chaos.preloaded import Fault
 
 _COMMAND, _FOLDER, _FAULT, _COUNTS = "FAULTED", "FAULTED_FOLDER", "FAULT", "FAULT_COUNTS"
-# Where pytest looks for tests in here, no command is named.
-command = importlib.import_module(os.environ.get(_COMMAND, "train.main"))
+# The command defines its flags before `main`. A test that imports this names none.
+command = importlib.import_module(os.environ[_COMMAND]) if _COMMAND in os.environ else None
 
 
 def environment(module: str, folder: Path, fault: Fault, counts: Path) -> Mapping[str, str]:
@@ -27,6 +27,7 @@ def environment(module: str, folder: Path, fault: Fault, counts: Path) -> Mappin
 
 def main() -> None:
     preloaded.arm(Path(os.environ[_FOLDER]), Fault(**json.loads(os.environ[_FAULT])))
+    assert command is not None
     try:
         command.main()
     finally:
