@@ -65,7 +65,13 @@ def measure(given: dict[str, str], folder: Path, repetitions: int) -> dict[str, 
     photograph = folder / "photograph.jpg"
     photograph.write_bytes(data.photographs()[0])
     first = {kind: _first_answer(file, photograph) for kind, file in files.items()}
-    classifier = classifiers.load(ChosenClassifier(**given))
+    chosen = ChosenClassifier(
+        workdir=given.get("workdir"),
+        weights=given.get("weights"),
+        model=given.get("model"),
+        classes=given.get("classes"),
+    )
+    classifier = classifiers.load(chosen)
     rule = calibrated_rule.calibrate(classifier, ChosenRule("top_k", deployment.K))
     calls = {
         "JAX": jax.jit(inference.make(classifier, rule)),
