@@ -2,12 +2,12 @@
 
 The file is a serialized StableHLO program, made by `jax.export`, that contains the parameters and
 the rule. It maps uint8 images [n, height, width, channels], float32 features [n, d] or
-characters of names, int32 [n, length], for any n, to the probabilities [n, L], float32, and the
-sets [n, L], booleans; with --allow_new, its last output is which examples may be of none of the
-classes, booleans [n]. It needs jax and flatbuffers, not this program, and runs on CPUs, NVIDIA GPUs
-and TPUs. A JSON file beside it has the classes in their order, the rule with its thresholds, and
-how images or names are prepared. For images, a third file, FILE.py, is a script that prepares them
-with Pillow, calls the program and prints the sets. FILE.md is a model card, in the format of
+characters of names, int32 [n, length], for any n from 1 on, to the probabilities [n, L], float32,
+and the sets [n, L], booleans; with --allow_new, its last output is which examples may be of none of
+the classes, booleans [n]. It needs jax and flatbuffers, not this program, and runs on CPUs, NVIDIA
+GPUs and TPUs. A JSON file beside it has the classes in their order, the rule with its thresholds,
+and how images or names are prepared. For images, a third file, FILE.py, is a script that prepares
+them with Pillow, calls the program and prints the sets. FILE.md is a model card, in the format of
 Hugging Face.
 
 With --format=onnx, the same program is an ONNX file, for ONNX Runtime on servers, phones and in

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from configs import plantnet300k_networks
+from train import data
 from train.configuration.parsing import parse
 from train.models import MODELS
 from train.papers.networks import NETWORKS
@@ -65,6 +66,14 @@ def test_every_recipe_can_be_tried_for_one_epoch(recipe):
     elif "tfds_name" in config["dataset"]:
         config["dataset"]["tfds_name"] = "mnist"
     parse({**config, "num_epochs": 1})
+
+
+@pytest.mark.parametrize("recipe", ALL_RECIPES)
+def test_data_of_others_say_whose_they_are(recipe):
+    dataset = importlib.import_module(f"configs.{recipe}").get_config().dataset.to_dict()
+    if "path" in dataset or "tfds_name" in dataset:
+        return  # The data are the user's own.
+    assert data.read({"batch_size": 1, **dataset}).attribution
 
 
 def test_a_loss_changes_what_the_paper_changes_with_it():

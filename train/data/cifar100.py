@@ -64,6 +64,8 @@ def _spec(fields: Cifar100Fields) -> DatasetSpec:
         augment=functools.partial(pad_crop_flip, pixels=4),
         mean=(125.3 / 255, 123.0 / 255, 113.9 / 255),
         std=(63.0 / 255, 62.1 / 255, 66.7 / 255),
+        attribution="CIFAR-100 by A. Krizhevsky (https://www.cs.toronto.edu/~kriz/cifar.html), "
+        "which does not state a licence",
         validation=Holdout(fields.validation_size, balanced=fields.holdout == "balanced"),
         train_size=fields.train_size,
         balanced_subset=True,

@@ -83,6 +83,8 @@ def _spec(fields: DatasetFields) -> DatasetSpec:
         augment=functools.partial(random_shift, pixels=1),
         mean=(0.287,),
         std=(0.354,),
+        attribution="Optical Recognition of Handwritten Digits by E. Alpaydin and C. Kaynak "
+        "(https://doi.org/10.24432/C50P49), CC BY 4.0",
         generated_on_use=True,
     )
 

@@ -7,7 +7,7 @@ import tensorflow_datasets as tfds
 from train.configuration.datasets import ImagenetFields
 from train.data import augmentation
 from train.data.dataset import DatasetFamily, DatasetSpec
-from train.data.photographs import photograph_spec
+from train.data.photographs import IMAGENET_ATTRIBUTION, photograph_spec
 from train.data.splits import Holdout
 
 _BUILDER = functools.partial(tfds.builder, "imagenet2012")
@@ -19,6 +19,7 @@ def _spec(fields: ImagenetFields) -> DatasetSpec:
         num_classes=1000,
         builder=_BUILDER,
         augment=augmentation.random_flip,
+        attribution=IMAGENET_ATTRIBUTION,
         validation=Holdout(fields.validation_size, balanced=True),
         # Nobody has the labels of the official test images.
         test="validation",

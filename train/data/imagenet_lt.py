@@ -7,7 +7,7 @@ from train.configuration.datasets import StreamedFields
 from train.data import augmentation
 from train.data.builders import ReadOnlyBuilder
 from train.data.dataset import DatasetFamily, DatasetSpec
-from train.data.photographs import photograph_spec
+from train.data.photographs import IMAGENET_ATTRIBUTION, photograph_spec
 
 NUM_CLASSES = 1000
 URL = "https://github.com/facebookresearch/classifier-balancing/tree/main/data/ImageNet_LT"
@@ -41,6 +41,7 @@ def _spec(fields: StreamedFields) -> DatasetSpec:
         num_classes=NUM_CLASSES,
         builder=ImagenetLt,
         augment=augmentation.random_flip,
+        attribution=IMAGENET_ATTRIBUTION,
     )
 
 

@@ -13,6 +13,9 @@ IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 # The shorter side after resizing.
 SHORTER_SIDE = 256
+IMAGENET_ATTRIBUTION = (
+    "ImageNet (https://www.image-net.org), for non-commercial research and education"
+)
 # The height and width of a crop.
 CROP = 224
 

@@ -71,6 +71,8 @@ def _family(builder: type[Plantnet]) -> DatasetFamily:
             builder=builder,
             # Without flips, as in the published results.
             augment=augmentation.unchanged,
+            attribution=f"{builder.TITLE} ({builder.URL}), whose metadata have the author and the "
+            "licence of each image",
             # The names of the species begin with the genus.
             ranks_of=ranks.first_words,
         )

@@ -96,6 +96,7 @@ def _spec(fields: LatentsFields) -> DatasetSpec:
         num_classes=law.num_classes,
         image_shape=(LATENT_SIZE,),
         augment=augmentation.unchanged,
+        attribution="drawn from a model by topk_jax, without data of others",
         mean=(),
         std=(),
         inputs="features",

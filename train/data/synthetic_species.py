@@ -119,6 +119,7 @@ def _spec(fields: SpeciesFields) -> DatasetSpec:
         builder=functools.partial(SyntheticSpecies, config=builder_config),
         # A shifted or flipped image would follow another distribution.
         augment=augmentation.unchanged,
+        attribution="drawn from a model by topk_jax, without data of others",
         mean=model.channel_mean,
         std=model.channel_std,
         generated_on_use=True,

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 from train.data import DatasetSpec
 from train.prediction import description, inference, preparation, standalone
 from train.prediction.calibrated_rule import CalibratedRule
-from train.prediction.inference import Inference
 from train.prediction.trained import TrainedClassifier
 
 _PLATFORMS = ("cpu", "cuda", "tpu")
@@ -19,29 +18,13 @@ _DTYPES = {"images": "uint8", "features": "float32", "names": "int32"}
 
 
 def serialize(classifier: TrainedClassifier, rule: CalibratedRule) -> bytes:
-    """The serialized program, for any number of images or rows, and all platforms."""
-    # A variable is at least 1, and a batch may be empty.
-    (number,) = jax.export.symbolic_shape("n - 1")
+    """The serialized program, for one image or row or more, and all platforms."""
+    # A dimension is at least 1: JAX refuses to call the program with an empty batch.
+    (number,) = jax.export.symbolic_shape("n")
     dtype = jnp.dtype(_DTYPES[classifier.spec.inputs])
     batch = jax.ShapeDtypeStruct((number, *classifier.image_shape), dtype)
-    infer = jax.jit(_allow_empty_batches(inference.make(classifier, rule)))
+    infer = jax.jit(inference.make(classifier, rule))
     return bytes(jax.export.export(infer, platforms=_PLATFORMS)(batch).serialize())
-
-
-def _allow_empty_batches(infer: Inference) -> Inference:
-    """The same inference, whose operations get at least one example.
-
-    Hazard: a gather can be traced only if its array is known not to be empty. Choice: one example
-    of zeros is added to an empty batch, and its outputs are dropped. Cost: none for other batches.
-    """
-
-    def infer_any(inputs: jax.Array) -> tuple[jax.Array, ...]:
-        number = inputs.shape[0]
-        missing = jax.core.max_dim(number, 1) - number
-        zeros = jnp.zeros((missing, *inputs.shape[1:]), inputs.dtype)
-        return tuple(output[:number] for output in infer(jnp.concatenate([inputs, zeros])))
-
-    return infer_any
 
 
 def describe(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from train.prediction import image_sets, inference, trained
 from train.prediction.calibrated_rule import CalibratedRule
 
 pytestmark = pytest.mark.slow
-BATCH_SIZES = (0, 1, 2, 33)
+BATCH_SIZES = (1, 2, 33)
 RULES = ("top_k=3", "average_k=2.5", "coverage=0.9")
 # Run far from the repository, and without what is installed only for the program.
 LOAD = """

@@ -17,7 +17,7 @@ from train.foundation import ranks
 from train.prediction import exported_program, inference
 from train.prediction.calibrated_rule import CalibratedRule
 
-BATCH_SIZES = (0, 1, 2, 33)
+BATCH_SIZES = (1, 2, 33)
 
 
 def classifier_of(num_classes):
@@ -52,6 +52,13 @@ def test_the_likeliest_classes(num_classes):
             # The same operations on the same machine: to the last bit.
             jax.tree.map(np.testing.assert_array_equal, found, expected)
             assert (found[1].sum(axis=-1) == k).all()
+
+
+def test_an_empty_batch_is_refused_in_one_line():
+    rule = CalibratedRule("top_k", 2.0, None)
+    with pytest.raises(ValueError, match="Expected value >= 1 for dimension variable 'n'") as error:
+        exported(classifier_of(7), rule).call(np.zeros((0, 7), np.float32))
+    assert "\n" not in str(error.value)
 
 
 class AllRules:

@@ -17,6 +17,8 @@ from train.prediction.onnx.graph import ELEMENTS, Graph
 OPSET = 18
 _IR = 8
 _NUMBER = "n"
+# What the error of ONNX Runtime for an empty batch says.
+AT_LEAST_ONE = "at_least_one_example"
 # A file of protobuf cannot be larger.
 _MOST_BYTES = 2**31 - 2**16
 
@@ -34,7 +36,7 @@ def make(
     """The contents of a file of ONNX.
 
     Args:
-        function: examples [n, ...] to arrays [n, ...], for any n.
+        function: examples [n, ...] to arrays [n, ...], for any n from 1 on.
         name: the name of its input.
         shape: the shape of an example.
         dtype: the type of the examples.
@@ -49,10 +51,14 @@ def make(
     closed = lowering.trace(function, shape, dtype)
     (given,) = closed.in_avals
     results = lowering.lower(made, closed, [made.value(name, given)])
+    nothing = _nothing(made, given.shape[0])
     infos = []
     for output, value in zip(outputs, results, strict=True):
         plain = made.plain(value)
-        made.nodes.append(helper.make_node("Identity", [made.name_of(plain)], [output]))
+        number, *others = plain.shape
+        number = made.add("Add", [made.sizes([number]), nothing])
+        sizes = made.add("Concat", [number, made.store(np.array(others, np.int64))], axis=0)
+        made.nodes.append(helper.make_node("Reshape", [made.name_of(plain), sizes], [output]))
         infos.append(_info(output, plain))
     nodes = graph.prune(made.nodes, outputs)
     used = {one for node in nodes for one in node.input}
@@ -71,6 +77,19 @@ def make(
         found, {key: json.dumps(value, ensure_ascii=False) for key, value in metadata.items()}
     )
     return bytes(found.SerializeToString())
+
+
+def _nothing(made: Graph, number: Any) -> str:
+    """The name of a zero that is an error without examples, as each output then is.
+
+    ONNX has no assertions. Choice: the first of as many numbers as there are examples. The error of
+    ONNX Runtime has the name of the node. Cost: none, because an output that has its shape already
+    is not copied, and the shapes inside of the network do not depend on it.
+    """
+    ends = [made.store(np.array(end, np.int64)) for end in (0, 1)]
+    numbers = made.add("Range", [ends[0], made.add("Squeeze", [made.sizes([number])]), ends[1]])
+    first = made.store(np.array([0], np.int64))
+    return str(made.add("Gather", [numbers, first], name=AT_LEAST_ONE))
 
 
 def _info(name: str, value: Any) -> onnx.ValueInfoProto:

@@ -33,6 +33,13 @@ for number in (1, 2, 33):
     probabilities, chosen = session.run(None, {"images": inputs[:number]})
     assert probabilities.shape == chosen.shape == (number, 10)
 np.savez(sys.argv[3], probabilities=probabilities, chosen=chosen)
+for output in ("probabilities", "chosen"):
+    try:
+        session.run([output], {"images": inputs[:0]})
+    except Exception as error:
+        assert "at_least_one_example" in str(error) and "\\n" not in str(error)
+    else:
+        raise AssertionError("an empty batch is not refused")
 assert "jax" not in sys.modules
 """
 
