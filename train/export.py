@@ -184,7 +184,8 @@ def _write_program(chosen: ChosenClassifier, rule: ChosenRule, out: Path) -> Non
     script = _with_script(described, classifier, out)
     card = model_card.write(classifier, calibrated, out.name)
     _write("program", out, program, described, card, script)
-    show_line(f"to run it ({packages.install('serve')}):")
+    for_script = [] if script is None else ["pillow"]
+    show_line(f"to run it ({packages.command('flatbuffers', 'jax', *for_script)}):")
     show_line("  import jax.export, pathlib")
     show_line(f"  program = jax.export.deserialize(pathlib.Path({str(out)!r}).read_bytes())")
     outputs = ", ".join(exported_program.outputs(classifier, calibrated))
@@ -215,7 +216,8 @@ def _write_onnx(chosen: ChosenClassifier, rule: ChosenRule, out: Path) -> None:
     description = dict(exported.description)
     script = _with_script(description, exported.classifier, out)
     _write("program", out, exported.content, description, exported.card(out.name), script)
-    show_line(f"to run it ({packages.install('onnx')}):")
+    for_script = [] if script is None else ["pillow"]
+    show_line(f"to run it ({packages.command('onnxruntime', *for_script)}):")
     show_line("  import onnxruntime")
     show_line(f"  program = onnxruntime.InferenceSession({str(out)!r})")
     outputs = ", ".join(exported_program.outputs(exported.classifier, exported.rule))

@@ -309,7 +309,8 @@ class Config:
         of_machine=True,
     )
     trackers: tuple[str, ...] = field(
-        "The services that also get the metrics of TensorBoard: `mlflow`, `wandb`, or both.",
+        "The services that also get the metrics of TensorBoard: `mlflow`, `wandb`, or both. Their "
+        "own variables, such as `MLFLOW_TRACKING_URI` and `WANDB_API_KEY`, say where.",
         several(one_of(("mlflow", "wandb")), empty=True),
         default=(),
         of_machine=True,

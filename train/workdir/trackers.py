@@ -89,7 +89,7 @@ def check(names: Sequence[str]) -> None:
             importlib.import_module(name)
         except ModuleNotFoundError as error:
             field = spell(f"config.trackers={tuple(names)}")
-            raise UserError(packages.missing(field, str(error.name), "trackers")) from error
+            raise UserError(packages.missing(field, str(error.name), name)) from error
 
 
 class _Thread:

@@ -149,5 +149,6 @@ def test_a_tracker_that_hangs_keeps_nobody_waiting(mlflow, tmp_path, caplog, mon
 
 def test_a_package_that_is_missing_is_told_before_the_run(monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(UserError, match="needs the package wandb, which is not installed"):
+    message = "needs the package wandb, which is not installed: pip install wandb$"
+    with pytest.raises(UserError, match=message):
         trackers.check(["wandb"])
