@@ -23,12 +23,40 @@ _RUNS = flags.DEFINE_string(
     "runs", None, "A folder of workdirs, in place of --workdirs: all that have a finished run."
 )
 _OPTIONS: dict[str, flags.FlagHolder] = {
-    "k": flag_types.define_whole_number("k", "K: 1 or 2 in level sets; by default 5 in others."),
+    "k": flag_types.define_whole_number(
+        "k",
+        "K: 1 or 2 in level sets; by default 1 in networks_micro_and_macro, and 5 in others.",
+    ),
     "metric": flags.DEFINE_string(
         "metric",
         None,
         "The metric to draw, as results.json calls it; by default average_5_accuracy over a field, "
-        "and in learning curves the one that selected.",
+        "macro_top_1_accuracy on two data sets, and in learning curves the one that selected.",
+    ),
+    "split": flags.DEFINE_string(
+        "split",
+        None,
+        "Over a field or the batch size: validation, the default, for the best value over the "
+        "epochs, or test, for the value of the selected epoch.",
+    ),
+    "loss": flags.DEFINE_string(
+        "loss",
+        None,
+        "The loss of the networks to draw; by default cross_entropy, and in networks_by_loss "
+        "smooth_top_k_hinge.",
+    ),
+    "scores": flags.DEFINE_list(
+        "scores",
+        None,
+        "In expert: the files of the networks, which train.evaluate --scores wrote; a row has the "
+        "name of its file.",
+    ),
+    "expert": flags.DEFINE_string(
+        "expert",
+        None,
+        "In expert: a table with the columns path and label, the name of an image and a class that "
+        "the expert names; an image has several rows, or labels with semicolons between. By "
+        "default the published expert, and a draw of images of the two published genera.",
     ),
     "field": flags.DEFINE_string(
         "field",

@@ -160,3 +160,19 @@ def test_the_default_network_is_a_resnet50_and_unknown_ones_are_refused():
     message = "the recipe has no network 'resnet9'; after the colon may stand alexnet, densenet121"
     with pytest.raises(ValueError, match=message):
         plantnet300k_networks.get_config("resnet9")
+
+
+def test_each_network_may_be_trained_with_the_smooth_hinge():
+    config = plantnet300k_networks.get_config("vgg11,smooth_top_k_hinge")
+    assert (config.model.name, config.loss.to_dict()) == (
+        "vgg11",
+        # Thesis 3.8.3.
+        {**config.loss, "name": "smooth_top_k_hinge", "k": 5, "tau": 1.0},
+    )
+    parse(config.to_dict())
+    # All else is as with the cross-entropy.
+    usual = plantnet300k_networks.get_config("vgg11").to_dict()
+    assert config.to_dict() == {**usual, "loss": config.loss.to_dict()}
+    message = "the recipe has no loss 'focal'; after the colon may stand cross_entropy, smooth_top"
+    with pytest.raises(ValueError, match=message):
+        plantnet300k_networks.get_config("vgg11,focal")

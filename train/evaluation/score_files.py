@@ -284,14 +284,21 @@ def _apply_by_chunks(values: Scores, function: Callable[[np.ndarray], np.ndarray
     return np.concatenate([function(values[chunk]) for chunk in chunks(values)])
 
 
-def class_names_beside(scores: Path, num_classes: int) -> tuple[str, ...] | None:
+def class_names_beside(
+    scores: Path, num_classes: int, *, flag: str = "logits"
+) -> tuple[str, ...] | None:
     """The names of the classes in a file of scores, as `write_scores` leaves them; None if none.
+
+    Args:
+        scores: the file.
+        num_classes: the number of classes.
+        flag: what messages call the file.
 
     Raises:
         UserError: the file has something else by that name.
     """
-    arrays = _read(scores, "logits")
-    names = _texts_beside(arrays, _CLASS_NAMES, num_classes, "classes", scores, "logits")
+    arrays = _read(scores, flag)
+    names = _texts_beside(arrays, _CLASS_NAMES, num_classes, "classes", scores, flag)
     return None if names is None else tuple(names.tolist())
 
 

@@ -23,6 +23,7 @@ def lines_of_run(nonzero=(8.0, 4.0)):
                 "loss": 0.5 / epoch,
                 "top_1_accuracy": 0.4 * epoch,
                 "top_3_accuracy": 0.45 * epoch,
+                "average_5_accuracy": 0.8 - 0.2 * epoch,
                 "macro_top_3_accuracy": 0.3 * epoch,
             }
         )
@@ -41,6 +42,8 @@ def make_run(
     dataset="digits",
     model="small_cnn",
     learning_rate=0.1,
+    batch_size=64,
+    counts=None,
     **parameters,
 ):
     """A workdir with what a figure reads of a finished run."""
@@ -48,7 +51,7 @@ def make_run(
     config = {
         "seed": seed,
         "select_by": "macro_top_3_accuracy",
-        "dataset": {"name": dataset, "batch_size": 64, "data_dir": f"data/{seed}"},
+        "dataset": {"name": dataset, "batch_size": batch_size, "data_dir": f"data/{seed}"},
         "model": {"name": model},
         "loss": {"name": loss, **parameters},
         "optimizer": {"learning_rate": learning_rate, "clip_norm": None},
@@ -65,6 +68,9 @@ def make_run(
     (workdir / "results.json").write_text(json.dumps(results))
     written = "".join(json.dumps(line) + "\n" for line in lines or lines_of_run())
     (workdir / "metrics.jsonl").write_text(written)
+    if counts is not None:
+        classes = [{"name": f"c{i}", "training_images": n} for i, n in enumerate(counts)]
+        (workdir / "classes.json").write_text(json.dumps(classes))
     if sizes is not None:
         evaluation = {"split": "test", "set_size_counts": {"average_5": sizes}}
         (workdir / "evaluation_test.json").write_text(json.dumps(evaluation))

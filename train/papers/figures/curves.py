@@ -1,5 +1,6 @@
 """Curves over a field of the configuration: means over seeds with their 95 % intervals."""
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,12 +10,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from train.evaluation.metric import Metric
+from train.evaluation.metric import LOSS, Metric
 from train.foundation.errors import UserError
+from train.foundation.fields import did_you_mean, one_of
 from train.papers.figures import selection
 from train.series.statistics import Summary, summarize
-from train.workdir import figure_style
+from train.workdir import figure_style, run_files
 from train.workdir.runs import Run
+
+_BATCH_SIZE, _RATE = "dataset.batch_size", "optimizer.learning_rate"
+# People round the rates that they type.
+_ROUNDING = 0.01
+_SPLITS = {"validation": "best validation", "test": "test"}
 
 
 @dataclass(frozen=True)
@@ -54,11 +61,21 @@ def lines(runs: Sequence[Run], field: str, value: Callable[[Run], float]) -> dic
     return found
 
 
-def metric_against_field(runs: Sequence[Run], *, metric: str, field: str) -> Figure:
-    """A test metric over any field of the configuration (thesis, Figures 5.5 and 5.6)."""
-    figure, axes = _draw(runs, field, lambda run: selection.test_metric(run, metric))
-    # All runs have it.
+def metric_against_field(runs: Sequence[Run], *, metric: str, field: str, split: str) -> Figure:
+    """A metric over any field of the configuration (thesis, Figure 5.5).
+
+    Args:
+        runs: the runs, of one data set.
+        metric: the name of the metric.
+        field: the dotted name of the field.
+        split: "validation" for the best value over the epochs, as in the thesis, or "test".
+
+    Raises:
+        UserError: a run lacks the metric or the field, or the best value of the metric is not
+            defined.
+    """
     shown = Metric.parse(metric)
+    figure, axes = _draw(runs, field, _reader(shown, split))
     if shown.is_accuracy:
         figure_style.show_as_percent(axes.yaxis)
         # The interval of a few seeds can end below 0 or above 1.
@@ -67,10 +84,25 @@ def metric_against_field(runs: Sequence[Run], *, metric: str, field: str) -> Fig
     figure_style.finish(
         axes,
         x_label=f"{selection.symbol(field)} (config.{field})",
-        y_label=f"test {shown.in_words}",
+        y_label=f"{_SPLITS[split]} {shown.in_words}",
     )
     figure_style.legend_beside(figure, axes)
     return figure
+
+
+def metric_against_batch_size(runs: Sequence[Run], *, metric: str, split: str) -> Figure:
+    """A metric over the batch size, with one ratio of rate and batch size (thesis, Figure 5.6).
+
+    Raises:
+        UserError: as `metric_against_field`, or the runs of a line have several ratios.
+    """
+    selection.check_field(runs, _BATCH_SIZE)
+    by_line: dict[str, list[Run]] = defaultdict(list)
+    for run, label in zip(runs, selection.labels(runs), strict=True):
+        by_line[label].append(run)
+    for label, of_line in by_line.items():
+        _check_one_ratio(label, of_line)
+    return metric_against_field(runs, metric=metric, field=_BATCH_SIZE, split=split)
 
 
 def gradient_sparsity(runs: Sequence[Run]) -> Figure:
@@ -115,6 +147,61 @@ def epoch_seconds(run: Run) -> float:
             f"{run.workdir} has {len(seconds) if isinstance(seconds, list) else 0}"
         )
     return float(np.mean(seconds[1:]))
+
+
+def _reader(metric: Metric, split: str) -> Callable[[Run], float]:
+    """What reads a metric of a run.
+
+    Raises:
+        UserError: the split has another name, or the best value of the metric is not defined.
+    """
+    if wrong := one_of(_SPLITS)(split):
+        raise UserError(field="--split", must_be=wrong, got=split)
+    if split == "test":
+        return lambda run: selection.test_metric(run, metric.name)
+    if not (metric.is_accuracy or metric == LOSS):
+        raise UserError(
+            f"--metric must be an accuracy or the loss with --split=validation, which is for the "
+            f"best value over the epochs; got {metric.name}"
+        )
+    return lambda run: _best_validation(run, metric)
+
+
+def _best_validation(run: Run, metric: Metric) -> float:
+    """The best value of a metric on the validation split over the epochs of a run.
+
+    Raises:
+        UserError: the run did not log the metric, or it has no value.
+    """
+    lines = [line for line in run.metrics() if line.get("split") == "validation"]
+    logged = {name for line in lines for name in line}
+    if metric.name not in logged:
+        hint = did_you_mean(metric.name, logged)
+        path = run.workdir / run_files.METRICS
+        raise UserError(f"{path} has no validation metric {metric.name!r}{hint}")
+    values = [line[metric.name] for line in lines if line.get(metric.name) is not None]
+    if not values:
+        raise UserError(f"the validation metric {metric.name} has no value in {run.workdir}")
+    return float(max(values) if metric.is_accuracy else min(values))
+
+
+def _check_one_ratio(label: str, runs: Sequence[Run]) -> None:
+    """Refuses runs of a line whose rates do not follow their batch sizes."""
+    ratios = []
+    for run in runs:
+        values = [selection.number(run, field) for field in (_RATE, _BATCH_SIZE)]
+        if None in values or not all(values):
+            raise UserError(f"{run.workdir} must have a config.{_RATE} and a config.{_BATCH_SIZE}")
+        rate, size = (value for value in values if value is not None)
+        ratios.append(rate / size)
+    for run, ratio in zip(runs, ratios, strict=True):
+        if not math.isclose(ratio, ratios[0], rel_tol=_ROUNDING):
+            raise UserError(
+                f"the runs of {label} must have one ratio of config.{_RATE} and "
+                f"config.{_BATCH_SIZE}: it is {ratios[0]:.6g} in {runs[0].workdir} and "
+                f"{ratio:.6g} in {run.workdir}; --figure=metric_against_field "
+                f"--field={_BATCH_SIZE} draws them without it"
+            )
 
 
 def _draw(runs: Sequence[Run], field: str, value: Callable[[Run], float]) -> tuple[Figure, Axes]:

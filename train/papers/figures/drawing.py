@@ -31,6 +31,7 @@ class _Source(NamedTuple):
 
 _SOURCES = {
     "runs": _Source(selection.read, selection.find, "runs drawn", lambda run: run),
+    "data sets": _Source(selection.read_any, selection.find_some, "runs drawn", lambda run: run),
     "networks": _Source(tested.read, tested.find, "results read", lambda one: one.run),
 }
 

@@ -1,4 +1,4 @@
-"""Networks beside each other, numbered as in the thesis (Figure 3.8)."""
+"""Networks beside each other, numbered as in the thesis (Figures 3.5, 3.6, 3.8 and 3.9)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,66 +12,100 @@ from train.foundation.errors import UserError
 from train.papers.figures import tested
 from train.papers.figures.tested import Tested
 from train.papers.networks import NETWORKS
+from train.training.losses import find_loss
 from train.workdir import figure_style
 
 _PLANTS, _IMAGENET = "plantnet300k", "imagenet"
 _IN_WORDS = {_PLANTS: "Pl@ntNet-300K", _IMAGENET: "ImageNet"}
-_TOP_1 = Metric.accuracy("top", 1, "macro")
-_TOP_5 = Metric.accuracy("top", 5, "macro")
-_AVERAGE_5 = Metric.accuracy("average", 5, "macro")
+_CROSS_ENTROPY = "cross_entropy"
 # In inches, of the figure, of its margins and of an entry of the legend.
 _WIDTH, _LEAST_HEIGHT, _MARGINS, _ENTRY = 7.5, 4.0, 0.5, 0.165
+# In inches, of a row of the figure with a row for each network.
+_ROW = 0.22
 
 
-def on_two_data_sets(results: Sequence[Tested]) -> Figure:
-    """The macro top-1 accuracy on Pl@ntNet-300K over that on ImageNet, a point for each network.
+def micro_and_macro(results: Sequence[Tested], *, k: int, loss: str) -> Figure:
+    """The top-K and the macro top-K accuracy on Pl@ntNet-300K, a row for each network (3.5).
+
+    Raises:
+        UserError: there are no results on that data set with that loss.
+    """
+    metrics = [Metric.accuracy("top", k, average) for average in ("micro", "macro")]
+    found = [_accuracies(results, _PLANTS, metric, loss) for metric in metrics]
+    rows = numbers(list(found[0]))
+    figure = figure_style.new_figure(_WIDTH, max(_LEAST_HEIGHT, 2 * _MARGINS + _ROW * len(rows)))
+    axes = figure.subplots()
+    places = np.arange(len(rows))
+    for index, (metric, accuracies) in enumerate(zip(metrics, found, strict=True)):
+        values = [accuracies[name] for name in rows]
+        look = figure_style.point_look(index)
+        axes.plot(values, places, linestyle="", mew=1.5, ms=6, label=metric.in_words, **look)
+    # The gap between the two is what the figure shows.
+    left, right = ([accuracies[name] for name in rows] for accuracies in found)
+    axes.hlines(places, left, right, color=figure_style.REFERENCE_COLOR, lw=0.8, zorder=0)
+    axes.set_yticks(places, [f"{name}  {number}" for name, number in rows.items()], fontsize=8)
+    axes.invert_yaxis()
+    axes.set_title(_IN_WORDS[_PLANTS], fontsize=9)
+    figure_style.show_as_percent(axes.xaxis)
+    figure_style.finish(axes, x_label="test accuracy", y_label="")
+    figure_style.legend_beside(figure, axes)
+    return figure
+
+
+def on_two_data_sets(results: Sequence[Tested], *, metric: str, loss: str) -> Figure:
+    """A metric on Pl@ntNet-300K over that on ImageNet, a point for each network (3.6, 3.8a).
 
     Networks with results on only one of the two are named and left out.
 
     Raises:
-        UserError: no network has results on both.
+        UserError: no network has results on both, or the metric is no accuracy.
     """
+    shown = Metric.parse(metric)
+    if not shown.is_accuracy:
+        raise UserError(field="--metric", must_be="an accuracy", got=metric)
     on_imagenet, on_plants = (
-        _accuracies(results, dataset, _TOP_1) for dataset in (_IMAGENET, _PLANTS)
+        _accuracies(results, dataset, shown, loss) for dataset in (_IMAGENET, _PLANTS)
     )
-    points = {
-        network: (accuracy, on_plants[network])
-        for network, accuracy in on_imagenet.items()
-        if network in on_plants
-    }
-    listed = [
-        f"on {dataset} alone {', '.join(alone)}"
-        for dataset, found in ((_IMAGENET, on_imagenet), (_PLANTS, on_plants))
-        if (alone := [network for network in found if network not in points])
-    ]
-    if not points:
-        raise UserError(
-            f"no network has results on both data sets of the figure: {'; '.join(listed)}"
-        )
-    if listed:
-        show_line(f"not drawn, for want of results on the other data set: {'; '.join(listed)}")
-    figure, axes = _scatter(points)
+    figure, axes = _scatter(_pairs(on_imagenet, on_plants, (f"on {_IMAGENET}", f"on {_PLANTS}")))
     return _finish(
         figure,
         axes,
-        x_label=f"{_IN_WORDS[_IMAGENET]} test {_TOP_1.in_words}",
-        y_label=f"{_IN_WORDS[_PLANTS]} test {_TOP_1.in_words}",
+        x_label=f"{_IN_WORDS[_IMAGENET]} test {shown.in_words}",
+        y_label=f"{_IN_WORDS[_PLANTS]} test {shown.in_words}",
     )
 
 
-def average_against_top(results: Sequence[Tested]) -> Figure:
-    """The macro average-5 over the macro top-5 accuracy on Pl@ntNet-300K, a point for each network.
+def average_against_top(results: Sequence[Tested], *, k: int, loss: str) -> Figure:
+    """The macro average-K over the macro top-K accuracy on Pl@ntNet-300K, by network (3.8b).
 
     Raises:
-        UserError: there are no results on that data set.
+        UserError: there are no results on that data set with that loss.
     """
-    x, y = (_accuracies(results, _PLANTS, metric) for metric in (_TOP_5, _AVERAGE_5))
+    top, average = (Metric.accuracy(rule, k, "macro") for rule in ("top", "average"))
+    x, y = (_accuracies(results, _PLANTS, metric, loss) for metric in (top, average))
     figure, axes = _scatter({network: (x[network], y[network]) for network in x})
     figure_style.draw_diagonal(axes)
     axes.set_title(_IN_WORDS[_PLANTS], fontsize=9)
-    return _finish(
-        figure, axes, x_label=f"test {_TOP_5.in_words}", y_label=f"test {_AVERAGE_5.in_words}"
-    )
+    return _finish(figure, axes, x_label=f"test {top.in_words}", y_label=f"test {average.in_words}")
+
+
+def against_cross_entropy(results: Sequence[Tested], *, k: int, loss: str) -> Figure:
+    """The top-K accuracy on Pl@ntNet-300K with a loss over that with cross-entropy (3.9).
+
+    Networks with results of only one of the two are named and left out.
+
+    Raises:
+        UserError: no network has results of both, or the loss is the cross-entropy.
+    """
+    if loss == _CROSS_ENTROPY:
+        raise UserError(field="--loss", must_be="another loss", got=loss)
+    top = Metric.accuracy("top", k)
+    x, y = (_accuracies(results, _PLANTS, top, name) for name in (_CROSS_ENTROPY, loss))
+    figure, axes = _scatter(_pairs(x, y, (f"of {_CROSS_ENTROPY}", f"of {loss}")))
+    figure_style.draw_diagonal(axes)
+    axes.set_title(f"{_IN_WORDS[_PLANTS]}: test {top.in_words}", fontsize=9)
+    titles = [find_loss(name).title for name in (_CROSS_ENTROPY, loss)]
+    return _finish(figure, axes, x_label=titles[0], y_label=titles[1])
 
 
 def numbers(networks: Sequence[str]) -> dict[str, int]:
@@ -81,15 +115,44 @@ def numbers(networks: Sequence[str]) -> dict[str, int]:
     return {name: number[name] for name in sorted(networks, key=lambda name: number[name])}
 
 
-def _accuracies(results: Sequence[Tested], dataset: str, metric: Metric) -> dict[str, float]:
-    found = tested.by_network(results, dataset, metric.name)
+def _accuracies(
+    results: Sequence[Tested], dataset: str, metric: Metric, loss: str
+) -> dict[str, float]:
+    found = tested.by_network(results, dataset, metric.name, loss=loss)
     if not found:
         raise UserError(
-            f"the figure needs test results on {dataset}, and there are none: finished runs have "
-            "them, and in --runs=FOLDER what python -m train.evaluate --model=NAME --weights=FILE "
-            f"--dataset={dataset} --out=FOLDER/{dataset}-NAME.json writes"
+            f"the figure needs test results of {loss} on {dataset}, and there are none: finished "
+            "runs have them, and in --runs=FOLDER what python -m train.evaluate --model=NAME "
+            f"--weights=FILE --dataset={dataset} --out=FOLDER/{dataset}-NAME.json writes of "
+            "networks trained with cross_entropy"
         )
     return found
+
+
+def _pairs(
+    x: Mapping[str, float], y: Mapping[str, float], words: tuple[str, str]
+) -> dict[str, tuple[float, float]]:
+    """The points of the networks that have both; the others are named.
+
+    Args:
+        x: the values of the networks at the lower axis.
+        y: their values at the left axis.
+        words: what `x` and `y` are, in messages.
+
+    Raises:
+        UserError: no network has both.
+    """
+    points = {network: (value, y[network]) for network, value in x.items() if network in y}
+    listed = [
+        f"{word} alone {', '.join(alone)}"
+        for word, found in zip(words, (x, y), strict=True)
+        if (alone := [network for network in found if network not in points])
+    ]
+    if not points:
+        raise UserError(f"no network has both results of the figure: {'; '.join(listed)}")
+    if listed:
+        show_line(f"not drawn, for want of the other result: {'; '.join(listed)}")
+    return points
 
 
 def _scatter(points: Mapping[str, tuple[float, float]]) -> tuple[Figure, Axes]:

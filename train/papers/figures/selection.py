@@ -45,12 +45,21 @@ def find(folder: str) -> list[Run]:
     Raises:
         UserError: the folder does not exist or has no finished run.
     """
+    return _check_one_data_set(find_some(folder))
+
+
+def find_some(folder: str) -> list[Run]:
+    """The finished runs in the folders of a folder, of any data sets.
+
+    Raises:
+        UserError: the folder does not exist or has no finished run.
+    """
     found = find_any(folder)
     if not found:
         raise UserError(
             f"--runs must be a folder of workdirs; {folder} has none with a finished run"
         )
-    return _check_one_data_set(found)
+    return found
 
 
 def find_any(folder: str) -> list[Run]:

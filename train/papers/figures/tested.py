@@ -27,6 +27,7 @@ class Tested:
     Attributes:
         network: the name of the network.
         dataset: the name of the data set.
+        loss: the name of the loss that it was trained with.
         metrics: the metrics by name.
         path: the workdir, or the file of the evaluation.
         run: the run; None for an evaluation.
@@ -34,6 +35,7 @@ class Tested:
 
     network: str
     dataset: str
+    loss: str
     metrics: Mapping[str, Any]
     path: Path
     run: Run | None
@@ -65,15 +67,23 @@ def find(folder: str) -> list[Tested]:
     return found
 
 
-def by_network(tested: Sequence[Tested], dataset: str, metric: str) -> dict[str, float]:
+def by_network(
+    tested: Sequence[Tested], dataset: str, metric: str, *, loss: str
+) -> dict[str, float]:
     """A metric on a data set by network: the mean over seeds if there are several.
+
+    Args:
+        tested: the results, of any networks, data sets and losses.
+        dataset: the data set of the results that are used.
+        metric: the name of the metric.
+        loss: the loss of the results that are used.
 
     Raises:
         UserError: results of one network are not seeds of one experiment, or one lacks the metric.
     """
     found: dict[str, list[Tested]] = defaultdict(list)
     for one in tested:
-        if one.dataset == dataset:
+        if (one.dataset, one.loss) == (dataset, loss):
             found[one.network].append(one)
     for several in found.values():
         _check_seeds(several)
@@ -96,8 +106,8 @@ def _check_seeds(several: Sequence[Tested]) -> None:
 
 
 def _read_run(run: Run) -> Tested:
-    network, dataset = run.fields["model.name"], run.fields["dataset.name"]
-    return Tested(network, dataset, run.results["test"], run.workdir, run)
+    network, dataset, loss = (run.fields[f"{group}.name"] for group in ("model", "dataset", "loss"))
+    return Tested(network, dataset, loss, run.results["test"], run.workdir, run)
 
 
 def _read_evaluation(path: Path) -> Tested | None:
@@ -107,9 +117,8 @@ def _read_evaluation(path: Path) -> Tested | None:
         config = dict(flatten(content["config"]))
         if content["split"] != "test":
             return None
-        return Tested(
-            config["model.name"], config["dataset.name"], dict(content["metrics"]), path, None
-        )
+        network, dataset, loss = (config[f"{group}.name"] for group in ("model", "dataset", "loss"))
+        return Tested(network, dataset, loss, dict(content["metrics"]), path, None)
     except json_files.ChangedError:
         raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError):

@@ -113,6 +113,21 @@ def sample_columns(samples: Iterable[int], metric: Reading) -> dict[str, Variant
     return {f"M={count}": Variant(metric, (("loss.num_samples", count),)) for count in samples}
 
 
+def alpha_columns(alphas: Iterable[str], metric: Reading) -> dict[str, Variant]:
+    """A column for each weight alpha of the candidate classes, as people write it."""
+    return {f"alpha={alpha}": Variant(metric, (("loss.alpha", float(alpha)),)) for alpha in alphas}
+
+
+def batch_columns(sizes: Iterable[int], *, rate: float, metric: Reading) -> dict[str, Variant]:
+    """A column for each batch size, whose learning rate is that size times `rate`."""
+    return {
+        f"B={size}": Variant(
+            metric, (("dataset.batch_size", size), ("optimizer.learning_rate", size * rate))
+        )
+        for size in sizes
+    }
+
+
 def with_expectation(columns: Mapping[str, Variant], metric: Reading) -> dict[str, Variant]:
     """The columns by noise samples, and a last one for the exact expectation, another loss."""
     return {**columns, "M=inf": Variant(metric, loss="expected_balanced")}
@@ -129,6 +144,7 @@ def make_table(
     note: str = "",
     on: str | None = None,
     has_best: bool = False,
+    is_figure: bool = False,
     search: Callable[[str], Search | None] = lambda _loss: None,
 ) -> Table:
     """A table whose rows are losses, or in table 3.1 networks.
@@ -143,9 +159,10 @@ def make_table(
         note: see `Table`.
         on: see `Table`.
         has_best: see `Table`.
+        is_figure: see `Table`; it has no published numbers.
         search: returns the search of the cells of a row; None if nothing is tuned.
     """
-    published = PUBLISHED[number] if on is None else {}
+    published = PUBLISHED[number] if on is None and not is_figure else {}
     return Table(
         number=number,
         title=title,
@@ -168,6 +185,7 @@ def make_table(
         note=note,
         on=on,
         has_best=has_best,
+        is_figure=is_figure,
     )
 
 

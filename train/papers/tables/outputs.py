@@ -31,8 +31,7 @@ def show(numbers: TableNumbers) -> None:
     """Prints the numbers with a legend, the searches, and what is missing."""
     table, collected = numbers.table, numbers.collected
     console = printing.console_of_tables()
-    where = f" on {table.on}" if table.on else ""
-    console.print(f"Table {table.number}{where}: {table.title}")
+    console.print(f"{table.name.capitalize()}: {table.title}")
     _show_rows(console, table.columns, list(_rows(numbers)))
     for line in _legend(numbers):
         console.print(line)

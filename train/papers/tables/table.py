@@ -37,6 +37,8 @@ class Cell:
 class Table:
     """Rows and columns of cells. Some places may be empty.
 
+    A figure of a paper is a table, too, if its runs are planned and its numbers are collected.
+
     Attributes:
         number: the number in the paper, such as 4.4.
         title: what is measured, and on which data.
@@ -47,6 +49,7 @@ class Table:
         note: what a reader of the numbers has to know.
         on: the embedded data set; None for the paper's.
         has_best: whether the runs report what the best classifier reaches, which is then a row.
+        is_figure: whether the number is that of a figure; no table of the paper has it.
     """
 
     number: str
@@ -58,11 +61,13 @@ class Table:
     note: str = ""
     on: str | None = None
     has_best: bool = False
+    is_figure: bool = False
 
     @property
     def name(self) -> str:
-        """The table as the command line names it."""
-        return f"table {self.number}" + (f" on {self.on}" if self.on else "")
+        """The table in messages."""
+        kind = "figure" if self.is_figure else "table"
+        return f"{kind} {self.number}" + (f" on {self.on}" if self.on else "")
 
     def part(self, rows: Sequence[str] | None, columns: Sequence[str] | None) -> "Table":
         """The table with only these rows and columns, in its own order; None keeps all."""

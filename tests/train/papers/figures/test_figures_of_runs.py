@@ -12,6 +12,7 @@ from train.papers.figures import (
     accuracies,
     curves,
     learning,
+    lorenz,
     networks,
     selection,
     set_sizes,
@@ -107,7 +108,7 @@ def test_a_metric_is_drawn_over_a_field_with_a_line_for_each_loss(tmp_path):
     ]
     level = make_run(tmp_path / "ce", "cross_entropy", test={"average_5_accuracy": 0.65})
     figure = curves.metric_against_field(
-        read(*runs, level), metric="average_5_accuracy", field="loss.alpha"
+        read(*runs, level), metric="average_5_accuracy", field="loss.alpha", split="test"
     )
     [axes] = figure.axes
     [bars] = axes.containers
@@ -146,9 +147,87 @@ def test_an_axis_is_logarithmic_where_values_span_much(tmp_path, values, scale):
     workdirs = [
         make_run(tmp_path / str(value), epsilon=value, test={"loss": 2.0}) for value in values
     ]
-    figure = curves.metric_against_field(read(*workdirs), metric="loss", field="loss.epsilon")
+    figure = curves.metric_against_field(
+        read(*workdirs), metric="loss", field="loss.epsilon", split="test"
+    )
     assert figure.axes[0].get_xscale() == scale
     assert figure.axes[0].get_title() == "digits"
+
+
+def with_validation(**values):
+    """The lines of a run with other validation metrics, a value for each epoch."""
+    lines = lines_of_run()
+    for name, of_epochs in values.items():
+        for epoch, value in enumerate(of_epochs, start=1):
+            lines[3 * epoch - 1][name] = value
+    return lines
+
+
+def drawn_points(figure):
+    """The points of each line with bars, by its label."""
+    [axes] = figure.axes
+    return {
+        bars.get_label(): [
+            tuple(point)
+            for point in np.transpose(
+                [bars.lines[0].get_xdata(orig=False), bars.lines[0].get_ydata(orig=False)]
+            ).tolist()
+        ]
+        for bars in axes.containers
+    }
+
+
+def test_the_best_validation_value_is_that_of_any_epoch(tmp_path):
+    # The first epoch has the best accuracy, the second the best loss; the second was selected.
+    runs = [
+        make_run(
+            tmp_path / str(alpha),
+            "average_k",
+            alpha=alpha,
+            lines=with_validation(average_5_accuracy=(best, best / 2), loss=(2.0, best)),
+        )
+        for alpha, best in ((0.1, 0.75), (0.2, 0.5))
+    ]
+    of_field = {"field": "loss.alpha", "split": "validation"}
+    figure = curves.metric_against_field(read(*runs), metric="average_5_accuracy", **of_field)
+    assert drawn_points(figure) == {"average-K": [(0.1, 0.75), (0.2, 0.5)]}
+    assert figure.axes[0].get_ylabel() == "best validation average-5 accuracy"
+    figure = curves.metric_against_field(read(*runs), metric="loss", **of_field)
+    assert drawn_points(figure) == {"average-K": [(0.1, 0.75), (0.2, 0.5)]}
+    # An epoch without a value is left out; a run without any is refused.
+    some = make_run(
+        tmp_path / "a", epsilon=1.0, lines=with_validation(macro_top_3_accuracy=(None, 0.25))
+    )
+    of_field = {"field": "loss.epsilon", "split": "validation"}
+    figure = curves.metric_against_field(read(some), metric="macro_top_3_accuracy", **of_field)
+    assert drawn_points(figure) == {"noised balanced": [(1.0, 0.25)]}
+
+
+def test_the_batch_size_is_drawn_where_the_rate_follows_it(tmp_path):
+    def make(loss, size, rate, seed=0):
+        workdir = tmp_path / f"{loss}-{size}-{seed}"
+        return make_run(workdir, loss, batch_size=size, learning_rate=rate, seed=seed)
+
+    # Each line has its own ratio; people round the rates that they type.
+    rates = {16: 0.0251, 32: 0.05, 64: 0.1}
+    workdirs = [make("focal", size, rate) for size, rate in rates.items()]
+    workdirs += [make("sparsemax", size, 2 * rate) for size, rate in rates.items()]
+    options = {"metric": "average_5_accuracy", "split": "validation"}
+    figure = curves.metric_against_batch_size(read(*workdirs), **options)
+    assert drawn_points(figure) == {
+        label: [(16.0, 0.6000000000000001), (32.0, 0.6000000000000001), (64.0, 0.6000000000000001)]
+        for label in ("focal", "sparsemax")
+    }
+    assert figure.axes[0].get_xlabel() == "batch size (config.dataset.batch_size)"
+    other = make("focal", 128, 0.1)
+    message = (
+        r"the runs of focal must have one ratio of config\.optimizer\.learning_rate and "
+        r"config\.dataset\.batch_size: it is 0\.00156875 in .*focal-16-0 and 0\.00078125 in "
+        r".*focal-128-0; --figure=metric_against_field"
+    )
+    with pytest.raises(UserError, match=message):
+        curves.metric_against_batch_size(read(*workdirs, other), **options)
+    curves.metric_against_field(read(*workdirs, other), field="dataset.batch_size", **options)
 
 
 def test_the_sparsity_is_the_mean_over_the_steps_of_the_first_epoch(tmp_path):
@@ -275,20 +354,28 @@ def test_top_k_is_drawn_against_average_k_by_run(tmp_path):
     assert micro.get_ylabel() == "test top-5 accuracy"
 
 
-# Networks.
+# Networks and data sets.
+
+OF_TWO = {"metric": "macro_top_1_accuracy", "loss": "cross_entropy"}
+OF_FIVE = {"k": 5, "loss": "cross_entropy"}
 
 
-def make_result(folder, dataset, model, value, *, seed=0):
+def make_result(folder, dataset, model, value, *, seed=0, loss="cross_entropy"):
     """A run of a network, whose metrics are this one and a little more."""
-    names = ("macro_top_1_accuracy", "macro_top_5_accuracy", "macro_average_5_accuracy")
-    metrics = {name: value + i / 10 for i, name in enumerate(names)}
-    workdir = folder / f"{dataset}-{model}-{seed}"
-    return make_run(workdir, "cross_entropy", dataset=dataset, model=model, seed=seed, test=metrics)
+    names = ("macro_top_1", "macro_top_5", "macro_average_5", "top_1", "top_5")
+    metrics = {f"{name}_accuracy": value + i / 10 for i, name in enumerate(names)}
+    of_loss = "" if loss == "cross_entropy" else f"-{loss}"
+    workdir = folder / f"{dataset}-{model}{of_loss}-{seed}"
+    return make_run(workdir, loss, dataset=dataset, model=model, seed=seed, test=metrics)
 
 
 def evaluate(folder, dataset, model, metrics, split="test"):
     """What `train.evaluate --out` writes of published weights, as far as it is read."""
-    config = {"model": {"name": model}, "dataset": {"name": dataset}}
+    config = {
+        "model": {"name": model},
+        "dataset": {"name": dataset},
+        "loss": {"name": "cross_entropy"},
+    }
     content = {"split": split, "config": config, "metrics": metrics}
     (folder / f"{dataset}-{model}-{split}.json").write_text(json.dumps(content))
 
@@ -305,8 +392,10 @@ def test_networks_are_drawn_by_their_numbers_in_the_thesis(tmp_path, capsys):
     # Not of the test split, or no evaluation at all: neither is taken.
     evaluate(tmp_path, "imagenet", "resnet50", {"macro_top_1_accuracy": 0.8}, "validation")
     (tmp_path / "numbers.json").write_text("[]")
+    # Of another loss: not taken.
+    make_result(tmp_path, "plantnet300k", "resnet50", 0.9, loss="focal")
     results = tested.find(str(tmp_path))
-    figure = networks.on_two_data_sets(results)
+    figure = networks.on_two_data_sets(results, **OF_TWO)
     # In the order of their numbers; what the thesis does not have comes after it.
     assert legend(figure) == ["21  resnet50", "28  small_cnn"]
     [axes] = figure.axes
@@ -320,31 +409,93 @@ def test_networks_are_drawn_by_their_numbers_in_the_thesis(tmp_path, capsys):
     assert axes.get_xlabel() == "ImageNet test macro top-1 accuracy"
     assert axes.get_ylabel() == "Pl@ntNet-300K test macro top-1 accuracy"
     assert capsys.readouterr().out == (
-        "not drawn, for want of results on the other data set: on imagenet alone alexnet; "
+        "not drawn, for want of the other result: on imagenet alone alexnet; "
         "on plantnet300k alone vgg11\n"
     )
-    figure = networks.average_against_top(results)
+    figure = networks.average_against_top(results, **OF_FIVE)
     assert legend(figure) == ["21  resnet50", "24  vgg11", "28  small_cnn", "equal"]
     points = [line.get_xydata()[0] for line in figure.axes[0].lines[:3]]
     np.testing.assert_allclose(points, [[0.4, 0.5], [0.2, 0.3], [0.15, 0.25]])
+    figure = networks.micro_and_macro(results, k=1, loss="cross_entropy")
+    [axes] = figure.axes
+    assert [text.get_text() for text in axes.get_yticklabels()] == [
+        "resnet50  21",
+        "vgg11  24",
+        "small_cnn  28",
+    ]
+    micro, macro = (line.get_xydata() for line in axes.lines)
+    np.testing.assert_allclose(micro, [[0.6, 0], [0.4, 1], [0.35, 2]])
+    np.testing.assert_allclose(macro, [[0.3, 0], [0.1, 1], [0.05, 2]])
+    assert legend(figure) == ["top-1 accuracy", "macro top-1 accuracy"]
+    # The first network is the upper row.
+    assert axes.yaxis_inverted()
+
+
+def test_networks_are_drawn_with_a_loss_against_the_cross_entropy(tmp_path, capsys):
+    for model, value in (("resnet50", 0.2), ("vgg11", 0.1), ("alexnet", 0.05)):
+        make_result(tmp_path, "plantnet300k", model, value)
+    make_result(tmp_path, "plantnet300k", "resnet50", 0.25, loss="smooth_top_k_hinge")
+    make_result(tmp_path, "plantnet300k", "vgg11", 0.05, loss="smooth_top_k_hinge")
+    results = tested.find(str(tmp_path))
+    figure = networks.against_cross_entropy(results, k=5, loss="smooth_top_k_hinge")
+    assert legend(figure) == ["21  resnet50", "24  vgg11", "equal"]
+    [axes] = figure.axes
+    points = [line.get_xydata()[0] for line in axes.lines[:2]]
+    np.testing.assert_allclose(points, [[0.6, 0.65], [0.5, 0.45]])
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("cross-entropy", "smooth top-K hinge")
+    assert capsys.readouterr().out == (
+        "not drawn, for want of the other result: of cross_entropy alone alexnet\n"
+    )
+    with pytest.raises(UserError, match="needs test results of focal on plantnet300k, and there"):
+        networks.against_cross_entropy(results, k=5, loss="focal")
+    with pytest.raises(UserError, match="--loss must be another loss; got 'cross_entropy'"):
+        networks.against_cross_entropy(results, k=5, loss="cross_entropy")
+
+
+def test_data_sets_are_drawn_by_how_many_images_the_rarest_classes_have(tmp_path):
+    workdirs = [
+        make_run(tmp_path / "a", counts=(5, 0, 10, 85, 0), dataset="plantnet300k"),
+        # The same data set once more.
+        make_run(tmp_path / "b", "focal", counts=(5, 0, 10, 85, 0), dataset="plantnet300k"),
+        make_run(tmp_path / "c", counts=(7, 7), dataset="folder"),
+        make_run(tmp_path / "d", counts=(1, 3), dataset="folder"),
+    ]
+    figure = lorenz.by_data_set(selection.read_any(map(str, workdirs)))
+    assert legend(figure) == [
+        "plantnet300k: 5 classes,\n80% of them have 15.0%",
+        "folder (c): 2 classes,\n80% of them have 80.0%",
+        "folder (d): 2 classes,\n80% of them have 70.0%",
+        "equal",
+    ]
+    first, _, last, _ = figure.axes[0].lines
+    np.testing.assert_allclose(
+        first.get_xydata(), [[0, 0], [0.2, 0], [0.4, 0], [0.6, 0.05], [0.8, 0.15], [1, 1]]
+    )
+    np.testing.assert_allclose(last.get_xydata(), [[0, 0], [0.5, 0.25], [1, 1]])
+    with pytest.raises(UserError, match=r"classes\.json has no training image of any class"):
+        lorenz.by_data_set(read(make_run(tmp_path / "e", counts=(0, 0))))
+    with pytest.raises(UserError, match=r"classes\.json is missing"):
+        lorenz.by_data_set(read(make_run(tmp_path / "f")))
 
 
 def test_what_makes_no_figure_of_networks_is_refused(tmp_path):
     one = make_result(tmp_path, "plantnet300k", "resnet50", 0.2)
     results = tested.read([str(one)])
-    with pytest.raises(UserError, match="needs test results on imagenet, and there are none"):
-        networks.on_two_data_sets(results)
+    with pytest.raises(UserError, match="of cross_entropy on imagenet, and there are none"):
+        networks.on_two_data_sets(results, **OF_TWO)
     make_result(tmp_path, "imagenet", "vgg11", 0.5)
     with pytest.raises(UserError, match="imagenet alone vgg11; on plantnet300k alone resnet50"):
-        networks.on_two_data_sets(tested.find(str(tmp_path)))
-    with pytest.raises(UserError, match="needs test results on plantnet300k"):
-        networks.average_against_top(tested.read([str(tmp_path / "imagenet-vgg11-0")]))
+        networks.on_two_data_sets(tested.find(str(tmp_path)), **OF_TWO)
+    with pytest.raises(UserError, match="--metric must be an accuracy; got 'loss'"):
+        networks.on_two_data_sets(results, metric="loss", loss="cross_entropy")
+    with pytest.raises(UserError, match="needs test results of cross_entropy on plantnet300k"):
+        networks.average_against_top(tested.read([str(tmp_path / "imagenet-vgg11-0")]), **OF_FIVE)
     # A network has one point.
     evaluate(tmp_path, "plantnet300k", "resnet50", {})
     with pytest.raises(
         UserError, match=r"-0 and .*test\.json are both of resnet50 on plantnet300k"
     ):
-        networks.average_against_top(tested.find(str(tmp_path)))
+        networks.average_against_top(tested.find(str(tmp_path)), **OF_FIVE)
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="empty has no finished run and no evaluation of a test"):
         tested.find(str(tmp_path / "empty"))

@@ -317,7 +317,7 @@ def test_a_run_with_another_parameter_is_named_and_not_taken(tables, tmp_path):
 # Refusals
 
 MISTAKES = {
-    "unknown table": (["--table=4.1"], "--table must be one of 3.1, 4.2"),
+    "unknown table": (["--table=4.1"], "--table must be one of 3.1, 3.9, 4.2"),
     "unknown data": (["--table=4.4", "--on=digit"], "did you mean 'digits'?"),
     "unknown row": (["--table=4.4", "--rows=cross_entropi"], "did you mean 'cross_entropy'?"),
     "unknown column": (["--table=4.4", "--columns=p=0.7"], "--columns must be one of p=0, p=0.1"),
