@@ -2,14 +2,12 @@
 
     python -m benchmarks.collectives [--output=FILE.json]
 
-Needs jax, numpy and optax, and no accelerator: nothing runs. Each function is compiled for 8
+Needs the program's dependencies, and no accelerator: nothing runs. Each function is compiled for 8
 virtual devices of the CPU in `jax.shard_map`, a loss with the gradient of its sum, for two numbers
 of classes. Each collective of the program is counted once, also in a loop.
 """
 
 import functools
-import math
-import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -21,6 +19,7 @@ from jax.sharding import AxisType, PartitionSpec
 
 from benchmarks import command, markdown, timing
 from topk_jax import losses, metrics, sets
+from train.planning.accounts import messages
 
 DEVICES = 8
 BATCH = 32
@@ -31,12 +30,6 @@ CLASSES = (16_384, 131_072)
 NAME = "classes"
 
 Function = Callable[..., jax.Array]
-
-_COLLECTIVE = re.compile(
-    r"= (\([^)]*\)|\S+) (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)"
-    r"(?:-start)?\("
-)
-_SHAPE = re.compile(r"[a-z]+\d*\[([\d,]*)\]")
 
 
 @dataclass(frozen=True)
@@ -181,29 +174,17 @@ def account(function: Function, num_classes: int) -> Account:
 
 def counted(program: str, arrays: float) -> Account:
     """The collectives in the text of a compiled program."""
-    found = [
-        (match[2], _size(match[1]), "/while/" in line)
-        for line in program.splitlines()
-        if (match := _COLLECTIVE.search(line))
-    ]
-    reduced = [size for kind, size, _ in found if kind == "all-reduce"]
-    gathered = [size for kind, size, _ in found if kind == "all-gather"]
+    found = list(messages(program))
+    reduced = [message.numbers for message in found if message.kind == "all-reduce"]
+    gathered = [message.numbers for message in found if message.kind == "all-gather"]
     return Account(
         reductions=len(reduced),
         reduced=sum(reduced) / BATCH,
         gathers=len(gathered),
         gathered=sum(gathered) / BATCH / DEVICES,
         others=len(found) - len(reduced) - len(gathered),
-        in_loops=sum(in_loop for *_, in_loop in found),
+        in_loops=sum(message.in_loop for message in found),
         arrays=arrays,
-    )
-
-
-def _size(shapes: str) -> int:
-    """How many numbers arrays have, by their types in a program."""
-    return sum(
-        math.prod(int(size) for size in sizes.split(",") if size)
-        for sizes in _SHAPE.findall(shapes)
     )
 
 

@@ -12,39 +12,30 @@ that exists, it goes on where it was stopped.
 
 import argparse
 import functools
-import json
-import multiprocessing
-import sys
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from benchmarks import command, markdown, timing
+from benchmarks import accounts, command, markdown, timing
+from benchmarks.accounts import Accounts
 from tests.topk_jax.cases import CASES_WITH_HEADS
 from tests.topk_jax.cases.case import AXES, Case, draw
 from tests.topk_jax.cases.losses import LOGITS, Loss
-from train.planning import accounts, targets
+from train.planning import targets
+from train.planning.accounts import compile_on_one
 
 BATCH = 256
 CLASSES = (100, 1_000, 10_000)
 RANKS = (1, 5, 20)
 # Of the features of a head.
 WIDTH = 512
-# A program that has not been compiled by then is reported as that.
-SECONDS_OF_A_PROGRAM = 600
-# What `--against` compares, with the part by which it may grow: another version of the compiler
-# packs memory otherwise.
-MAY_GROW = {"sorts": 0.0, "loops": 0.0, "temporary": 0.1}
-_NOT_WORTH_A_WORD = 2**16
 # At one shape, what a loss of the papers is beside cross-entropy.
 SHOWN_CLASSES, SHOWN_RANK = 1_000, 5
-
-Programs = dict[str, dict[str, Any]]
 
 
 def main() -> None:
@@ -64,52 +55,19 @@ def main() -> None:
     )
     parser.add_argument("--against", type=Path, help="a JSON file of results that may not grow")
     arguments = parser.parse_args()
-    names = [
-        name
-        for name, case in _cases_of(arguments.device).items()
-        if not arguments.names or case.public in arguments.names
-    ]
-    results: dict[str, Any] = {"machine": timing.machine(), "device": arguments.device}
-    programs: Programs = {}
-    if arguments.output is not None and arguments.output.exists():
-        programs = json.loads(arguments.output.read_text())["programs"]
-
-    def account_for(case: str) -> None:
-        wanted = _wanted(case, arguments)
-        missing = {name: size for name, size in wanted.items() if name not in programs}
-        if missing:
-            programs.update(_in_a_process(case, missing, arguments.device))
-            if arguments.output is not None:
-                ordered = {name: programs[name] for name in sorted(programs)}
-                command.write({**results, "programs": ordered}, arguments.output)
-
-    with ThreadPoolExecutor(arguments.processes) as pool:
-        list(pool.map(account_for, names))
-    if arguments.output is None and arguments.against is None:
-        command.write({**results, "programs": programs}, None)
+    kept: dict[str, Any] = {"machine": timing.machine(), "device": arguments.device}
+    wanted = _wanted(arguments.device, arguments.names, arguments.classes, arguments.ranks)
+    programs = accounts.collect(
+        list(wanted),
+        functools.partial(_accounts, arguments.device, wanted),
+        kept=kept,
+        output=arguments.output,
+        processes=arguments.processes,
+    )
     if arguments.against is not None:
-        before = json.loads(arguments.against.read_text())["programs"]
-        grown = list(growth(before, programs))
-        print("\n".join(grown) or f"{len(programs)} programs, none of which grew")  # noqa: T201
-        sys.exit(bool(grown))
-
-
-def growth(before: Programs, now: Programs) -> Iterator[str]:
-    """What has grown, in words."""
-    for name, account in now.items():
-        if "failed" in account:
-            if "failed" not in before.get(name, {}):
-                yield f"{name}: {account['failed']}"
-            continue
-        old = before.get(name)
-        if old is None or "failed" in old:
-            if account["sorts"] and "K" in name:
-                yield f"{name}: is new and has {account['sorts']} sorts"
-            continue
-        for what, part in MAY_GROW.items():
-            slack = _NOT_WORTH_A_WORD if what == "temporary" else 0
-            if account[what] > old[what] * (1 + part) + slack:
-                yield f"{name}: {what} grew from {old[what]:,} to {account[what]:,}"
+        accounts.compare(arguments.against, programs)
+    elif arguments.output is None:
+        command.write(kept | {"programs": programs}, None)
 
 
 @functools.cache
@@ -144,54 +102,45 @@ def _cases_of(device: str) -> dict[str, Case]:
     return cases(has_kernel=not device.startswith("h"))
 
 
-def _wanted(name: str, arguments: argparse.Namespace) -> dict[str, tuple[int, int | None]]:
-    """The number of classes, and K where the function has one, of each program of a case."""
-    case = _cases_of(arguments.device)[name]
-    # The k of neighbours is not one of classes.
-    of_classes = "classes" in AXES[next(iter(case.arrays.values()))]
-    has_rank = of_classes and "k" in case.parameters
-    return {
-        f"{name}, {num_classes}" + (f", K {rank}" if rank else ""): (num_classes, rank)
-        for num_classes in arguments.classes
-        for rank in (arguments.ranks if has_rank else (None,))
-    }
+@dataclass(frozen=True)
+class _Wanted:
+    """A program: of which case, of how many classes, and K where the function has one."""
+
+    case: str
+    num_classes: int
+    rank: int | None
 
 
-def _in_a_process(case: str, wanted: Mapping[str, tuple[int, int | None]], device: str) -> Programs:
-    """The accounts of a case; a compiler that ends or does not end ends nothing else."""
-    # A server that has imported this module, and computed nothing, forks faster than one starts.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["benchmarks.compiled"])
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_send_accounts, args=(case, wanted, device, sender))
-    process.start()
-    sender.close()
-    found: Programs = {}
-    failed = "the compiler ended the process"
-    try:
-        while receiver.poll(SECONDS_OF_A_PROGRAM):
-            found.update(receiver.recv())
-        failed = f"more than {SECONDS_OF_A_PROGRAM} s"
-    except EOFError:
-        pass
-    process.kill()
-    process.join()
-    return found | {name: {"failed": failed} for name in wanted if name not in found}
+def _wanted(
+    device: str, publics: Sequence[str], classes: Sequence[int], ranks: Sequence[int]
+) -> dict[str, _Wanted]:
+    """The programs by name, of these public functions or of all."""
+    found: dict[str, _Wanted] = {}
+    for num_classes, (name, case) in itertools.product(classes, _cases_of(device).items()):
+        if publics and case.public not in publics:
+            continue
+        # The k of neighbours is not one of classes.
+        of_classes = "classes" in AXES[next(iter(case.arrays.values()))]
+        for rank in ranks if of_classes and "k" in case.parameters else (None,):
+            program = f"{name}, {num_classes}" + (f", K {rank}" if rank else "")
+            found[program] = _Wanted(name, num_classes, rank)
+    return found
 
 
-def _send_accounts(
-    name_of_case: str, wanted: Mapping[str, tuple[int, int | None]], device: str, sender: Any
-) -> None:
-    case, target = _cases_of(device)[name_of_case], targets.find_target(device)
-    for name, (num_classes, rank) in wanted.items():
-        changed = case
-        if rank is not None:
-            changed = replace(case, parameters={**case.parameters, "k": rank})
+def _accounts(
+    device: str, wanted: Mapping[str, _Wanted], names: Sequence[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    target = targets.find_target(device)
+    for name in names:
+        one = wanted[name]
+        case = _cases_of(device)[one.case]
+        if one.rank is not None:
+            case = replace(case, parameters={**case.parameters, "k": one.rank})
         try:
-            found = asdict(accounts.compile_on_one(*_program(changed, num_classes, target)))
+            found = asdict(compile_on_one(*_program(case, one.num_classes, target)))
         except Exception as error:
-            found = {"failed": f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"}
-        sender.send({name: found})
+            found = accounts.failure(error)
+        yield name, found
 
 
 def function_with_arrays(case: Case, num_classes: int) -> tuple[Any, ...]:
@@ -227,7 +176,7 @@ def _program(case: Case, num_classes: int, target: Any) -> tuple[Any, ...]:
 
 def tables(results: dict[str, Any]) -> str:
     """The account as Markdown: losses at one shape, and how many programs have sorts or loops."""
-    programs: Programs = results["programs"]
+    programs: Accounts = results["programs"]
     shown = (f", {SHOWN_CLASSES}", f", {SHOWN_CLASSES}, K {SHOWN_RANK}")
     lines = [
         _line(name.split(",")[0], account)

@@ -1,10 +1,8 @@
 """What has grown in the account of compiled programs is named."""
 
-from argparse import Namespace
+from benchmarks import accounts, compiled
 
-from benchmarks import compiled
-
-NOTHING = {"sorts": 0, "loops": 0, "temporary": 0}
+NOTHING = {"sorts": 0, "loops": 0, "messages": 0, "temporary": 0}
 
 
 def test_a_sort_a_loop_or_memory_more_is_named():
@@ -21,7 +19,7 @@ def test_a_sort_a_loop_or_memory_more_is_named():
         "g, 100, K 5": {**NOTHING, "sorts": 2},
         "h, 100": {**NOTHING, "sorts": 2},
     }
-    assert list(compiled.growth(before, now)) == [
+    assert list(accounts.growth(before, now)) == [
         "a, 100, K 5: sorts grew from 0 to 1",
         "b, 100: loops grew from 0 to 2",
         "c, 100: temporary grew from 0 to 1,000,000",
@@ -31,9 +29,9 @@ def test_a_sort_a_loop_or_memory_more_is_named():
 
 
 def test_every_case_has_its_programs():
-    def wanted(name, classes):
-        arguments = Namespace(device="h100", classes=classes, ranks=(1, 5))
-        return list(compiled._wanted(name, arguments).values())
+    def wanted(public, classes):
+        found = compiled._wanted("h100", [public], classes, (1, 5))
+        return [(one.num_classes, one.rank) for one in found.values() if one.case == public]
 
     assert wanted("losses.average_k", (100, 1000)) == [(100, 1), (100, 5), (1000, 1), (1000, 5)]
     assert wanted("losses.cross_entropy", (100,)) == [(100, None)]

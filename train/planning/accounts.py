@@ -4,7 +4,7 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,23 @@ _CALL = re.compile(r'custom_call_target="([^"]+)"')
 _SHAPE = re.compile(r"\b(pred|[a-z]+(\d+)[a-z\d]*)\[([\d,]*)\]")
 # Of the compilers: no work of its own.
 _OF_NO_ACCOUNT = frozenset({"AllocateBuffer", "AssumeGatherIndicesInBound", "Sharding"})
+
+
+@dataclass(frozen=True)
+class Message:
+    """A collective of a program.
+
+    Attributes:
+        kind: as XLA calls it.
+        numbers: how many numbers a chip gets.
+        bytes: the bytes of these.
+        in_loop: whether it is sent in each pass of a loop.
+    """
+
+    kind: str
+    numbers: int
+    bytes: int
+    in_loop: bool
 
 
 @dataclass(frozen=True)
@@ -74,17 +91,16 @@ def account(text: str, memory: Any, seconds: float) -> Account:
     """The account of a program's text, and of XLA's analysis of its memory."""
     entry = text[text.index("\nENTRY") :]
     collectives: Counter[str] = Counter()
-    messages = 0
-    for shapes, kind, start in _COLLECTIVE.findall(text):
-        messages += 1
-        collectives[kind] += _received(shapes, kind, is_start=bool(start))
+    sent = list(messages(text))
+    for message in sent:
+        collectives[message.kind] += message.bytes
     return Account(
         sorts=len(re.findall(r"= \S.* sort\(", text)),
         loops=len(re.findall(r" while\(", text)),
         kernels=len(re.findall(r" fusion\(", entry)),
         calls=dict(sorted(Counter(_kernels(_CALL.findall(text))).items())),
         collectives=dict(sorted(collectives.items())),
-        messages=messages,
+        messages=len(sent),
         arguments=memory.argument_size_in_bytes,
         temporary=memory.temp_size_in_bytes,
         peak=memory.peak_memory_in_bytes,
@@ -92,16 +108,38 @@ def account(text: str, memory: Any, seconds: float) -> Account:
     )
 
 
+def messages(text: str) -> Iterator[Message]:
+    """The collectives in the text of a compiled program; one in a loop is there once."""
+    for line in text.splitlines():
+        if found := _COLLECTIVE.search(line):
+            shapes, kind, start = found.groups()
+            arrays = _received(_SHAPE.findall(shapes), kind, is_start=bool(start))
+            sizes = [
+                math.prod(int(size) for size in dimensions.split(",") if size)
+                for _, _, dimensions in arrays
+            ]
+            bits = [int(bits or 8) for _, bits, _ in arrays]
+            yield Message(
+                kind,
+                sum(sizes),
+                sum(size * width // 8 for size, width in zip(sizes, bits, strict=True)),
+                "/while/" in line,
+            )
+
+
 def _kernels(names: list[str]) -> list[str]:
     """The custom calls that are kernels."""
     return [name for name in names if name not in _OF_NO_ACCOUNT]
 
 
-def _received(shapes: str, kind: str, *, is_start: bool) -> int:
-    """The bytes of a collective's results, of which a start names its operands, too."""
-    sizes = [
-        math.prod(int(size) for size in dimensions.split(",") if size) * int(bits or 8) // 8
-        for _, bits, dimensions in _SHAPE.findall(shapes)
-    ]
-    # An all-reduce starts with its results alone; others have operands, then results.
-    return sum(sizes) if not is_start or kind == "all-reduce" else sum(sizes) - sizes[0]
+def _received(
+    arrays: list[tuple[str, str, str]], kind: str, *, is_start: bool
+) -> list[tuple[str, str, str]]:
+    """The types of a collective's results, of which a start names its operands, too."""
+    # An all-reduce starts with its results alone.
+    if not is_start or kind == "all-reduce":
+        return arrays
+    # Others have operands, results, and perhaps numbers of their own.
+    own = ("u32", "32", "")
+    both = [array for array in arrays if array != own]
+    return both[len(both) // 2 :]

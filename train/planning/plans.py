@@ -22,8 +22,8 @@ from train.workdir.facts import Facts
 _DTYPES = {"images": np.uint8, "features": np.float32, "names": np.int32}
 # Neither changes a shape: what a data set that is not opened has of each class, and of steps.
 _EXAMPLES_OF_A_CLASS, _STEPS = 20, 1000
-# After these, the largest batch is known to an eighth.
-_HALVINGS = 3
+# The largest batch is known to this part of it.
+_PART = 1 / 8
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,12 @@ class Planner:
     Args:
         config: the configuration.
         target: the chips.
+        facts: what is known of the data set, which is then not opened.
     """
 
-    def __init__(self, config: Config, target: Target) -> None:
+    def __init__(self, config: Config, target: Target, facts: Facts | None = None) -> None:
         self._target = target
-        facts = _assumed_facts(config)
+        facts = facts or _assumed_facts(config)
         assembly = Assembly(config, facts, None)
         if facts is not None and not assembly.loss.estimates_labels:
             assembly.steps_per_epoch = _STEPS
@@ -106,7 +107,8 @@ class Planner:
     def find_largest(self, first: Plan) -> Plan | None:
         """The plan of a batch as large as fits, a multiple of eight examples of each chip.
 
-        The batch is doubled until it does not fit. Then the part between is halved, a few times.
+        Memory grows about linearly with the batch. So each batch that is tried is what two plans
+        say of the largest one, until one that fits and one that does not are an eighth apart.
 
         Args:
             first: a plan.
@@ -121,19 +123,32 @@ class Planner:
             largest = self.plan(unit)
         if not largest.fits(self._target):
             return None
-        while (found := self.plan(2 * largest.batch_size)).fits(self._target):
-            largest = found
-        beyond = 2 * largest.batch_size
-        for _ in range(_HALVINGS):
-            middle = (largest.batch_size + beyond) // 2 // unit * unit
-            if middle == largest.batch_size:
-                break
-            found = self.plan(middle)
+        smaller, beyond = None, math.inf
+        while beyond - largest.batch_size > max(unit, _PART * largest.batch_size):
+            size = self._next_size(smaller, largest, beyond, unit)
+            found = self.plan(size)
             if found.fits(self._target):
-                largest = found
+                smaller, largest = largest, found
             else:
-                beyond = middle
+                beyond = size
         return largest
+
+    def _next_size(self, smaller: Plan | None, largest: Plan, beyond: float, unit: int) -> int:
+        """The batch to try after one that fits, below one that does not fit."""
+        size = largest.batch_size
+        if smaller is None:
+            guess = 2 * size
+        else:
+            of_one = (largest.needed - smaller.needed) / (size - smaller.batch_size)
+            left = self._target.memory - largest.needed
+            # Seldom more than eight times as large: a small batch says little of a large one.
+            guess = size + int(min(left / max(of_one, 1), 7 * size))
+            if guess - size < _PART * size:
+                # The guess may be right. A batch that does not fit has to show it.
+                guess = size + int(_PART * size)
+        if guess >= beyond:
+            guess = (size + int(beyond)) // 2
+        return max(guess // unit * unit, size + unit)
 
     def _batch(self, size: int) -> dict[str, jax.ShapeDtypeStruct]:
         assembly = self._assembly

@@ -24,6 +24,7 @@ class _Kind:
         package: the package of its compiler, which `extra` of this project installs.
         extra: the optional dependencies that have the compiler.
         dimensions: how many numbers its topology has.
+        most: the chips of the largest machine that is sold.
     """
 
     platform: Literal["tpu", "cuda"]
@@ -31,13 +32,14 @@ class _Kind:
     package: str
     extra: str
     dimensions: int
+    most: int
 
 
 _KINDS = {
-    "v5e": _Kind("tpu", 16 * _GIBIBYTE, "libtpu", "tpu", 2),
-    "v5p": _Kind("tpu", 95 * _GIBIBYTE, "libtpu", "tpu", 3),
-    "v6e": _Kind("tpu", 32 * _GIBIBYTE, "libtpu", "tpu", 2),
-    "h100": _Kind("cuda", 84_929_347_584, "jax_cuda13_plugin", "cuda13", 1),
+    "v5e": _Kind("tpu", 16 * _GIBIBYTE, "libtpu", "tpu", 2, 256),
+    "v5p": _Kind("tpu", 95 * _GIBIBYTE, "libtpu", "tpu", 3, 8960),
+    "v6e": _Kind("tpu", 32 * _GIBIBYTE, "libtpu", "tpu", 2, 256),
+    "h100": _Kind("cuda", 84_929_347_584, "jax_cuda13_plugin", "cuda13", 1, 256),
 }
 # An NVIDIA H100 SXM5, for XLA: what its programming guide and its data sheet say.
 _H100 = """
@@ -98,7 +100,8 @@ def find_target(name: str) -> Target:
         raise _refused(name)
     kind = _KINDS[matched[1]]
     sizes = [int(size) for size in matched[2].split("x")] if matched[2] else []
-    if len(sizes) not in (0, kind.dimensions):
+    # The compilers know machines of any number of chips.
+    if len(sizes) not in (0, kind.dimensions) or not 0 < math.prod(sizes) <= kind.most:
         raise _refused(name)
     if importlib.util.find_spec(kind.package) is None:
         missing = packages.missing(f"--device={name}", kind.package, kind.extra)
@@ -132,6 +135,9 @@ def _look_for_no_machine() -> None:
     jax.config.update("jax_platforms", "cpu")
     os.environ.update(
         TPU_SKIP_MDS_QUERY="1",
+        # Without these, the compiler asks this machine for them, and prints that it has none.
+        TPU_ACCELERATOR_TYPE="v5litepod-4",
+        TPU_WORKER_HOSTNAMES="localhost",
         # Several compilers may run side by side; none of them has a chip.
         ALLOW_MULTIPLE_LIBTPU_LOAD="1",
         CUDA_VISIBLE_DEVICES="-1",

@@ -25,7 +25,9 @@ ENTRY %main {
   %five = (f32[2,8]{1,0}, f32[16,8]{1,0}) all-gather-start(%part), dimensions={0}
   %six = f32[16,8]{1,0} all-gather-done(%five)
   %seven = (f32[10]{0}, bf16[4]{0}) all-reduce-start(%first, %second), to_apply=%add
-  %eight = pred[3]{0} all-reduce(%flags), to_apply=%or
+  %eight = pred[3]{0} all-reduce(%flags), to_apply=%or, metadata={op_name="jit(f)/while/body/psum"}
+  %nine = (f32[6]{0}, f32[6]{0}, u32[], u32[]) collective-permute-start(%third)
+  %ten = ((f32[2]{0}, bf16[3]{0}), (f32[16]{0}, bf16[24]{0})) all-gather-start(%both)
 }
 """
 
@@ -38,8 +40,16 @@ def test_the_text_of_a_program_is_counted():
     found = accounts.account(TEXT, Memory, 1.234)
     assert (found.sorts, found.loops, found.kernels) == (1, 1, 1)
     assert found.calls == {"TopK": 1}
-    assert found.messages == 3
-    assert found.collectives == {"all-gather": 4 * 16 * 8, "all-reduce": 4 * 10 + 2 * 4 + 3}
+    assert found.messages == 5
+    assert found.collectives == {
+        "all-gather": 4 * 16 * 8 + 4 * 16 + 2 * 24,
+        "all-reduce": 4 * 10 + 2 * 4 + 3,
+        "collective-permute": 4 * 6,
+    }
+    assert [message.numbers for message in accounts.messages(TEXT)] == [16 * 8, 14, 3, 6, 40]
+    assert [message.in_loop for message in accounts.messages(TEXT)] == [False] * 2 + [True] + [
+        False
+    ] * 2
     assert (found.arguments, found.temporary, found.peak, found.seconds) == (3, 2, 5, 1.23)
 
 

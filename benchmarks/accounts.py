@@ -1,0 +1,117 @@
+"""Accounts of compiled programs: made in processes of their own, kept as they come, compared."""
+
+import json
+import multiprocessing
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from benchmarks import command
+
+Accounts = dict[str, dict[str, Any]]
+
+# A program that has not been compiled by then is reported as that.
+SECONDS_OF_A_PROGRAM = 600
+# What may not grow, with the part by which it may: another version of the compiler packs memory
+# otherwise.
+MAY_GROW = {"sorts": 0.0, "loops": 0.0, "messages": 0.0, "temporary": 0.1}
+_NOT_WORTH_A_WORD = 2**16
+
+
+# Makes the accounts of the programs of these names, in their order.
+Make = Callable[[Sequence[str]], Iterator[tuple[str, dict[str, Any]]]]
+
+
+def collect(
+    names: Sequence[str], make: Make, *, kept: dict[str, Any], output: Path | None, processes: int
+) -> Accounts:
+    """The accounts of programs. What an output file has is not compiled again.
+
+    Args:
+        names: the names of the programs.
+        make: yields the name and the account of each; of a module, as other processes call it.
+        kept: what the file has beside the accounts.
+        output: a file that gets the accounts as they come, sorted by name.
+        processes: compilers side by side.
+    """
+    found: Accounts = {}
+    if output is not None and output.exists():
+        found = json.loads(output.read_text())["programs"]
+    missing = [name for name in names if name not in found]
+    writing = threading.Lock()
+
+    def keep(name: str, account: dict[str, Any]) -> None:
+        with writing:
+            found[name] = account
+            if output is not None:
+                command.write(kept | {"programs": dict(sorted(found.items()))}, output)
+
+    with ThreadPoolExecutor(processes) as pool:
+        shares = [missing[first::processes] for first in range(processes)]
+        list(pool.map(lambda share: _compile_all(share, make, keep), shares))
+    return {name: found[name] for name in sorted(found)}
+
+
+def failure(error: Exception) -> dict[str, str]:
+    """The account of a program that could not be compiled."""
+    return {"failed": f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"}
+
+
+def compare(against: Path, now: Accounts) -> None:
+    """Prints what has grown since the accounts of a file, and exits with 1 if anything has."""
+    grown = list(growth(json.loads(against.read_text())["programs"], now))
+    print("\n".join(grown) or f"{len(now)} programs, none of which grew")  # noqa: T201
+    sys.exit(bool(grown))
+
+
+def growth(before: Accounts, now: Accounts) -> Iterator[str]:
+    """What has grown, in words."""
+    for name, account in now.items():
+        if "failed" in account:
+            if "failed" not in before.get(name, {}):
+                yield f"{name}: {account['failed']}"
+            continue
+        old = before.get(name)
+        if old is None or "failed" in old:
+            if account["sorts"] and "K" in name:
+                yield f"{name}: is new and has {account['sorts']} sorts"
+            continue
+        for what, part in MAY_GROW.items():
+            slack = _NOT_WORTH_A_WORD if what == "temporary" else 0
+            if account[what] > old[what] * (1 + part) + slack:
+                yield f"{name}: {what} grew from {old[what]:,} to {account[what]:,}"
+
+
+def _compile_all(names: Sequence[str], make: Make, keep: Callable[..., None]) -> None:
+    """Keeps the accounts; a compiler that ends or does not end costs one program."""
+    context = multiprocessing.get_context("forkserver")
+    # A server that has imported the command, and computed nothing, forks faster than one starts.
+    command_of = sys.modules["__main__"].__spec__
+    context.set_forkserver_preload([command_of.name] if command_of else [])
+    left = list(names)
+    while left:
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(target=_send, args=(sender, make, left))
+        process.start()
+        sender.close()
+        failed = "the compiler ended the process"
+        try:
+            while receiver.poll(SECONDS_OF_A_PROGRAM):
+                name, account = receiver.recv()
+                left.remove(name)
+                keep(name, account)
+            failed = f"more than {SECONDS_OF_A_PROGRAM} s"
+        except EOFError:
+            pass
+        process.kill()
+        process.join()
+        if left:
+            keep(left.pop(0), {"failed": failed})
+
+
+def _send(sender: Any, make: Make, names: Sequence[str]) -> None:
+    for named in make(names):
+        sender.send(named)
