@@ -1,5 +1,6 @@
 """Accounts of compiled programs: made in processes of their own, kept as they come, compared."""
 
+import argparse
 import json
 import multiprocessing
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import command
+from train.foundation.errors import UserError
+from train.planning.targets import find_target
 
 Accounts = dict[str, dict[str, Any]]
 
@@ -53,6 +56,14 @@ def collect(
         shares = [missing[first::processes] for first in range(processes)]
         list(pool.map(lambda share: _compile_all(share, make, keep), shares))
     return {name: found[name] for name in sorted(found)}
+
+
+def find_compiler(parser: argparse.ArgumentParser, device: str) -> None:
+    """Ends the command if the compiler is not installed. JAX then computes on the CPU alone."""
+    try:
+        find_target(device)
+    except UserError as error:
+        parser.error(str(error))
 
 
 def failure(error: Exception) -> dict[str, str]:

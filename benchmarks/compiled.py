@@ -55,6 +55,7 @@ def main() -> None:
     )
     parser.add_argument("--against", type=Path, help="a JSON file of results that may not grow")
     arguments = parser.parse_args()
+    accounts.find_compiler(parser, arguments.device)
     kept: dict[str, Any] = {"machine": timing.machine(), "device": arguments.device}
     wanted = _wanted(arguments.device, arguments.names, arguments.classes, arguments.ranks)
     programs = accounts.collect(
@@ -120,7 +121,7 @@ def _wanted(
         if publics and case.public not in publics:
             continue
         # The k of neighbours is not one of classes.
-        of_classes = "classes" in AXES[next(iter(case.arrays.values()))]
+        of_classes = any("classes" in AXES[first] for first in [*case.arrays.values()][:1])
         for rank in ranks if of_classes and "k" in case.parameters else (None,):
             program = f"{name}, {num_classes}" + (f", K {rank}" if rank else "")
             found[program] = _Wanted(name, num_classes, rank)

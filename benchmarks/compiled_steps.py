@@ -1,0 +1,196 @@
+"""What the compilers of TPUs and GPUs make of the training step of every recipe.
+
+    python -m benchmarks.compiled_steps --device=v5e [--largest] [--output=FILE.json] [NAME...]
+
+Needs the program's dependencies and the compiler of the device: `.[tpu]` for v5e, `.[cuda13]` for
+h100, each in an environment of its own (`make test-compiled`). Nothing runs. The step is compiled
+for one chip and for several, with the batch of the recipe, or with the next batch that the chips
+can share. Recipes of a user's own data get 1,000 classes of images of 224 by 224 pixels, or of rows
+of 2,048 features. With --largest, the largest batch that fits is looked for, too. With --against
+it fails if a step has more sorts, loops, messages or memory than in the file. With an output file
+that exists, it goes on where it was stopped.
+"""
+
+import argparse
+import functools
+import importlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks import accounts, command, markdown, timing
+from train.configuration.groups import Config
+from train.configuration.parsing import parse
+from train.data import dataset_spec
+from train.planning.plans import Plan, Planner
+from train.planning.targets import Target, find_target
+from train.workdir.classes import Classes
+from train.workdir.facts import Facts
+
+CHIPS = {"v5e": ("v5e", "v5e:2x2", "v5e:4x4"), "h100": ("h100", "h100:8")}
+# These read other data than `folder`, with the same step.
+AS_FOLDER = ("huggingface", "table", "tfds")
+LARGEST = "largest"
+# Of a user's own data.
+_CLASSES, _PIXELS, _FEATURES = 1_000, 224, 2_048
+
+
+def main() -> None:
+    """Accounts for every step and prints or writes the results as JSON."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="recipes, such as imagenet:cross_entropy"
+    )
+    parser.add_argument("--device", required=True, choices=CHIPS)
+    parser.add_argument("--largest", action="store_true", help="look for the largest batch, too")
+    parser.add_argument("--output", type=command.output_file, help="a JSON file for the results")
+    parser.add_argument("--against", type=Path, help="a JSON file of results that may not grow")
+    arguments = parser.parse_args()
+    accounts.find_compiler(parser, arguments.device)
+    kept = {"machine": timing.machine(), "device": arguments.device}
+    found = accounts.collect(
+        [
+            name
+            for recipe in arguments.names or recipes()
+            for chips in CHIPS[arguments.device]
+            for name in _names(recipe, chips, largest=arguments.largest)
+        ],
+        _accounts,
+        kept=kept,
+        output=arguments.output,
+        processes=1,
+    )
+    if arguments.against is not None:
+        accounts.compare(arguments.against, found)
+    elif arguments.output is None:
+        command.write(kept | {"programs": found}, None)
+
+
+def recipes() -> list[str]:
+    """The recipes, one of each step."""
+    files = sorted((Path(__file__).parents[1] / "configs").glob("[!_]*.py"))
+    return [
+        path.stem
+        for path in files
+        if path.stem not in AS_FOLDER
+        and hasattr(importlib.import_module(f"configs.{path.stem}"), "get_config")
+    ]
+
+
+def configuration(recipe: str, changes: dict[str, Any] | None = None) -> Config:
+    """The configuration of a recipe, with what the command line has to give."""
+    name, _, choice = recipe.partition(":")
+    get_config = importlib.import_module(f"configs.{name}").get_config
+    config = get_config(choice) if choice else get_config()
+    if "path" in config.dataset:
+        # Nothing is read from there.
+        config.dataset.path = "data"
+    config.update_from_flattened_dict(changes or {})
+    return parse(config.to_dict())
+
+
+def facts(config: Config) -> Facts | None:
+    """Of a user's own data, what the step needs to know; None if the recipe knows it."""
+    spec = dataset_spec(config.dataset)
+    if spec.num_classes is not None and spec.image_shape is not None:
+        return None
+    pixels = getattr(config.dataset, "image_size", None) or _PIXELS
+    shape = (pixels, pixels, 3) if spec.has_images else (_FEATURES,)
+    counts = (100,) * _CLASSES
+    names = tuple(map(str, range(_CLASSES)))
+    numbers = (0.5,) * shape[-1]
+    return Facts(Classes(names, counts), shape, mean=numbers, std=numbers)
+
+
+def plan(config: Config, target: Target, *, largest: bool = False) -> dict[str, Any]:
+    """The account of the step of a configuration, or of its step with the largest batch."""
+    planner = Planner(config, target, facts(config))
+    found: Plan | None = planner.plan(config.dataset.batch_size)
+    if largest:
+        assert found is not None
+        found = planner.find_largest(found)
+    if found is None or found.account is None:
+        return {"failed": "does not fit"}
+    return {
+        "batch": found.batch_size,
+        "needed": found.needed,
+        "parts": found.parts,
+        **asdict(found.account),
+    }
+
+
+def _names(recipe: str, chips: str, *, largest: bool) -> Iterator[str]:
+    yield f"{recipe}, {chips}"
+    if largest:
+        yield f"{recipe}, {chips}, {LARGEST}"
+
+
+def _accounts(names: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name in names:
+        recipe, chips, *largest = name.split(", ")
+        try:
+            target = find_target(chips)
+            config = configuration(recipe)
+            # Two for each chip, where images are mixed in pairs.
+            unit = (2 if config.dataset.mixup else 1) * config.optimizer.accumulation_steps
+            unit *= len(target.devices)
+            batch = math.ceil(config.dataset.batch_size / unit) * unit
+            config = configuration(recipe, {"dataset.batch_size": batch})
+            found = plan(config, target, largest=bool(largest))
+        except Exception as error:
+            found = accounts.failure(error)
+        yield name, found
+
+
+def tables(results: dict[str, Any]) -> str:
+    """The steps as Markdown."""
+    programs: accounts.Accounts = results["programs"]
+    number = functools.partial(_megabytes, decimals=1)
+    lines = []
+    for name, account in programs.items():
+        recipe, chips, *largest = name.split(", ")
+        if largest or "failed" in account:
+            continue
+        at_most = programs.get(f"{name}, {LARGEST}", {}).get("batch")
+        lines.append(
+            [
+                f"`{recipe}`",
+                chips,
+                str(account["batch"]),
+                *(str(account[what]) for what in ("sorts", "loops", "kernels", "messages")),
+                number(sum(account["collectives"].values())),
+                number(account["temporary"]),
+                number(account["needed"]),
+                f"{at_most:,}" if at_most else "–",
+                f"{account['seconds']:.0f}",
+            ]
+        )
+    failed = [
+        f"`{name}`: {account['failed']}."
+        for name, account in programs.items()
+        if "failed" in account
+    ]
+    return "\n\n".join(
+        [
+            f"{markdown.machine(results['machine'])}; computed, not measured. Of one chip:",
+            markdown.table(
+                [
+                    *("recipe", "chips", "batch", "sorts", "loops", "kernels", "messages"),
+                    *("MB of messages", "temporary MB", "MB at once", "largest batch"),
+                    "compiled in, s",
+                ],
+                lines,
+            ),
+            *failed,
+        ]
+    )
+
+
+def _megabytes(size: int, decimals: int) -> str:
+    return f"{size / 1e6:,.{decimals}f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""The memory of a training step of every network, from programs compiled for TPUs and GPUs.
+
+    python -m benchmarks.network_memory --device=h100 [--output=FILE.json] [NAME...]
+
+Needs the program's dependencies and the compiler of the device: `.[tpu]` for v5e and v5p,
+`.[cuda13]` for h100. Nothing runs. The step is that of `configs/folder.py` on one chip, with 1,000
+classes, cross-entropy, SGD with momentum, and images of the size of the network. With an output
+file that exists, it goes on where it was stopped.
+"""
+
+import argparse
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from benchmarks import accounts, command, compiled_steps, markdown, timing
+from train.models import FAMILIES, MODELS
+from train.planning.targets import find_target
+
+DEVICES = ("v5e", "v5p", "h100")
+PRECISIONS = {"float32": False, "bfloat16": True}
+BATCHES = (32, 128)
+# Of networks without published weights.
+_PIXELS = {"densenet_40_40": 32}
+
+
+def main() -> None:
+    """Accounts for every network and prints or writes the results as JSON."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="networks, such as resnet50")
+    parser.add_argument("--device", required=True, choices=DEVICES)
+    parser.add_argument(
+        "--batches", nargs="+", type=command.whole_number(1), default=BATCHES, help="batch sizes"
+    )
+    parser.add_argument("--output", type=command.output_file, help="a JSON file for the results")
+    arguments = parser.parse_args()
+    accounts.find_compiler(parser, arguments.device)
+    kept = {"machine": timing.machine(), "device": arguments.device}
+    found = accounts.collect(
+        [
+            f"{name}, {precision}, {batch}"
+            for batch in arguments.batches
+            for name in arguments.names or networks()
+            for precision in PRECISIONS
+        ],
+        functools.partial(_accounts, arguments.device),
+        kept=kept,
+        output=arguments.output,
+        processes=1,
+    )
+    if arguments.output is None:
+        command.write(kept | {"programs": found}, None)
+
+
+def networks() -> list[str]:
+    """The networks of images that are published with weights, and the paper's DenseNet."""
+    return [name for family in FAMILIES for name in family.NETWORKS]
+
+
+def _accounts(device: str, names: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    target = find_target(device)
+    for named in names:
+        name, precision, batch = named.split(", ")
+        changes = {
+            "model.name": name,
+            "model.half_precision": PRECISIONS[precision],
+            "dataset.image_size": _PIXELS.get(name, MODELS[name].image_size),
+            "dataset.batch_size": int(batch),
+        }
+        try:
+            found = compiled_steps.plan(compiled_steps.configuration("folder", changes), target)
+        except Exception as error:
+            found = accounts.failure(error)
+        yield named, found
+
+
+def tables(results: dict[str, Any]) -> str:
+    """The memory as Markdown: a row for each network, with what a chip needs at once."""
+    programs: accounts.Accounts = results["programs"]
+    named = {tuple(name.split(", ")): account for name, account in programs.items()}
+    columns = [(precision, str(batch)) for precision in PRECISIONS for batch in BATCHES]
+    lines = [
+        [
+            f"`{name}`",
+            str(_PIXELS.get(name, MODELS[name].image_size)),
+            *(_gigabytes(named.get((name, *column))) for column in columns),
+        ]
+        for name in networks()
+        if any(network == name for network, *_ in named)
+    ]
+    return "\n\n".join(
+        [
+            f"{results['device']}, {markdown.machine(results['machine'])}; GB of a chip at once, by "
+            "precision and batch; computed, not measured:",
+            markdown.table(
+                ["network", "pixels", *(f"{one}, {batch}" for one, batch in columns)], lines
+            ),
+        ]
+    )
+
+
+def _gigabytes(account: dict[str, Any] | None) -> str:
+    """What a chip needs, why it cannot be compiled, or a dash where nobody tried."""
+    if account is None:
+        return "–"
+    return str(account["failed"]) if "failed" in account else f"{account['needed'] / 1e9:.2f}"
+
+
+if __name__ == "__main__":
+    main()
