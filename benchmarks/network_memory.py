@@ -90,8 +90,8 @@ def tables(results: dict[str, Any]) -> str:
     ]
     return "\n\n".join(
         [
-            f"{results['device']}, {markdown.machine(results['machine'])}; GB of a chip at once, by "
-            "precision and batch; computed, not measured:",
+            f"{results['device']}, {markdown.machine(results['machine'])}; computed, not measured. "
+            "GB of a chip at once, by precision and batch:",
             markdown.table(
                 ["network", "pixels", *(f"{one}, {batch}" for one, batch in columns)], lines
             ),
