@@ -55,6 +55,8 @@ class Account:
         arguments: bytes of what the program is given.
         temporary: bytes that it needs beside its arguments and results.
         peak: bytes at once, of all of these.
+        moved: bytes that its operations read and write, as XLA estimates it; a loop counts once.
+            None if the compiler has no estimate.
         seconds: of compilation.
     """
 
@@ -67,6 +69,7 @@ class Account:
     arguments: int
     temporary: int
     peak: int
+    moved: int | None
     seconds: float
 
 
@@ -84,11 +87,14 @@ def compile_for(jitted: Any, target: Target, *shapes: Any) -> Account:
     start = time.perf_counter()
     compiled = lowered.compile()
     seconds = time.perf_counter() - start
-    return account(compiled.as_text() or "", compiled.memory_analysis(), seconds)
+    # None of a compiler of GPUs without a GPU.
+    costs: Any = compiled.cost_analysis()
+    moved = int(costs["bytes accessed"]) if costs else None
+    return account(compiled.as_text() or "", compiled.memory_analysis(), moved, seconds)
 
 
-def account(text: str, memory: Any, seconds: float) -> Account:
-    """The account of a program's text, and of XLA's analysis of its memory."""
+def account(text: str, memory: Any, moved: int | None, seconds: float) -> Account:
+    """The account of a program's text, and of XLA's analysis of its memory and its reads."""
     entry = text[text.index("\nENTRY") :]
     collectives: Counter[str] = Counter()
     sent = list(messages(text))
@@ -104,6 +110,7 @@ def account(text: str, memory: Any, seconds: float) -> Account:
         arguments=memory.argument_size_in_bytes,
         temporary=memory.temp_size_in_bytes,
         peak=memory.peak_memory_in_bytes,
+        moved=moved,
         seconds=round(seconds, 2),
     )
 

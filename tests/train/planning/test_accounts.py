@@ -37,7 +37,7 @@ class Memory:
 
 
 def test_the_text_of_a_program_is_counted():
-    found = accounts.account(TEXT, Memory, 1.234)
+    found = accounts.account(TEXT, Memory, 7, 1.234)
     assert (found.sorts, found.loops, found.kernels) == (1, 1, 1)
     assert found.calls == {"TopK": 1}
     assert found.messages == 5
@@ -50,7 +50,8 @@ def test_the_text_of_a_program_is_counted():
     assert [message.in_loop for message in accounts.messages(TEXT)] == [False] * 2 + [True] + [
         False
     ] * 2
-    assert (found.arguments, found.temporary, found.peak, found.seconds) == (3, 2, 5, 1.23)
+    assert (found.arguments, found.temporary, found.peak) == (3, 2, 5)
+    assert (found.moved, found.seconds) == (7, 1.23)
 
 
 def test_a_program_is_compiled_for_its_devices():
@@ -70,6 +71,9 @@ def test_a_program_is_compiled_for_its_devices():
     assert found.collectives == {"all-reduce": 40}
     of_one = accounts.compile_on_one(jnp.sort, target, jax.ShapeDtypeStruct((5,), jnp.float32))
     assert (of_one.sorts, of_one.messages, of_one.arguments) == (1, 0, 20)
+    # At least read once and written once.
+    assert of_one.moved is not None
+    assert of_one.moved >= 40
 
 
 def test_a_compiler_that_is_not_installed_is_named(monkeypatch):
