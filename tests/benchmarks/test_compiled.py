@@ -1,31 +1,6 @@
-"""What has grown in the account of compiled programs is named."""
+"""The programs of the account are those of the cases, on each device."""
 
-from benchmarks import accounts, compiled
-
-NOTHING = {"sorts": 0, "loops": 0, "messages": 0, "temporary": 0}
-
-
-def test_a_sort_a_loop_or_memory_more_is_named():
-    before = dict.fromkeys(("a, 100, K 5", "b, 100", "c, 100", "d, 100", "e, 100"), NOTHING)
-    before["f, 100"] = {"failed": "so"}
-    now = {
-        "a, 100, K 5": {**NOTHING, "sorts": 1},
-        "b, 100": {**NOTHING, "loops": 2},
-        "c, 100": {**NOTHING, "temporary": 10**6},
-        # As much as another version of a compiler may pack otherwise.
-        "d, 100": {**NOTHING, "temporary": 1000},
-        "e, 100": {"failed": "more than 600 s"},
-        "f, 100": {"failed": "so"},
-        "g, 100, K 5": {**NOTHING, "sorts": 2},
-        "h, 100": {**NOTHING, "sorts": 2},
-    }
-    assert list(accounts.growth(before, now)) == [
-        "a, 100, K 5: sorts grew from 0 to 1",
-        "b, 100: loops grew from 0 to 2",
-        "c, 100: temporary grew from 0 to 1,000,000",
-        "e, 100: more than 600 s",
-        "g, 100, K 5: is new and has 2 sorts",
-    ]
+from benchmarks import compiled
 
 
 def test_every_case_has_its_programs():
