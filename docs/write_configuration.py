@@ -1,5 +1,6 @@
 """Writes the table of all fields of a configuration: `python docs/write_configuration.py`."""
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -13,11 +14,28 @@ PAGE = Path(__file__).with_name("configuration.md")
 _START = """# The fields of a configuration
 
 `--config.FIELD=VALUE` changes a field of a recipe. A field without a default has to be in the
-recipe or on the command line. *May change*: the field may have another value when a run goes on, or
-when its data are somewhere else. No result depends on such a field.
+recipe or on the command line. A field with the default `None` may also be `None`. *May change*: the
+field may have another value when a run resumes. No result depends on such a field.
 `python docs/write_configuration.py` writes this page from the declarations in
-`train/configuration/`.
+`train/configuration/`. Numbers are finite; [0, 1) has 0 and not 1.
 """
+# The words of messages, and how the page has them.
+_SHORT = (
+    (r"a whole number of at least (\d+)", r"integer ≥ \1"),
+    (r"a whole number from (\d+) to (\d+)", r"integer in [\1, \2]"),
+    (r"a finite number at least (\d+) and less than (\d+)", r"[\1, \2)"),
+    (r"a finite number at least (\d+) and at most (\d+)", r"[\1, \2]"),
+    (r"a finite number greater than (\d+) and at most (\d+)", r"(\1, \2]"),
+    (r"a finite number greater than (\d+) and less than (\d+)", r"(\1, \2)"),
+    (r"a finite number at least (\d+)", r"≥ \1"),
+    (r"a finite number greater than (\d+)", r"> \1"),
+    (r"one of (.*)", r"\1"),
+    (r"a text that is not empty", "text"),
+    (r"the path of a file or a folder", "path"),
+    (r"the path of a table", "table"),
+    (r"True or False", "bool"),
+    (r"a tuple", "tuple"),
+)
 _LOSSES = """
 ## Parameters of losses
 
@@ -41,7 +59,9 @@ def page() -> str:
             parts += _of_some_data_sets()
     parts.append(_LOSSES)
     for name, loss in LOSSES.items():
-        listed = "; ".join(f"`{one}`: {check(object())}" for one, check in loss.parameters.items())
+        listed = "; ".join(
+            f"`{one}`: {_shortened(check(object()))}" for one, check in loss.parameters.items()
+        )
         parts.append(f"| `{name}` | {listed} |\n")
     return "".join(parts)
 
@@ -65,9 +85,20 @@ def _table(fields: Mapping[str, Declared]) -> str:
         if one.in_recipes:
             default = "" if one.default is NO_DEFAULT else f"`{one.default}`"
             allowed = "a network" if name == "model.name" else NAMES.get(name, one.check)(object())
+            if one.default is None:
+                allowed = allowed.removesuffix(", or None")
+            allowed = _shortened(allowed)
             changes = " *May change.*" if one.may_change else ""
             rows.append(f"| `{name}` | {default} | {allowed} | {one.doc}{changes} |")
     return "\n".join(rows) + "\n"
+
+
+def _shortened(allowed: str) -> str:
+    """What a field may be, with signs in place of the words of messages."""
+    for words, signs in _SHORT:
+        if re.match(words, allowed):
+            return re.sub(f"^{words}", signs, allowed)
+    return allowed
 
 
 if __name__ == "__main__":
