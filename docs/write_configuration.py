@@ -84,21 +84,21 @@ def _table(fields: Mapping[str, Declared]) -> str:
     for name, one in fields.items():
         if one.in_recipes:
             default = "" if one.default is NO_DEFAULT else f"`{one.default}`"
-            allowed = "a network" if name == "model.name" else NAMES.get(name, one.check)(object())
+            told = "a network" if name == "model.name" else NAMES.get(name, one.check)(object())
+            allowed = _shortened(told)
             if one.default is None:
                 allowed = allowed.removesuffix(", or None")
-            allowed = _shortened(allowed)
             changes = " *May change.*" if one.may_change else ""
             rows.append(f"| `{name}` | {default} | {allowed} | {one.doc}{changes} |")
     return "\n".join(rows) + "\n"
 
 
-def _shortened(allowed: str) -> str:
-    """What a field may be, with signs in place of the words of messages."""
+def _shortened(allowed: str | None) -> str:
+    """What a field may be, with signs in place of the words of a message."""
     for words, signs in _SHORT:
-        if re.match(words, allowed):
-            return re.sub(f"^{words}", signs, allowed)
-    return allowed
+        if re.match(words, f"{allowed}"):
+            return re.sub(f"^{words}", signs, f"{allowed}")
+    return f"{allowed}"
 
 
 if __name__ == "__main__":
