@@ -194,10 +194,11 @@ def _known(run: TrainedClassifier, chosen: ChosenClassifier) -> Network:
     path = given or Path(plain["path"])
     if not path.exists():
         if given is not None:
-            raise UserError(f"--weights {given} cannot be read: there is no such file")
+            raise UserError(f"--weights {given} cannot be read: there is no such file or folder")
         raise UserError(
             f"the network that made the features of the run in {run.workdir} is not at {path} any "
-            f"more: give --features_run={run.workdir} and its new place as --weights=FILE"
+            f"more: give --features_run={run.workdir} and --weights, the file of weights or the "
+            "folder of the run that it is in now"
         )
     found = _read(path, str(plain["network"]), spec)
     if found.parameters_digest != plain["parameters_digest"]:
