@@ -229,6 +229,9 @@ def test_half_of_the_new_data_recalibrates_for_other_commands(folder, evaluated)
     assert report["coverages"]["0.8"]["conformal"]["threshold"] == expected
     assert report["coverages"]["0.8"]["conformal"]["holds"] is not False
     assert "the examples are in 40 groups, which the intervals" in shown.stdout
+    # The observations of each half are made once, and warned of once.
+    warnings = [line for line in shown.stderr.splitlines() if "have no label" in line]
+    assert len(warnings) == len(set(warnings)) > 0
     observed = report["observations"]
     # Those of several classes are left out.
     assert observed["num_examples"] + observed["num_of_several_classes"] == 40

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from train.evaluation import example_groups, intervals, observations, set_rules, summaries
+from train.evaluation.observations import InGroups
 from train.evaluation.predictions import Predictions
 from train.evaluation.thresholds import fewest_examples, one_of_group_threshold
 
@@ -15,9 +16,8 @@ Report = Callable[[Predictions, Predictions, Sequence[float]], dict[str, Any]]
 
 def report(
     examples: Predictions,
-    calibrated_on: Predictions,
+    calibrated_on: InGroups,
     coverages: Sequence[float],
-    combined_by: str,
     report_of: Report,
 ) -> dict[str, Any]:
     """The report of the observations of examples that have groups.
@@ -26,22 +26,20 @@ def report(
 
     Args:
         examples: the predictions for the split.
-        calibrated_on: the predictions for the examples that thresholds are calibrated on.
+        calibrated_on: the examples that thresholds are calibrated on; all are combined as these.
         coverages: the target coverages.
-        combined_by: how the scores of the examples are combined, one of
-            `combinations.COMBINATIONS`.
         report_of: makes the report of predictions.
 
     Raises:
         UserError: the scores cannot be combined so, or no observation has one class.
     """
-    combination = observations.fit(combined_by, calibrated_on)
+    combination = calibrated_on.combination
     evaluated = observations.combine(examples, combination)
-    calibrated = observations.combine(calibrated_on, combination)
+    calibrated = calibrated_on.observations
     possible = [each for each in coverages if len(calibrated) >= fewest_examples(each)]
     document = report_of(evaluated.predictions, calibrated.predictions, possible)
     fields: dict[str, Any] = {
-        "combined_by": combined_by,
+        "combined_by": combination.name,
         "mean_num_combined": float(evaluated.sizes.mean()),
         "most_combined": int(evaluated.sizes.max()),
     }
@@ -53,7 +51,8 @@ def report(
         **fields,
         **document,
         "one_example": {
-            f"{coverage}": _one_example(examples, calibrated_on, coverage) for coverage in possible
+            f"{coverage}": _one_example(examples, calibrated_on.examples, coverage)
+            for coverage in possible
         },
     }
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from absl import logging
@@ -112,6 +113,29 @@ class Observations:
 
     def __len__(self) -> int:
         return len(self.sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class InGroups:
+    """Examples that have groups, and how those of a group become an observation.
+
+    Attributes:
+        examples: the predictions for the examples.
+        combined_by: one of `combinations.COMBINATIONS`.
+    """
+
+    examples: Predictions
+    combined_by: str
+
+    @cached_property
+    def combination(self) -> Combination:
+        """What `fit` finds for these examples."""
+        return fit(self.combined_by, self.examples)
+
+    @cached_property
+    def observations(self) -> Observations:
+        """What `combine` makes of them. It takes a pass over all scores, and may warn."""
+        return combine(self.examples, self.combination)
 
 
 def fit(name: str, examples: Predictions) -> Combination:

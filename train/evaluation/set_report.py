@@ -32,6 +32,7 @@ from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.costs import Costs
 from train.evaluation.covariate_shift import LogWeights
 from train.evaluation.metric import Metric, Rule
+from train.evaluation.observations import InGroups
 from train.evaluation.predictions import Predictions
 from train.evaluation.set_rules import SetRule
 from train.evaluation.summaries import Sets
@@ -250,9 +251,8 @@ def set_report(
         intervals=None if examples.groups is None else _intervals(examples, evaluation),
         observations=observations_report(
             examples,
-            calibrated_on,
+            InGroups(calibrated_on, combined_by),
             coverages,
-            combined_by,
             ks=ks,
             class_counts=class_counts,
             rules=rules,
@@ -268,13 +268,12 @@ def set_report(
 
 def observations_report(
     examples: Predictions,
-    calibrated_on: Predictions,
+    calibrated_on: InGroups,
     coverages: Sequence[float],
-    combined_by: str,
     **given: Any,
 ) -> dict[str, Any] | None:
     """The report of the observations; None if the examples have no groups of several."""
-    parts = (examples, calibrated_on)
+    parts = (examples, calibrated_on.examples)
     if any(part.groups is None for part in parts):
         return None
     if not any(map(example_groups.have_several, parts)):
@@ -296,7 +295,7 @@ def observations_report(
     ) -> dict[str, Any]:
         return set_report(of_split, of_calibration, coverages=possible, **given).to_json()
 
-    return observation_report.report(examples, calibrated_on, coverages, combined_by, report_of)
+    return observation_report.report(examples, calibrated_on, coverages, report_of)
 
 
 def _intervals(

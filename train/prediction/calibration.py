@@ -15,7 +15,6 @@ from train.evaluation import (
     cost_thresholds,
     named_costs,
     new_classes,
-    observations,
     selective,
     set_rules,
     thresholds,
@@ -23,7 +22,7 @@ from train.evaluation import (
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.conformal_sets import ConformalSets
 from train.evaluation.new_classes import NewClassLimits
-from train.evaluation.observations import Combination
+from train.evaluation.observations import Combination, InGroups
 from train.evaluation.predictions import Predictions
 from train.evaluation.set_rules import SetRule
 from train.foundation import files, json_files
@@ -70,8 +69,9 @@ class Calibration:
             return None if name is None else Combination(name)
 
         def find(_: Predictions) -> list[float]:
-            assert self._fitted.weights is not None
-            return list(self._fitted.weights)
+            weights = self._in_groups.combination.weights
+            assert weights is not None
+            return list(weights)
 
         weights = self._stored("weights", find, is_list=True)
         self._check_number(weights, 2)
@@ -237,7 +237,7 @@ class Calibration:
         """
 
         def find(_: Predictions) -> float:
-            groups = self._of_observations.groups
+            groups = self._in_groups.examples.groups
             assert groups is not None
             return float(np.unique(groups.astype(str), return_counts=True)[1].max())
 
@@ -247,11 +247,12 @@ class Calibration:
     def _validation(self) -> Predictions:
         if self._combined_by is None:
             return self._classifier.predict("validation")
-        return observations.combine(self._of_observations, self._fitted).predictions
+        return self._in_groups.observations.predictions
 
     @cached_property
-    def _of_observations(self) -> Predictions:
-        """The predictions for the examples of the validation observations."""
+    def _in_groups(self) -> InGroups:
+        """The examples of the validation observations."""
+        assert self._combined_by is not None
         # Before anything is predicted.
         if self._classifier.load_dataset().validation.groups is None:
             raise UserError(
@@ -259,12 +260,7 @@ class Calibration:
                 "calibrated, and this one has none: train with config.dataset.group, or give "
                 "--top_k and no --combine=trained"
             )
-        return self._classifier.predict("validation")
-
-    @cached_property
-    def _fitted(self) -> Combination:
-        assert self._combined_by is not None
-        return observations.fit(self._combined_by, self._of_observations)
+        return InGroups(self._classifier.predict("validation"), self._combined_by)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from train.evaluation import (
 from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.costs import Costs
+from train.evaluation.observations import InGroups
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
 from train.foundation.files import MOST_IMAGE_BYTES
@@ -116,7 +117,7 @@ class _Calibrated:
         data: the examples that are evaluated.
         calibration: the thresholds; None without any.
         on: the examples that they are calibrated on, in words.
-        examples: the predictions for these; None if they are not needed for groups.
+        in_groups: these in groups; None if they are not needed for groups.
         number: how many these are; None if that is not known.
         average_ks: the mean sizes of sets that there are thresholds for.
         coverages: the coverages.
@@ -125,7 +126,7 @@ class _Calibrated:
     data: NewData
     calibration: Calibration | None
     on: str
-    examples: Predictions | None
+    in_groups: InGroups | None
     number: int | None
     average_ks: Sequence[float]
     coverages: Sequence[float]
@@ -440,11 +441,12 @@ def _calibrated(
         coverages = asked.coverages(len(others))
         if not coverages and not asked.are_coverages_given:
             thresholds.check_enough(len(others), _LEAST_COVERAGE)
+        known = data.known.take(others)
         return _Calibrated(
             data=data.take_known(chosen),
-            calibration=NewCalibration(classifier, data.known.take(others)),
+            calibration=NewCalibration(classifier, known),
             on=f"half of the {data.what}s of {asked.path}",
-            examples=data.known.take(others),
+            in_groups=InGroups(known, combinations.DEFAULT),
             number=len(others),
             average_ks=ks,
             coverages=coverages,
@@ -455,7 +457,7 @@ def _calibrated(
             data=data,
             calibration=given,
             on=given.calibrated_on,
-            examples=None,
+            in_groups=None,
             number=None,
             average_ks=ks if asked.are_ks_given else given.values("average"),
             coverages=asked.coverages(0) if asked.are_coverages_given else has,
@@ -474,7 +476,7 @@ def _calibrated(
         data=data,
         calibration=Calibration(classifier) if number else None,
         on="validation examples",
-        examples=validation,
+        in_groups=None if validation is None else InGroups(validation, combinations.DEFAULT),
         number=number,
         average_ks=ks,
         coverages=asked.coverages(number),
@@ -520,13 +522,12 @@ def _costs(classifier: TrainedClassifier, asked: Asked) -> Costs | None:
 def _observations(calibrated: _Calibrated, **given: Any) -> dict[str, Any]:
     """The report of the observations, which groups of several examples are; empty without any."""
     data = calibrated.data
-    if calibrated.examples is None:
+    if calibrated.in_groups is None:
         return {}
     found = set_report.observations_report(
         data.known,
-        calibrated.examples,
+        calibrated.in_groups,
         calibrated.coverages,
-        combinations.DEFAULT,
         class_counts=data.class_counts,
         class_names=data.class_names,
         tree=data.tree,
@@ -550,8 +551,8 @@ def _calibrate_observations(
     rules: Sequence[ConformalRule],
 ) -> NewCalibration:
     """The thresholds of observations, as those of examples."""
-    assert calibrated.examples is not None
-    made = NewCalibration(classifier, calibrated.examples, combinations.DEFAULT)
+    assert calibrated.in_groups is not None
+    made = NewCalibration(classifier, calibrated.in_groups)
     made.most_combined()
     for k in ks:
         made.average_k(k)

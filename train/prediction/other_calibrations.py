@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from train.evaluation import observations
+from train.evaluation.observations import InGroups
 from train.evaluation.predictions import Predictions
 from train.foundation import fields, files, json_files, shapes
 from train.foundation.errors import UserError
@@ -40,8 +40,7 @@ class NewCalibration(Calibration):
     Args:
         classifier: the classifier.
         examples: its predictions for examples of classes that it knows; with outlier scores, if
-            sets may say "none of these".
-        combined_by: see `Calibration`; the examples then have groups.
+            sets may say "none of these". For sets of observations, these in groups.
 
     Attributes:
         found: the thresholds that were asked for so far, by their names.
@@ -50,22 +49,22 @@ class NewCalibration(Calibration):
     def __init__(
         self,
         classifier: TrainedClassifier,
-        examples: Predictions,
-        combined_by: str | None = None,
+        examples: Predictions | InGroups,
     ) -> None:
-        super().__init__(classifier, combined_by)
+        super().__init__(classifier, getattr(examples, "combined_by", None))
         self._examples = examples
         self.found: dict[str, float | list[float]] = {}
 
     @cached_property
-    def _of_observations(self) -> Predictions:
+    def _in_groups(self) -> InGroups:
+        assert isinstance(self._examples, InGroups)
         return self._examples
 
     @cached_property
     def _validation(self) -> Predictions:
-        if self._combined_by is None:
-            return self._examples
-        return observations.combine(self._examples, self._fitted).predictions
+        if isinstance(self._examples, InGroups):
+            return self._examples.observations.predictions
+        return self._examples
 
     def _outliers(self, found: Predictions, score: OutlierScore) -> np.ndarray:
         del score
