@@ -166,7 +166,7 @@ def test_where_the_law_is_known_the_gap_to_the_best_is_said(tmp_path):
     }
     for name, value in gap.items():
         assert value == report["bayes"][name] - report["metrics"][name]
-    assert "how much more that is" in on_test.stdout
+    assert "how far the classifier is below the best" in on_test.stdout
     halved = read(tmp_path / "run" / "evaluation_validation.json")
     assert halved["num_examples"] == halved["num_calibration_examples"] == 75
     assert 0 < halved["bayes"]["top_5_accuracy"] <= 1

@@ -145,7 +145,7 @@ def show_report(title: str, report: Mapping[str, Any]) -> None:
     if "bayes" in report:
         show_line(_BEST_POSSIBLE)
         console.print(_table(from_json(report["bayes"])))
-        show_line("how much more that is:")
+        show_line("how far the classifier is below the best:")
         console.print(_table(from_json(report["gap_to_bayes"])))
     _show_coverages(console, report)
     rank_tables.show(console, report)
@@ -221,7 +221,7 @@ def _show_coverages(console: Console, report: Mapping[str, Any]) -> None:
     if "mean_average_precision" in report:
         show_line(f"mean average precision (mAP): {_per_cent(report, 'mean_average_precision')}")
     if report["coverages"]:
-        show_line("sets that are to have the label with a given probability:")
+        show_line("sets for a given coverage, the probability that they have the label:")
         # Drawn at random from each observation.
         further = report.get("one_example", {})
         console.print(
