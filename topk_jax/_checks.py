@@ -581,11 +581,23 @@ def distributions(
     if not (concrete >= 0).all():
         wrong = concrete[~(concrete >= 0)].flat[0]
         raise ValueError(f"{name} must be at least 0, got {wrong:g}.")
-    sums = concrete.sum(axis=-1, dtype=np.float64)
-    if (np.abs(sums - 1) > ROUNDING_OF_SUM).any():
-        wrong = sums.flat[np.abs(sums - 1).argmax()]
-        raise ValueError(f"{name} must sum to 1 for each example, got a sum of {wrong:g}.")
+    sums_of_one(concrete, name)
     return converted.astype(dtype)
+
+
+def sums_of_one(values: ArrayLike, name: str) -> None:
+    """Raises if one of the sums over the last axis is not 1; not if it is NaN, or traced.
+
+    The sums may differ from 1 by `ROUNDING_OF_SUM`.
+    """
+    concrete = _concrete(values)
+    if concrete is None:
+        return
+    sums = concrete.sum(axis=-1, dtype=np.float64)
+    wrong = sums[np.abs(sums - 1) > ROUNDING_OF_SUM]
+    if wrong.size:
+        farthest = wrong[np.abs(wrong - 1).argmax()]
+        raise ValueError(f"{name} must sum to 1 for each example, got a sum of {farthest:g}.")
 
 
 def parameters_of_kind(

@@ -53,6 +53,12 @@ def test_every_argument_is_described(name):
 
 
 @pytest.mark.parametrize("name", public_functions())
+def test_a_loss_of_single_examples_takes_where(name):
+    is_one = section(docstring(name), "Returns").startswith("One loss per example")
+    assert not is_one or "where" in inspect.signature(public_functions()[name]).parameters
+
+
+@pytest.mark.parametrize("name", public_functions())
 def test_relatives_are_public(name):
     public = {*public_functions()} | {each.partition(".")[2] for each in public_functions()}
     relatives = re.findall(r"`([\w.]+)`", section(docstring(name), "See Also"))

@@ -14,7 +14,9 @@ from topk_jax import _checks, _class_axis, _numerics
 __all__ = ["cardinality_aware", "cardinality_costs"]
 
 
-def cardinality_aware(selector_logits: ArrayLike, costs: ArrayLike) -> jax.Array:
+def cardinality_aware(
+    selector_logits: ArrayLike, costs: ArrayLike, *, where: ArrayLike | None = None
+) -> jax.Array:
     r"""The cost-sensitive logistic loss of a network that chooses one of M set sizes.
 
     .. math::
@@ -26,6 +28,8 @@ def cardinality_aware(selector_logits: ArrayLike, costs: ArrayLike) -> jax.Array
     Args:
         selector_logits: floating-point scores of the set sizes (r above), `[..., M]`.
         costs: the costs of the set sizes, numbers in [0, 1], `[..., M]`; see `cardinality_costs`.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and costs are.
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or a
@@ -52,13 +56,15 @@ def cardinality_aware(selector_logits: ArrayLike, costs: ArrayLike) -> jax.Array
     """
     scores = _checks.floating_array(selector_logits, "selector_logits")
     costs = _checks.real_array(costs, "costs", scores.shape, scores.dtype)
+    scores, costs = _checks.zero_elsewhere(where, scores, costs)
     finite = _numerics.finite_scores(scores)
     weights = jnp.where(finite > _numerics.FLOOR, 1 - costs, 0)
     gaps = finite - finite.max(axis=-1, keepdims=True)
     surprises = jnp.log(jnp.exp(gaps).sum(axis=-1, keepdims=True)) - gaps
     values = (weights * surprises).sum(axis=-1)
     in_range = ((costs >= 0) & (costs <= 1)).all(axis=-1, keepdims=True)
-    return _numerics.nan_where_invalid_scores(values, jnp.where(in_range, scores, jnp.nan))
+    values = _numerics.nan_where_invalid_scores(values, jnp.where(in_range, scores, jnp.nan))
+    return _numerics.zero_left_out(values, where)
 
 
 @_class_axis.refuse_split

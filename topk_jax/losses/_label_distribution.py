@@ -45,15 +45,15 @@ def expect_over_labels(
             gradient of the others are 0, whatever their logits and plausibilities are.
 
     Returns:
-        One loss per example, `[...]`; NaN where a plausibility is negative or NaN, where their sum
-        is not 1, where more than `num_labels` classes have one, or where the loss of a plausible
-        label is NaN.
+        One loss per example, `[...]`; NaN where a traced plausibility is negative or NaN, where
+        the sum of traced ones is not 1, where more than `num_labels` classes have one, or where the
+        loss of a plausible label is NaN.
 
     Raises:
         TypeError: `logits` is not floating-point, `plausibilities` is neither boolean nor real, or
             `num_labels` is not a static integer.
-        ValueError: the shapes do not match, a concrete plausibility is not from 0 to 1, or
-            `num_labels` is outside [1, L].
+        ValueError: the shapes do not match, concrete plausibilities are not from 0 to 1 or do not
+            add up to 1, or `num_labels` is outside [1, L].
 
     Example:
         >>> from functools import partial
@@ -76,6 +76,8 @@ def expect_over_labels(
     scores, plausible = _checks.logits_and_targets(
         logits, plausibilities, name="plausibilities", where=where, may_be_soft=True
     )
+    if where is None:
+        _checks.sums_of_one(plausibilities, "plausibilities")
     num_classes = scores.shape[-1]
     if num_labels is None:
         classes = jnp.broadcast_to(jnp.arange(num_classes), scores.shape)

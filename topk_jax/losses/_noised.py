@@ -56,7 +56,8 @@ def noised_top_k_hinge(
     difference. Only reverse mode is supported, as for `perturbed_top_k_value`.
 
     Args:
-        logits: floating-point scores, `[..., L]`; for the imbalanced loss usually cosines.
+        logits: floating-point scores, `[..., L]`, for the imbalanced loss usually cosines; -inf
+            masks a class. The label of a masked class costs about 1e30.
         labels: integer classes, `[...]`.
         k: static set size K, from 1 to L - 1; of the convex hinge to L.
         epsilon: scalar standard deviation of the noise, in the units of the logits, at least 0.
@@ -138,7 +139,8 @@ def expected_top_k_hinge(
     and is twice differentiable.
 
     Args:
-        logits: floating-point scores, `[..., L]`; for the imbalanced loss usually cosines.
+        logits: floating-point scores, `[..., L]`, for the imbalanced loss usually cosines; -inf
+            masks a class. The label of a masked class costs about 1e30.
         labels: integer classes, `[...]`.
         k: static set size K, from 1 to L - 1; of the convex hinge to L.
         epsilon: scalar standard deviation of the noise, in the units of the logits, at least 0.

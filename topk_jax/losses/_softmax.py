@@ -159,7 +159,8 @@ def ldam(
     .. math:: \ell(s, y) = \mathrm{CE}\bigl(\gamma \, (s - m_y e_y), \, y\bigr)
 
     Args:
-        logits: floating-point scores, `[..., L]`; usually cosines.
+        logits: floating-point scores, `[..., L]`, usually cosines; -inf masks a class. The label
+            of a masked class costs about 1e30.
         labels: integer classes, `[...]`.
         margins: m, in the units of the logits, at least 0: a scalar, or one value per class,
             `[L]` (see `class_margins`). May be traced.

@@ -151,6 +151,25 @@ def test_refuses_wrong_costs(changed, error, message):
         losses.cardinality_costs(jnp.ones((3, 8)), **arguments)
 
 
+def test_examples_that_do_not_count_have_no_loss_and_no_gradient(rng):
+    scores, costs = draw(rng)
+    clean = value_and_gradient(scores, costs)
+    counts = np.arange(6) % 3 != 1
+    # A label of -100 has costs that are NaN.
+    hurt = scores.at[4].set(jnp.inf), costs.at[1].set(jnp.nan)
+
+    @jax.jit
+    def total(scores, costs):
+        values = losses.cardinality_aware(scores, costs, where=counts)
+        return values.sum(), values
+
+    gradient, values = jax.grad(total, has_aux=True)(*hurt)
+    for ours, theirs in ((values, clean[0]), (gradient, clean[1])):
+        # Two programs: XLA may contract a product and a sum in one of them.
+        np.testing.assert_allclose(ours[counts], theirs[counts], rtol=ROUNDING, atol=ROUNDING)
+        assert (np.asarray(ours)[~counts] == 0).all()
+
+
 @pytest.mark.parametrize(
     ("scores", "costs", "error", "message"),
     [
