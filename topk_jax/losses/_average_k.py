@@ -57,7 +57,8 @@ def average_k(
 
     Args:
         logits: floating-point scores Z of the multi-label head, `[..., L]`; all axes but the last
-            are the batch of n examples. Predict with this head.
+            are the batch of n examples. Predict with this head. -inf masks a class. The label of
+            a masked class costs about 1e30.
         proposal_logits: floating-point scores Z' of the head that proposes candidates, `[..., L]`.
         labels: integer classes, `[...]`.
         k: static mean set size K, from 1 to L; see `average_k_candidates` for fractions.

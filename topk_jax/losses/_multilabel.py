@@ -268,7 +268,7 @@ def expected_positive_regularization(
 
     Args:
         logits: floating-point scores, `[..., L]`; all axes but the last are the batch of n
-            examples.
+            examples. -inf masks a class. The label of a masked class costs about 1e30.
         labels: integer classes, `[...]`.
         expected_positives: scalar K, the expected number of classes per set, in [0, L].
         beta: scalar weight of the squared gap, at least 0.
@@ -337,7 +337,7 @@ def role(
 
     Args:
         logits: floating-point scores Z of the network, `[..., L]`; all axes but the last are the
-            batch, n examples.
+            batch, n examples. -inf masks a class. The label of a masked class costs about 1e30.
         label_logits: floating-point logits of the estimated labels, `[..., L]`: the rows of Theta
             for these examples.
         labels: integer classes, `[...]`.
