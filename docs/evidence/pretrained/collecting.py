@@ -1,0 +1,100 @@
+"""The numbers of settings whose runs are complete, as files that are committed."""
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pretrained import arms, selection
+from pretrained.arms import Chosen
+from pretrained.design import Setting, Study
+from pretrained.records import Records, packed
+from train.foundation import files
+
+FOLDER = Path(__file__).parent / "results"
+
+
+def is_complete(study: Study, records: Records, setting: Setting) -> bool:
+    """Whether all runs of a setting have finished."""
+    return not any(selection.pending(study, records, arm) for arm in study.arms_of(setting))
+
+
+def write(study: Study, records: Records, labels: Path, folder: Path = FOLDER) -> Iterator[Path]:
+    """Writes the file of each setting whose runs are complete.
+
+    Args:
+        study: the study.
+        records: its runs.
+        labels: the folder with the labels of the test examples.
+        folder: the folder of the files.
+    """
+    folder.mkdir(exist_ok=True)
+    for setting in study.settings:
+        if is_complete(study, records, setting):
+            path = folder / f"{setting.name}.json"
+            of_test = np.load(label_file(labels, setting.data_set))
+            content = files.to_json(collected(study, records, setting, of_test), indent=1)
+            path.write_bytes(content + b"\n")
+            yield path
+
+
+def label_file(folder: Path, data_set: str) -> Path:
+    """Where a run leaves the labels of the test examples."""
+    return folder / f"test_labels_{data_set}.npy"
+
+
+def collected(
+    study: Study, records: Records, setting: Setting, labels: np.ndarray
+) -> dict[str, Any]:
+    """The numbers of a setting as plain JSON types."""
+    used = [one.used for key, one in records.found.items() if key.setting == setting.name]
+    main, *others = arms.metrics(setting)
+    return {
+        "setting": setting.name,
+        "design": study.digest,
+        "metric": main,
+        "seeds": list(study.seeds),
+        "labels": base64.b64encode(labels.astype("<i4").tobytes()).decode(),
+        "arms": [_plain(one, main, others) for one in arms.of_setting(study, records, setting)],
+        "runs": len(used),
+        "used": {name: sum(one[name] for one in used) for name in used[0]},
+    }
+
+
+def read(plain: dict[str, Any], study: Study) -> list[Chosen]:
+    """The selected candidates of a file.
+
+    Raises:
+        ValueError: the file is of another design.
+    """
+    if plain["design"] != study.digest:
+        raise ValueError(f"{plain['setting']} is of another design, {plain['design']}")
+    shape = len(plain["seeds"]), len(test_labels(plain))
+    found = []
+    for one in plain["arms"]:
+        bits = np.frombuffer(base64.b64decode(one["hits"]), np.uint8)
+        hits = np.unpackbits(bits, count=shape[0] * shape[1]).reshape(shape).astype(bool)
+        fields = {name: value for name, value in one.items() if name not in ("hits", "accuracies")}
+        found.append(Chosen(**fields, hits={plain["metric"]: hits}))
+    return found
+
+
+def test_labels(plain: dict[str, Any]) -> np.ndarray:
+    """The labels of the test examples, [n]."""
+    return np.frombuffer(base64.b64decode(plain["labels"]), "<i4")
+
+
+def _plain(one: Chosen, main: str, others: list[str]) -> dict[str, Any]:
+    return {
+        "loss": one.loss,
+        "head": one.head,
+        "search": one.search,
+        "rule": one.rule,
+        "candidate": one.candidate,
+        "parameters": one.parameters,
+        "validation": one.validation,
+        "accuracies": {name: one.hits[name].mean(axis=1).tolist() for name in (main, *others)},
+        "hits": packed(one.hits[main].ravel()),
+    }
