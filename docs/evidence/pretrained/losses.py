@@ -105,7 +105,7 @@ def _logit_adjustment(
 def _noised_with_priors(
     scores: jax.Array, labels: jax.Array, values: Parameters, data: Data
 ) -> jax.Array:
-    return _noised(scores + values["tau"] * data.log_priors, labels, values, data)
+    return _noised(scores + values["tau"] * data.log_priors[None], labels, values, data)
 
 
 LOSSES: Mapping[str, Loss] = {
@@ -148,5 +148,5 @@ def predicted(name: str, scores: jax.Array, values: Parameters, data: Data) -> j
     """The scores that classes are ranked by, [n, L]."""
     scores = scores[:, : data.class_counts.shape[0]]
     if name == "logit adjustment afterwards":
-        return scores - values["tau"] * data.log_priors
+        return scores - values["tau"] * data.log_priors[None]
     return scores

@@ -220,12 +220,12 @@ def _segment(
             scores, labels, values, data, late
         )
         (gradient,) = pull(of_scores)
-        share = (1 + jnp.cos(jnp.pi * index / plan.steps)) / 2
+        share = (1 + jnp.cos(jnp.pi * index.astype(jnp.float32) / plan.steps)) / 2
         rate = values["rate"] * share
 
         velocity = jax.tree.map(lambda v, g: plan.momentum * v + g, velocity, gradient)
         params = jax.tree.map(
-            lambda p, v, g: p - rate[:, None] * (plan.momentum * v + g), params, velocity, gradient
+            lambda p, v, g: p - _over(rate, p) * (plan.momentum * v + g), params, velocity, gradient
         )
         return (params, velocity), None
 
@@ -288,6 +288,11 @@ def _of_row(
     return jax.vmap(lambda one, own: losses.predicted(loss, one[None], own, data)[0])(
         scores, values
     )
+
+
+def _over(by_candidate: jax.Array, parameters: jax.Array) -> jax.Array:
+    """Numbers of the candidates [C] as they multiply parameters [..., C, L]."""
+    return jnp.expand_dims(by_candidate, (*range(parameters.ndim - 2), -1))
 
 
 def _batches(count: int, plan: Plan, rng: np.random.Generator) -> np.ndarray:
