@@ -163,6 +163,8 @@ def evaluate(
     """
     spec = classifier.spec
     # Before all examples are predicted.
+    ks = asked.ks(classifier.num_classes) or [*classifier.config.eval.ks]
+    costs = _costs(classifier, asked)
     given = None
     if asked.thresholds is not None:
         given = GivenCalibration(classifier, asked.thresholds)
@@ -185,7 +187,6 @@ def evaluate(
         what=spec.example,
         tree=classifier.tree,
     )
-    ks = asked.ks(classifier.num_classes) or [*classifier.config.eval.ks]
     calibrated = _calibrated(classifier, data, asked, ks, given, share)
     data, calibration = calibrated.data, calibrated.calibration
     rules = asked.rules(data.known, data.class_counts, data.tree)
@@ -200,7 +201,6 @@ def evaluate(
     if asked.costs is not None:
         # Before the sets of any risk are calibrated.
         _needed(calibration, "--risks")
-    costs = _costs(classifier, asked)
     report |= new_data_report.worth(
         data, calibration, ks=ks, utilities=asked.utilities, risks=asked.risks, costs=costs
     )
@@ -280,6 +280,8 @@ def evaluate_program(
     """
     expected = classifier.expected
     num_classes, inputs = len(expected.class_names), expected.inputs
+    # Before all examples are predicted.
+    ks = asked.ks(num_classes) or [k for k in _USUAL_KS if k <= num_classes]
     skipped: list[SkippedImage] = []
     tree = classifier.rule.tree
     if asked.taxonomy is not None:
@@ -293,7 +295,6 @@ def evaluate_program(
         what="image" if inputs == "images" else "row",
         tree=tree,
     )
-    ks = asked.ks(num_classes) or [k for k in _USUAL_KS if k <= num_classes]
     report = new_data_report.report(data, None, ks=ks, average_ks=(), coverages=(), rules=())
     about: dict[str, Any] = {
         "data": str(asked.place),

@@ -185,3 +185,15 @@ def test_the_data_of_the_run_itself_are_warned_of(tmp_path, caplog):
     digits = SimpleNamespace(config=SimpleNamespace(dataset=SimpleNamespace()))
     assert not new_data.warn_of_own_data(digits, asked)
     assert not caplog.records
+
+
+@pytest.mark.parametrize("evaluate", [new_data.evaluate, new_data.evaluate_program])
+def test_a_k_that_is_too_large_is_refused_before_anything_is_predicted(evaluate):
+    def refuse(num_classes):
+        raise UserError(f"--ks must be at most {num_classes}")
+
+    expected = SimpleNamespace(class_names=("oak", "birch"), inputs="images")
+    # It has nothing to predict with.
+    classifier = SimpleNamespace(spec=None, num_classes=2, expected=expected)
+    with pytest.raises(UserError, match="at most 2"):
+        evaluate(classifier, SimpleNamespace(ks=refuse), None)
