@@ -131,7 +131,7 @@ def test_every_loss_of_the_design_can_be_computed(code):
             setting = next(one for one in study.settings if one.question in loss.questions)
             arm = code.design.Arm(setting, loss, head, study.searches[0])
             candidates = study.candidates(arm)
-            assert len(candidates) == 24
+            assert len(candidates) == 25
             values = {name: jnp.float32(value) for name, value in candidates[0].items()}
             scores = jnp.zeros((7, code.losses.num_outputs(loss.name, 30)))
             found = jax.eval_shape(
@@ -160,14 +160,15 @@ def test_the_seeds_of_the_searches_are_not_those_that_are_compared(code):
 
 def test_candidates_cover_each_range(code):
     for dimensions in (1, 2, 4):
-        points = code.design.low_discrepancy(24, dimensions, seed=3)
-        assert points.shape == (24, dimensions)
+        points = code.design.low_discrepancy(25, dimensions, seed=3)
+        assert points.shape == (25, dimensions)
         for column in points.T:
-            # Of independent draws one quarter in ten would have fewer or more.
-            counts = np.histogram(column, 4, range=(0, 1))[0]
-            assert counts.min() >= 4
-            assert counts.max() <= 8
-    assert not np.allclose(points, code.design.low_discrepancy(24, 4, seed=4))
+            np.testing.assert_allclose(np.diff(np.sort(column)), 1 / 25, rtol=1e-9)
+        # Two points in one small box: of 25 independent draws most pairs of dimensions have some.
+        distances = np.abs(points[:, None] - points)
+        farthest = np.minimum(distances, 1 - distances).max(axis=-1)
+        assert (farthest + np.eye(25)).min() > {1: 0.039, 2: 0.15, 4: 0.15}[dimensions]
+    assert not np.allclose(points, code.design.low_discrepancy(25, 4, seed=4))
 
 
 def test_the_values_of_a_range(code):
