@@ -70,13 +70,14 @@ $(INSTALLED) $(PREPARE_INSTALLED) $(DOCS_INSTALLED) $(EXAMPLES_INSTALLED) $(TPU_
 	@touch $@
 
 # By pip alone: its settings may name a build of PyTorch without CUDA, where uv would take gigabytes.
-# Of PyTorch's many files few are imported, and need be compiled. TorchCP depends on packages that are
-# built with PyTorch, and that the tests do not reach.
+# Of PyTorch's many files few are imported, and need be compiled. The last two packages depend on
+# others that are built with PyTorch, and that the tests do not reach.
 $(ORACLE_INSTALLED): pyproject.toml constraints.txt | python-version
 	$(PYTHON) -m venv --clear $(@D)
 	@echo "installing into $(@D): a minute or more"
 	@$(@D)/bin/python -m pip install $(WANTED) --no-compile --editable '.[test,oracle]'
-	@$(@D)/bin/python -m pip install $(WANTED) --no-compile --no-deps torchcp
+	@$(@D)/bin/python -m pip install $(WANTED) --no-compile --no-deps torchcp \
+		setvaluedprediction==0.0.6
 	@touch $@
 
 python-version:
