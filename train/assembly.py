@@ -414,6 +414,7 @@ class Assembly:
             class_axis=class_axis,
             sync_batch_norm=self.config.model.sync_batch_norm,
             accumulation_steps=self.config.optimizer.accumulation_steps,
+            remat=self.config.model.remat,
             frozen=self._frozen,
         )
         return stop_signals.agreeing(step, axis_name=parallel.AXIS_NAME)

@@ -68,6 +68,12 @@ class ModelFields:
         "Whether the network computes in bfloat16. Parameters, statistics and losses are float32.",
         default=False,
     )
+    remat: bool = field(
+        "Whether the backward pass computes the activations inside blocks again. Training then "
+        "needs less memory and more time.",
+        default=False,
+        of_machine=True,
+    )
     width: int | None = field(
         "The units of each hidden layer of `mlp` (256 by default), or the features of `ngram_bag` "
         "(64 by default).",

@@ -76,6 +76,7 @@ def _listed(entries: Mapping[str, _Entry], fits: Callable[[_Entry], Any]) -> str
 _SMOOTHING = _listed(LOSSES, lambda loss: "label_smoothing" in loss.parameters)
 _MULTI_LABEL = _listed(LOSSES, lambda loss: "sigmoid" in loss.scores)
 _SPLITTING = _listed(dict(sorted(LOSSES.items())), lambda loss: loss.splits_classes)
+_WITHOUT_BLOCKS = _listed(MODELS, lambda spec: not spec.has_blocks)
 _AT_RANKS = _listed(LOSSES, lambda loss: loss.has_ranks)
 _OF_PARTS = ", ".join(sorted(OPTIMIZERS.keys() - set(NEED_WHOLE_LAYERS)))
 
@@ -190,6 +191,17 @@ _RULES = (
         lambda run: run.eval.temperature and run.eval.crops != 1,
         "False with config.eval.crops={eval.crops}: the temperature is for the middle of images, "
         "which train.predict looks at",
+    ),
+    _Rule(
+        "model.remat",
+        lambda run: run.model.remat and not run.network.has_blocks,
+        "False with {model.name}, which has no blocks to compute again; nor have "
+        + _WITHOUT_BLOCKS,
+    ),
+    _Rule(
+        "model.remat",
+        lambda run: run.model.remat and run.model.freeze,
+        "False with config.model.freeze: the blocks of a frozen network have no backward pass",
     ),
     _Rule(
         "model.start_from",

@@ -15,6 +15,7 @@ from jax.typing import DTypeLike
 
 from train.models import max_pooling
 from train.models.convolutions import convolve
+from train.models.rematerialization import kept_by_remat
 
 # Rows and columns, or one number for both.
 Size = int | tuple[int, int]
@@ -157,6 +158,11 @@ class Layers:
         if rate == 0:
             return inputs
         return nn.Dropout(rate)(inputs, deterministic=not self.train)
+
+    def keep(self, outputs: jax.Array) -> jax.Array:
+        """The outputs of a block, which `config.model.remat` keeps for the backward pass."""
+        # Without a mark in evaluation: not every format of exported programs has one.
+        return kept_by_remat(outputs) if self.train else outputs
 
     def stochastic_depth(self, branch: jax.Array, rate: float) -> jax.Array:
         """In training, replaces a residual branch [n, ...] of some examples by zeros."""

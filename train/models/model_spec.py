@@ -23,6 +23,7 @@ class ModelSpec:
         names: what files of weights call its variables; None if the program reads none.
         num_parameters: the number of its parameters, without the head and without those that
             depend on the size of the images. It distinguishes files of weights.
+        has_blocks: whether it has blocks, each of which ends with `kept_by_remat` in training.
         normalization: the normalization of the images that published weights were trained on.
         image_size: the height and width of these images.
         smallest: the least height and width of an image.
@@ -34,6 +35,7 @@ class ModelSpec:
     options: tuple[str, ...] = ()
     names: PublishedNames | None = None
     num_parameters: int | None = None
+    has_blocks: bool = False
     normalization: Normalization = IMAGENET
     image_size: int = 224
     smallest: int = 1

@@ -10,6 +10,7 @@ import optax
 
 from topk_jax.metrics import label_ranks
 from train.devices.class_axis import ALL_CLASSES, ClassAxis
+from train.models.rematerialization import rematerialized
 from train.training import (
     class_weights,
     label_estimates,
@@ -41,6 +42,7 @@ def make_train_step(
     class_axis: ClassAxis = ALL_CLASSES,
     sync_batch_norm: bool = True,
     accumulation_steps: int = 1,
+    remat: bool = False,
     frozen: Collection[str] = (),
 ) -> Callable[[TrainState, Any, Arrays], tuple[TrainState, Arrays]]:
     """Makes `(state, hyperparameters, batch) -> (state, metrics)`, to run on every device at once.
@@ -65,6 +67,7 @@ def make_train_step(
         sync_batch_norm: whether the model's batch norm sees the batch of all devices; otherwise
             their statistics are averaged after the step, for evaluation.
         accumulation_steps: the parts that the batch is computed in, one after another.
+        remat: whether the backward pass computes the activations inside blocks again.
         frozen: the parts of the network, by the names of their parameters, that stay as they are.
             Their gradients are not computed.
     """
@@ -110,7 +113,9 @@ def make_train_step(
 
         # In two stages, because the gradient between them is a metric.
         outputs, pull_back, new_batch_stats = jax.vjp(
-            network, trained_parts(params, frozen), has_aux=True
+            rematerialized(network) if remat else network,
+            trained_parts(params, frozen),
+            has_aux=True,
         )
         loss, (by_outputs, by_estimates) = jax.value_and_grad(mean_loss, argnums=(0, 1))(
             outputs, estimates

@@ -36,7 +36,7 @@ class Block(nn.Module):
         hidden = nn.gelu(layers.dense(hidden, 4 * channels, name="mlp_fc1"), approximate=False)
         hidden = layers.dense(hidden, channels, name="mlp_fc2")
         hidden = layers.layer_scale(hidden, 1e-6, name="scale")
-        return inputs + layers.stochastic_depth(hidden, self.stochastic_depth)
+        return layers.keep(inputs + layers.stochastic_depth(hidden, self.stochastic_depth))
 
 
 class ConvNeXt(nn.Module):
@@ -132,6 +132,7 @@ def _convnext(
         options=("stochastic_depth",),
         names=_NAMES,
         num_parameters=num_parameters,
+        has_blocks=True,
         smallest=32,
     )
 

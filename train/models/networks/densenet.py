@@ -127,14 +127,16 @@ def _grow(
     hidden = layers.conv(hidden, _BOTTLENECK * growth, 1, name=f"{before}conv1")
     hidden = nn.relu(layers.batch_norm(hidden, name=f"{before}bn2"))
     hidden = layers.conv(hidden, growth, 3, name=f"{before}conv2")
-    return jnp.concatenate([inputs, layers.dropout(hidden, dropout)], axis=-1)
+    # The new channels alone: to concatenate them again takes little time, and much memory is saved.
+    new = layers.keep(layers.dropout(hidden, dropout))
+    return jnp.concatenate([inputs, new], axis=-1)
 
 
 def _halve(layers: Layers, inputs: jax.Array, before: str = "") -> jax.Array:
     """Half the channels of half the image; `before` is the prefix of the names."""
     hidden = nn.relu(layers.batch_norm(inputs, name=f"{before}bn"))
     hidden = layers.conv(hidden, inputs.shape[-1] // 2, 1, name=f"{before}conv")
-    return avg_pool(hidden, 2, stride=2)
+    return layers.keep(avg_pool(hidden, 2, stride=2))
 
 
 _LAYER = "features.denseblock{}.denselayer{}"
@@ -168,13 +170,14 @@ def _densenet(
         options=("dropout",),
         names=_NAMES,
         num_parameters=num_parameters,
+        has_blocks=True,
         smallest=29,
     )
 
 
 # By torchvision's names, with the parameters below the head; and the one of Chapter 4.
 NETWORKS = {
-    "densenet_40_40": ModelSpec(SmallDenseNet),
+    "densenet_40_40": ModelSpec(SmallDenseNet, has_blocks=True),
     "densenet121": _densenet((6, 12, 24, 16), 6_953_856),
     "densenet161": _densenet((6, 12, 36, 24), 26_472_000, growth=48),
     "densenet169": _densenet((6, 12, 32, 32), 12_484_480),

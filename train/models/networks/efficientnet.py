@@ -234,6 +234,7 @@ def _efficientnet(
     return ModelSpec(
         build,
         options=("dropout", "stochastic_depth"),
+        has_blocks=True,
         names=PublishedNames(_MODULES, head="classifier", publisher="timm", others=(_TORCHVISION,)),
         num_parameters=num_parameters,
         image_size=image_size,
@@ -251,6 +252,7 @@ def _lite(of_tensorflow: bool) -> ModelSpec:
     return ModelSpec(
         build,
         options=("dropout", "stochastic_depth"),
+        has_blocks=True,
         names=PublishedNames(
             _MODULES,
             head="classifier",

@@ -137,7 +137,7 @@ class Mixed(nn.Module):
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
         """Activations [n, h, w, c] to [n, h', w', the channels of all branches]."""
-        return side_by_side(self.layers, inputs, self.branches, self.first)
+        return self.layers.keep(side_by_side(self.layers, inputs, self.branches, self.first))
 
 
 def mixed(branches: Branches, first: int = 0) -> Step:

@@ -48,7 +48,7 @@ class ScaledResidual(nn.Module):
         hidden = side_by_side(self.layers, inputs, self.branches)
         hidden = self.layers.conv(hidden, inputs.shape[-1], 1, use_bias=True, name="conv2d")
         hidden = inputs + self.scale * hidden
-        return nn.relu(hidden) if self.rectify else hidden
+        return self.layers.keep(nn.relu(hidden) if self.rectify else hidden)
 
 
 def residual(branches: Branches, scale: float, *, rectify: bool = True) -> Step:
@@ -129,6 +129,7 @@ NETWORKS = {
     "inception_resnet_v2": ModelSpec(
         functools.partial(Inception, steps=tuple(_STEPS.items()), dropout=0.0),
         options=("dropout",),
+        has_blocks=True,
         names=PublishedNames(
             {
                 "conv2d_{}_{}": "conv2d_{}.{}",

@@ -102,6 +102,7 @@ NETWORKS = {
     "inception_v3": ModelSpec(
         functools.partial(Inception, steps=tuple(_STEPS.items()), dropout=0.5),
         options=("dropout",),
+        has_blocks=True,
         names=PublishedNames(
             {
                 "Conv2d_{}_{}_{}": "Conv2d_{}_{}.{}",

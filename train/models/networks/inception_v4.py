@@ -95,6 +95,7 @@ NETWORKS = {
     "inception_v4": ModelSpec(
         functools.partial(Inception, steps=tuple(_STEPS.items()), dropout=0.0),
         options=("dropout",),
+        has_blocks=True,
         names=PublishedNames(
             {
                 "stem{}_{}": "features.{}.{}",

@@ -102,8 +102,9 @@ class InvertedResidual(nn.Module):
             hidden = SqueezeExcite(block.squeeze, self.layers, name="squeeze")(hidden)
         hidden = conv_norm(hidden, block.channels, 1, activation=None, name="project")
         if block.stride > 1 or block.channels != inputs.shape[-1]:
-            return hidden
-        return inputs + self.layers.stochastic_depth(hidden, self.stochastic_depth)
+            return self.layers.keep(hidden)
+        hidden = self.layers.stochastic_depth(hidden, self.stochastic_depth)
+        return self.layers.keep(inputs + hidden)
 
 
 def mobile_features(

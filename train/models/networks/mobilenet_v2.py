@@ -96,5 +96,6 @@ NETWORKS = {
         options=("dropout",),
         names=_NAMES,
         num_parameters=2_223_872,
+        has_blocks=True,
     ),
 }

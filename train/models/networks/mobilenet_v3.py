@@ -132,6 +132,7 @@ def _mobilenet(blocks: tuple[Block, ...], features: int, num_parameters: int) ->
         options=("dropout",),
         names=_names(blocks),
         num_parameters=num_parameters,
+        has_blocks=True,
     )
 
 

@@ -37,7 +37,8 @@ class BasicBlock(nn.Module):
         hidden = conv(inputs, self.channels, 3, stride=self.stride, name="conv1")
         hidden = nn.relu(norm(hidden, name="bn1"))
         hidden = norm(conv(hidden, self.channels, 3, name="conv2"), name="bn2")
-        return nn.relu(hidden + _shortcut(self, inputs, self.channels))
+        hidden = nn.relu(hidden + _shortcut(self, inputs, self.channels))
+        return self.layers.keep(hidden)
 
 
 class Bottleneck(nn.Module):
@@ -64,7 +65,7 @@ class Bottleneck(nn.Module):
         hidden = conv(hidden, inner, 3, stride=self.stride, name="conv2")
         hidden = nn.relu(norm(hidden, name="bn2"))
         hidden = norm(conv(hidden, outer, 1, name="conv3"), name="bn3")
-        return nn.relu(hidden + _shortcut(self, inputs, outer))
+        return self.layers.keep(nn.relu(hidden + _shortcut(self, inputs, outer)))
 
 
 def _shortcut(block: BasicBlock | Bottleneck, inputs: jax.Array, channels: int) -> jax.Array:
@@ -130,6 +131,7 @@ def _resnet(
         functools.partial(ResNet, stage_sizes=stage_sizes, block=block),
         names=_NAMES,
         num_parameters=num_parameters,
+        has_blocks=True,
     )
 
 

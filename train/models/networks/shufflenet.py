@@ -39,7 +39,7 @@ class ShuffleUnit(nn.Module):
         hidden = conv_norm(self._depthwise(hidden, "branch2"), half, 1, name="branch2")
         # Each pair of channels has one from each branch.
         pairs = jnp.stack([beside, hidden], axis=-1)
-        return pairs.reshape(*hidden.shape[:-1], self.channels)
+        return self.layers.keep(pairs.reshape(*hidden.shape[:-1], self.channels))
 
     def _depthwise(self, inputs: jax.Array, branch: str) -> jax.Array:
         channels = inputs.shape[-1]
@@ -106,4 +106,6 @@ _NAMES = PublishedNames(
 
 # By the name that the authors of Pl@ntNet-300K have for torchvision's `shufflenet_v2_x1_0`, with
 # the parameters below the head.
-NETWORKS = {"shufflenet": ModelSpec(ShuffleNet, names=_NAMES, num_parameters=1_253_604)}
+NETWORKS = {
+    "shufflenet": ModelSpec(ShuffleNet, names=_NAMES, num_parameters=1_253_604, has_blocks=True)
+}

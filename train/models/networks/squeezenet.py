@@ -39,7 +39,7 @@ class Fire(nn.Module):
         hidden = nn.relu(conv(inputs, self.squeezed, 1, name="squeeze"))
         small = conv(hidden, 4 * self.squeezed, 1, name="expand1x1")
         large = conv(hidden, 4 * self.squeezed, 3, name="expand3x3")
-        return nn.relu(jnp.concatenate([small, large], axis=-1))
+        return self.layers.keep(nn.relu(jnp.concatenate([small, large], axis=-1)))
 
 
 class SqueezeNet(nn.Module):
@@ -97,6 +97,11 @@ _NAMES = PublishedNames(
 # parameters below the head.
 NETWORKS = {
     "squeezenet": ModelSpec(
-        SqueezeNet, options=("dropout",), names=_NAMES, num_parameters=735_424, smallest=21
+        SqueezeNet,
+        options=("dropout",),
+        names=_NAMES,
+        num_parameters=735_424,
+        has_blocks=True,
+        smallest=21,
     )
 }

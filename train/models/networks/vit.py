@@ -56,7 +56,7 @@ class Block(nn.Module):
         branch = self._attention(self.layers.layer_norm(tokens, name="norm1"))
         tokens = tokens + self._scale_and_drop(branch, "ls1")
         branch = self._mlp(self.layers.layer_norm(tokens, name="norm2"))
-        return tokens + self._scale_and_drop(branch, "ls2")
+        return self.layers.keep(tokens + self._scale_and_drop(branch, "ls2"))
 
     def _attention(self, tokens: jax.Array) -> jax.Array:
         n, t, d = tokens.shape
@@ -202,6 +202,7 @@ def _vit(
         options=("dropout", "stochastic_depth"),
         names=NAMES,
         num_parameters=num_parameters,
+        has_blocks=True,
         normalization=normalization,
         image_size=image_size,
         smallest=patch_size,
