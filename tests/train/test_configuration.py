@@ -75,6 +75,7 @@ MISTAKES = [
     ),
     ("model.freeze", 1, "True or False"),
     ("model.normalize_features", None, "True or False"),
+    ("model.remat", True, "False with small_cnn; it is for networks with blocks"),
     ("model.new_head", True, "False without config.model.start_from and config"),
     ("model.head", "cosin", r"one of cosine, linear \(did you mean 'cosine'"),
     ("model.head", "two_heads", "one of cosine, linear"),
@@ -102,6 +103,11 @@ MISTAKES = [
     ("loss.label_smoothing", 0.1, "0 with noised_balanced; it is for cross_entropy"),
 ]
 OTHER_MISTAKES = [
+    (
+        "model",
+        {"name": "resnet18", "freeze": True, "remat": True},
+        "config.model.remat must be False with config.model.freeze",
+    ),
     ("model.pretrained", "resnet18.pth", "config.model.pretrained is for networks .* 'small_cnn'"),
     ("model.head", "cosine", "model.scale must be a number with noised_balanced and a cosine head"),
     ("loss.epsilom", 0.1, "config.loss.epsilom is not a field .* did you mean 'loss.epsilon'"),

@@ -195,7 +195,7 @@ _RULES = (
     _Rule(
         "model.remat",
         lambda run: run.model.remat and not run.network.has_blocks,
-        "False with {model.name}, which has no blocks to compute again; nor have "
+        "False with {model.name}; it is for networks with blocks, which these do not have: "
         + _WITHOUT_BLOCKS,
     ),
     _Rule(

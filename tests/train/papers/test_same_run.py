@@ -24,6 +24,7 @@ OTHER_VALUES = {
     "checkpoint.every_minutes": 1.5,
     "parallel": "shard_map",
     "class_devices": 2,
+    "model.remat": True,
     "compilation_cache": False,
     "trackers": ("mlflow",),
 }

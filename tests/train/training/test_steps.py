@@ -268,6 +268,18 @@ def test_a_frozen_network_is_not_differentiated(rng):
     assert convolutions == [3 + 3 + 2, 3]
 
 
+def test_activations_are_computed_again(rng):
+    batch = split(make_batch(rng, 4), 1)
+    convolutions = []
+    for remat in (False, True):
+        state, train_step, _ = build("cross_entropy", remat=remat)
+        copies = jax.tree.map(lambda leaf: leaf[None], state)
+        jaxpr = jax.make_jaxpr(jax.vmap(train_step, axis_name=AXIS))(copies, batch)
+        convolutions.append(str(jaxpr).count("conv_general_dilated["))
+    forward, backward = 3, 3 + 2
+    assert convolutions == [forward + backward, forward + forward + backward]
+
+
 @pytest.mark.slow
 def test_estimated_labels_take_a_step_of_their_own(rng):
     batch = make_batch(rng, 16)
