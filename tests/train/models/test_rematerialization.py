@@ -9,12 +9,24 @@ import pytest
 
 from tests.train.models import tiny
 from train.models import FAMILIES, MODELS
+from train.models.networks.vit import VisionTransformer
 from train.models.rematerialization import rematerialized
 
 NETWORKS = {**tiny.FAMILIES, **tiny.WITHOUT_NORM}
 WITHOUT_BLOCKS = {"small_cnn", "strided_cnn", "mlp", "alexnet", "vgg"}
 # With everything that is random in training.
-RANDOM_VIT = functools.partial(tiny.FAMILIES["vit"], dropout=0.2, stochastic_depth=0.3)
+RANDOM_VIT = functools.partial(
+    VisionTransformer,
+    patch_size=8,
+    grid_size=3,
+    width=8,
+    depth=2,
+    num_heads=2,
+    registers=2,
+    layer_scale=1.0,
+    dropout=0.2,
+    stochastic_depth=0.3,
+)
 
 
 def network_of(build, variables, images):
