@@ -34,6 +34,7 @@ PAGES = [
 # Their places have numbers of other measurements.
 OTHER_PAGES = [
     ROOT / "docs" / "evidence" / "design.md",
+    ROOT / "docs" / "evidence" / "pretrained.md",
     # `tests/benchmarks/test_table.py` tests these.
     ROOT / "docs" / "calibrated_losses.md",
     ROOT / "docs" / "conformal.md",

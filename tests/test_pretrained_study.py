@@ -14,7 +14,7 @@ import pytest
 EVIDENCE = Path(__file__).parents[1] / "docs" / "evidence"
 MODULES = (
     *("answers", "arms", "collecting", "design", "examples", "losses", "progress"),
-    *("records", "running", "selection", "training"),
+    *("records", "running", "selection", "tables", "training"),
 )
 # Two losses, three candidates and two searches, of groups that are far from each other.
 SMALL = """
@@ -356,7 +356,7 @@ def test_runs_of_another_design_are_refused(code, finished):
 
 def test_a_complete_setting_is_collected(code, small, finished, examples, tmp_path):
     results, records = finished
-    (path,) = code.collecting.write(small, records, results, tmp_path)
+    path, how_far = code.collecting.write(small, records, results, tmp_path)
     plain = json.loads(path.read_text())
     np.testing.assert_array_equal(
         code.collecting.test_labels(plain), examples.labels[examples.test]
@@ -371,8 +371,26 @@ def test_a_complete_setting_is_collected(code, small, finished, examples, tmp_pa
     # A run is missing: nothing is written.
     some = next(key for key in records.found if key.seed >= 100)
     del records.found[some]
-    assert not list(code.collecting.write(small, records, results, tmp_path / "none"))
+    assert list(code.collecting.write(small, records, results, tmp_path)) == [how_far]
+    (of_setting,) = json.loads(how_far.read_text())["settings"]
+    assert of_setting["done"] == plain["runs"] - 1
+    assert of_setting["to_go"] >= 1
     records.read("noise")
+
+
+def test_the_tables_have_complete_questions(code, small, finished, tmp_path, monkeypatch):
+    results, records = finished
+    monkeypatch.setattr(code.design, "study", lambda: small)
+    list(code.collecting.write(small, records, results, tmp_path))
+    contrasts, accuracies = code.tables.contrasts(tmp_path), code.tables.accuracies(tmp_path)
+    assert contrasts.count("`noise` | generalized cross-entropy - cross-entropy") == 1
+    assert accuracies.count("`noise`") == 16
+    assert f"`noise` | {len(records.found)} | 0 |" in code.tables.progress(tmp_path)
+    # Another setting of the question has not run.
+    both = (*small.settings, dataclasses.replace(small.settings[0], name="other"))
+    monkeypatch.setattr(code.design, "study", lambda: dataclasses.replace(small, settings=both))
+    assert "No question is complete" in code.tables.contrasts(tmp_path)
+    assert "No question is complete" in code.tables.accuracies(tmp_path)
 
 
 def chosen(code, loss, head, search, validation, hits, rule="correct"):

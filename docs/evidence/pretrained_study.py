@@ -7,7 +7,8 @@
 `run` runs what is planned and has not run. It may be stopped at any time: the same command goes on.
 Each finished run is a line in the folder of the results. Two processes with different settings may
 share the folder. `progress` says how far each setting is, and how long the rest takes. `collect`
-writes the numbers of each setting whose runs are complete to `docs/evidence/pretrained/results`.
+writes the numbers of each setting whose runs are complete to `docs/evidence/pretrained/results`,
+from which `python docs/evidence/write_pages.py` makes the tables of the page.
 
 DIR of the features has `tiny_imagenet.npz` and `omniglot.npz`, which `train.embed` writes.
 """

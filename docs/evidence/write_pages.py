@@ -17,6 +17,7 @@ import sentences
 import tables
 import texts
 from answers import FOLDER, QUESTIONS
+from pretrained import tables as pretrained_tables
 
 ROOT = FOLDER.parent.parent
 PAGES = (
@@ -25,6 +26,7 @@ PAGES = (
     ROOT / "docs" / "which_loss.md",
     FOLDER / "tables.md",
     FOLDER / "design.md",
+    FOLDER / "pretrained.md",
 )
 TABLES: Mapping[str, Callable[[], str]] = {
     "claims": tables.claims_of_the_thesis,
@@ -35,6 +37,9 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "times": tables.times_to_an_accuracy,
     "secondary": tables.secondary_contrasts,
     **first_edition.TABLES,
+    "pretrained progress": pretrained_tables.progress,
+    "pretrained contrasts": pretrained_tables.contrasts,
+    "pretrained accuracies": pretrained_tables.accuracies,
     **{
         name: partial(texts.block, template)
         for name, template in tomllib.loads((FOLDER / "blocks.toml").read_text()).items()

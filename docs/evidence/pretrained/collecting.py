@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from pretrained import arms, selection
+from pretrained import arms, progress, selection
 from pretrained.arms import Chosen
 from pretrained.design import Setting, Study
 from pretrained.records import Records, packed
 from train.foundation import files
 
 FOLDER = Path(__file__).parent / "results"
+# How far the study is, in that folder.
+PROGRESS = "progress.json"
 
 
 def is_complete(study: Study, records: Records, setting: Setting) -> bool:
@@ -22,7 +24,7 @@ def is_complete(study: Study, records: Records, setting: Setting) -> bool:
 
 
 def write(study: Study, records: Records, labels: Path, folder: Path = FOLDER) -> Iterator[Path]:
-    """Writes the file of each setting whose runs are complete.
+    """Writes the file of each setting whose runs are complete, and how far the others are.
 
     Args:
         study: the study.
@@ -38,6 +40,9 @@ def write(study: Study, records: Records, labels: Path, folder: Path = FOLDER) -
             content = files.to_json(collected(study, records, setting, of_test), indent=1)
             path.write_bytes(content + b"\n")
             yield path
+    path = folder / PROGRESS
+    path.write_bytes(files.to_json(_progress(study, records), indent=1) + b"\n")
+    yield path
 
 
 def label_file(folder: Path, data_set: str) -> Path:
@@ -84,6 +89,21 @@ def read(plain: dict[str, Any], study: Study) -> list[Chosen]:
 def test_labels(plain: dict[str, Any]) -> np.ndarray:
     """The labels of the test examples, [n]."""
     return np.frombuffer(base64.b64decode(plain["labels"]), "<i4")
+
+
+def _progress(study: Study, records: Records) -> dict[str, Any]:
+    settings = []
+    for setting in study.settings:
+        used = [one.used for key, one in records.found.items() if key.setting == setting.name]
+        settings.append(
+            {
+                "setting": setting.name,
+                "done": len(used),
+                "to_go": progress.of_setting(study, records, setting).to_go,
+                **{name: sum(one[name] for one in used) for name in ("cpu_seconds", "flops")},
+            }
+        )
+    return {"design": study.digest, "settings": settings}
 
 
 def _plain(one: Chosen, main: str, others: list[str]) -> dict[str, Any]:

@@ -1,0 +1,120 @@
+"""The tables of the study, in Markdown, from the files that are committed.
+
+A question has no table before all runs of all its settings have finished.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from markdown_tables import markdown_table
+from texts import POINTS, number_text, p_value_text, with_interval
+
+from pretrained import answers, collecting, design
+from pretrained.answers import Answer, Finished
+from pretrained.design import Range, Study
+
+_OPEN = "\nNo question is complete.\n\n"
+# The part of a range at each end whose values are reported.
+_EDGE = 0.1
+
+
+def progress(folder: Path = collecting.FOLDER) -> str:
+    """How many runs of each setting have finished."""
+    plain: dict[str, Any] = json.loads((folder / collecting.PROGRESS).read_text())
+    rows = [
+        [
+            f"`{one['setting']}`",
+            f"{one['done']:,}",
+            f"{one['to_go']:,}",
+            f"{one['cpu_seconds'] / one['done']:.1f}" if one["done"] else "–",
+            f"{one['flops'] / one['cpu_seconds'] / 1e9:.0f}" if one["done"] else "–",
+        ]
+        for one in plain["settings"]
+    ]
+    head = [
+        "setting",
+        "runs done",
+        "runs to go, at most",
+        "seconds of a core for each",
+        "GFLOP/s of a core",
+    ]
+    return markdown_table(head, rows)
+
+
+def contrasts(folder: Path = collecting.FOLDER) -> str:
+    """The primary contrasts of the complete questions."""
+    rows = [
+        [
+            f"`{one.difference.setting.name}`",
+            one.difference.contrast.name,
+            with_interval(one.difference.found),
+            one.verdict,
+            ", ".join(effect.text for effect in one.difference.published),
+            f"{POINTS * one.detectable:.2f}",
+            p_value_text(one.adjusted),
+            f"{POINTS * one.difference.of_seeds:.2f}, {POINTS * one.difference.of_searches:.2f}",
+        ]
+        for one in _answers(design.study(), folder)
+    ]
+    head = [
+        "setting",
+        "difference",
+        "points",
+        "answer",
+        "published",
+        "detectable",
+        "corrected p",
+        "standard errors: seeds and images, search",
+    ]
+    return markdown_table(head, rows) if rows else _OPEN
+
+
+def accuracies(folder: Path = collecting.FOLDER) -> str:
+    """What was selected in each arm of the complete questions, with its accuracy."""
+    study = design.study()
+    rows = []
+    for one in complete(study, folder):
+        losses = {loss.name: loss for loss in study.losses}
+        for chosen in one.chosen:
+            space = losses[chosen.loss].spaces[chosen.head]
+            (hits,) = chosen.hits.values()
+            rows.append(
+                [
+                    f"`{one.setting.name}`",
+                    f"{chosen.loss}, {chosen.head}",
+                    f"{chosen.search}, {chosen.rule}",
+                    f"{POINTS * hits.mean():.2f}",
+                    ", ".join(
+                        f"{name} {number_text(value)}{_edge(space[name], value)}"
+                        for name, value in chosen.parameters.items()
+                    ),
+                ]
+            )
+    head = ["setting", "loss and head", "search, validation labels", "test accuracy", "selected"]
+    return markdown_table(head, rows) if rows else _OPEN
+
+
+def complete(study: Study, folder: Path) -> list[Finished]:
+    """The settings of the questions of which all settings have files."""
+    found = {}
+    for setting in study.settings:
+        path = folder / f"{setting.name}.json"
+        if path.exists():
+            plain = json.loads(path.read_text())
+            found[setting.name] = Finished(
+                setting, collecting.read(plain, study), collecting.test_labels(plain)
+            )
+    missing = {one.question for one in study.settings if one.name not in found}
+    return [one for one in found.values() if one.setting.question not in missing]
+
+
+def _answers(study: Study, folder: Path) -> list[Answer]:
+    return answers.answered(study, answers.differences(study, complete(study, folder)))
+
+
+def _edge(space: Range | float, value: float) -> str:
+    if not isinstance(space, Range):
+        return ""
+    share = space.share_of(value)
+    return " (edge)" if min(share, 1 - share) < _EDGE else ""
