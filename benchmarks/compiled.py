@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks import accounts, command, markdown, timing
 from benchmarks.accounts import Accounts
 from tests.topk_jax.cases import CASES_WITH_HEADS
-from tests.topk_jax.cases.case import AXES, Case, draw
+from tests.topk_jax.cases.case import Case, draw
 from tests.topk_jax.cases.losses import LOGITS, Loss
 from train.planning import targets
 from train.planning.accounts import compile_on_one
@@ -36,6 +36,38 @@ RANKS = (1, 5, 20)
 WIDTH = 512
 # At one shape, what a loss of the papers is beside cross-entropy.
 SHOWN_CLASSES, SHOWN_RANK = 1_000, 5
+# Up to this K nothing that selects K classes may have a sort.
+_LARGEST_RANK_WITHOUT_SORT = 16
+_SCORES, _VALUES = "the scores of the calibration examples", "the values of all examples"
+# Its k counts neighbours, not classes.
+_WITH_ANOTHER_K = ("sets.neighbor_scores",)
+# What the functions that sort have to order, by the beginnings of their names.
+ORDERED = {
+    "losses.conformal_training": "the scores of the batch, for a quantile",
+    "losses.p_value_uniformity": "the p-values of the batch",
+    "losses.relaxed_top_k_cross_entropy-neural_sort": "all classes, once for each order of ties",
+    "losses.efficiency_gap": "the scores of the batch",
+    "metrics.auroc": _VALUES,
+    "metrics.oscr": _VALUES,
+    "metrics.mean_average_precision": "the examples, by their scores of each class",
+    "operators.relaxed_ranks-neural_sort": "all classes, once for each order of ties",
+    "operators.scale_gaps": "all classes: every gap between neighbours has a weight",
+    "sets.class_conditional_quantiles": _SCORES,
+    "sets.covariate_shift_quantiles": _SCORES,
+    "sets.group_weights": _SCORES,
+    "sets.new_class": "the scores of classes with one example",
+    "sets.clustered_quantiles": f"{_SCORES}, for classes, for clusters and for all",
+    "sets.conformal_quantile": _SCORES,
+    "sets.conformal_scores": "all classes: each has a score of those before it",
+    "sets.conformal_threshold": _SCORES,
+    "sets.hierarchical_quantile": _SCORES,
+    "sets.interpolated_quantiles": f"{_SCORES}, by class and together",
+    "sets.label_shift_quantiles": _SCORES,
+    "sets.rank_calibrated_quantiles": f"{_SCORES}, and their ranks",
+    "sets.selective_threshold": "the confidences of the calibration examples",
+    "sets.utility_set": "all classes, where a set of any size may be the best",
+    "sets.vote_quantile": f"{_SCORES}, with their votes",
+}
 
 
 def main() -> None:
@@ -120,9 +152,8 @@ def _wanted(
     for num_classes, (name, case) in itertools.product(classes, _cases_of(device).items()):
         if publics and case.public not in publics:
             continue
-        # The k of neighbours is not one of classes.
-        of_classes = any("classes" in AXES[first] for first in [*case.arrays.values()][:1])
-        for rank in ranks if of_classes and "k" in case.parameters else (None,):
+        has_rank = "k" in case.parameters and case.public not in _WITH_ANOTHER_K
+        for rank in ranks if has_rank else (None,):
             program = f"{name}, {num_classes}" + (f", K {rank}" if rank else "")
             found[program] = _Wanted(name, num_classes, rank)
     return found
@@ -190,12 +221,20 @@ def tables(results: dict[str, Any]) -> str:
         for name, account in programs.items()
         if "failed" not in account and not name.endswith(f"K {RANKS[-1]}")
     }
+    failed = [
+        f"`{name}`: {account['failed']}"
+        for name, account in programs.items()
+        if "failed" in account
+    ]
     return "\n\n".join(
         [
             f"{results['device']}, {markdown.machine(results['machine'])}; computed, not measured.",
             f"Losses with their gradients, {BATCH} × {SHOWN_CLASSES:,}, K = {SHOWN_RANK}:",
             markdown.table(
-                ["loss", "sorts", "loops", "kernels", "temporary memory, kB", "compiled in, s"],
+                [
+                    *("loss", "sorts", "loops", "kernels", "temporary memory, kB", "moved, MB"),
+                    "compiled in, s",
+                ],
                 lines,
             ),
             "All programs for K up to 5, and for functions without K:",
@@ -206,8 +245,24 @@ def tables(results: dict[str, Any]) -> str:
                     for room in rooms
                 ),
             ),
+            "All functions with a sort among these, and what it orders:",
+            markdown.table(["function", "sorts", "of"], _ordered(programs)),
+            *failed,
         ]
     )
+
+
+def _ordered(programs: Accounts) -> Iterator[list[str]]:
+    """Of each function that sorts, for a small K or without K: how often, and what it orders."""
+    found: dict[str, int] = {}
+    for program, account in programs.items():
+        name, _, rank = (*program.split(", "), "")[:3]
+        small = int(rank.removeprefix("K ") or 0) <= _LARGEST_RANK_WITHOUT_SORT
+        if small and account.get("sorts"):
+            found[name] = max(found.get(name, 0), account["sorts"])
+    for name, sorts in found.items():
+        reasons = [ORDERED[public] for public in ORDERED if name.startswith(public)]
+        yield [f"`{name}`", str(sorts), *reasons]
 
 
 def _counts(room: str, found: Sequence[dict[str, Any]]) -> list[str]:
@@ -222,6 +277,7 @@ def _line(name: str, account: dict[str, Any]) -> list[str]:
         *(str(account[what]) for what in ("sorts", "loops")),
         str(account["kernels"] + sum(account["calls"].values())),
         f"{account['temporary'] / 1e3:,.1f}",
+        f"{account['moved'] / 1e6:,.1f}" if account.get("moved") else "–",
         f"{account['seconds']:.1f}",
     ]
 

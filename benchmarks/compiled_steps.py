@@ -168,7 +168,7 @@ def tables(results: dict[str, Any]) -> str:
             ]
         )
     failed = [
-        f"`{name}`: {account['failed']}."
+        f"`{name}`: {account['failed']}"
         for name, account in programs.items()
         if "failed" in account
     ]

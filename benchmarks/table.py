@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import (
-    account,
     calibrated_losses,
     chunked,
     collection_report,
     collectives,
     compiled,
+    compiled_steps,
     data,
     decoding,
     deployment,
@@ -26,6 +26,7 @@ from benchmarks import (
     kernel,
     losses_report,
     near_duplicates,
+    network_memory,
     networks_report,
     new_classes,
     observations,
@@ -53,12 +54,12 @@ PAGES = (
 )
 RESULTS = Path(__file__).parent / "results"
 _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
-    "account": account.tables,
     "calibrated_losses": calibrated_losses.tables,
     "chunked": chunked.tables,
     "collection": collection_report.tables,
     "collectives": collectives.tables,
     "compiled": compiled.tables,
+    "compiled_steps": compiled_steps.tables,
     "data": data.tables,
     "decoding": decoding.tables,
     "deployment": deployment.tables,
@@ -69,6 +70,7 @@ _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "kernel": kernel.tables,
     "losses": losses_report.tables,
     "near_duplicates": near_duplicates.tables,
+    "network_memory": network_memory.tables,
     "networks": networks_report.tables,
     "new_classes": new_classes.tables,
     "observations": observations.tables,

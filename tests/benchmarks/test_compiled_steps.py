@@ -55,4 +55,4 @@ def test_the_table_has_the_largest_batch_of_a_step_and_names_what_failed():
     machine = {"device": "cpu", "processor": "A", "cores": 1, "python": "3", "versions": {}}
     text = compiled_steps.tables({"machine": machine, "device": "v5e", "programs": programs})
     assert "| `digits` | v5e | 8 | 1 | 2 | 3 | 4 | 2.0 | 3.0 | 5.0 | 4,096 | 10 |" in text
-    assert "`imagenet, v5e`: more than 600 s." in text
+    assert "`imagenet, v5e`: more than 600 s" in text
