@@ -68,6 +68,10 @@ class CosineHead(NamedTuple):
 
 
 Head = LinearHead | CosineHead
+# `help` shows types as they are written here, in place of the references of named tuples to them.
+for _head in (LinearHead, CosineHead):
+    _types = _head.__new__.__annotations__
+    _types.update({name: getattr(one, "__forward_arg__", one) for name, one in _types.items()})
 
 
 class Scores(NamedTuple):
