@@ -422,6 +422,24 @@ def ranks(k: Any, maximum: int, shape: tuple[int, ...]) -> jax.Array:
     return sizes
 
 
+def rank_or_ranks(k: Any, maximum: int, shape: tuple[int, ...]) -> int | jax.Array:
+    """Returns a static set size, or one for each example; raises if one is not from 1 to maximum.
+
+    The values of a traced array cannot be checked.
+    """
+    if not getattr(k, "shape", ()):
+        return rank(k, maximum)
+    sizes = integer_array(k, "k", shape)
+    concrete = _concrete(k)
+    if concrete is not None:
+        outside = concrete[(concrete < 1) | (concrete > maximum)]
+        if outside.size:
+            raise ValueError(
+                f"k must be from 1 to {maximum} (the number of classes), got {outside[0]}."
+            )
+    return sizes
+
+
 def scalar(
     number: ArrayLike,
     name: str,

@@ -260,6 +260,29 @@ def test_levels_are_those_of_the_definition(k, rng):
     assert ((np.array(ratios) < limits[:, None]).sum(axis=1) <= k).all()
 
 
+def test_a_size_of_each_example_has_the_level_of_that_size(rng):
+    scores, known = rng.gamma(1.0, size=(8, 4)), rng.gamma(1.0, size=5)
+    scores, known = scores.round(1).astype(np.float32), known.astype(np.float32)
+    labels, sizes = rng.integers(4, size=8), np.array([1, 2, 3, 4, 4, 3, 2, 1])
+    levels = jax.jit(lambda sizes: sets.top_k_levels(scores, known, k=sizes))
+    left_out = jax.jit(lambda sizes: sets.left_out_top_k_levels(scores, labels, k=sizes))
+    for i, k in enumerate(sizes.tolist()):
+        (expected,) = sets.top_k_levels(scores[i : i + 1], known, k=k)
+        np.testing.assert_allclose(levels(sizes)[i], expected, rtol=ROUNDING)
+        expected = sets.left_out_top_k_levels(scores, labels, k=k)[i]
+        np.testing.assert_allclose(left_out(sizes)[i], expected, rtol=ROUNDING)
+    for wrong in (0, 5, -1):
+        hurt = np.where(np.arange(8) == 3, wrong, sizes)
+        for found in (levels(hurt), left_out(hurt)):
+            np.testing.assert_array_equal(np.isnan(found), np.arange(8) == 3)
+        with pytest.raises(ValueError, match=rf"k must be from 1 to 4 .*, got {wrong}\."):
+            sets.top_k_levels(scores, known, k=hurt)
+    with pytest.raises(ValueError, match=r"k must have shape \(8,\), got shape \(7,\)"):
+        sets.top_k_levels(scores, known, k=sizes[1:])
+    with pytest.raises(TypeError, match="k must be an integer array"):
+        sets.left_out_top_k_levels(scores, labels, k=sizes.astype(np.float32))
+
+
 def test_left_out_levels_have_the_others_as_calibration_examples(rng):
     scores = rng.gamma(1.0, size=(9, 4)).astype(np.float32)
     labels = rng.integers(4, size=9)

@@ -12,7 +12,7 @@ from topk_jax.operators import _top_k
 __all__ = ["left_out_top_k_levels", "top_k_levels"]
 
 
-def top_k_levels(scores: ArrayLike, calibration_scores: ArrayLike, *, k: int) -> jax.Array:
+def top_k_levels(scores: ArrayLike, calibration_scores: ArrayLike, *, k: ArrayLike) -> jax.Array:
     r"""The rate at which sets of at most k classes may miss, for each example.
 
     With :math:`E_l = s_l / \mathrm{mean}(s_1, \dots, s_n, s_l)`, where :math:`s_1, \dots, s_n` are
@@ -32,16 +32,19 @@ def top_k_levels(scores: ArrayLike, calibration_scores: ArrayLike, *, k: int) ->
             better, `[..., L]`, such as :math:`-\log p_l`.
         calibration_scores: the scores of the labels of the calibration examples, `[n]`, at least
             one.
-        k: static set size, from 1 to L.
+        k: set size, from 1 to L: a static integer, or integers `[...]`, one for each example,
+            which may be traced.
 
     Returns:
-        One level for each example, `[...]`, in float32 or float64: 0 if k is L, infinity where the
-        (k+1)-th smallest score is 0, and NaN where a score is NaN or a traced one is negative.
+        One level for each example, `[...]`, in float32 or float64: 0 where k is L, infinity where
+        the (k+1)-th smallest score is 0, and NaN where a score is NaN, a traced one is negative,
+        or a traced k is outside [1, L].
 
     Raises:
-        TypeError: the scores are not floating-point or `k` is not a static integer.
+        TypeError: the scores are not floating-point, or `k` is neither a static integer nor an
+            integer array.
         ValueError: a concrete score is negative, `calibration_scores` is not a vector of at least
-            one score, or `k` is outside [1, L].
+            one score, `k` has a wrong shape, or a concrete k is outside [1, L].
 
     Example:
         >>> import jax.numpy as jnp
@@ -49,6 +52,8 @@ def top_k_levels(scores: ArrayLike, calibration_scores: ArrayLike, *, k: int) ->
         >>> scores = jnp.array([[0.5, 1.0, 2.0], [4.0, 0.25, 1.0]])
         >>> print(sets.top_k_levels(scores, jnp.array([0.5, 1.0, 0.5]), k=2))
         [0.5   0.375]
+        >>> print(sets.top_k_levels(scores, jnp.array([0.5, 1.0, 0.5]), k=jnp.array([2, 1])))
+        [0.5  0.75]
 
     See Also:
         `left_out_top_k_levels`, `top_k_set`, `conformal_scores`.
@@ -61,11 +66,11 @@ def top_k_levels(scores: ArrayLike, calibration_scores: ArrayLike, *, k: int) ->
         raise ValueError(
             f"calibration_scores must be a vector of scores of labels, got shape {known.shape}."
         )
-    k = _checks.rank(k, values.shape[-1])
+    k = _checks.rank_or_ranks(k, values.shape[-1], values.shape[:-1])
     return _levels(values, _sharding.gather(known).sum(), known.shape[0], k)
 
 
-def left_out_top_k_levels(scores: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
+def left_out_top_k_levels(scores: ArrayLike, labels: ArrayLike, *, k: ArrayLike) -> jax.Array:
     r"""The levels of the calibration examples, each with the others as calibration examples.
 
     .. math:: a_i = 1 / E_{(k+1)}(x_i), \text{ with the scores of the labels of all } j \ne i
@@ -77,17 +82,18 @@ def left_out_top_k_levels(scores: ArrayLike, labels: ArrayLike, *, k: int) -> ja
         scores: floating-point scores of all classes, at least 0 and smaller for classes that fit
             better, `[..., L]`; at least two examples.
         labels: integer classes, `[...]`.
-        k: static set size, from 1 to L.
+        k: set size, from 1 to L: a static integer, or integers `[...]`, one for each example,
+            which may be traced.
 
     Returns:
         One level for each example, `[...]`; see `top_k_levels`. All are NaN if a score is NaN, a
         traced one is negative, or a label is outside [0, L).
 
     Raises:
-        TypeError: `scores` is not floating-point, `labels` is not integer, or `k` is not a static
-            integer.
+        TypeError: `scores` is not floating-point, `labels` is not integer, or `k` is neither a
+            static integer nor an integer array.
         ValueError: the shapes do not match, a concrete score is negative, there are fewer than two
-            examples, or `k` is outside [1, L].
+            examples, or a concrete k is outside [1, L].
 
     Example:
         >>> import jax.numpy as jnp
@@ -105,7 +111,7 @@ def left_out_top_k_levels(scores: ArrayLike, labels: ArrayLike, *, k: int) -> ja
     values = _checks.within(scores, values, "scores", (0.0, float("inf")))
     if labels.size < 2:
         raise ValueError(f"scores must have at least two examples, got shape {values.shape}.")
-    k = _checks.rank(k, values.shape[-1])
+    k = _checks.rank_or_ranks(k, values.shape[-1], values.shape[:-1])
     of_labels = _numerics.nan_where_invalid_labels(
         _numerics.score_of_label(values, labels), labels, values.shape[-1]
     )
@@ -118,18 +124,24 @@ def _positive(scores: ArrayLike, name: str) -> jax.Array:
     return _checks.within(scores, values, name, (0.0, float("inf")))
 
 
-def _levels(values: jax.Array, total: jax.Array, number: int, k: int) -> jax.Array:
+def _levels(values: jax.Array, total: jax.Array, number: int, k: int | jax.Array) -> jax.Array:
     """The levels, given the sum and the number of the scores of the labels.
 
     Identity: 1 / E = (total + s) / ((n + 1) s), which falls as s grows, so the (k+1)-th smallest E
     is of the (k+1)-th smallest score.
     """
-    invalid = jnp.isnan(values).any(axis=-1)
-    if k == values.shape[-1]:
-        levels = jnp.zeros(values.shape[:-1], values.dtype) * total
-    else:
+    num_classes = values.shape[-1]
+    valid = ~jnp.isnan(values).any(axis=-1) & ~jnp.isnan(total)
+    if isinstance(k, int):
+        if k == num_classes:
+            return _numerics.nan_unless(valid, jnp.zeros(values.shape[:-1], values.dtype))
         score = -_top_k.select_largest(-values, k + 1)[0][..., -1]
-        share = jnp.where(jnp.isinf(score), 1, (total + score) / score)
-        levels = jnp.where(score > 0, share, jnp.inf) / (number + 1)
-        levels = jnp.where(jnp.isnan(total), jnp.nan, levels)
-    return _numerics.nan_unless(~invalid, levels)
+        is_all = jnp.zeros((), jnp.bool_)
+    else:
+        valid &= (k >= 1) & (k <= num_classes)
+        is_all = k == num_classes
+        places = jnp.clip(k, 0, num_classes - 1)[..., None]
+        score = jnp.take_along_axis(jnp.sort(values, axis=-1), places, axis=-1)[..., 0]
+    share = jnp.where(jnp.isinf(score), 1, (total + score) / score)
+    levels = jnp.where(score > 0, share, jnp.inf) / (number + 1)
+    return _numerics.nan_unless(valid, jnp.where(is_all, 0, levels))
