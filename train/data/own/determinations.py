@@ -149,7 +149,7 @@ def in_columns(
         place = f"{where}, row {row + 1}"
         cells = [columns[name][row] for name in names]
         if not any(cells):
-            raise UserError(f"{place}: an example must have a label; the column label is empty")
+            raise UserError(f"{place}: an example must have a label; {_empty(names, reading)}")
         for name, cell in zip(names, cells, strict=True):
             if not cell:
                 continue
@@ -159,6 +159,14 @@ def in_columns(
             voter = name if of_experts else voters[row] if voters else ""
             rows.append(_Row(example, place, voter, texts, weights))
     return _collected(rows, reading)
+
+
+def _empty(names: Sequence[str], reading: Reading) -> str:
+    """That these columns, by the names that the table has for them, are empty."""
+    columns = [reading.called[name].column if name in reading.called else name for name in names]
+    if len(columns) == 1:
+        return f"the column {columns[0]} is empty"
+    return f"the columns {', '.join(columns[:-1])} and {columns[-1]} are empty"
 
 
 def in_lists(

@@ -159,6 +159,16 @@ def test_bad_votes_are_refused(tmp_path, rows):
         find(table)
 
 
+def test_an_example_without_votes_is_told_by_the_names_of_its_columns(tmp_path):
+    rows = [("path", "first", "second"), ("a.png", "oak", ""), ("b.png", "", "")]
+    with pytest.raises(
+        UserError, match=r"row 2: .* label; the columns first and second are empty$"
+    ):
+        find(write(tmp_path, rows), label="first,second")
+    with pytest.raises(UserError, match=r"row 2: .* label; the column first is empty$"):
+        find(tmp_path / "photos.csv", label="first")
+
+
 def test_rows_of_one_image_agree(tmp_path):
     rows = [("path", "label", "split"), ("a.png", "oak", "train"), ("a.png", "ash", "test")]
     with pytest.raises(UserError, match=r"rows 1 and 2 have the same path, a\.png, and another sp"):
