@@ -2,9 +2,13 @@
 
 A data set of tensorflow-datasets is named after `tfds:`, as in --dataset=tfds:oxford_flowers102.
 Your own images are written as records by --dataset=folder --path=photos --out=photos.records, or by
---dataset=table with the path of a table. For ImageNet-LT and Pl@ntNet-300K a second start goes on
-where the first one was stopped; the others begin anew. Nothing is installed, and nothing but
-CIFAR-100 is downloaded.
+--dataset=table with the path of a table. With --genera, a sample of them is listed instead, as the
+construction of Pl@ntNet-300K draws one from a table with a column genus:
+
+    python -m train.prepare --dataset=table --path=all.csv --genera=0.1 --out=sample.csv
+
+For ImageNet-LT and Pl@ntNet-300K a second start goes on where the first one was stopped; the others
+begin anew. Nothing is installed, and nothing but CIFAR-100 is downloaded.
 
 For your own images, ImageNet-LT and Pl@ntNet-300K, --shard=i/n checks and copies one share of the
 images, and --merge makes the data set of all shares. Tasks of a job array or of srun do so without
@@ -27,7 +31,7 @@ from train.data.own import folders, image_records, tables, tfds_images
 from train.data.own.determinations import Reading
 from train.data.own.found_images import FoundImages
 from train.data.own.tfds_images import PREFIX
-from train.data.preparing import records_writer
+from train.data.preparing import genus_table, records_writer
 from train.foundation import (
     command_line,
     fields,
@@ -56,7 +60,27 @@ _DATASET = flags.DEFINE_string(
     "tensorflow-datasets.",
 )
 _PATH = flags.DEFINE_string("path", None, "the folder of images, or the table.")
-_OUT = flags.DEFINE_string("out", None, "the new folder that the records are written to.")
+_OUT = flags.DEFINE_string(
+    "out",
+    None,
+    "the new folder that the records are written to; with --genera the new table, a .csv file.",
+)
+_GENERA = flags.DEFINE_float(
+    "genera",
+    None,
+    "the share of the genera that are drawn: a table is written of all their species with more "
+    "than 4 images, divided by the rule of Pl@ntNet-300K (whose share is 0.1). It has all columns "
+    "of the given table, as authors and licences.",
+)
+_SEED = flag_types.define_whole_number(
+    "seed", "the number that the draw is a function of; by default 0.", lower_bound=0
+)
+_TAXONOMY = flags.DEFINE_string(
+    "taxonomy",
+    None,
+    "where the genera are from: a table of classes and their ranks, or first_word for the first "
+    "words of the names; by default the column genus, or with --nested the folders.",
+)
 _MAX_IMAGE_MB = flag_types.define_max_image_mb()
 _NESTED = flags.DEFINE_boolean("nested", False, "whether each folder with images is a class.")
 _GROUP = flags.DEFINE_string(
@@ -119,6 +143,19 @@ _ROWS = flag_rules.declare(
         because="a run on the records of a folder chooses its groups",
     ),
     Flag("read_truncated", needs=_OWN),
+    Flag("genera", fields.Number(above=0, at_most=1), needs=("path",)),
+    Flag(
+        "genera",
+        excludes=("skip_unreadable", "read_truncated"),
+        because="images are listed, and not read",
+    ),
+    Flag("seed", needs=("genera",)),
+    Flag(
+        "taxonomy",
+        fields.text(),
+        needs=("genera",),
+        because="a run on records has config.dataset.taxonomy",
+    ),
     Together(("path", "out")),
     *(
         Flag(flag.name, excludes=("path",), because="your own images are not among prepared ones")
@@ -131,7 +168,7 @@ _ROWS = flag_rules.declare(
 @flags_for_fields(
     {
         f"config.dataset.{flag.name}": f"--{flag.name}"
-        for flag in (_PATH, _NESTED, _GROUP, _READ_TRUNCATED)
+        for flag in (_PATH, _NESTED, _GROUP, _READ_TRUNCATED, _TAXONOMY)
     }
 )
 def main() -> None:
@@ -139,6 +176,20 @@ def main() -> None:
     flag_rules.check(_ROWS)
     assert _DATASET.value is not None
     if _PATH.value is not None and _OUT.value is not None:
+        if _GENERA.value is not None:
+            _SHARE().refuse("--genera, whose table one process writes")
+            write_sample(
+                _DATASET.value,
+                Path(_PATH.value),
+                Path(_OUT.value),
+                share=_GENERA.value,
+                seed=_SEED.value or 0,
+                taxonomy=_TAXONOMY.value,
+                nested=_NESTED.value,
+                group=_GROUP.value,
+                most_bytes=_MAX_IMAGE_MB(),
+            )
+            return
         write_records(
             _DATASET.value,
             Path(_PATH.value),
@@ -276,6 +327,48 @@ def write_records(
     if left_out:
         show_line(f"left out as unreadable: {in_words(left_out, 'images')}")
     show_line(f"{path}: {classes:,} classes, {number:,} images; prepared in {out}")
+
+
+def write_sample(
+    name: str,
+    path: Path,
+    out: Path,
+    *,
+    share: float,
+    seed: int,
+    taxonomy: str | None,
+    nested: bool,
+    group: str | None,
+    most_bytes: int,
+) -> None:
+    """Writes a table of a sample of the images of a folder or a table, and prints what is in it.
+
+    Args:
+        name: "folder" or "table".
+        path: the folder or the table.
+        out: the new table.
+        share: the share of the genera that are drawn.
+        seed: the number that the draw is a function of.
+        taxonomy: where the genera are from; None for the column of a table, or nested folders.
+        nested: whether each folder with images is a class.
+        group: the column of a table with the groups; None for `group`, if there is one.
+        most_bytes: the largest size of a file of an image.
+
+    Raises:
+        UserError: there are no such images, they make no sample, or the file is there already with
+            something else in it.
+    """
+    path = names.existing(path.expanduser().absolute())
+    out = out.expanduser().absolute()
+    if out.suffix != ".csv":
+        raise UserError(field="--out", must_be="a .csv file with --genera", got=out)
+    output_files.checked("out", str(out), {path: "the given table"} if path.is_file() else {})
+    source = (
+        genus_table.of_folder(path, taxonomy=taxonomy, nested=nested, most_bytes=most_bytes)
+        if name == "folder"
+        else genus_table.of_table(path, taxonomy=taxonomy, group=group, most_bytes=most_bytes)
+    )
+    genus_table.write(source, out, share=share, seed=seed)
 
 
 def _family(name: str) -> DatasetFamily:

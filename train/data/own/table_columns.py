@@ -56,6 +56,7 @@ class TableKind:
         known: the names of the columns that are used.
         needed: those of them that the table must have.
         takes_all: whether all columns are used, whatever their names.
+        keeps_others: whether the other columns are returned behind those that are used.
     """
 
     field: str
@@ -63,6 +64,7 @@ class TableKind:
     known: tuple[str, ...]
     needed: tuple[str, ...] = ()
     takes_all: bool = False
+    keeps_others: bool = False
 
     def named(self, table: Path) -> str:
         """The table in messages."""
@@ -132,7 +134,8 @@ def read(
                 f"{', '.join(map(repr, columns)) or 'none'}"
             )
     columns = _without_marks(columns, kind.named(table))
-    used = {name: columns[name] for name in kind.known if name in columns}
+    shown = (*kind.known, *columns) if kind.keeps_others else kind.known
+    used = {name: columns[name] for name in shown if name in columns}
     return {**used, **{name: columns[column] for column, (name, _) in given.items()}}
 
 
