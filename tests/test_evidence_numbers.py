@@ -6,6 +6,7 @@ of 10,000 resamples: they are compared with their closed form, within that rando
 numbers follow from the files without any randomness, and agree to the last digit that is printed.
 """
 
+import csv
 import functools
 import hashlib
 import itertools
@@ -22,6 +23,7 @@ from tests.reference import _study_places as places
 from tests.reference import _study_statistics as statistics
 from tests.reference._study_blocks import BLOCKS, TEMPLATES, words
 from tests.reference._study_sentences import sentence
+from tests.reference._study_tables import RECORDS
 from tests.reference._study_tables import TABLES as MADE
 
 ROOT = Path(__file__).parents[1]
@@ -210,6 +212,12 @@ def test_no_other_page_has_places():
 def test_a_table(name):
     (text,) = (place.text for place in all_places() if place.name == name)
     assert text.splitlines() == expected(name).splitlines()
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_record(name):
+    with (ROOT / "docs" / "evidence" / name).open(newline="") as file:
+        assert [*csv.reader(file)] == RECORDS[name]()
 
 
 @pytest.mark.parametrize("name", BLOCKS)

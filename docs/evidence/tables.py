@@ -1,11 +1,9 @@
 """The tables of the evidence, in Markdown, from the results of the studies."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import better_heads
-import numpy as np
 import pooling
 import sensitivity
 from answers import (
@@ -15,7 +13,6 @@ from answers import (
     answers,
     of_contrast,
     of_question,
-    results,
     secondary,
 )
 from claims import Claim, claims
@@ -23,11 +20,9 @@ from markdown_tables import markdown_table
 from texts import (
     POINTS,
     from_to,
-    number_text,
     p_value_text,
     published_inside,
     range_of,
-    scores,
     with_interval,
 )
 from times import ratio, times
@@ -36,61 +31,28 @@ from train.series.contrasts import holm
 
 
 def contrasts(question: str) -> str:
-    """The primary contrasts of a question."""
-    rows = [
-        [
-            answer.study,
-            answer.planned.name,
-            with_interval(answer.found),
-            answer.verdict,
-            ", ".join(effect.text for effect in answer.published),
-            f"{POINTS * answer.detectable:.2f}",
-            p_value_text(answer.adjusted),
-            "" if answer.equivalence is None else p_value_text(answer.equivalence),
-        ]
-        for answer in of_question(question)
-    ]
-    head = [
-        "study",
-        "difference",
-        "points",
-        "answer",
-        "published",
-        "detectable",
-        "corrected p",
-        "p of equivalence",
-    ]
-    return markdown_table(head, rows)
-
-
-def accuracies(question: str) -> str:
-    """The accuracies of every loss, and what was selected for it."""
-    rows = []
-    for study in QUESTIONS[question]:
-        found = results(study)
-        for arm in found["arms"]:
-            selected = ", ".join(
-                f"{name.partition('.')[2]} {number_text(value)}"
-                for name, value in sorted(arm["selected"].items())
-            )
-            accuracy = _mean(scores(found, arm))
-            rows.append([study, arm["name"], accuracy, _best_possible(found, arm), selected])
-    head = ["study", "loss and head", "test accuracy", "best possible", "selected"]
-    return markdown_table(head, rows)
+    """The primary contrasts of a question, with a column for each study."""
+    cells = {}
+    for answer in of_question(question):
+        effects = (
+            [", ".join(effect.text for effect in answer.published)] if answer.published else []
+        )
+        known = "; ".join([*effects, f"{POINTS * answer.detectable:.2f}"])
+        points = with_interval(answer.found)
+        cells[answer.study, answer.planned.name] = f"{points}, {answer.verdict} [{known}]"
+    names = dict.fromkeys(name for _, name in cells)
+    studies = QUESTIONS[question]
+    rows = [[name, *(cells.get((study, name), "–") for study in studies)] for name in names]
+    return markdown_table(["difference", *studies], rows)
 
 
 def secondary_contrasts() -> str:
-    """The secondary contrasts of all studies."""
-    rows = [
-        [
-            study,
-            name,
-            with_interval(found),
-            p_value_text(found.p_value),
-        ]
-        for study, name, found in secondary()
-    ]
-    return markdown_table(["study", "difference", "points", "p, not corrected"], rows)
+    """The secondary contrasts, each with all its studies."""
+    found: dict[str, list[str]] = {}
+    for study, name, numbers in secondary():
+        found.setdefault(name, []).append(f"{study} {with_interval(numbers)}")
+    rows = [[name, "; ".join(told)] for name, told in found.items()]
+    return markdown_table(["difference", "points"], rows)
 
 
 def times_to_an_accuracy() -> str:
@@ -181,7 +143,6 @@ def hierarchical_model() -> str:
         sets = {pooling.data_set(answer.study) for answer in answers}
         rows.append(
             [
-                one.question,
                 one.name,
                 f"{len(answers)}, {len(sets)}",
                 f"{one.pooled.mean.mean:+.2f}",
@@ -189,11 +150,9 @@ def hierarchical_model() -> str:
                 _interval(one.pooled.new),
                 f"{one.pooled.new.above(0.0):.2f}",
                 one.pooled.verdict,
-                counted(answers),
             ]
         )
     head = [
-        "question",
         "difference",
         "studies, data sets",
         "mean",
@@ -201,7 +160,6 @@ def hierarchical_model() -> str:
         "95 % interval in another data set",
         "probability above 0 there",
         "on average",
-        "answers of the design",
     ]
     checks = []
     for scale in (1.0, 4.0):
@@ -270,16 +228,3 @@ def counted(found: Sequence[Answer]) -> str:
     """How many answers there are of each kind, in words."""
     counts = Counter(answer.verdict for answer in found)
     return ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
-
-
-def _best_possible(found: Mapping[str, Any], arm: Mapping[str, Any]) -> str:
-    """The accuracy of the best classifier; empty where it is not known."""
-    name = "bayes_balanced_test" if found["split"] == "balanced_test" else "bayes"
-    best = next((run[name] for run in arm["runs"] if name in run), None)
-    return "" if best is None else f"{POINTS * best[found['select_by']]:.2f}"
-
-
-def _mean(accuracies_by_seed: Sequence[float]) -> str:
-    """The mean over seeds and the deviation of one run, in points."""
-    in_points = POINTS * np.asarray(accuracies_by_seed)
-    return f"{in_points.mean():.2f} (sd {in_points.std(ddof=1):.2f})"

@@ -3,7 +3,7 @@
 The table or the block of `blocks.toml` that is called NAME replaces the lines between the comments
 `<!-- NAME -->` and `<!-- end -->`. Sentences of the pages have no such numbers: `sentences.toml`
 lists the numbers that must hold for each of them. A sentence that does not hold is an error. The
-figures are drawn again.
+figures are drawn again, and the files of `records.py` are written.
 """
 
 import re
@@ -13,6 +13,7 @@ from functools import partial
 
 import figures
 import first_edition
+import records
 import sentences
 import tables
 import texts
@@ -44,8 +45,11 @@ TABLES: Mapping[str, Callable[[], str]] = {
         name: partial(texts.block, template)
         for name, template in tomllib.loads((FOLDER / "blocks.toml").read_text()).items()
     },
-    **{f"{question} contrasts": partial(tables.contrasts, question) for question in QUESTIONS},
-    **{f"{question} accuracies": partial(tables.accuracies, question) for question in QUESTIONS},
+    **{
+        f"{question} contrasts": partial(tables.contrasts, question)
+        # The pages of the others have all their contrasts in blocks.
+        for question in ("tail", "noise", "average")
+    },
 }
 _PLACE = re.compile(
     rf"(?<=<!-- )(?P<name>{'|'.join(TABLES)})( -->\n).*?(?=<!-- end -->)", re.DOTALL
@@ -66,6 +70,8 @@ if __name__ == "__main__":
         raise SystemExit("\n".join(wrong))
     for path in PAGES:
         path.write_text(filled(path.read_text()))
+    for name, record in records.RECORDS.items():
+        (FOLDER / name).write_text(records.csv_text(record()))
     for name in QUESTIONS:
         image = figures.differences(name)
         (ROOT / "docs" / "figures" / f"evidence_{name}.png").write_bytes(image)

@@ -21,39 +21,66 @@ def spread(question: str, name: str) -> str:
 
 
 def contrasts_of(question: str) -> str:
-    """The primary contrasts of the studies."""
-    return text.table(
+    """The primary contrasts, in a row of all studies of the question."""
+    given = {
+        (one.contrast.study, one.contrast.name): one
+        for one in answers.answers()
+        if one.contrast.study in studies.QUESTIONS[question]
+    }
+    rows: dict[str, list[str]] = {}
+    for study in studies.QUESTIONS[question]:
+        for contrast in studies.contrasts(study):
+            if contrast.primary:
+                answer = given[study, contrast.name]
+                effect = ", ".join(f"{one:+}" for one in _effects_of(answer))
+                detectable = f"{answers.detectable(answer.difference):.2f}"
+                rows.setdefault(contrast.name, [contrast.name]).append(
+                    f"{text.with_interval(answer.difference)}, {answer.verdict} "
+                    f"[{effect}{'; ' if effect else ''}{detectable}]"
+                )
+    return text.table(["difference", *studies.QUESTIONS[question]], rows.values())
+
+
+def record_of_contrasts() -> list[list[str]]:
+    """All contrasts: first the primary ones."""
+    rows = [
         [
             "study",
             "difference",
             "points",
+            "p",
+            "corrected p",
             "answer",
             "published",
             "detectable",
-            "corrected p",
             "p of equivalence",
-        ],
-        [
+        ]
+    ]
+    for answer in answers.answers():
+        rows.append(
             [
                 answer.contrast.study,
                 answer.contrast.name,
                 text.with_interval(answer.difference),
+                text.probability(answer.difference.p_value),
+                text.probability(answer.corrected),
                 answer.verdict,
                 ", ".join(f"{one:+}" for one in _effects_of(answer)),
                 f"{answers.detectable(answer.difference):.2f}",
-                text.probability(answer.corrected),
                 text.probability(answer.difference.equivalence),
             ]
-            for answer in answers.answers()
-            if answer.contrast.study in studies.QUESTIONS[question]
-        ],
-    )
+        )
+    for one in _secondary():
+        numbers = [text.with_interval(one), text.probability(one.p_value)]
+        name = [one.contrast.study, one.contrast.name]
+        rows.append([*name, *numbers, "", "secondary", "", "", ""])
+    return rows
 
 
-def accuracies_of(question: str) -> str:
+def record_of_accuracies() -> list[list[str]]:
     """The accuracy and the selected parameters of each loss."""
-    rows = []
-    for study in studies.QUESTIONS[question]:
+    rows = [["study", "loss and head", "test accuracy", "deviation", "best possible", "selected"]]
+    for study in studies.STUDIES:
         for arm in studies.results(study)["arms"]:
             metric = studies.results(study)["select_by"]
             found = answers.stored_accuracies(study, arm["name"], metric)
@@ -61,14 +88,13 @@ def accuracies_of(question: str) -> str:
                 [
                     study,
                     arm["name"],
-                    f"{found.mean():.2f} (sd {found.std(ddof=1):.2f})",
+                    f"{found.mean():.2f}",
+                    f"{found.std(ddof=1):.2f}",
                     _best_possible(study, arm["runs"][0]),
                     _selected(arm["selected"]),
                 ]
             )
-    return text.table(
-        ["study", "loss and head", "test accuracy", "best possible", "selected"], rows
-    )
+    return rows
 
 
 def _best_possible(study: str, run: dict[str, Any]) -> str:
@@ -86,26 +112,23 @@ def _selected(parameters: dict[str, Any]) -> str:
     )
 
 
-def secondary() -> str:
-    """The secondary contrasts of the studies."""
-    found = [
+def _secondary() -> list[answers.Difference]:
+    return [
         answers.difference(contrast)
         for study in studies.STUDIES
         for contrast in studies.contrasts(study)
         if not contrast.primary
     ]
-    return text.table(
-        ["study", "difference", "points", "p, not corrected"],
-        [
-            [
-                one.contrast.study,
-                one.contrast.name,
-                text.with_interval(one),
-                text.probability(one.p_value),
-            ]
-            for one in found
-        ],
-    )
+
+
+def secondary() -> str:
+    """The secondary contrasts of the studies."""
+    told: dict[str, str] = {}
+    for one in _secondary():
+        before = f"{told[one.contrast.name]}; " if one.contrast.name in told else ""
+        here = f"{one.contrast.study} {text.with_interval(one)}"
+        told[one.contrast.name] = before + here
+    return text.table(["difference", "points"], [[*row] for row in told.items()])
 
 
 def training_times() -> str:
@@ -223,7 +246,6 @@ def hierarchical_model() -> str:
         verdicts[question, name] = pooling.verdict(mean)
         rows.append(
             [
-                question,
                 name,
                 f"{len(found)}, {len(sets)}",
                 f"{mean.mean:+.2f}",
@@ -233,7 +255,6 @@ def hierarchical_model() -> str:
                 ),
                 f"{1 - new.below(0.0):.2f}",
                 verdicts[question, name],
-                text.counted(one.verdict for one in found),
             ]
         )
     lines = []
@@ -243,7 +264,6 @@ def hierarchical_model() -> str:
         told = "; ".join(changed) or "none"
         lines.append(f"With a scale of {scale:g} in place of 2, other answers: {told}.")
     columns = [
-        "question",
         "difference",
         "studies, data sets",
         "mean",
@@ -251,7 +271,6 @@ def hierarchical_model() -> str:
         "95 % interval in another data set",
         "probability above 0 there",
         "on average",
-        "answers of the design",
     ]
     return "\n".join([text.table(columns, rows), "", *lines])
 
@@ -316,8 +335,11 @@ TABLES: dict[str, Callable[[], str]] = {
     "better heads": better_heads,
     "hierarchical model": hierarchical_model,
     **{
-        f"{question} {kind}": functools.partial(made, question)
-        for question in studies.QUESTIONS
-        for kind, made in (("contrasts", contrasts_of), ("accuracies", accuracies_of))
+        f"{question} contrasts": functools.partial(contrasts_of, question)
+        for question in ("tail", "noise", "average")
     },
+}
+RECORDS: dict[str, Callable[[], list[list[str]]]] = {
+    "contrasts.csv": record_of_contrasts,
+    "accuracies.csv": record_of_accuracies,
 }
