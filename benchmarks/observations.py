@@ -65,7 +65,7 @@ def main() -> None:
 
 def tables(results: Mapping[str, Any]) -> str:
     """A table for each file of scores and kind of observations, in Markdown."""
-    header = ["combined by", "top-1", "top-5", "cross-entropy", "coverage", "mean size"]
+    header = ["combined by", "top-1", "cross-entropy", "coverage", "mean size"]
     return "\n\n".join(
         f"{name}, {_KINDS[kind]}:\n\n"
         + markdown.table(header, [_row(way, numbers) for way, numbers in ways.items()])
@@ -78,13 +78,11 @@ def _row(way: str, numbers: Mapping[str, Sequence[float]]) -> list[str]:
     def shown(name: str, form: str) -> str:
         return format(numbers[name][0], form) if name in numbers else "–"
 
-    coverage, error = (100 * number for number in numbers["coverage"])
     return [
         _IN_WORDS[way],
         shown("top_1", ".1%"),
-        shown("top_5", ".1%"),
         shown("cross_entropy", ".2f"),
-        f"{coverage:.2f} ± {error:.2f} %",
+        shown("coverage", ".1%"),
         shown("set_size", ".2f"),
     ]
 
