@@ -217,7 +217,7 @@ def _why(claim: Claim) -> list[str]:
         ]
         if claim.published:
             inside = published_inside(claim.question, claim.contrast)
-            found.append(f"Published effect inside: {inside}")
+            found.append(f"Inside: {inside}")
     else:
         contrasts = claim.secondary_contrasts
         found = [f"secondary: {range_of(contrasts)} points"] if contrasts else []

@@ -312,7 +312,7 @@ def claims() -> str:
             )
             inside = answers.published_inside(given)
             if inside != "0 of 0":
-                parts.append(f"Published effect inside: {inside}")
+                parts.append(f"Inside: {inside}")
         parts += [claim[one] for one in ("unfair", "untested", "remark") if one in claim]
         rows.append(
             [
