@@ -138,6 +138,11 @@ def _slow_body() -> Iterator[bytes]:
         yield b'"x",'
 
 
+def _tiny_chunks() -> bytes:
+    head = b"POST /predict HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    return head + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * 200_000 + b"0\r\n\r\n"
+
+
 def _chunks() -> bytes:
     head = b"POST /predict HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
     chunk = b"10000\r\n" + b" " * 2**16 + b"\r\n"
@@ -185,6 +190,7 @@ KINDS: Sequence[Callable[[socket.socket], str]] = (
     _send(b"POST /predict HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n"),
     _send(post(_JSON, b"x", b"Transfer-Encoding: chunked\r\n")),
     _send(_chunks()),
+    _send(_tiny_chunks()),
     _send(post(b"text/plain", b"x" * 2**20)),
     _send(post(_JSON, b"[" * 2**20)),
     _send(post(_JSON, b'{"images": [' + b"0," * 2**22 + b"0]}")),

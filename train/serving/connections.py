@@ -14,6 +14,28 @@ from train.serving.limits import MOST_CONNECTIONS
 
 # For the head of a request, and for the rest of a body after its response.
 _SECONDS = 10.0
+# The bytes of a small piece of a body, and how many of these a request may have. Each costs the
+# event loop as much as a large one, and other clients wait for it.
+_SMALL = 512
+_MOST_SMALL = 1000
+
+
+class BoundedConnection(h11.Connection):
+    """HTTP on a connection, which refuses bodies in very many small chunks."""
+
+    # Of the request that is read.
+    _small = 0
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """The next part of a request; an error at a small piece too many."""
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._small = 0
+        elif isinstance(event, h11.Data) and len(event.data) < _SMALL:
+            self._small += 1
+            if self._small > _MOST_SMALL:
+                raise h11.RemoteProtocolError(f"more than {_MOST_SMALL} small chunks")
+        return event
 
 
 class BoundedProtocol(H11Protocol):
@@ -24,6 +46,7 @@ class BoundedProtocol(H11Protocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self.conn = BoundedConnection(h11.SERVER)
         self._patience: asyncio.TimerHandle | None = None
         self._since = 0.0
 

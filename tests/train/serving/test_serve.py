@@ -150,6 +150,20 @@ def test_a_head_that_is_no_request_is_refused(server):
             assert connection.recv(2**16).startswith(b"HTTP/1.1 400 ")
 
 
+def test_very_many_small_chunks_are_refused(server):
+    chunk, end = b"1\r\n \r\n", b"2\r\n{}\r\n0\r\n\r\n"
+    head = b"POST /predict HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    head += b"Transfer-Encoding: chunked\r\n\r\n"
+    for number, answer in ((999, b"must be an object"), (2000, b"Invalid HTTP request")):
+        with server.connect() as connection:
+            connection.sendall(head + chunk * number + end)
+            received = b""
+            while answer not in received:
+                received += (piece := connection.recv(2**16))
+                assert piece, received
+            assert received.startswith(b"HTTP/1.1 400 ")
+
+
 def test_metrics_count_what_was_answered(server, images):
     before = server.metrics()
     server.predict(images[0], images[1])
