@@ -13,11 +13,11 @@ from train.training.losses import LOSSES
 PAGE = Path(__file__).with_name("configuration.md")
 _START = """# The fields of a configuration
 
-`--config.FIELD=VALUE` changes a field of a recipe. A field without a default has to be in the
-recipe or on the command line. A field with the default `None` may also be `None`. *May change*: the
-field may have another value when a run resumes. No result depends on such a field.
-`python docs/write_configuration.py` writes this page from the declarations in
-`train/configuration/`. Numbers are finite; [0, 1) has 0 and not 1.
+`--config.FIELD=VALUE` changes a field of a recipe. `FIELD=VALUE` in a table is the default; a
+field without one has to be in the recipe or on the command line. A field with the default `None`
+may also be `None`. *May change*: the field may have another value when a run resumes, and no result
+depends on it. Numbers are finite; [0, 1) has 0 and not 1. `python docs/write_configuration.py`
+writes this page.
 """
 # The words of messages, and how the page has them.
 _SHORT = (
@@ -36,6 +36,11 @@ _SHORT = (
     (r"True or False", "bool"),
     (r"a tuple", "tuple"),
 )
+# Fields whose names are in a table of this page or of another one.
+_LISTED = {
+    "model.name": "a network",
+    "loss.name": "a loss of [the last table](#parameters-of-losses)",
+}
 _LOSSES = """
 ## Parameters of losses
 
@@ -80,16 +85,16 @@ def _of_some_data_sets() -> Iterable[str]:
 
 
 def _table(fields: Mapping[str, Declared]) -> str:
-    rows = ["| field | default | may be | |", "|---|---|---|---|"]
+    rows = ["| field | may be | |", "|---|---|---|"]
     for name, one in fields.items():
         if one.in_recipes:
-            default = "" if one.default is NO_DEFAULT else f"`{one.default}`"
-            told = "a network" if name == "model.name" else NAMES.get(name, one.check)(object())
+            default = "" if one.default is NO_DEFAULT else f"={one.default}"
+            told = _LISTED.get(name) or NAMES.get(name, one.check)(object())
             allowed = _shortened(told)
             if one.default is None:
                 allowed = allowed.removesuffix(", or None")
             changes = " *May change.*" if one.may_change else ""
-            rows.append(f"| `{name}` | {default} | {allowed} | {one.doc}{changes} |")
+            rows.append(f"| `{name}{default}` | {allowed} | {one.doc}{changes} |")
     return "\n".join(rows) + "\n"
 
 
