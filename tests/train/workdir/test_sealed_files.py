@@ -166,7 +166,7 @@ def test_changed_thresholds_are_told(tmp_path):
 
 
 def test_a_changed_evaluation_is_not_taken_for_another_file(tmp_path):
-    config = {"model": {"name": "mlp"}, "dataset": {"name": "digits"}}
+    config = {"model": {"name": "mlp"}, "dataset": {"name": "digits"}, "loss": {"name": "focal"}}
     report = {"split": "test", "config": config, "metrics": {"loss": 0.5}}
     path = tmp_path / "mlp.json"
     path.write_bytes(json_files.sealed(report, indent=1))
