@@ -119,11 +119,14 @@ class Tab(contextlib.AbstractContextManager["Tab"]):
         self._go("about:blank")
         self.events.clear()
         self._go(address)
+        if script:
+            self._await_frame()
 
     def follow(self, text):
         """Loads the page that the first link with this text leads to."""
         link = f"Array.from(document.links).find((one) => one.textContent === {json.dumps(text)})"
         self._go(self.evaluate(f"{link}.href"))
+        self._await_frame()
 
     def evaluate(self, expression):
         """The value of an expression in the page, or what it promises."""
@@ -166,6 +169,13 @@ class Tab(contextlib.AbstractContextManager["Tab"]):
         first = len(self.events)
         self.call("Page.navigate", url=address)
         self._wait("Page.loadEventFired", first)
+
+    def _await_frame(self):
+        """Waits until the page is drawn: a browser on a busy machine may draw after the load.
+
+        Before the first frame, `content-visibility: auto` leaves every card without its text.
+        """
+        self.evaluate("new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn)))")
 
     def _wait(self, method, first, **values):
         """What an event reports that has these values, among those from a place on."""
