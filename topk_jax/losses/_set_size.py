@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _class_axis, _classes, _numerics, _ordinals
+from topk_jax import _checks, _class_axis, _classes, _numerics, _ordinals, _platforms, _search
 from topk_jax.losses._label_scores import log_probabilities, measure
 from topk_jax.losses._softmax import compute_cross_entropy
 
 __all__ = ["pointwise_error", "size_at_average_error", "size_over_errors"]
+
+# On accelerators.
+_SIGMOIDS_AT_ONCE = 2**28
 
 
 @_class_axis.allow_split(of="batch")
@@ -161,18 +164,8 @@ def size_over_errors(
     found = measure(logits, labels, conformity, axis_name, class_axis_name)
     temperature = _checks.scalar(temperature, "temperature", found.scores.dtype, above=0)
 
-    # Hazard: the sigmoids of all thresholds are n times as many as the scores. Choice: one
-    # threshold at a time, whose sigmoids are computed again for the gradient. Cost: a third.
-    @jax.checkpoint
-    def sizes_at(threshold: jax.Array) -> jax.Array:
-        gaps = found.scores - threshold
-        return _soft_sizes(gaps, jnp.zeros_like(threshold), temperature, class_axis_name)
-
-    def add(sizes: jax.Array, threshold: jax.Array) -> tuple[jax.Array, None]:
-        return sizes + sizes_at(threshold), None
-
-    start = jnp.zeros_like(sizes_at(found.of_labels[0]))
-    sizes = jax.lax.scan(add, start, found.of_labels)[0] / found.of_labels.size
+    sizes = _sizes_over(found.scores, found.of_labels, temperature, class_axis_name)
+    sizes = sizes / found.of_labels.size
     sizes = _numerics.nan_where_invalid(sizes, found.logits, found.labels, class_axis_name)
     return _numerics.batch_mean(sizes, axis_name)
 
@@ -260,6 +253,97 @@ def pointwise_error(
     return _numerics.zero_left_out(losses, where)
 
 
+def _sizes_over(
+    scores: jax.Array,
+    thresholds: jax.Array,
+    temperature: jax.Array,
+    class_axis_name: Hashable | None,
+) -> jax.Array:
+    """The soft sizes of scores [..., L], summed over thresholds [n]: `[...]`.
+
+    Hazard: the sigmoids of all thresholds are n times as many as the scores. Choice: one threshold
+    at a time, whose sigmoids are computed again for the gradient. On accelerators several at a
+    time, because a loop takes longer than its passes, and sums do not store their terms. Cost: a
+    third.
+    """
+
+    @jax.checkpoint
+    def sizes_at(threshold: jax.Array) -> jax.Array:
+        gaps = scores - threshold
+        return _soft_sizes(gaps, jnp.zeros_like(threshold), temperature, class_axis_name)
+
+    def one_by_one(thresholds: jax.Array) -> jax.Array:
+        def add(sizes: jax.Array, threshold: jax.Array) -> tuple[jax.Array, None]:
+            return sizes + sizes_at(threshold), None
+
+        return jax.lax.scan(add, jnp.zeros_like(sizes_at(thresholds[0])), thresholds)[0]
+
+    def in_blocks(thresholds: jax.Array) -> jax.Array:
+        of_block = jax.checkpoint(_sum_of_memberships)
+
+        def add(sizes: jax.Array, block: jax.Array) -> tuple[jax.Array, None]:
+            return sizes + of_block(scores, block, temperature), None
+
+        size = max(1, min(_SIGMOIDS_AT_ONCE // scores.size, thresholds.size))
+        left = thresholds.size % size
+        sizes = of_block(scores, thresholds[:left], temperature)
+        sizes = jax.lax.scan(add, sizes, thresholds[left:].reshape(-1, size))[0]
+        return _classes.sum_devices(sizes, class_axis_name)
+
+    # In a program of `jax.export` for any number of examples, the memory is not known.
+    is_known = isinstance(scores.size, int) and isinstance(thresholds.size, int)
+    return _platforms.choose(
+        thresholds, cpu=one_by_one, default=in_blocks if is_known else one_by_one
+    )
+
+
+@jax.custom_jvp
+def _sum_of_memberships(
+    scores: jax.Array, thresholds: jax.Array, temperature: jax.Array
+) -> jax.Array:
+    """The soft memberships of scores [..., L], summed over thresholds [m] and classes: `[...]`."""
+    gaps = scores[..., None] - _at_the_end(thresholds, scores.ndim)
+    return jax.nn.sigmoid(gaps / temperature).sum(axis=(-2, -1))
+
+
+@_sum_of_memberships.defjvp
+def _sum_of_memberships_jvp(
+    primals: tuple[jax.Array, jax.Array, jax.Array],
+    tangents: tuple[jax.Array, jax.Array, jax.Array],
+) -> tuple[jax.Array, jax.Array]:
+    """The derivatives as sums over one axis each.
+
+    Hazard: XLA stores the slopes of all sigmoids if several sums use them. Choice: compute them
+    again for each sum; a barrier keeps XLA from noticing. Cost: one sigmoid for each.
+    """
+    scores, thresholds, temperature = primals
+
+    def slopes(gaps: jax.Array, temperature: jax.Array) -> jax.Array:
+        memberships = jax.nn.sigmoid(gaps / temperature)
+        return memberships * (1 - memberships) / temperature
+
+    def hidden() -> tuple[jax.Array, jax.Array, jax.Array]:
+        again: tuple[jax.Array, jax.Array, jax.Array] = jax.lax.optimization_barrier(primals)
+        return again
+
+    gaps = scores[..., None] - _at_the_end(thresholds, scores.ndim)
+    tangent = (slopes(gaps, temperature).sum(axis=-1) * tangents[0]).sum(axis=-1)
+    scores, thresholds, temperature = hidden()
+    # One row for each threshold: XLA takes half a minute to compile the other order for a GPU.
+    columns = (-1, *[1] * scores.ndim)
+    of_thresholds = slopes(scores[None] - thresholds.reshape(columns), temperature).sum(axis=-1)
+    tangent -= (of_thresholds * tangents[1].reshape(columns[:-1])).sum(axis=0)
+    scores, thresholds, temperature = hidden()
+    gaps = scores[..., None] - _at_the_end(thresholds, scores.ndim)
+    of_temperature = (slopes(gaps, temperature) * gaps / temperature).sum(axis=(-2, -1))
+    return _sum_of_memberships(*primals), tangent - of_temperature * tangents[2]
+
+
+def _at_the_end(numbers: jax.Array, batch_ndim: int) -> jax.Array:
+    """The numbers [m] after as many axes of size 1."""
+    return numbers.reshape(*[1] * batch_ndim, -1)
+
+
 def _soft_sizes(
     scores: jax.Array,
     threshold: jax.Array,
@@ -289,7 +373,7 @@ def _root(gaps: jax.Array, coverage: jax.Array, temperature: jax.Array) -> jax.A
     """The t at which the mean of sigmoid((gaps - t) / T) of gaps [n] is the coverage.
 
     The mean falls in t, and the root is between the smallest and the largest gap less T logit of
-    the coverage. The bounds are halved in the order of the floats, one step for each bit.
+    the coverage. It is searched in the order of the floats.
     """
     shift = temperature * (jnp.log(coverage) - jnp.log1p(-coverage))
     slack = 1 + 8 * float(jnp.finfo(gaps.dtype).eps)
@@ -297,16 +381,12 @@ def _root(gaps: jax.Array, coverage: jax.Array, temperature: jax.Array) -> jax.A
     reach = (slack - 1) * jnp.maximum(jnp.abs(lower), jnp.abs(upper))
     bounds = tuple(_ordinals.to_ordinals(bound) for bound in (lower - reach, upper + reach))
 
-    def halve(_: int, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        below, above = bounds
-        middle = below + (above - below) // 2
-        threshold = _ordinals.to_floats(middle, gaps.dtype)
-        covers = jax.nn.sigmoid((gaps - threshold) / temperature).mean() >= coverage
-        return jnp.where(covers, middle, below), jnp.where(covers, above, middle)
+    def covers(ordinal: jax.Array) -> jax.Array:
+        threshold = _ordinals.to_floats(ordinal, gaps.dtype)
+        return jax.nn.sigmoid((gaps - threshold) / temperature).mean() >= coverage
 
     # Under shard_map the bounds vary as the gaps do.
-    below, _ = jax.lax.fori_loop(0, 8 * gaps.dtype.itemsize, halve, bounds)
-    return _ordinals.to_floats(below, gaps.dtype)
+    return _ordinals.to_floats(_search.last_where(covers, *bounds), gaps.dtype)
 
 
 @_root.defjvp

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics, _ordinals
+from topk_jax import _checks, _numerics, _ordinals, _search
 from topk_jax.operators._top_k import move_classes_last
 
 __all__ = ["sparse_top"]
@@ -114,24 +114,19 @@ def _project_jvp(
 def _float_above_threshold(scores: jax.Array, k: jax.Array) -> jax.Array:
     """The smallest float t with sum clip(scores - t, 0, 1) < k, or the largest score: [..., 1].
 
-    Bisection on the ordinals of the floats takes one step for each bit, for any range of the
-    scores.
+    A search among the ordinals of the floats takes as many passes for any range of the scores.
     """
     highest = _ordinals.to_ordinals(scores.max(axis=-1, keepdims=True))
     minus_infinity = jnp.array(-jnp.inf, scores.dtype)
     lowest = jnp.full_like(highest, _ordinals.to_ordinals(minus_infinity))
 
-    def halve(_: int, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        low, high = bounds
-        # The mean of two integers, rounded down, without overflow.
-        middle = (low & high) + ((low ^ high) >> 1)
-        threshold = _ordinals.to_floats(middle, scores.dtype)
-        is_above = _missing(jnp.clip(scores - threshold, 0, 1), k) > 0
-        return jnp.where(is_above, low, middle), jnp.where(is_above, middle, high)
+    def is_not_above(ordinals: jax.Array) -> jax.Array:
+        threshold = _ordinals.to_floats(ordinals, scores.dtype)
+        return ~(_missing(jnp.clip(scores - threshold, 0, 1), k) > 0)
 
-    num_bits = jnp.finfo(scores.dtype).bits
-    _, high = jax.lax.fori_loop(0, num_bits, halve, (lowest, highest))
-    return _ordinals.to_floats(high, scores.dtype)
+    not_above = _search.last_where(is_not_above, lowest, highest)
+    one = highest.dtype.type(1)
+    return _ordinals.to_floats(jnp.minimum(not_above + one, highest), scores.dtype)
 
 
 def _missing(projection: jax.Array, k: jax.Array) -> jax.Array:

@@ -16,6 +16,7 @@ from topk_jax import (
     _numerics,
     _ordered_lists,
     _platforms,
+    _search,
     _selection,
     _sharding,
 )
@@ -228,7 +229,7 @@ def select_kth(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
         if k <= _ordered_lists.LONGEST or length >= _SELECTED_LENGTH_PER_RANK * k:
             values, indices = select_largest(scores, k)
             return values[..., -1:], indices[..., -1:]
-        return at(_selection.kth_by_bisection)(scores)
+        return at(_search.kth_of_rows)(scores)
 
     def on_cpu(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
         if length > _LONGEST_SHORT_ROW:

@@ -1,0 +1,85 @@
+"""Searches among integers: the forms for the CPU and for accelerators find the same."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from topk_jax import _search, losses, operators
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """Has what is traced be as on an accelerator."""
+    monkeypatch.setattr(
+        jax.lax, "platform_dependent", lambda *arrays, default, **_: default(*arrays)
+    )
+
+
+def last_at_most(bounds, low, high):
+    return _search.last_where(lambda tried: tried <= bounds, low, high)
+
+
+ENDS = (np.uint32([3, 0, 7, 0, 2**31]), np.uint32([4, 2**32 - 1, 7, 1, 2**32 - 1]))
+BOUNDS = np.uint32([2**32 - 1, 2**32 - 2, 9, 0, 2**31 + 12345])
+
+
+def test_the_last_integer_on_the_cpu():
+    found = jax.jit(functools.partial(last_at_most))(BOUNDS, *ENDS)
+    np.testing.assert_array_equal(found, [3, 2**32 - 2, 7, 0, 2**31 + 12345])
+
+
+def test_the_last_integer_on_accelerators(elsewhere):
+    found = jax.jit(functools.partial(last_at_most))(BOUNDS, *ENDS)
+    # An empty interval has its end.
+    np.testing.assert_array_equal(found, [3, 2**32 - 2, 7, 0, 2**31 + 12345])
+
+
+@pytest.mark.parametrize("length", [1, 2, 17, 100])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_the_kth_of_rows_with_ties_and_infinities(rng, length, dtype):
+    scores = rng.choice([-np.inf, -1.5, -0.0, 0.0, 2.0, 2.5, np.inf], (4, length))
+    scores = jnp.asarray(scores, dtype)
+    order = jax.lax.top_k(scores, length)[1]
+    for k in sorted({1, (length + 1) // 2, length}):
+        found = _search.kth_of_rows(scores, k)
+        np.testing.assert_array_equal(found[:, 0], order[:, k - 1])
+
+
+def size_over_errors(logits, labels, temperature):
+    return losses.size_over_errors(logits, labels, temperature=temperature)
+
+
+@pytest.mark.parametrize("sigmoids_at_once", [2**28, 70])
+def test_the_size_over_errors_in_blocks(rng, monkeypatch, sigmoids_at_once):
+    from topk_jax.losses import _set_size  # noqa: PLC0415 (private)
+
+    logits = rng.normal(size=(5, 7)).astype(np.float32)
+    labels = rng.integers(0, 7, 5)
+    both = functools.partial(jax.value_and_grad, argnums=(0, 2))
+    expected = jax.jit(both(size_over_errors))(logits, labels, 0.5)
+    monkeypatch.setattr(_set_size, "_SIGMOIDS_AT_ONCE", sigmoids_at_once)
+    monkeypatch.setattr(
+        jax.lax, "platform_dependent", lambda *arrays, default, **_: default(*arrays)
+    )
+    found = jax.jit(both(functools.partial(size_over_errors)))(logits, labels, 0.5)
+    # Sums of 175 numbers up to 1 in another order.
+    jax.tree.map(
+        functools.partial(np.testing.assert_allclose, rtol=2e-5, atol=1e-6), found, expected
+    )
+
+
+def has_loop(function, *arguments):
+    return "while" in str(jax.make_jaxpr(function)(*arguments))
+
+
+def test_there_are_no_loops_on_accelerators(rng, elsewhere):
+    logits = rng.normal(size=(5, 7)).astype(np.float32)
+    labels = rng.integers(0, 7, 5)
+    assert not has_loop(functools.partial(operators.sparse_top, k=2), logits)
+    assert not has_loop(
+        functools.partial(losses.size_at_average_error, error=0.1, temperature=0.5), logits, labels
+    )
+    assert not has_loop(functools.partial(losses.average_k_candidates, k=3), logits, labels)
