@@ -22,8 +22,11 @@ def last_at_most(bounds, low, high):
     return _search.last_where(lambda tried: tried <= bounds, low, high)
 
 
-ENDS = (np.uint32([3, 0, 7, 0, 2**31]), np.uint32([4, 2**32 - 1, 7, 1, 2**32 - 1]))
-BOUNDS = np.uint32([2**32 - 1, 2**32 - 2, 9, 0, 2**31 + 12345])
+ENDS = (
+    np.array([3, 0, 7, 0, 2**31], np.uint32),
+    np.array([4, 2**32 - 1, 7, 1, 2**32 - 1], np.uint32),
+)
+BOUNDS = np.array([2**32 - 1, 2**32 - 2, 9, 0, 2**31 + 12345], np.uint32)
 
 
 def test_the_last_integer_on_the_cpu():
