@@ -42,7 +42,7 @@ help:
 	@echo "make test-prepare  prepare CIFAR-100 and ImageNet from tiny archives (installs TensorFlow)"
 	@echo "make test-browser  look at the pages in Chromium (Debian's packages chromium and npm)"
 	@echo "make test-examples run every example and the notebook (installs Equinox, Keras, Optuna and Jupyter)"
-	@echo "make test-compiled compile every function for TPUs and H100s (installs their compilers, takes hours)"
+	@echo "make test-compiled compile functions and steps for TPUs and H100s (installs their compilers, takes hours)"
 	@echo "make check         lint, formatting and types"
 	@echo "make docs          build the documentation into docs/_build (read docs/_build/index.html)"
 	@echo "make format        rewrite the sources in the project's format"
@@ -149,12 +149,17 @@ web-demo: $(INSTALLED) $(WEB_RUNTIME)
 test-examples: $(EXAMPLES_INSTALLED)
 	$(EXAMPLES_VENV)/bin/python -m pytest tests/examples
 
-# Nothing runs. It fails if a program has more sorts, loops or memory than in the committed results.
+# Nothing runs. It fails if a program has more sorts, loops, messages or memory than in the committed
+# results.
 test-compiled: $(TPU_INSTALLED) $(CUDA_INSTALLED)
 	$(TPU_VENV)/bin/python -m benchmarks.compiled --device=v5e --classes=1000 --ranks=5 \
 		--against=benchmarks/results/compiled-v5e.json
+	$(TPU_VENV)/bin/python -m benchmarks.compiled_steps --device=v5e \
+		--against=benchmarks/results/compiled_steps-v5e.json
 	$(CUDA_VENV)/bin/python -m benchmarks.compiled --device=h100 --classes=1000 --ranks=5 \
 		--against=benchmarks/results/compiled-h100.json
+	$(CUDA_VENV)/bin/python -m benchmarks.compiled_steps --device=h100 \
+		--against=benchmarks/results/compiled_steps-h100.json
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .

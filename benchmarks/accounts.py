@@ -98,10 +98,8 @@ def growth(before: Accounts, now: Accounts) -> Iterator[str]:
 
 def _compile_all(names: Sequence[str], make: Make, keep: Callable[..., None]) -> None:
     """Keeps the accounts; a compiler that ends or does not end costs one program."""
-    context = multiprocessing.get_context("forkserver")
-    # A server that has imported the command, and computed nothing, forks faster than one starts.
-    command_of = sys.modules["__main__"].__spec__
-    context.set_forkserver_preload([command_of.name] if command_of else [])
+    # A fork would have the locks of the threads of JAX.
+    context = multiprocessing.get_context("spawn")
     left = list(names)
     while left:
         receiver, sender = context.Pipe(duplex=False)

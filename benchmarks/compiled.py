@@ -41,8 +41,13 @@ _LARGEST_RANK_WITHOUT_SORT = 16
 _SCORES, _VALUES = "the scores of the calibration examples", "the values of all examples"
 # Its k counts neighbours, not classes.
 _WITH_ANOTHER_K = ("sets.neighbor_scores",)
+_SELECTED = "the K + 1 classes that an example has selected"
 # What the functions that sort have to order, by the beginnings of their names.
 ORDERED = {
+    "heads.average_k": "the candidates of the batch, those found so far with those of a block",
+    "heads.calibrated_top_k_hinge": _SELECTED,
+    "heads.convex_top_k_hinge": _SELECTED,
+    "heads.top_k_hinge": _SELECTED,
     "losses.conformal_training": "the scores of the batch, for a quantile",
     "losses.p_value_uniformity": "the p-values of the batch",
     "losses.relaxed_top_k_cross_entropy-neural_sort": "all classes, once for each order of ties",
@@ -53,9 +58,6 @@ ORDERED = {
     "operators.relaxed_ranks-neural_sort": "all classes, once for each order of ties",
     "operators.scale_gaps": "all classes: every gap between neighbours has a weight",
     "sets.class_conditional_quantiles": _SCORES,
-    "sets.covariate_shift_quantiles": _SCORES,
-    "sets.group_weights": _SCORES,
-    "sets.new_class": "the scores of classes with one example",
     "sets.clustered_quantiles": f"{_SCORES}, for classes, for clusters and for all",
     "sets.conformal_quantile": _SCORES,
     "sets.conformal_scores": "all classes: each has a score of those before it",
@@ -193,7 +195,7 @@ def function_with_arrays(case: Case, num_classes: int) -> tuple[Any, ...]:
     }
 
     def results(arrays: Any, weights: Any) -> Any:
-        made = {name: replace(parameters[name], weights=weights[name]) for name in weights}
+        made = {name: parameters[name]._replace(weights=weights[name]) for name in weights}
         return case.results(arrays, **parameters | made)
 
     return results, arrays, weights

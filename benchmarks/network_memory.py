@@ -78,7 +78,8 @@ def tables(results: dict[str, Any]) -> str:
     """The memory as Markdown: a row for each network, with what a chip needs at once."""
     programs: accounts.Accounts = results["programs"]
     named = {tuple(name.split(", ")): account for name, account in programs.items()}
-    columns = [(precision, str(batch)) for precision in PRECISIONS for batch in BATCHES]
+    batches = sorted({batch for *_, batch in named}, key=int)
+    columns = [(precision, batch) for precision in PRECISIONS for batch in batches]
     lines = [
         [
             f"`{name}`",

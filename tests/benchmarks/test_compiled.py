@@ -2,6 +2,7 @@
 
 import json
 
+import jax
 import pytest
 
 from benchmarks import compiled
@@ -27,8 +28,16 @@ def test_what_sorts_has_a_reason_and_selects_no_classes(device):
     programs = json.loads((RESULTS / f"compiled-{device}.json").read_text())["programs"]
     rows = list(compiled._ordered(programs))
     assert [row for row in rows if len(row) != 3] == []
-    # A bitonic or odd-even network has no sort; NeuralSort ranks all classes, whatever K.
+    # NeuralSort ranks all classes, whatever K. Heads order what they have selected.
     with_rank = {name.split(",")[0] for name in programs if "K" in name}
-    assert {row[0].strip("`") for row in rows} & with_rank <= {
-        "operators.relaxed_ranks-neural_sort"
-    }
+    sorting = {row[0].strip("`") for row in rows} & with_rank
+    heads = {name for name in sorting if name.startswith("heads.")}
+    assert sorting - heads <= {"operators.relaxed_ranks-neural_sort"}
+
+
+@pytest.mark.parametrize("name", ["heads.cross_entropy", "heads.average_k"])
+def test_a_head_has_its_weights(name):
+    function, arrays, weights = compiled.function_with_arrays(compiled._cases_of("h100")[name], 10)
+    assert {array.shape for array in weights.values()} == {(compiled.WIDTH, 10)}
+    _, slopes = jax.eval_shape(function, arrays, weights)
+    assert slopes[0].shape == (compiled.BATCH, compiled.WIDTH)

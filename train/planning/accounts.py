@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.errors
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from train.planning.targets import Target
@@ -85,7 +86,14 @@ def compile_for(jitted: Any, target: Target, *shapes: Any) -> Account:
     """The account of a jitted function whose arrays are on chips of the target."""
     lowered = jitted.trace(*shapes).lower(lowering_platforms=(target.platform,))
     start = time.perf_counter()
-    compiled = lowered.compile()
+    try:
+        compiled = lowered.compile()
+    except jax.errors.JaxRuntimeError as error:
+        if "output tile sizes" not in str(error):
+            raise
+        # With a GPU, XLA measures which tiles a product has. Without one, it finds none for some
+        # products (JAX 0.10.2). NVIDIA's library computes these.
+        compiled = lowered.compile(compiler_options={"xla_gpu_enable_triton_gemm": False})
     seconds = time.perf_counter() - start
     # None of a compiler of GPUs without a GPU.
     costs: Any = compiled.cost_analysis()
