@@ -71,6 +71,13 @@ def failure(error: Exception) -> dict[str, str]:
     return {"failed": f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"}
 
 
+def failures(programs: Accounts) -> Iterator[str]:
+    """The programs that could not be compiled, and why, in Markdown."""
+    for name, account in programs.items():
+        if "failed" in account:
+            yield f"`{name}`: {account['failed']}"
+
+
 def compare(against: Path, now: Accounts) -> None:
     """Prints what has grown since the accounts of a file, and exits with 1 if anything has."""
     grown = list(growth(json.loads(against.read_text())["programs"], now))

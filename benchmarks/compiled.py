@@ -223,11 +223,6 @@ def tables(results: dict[str, Any]) -> str:
         for name, account in programs.items()
         if "failed" not in account and not name.endswith(f"K {RANKS[-1]}")
     }
-    failed = [
-        f"`{name}`: {account['failed']}"
-        for name, account in programs.items()
-        if "failed" in account
-    ]
     return "\n\n".join(
         [
             f"{results['device']}, {markdown.machine(results['machine'])}; computed, not measured.",
@@ -249,7 +244,7 @@ def tables(results: dict[str, Any]) -> str:
             ),
             "All functions with a sort among these, and what it orders:",
             markdown.table(["function", "sorts", "of"], _ordered(programs)),
-            *failed,
+            *accounts.failures(programs),
         ]
     )
 

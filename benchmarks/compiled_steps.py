@@ -167,11 +167,6 @@ def tables(results: dict[str, Any]) -> str:
                 f"{account['seconds']:.0f}",
             ]
         )
-    failed = [
-        f"`{name}`: {account['failed']}"
-        for name, account in programs.items()
-        if "failed" in account
-    ]
     return "\n\n".join(
         [
             f"{markdown.machine(results['machine'])}; computed, not measured. Of one chip:",
@@ -183,7 +178,7 @@ def tables(results: dict[str, Any]) -> str:
                 ],
                 lines,
             ),
-            *failed,
+            *accounts.failures(programs),
         ]
     )
 
