@@ -243,16 +243,18 @@ class MeshDevices(ShardMapDevices):
 
     @override
     def compile_eval_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        outputs = {
-            "loss": self._split,
-            "scores": PartitionSpec(AXIS_NAME, CLASS_AXIS_NAME),
-            "ranks": self._split,
-        }
+        def of_device(*inputs: Any) -> tuple[Any, Any]:
+            # The scores are of the classes of a device. All else is of its share of the batch.
+            found = dict(step(*inputs))
+            return found.pop("scores"), found
+
+        outputs = PartitionSpec(AXIS_NAME, CLASS_AXIS_NAME), self._split
 
         def whole(params: Any, batch_stats: Any, hyperparameters: Any, batch: Any) -> Any:
             of_state = map(self._specs, (params, batch_stats, hyperparameters))
-            mapped = self._mapped(step, (*of_state, self._split), outputs)
-            return mapped(params, batch_stats, hyperparameters, batch)
+            mapped = self._mapped(of_device, (*of_state, self._split), outputs)
+            scores, found = mapped(params, batch_stats, hyperparameters, batch)
+            return {**found, "scores": scores}
 
         return jax.jit(whole)
 

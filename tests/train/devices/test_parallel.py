@@ -9,6 +9,8 @@ from train.devices import parallel
 from train.devices.class_axis import ClassAxis, is_of_classes
 from train.devices.parallel import CLASS_AXIS_NAME, MeshDevices, PmapDevices
 from train.foundation.errors import UserError
+from train.training.losses import LOSSES
+from train.training.steps import make_eval_step
 
 NUM_CLASSES = 16
 
@@ -85,6 +87,42 @@ def test_a_step_is_traced_once(kind):
     state, _ = compiled(devices.replicate(devices.to_host(state)), hyperparameters, batch)
     assert len(traces) == 1
     assert devices.to_host(state)["step"] == 3 + 4
+
+
+@pytest.mark.parametrize("kind", parallel.KINDS)
+def test_an_evaluation_of_several_labels_of_an_example(kind, rng):
+    devices = parallel.find_devices(kind, class_devices=2, num_classes=NUM_CLASSES)
+    class_axis = devices.class_axis
+    step = make_eval_step(
+        lambda variables, rows, train: rows @ variables["params"]["head"]["kernel"],
+        lambda _: LOSSES["cross_entropy"].objective(
+            {}, {}, axis_name=parallel.AXIS_NAME, class_axis_name=class_axis.name, scores="softmax"
+        ),
+        normalize=lambda rows: rows,
+        class_axis=class_axis,
+    )
+    rows, kernel = (
+        rng.normal(size=shape).astype(np.float32) for shape in ((8, 4), (4, NUM_CLASSES))
+    )
+    classes = np.stack([rng.choice(NUM_CLASSES, 3, replace=False) for _ in rows]).astype(np.int32)
+    batch = {
+        "images": rows,
+        "labels": classes[:, 0],
+        "classes": classes,
+        "present": np.ones_like(classes, bool),
+    }
+    found = devices.join(
+        devices.compile_eval_step(step)(
+            *(devices.replicate(part) for part in ({"head": {"kernel": kernel}}, {}, {"loss": {}})),
+            devices.split(batch),
+        )
+    )
+    logits = rows @ kernel
+    ranks = (logits[:, None] > np.take_along_axis(logits, classes, 1)[:, :, None]).sum(axis=2)
+    np.testing.assert_array_equal(found["class_ranks"], ranks)
+    np.testing.assert_array_equal(found["ranks"], ranks[:, 0])
+    assert found["scores"].shape == logits.shape
+    assert found["loss"].shape == (8,)
 
 
 def test_a_finished_run_uses_as_many_devices_as_there_are():
