@@ -88,6 +88,8 @@ def _parse(arguments: list[str], command: Callable[[], None]) -> list[str]:
         rest = flags.FLAGS(arguments)
     except (AttributeError, KeyError) as error:
         _fail(_unknown_field(error, arguments), _USER_ERROR)
+    except flags.UnrecognizedFlagError as error:
+        _fail(_unknown_flag(error.flagname, command), _USER_ERROR)
     except flags.Error as error:
         _fail(str(error), _USER_ERROR)
     except OSError as error:  # Of the file that --config names.
@@ -113,13 +115,28 @@ def _check_order(arguments: Sequence[str]) -> None:
 def _show_help(command: Callable[[], None]) -> NoReturn:
     """Prints the docstring of the command and its flags, and ends."""
     module = sys.modules[command.__module__]
-    # absl has the flags of the module that Python was started with under what it was started by.
-    owner = sys.argv[0] if module.__name__ == "__main__" else module.__name__
-    _, _, listed = flags.FLAGS.module_help(owner).partition(":\n")
+    _, _, listed = flags.FLAGS.module_help(_owner(command)).partition(":\n")
     # There is no docstring with PYTHONOPTIMIZE=2.
     described = f"{module.__doc__.strip()}\n\n" if module.__doc__ else ""
     standard_output.show(invocation.as_typed(f"{described}flags:\n{listed}\n"))
     sys.exit(0)
+
+
+def _owner(command: Callable[[], None]) -> str:
+    """The name under which absl has the flags of the command."""
+    # It has those of the module that Python was started with under what it was started by.
+    return sys.argv[0] if command.__module__ == "__main__" else command.__module__
+
+
+def _unknown_flag(name: str, command: Callable[[], None]) -> str:
+    """The message for a flag that the command does not have.
+
+    absl has suggestions of its own, of all that begin alike: for "prt" two flags, and not "port".
+    """
+    known = [flag.name for flag in flags.FLAGS.get_key_flags_for_module(_owner(command))]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    hint = f". Did you mean: {near[0]} ?" if near else ""
+    return f"Unknown command line flag {name!r}{hint}"
 
 
 def _unknown_field(error: AttributeError | KeyError, arguments: Sequence[str]) -> str:

@@ -3,13 +3,17 @@
 `train.export` copies this file beside each program for images. It needs numpy and Pillow, jax and
 flatbuffers or for an ONNX file onnxruntime, and nothing of topk_jax. It reads PROGRAM.json, which
 describes the program.
+
+It prints a line of JSON for each image. A file that cannot be read has {"path", "error"}, and the
+exit code is then 1. If the program cannot be run, the exit code is 2, after one line.
 """
 
 import json
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from PIL import Image, ImageFile, ImageOps
@@ -108,27 +112,59 @@ def main() -> None:
     """Prints a line of JSON with the set of each image file that the command line names."""
     own = Path(__file__)
     if not sys.argv[1:]:
-        sys.exit(f"name image files: python {own.name} photo.jpg")
-    description = json.loads(own.with_suffix(".json").read_text())
-    program = load(own.with_suffix(""), description)
-    steps, classes = description["images"]["steps"], description["classes"]
+        _end(f"name image files: python {own.name} photo.jpg")
+    program, described = own.with_suffix(""), own.with_suffix(".json")
+    try:
+        description = json.loads(described.read_text())
+        steps, classes = description["images"]["steps"], description["classes"]
+    except (OSError, ValueError, KeyError) as error:
+        _end(f"{described.name}, the description, cannot be read: {_first_line(error)}")
+    try:
+        call = load(program, description)
+    except Exception as error:  # A damaged file can make a reader raise anything.
+        _end(f"{program.name} cannot be read: {_first_line(error)}")
+    # Pillow warns of large images, and of damaged metadata.
+    warnings.simplefilter("ignore")
+    is_complete = True
     for file in sys.argv[1:]:
+        line: dict[str, Any] = {"path": file}
         try:
             pixels = prepare(file, steps)
-        except (OSError, ValueError) as error:
-            print(f"{file}: {error}", file=sys.stderr)  # noqa: T201
-            continue
-        outputs = {name: rows[0] for name, rows in program(pixels[None]).items()}
-        probabilities, chosen = outputs["probabilities"], outputs["chosen"]
-        line: dict[str, Any] = {"path": file}
-        line["set"] = [
-            {"class": classes[index], "probability": float(probabilities[index])}
-            for index in np.argsort(-probabilities, kind="stable")
-            if chosen[index]
-        ]
-        if "none_of_these" in outputs:
-            line["none_of_these"] = bool(outputs["none_of_these"])
-        print(json.dumps(line, ensure_ascii=False))  # noqa: T201
+        except Exception as error:  # So can a damaged image.
+            line["error"] = _first_line(error)
+            is_complete = False
+        else:
+            try:
+                outputs = {name: rows[0] for name, rows in call(pixels[None]).items()}
+            except Exception as error:
+                _end(f"{program.name} cannot be run: {_first_line(error)}")
+            line.update(_set(outputs, classes))
+        print(json.dumps(line, ensure_ascii=False), flush=True)  # noqa: T201
+    sys.exit(0 if is_complete else 1)
+
+
+def _set(outputs: dict[str, np.ndarray], classes: Sequence[str]) -> dict[str, Any]:
+    """The fields of a line that say what an image may be."""
+    probabilities, chosen = outputs["probabilities"], outputs["chosen"]
+    members = [
+        {"class": classes[index], "probability": float(probabilities[index])}
+        for index in np.argsort(-probabilities, kind="stable")
+        if chosen[index]
+    ]
+    if "none_of_these" in outputs:
+        return {"set": members, "none_of_these": bool(outputs["none_of_these"])}
+    return {"set": members}
+
+
+def _first_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def _end(message: str) -> NoReturn:
+    print(f"error: {message}", file=sys.stderr)  # noqa: T201
+    sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import dataclasses
 import io
 import json
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -166,19 +167,48 @@ def test_the_script_refuses_what_pillow_would_clip(tmp_path):
         standalone.prepare(tmp_path / "a.png", steps)
 
 
-def test_the_script_says_none_of_these(tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def script(tmp_path, monkeypatch, capsys):
+    """Runs the script beside a program that answers the same for all images."""
     outputs = {"probabilities": [[0.5, 0.5]], "chosen": [[True, False]], "none_of_these": [True]}
     described = {"images": {"steps": preparation.to_plain(READERS["in memory"])}, "classes": "ab"}
-    (tmp_path / "p.json").write_text(json.dumps(described))
-    Image.new("RGB", (40, 31)).save(tmp_path / "a.png")
-    monkeypatch.setattr(standalone, "__file__", str(tmp_path / "p.py"))
-    monkeypatch.setattr(standalone.sys, "argv", ["p.py", str(tmp_path / "a.png")])
     arrays = {name: np.array(rows) for name, rows in outputs.items()}
+    (tmp_path / "p.json").write_text(json.dumps(described))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(standalone, "__file__", "p.py")
     monkeypatch.setattr(standalone, "load", lambda *_: lambda _images: arrays)
-    standalone.main()
-    found = json.loads(capsys.readouterr().out)
-    assert found["set"] == [{"class": "a", "probability": 0.5}]
-    assert found["none_of_these"] is True
+
+    def run(*files):
+        monkeypatch.setattr(standalone.sys, "argv", ["p.py", *files])
+        with pytest.raises(SystemExit) as ended, warnings.catch_warnings():
+            standalone.main()
+        printed = capsys.readouterr()
+        return ended.value.code, [json.loads(one) for one in printed.out.splitlines()], printed.err
+
+    return run
+
+
+def test_the_script_says_none_of_these(script):
+    Image.new("RGB", (40, 31)).save("a.png")
+    answer = {"set": [{"class": "a", "probability": 0.5}], "none_of_these": True}
+    assert script("a.png") == (0, [{"path": "a.png", **answer}], "")
+
+
+def test_the_script_names_the_images_that_it_cannot_read(script):
+    Image.new("RGB", (40, 31)).save("a.png")
+    Path("cut.png").write_bytes(Path("a.png").read_bytes()[:60])
+    code, lines, errors = script("gone.png", "a.png", "cut.png")
+    assert (code, errors) == (1, "")
+    assert lines[0] == {"path": "gone.png", "error": "No such file or directory"}
+    assert lines[1]["set"]
+    assert "truncated" in lines[2]["error"]
+
+
+def test_the_script_ends_in_one_line_without_its_description(script):
+    Path("p.json").unlink()
+    wrong = "p.json, the description, cannot be read: No such file or directory"
+    assert script("a.png") == (2, [], f"error: {wrong}\n")
+    assert script() == (2, [], "error: name image files: python p.py photo.jpg\n")
 
 
 def test_the_script_needs_nothing_of_ours():

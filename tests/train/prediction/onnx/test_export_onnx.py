@@ -101,11 +101,12 @@ def test_the_script_beside_it_prepares_image_files(exported, tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
         timeout=TIME_LIMIT,
     )
-    assert ran.stderr == "gone.png: [Errno 2] No such file or directory: 'gone.png'\n"
-    found = json.loads(ran.stdout)
+    assert (ran.returncode, ran.stderr) == (1, "")
+    gone, found = map(json.loads, ran.stdout.splitlines())
+    assert gone == {"path": "gone.png", "error": "No such file or directory"}
     assert found["path"] == "digit.png"
     probabilities, chosen = running.load(program.read_bytes())(images(1))
     members = {member["class"]: member["probability"] for member in found["set"]}
@@ -113,6 +114,24 @@ def test_the_script_beside_it_prepares_image_files(exported, tmp_path):
         str(index): pytest.approx(probabilities[0, index], abs=1e-6)
         for index in np.flatnonzero(chosen[0])
     }
+
+
+def test_the_script_beside_a_file_that_is_cut_short_ends_in_one_line(exported, tmp_path):
+    program = exported[0] / "top_k=3.onnx"
+    for end in ("", ".py", ".json"):
+        shutil.copy(f"{program}{end}", tmp_path / f"cut.onnx{end}")
+    (tmp_path / "cut.onnx").write_bytes(program.read_bytes()[:9000])
+    ran = subprocess.run(
+        [sys.executable, "cut.onnx.py", "digit.png"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIME_LIMIT,
+    )
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.startswith("error: cut.onnx cannot be read: ")
+    assert ran.stderr.count("\n") == 1
 
 
 def test_the_file_says_what_it_is(exported):
