@@ -17,7 +17,7 @@ from train.planning.targets import find_target
 Accounts = dict[str, dict[str, Any]]
 
 # A program that has not been compiled by then is reported as that.
-SECONDS_OF_A_PROGRAM = 600
+SECONDS_OF_A_PROGRAM = 1800
 # What may not grow, with the part by which it may: another version of the compiler packs memory
 # otherwise.
 MAY_GROW = {"sorts": 0.0, "loops": 0.0, "messages": 0.0, "temporary": 0.1}

@@ -2,13 +2,13 @@
 
     python -m benchmarks.compiled_steps --device=v5e [--largest] [--output=FILE.json] [NAME...]
 
-Needs the program's dependencies and the compiler of the device: `.[tpu]` for v5e, `.[cuda13]` for
-h100, each in an environment of its own (`make test-compiled`). Nothing runs. The step is compiled
-for one chip and for several, with the batch of the recipe, or with the next batch that the chips
-can share. Recipes of a user's own data get 1,000 classes of images of 224 by 224 pixels, or of rows
-of 2,048 features. With --largest, the largest batch that fits is looked for, too. With --against
-it fails if a step has more sorts, loops, messages or memory than in the file. With an output file
-that exists, it goes on where it was stopped.
+Needs the program's dependencies and the compiler of the device: `.[tpu]` for v5e and v5p,
+`.[cuda13]` for h100, each in an environment of its own (`make test-compiled`). Nothing runs. The
+step is compiled for one chip and, but for v5p, for several, with the batch of the recipe, or with
+the next batch that the chips can share. Recipes of a user's own data get 1,000 classes of images of
+224 by 224 pixels, or of rows of 2,048 features. With --largest, the largest batch that fits one
+chip is looked for, too. With --against it fails if a step has more sorts, loops, messages or memory
+than in the file. With an output file that exists, it goes on where it was stopped.
 """
 
 import argparse
@@ -24,12 +24,12 @@ from benchmarks import accounts, command, markdown, timing
 from train.configuration.groups import Config
 from train.configuration.parsing import parse
 from train.data import dataset_spec
-from train.planning.plans import Plan, Planner
+from train.planning.plans import Planner
 from train.planning.targets import Target, find_target
 from train.workdir.classes import Classes
 from train.workdir.facts import Facts
 
-CHIPS = {"v5e": ("v5e", "v5e:2x2", "v5e:4x4"), "h100": ("h100", "h100:8")}
+CHIPS = {"v5e": ("v5e", "v5e:2x2", "v5e:4x4"), "v5p": ("v5p",), "h100": ("h100", "h100:8")}
 # These read other data than `folder`, with the same step.
 AS_FOLDER = ("huggingface", "table", "tfds")
 LARGEST = "largest"
@@ -55,7 +55,7 @@ def main() -> None:
             name
             for recipe in arguments.names or recipes()
             for chips in CHIPS[arguments.device]
-            for name in _names(recipe, chips, largest=arguments.largest)
+            for name in _names(recipe, chips, largest=arguments.largest and ":" not in chips)
         ],
         _accounts,
         kept=kept,
@@ -107,13 +107,16 @@ def facts(config: Config) -> Facts | None:
 def plan(config: Config, target: Target, *, largest: bool = False) -> dict[str, Any]:
     """The account of the step of a configuration, or of its step with the largest batch."""
     planner = Planner(config, target, facts(config))
-    found: Plan | None = planner.plan(config.dataset.batch_size)
+    found = planner.plan(config.dataset.batch_size)
+    more = {}
     if largest:
-        assert found is not None
-        found = planner.find_largest(found)
-    if found is None or found.account is None:
+        best = planner.find_largest(found)
+        if best is None:
+            return {"failed": "no batch fits"}
+        found, more = best.plan, {"too_large": best.too_large}
+    if found.account is None:
         return {"failed": "does not fit"}
-    return {
+    return more | {
         "batch": found.batch_size,
         "needed": found.needed,
         "parts": found.parts,

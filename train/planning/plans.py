@@ -16,6 +16,7 @@ from train.data import dataset_spec
 from train.devices import parallel
 from train.planning.accounts import Account, compile_for
 from train.planning.targets import Target
+from train.training.steps_in_flight import AHEAD
 from train.workdir.classes import Classes
 from train.workdir.facts import Facts
 
@@ -46,9 +47,30 @@ class Plan:
 
     @property
     def needed(self) -> int:
-        """Bytes of a chip at once."""
-        assert self.account is not None
-        return max(self.account.peak, sum(self.parts.values()) + self.account.temporary)
+        """Bytes of a chip at once: of the step, and of the batches that wait for it."""
+        account = self.account
+        assert account is not None
+        # A chip may pad what it is given.
+        given = max(account.arguments, sum(self.parts.values()))
+        return max(account.peak, given + account.temporary) + self.waiting
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of the batches of the steps that are dispatched ahead."""
+        return AHEAD * self.parts["batch"]
+
+
+@dataclass(frozen=True)
+class Largest:
+    """The largest batch that fits.
+
+    Attributes:
+        plan: of this batch.
+        too_large: a batch that does not fit, at most an eighth larger or the next one.
+    """
+
+    plan: Plan
+    too_large: int
 
 
 class Planner:
@@ -104,8 +126,8 @@ class Planner:
             return Plan(batch_size, parts, None)
         return Plan(batch_size, parts, account)
 
-    def find_largest(self, first: Plan) -> Plan | None:
-        """The plan of a batch as large as fits, a multiple of eight examples of each chip.
+    def find_largest(self, first: Plan) -> Largest | None:
+        """A batch as large as fits, a multiple of eight examples of each chip.
 
         Memory grows about linearly with the batch. So each batch that is tried is what two plans
         say of the largest one, until one that fits and one that does not are an eighth apart.
@@ -116,24 +138,26 @@ class Planner:
         Returns:
             None if no such batch fits.
         """
-        groups = len(self._target.devices) // self._devices.class_axis.size
+        target = self._target
+        groups = len(target.devices) // self._devices.class_axis.size
         unit = math.lcm(8, 2 * self._assembly.config.optimizer.accumulation_steps) * groups
         largest = first
-        if not first.fits(self._target) or first.batch_size % unit:
+        if not first.fits(target) or first.batch_size % unit:
             largest = self.plan(unit)
-        if not largest.fits(self._target):
+        if not largest.fits(target):
             return None
-        smaller, beyond = None, math.inf
-        while beyond - largest.batch_size > max(unit, _PART * largest.batch_size):
+        smaller: Plan | None = None
+        beyond: int | None = None
+        while beyond is None or beyond - largest.batch_size > max(unit, _PART * largest.batch_size):
             size = self._next_size(smaller, largest, beyond, unit)
             found = self.plan(size)
-            if found.fits(self._target):
+            if found.fits(target):
                 smaller, largest = largest, found
             else:
                 beyond = size
-        return largest
+        return Largest(largest, beyond)
 
-    def _next_size(self, smaller: Plan | None, largest: Plan, beyond: float, unit: int) -> int:
+    def _next_size(self, smaller: Plan | None, largest: Plan, beyond: int | None, unit: int) -> int:
         """The batch to try after one that fits, below one that does not fit."""
         size = largest.batch_size
         if smaller is None:
@@ -146,8 +170,8 @@ class Planner:
             if guess - size < _PART * size:
                 # The guess may be right. A batch that does not fit has to show it.
                 guess = size + int(_PART * size)
-        if guess >= beyond:
-            guess = (size + int(beyond)) // 2
+        if beyond is not None and guess >= beyond:
+            guess = (size + beyond) // 2
         return max(guess // unit * unit, size + unit)
 
     def _batch(self, size: int) -> dict[str, jax.ShapeDtypeStruct]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from train.foundation.host_memory import in_words
-from train.planning.plans import Plan
+from train.planning.plans import Largest, Plan
 from train.planning.targets import Target
 
 _WORDS = {
@@ -29,6 +29,7 @@ def describe(plan: Plan, target: Target) -> Iterator[str]:
         yield "and more for the activations than it has: the batch does not fit"
         return
     yield _row("activations, gradients and what else is temporary", account.temporary)
+    yield _row("batches of the next steps", plan.waiting)
     yield _row("at once", plan.needed)
     if chips > 1:
         sent = ", ".join(
@@ -40,14 +41,15 @@ def describe(plan: Plan, target: Target) -> Iterator[str]:
     )
 
 
-def describe_largest(plan: Plan | None, target: Target) -> str:
+def describe_largest(largest: Largest | None, target: Target) -> str:
     """The line of the largest batch."""
-    if plan is None:
+    if largest is None:
         return "No batch fits: the network needs more chips, a smaller image or half_precision"
+    plan = largest.plan
     each = plan.batch_size // len(target.devices)
     return (
         f"The largest batch that fits is about {plan.batch_size:,}, {each:,} for each chip, "
-        f"which needs {in_words(plan.needed)}"
+        f"which needs {in_words(plan.needed)}; {largest.too_large:,} do not fit"
     )
 
 

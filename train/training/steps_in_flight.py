@@ -26,7 +26,7 @@ from train.workdir.reporting import Reporter, SilentReporter
 
 # How many steps are dispatched ahead of the one whose metrics the host reads: enough that the
 # devices never wait for the host, few enough that few batches are in their memory.
-_AHEAD = 4
+AHEAD = 4
 # No checkpoint follows a step in which one of these is not finite. The first two depend on the
 # parameters before the step, the last on those after it.
 _CHECKED = ("loss", "gradient_norm", "parameter_norm")
@@ -85,7 +85,7 @@ class StepsInFlight:
         share = self._devices.split(with_request(batch, self._stop_signals.current()))
         state, metrics = self._train_step(state, share)
         self._steps.append(_Step(number, batch["examples"], metrics))
-        if len(self._steps) > _AHEAD:
+        if len(self._steps) > AHEAD:
             self._read_oldest()
         return state
 
