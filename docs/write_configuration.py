@@ -13,11 +13,11 @@ from train.training.losses import LOSSES
 PAGE = Path(__file__).with_name("configuration.md")
 _START = """# The fields of a configuration
 
-`--config.FIELD=VALUE` changes a field of a recipe. `FIELD=VALUE` in a table is the default; a
-field without one has to be in the recipe or on the command line. A field with the default `None`
-may also be `None`. *May change*: the field may have another value when a run resumes, and no result
-depends on it. Numbers are finite; [0, 1) has 0 and not 1. `python docs/write_configuration.py`
-writes this page.
+`--config.FIELD=VALUE` changes a field of a recipe. A row has the name, the default, what the field
+may be, and its meaning. A field without a default is in the recipe or on the command line. A field
+whose default is `None` may be `None`. The meaning of a bool is what True does. †: the field may
+change when a run resumes, and no result depends on it. Numbers are finite; [0, 1) has 0 and not 1.
+`python docs/write_configuration.py` writes this page.
 """
 # The words of messages, and how the page has them.
 _SHORT = (
@@ -36,18 +36,16 @@ _SHORT = (
     (r"True or False", "bool"),
     (r"a tuple", "tuple"),
 )
-# Fields whose names are in a table of this page or of another one.
+# Fields whose names are in a list of this page or of another one.
 _LISTED = {
     "model.name": "a network",
-    "loss.name": "a loss of [the last table](#parameters-of-losses)",
+    "loss.name": "a loss of [the last list](#parameters-of-losses)",
 }
 _LOSSES = """
 ## Parameters of losses
 
 A recipe has the parameters of its losses in `loss`. [Which loss](which_loss.md) says what they do.
 
-| loss | parameters |
-|---|---|
 """
 
 
@@ -59,7 +57,7 @@ def page() -> str:
     parts = [_START]
     for group in groups:
         own = {name: one for name, one in fields.items() if name.rpartition(".")[0] == group}
-        parts.append(f"\n## {f'`{group}`' if group else 'The run'}\n\n{_table(own)}")
+        parts.append(f"\n## {f'`{group}`' if group else 'The run'}\n\n{_rows(own)}")
         if group == "dataset":
             parts += _of_some_data_sets()
     parts.append(_LOSSES)
@@ -67,12 +65,12 @@ def page() -> str:
         listed = "; ".join(
             f"`{one}`: {_shortened(check(object()))}" for one, check in loss.parameters.items()
         )
-        parts.append(f"| `{name}` | {listed} |\n")
+        parts.append(f"- `{name}`{': ' if listed else ''}{listed}\n")
     return "".join(parts)
 
 
 def _of_some_data_sets() -> Iterable[str]:
-    """A table for the fields of each class of `config.dataset` beyond those of all data sets."""
+    """The rows of the fields of each class of `config.dataset` beyond those of all data sets."""
     kinds = dict.fromkeys(kind for one in FIELDS_OF.values() for kind in reversed(one.mro()))
     for kind in kinds:
         if DatasetFields in kind.mro()[1:]:
@@ -81,11 +79,12 @@ def _of_some_data_sets() -> Iterable[str]:
             having = ", ".join(
                 f"`{name}`" for name, one in FIELDS_OF.items() if issubclass(one, kind)
             )
-            yield f"\n### `dataset` of {having}\n\n{_table(own)}"
+            yield f"\n### `dataset` of {having}\n\n{_rows(own)}"
 
 
-def _table(fields: Mapping[str, Declared]) -> str:
-    rows = ["| field | may be | |", "|---|---|---|"]
+def _rows(fields: Mapping[str, Declared]) -> str:
+    """A row for each field of recipes. As a list the rows also fit a phone."""
+    rows = []
     for name, one in fields.items():
         if one.in_recipes:
             default = "" if one.default is NO_DEFAULT else f"={one.default}"
@@ -93,9 +92,9 @@ def _table(fields: Mapping[str, Declared]) -> str:
             allowed = _shortened(told)
             if one.default is None:
                 allowed = allowed.removesuffix(", or None")
-            changes = " *May change.*" if one.may_change else ""
-            rows.append(f"| `{name}{default}` | {allowed} | {one.doc}{changes} |")
-    return "\n".join(rows) + "\n"
+            changes = " †" if one.may_change else ""
+            rows.append(f"- `{name}{default}`{changes}: {allowed}. {one.doc}\n")
+    return "".join(rows)
 
 
 def _shortened(allowed: str | None) -> str:

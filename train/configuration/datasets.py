@@ -18,34 +18,31 @@ MOST_EXAMPLES = 10**15
 class DatasetFields:
     """The fields of every data set. A data set with more fields has a subclass."""
 
-    name: str = field("The data set: a name, or the import path of a `DatasetFamily`.")
-    batch_size: int = field("The training examples of a step, on all devices.", integer(1))
+    name: str = field("A data set, or the import path of a `DatasetFamily`.")
+    batch_size: int = field("The examples of a step, on all devices.", integer(1))
     data_dir: str | None = field(
-        "The folder of the prepared data sets. None for TFDS_DATA_DIR or ~/tensorflow_datasets.",
+        "The folder of prepared data. None: TFDS_DATA_DIR or ~/tensorflow_datasets.",
         default=None,
         of_machine=True,
     )
     mixup: float = field(
-        "Training examples are mixed in pairs, with shares from Beta(mixup, mixup). 0 for no "
-        "mixup.",
+        "Mixes pairs with shares from Beta(mixup, mixup). 0: no mixup.",
         Number(at_least=0, at_most=1000),
         default=0.0,
         is_input=True,
     )
     sampling: Literal["uniform", "class_balanced"] = field(
-        "`uniform` draws every training example equally often, `class_balanced` every class.",
+        "Draws every example, or every class, equally often.",
         default="uniform",
     )
     taxonomy: str | None = field(
-        "What is above the classes: a table with a column for each rank, from the classes up or "
-        "from the top down, or `first_word`, the genera of names of species. None for what the "
-        "data set has: continents, genera, superclasses, or nested folders.",
+        "A column for each rank, or the genera of species (`first_word`). None: the data set's.",
         text("the path of a table, or first_word"),
         default=None,
         may_change=True,
     )
     max_image_mb: int = field(
-        "The largest file of one of your own images that is read, in MiB.",
+        "The largest file of an image, in MiB.",
         integer(1),
         default=MOST_IMAGE_BYTES // 2**20,
         of_machine=True,
@@ -62,20 +59,18 @@ class StreamedFields(DatasetFields):
     """The fields of data sets whose images are read while the network trains."""
 
     num_workers: int = field(
-        "The number of processes that decode images. 0 for threads of the program's own process.",
+        "Processes that decode images. 0: threads.",
         integer(0, 256),
         default=0,
         of_machine=True,
     )
     skip_unreadable: bool = field(
-        "Whether images that cannot be read are left out and listed. If not, they stop the run.",
+        "Leaves out and lists unreadable images; else they stop the run.",
         default=False,
         of_machine=True,
     )
     decoding: Literal["exact", "fast"] = field(
-        "The packages that decode and resize images: Pillow (`exact`), which gave the published "
-        "results, or others in 0.6 of the time, whose pixels differ by at most a step of 255 "
-        "(`fast`).",
+        "Pillow (`exact`, published results), or 0.6 of its time: pixels differ by 1/255.",
         default="exact",
     )
 
@@ -85,7 +80,7 @@ class TrainSizeFields(DatasetFields):
     """The field of data sets that may be used in part."""
 
     train_size: int | None = field(
-        "The number of training examples, in the same proportions of classes. None for all.",
+        "Training examples, in the same proportions of classes. None: all.",
         integer(1),
         default=None,
     )
@@ -96,8 +91,7 @@ class ImbalanceFields(DatasetFields):
     """The field of data sets that can be made long-tailed."""
 
     imbalance_factor: float = field(
-        "The training images of the largest class for one of the smallest, in a long tail that is "
-        "made of them. 1 for the classes as they are.",
+        "The largest class over the smallest in a made long tail. 1: as they are.",
         Number(at_least=1),
         default=1.0,
     )
@@ -108,7 +102,7 @@ class NoisyFields(DatasetFields):
     """The field of data sets whose labels can be made noisy."""
 
     label_noise: float = field(
-        "The probability that a training label is drawn again, from the group of its class.",
+        "The probability that a training label is drawn again from the group of its class.",
         Number(at_least=0, at_most=1),
         default=0.0,
     )
@@ -119,8 +113,7 @@ class GroupedFields(NoisyFields):
     """The fields of data sets with superclasses whose labels can be made noisy."""
 
     label_noise_kind: Literal["superclass", "blocks", "across", "uniform"] = field(
-        "The groups: the `superclass` or genus, `blocks` of five classes that are neighbours, five "
-        "classes `across` the others, or all classes (`uniform`).",
+        "The groups: [label noise](data.md#label-noise).",
         default="superclass",
     )
 
@@ -130,22 +123,21 @@ class DividedFields(DatasetFields):
     """The fields of your own data, which the program divides into splits."""
 
     validation_fraction: float = field(
-        "The part of each class that is held out for validation if no such split is given.",
+        "The part of each class without a validation split.",
         Number(at_least=0, below=1),
         default=0.15,
     )
     test_fraction: float = field(
-        "The part of each class that is held out for the test if no such split is given.",
+        "The part of each class without a test split.",
         Number(at_least=0, below=1),
         default=0.15,
     )
     unseen_classes: Literal["refuse", "leave_out", "count_as_unknown"] = field(
-        "What becomes of classes without training examples: the data are refused, the examples of "
-        "these classes are left out, or their test examples count as misses.",
+        "Classes without training examples: an error, left out, or test misses.",
         default="refuse",
     )
     corrections: str | None = field(
-        "A table of corrected labels, as train.audit writes it.",
+        "Corrected labels, as `train.audit` writes them.",
         text("the path of a table"),
         default=None,
         may_change=True,
@@ -157,14 +149,11 @@ class LabelsFields(DividedFields):
     """The fields of your own data whose examples may have more than one label."""
 
     labels: Literal["one", "votes", "several"] = field(
-        "What the labels of an example are: `one` class, `votes` for what its one class is, or "
-        "`several` classes that are present at once.",
+        "`one` class, `votes` for one class, or `several` classes at once.",
         default="one",
     )
     votes: Literal["shares", "majority", "weighted", "dawid_skene"] = field(
-        "How votes become the plausibilities of classes. All votes count alike (`shares`), the "
-        "most voted class alone is plausible (`majority`), people who have named more classes "
-        "count more (`weighted`), or the confusions of each person are estimated (`dawid_skene`).",
+        "How votes become plausibilities: [votes](votes.md).",
         default="shares",
     )
 
@@ -174,46 +163,40 @@ class OwnImageFields(StreamedFields, ImbalanceFields, NoisyFields, DividedFields
     """The fields of your own images, whatever holds them."""
 
     image_size: int | None = field(
-        "The height and width that the network gets. None for that of the images if all have one "
-        "size of at most 64 pixels, and for 224 otherwise.",
+        "Height and width. None: the images' if equal and ≤ 64, else 224.",
         integer(1, 4096),
         default=None,
     )
     augmentation: Literal["none", "flip", "crop_flip", "random_resized_crop", "randaugment"] = (
         field("How training images are changed.", default="random_resized_crop")
     )
-    respect_exif_orientation: bool = field(
-        "Whether photographs are rotated as the camera noted.", default=True
-    )
+    respect_exif_orientation: bool = field("Rotates photographs as the camera noted.", default=True)
     transparency: Literal["drop", "white"] = field(
-        "Transparent pixels have their colour (`drop`), or are on `white`.", default="drop"
+        "Transparent pixels keep their colour (`drop`), or are on `white`.", default="drop"
     )
     read_truncated: bool = field(
-        "Whether a file that lacks its end is read as far as it goes. If not, it cannot be read.",
+        "Reads a file that lacks its end as far as possible.",
         default=False,
     )
     check_images: Literal["headers", "all"] = field(
-        "How images are looked at before the first step: their first and last bytes (`headers`), "
-        "or `all` are decoded, which takes as long as an epoch reads.",
+        "Before the first step: reads the ends of files, or decodes all.",
         default="headers",
         of_machine=True,
     )
     list_near_duplicates: bool = field(
-        "Whether images of different splits that look alike are listed before the first step, for "
-        "which all images are read.",
+        "Lists similar images of different splits; reads all images.",
         default=True,
         of_machine=True,
     )
     normalization: Literal["imagenet", "half"] = field(
-        "`imagenet`, which pretrained networks expect, or `half`: values from -1 to 1.",
+        "`imagenet` for pretrained networks, or `half`: values from -1 to 1.",
         default="imagenet",
     )
     train_per_class: int | None = field(
-        "The largest number of training images of a class. None for all.", integer(1), default=None
+        "The most training images of a class. None: all.", integer(1), default=None
     )
     label_noise_kind: Literal["blocks", "across", "uniform"] = field(
-        "The groups: `blocks` of five classes that are neighbours, five classes `across` the "
-        "others, or all classes (`uniform`).",
+        "The groups: [label noise](data.md#label-noise).",
         default="blocks",
     )
 
@@ -232,16 +215,16 @@ class TableFields(OwnImageFields, LabelsFields):
     """The fields of `table`."""
 
     path: str = field("The table.", _A_PATH, may_change=True)
-    image: str | None = field("The column of the paths. None for `path`.", default=None)
+    image: str | None = field("The column of paths. None: `path`.", default=None)
     label: str | None = field(
-        "The column of the labels, or several with commas between them. None for `label`.",
+        "The column, or several with commas. None: `label`.",
         default=None,
     )
     annotator: str | None = field(
-        "The column of who gave a vote. None for `annotator` if there is one.", default=None
+        "The column of voters. None: `annotator` if it exists.", default=None
     )
     group: str | None = field(
-        f"The column of the groups: {_GROUPS}. None for the column `group` if there is one.",
+        "The column of groups, which stay in one split. None: `group` if it exists.",
         default=None,
     )
 
@@ -251,13 +234,9 @@ class FolderFields(OwnImageFields):
     """The fields of `folder`."""
 
     path: str = field("The folder with the images.", _A_PATH, may_change=True)
-    nested: bool = field(
-        "Whether each folder with images is a class, as in genus/species.", default=False
-    )
+    nested: bool = field("Each folder with images is a class, as in genus/species.", default=False)
     group: str | None = field(
-        f"How the group of an image is found: {_GROUPS}. A regular expression with one capture, "
-        "which is searched for in its path; `parent`, its folder; `exif:FIELD`; `burst:SECONDS`; "
-        "or `near_duplicates`. None for no groups.",
+        "What stays in one split: [groups](own_data.md#groups).",
         default=None,
     )
 
@@ -266,15 +245,9 @@ class FolderFields(OwnImageFields):
 class NamedSplitFields(OwnImageFields):
     """The fields of data sets of images whose splits have names."""
 
-    train_split: str | None = field(
-        "The split for training. None for the one that is named so.", default=None
-    )
-    validation_split: str | None = field(
-        "The split for validation. None for the one that is named so.", default=None
-    )
-    test_split: str | None = field(
-        "The split for the test. None for the one that is named so.", default=None
-    )
+    train_split: str | None = field("None: the split of that name.", default=None)
+    validation_split: str | None = field("None: the split of that name.", default=None)
+    test_split: str | None = field("None: the split of that name.", default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,20 +255,12 @@ class HuggingfaceFields(NamedSplitFields):
     """The fields of `huggingface`."""
 
     path: str | None = field("A folder or a .parquet file.", default=None, may_change=True)
-    huggingface_name: str | None = field(
-        "The name on the hub, as in user/name, if there is no path.", default=None
-    )
-    huggingface_config: str | None = field(
-        "The part of the data set, if it has several.", default=None
-    )
-    image_column: str | None = field(
-        "The column of the images. None for the only one of their type.", default=None
-    )
-    label_column: str | None = field(
-        "The column of the labels. None for the only one of their type.", default=None
-    )
+    huggingface_name: str | None = field("user/name on the hub, if there is no path.", default=None)
+    huggingface_config: str | None = field("The part, if there are several.", default=None)
+    image_column: str | None = field("None: the only one of its type.", default=None)
+    label_column: str | None = field("None: the only one of its type.", default=None)
     group: str | None = field(
-        f"The column of the groups: {_GROUPS}. None for the column `group` if there is one.",
+        "The column of groups, which stay in one split. None: `group` if it exists.",
         default=None,
     )
 
@@ -304,23 +269,21 @@ class HuggingfaceFields(NamedSplitFields):
 class TfdsFields(NamedSplitFields):
     """The fields of `tfds`."""
 
-    tfds_name: str = field(
-        "The name of the data set, possibly with a config and a version: name/config:1.0.0."
-    )
+    tfds_name: str = field("The name, also with config and version: name/config:1.0.0.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FeaturesFields(LabelsFields):
     """The fields of `features`."""
 
-    path: str = field("The file or the folder with the features.", _A_PATH, may_change=True)
+    path: str = field("The file or folder with the features.", _A_PATH, may_change=True)
     group: str | None = field(
-        f"The array of the groups: {_GROUPS}. None for the array `group` if there is one.",
+        "The array of groups, which stay in one split. None: `group` if it exists.",
         default=None,
     )
 
 
-_VALIDATION_SIZE = "The number of training examples that are held out for validation."
+_VALIDATION_SIZE = "Training examples that are held out for validation."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,7 +292,7 @@ class Cifar100Fields(TrainSizeFields, ImbalanceFields, GroupedFields):
 
     validation_size: int = field(_VALIDATION_SIZE, integer(1))
     holdout: Literal["balanced", "permuted"] = field(
-        "Whether every class has equally many validation images (`balanced`), or any number."
+        "Equally many validation images of each class, or any number."
     )
 
 
@@ -346,19 +309,16 @@ class PlaceNamesFields(TrainSizeFields):
 
     target: Literal["country", "region"] = field("What a name is classified by.")
     labels: Literal["one", "votes"] = field(
-        "`one` for an example of each country of a name, or `votes` for one example of a name, "
-        "with the share of each country in the places of that name.",
+        "An example for each country of a name, or shares of countries.",
         default="one",
     )
     fewest_names: int | None = field(
-        "The names that a country or region needs to be a class. None for any number that leaves 3 "
-        "for training.",
+        "The names that a class needs. None: what leaves 3 for training.",
         integer(1),
         default=None,
     )
     balanced_per_class: int | None = field(
-        "The names of each class in the class-balanced test. None for 10 of a country and 2 of a "
-        "region.",
+        "Names of each class in the class-balanced test. None: 10 or 2.",
         integer(1),
         default=None,
     )
@@ -368,19 +328,19 @@ class PlaceNamesFields(TrainSizeFields):
 class SpeciesFields(GroupedFields):
     """The fields of `synthetic_species`."""
 
-    num_classes: int = field("The number of classes.", integer(2, MOST_CLASSES))
-    num_genera: int = field("The number of genera, groups of similar classes.", integer(1))
+    num_classes: int = field("The classes.", integer(2, MOST_CLASSES))
+    num_genera: int = field("The genera, groups of similar classes.", integer(1))
     ambiguity: float = field("How much the classes of a genus overlap.", Number(above=0))
     long_tail_exponent: float = field(
-        "How much more frequent the first class is than the last. 0 for equal frequencies.",
+        "How unequal the frequencies are. 0: equal.",
         Number(at_least=0),
     )
     data_seed: int = field(
-        "The seed of the data set. The run has another one.", integer(0, 2**32 - 1), default=0
+        "The seed of the data, not of the run.", integer(0, 2**32 - 1), default=0
     )
-    num_train: int = field("The number of training examples.", integer(1, MOST_EXAMPLES))
-    num_validation: int = field("The number of validation examples.", integer(1, MOST_EXAMPLES))
-    num_test: int = field("The number of test examples.", integer(1, MOST_EXAMPLES))
+    num_train: int = field("The training examples.", integer(1, MOST_EXAMPLES))
+    num_validation: int = field("The validation examples.", integer(1, MOST_EXAMPLES))
+    num_test: int = field("The test examples.", integer(1, MOST_EXAMPLES))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -389,7 +349,7 @@ class LatentsFields(SpeciesFields):
 
     generator: Literal["gaussian", "organs", "power_law"] = field("The law of the examples.")
     balanced_per_class: int = field(
-        "The examples of each class in the class-balanced test. 0 for no such test.",
+        "Examples of each class in the class-balanced test. 0: no test.",
         integer(0, MOST_EXAMPLES),
     )
 
