@@ -22,7 +22,8 @@ import numpy as np
 from benchmarks import command, markdown
 from benchmarks.held_out import FOLDS
 from train.evaluation import outlier_scores, selective
-from train.prediction import new_class_report, outliers, trained
+from train.prediction import outliers, trained
+from train.prediction.evaluating import new_class_report
 from train.prediction.other_calibrations import NewCalibration
 
 _COVERAGE = 0.9

@@ -17,7 +17,7 @@ def of_report(report: Mapping[str, Any], examples: Predictions, k: int) -> tuple
     report without coverages has sets of its largest mean size, or those of the top K.
 
     Args:
-        report: the report; see `set_report` and `train.prediction.new_data_report`.
+        report: the report; see `set_report` and `train.prediction.evaluating.new_data_report`.
         examples: the predictions.
         k: the K of the last.
     """

@@ -26,7 +26,6 @@ from train.prediction import (
     image_sets,
     inference,
     labelled_data,
-    new_data,
     row_sets,
     similar_examples,
     trained,
@@ -35,6 +34,7 @@ from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.classifier_flags import ChosenClassifier
 from train.prediction.embedding import found, network
 from train.prediction.embedding.embedding import embed
+from train.prediction.evaluating import training_examples
 from train.prediction.rule_flags import ChosenRule
 from train.workdir import run_files
 
@@ -215,7 +215,7 @@ def test_a_run_of_ours_can_have_made_the_features(folder, of_ours, finished_run,
 def test_photographs_of_training_rows_are_told(folder, caplog):
     joined = load(folder / "run")
     expected = labelled_data.Expected(CLASSES, "images", (32, 32, 3), joined.spec.image_reader)
-    new_data.warn_of_training_rows(
+    training_examples.warn_of_training_rows(
         joined.of_run, labelled_data.find("images", folder / "photos", expected)
     )
     (warning,) = caplog.messages

@@ -16,7 +16,9 @@ from train.data.own.listing import ListedFiles, Listing, Role
 from train.evaluation.predictions import Predictions
 from train.foundation import files
 from train.foundation.errors import UserError
-from train.prediction import labelled_data, new_data
+from train.prediction import labelled_data
+from train.prediction.evaluating import halving, new_data, training_examples
+from train.prediction.evaluating.measures import Measures
 from train.prediction.labelled_data import Expected
 from train.workdir import run_files
 
@@ -102,11 +104,11 @@ def test_training_images_among_the_new_ones_are_reported(tmp_path, monkeypatch):
     (tmp_path / run_files.LISTED).write_bytes(files.to_json(plain))
     told = []
     monkeypatch.setattr(logging, "warning", lambda text, *values: told.append(text % values))
-    new_data.warn_of_training_images(tmp_path, found)
+    training_examples.warn_of_training_images(tmp_path, found)
     assert [text.partition(": ")[2][:50] for text in told] == [
         "1 of 4 images have the name and the size of a trai"
     ]
-    new_data.warn_of_training_images(None, found)
+    training_examples.warn_of_training_images(None, found)
     assert len(told) == 1
 
 
@@ -116,16 +118,16 @@ def test_halves_do_not_divide_groups_and_are_the_same_each_time(rng):
     groups = np.array([f"group {group}" for group in rng.integers(0, 30, size=90)], object)
     for of in (None, groups):
         examples = Predictions(np.zeros(90), scores, labels, labels, groups=of)
-        one, other = new_data.halves(examples)
+        one, other = halving.halves(examples)
         assert sorted([*one, *other]) == list(range(90))
         names = np.arange(90) if of is None else of
         assert not set(names[one]) & set(names[other])
         assert abs(len(set(names[one])) - len(set(names[other]))) <= 1
-        for again, before in zip(new_data.halves(examples), (one, other), strict=True):
+        for again, before in zip(halving.halves(examples), (one, other), strict=True):
             np.testing.assert_array_equal(again, before)
     alone = Predictions(np.zeros(2), scores[:2], labels[:2], labels[:2], groups=groups[[0, 0]])
     with pytest.raises(UserError, match="at least two groups of known classes; got 1"):
-        new_data.halves(alone)
+        halving.halves(alone)
 
 
 def test_what_is_not_new_labelled_data_is_refused(tmp_path):
@@ -173,27 +175,24 @@ def test_the_data_of_the_run_itself_are_warned_of(tmp_path, caplog):
     other.touch()
     (tmp_path / "link.npz").symlink_to(own)
     run = SimpleNamespace(config=SimpleNamespace(dataset=SimpleNamespace(path=str(own))))
-    asked = SimpleNamespace(flag="features", path=tmp_path / "link.npz")
-    assert new_data.warn_of_own_data(run, asked)
+    assert training_examples.warn_of_own_data(run, "features", tmp_path / "link.npz")
     (record,) = caplog.records
     assert "link.npz has the examples that the run was trained on" in record.getMessage()
     assert "Without --features the test split is evaluated" in record.getMessage()
     caplog.clear()
-    assert not new_data.warn_of_own_data(run, SimpleNamespace(flag="features", path=other))
+    assert not training_examples.warn_of_own_data(run, "features", other)
     own.unlink()
-    assert not new_data.warn_of_own_data(run, SimpleNamespace(flag="features", path=other))
+    assert not training_examples.warn_of_own_data(run, "features", other)
     digits = SimpleNamespace(config=SimpleNamespace(dataset=SimpleNamespace()))
-    assert not new_data.warn_of_own_data(digits, asked)
+    assert not training_examples.warn_of_own_data(digits, "features", other)
     assert not caplog.records
 
 
 @pytest.mark.parametrize("evaluate", [new_data.evaluate, new_data.evaluate_program])
 def test_a_k_that_is_too_large_is_refused_before_anything_is_predicted(evaluate):
-    def refuse(num_classes):
-        raise UserError(f"--ks must be at most {num_classes}")
-
     expected = SimpleNamespace(class_names=("oak", "birch"), inputs="images")
     # It has nothing to predict with.
-    classifier = SimpleNamespace(spec=None, num_classes=2, expected=expected)
-    with pytest.raises(UserError, match="at most 2"):
-        evaluate(classifier, SimpleNamespace(ks=refuse), None)
+    config = SimpleNamespace(eval=SimpleNamespace(ks=(1,)))
+    classifier = SimpleNamespace(spec=None, config=config, num_classes=2, expected=expected)
+    with pytest.raises(UserError, match=r"--ks must be .* from 1 to 2"):
+        evaluate(classifier, SimpleNamespace(measures=Measures(ks=[3])), None)

@@ -1,62 +1,54 @@
 """Evaluates a classifier on new labelled data: a finished run, published weights, or a program."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
 from absl import logging
 
-from train.configuration.datasets import FolderFields, OwnImageFields, path_of
+from train.configuration.datasets import FolderFields, OwnImageFields
 from train.data.batches import SkippedImage
 from train.data.own.determinations import Reading
-from train.data.own.listing import Role
 from train.evaluation import (
     by_rank,
     combinations,
     evaluated,
     example_groups,
     example_names,
-    named_costs,
     new_classes,
     promises,
     selective,
     set_report,
     thresholds,
 )
-from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import ConformalRule
-from train.evaluation.costs import Costs
 from train.evaluation.observations import InGroups
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
 from train.foundation.files import MOST_IMAGE_BYTES
-from train.foundation.names import same_form
 from train.foundation.printable import printable
-from train.prediction import (
-    labelled_data,
+from train.prediction import labelled_data, other_calibrations, outliers
+from train.prediction.calibration import Calibration
+from train.prediction.evaluating import (
+    choices,
+    halving,
     new_class_report,
     new_data_report,
-    other_calibrations,
-    outliers,
+    training_examples,
 )
-from train.prediction.calibration import Calibration
-from train.prediction.evaluated import Evaluated
+from train.prediction.evaluating.evaluated import Evaluated
+from train.prediction.evaluating.measures import Measures
+from train.prediction.evaluating.new_data_report import NewData
 from train.prediction.exported_classifier import ExportedClassifier
 from train.prediction.labelled_data import Expected, LabelledData
-from train.prediction.new_data_report import NewData
 from train.prediction.other_calibrations import GivenCalibration, NewCalibration
 from train.prediction.outliers import OutlierScore
 from train.prediction.trained import TrainedClassifier, tree_of
 from train.sharing.sharing import WritesPart
 from train.sharing.work import ALONE, PartWritten, Share
-from train.workdir import run_files
 
-# The halves are drawn from it.
-_SEED = 0
-_USUAL_KS = (1, 3, 5)
 _LEAST_COVERAGE = 0.8
 
 
@@ -69,41 +61,20 @@ class Asked:
         path: its value.
         place: the same from the root.
         group: how groups are found; None for the usual ways.
-        ks: the sizes of sets, for a number of classes; empty if none are asked for.
-        are_ks_given: whether some are asked for.
-        coverages: the coverages, for a number of examples to calibrate on.
-        are_coverages_given: whether they are asked for; otherwise they are the usual ones.
-        rules: the conformal rules, for predictions, the training images of each class and what is
-            above the classes.
+        measures: what is measured.
         is_half: whether thresholds are calibrated on one half of the data.
         thresholds: a file with thresholds.
         calibration_out: the file for new thresholds.
-        utilities: utilities whose best sets are reported.
-        risks: bounds of a mean cost; sets for them are reported.
-        costs: the costs of the risks, as --costs has them; None without risks.
         taxonomy: what is above the classes of a program, as --taxonomy has it; None for what its
             description has.
-        max_error: the share of answers of one class that may be wrong; None without such answers.
-        new_score: the outlier score that says "none of these"; None for sets that do not say that.
-        coverages_with_new: the coverages of such sets, for a number of examples to calibrate on.
     """
 
     flag: str
     path: Path
     place: Path
     group: str | None
-    ks: Callable[[int], list[int]]
-    are_ks_given: bool
-    coverages: Callable[[int], list[float]]
-    are_coverages_given: bool
-    rules: Callable[[Predictions, np.ndarray | None, ClassTree | None], list[ConformalRule]]
-    coverages_with_new: Callable[[int], list[float]]
-    utilities: Sequence[str] = ()
-    risks: Sequence[float] = ()
-    costs: str | None = None
+    measures: Measures
     taxonomy: str | None = None
-    max_error: float | None = None
-    new_score: str | None = None
     is_half: bool = False
     thresholds: Path | None = None
     calibration_out: Path | None = None
@@ -161,19 +132,23 @@ def evaluate(
     Raises:
         UserError: the data are not what the classifier takes, or thresholds cannot be calibrated.
     """
-    spec = classifier.spec
+    spec, measures = classifier.spec, asked.measures
     # Before all examples are predicted.
-    ks = asked.ks(classifier.num_classes) or [*classifier.config.eval.ks]
-    costs = _costs(classifier, asked)
+    ks = measures.ks_of(classifier.num_classes, usual=classifier.config.eval.ks)
+    costs = choices.costs(
+        measures, classifier.classes.names, classifier.class_counts, classifier.tree
+    )
     given = None
     if asked.thresholds is not None:
         given = GivenCalibration(classifier, asked.thresholds)
     if classifier.of_run is not classifier:
-        warn_of_training_rows(classifier.of_run, found)
-    elif not warn_of_own_data(classifier, asked):
-        warn_of_training_images(classifier.workdir, found)
+        training_examples.warn_of_training_rows(classifier.of_run, found)
+    elif not training_examples.warn_of_own_data(classifier, asked.flag, asked.path):
+        training_examples.warn_of_training_images(classifier.workdir, found)
     skipped: list[SkippedImage] = []
-    score = None if asked.new_score is None else outliers.of_classifier(classifier, asked.new_score)
+    score = None
+    if measures.new_score is not None:
+        score = outliers.of_classifier(classifier, measures.new_score)
     if isinstance(share, WritesPart):
         _write_parts(classifier, asked, found, score, share)
     examples = classifier.predict_new(found.examples, str(found.path), skipped.append, share)
@@ -189,7 +164,7 @@ def evaluate(
     )
     calibrated = _calibrated(classifier, data, asked, ks, given, share)
     data, calibration = calibrated.data, calibrated.calibration
-    rules = asked.rules(data.known, data.class_counts, data.tree)
+    rules = choices.rules(measures, [data.known], data.class_counts, data.tree)
     report = new_data_report.report(
         data,
         calibration,
@@ -198,11 +173,11 @@ def evaluate(
         coverages=calibrated.coverages,
         rules=rules,
     )
-    if asked.costs is not None:
+    if costs is not None:
         # Before the sets of any risk are calibrated.
         _needed(calibration, "--risks")
     report |= new_data_report.worth(
-        data, calibration, ks=ks, utilities=asked.utilities, risks=asked.risks, costs=costs
+        data, calibration, ks=ks, utilities=measures.utilities, risks=measures.risks, costs=costs
     )
     if score is not None:
         report["none_of_these"] = new_class_report.report(
@@ -212,15 +187,15 @@ def evaluate(
             _coverages_with_new(calibrated, asked, score),
             rules,
         )
-    if asked.max_error is not None:
-        least = _needed(calibration, "--max_error").selective(asked.max_error)
-        report["selective"] = selective.report(data.examples, asked.max_error, least)
+    if measures.max_error is not None:
+        least = _needed(calibration, "--max_error").selective(measures.max_error)
+        report["selective"] = selective.report(data.examples, measures.max_error, least)
     of_observations = _observations(
         calibrated,
         ks=ks,
         rules=rules,
-        utilities=asked.utilities,
-        risks=asked.risks,
+        utilities=measures.utilities,
+        risks=measures.risks,
         costs=costs,
     )
     if isinstance(calibration, NewCalibration) and asked.calibration_out is not None:
@@ -265,9 +240,9 @@ def _coverages_with_new(
 ) -> Sequence[float]:
     """The coverages of sets that may say "none of these"."""
     given = calibrated.calibration
-    if isinstance(given, GivenCalibration) and not asked.are_coverages_given:
+    if isinstance(given, GivenCalibration) and asked.measures.coverages is None:
         return given.values(f"new_{score.name}")
-    return asked.coverages_with_new(calibrated.number or 0)
+    return choices.coverages_with_new(asked.measures, calibrated.number or 0)
 
 
 def evaluate_program(
@@ -281,7 +256,7 @@ def evaluate_program(
     expected = classifier.expected
     num_classes, inputs = len(expected.class_names), expected.inputs
     # Before all examples are predicted.
-    ks = asked.ks(num_classes) or [k for k in _USUAL_KS if k <= num_classes]
+    ks = asked.measures.ks_of(num_classes)
     skipped: list[SkippedImage] = []
     tree = classifier.rule.tree
     if asked.taxonomy is not None:
@@ -310,7 +285,7 @@ def evaluate_program(
         about["sets"]["none_of_these"] = new_classes.rate(sets, answers.says_new, ~is_known)
     if tree is not None and answers.of_ranks is not None:
         about["sets"] |= by_rank.summary(answers.of_ranks[:, is_known], tree)
-    report |= new_data_report.worth(data, None, ks=ks, utilities=asked.utilities, own=sets)
+    report |= new_data_report.worth(data, None, ks=ks, utilities=asked.measures.utilities, own=sets)
     return Evaluated(
         title=f"{classifier.path}, {classifier.rule}, {data.what}s of {found.path}",
         report=about | report,
@@ -344,90 +319,6 @@ def expected_by(classifier: TrainedClassifier, asked: Asked) -> Expected:
     )
 
 
-def warn_of_own_data(classifier: TrainedClassifier, asked: Asked) -> bool:
-    """Warns of a place of new data that is where the run has its own; returns whether it is."""
-    own = path_of(classifier.config.dataset)
-    if own is None or not Path(own).exists() or not asked.path.samefile(own):
-        return False
-    logging.warning(
-        "%s has the examples that the run was trained on, among others: accuracies are too good. "
-        "Without --%s the test split is evaluated",
-        asked.path,
-        asked.flag,
-    )
-    return True
-
-
-def warn_of_training_images(workdir: Path | None, found: LabelledData) -> None:
-    """Warns of new images that have the name and the size of a training image of the run.
-
-    Args:
-        workdir: the folder of the run, which has a list of its images if they are the user's own;
-            None for a published network.
-        found: the new examples.
-    """
-    listed = None if workdir is None else run_files.read_listed(workdir)
-    if listed is None or found.examples.names is None:
-        return
-    train = listed.listing.take(listed.listing.of_role(Role.TRAIN).tolist())
-    known = set(zip(map(_name, train.paths), train.sizes.tolist(), strict=True))
-    new = zip(map(_name, found.examples.names), found.sizes.tolist(), strict=True)
-    number = sum(one in known for one in new)
-    if number:
-        logging.warning(
-            "%s: %d of %d images have the name and the size of a training image of the run: "
-            "accuracies are too good if they are the same",
-            found.path,
-            number,
-            len(found.examples),
-        )
-
-
-def warn_of_training_rows(run: TrainedClassifier, found: LabelledData) -> None:
-    """Warns of new images that have the name of a training row of a run on features."""
-    try:
-        known = run.load_dataset().train.names
-    except UserError:
-        # The features are on another machine.
-        return
-    if known is None or found.examples.names is None:
-        return
-    number = len({*map(same_form, known)} & {*map(same_form, found.examples.names)})
-    if number:
-        logging.warning(
-            "%s: %d of %d images have the name of a training row of the run: accuracies are too "
-            "good if the row is of the same image",
-            found.path,
-            number,
-            len(found.examples),
-        )
-
-
-def _name(path: str) -> str:
-    """The name of a file, which copies on other file systems have in other forms of Unicode."""
-    return same_form(path.rpartition("/")[2])
-
-
-def halves(examples: Predictions) -> tuple[np.ndarray, np.ndarray]:
-    """The indices of one half of the examples, and of the other; a group is in one of them.
-
-    They are the same for the same examples.
-
-    Raises:
-        UserError: there is only one example, or one group.
-    """
-    number, what = len(examples.labels), "example"
-    of_group = np.arange(number)
-    if examples.groups is not None:
-        names, of_group = np.unique(examples.groups.astype(str), return_inverse=True)
-        number, what = len(names), "group"
-    if number < 2:
-        raise UserError(f"--recalibrate=half needs at least two {what}s of known classes; got 1")
-    order = np.random.default_rng(_SEED).permutation(number)
-    is_first = np.isin(of_group, order[: number // 2])
-    return np.flatnonzero(is_first), np.flatnonzero(~is_first)
-
-
 def _calibrated(
     classifier: TrainedClassifier,
     data: NewData,
@@ -437,10 +328,11 @@ def _calibrated(
     share: Share,
 ) -> _Calibrated:
     """The thresholds that are asked for, and the examples that are evaluated with them."""
+    measures = asked.measures
     if asked.is_half:
-        others, chosen = halves(data.known)
-        coverages = asked.coverages(len(others))
-        if not coverages and not asked.are_coverages_given:
+        others, chosen = halving.halves(data.known)
+        coverages = choices.coverages(measures, len(others))
+        if not coverages and measures.coverages is None:
             thresholds.check_enough(len(others), _LEAST_COVERAGE)
         known = data.known.take(others)
         return _Calibrated(
@@ -460,11 +352,11 @@ def _calibrated(
             on=given.calibrated_on,
             in_groups=None,
             number=None,
-            average_ks=ks if asked.are_ks_given else given.values("average"),
-            coverages=asked.coverages(0) if asked.are_coverages_given else has,
+            average_ks=ks if measures.ks else given.values("average"),
+            coverages=has if measures.coverages is None else measures.coverages,
         )
     number = _num_validation_examples(classifier)
-    if number == 0 and asked.are_coverages_given and asked.coverages(0):
+    if number == 0 and measures.coverages:
         _needed(None, "--coverages")
     validation = None if data.known.groups is None else _validation_in_groups(classifier, share)
     if validation is None and example_groups.have_several(data.known):
@@ -480,7 +372,7 @@ def _calibrated(
         in_groups=None if validation is None else InGroups(validation, combinations.DEFAULT),
         number=number,
         average_ks=ks,
-        coverages=asked.coverages(number),
+        coverages=choices.coverages(measures, number),
     )
 
 
@@ -510,14 +402,6 @@ def _write_parts(
     if found.examples.groups is not None and not has_thresholds:
         share.only(lambda: _validation_in_groups(classifier, share))
     raise PartWritten
-
-
-def _costs(classifier: TrainedClassifier, asked: Asked) -> Costs | None:
-    if asked.costs is None:
-        return None
-    return named_costs.named(
-        asked.costs, classifier.classes.names, classifier.class_counts, classifier.tree
-    )
 
 
 def _observations(calibrated: _Calibrated, **given: Any) -> dict[str, Any]:

@@ -1,0 +1,162 @@
+"""Evaluates a classifier on a split of its data set."""
+
+from functools import partial
+from typing import Any, NoReturn
+
+from train.data.dataset import Dataset
+from train.evaluation import bayes, example_names, metric
+from train.evaluation.predictions import Predictions
+from train.foundation.errors import UserError
+from train.prediction import outliers
+from train.prediction.evaluating import choices, halving, new_class_report, set_reports
+from train.prediction.evaluating.evaluated import Evaluated
+from train.prediction.evaluating.measures import Measures
+from train.prediction.other_calibrations import NewCalibration
+from train.prediction.outliers import OutlierScore
+from train.prediction.trained import TrainedClassifier
+from train.sharing.sharing import WritesPart
+from train.sharing.work import PartWritten, Share
+
+_VALIDATION = "validation"
+
+
+def evaluate(
+    classifier: TrainedClassifier,
+    split: str,
+    measures: Measures,
+    share: Share,
+    *,
+    crops: int | None,
+    is_half: bool,
+) -> Evaluated:
+    """Evaluates a finished run or published weights, with thresholds from validation examples.
+
+    Args:
+        classifier: the classifier.
+        split: the split.
+        measures: what is measured.
+        share: how this process takes part in the work.
+        crops: the number of crops of each image that are averaged; None for those of the run.
+        is_half: whether thresholds are calibrated on one half of the validation examples.
+
+    Raises:
+        UserError: the data set does not have the split, the classifier cannot average crops, or
+            thresholds cannot be calibrated.
+    """
+    spec, class_counts = classifier.spec, classifier.class_counts
+    ks = measures.ks_of(classifier.num_classes, usual=classifier.config.eval.ks)
+    dataset = classifier.load_dataset()
+    if getattr(dataset, split) is None:
+        raise UserError(
+            f"--split must not be {split} with the data set {spec.name}: it has no such test set"
+        )
+    score = None
+    if measures.new_score is not None:
+        score = outliers.of_classifier(classifier, measures.new_score)
+    crops = _crops(classifier, crops)
+    if isinstance(share, WritesPart):
+        _write_parts(classifier, dataset, split, score, share, crops)
+
+    def predict(split: str) -> Predictions:
+        found = classifier.predict(split, crops=crops, share=share)
+        if score is None:
+            return found
+        return outliers.measure(found, score, getattr(dataset, split), split, share)
+
+    examples = predict(split)
+    same = split == _VALIDATION
+    calibrated_on = examples if same else predict(_VALIDATION)
+    chosen, others = halving.divide(
+        len(examples.labels), len(calibrated_on.labels), same=same, is_half=is_half
+    )
+    evaluated, calibrating = examples.take(chosen), calibrated_on.take(others)
+    class_names = (*classifier.classes.names, *dataset.unseen_class_names)
+    report = set_reports.report(
+        evaluated,
+        calibrating,
+        measures,
+        ks=ks,
+        class_counts=class_counts,
+        class_names=class_names,
+        tree=classifier.tree,
+    )
+    document = report.to_json()
+    if score is not None:
+        document["none_of_these"] = new_class_report.report(
+            evaluated,
+            score,
+            NewCalibration(classifier, calibrating),
+            choices.coverages_with_new(measures, len(others)),
+            choices.rules(measures, (examples, calibrated_on), class_counts, classifier.tree),
+        )
+    document |= set_reports.sure_answers(evaluated, calibrating, measures.max_error)
+    if spec.true_distribution is not None:
+        of_split = getattr(dataset, split).take(chosen)
+        is_balanced = split == "balanced_test"
+        best = bayes.summarize(
+            spec.true_distribution,
+            of_split,
+            dataset.validation.take(others),
+            ks,
+            class_counts,
+            balanced=is_balanced,
+        )
+        document["bayes"] = metric.to_json(best)
+        document["gap_to_bayes"] = metric.to_json(bayes.gap(best, report.metrics))
+        # If all classes are equally frequent, others are the best.
+        if classifier.tree is not None and not is_balanced:
+            document["bayes_ranks"] = bayes.accuracies_by_rank(
+                spec.true_distribution, of_split, classifier.tree, ks
+            )
+    on = halving.describe("validation examples", same=same, is_half=is_half)
+    about: dict[str, Any] = {
+        "split": split,
+        "config": classifier.config.to_plain(),
+        "calibrated_on": on,
+    }
+    _, origin = classifier.origin
+    title = f"{spec.name}, {origin}, {split} split"
+    if crops != 1:
+        about["crops"] = crops
+        title += f", {crops} crops of each image"
+    if left_out := len(getattr(dataset, split)) - len(examples.labels):
+        about["left_out"] = left_out
+        title += f" (images left out as unreadable: {left_out:,})"
+    return Evaluated(
+        title=title,
+        report=about | document,
+        examples=example_names.named(evaluated, getattr(dataset, split), spec.inputs),
+        class_names=class_names,
+        class_counts=class_counts,
+        split=getattr(dataset, split),
+        inputs=spec.inputs,
+    )
+
+
+def _write_parts(
+    classifier: TrainedClassifier,
+    dataset: Dataset,
+    split: str,
+    score: OutlierScore | None,
+    share: WritesPart,
+    crops: int,
+) -> NoReturn:
+    """Writes this process's parts of all predictions that the report needs."""
+    for name in dict.fromkeys((split, _VALIDATION)):
+        share.only(partial(classifier.predict, name, crops=crops, share=share))
+        if score is not None:
+            share.only(partial(outliers.of_split, score, getattr(dataset, name), name, share))
+    raise PartWritten
+
+
+def _crops(classifier: TrainedClassifier, given: int | None) -> int:
+    """How many crops of each image are averaged."""
+    crops = given or classifier.config.eval.crops
+    if crops != 1 and not classifier.spec.has_images:
+        raise UserError(f"--crops must be 1 for {classifier.spec.inputs}; got {crops}")
+    if crops != 1 and classifier.temperature is not None:
+        raise UserError(
+            f"--crops must be 1 for a run with config.eval.temperature; got {crops}: the "
+            "temperature is for the middle of images"
+        )
+    return crops
