@@ -86,3 +86,13 @@ def test_there_are_no_loops_on_accelerators(rng, elsewhere):
         functools.partial(losses.size_at_average_error, error=0.1, temperature=0.5), logits, labels
     )
     assert not has_loop(functools.partial(losses.average_k_candidates, k=3), logits, labels)
+
+
+def test_candidates_of_one_device_are_searched_and_not_sorted(rng, elsewhere):
+    logits = rng.normal(size=(1, 40, 7)).astype(np.float32)
+    labels = rng.integers(0, 7, (1, 40))
+    # More candidates than a device selects without a sort.
+    candidates = functools.partial(losses.average_k_candidates, k=3)
+    split = jax.vmap(functools.partial(candidates, axis_name="devices"), axis_name="devices")
+    assert "top_k" not in str(jax.make_jaxpr(split)(logits, labels))
+    np.testing.assert_array_equal(split(logits, labels)[0], candidates(logits[0], labels[0]))

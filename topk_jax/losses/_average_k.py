@@ -22,7 +22,7 @@ from topk_jax import (
 )
 from topk_jax.losses._multilabel import negative_log_likelihood
 from topk_jax.losses._softmax import compute_cross_entropy
-from topk_jax.operators._top_k import select_largest, select_largest_of_split
+from topk_jax.operators._top_k import select_kth, select_largest, select_largest_of_split
 
 __all__ = ["average_k", "average_k_candidates"]
 
@@ -216,7 +216,7 @@ def _candidates_of_part(
     entries = _entries(proposals, labels, None)
     # No device has more than all m candidates or more than its own wrong classes.
     size = min(num_candidates, entries.size - entries.size // num_classes)
-    if axis_name is None:
+    if _checks.axis_size(axis_name) == 1:
         marks = _mark_largest(entries, size)
     else:
         # The list is in descending order, with equal entries in ascending order of their index. So
@@ -340,7 +340,7 @@ def count_on_device(values: jax.Array, num_candidates: int, axis_name: Hashable)
     All probabilities would be 8 * 32 * 1,081 floats (1.1 MiB).
     """
     lists = jax.lax.all_gather(values, axis_name)
-    threshold = select_largest(lists.reshape(-1), num_candidates)[0][-1]
+    (threshold,) = select_kth(lists.reshape(-1), num_candidates)[0]
     above = (lists > threshold).sum(axis=-1)
     ties = (lists == threshold).sum(axis=-1)
     # Entries that equal the threshold are chosen from earlier devices first. A list that is cut off
