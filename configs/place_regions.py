@@ -11,7 +11,8 @@ On a machine without accelerators, with eight threads as devices:
 The classes are shared by the largest number of devices that divides the devices of a process and
 the classes. configs/place_names.py has the same data, with their licence. Training takes five
 minutes on two cores. Expect a test top-5 accuracy of 0.47 and an average-5 accuracy of 0.50 with
-the default loss. To choose another loss that docs/scaling.md lists, write its name after a colon.
+the default loss. To choose another loss, write its name after a colon. A loss whose
+classes cannot be split is refused, and the message lists the losses whose classes can.
 """
 
 from ml_collections import ConfigDict
