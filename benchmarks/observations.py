@@ -64,27 +64,27 @@ def main() -> None:
 
 
 def tables(results: Mapping[str, Any]) -> str:
-    """A table for each file of scores and kind of observations, in Markdown."""
-    header = ["combined by", "top-1", "cross-entropy", "coverage", "mean size"]
-    return "\n\n".join(
-        f"{name}, {_KINDS[kind]}:\n\n"
-        + markdown.table(header, [_row(way, numbers) for way, numbers in ways.items()])
-        for name, kinds in results["data"].items()
-        for kind, ways in kinds.items()
-    )
-
-
-def _row(way: str, numbers: Mapping[str, Sequence[float]]) -> list[str]:
-    def shown(name: str, form: str) -> str:
-        return format(numbers[name][0], form) if name in numbers else "–"
-
-    return [
-        _IN_WORDS[way],
-        shown("top_1", ".1%"),
-        shown("cross_entropy", ".2f"),
-        shown("coverage", ".1%"),
-        shown("set_size", ".2f"),
+    """The mean sizes in one table, in Markdown; other numbers are in the results only."""
+    asked = results["asked"]
+    kinds = [
+        (f"{name}, {_KINDS[kind]}", ways)
+        for name, by_kind in results["data"].items()
+        for kind, ways in by_kind.items()
     ]
+    numbers = range(1, len(kinds) + 1)
+    legend = [f"{number}: {words}" for number, (words, _) in zip(numbers, kinds, strict=True)]
+    rows = [
+        [_IN_WORDS[way], *(_size(ways[way], asked) for _, ways in kinds)] for way in kinds[0][1]
+    ]
+    header = ["combined by", *(f"size, {number}" for number in numbers)]
+    return "; ".join(legend) + ".\n\n" + markdown.table(header, rows)
+
+
+def _size(numbers: Mapping[str, Sequence[float]], asked: float) -> str:
+    """The mean size, and a coverage beyond three standard errors from the one that was asked."""
+    coverage, error = numbers["coverage"]
+    size = f"{numbers['set_size'][0]:.2f}"
+    return size if abs(coverage - asked) <= 3 * error else f"{size} ({coverage:.1%})"
 
 
 def _named(text: str) -> tuple[str, tuple[np.ndarray, np.ndarray]]:

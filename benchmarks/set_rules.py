@@ -35,6 +35,8 @@ _K = 5
 _NAMES = 3
 # The sets of examples are made in parts of this size, which stay in the cache.
 _BLOCK = 500
+# Means over balanced classes and over examples differ less than this.
+_SAME = 0.005
 
 # Probabilities [n, L] to sets [n, L].
 Rule = Callable[[jax.Array], jax.Array]
@@ -58,32 +60,43 @@ def main() -> None:
 
 
 def tables(results: Mapping[str, Any]) -> str:
-    """A table for each run, in Markdown. The times are in the results only."""
-    return "\n\n".join(_table(name, found) for name, found in results["data"].items())
-
-
-def _table(name: str, found: Mapping[str, Any]) -> str:
-    rules = found["rules"]
-    error = 100 * max(one["coverage"][1] for one in rules.values())
-    has_names = any("names" in one for one in rules.values())
+    """One table of all runs, in Markdown. The times and the names are in the results only."""
+    runs = list(results["data"].items())
+    rules = dict.fromkeys(rule for _, found in runs for rule in found["rules"])
+    columns = [_columns(found) for _, found in runs]
     header = [
         "sets",
-        "coverage",
-        "macro coverage",
-        "mean size",
-        *(["mean names"] if has_names else []),
+        *(f"{number}: {name}" for number, names in enumerate(columns, 1) for name in names),
     ]
+    rows = [
+        [rule]
+        + [
+            format(found["rules"][rule][key][0], form) if rule in found["rules"] else "–"
+            for (_, found), names in zip(runs, columns, strict=True)
+            for key, form in names.values()
+        ]
+        for rule in rules
+    ]
+    legend = [f"{number}: {_words(name, found)}" for number, (name, found) in enumerate(runs, 1)]
+    return "; ".join(legend) + ".\n\n" + markdown.table(header, rows)
+
+
+def _columns(found: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """The columns of a run by their names: the key of their numbers, and how these are written."""
+    differences = [
+        abs(one["coverage"][0] - one["macro_coverage"][0]) for one in found["rules"].values()
+    ]
+    # With balanced classes the mean over classes tells nothing more.
+    macro = {"macro": ("macro_coverage", ".1%")} if max(differences) > _SAME else {}
+    return {"coverage": ("coverage", ".1%"), **macro, "size": ("size", ".2f")}
+
+
+def _words(name: str, found: Mapping[str, Any]) -> str:
+    error = 100 * max(one["coverage"][1] for one in found["rules"].values())
     return (
         f"{name}, {found['classes']:,} classes, {found['examples']:,} examples in each half "
-        f"(standard errors of coverages: at most {error:.2f} points):\n\n"
-        + markdown.table(header, [_row(rule, one) for rule, one in rules.items()])
+        f"(standard errors of coverages: at most {error:.2f} points)"
     )
-
-
-def _row(rule: str, found: Mapping[str, Any]) -> list[str]:
-    names = [f"{found['names'][0]:.2f}"] if "names" in found else []
-    coverages = [f"{found[name][0]:.1%}" for name in ("coverage", "macro_coverage")]
-    return [rule, *coverages, f"{found['size'][0]:.2f}", *names]
 
 
 def _named(text: str) -> tuple[str, Path]:

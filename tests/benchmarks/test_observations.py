@@ -28,4 +28,7 @@ def test_the_command_measures_every_way(tmp_path, monkeypatch):
     # Photographs are independent given their class, and their sum is best.
     assert found["sum"]["cross_entropy"] < found["log_probabilities"]["cross_entropy"]
     assert found["union"]["coverage"][0] > found["intersection"]["coverage"][0]
-    assert observations.tables(results).count("\n| ") == 2 * (2 + 7)
+    lines = observations.tables(results).splitlines()
+    assert sum(line.startswith("| ") for line in lines) == 2 + 7
+    # Only these sets do not have the coverage that was asked.
+    assert [line for line in lines if "%" in line] == lines[-2:]
