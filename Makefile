@@ -76,8 +76,7 @@ $(ORACLE_INSTALLED): pyproject.toml constraints.txt | python-version
 	$(PYTHON) -m venv --clear $(@D)
 	@echo "installing into $(@D): a minute or more"
 	@$(@D)/bin/python -m pip install $(WANTED) --no-compile --editable '.[test,oracle]'
-	@$(@D)/bin/python -m pip install $(WANTED) --no-compile --no-deps torchcp \
-		setvaluedprediction==0.0.6
+	@$(@D)/bin/python -m pip install $(WANTED) --no-compile --no-deps torchcp setvaluedprediction
 	@touch $@
 
 python-version:

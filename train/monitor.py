@@ -48,7 +48,7 @@ _DELTA = flags.DEFINE_float("delta", 0.01, "The probability of a false alarm, at
 _COVERAGE = flags.DEFINE_float(
     "coverage",
     None,
-    "How often sets of --top_k or --average_k, which promise nothing, are to have the label.",
+    "How often sets that promise no coverage, as of --top_k or --average_k, are to have the label.",
 )
 _CALIBRATED_ON = flags.DEFINE_integer(
     "calibrated_on",

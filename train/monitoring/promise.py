@@ -7,7 +7,7 @@ from typing import Any
 
 from scipy import stats
 
-from train.evaluation import evaluated, promises, thresholds
+from train.evaluation import evaluated, named_costs, promises, thresholds
 from train.evaluation.conformal_rules import DEFAULT, RULES
 from train.foundation.errors import UserError
 
@@ -80,6 +80,9 @@ def of_rule(
     """
     digest = results["parameters_digest"]
     parts = dict(part.partition("=")[::2] for part in rule.split(", "))
+    if parts.get("costs") == named_costs.MISSED:
+        # The mean cost is the share of missed labels.
+        parts = {**parts, "coverage": str(1 - _number(parts.get("risk", "")))}
     if "coverage" not in parts:
         if coverage is None:
             raise UserError(
@@ -89,10 +92,7 @@ def of_rule(
         return Promise(digest, rule, coverage, None, delta)
     if coverage is not None:
         raise UserError(f"--coverage does not go with sets of {rule}, which promise it themselves")
-    try:
-        asked = float(parts["coverage"])
-    except ValueError:
-        asked = math.nan
+    asked = _number(parts["coverage"])
     if not 0 < asked < 1:
         raise UserError(f"sets must be of a coverage from 0 to 1; they are of {rule!r}")
     promised = promises.promised(asked, RULES.get(parts.get("rule", DEFAULT), RULES[DEFAULT]))
@@ -104,3 +104,11 @@ def of_rule(
             )
         calibrated_on = evaluated.num_examples(results["evaluated"]["validation"])
     return Promise(digest, rule, promised, calibrated_on, delta)
+
+
+def _number(text: str) -> float:
+    """The number that a text is; NaN for another text."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

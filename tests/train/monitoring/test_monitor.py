@@ -106,6 +106,8 @@ RESULTS = {
         ("coverage=0.9, rule=interpolated", None, None, (0.8, 270)),
         ("coverage=0.9, combine=maximum", None, 40, (0.9, 40)),
         ("average_k=5", 0.95, None, (0.95, None)),
+        ("risk=0.1, costs=missed", None, None, (0.9, 270)),
+        ("risk=0.1, costs=macro", 0.8, None, (0.8, None)),
     ],
 )
 def test_the_promise_is_that_of_the_rule(rule, coverage, calibrated_on, expected):
@@ -120,6 +122,8 @@ def test_the_promise_is_that_of_the_rule(rule, coverage, calibrated_on, expected
     [
         ("top_k=5", None, "sets of top_k=5 promise no coverage: --coverage says how often"),
         ("coverage=0.9", 0.8, "--coverage does not go with sets of coverage=0.9"),
+        ("risk=0.1, costs=missed", 0.8, "--coverage does not go with sets of risk=0.1"),
+        ("risk=1, costs=missed", None, "sets must be of a coverage from 0 to 1"),
         ("coverage=1.5", None, "sets must be of a coverage from 0 to 1"),
         ("coverage=0.9, combine=maximum", None, "--calibrated_on is needed with sets of"),
     ],
