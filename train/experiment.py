@@ -132,6 +132,7 @@ def run(
                 **_class_weights(assembly),
                 **_unknown(assembly, found.tests["test"].outcomes.labels),
                 **_left_out(assembly, found.left_out),
+                **_licenses(assembly),
             }
             return reporter.results(results, found.tests)
 
@@ -513,6 +514,12 @@ def _facts(assembly: Assembly, final: TrainState, progress: Progress) -> dict[st
         "examples_per_second": images / progress.seconds_per_epoch(),
         "data_wait_share": progress.data_wait_share(),
     }
+
+
+def _licenses(assembly: Assembly) -> dict[str, Any]:
+    """The training images of each licence, if the data set says their licences."""
+    credited = assembly.dataset.train.credits
+    return {} if credited is None else {"training_licenses": credited.license_counts()}
 
 
 def _best_possible(assembly: Assembly) -> dict[str, Any]:

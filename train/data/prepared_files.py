@@ -7,6 +7,7 @@ the data set.
 
 import contextlib
 import io
+import json
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,10 +18,11 @@ import tensorflow_datasets as tfds
 from PIL import Image
 
 from train.data.builders import damaged
+from train.data.credits import Credits
 from train.data.image_reader import ImageReader
 from train.data.record_shards import RecordShards, Shard
 from train.data.records import Records, Split
-from train.foundation import array_files, checksums, host_memory
+from train.foundation import array_files, checksums, host_memory, json_files
 from train.foundation.errors import UserError, first_line
 
 # How the names of lists start that are made from the records if they are missing.
@@ -32,6 +34,11 @@ _NO_LABEL = -1
 def labels_file(split: str) -> str:
     """The file with the labels of a split, which are read from it without the images."""
     return f"labels-{split}.npy"
+
+
+def credits_file(split: str) -> str:
+    """The file with the authors and licences of a split; missing if they are not known."""
+    return f"credits-{split}.json"
 
 
 def check_classes(builder: tfds.core.DatasetBuilder, expected: int, *, name: str) -> None:
@@ -99,7 +106,7 @@ def read(builder: tfds.core.DatasetBuilder, split: str, *, reader: ImageReader |
         labels = split_labels(builder, split)
         if (labels < 0).any():
             raise ValueError(f"{split} has an example without a label")
-        return Split(records, labels)
+        return Split(records, labels, credits=_read_credits(builder, split, len(labels)))
 
 
 @contextlib.contextmanager
@@ -148,6 +155,14 @@ def split_labels(
     with contextlib.suppress(OSError):
         checksums.add(path.parent, path.name, labels_content(labels))
     return labels
+
+
+def _read_credits(builder: tfds.core.DatasetBuilder, split: str, num_images: int) -> Credits | None:
+    """The authors and licences of a prepared split; None if they are not known."""
+    path = Path(builder.data_dir) / credits_file(split)
+    if not path.exists():
+        return None
+    return Credits.from_plain(json.loads(json_files.read_bytes(path)), num_images)
 
 
 def labels_content(labels: np.ndarray) -> bytes:

@@ -1,5 +1,6 @@
 """Data sets that tensorflow-datasets reads: prepared once, for all runs."""
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,7 +10,6 @@ import numpy as np
 from train.data import label_noise, splits
 from train.data.dataset import Dataset, DatasetSpec
 from train.data.label_noise import LabelNoise
-from train.data.records import Split
 from train.data.splits import Holdout
 from train.foundation import ranks
 from train.foundation.errors import UserError
@@ -70,7 +70,7 @@ class PreparedSpec(DatasetSpec):
             train, held_out = splits.hold_out(
                 source.labels, self.validation, num_classes=num_classes
             )
-            validation = Split(source.images[held_out], source.labels[held_out])
+            validation = source.take(held_out)
         else:
             train = np.arange(len(source.labels))
             validation = prepared_files.read(builder, self.validation, reader=self.reader)
@@ -85,7 +85,7 @@ class PreparedSpec(DatasetSpec):
             # Before any example is chosen, so that the noise of one does not depend on the others.
             labels = label_noise.apply(self.label_noise, labels, seed=seed)
         return Dataset(
-            train=Split(source.images[train], labels[train]),
+            train=dataclasses.replace(source.take(train), labels=labels[train]),
             validation=validation,
             test=prepared_files.read(builder, self.test, reader=self.reader),
             class_names=class_names,

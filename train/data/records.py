@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from train.data import image_formats
+from train.data.credits import Credits
 from train.data.image_reader import ImageReader
 from train.data.images import UnreadableImageError
 from train.data.truths import Truths
@@ -110,7 +111,8 @@ class Split:
     `names` [n] are the names of the examples, as the paths of files, and `groups` [n] the names of
     what they belong to, as the photographs of one plant do; both are texts, and None if the data
     set has none. `truths` [n] are what the labels stand for where the truth of an example is more
-    than one class; None elsewhere.
+    than one class; None elsewhere. `credits` [n] are the authors and the licences of the images;
+    None if the data set has none.
     """
 
     images: np.ndarray | Records | Rows
@@ -118,6 +120,7 @@ class Split:
     names: np.ndarray | None = None
     groups: np.ndarray | None = None
     truths: Truths | None = None
+    credits: Credits | None = None
 
     def __len__(self) -> int:
         """The number of examples."""
@@ -129,7 +132,12 @@ class Split:
             None if texts is None else texts[indices] for texts in (self.names, self.groups)
         )
         truths = None if self.truths is None else self.truths[indices]
-        return Split(self.images[indices], self.labels[indices], names, groups, truths)
+        credited = None if self.credits is None else self.credits[indices]
+        return Split(self.images[indices], self.labels[indices], names, groups, truths, credited)
+
+    def credit(self, index: int) -> str:
+        """The author and the licence of an image; empty if neither is known."""
+        return "" if self.credits is None else self.credits.in_words(index)
 
     def truth(self, indices: np.ndarray) -> dict[str, np.ndarray]:
         """The labels of some examples, with what they stand for, as arrays of a batch."""

@@ -60,11 +60,13 @@ class Similar:
         name: its name.
         cosine: of the angle between the features of both, from -1 to 1.
         thumbnail: of its image; None for rows of features, and for a file that is gone.
+        credit: the author and the licence of its image; empty if neither is known.
     """
 
     name: str
     cosine: float
     thumbnail: Thumbnail | None
+    credit: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

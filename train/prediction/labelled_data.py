@@ -182,6 +182,7 @@ def _split(examples: Records | Rows, listing: Listing, texts: Sequence[str] | No
         None if texts is None else np.array(texts, object),
         np.array(listing.groups, object) if listing.has_groups else None,
         listing.truths,
+        listing.credits,
     )
 
 

@@ -171,7 +171,7 @@ class TrainingFeatures:
 
     def _similar(self, place: int, cosine: float) -> Similar:
         thumbnail = None if self._thumbnail is None else self._thumbnail(place)
-        return Similar(self._name(place), cosine, thumbnail)
+        return Similar(self._name(place), cosine, thumbnail, self._train.credit(place))
 
     def _name(self, place: int) -> str:
         train = self._train

@@ -95,6 +95,7 @@ RESULTS: Field = record(
         "data_wait_share": NUMBER_OR_NULL,
         "temperature": Number(above=0),
         "left_out": table_of(_COUNT),
+        "training_licenses": table_of(_COUNT),
         "num_examples_of_unknown_classes": _COUNT,
         "versions": table_of(string),
         "digests": table_of(string),

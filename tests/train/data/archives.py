@@ -59,8 +59,8 @@ def plantnet_files(
             "species_id": path.split("/")[1],
             "obs_id": str(number),
             "organ": ("flower", "leaf", "bark")[number % 3],
-            "author": "A. Nonymous",
-            "license": "cc-by-sa",
+            "author": f"A. Nonymous {number % 5}",
+            "license": ("cc-by-sa", "cc-by-nc")[number % 2],
             "split": path.split("/")[0],
         }
         for number, path in enumerate(sorted(images))
@@ -79,7 +79,7 @@ def plantnet_v2_tables(images: dict[str, bytes]) -> dict[str, bytes]:
             "species_id": int(path.split("/")[1]),
             "PN_observation_id": number,
             "organ": ("flower", "leaf", "habit")[number % 3],
-            "author": 'Someone, "S."',
+            "author": f'Someone, "S." {number % 5}',
             "license": "cc-by-nc",
             "split": path.split("/")[0],
             "PN_hash": Path(path).stem,

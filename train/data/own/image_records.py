@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from typing_extensions import override
 
+from train.data.credits import Credits
 from train.data.own.encoded_images import EncodedImages
 from train.data.own.found_images import FoundImages
 from train.data.own.listing import Listing, Role
@@ -57,8 +58,10 @@ class ImageRecords:
         kept = listing.take(
             [index for index, path in enumerate(listing.paths) if path not in absent]
         )
-        described = describe(self.found.listing, nested=self.nested, group=self.group)
-        return describe(kept, nested=nested, group=group) == described
+        # Records of earlier versions have no credits, which change no run.
+        mine, other = (dataclasses.replace(one, credits=None) for one in (self.found.listing, kept))
+        described = describe(mine, nested=self.nested, group=self.group)
+        return describe(other, nested=nested, group=group) == described
 
 
 class _Images(EncodedImages):
@@ -163,6 +166,7 @@ def describe(
         ({} if sums is None else {"crc32": sums})
         | ({"left_out": left_out} if left_out else {})
         | ({} if group is None else {"group": group})
+        | ({} if listing.credits is None else {"credits": listing.credits.to_plain()})
         | {
             "version": _VERSION,
             "nested": nested,
@@ -199,6 +203,9 @@ def read(folder: Path) -> ImageRecords:
             class_names=tuple(described["class_names"]),
             given=frozenset(Role[name] for name in described["given"]),
             groups=tuple(described["keys"]),
+            credits=Credits.from_plain(described["credits"], len(described["paths"]))
+            if "credits" in described
+            else None,
         )
         # The images of a folder do not have groups; its fields may give some.
         if listing.groups == listing.paths:

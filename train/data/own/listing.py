@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from train.data.credits import Credits
 from train.data.truths import Truths
 from train.foundation import names
 
@@ -122,6 +123,8 @@ class Listing:
             stay together when splits are held out. None if each is a group of its own.
         truths: what the labels stand for, [n], where the truth of an example is more than one
             class; None elsewhere.
+        credits: the authors and the licences of images, [n]; None if none is given. The digest does
+            not depend on them.
     """
 
     paths: tuple[str, ...] = ()
@@ -133,6 +136,7 @@ class Listing:
     given: frozenset[Role] = frozenset()
     groups: tuple[str, ...] | None = None
     truths: Truths | None = None
+    credits: Credits | None = None
 
     def __len__(self) -> int:
         """The number of examples."""
@@ -181,6 +185,7 @@ class Listing:
             roles=self.roles[chosen],
             groups=self.groups and tuple(self.groups[index] for index in chosen),
             truths=None if self.truths is None else self.truths[np.array(chosen, np.int64)],
+            credits=None if self.credits is None else self.credits[np.array(chosen, np.int64)],
         )
 
     def digest(self, version: str = "") -> str:

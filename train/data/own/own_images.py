@@ -71,6 +71,7 @@ class OwnImagesSpec(DatasetSpec):
                 paths[indices],
                 None if groups is None else groups[indices],
                 None if listing.truths is None else listing.truths[indices],
+                None if listing.credits is None else listing.credits[indices],
             )
 
         train = train_images.chosen(self.fields, listing)

@@ -52,7 +52,9 @@ def of_run(found: FoundImages, listed: ListedFiles, reader: ImageReader) -> Foun
         # All files are there, and were split in another way.
         return found
     images = _Placed(found.images, then.paths, place)
-    of_run = dataclasses.replace(found, listing=then, images=images)
+    credited = None if now.credits is None else now.credits.placed(place)
+    listing = dataclasses.replace(then, credits=credited)
+    of_run = dataclasses.replace(found, listing=listing, images=images)
     changed = kept[is_other & (sizes != NO_SIZE) & (before != NO_SIZE)]
     records = Records(images, changed, str(found.root), reader)
     readable = (unreadable_images.why(records, index) is None for index in range(len(changed)))

@@ -1,5 +1,6 @@
 """Finds the images that a table lists: a CSV, TSV or Parquet file with paths and labels."""
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from absl import logging
 
+from train.data.credits import AUTHOR, LICENSE, Credits
 from train.data.own import class_names, determinations, table_columns, votes
 from train.data.own.determinations import ONE_LABEL, Reading
 from train.data.own.found_images import FoundImages
@@ -40,7 +42,8 @@ def find(
 
     The table has the columns `path`, relative to its folder, and `label`, and optionally `split`
     (train, val or test; see `listing.ROLE_NAMES`) and one of groups. Images of one group, as the
-    photographs of one plant, belong to one split: if a split is held out, whole groups are.
+    photographs of one plant, belong to one split: if a split is held out, whole groups are. The
+    columns `author` and `license` are the credits of the images.
     Classes are in the order of their sorted names. An image with several labels may have several
     rows.
 
@@ -55,6 +58,7 @@ def find(
     """
     one = reading.labels == ONE
     kind = table_columns.IMAGES if one else table_columns.VOTES
+    kind = dataclasses.replace(kind, keeps_others=True)
     columns = table_columns.read(table, kind, called=reading.called)
     where = f"{spell('config.dataset.path')} {table}"
     if not columns["path"]:
@@ -90,6 +94,9 @@ def find(
         given=roles_given(roles),
         groups=name_groups(of_images(table_columns.GROUP), (f"path {path}" for path in paths)),
         truths=truths,
+        credits=Credits.of_columns(
+            {name: of_images(name) for name in (AUTHOR, LICENSE) if name in columns}
+        ),
     )
     return FoundImages.in_files(listing, table.parent, where, most_bytes)
 

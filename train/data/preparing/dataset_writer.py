@@ -19,7 +19,8 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from train.data.builders import FILE_FORMAT, check_writable, write_checksums
-from train.data.prepared_files import labels_content, labels_file
+from train.data.credits import Credits
+from train.data.prepared_files import credits_file, labels_content, labels_file
 from train.data.preparing import shards
 from train.data.preparing.shards import Example, Journal, Shard
 from train.data.preparing.sources import Source
@@ -319,11 +320,14 @@ def _describe(
     written: Mapping[str, Sequence[Shard]],
     folder: Path,
 ) -> None:
-    """Writes the classes, the labels, and tfds's description."""
+    """Writes the classes, the labels, the credits, and tfds's description."""
     files.write_whole(folder / "classes.json", files.to_json(contents.classes, indent=1))
     for split, examples in kept.items():
         labels = np.array([example.label for example in examples], np.int32)
         files.write_whole(folder / labels_file(split), labels_content(labels))
+        if any(any(example.credit) for example in examples):
+            credited = Credits.of_pairs([example.credit for example in examples])
+            files.write_whole(folder / credits_file(split), files.to_json(credited.to_plain()))
     info = builder.info
     info.features["label"].names = list(contents.class_names)
     info.set_splits(

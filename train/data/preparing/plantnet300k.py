@@ -11,11 +11,12 @@ import functools
 import io
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from train.data.plantnet300k import Plantnet, Plantnet300k, Plantnet300kV2
 from train.data.preparing import dataset_writer
@@ -40,6 +41,23 @@ class Species:
     genus: str
 
 
+class Photograph(NamedTuple):
+    """What the metadata say of an image; empty texts for what they do not say."""
+
+    organ: str = ""
+    author: str = ""
+    license: str = ""
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> "Photograph":
+        """The image with some fields of the metadata."""
+        # Images share their organs, authors and licences.
+        return cls(*(sys.intern(str(fields.get(name) or "").strip()) for name in cls._fields))
+
+
+_SAID = frozenset(Photograph._fields)
+
+
 def _species_from_json(text: str) -> dict[str, Species]:
     """Version 1.1: species by their folders."""
     return {
@@ -48,18 +66,15 @@ def _species_from_json(text: str) -> dict[str, Species]:
     }
 
 
-def _organs_from_json(text: str) -> dict[str, str]:
-    """Version 1.1: organs by images."""
-    kinds: dict[str, str] = {}
+def _images_from_json(text: str) -> dict[str, Photograph]:
+    """Version 1.1: what is said of each image."""
 
-    def organ(fields: dict[str, str]) -> str | dict[str, str]:
-        # Only one field of an image is kept while the file is read: there are 306,146 images.
-        if "organ" not in fields:
-            return fields
-        return kinds.setdefault(fields["organ"], fields["organ"])
+    def described(fields: dict[str, Any]) -> Photograph | dict[str, Any]:
+        # Few fields of an image are kept while the file is read: there are 306,146 images.
+        return Photograph.of(fields) if _SAID & fields.keys() else fields
 
-    organs = json.loads(text, object_hook=organ)
-    return {image: organ for image, organ in organs.items() if isinstance(organ, str)}
+    found = json.loads(text, object_hook=described)
+    return {image: one for image, one in found.items() if isinstance(one, Photograph)}
 
 
 def _species_from_csv(text: str) -> dict[str, Species]:
@@ -70,11 +85,9 @@ def _species_from_csv(text: str) -> dict[str, Species]:
     }
 
 
-def _organs_from_csv(text: str) -> dict[str, str]:
-    """Version 2: organs by images."""
-    kinds: dict[str, str] = {}
-    rows = csv.DictReader(io.StringIO(text))
-    return {row["PN_hash"]: kinds.setdefault(row["organ"], row["organ"]) for row in rows}
+def _images_from_csv(text: str) -> dict[str, Photograph]:
+    """Version 2: what is said of each image."""
+    return {row["PN_hash"]: Photograph.of(row) for row in csv.DictReader(io.StringIO(text))}
 
 
 @dataclass(frozen=True)
@@ -86,11 +99,12 @@ class Download:
         archive: the name of the zip file.
         size: its size, for people.
         species_file: the metadata file on species.
-        organs_file: the metadata file on images.
+        images_file: the metadata file on images.
         metadata_in_archive: whether the two metadata files are in the archive; otherwise they are
             beside it.
         read_species: the content of the first to species by the names of their folders.
-        read_organs: the content of the second to organs by the names of images, without the suffix.
+        read_images: the content of the second to what it says of images, by their names without the
+            suffix.
         md5: the published MD5 checksum of the archive, if known.
     """
 
@@ -98,10 +112,10 @@ class Download:
     archive: str
     size: str
     species_file: str
-    organs_file: str
+    images_file: str
     metadata_in_archive: bool
     read_species: Callable[[str], dict[str, Species]]
-    read_organs: Callable[[str], dict[str, str]]
+    read_images: Callable[[str], dict[str, Photograph]]
     md5: str | None = None
 
 
@@ -112,20 +126,20 @@ _DOWNLOADS = (
         size="31.7 GB",
         md5="db27d149f2a6c304b887353c07021687",
         species_file="plantnet300K_species_id_2_name.json",
-        organs_file="plantnet300K_metadata.json",
+        images_file="plantnet300K_metadata.json",
         metadata_in_archive=True,
         read_species=_species_from_json,
-        read_organs=_organs_from_json,
+        read_images=_images_from_json,
     ),
     Download(
         Plantnet300kV2,
         archive="images.zip",
         size="41.8 GB",
         species_file="species_metadata.csv",
-        organs_file="plantnet300K_metadata.csv",
+        images_file="plantnet300K_metadata.csv",
         metadata_in_archive=False,
         read_species=_species_from_csv,
-        read_organs=_organs_from_csv,
+        read_images=_images_from_csv,
     ),
 )
 
@@ -175,7 +189,7 @@ def list_images(download: Download, manual_dir: Path) -> Contents:
                     f"the species folder {source.where(f'{root}{split}/{folder}')} {state}; every "
                     "species needs images in train, val and test"
                 )
-    species, organs = _read_metadata(download, source, root, manual_dir)
+    species, images = _read_metadata(download, source, root, manual_dir)
     unnamed = [folder for folder in folders if folder not in species]
     if unnamed:
         raise UserError(
@@ -189,9 +203,10 @@ def list_images(download: Download, manual_dir: Path) -> Contents:
                     path,
                     labels[folder],
                     {
-                        "organ": organs.get(PurePosixPath(path).stem, ""),
+                        "organ": _said(images, path).organ,
                         "file_name": path.removeprefix(root),
                     },
+                    (_said(images, path).author, _said(images, path).license),
                 )
                 for folder in folders
                 for path in sorted(by_folder[folder])
@@ -211,6 +226,11 @@ def list_images(download: Download, manual_dir: Path) -> Contents:
     )
 
 
+def _said(images: Mapping[str, Photograph], path: str) -> Photograph:
+    """What the metadata say of the image of a file."""
+    return images.get(PurePosixPath(path).stem, Photograph())
+
+
 def _find(download: Download, manual_dir: Path) -> tuple[ZipSource | FolderSource, str]:
     """The archive or the folder with the splits, and the path of the splits in it."""
     # The archive of the other version too: its message is clearer than a missing archive.
@@ -227,7 +247,7 @@ def _find(download: Download, manual_dir: Path) -> tuple[ZipSource | FolderSourc
             return FolderSource(manual_dir / folder), ""
     needed = [f"{download.archive} ({download.size})"]
     if not download.metadata_in_archive:
-        needed += [download.species_file, download.organs_file]
+        needed += [download.species_file, download.images_file]
     remedy = f"download {', '.join(needed)} from {download.builder.URL} into it, or unpack it there"
     raise absent([download.builder.TITLE], manual_dir, [remedy])
 
@@ -274,18 +294,18 @@ def _check_count(builder: type[Plantnet], count: int, where: str) -> None:
 
 def _read_metadata(
     download: Download, source: ZipSource | FolderSource, root: str, manual_dir: Path
-) -> tuple[dict[str, Species], dict[str, str]]:
+) -> tuple[dict[str, Species], dict[str, Photograph]]:
     find = functools.partial(_find_metadata, source=source, root=root, manual_dir=manual_dir)
-    species, organs = find(download.species_file), find(download.organs_file)
-    if species is None or organs is None:
-        files = {download.species_file: species, download.organs_file: organs}
+    species, images = find(download.species_file), find(download.images_file)
+    if species is None or images is None:
+        files = {download.species_file: species, download.images_file: images}
         remedy = f"published with {download.builder.TITLE} at {download.builder.URL}"
         if download.metadata_in_archive:
             remedy += f", in {download.archive}"
         raise absent([name for name, read in files.items() if read is None], manual_dir, [remedy])
     return (
         _parse(download.species_file, species, download.read_species),
-        _parse(download.organs_file, organs, download.read_organs),
+        _parse(download.images_file, images, download.read_images),
     )
 
 

@@ -33,11 +33,19 @@ _AHEAD = 16
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An image by its path in the source, its class, and the other features stored with it."""
+    """An image of a data set.
+
+    Attributes:
+        path: its path in the source.
+        label: its class.
+        features: the other features stored with it.
+        credit: its author and its licence, empty if not known, which are beside the records.
+    """
 
     path: str
     label: int
     features: Mapping[str, Any]
+    credit: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ the CSV files beside it (see `train.evaluation.example_table`).
 """
 
 import hashlib
+import itertools
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,8 @@ class Facts:
         example: what an example is called: "image", "row", "name" or "example".
         tables: the CSV files beside the page.
         unreadable: why each file that cannot be read is not there.
+        credit: the author and the licence of the image at a place of its split; None if no image
+            has them.
     """
 
     title: str
@@ -53,6 +56,7 @@ class Facts:
     example: str
     tables: Mapping[str, Path]
     unreadable: tuple[str, ...] = ()
+    credit: Callable[[int], str] | None = None
 
 
 def write(
@@ -74,7 +78,7 @@ def write(
     shown = {
         "facts": facts,
         "table": _numbers(table),
-        "cards": _cards(table, chosen, thumbnail),
+        "cards": _cards(table, chosen, thumbnail, facts.credit),
         "number": len(chosen),
         "labels": _labels(table, chosen),
         "classes": table.classes[:_MOST_CLASSES],
@@ -121,14 +125,17 @@ def _cards(
     table: ExampleTable,
     chosen: np.ndarray,
     thumbnail: Callable[[int], Thumbnail | None] | None,
+    credit: Callable[[int], str] | None,
 ) -> Any:
     """The examples of the page, as the template shows them, each when it is wanted."""
     indices = table.examples.indices
     thumbnails: Any = (None for _ in chosen)
+    credited: Iterable[str] = itertools.repeat("", len(chosen))
     if thumbnail is not None and indices is not None:
         places = indices[chosen].tolist()
         thumbnails = reading.in_threads(thumbnail, places, ahead=_THUMBNAILS_AHEAD)
-    for index, picture in zip(chosen.tolist(), thumbnails, strict=True):
+        credited = credited if credit is None else map(credit, places)
+    for index, picture, by in zip(chosen.tolist(), thumbnails, credited, strict=True):
         found = table.examples
         yield {
             "name": table.names[index],
@@ -142,4 +149,5 @@ def _cards(
             "is_outside": not table.sets.of_labels[index],
             "size": int(table.sets.sizes[index]),
             "thumbnail": picture,
+            "credit": by,
         }

@@ -56,11 +56,12 @@ class Evaluated:
         written = table.write(path)
         if path.suffix != _PAGE:
             return written
-        thumbnail = None
+        thumbnail = credit = None
         if self.split is not None:
+            credit = self.split.credit
             thumbnail = example_thumbnails.of_split(self.split, self.inputs)
         example = self.inputs.removesuffix("s")
-        facts = error_page.Facts(self.title, in_words, example, written, self.unreadable)
+        facts = error_page.Facts(self.title, in_words, example, written, self.unreadable, credit)
         error_page.write(path, table, facts, thumbnail)
         return {**written, "page of errors": path}
 
