@@ -1,0 +1,245 @@
+"""The results of the study on a pretrained network, computed a second time by other code.
+
+`tests/reference/_pretrained_study.py` has the rules of the design in words of its own. The
+committed files and the tables of the page are compared with it, and so are made-up files of all
+settings: the study may have no complete question yet.
+"""
+
+import base64
+import copy
+import importlib
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.reference import _pretrained_study as reference
+
+EVIDENCE = Path(__file__).parents[1] / "docs" / "evidence"
+PAGE = EVIDENCE / "pretrained.md"
+SETTINGS = {one["name"]: one for one in reference.plan()["settings"]}
+# Classes of several sizes, so that a mean over classes is not one over examples.
+LABELS = np.repeat(np.arange(30), np.arange(30) % 5 + 1).astype("<i4")
+
+
+@pytest.fixture(scope="module")
+def code():
+    """The modules of the study that make its tables."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(EVIDENCE)
+        yield {name: importlib.import_module(f"pretrained.{name}") for name in ("design", "tables")}
+
+
+def table(page, name):
+    """The rows of a table of the page, without its head."""
+    between = re.search(rf"<!-- pretrained {name} -->\n(.*?)<!-- end -->", page, re.DOTALL)[1]
+    lines = [line for line in between.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines[2:]]
+
+
+def assert_rows_are(rows, answers):
+    """Every printed number is the one of the second computation, to its last digit."""
+    assert len(rows) == len(answers)
+    for row, one in zip(rows, answers, strict=True):
+        setting, difference, points, verdict, published, detectable, corrected, errors = row
+        assert (setting, difference, verdict) == (f"`{one.setting}`", one.contrast, one.verdict)
+        printed = [
+            *map(float, points.split(" ± ")),
+            float(detectable),
+            *map(float, errors.split(", ")),
+        ]
+        computed = [one.points, one.half_width, one.detectable, one.of_seeds, one.of_searches]
+        # Two digits are printed. The noncentral effects are found by search.
+        np.testing.assert_allclose(printed, computed, rtol=1e-6, atol=0.005 + 1e-9)
+        assert [float(text) for text in published.split(", ") if text] == one.published
+        if corrected == "below 0.001":
+            assert one.corrected < 1e-3
+        else:
+            assert float(corrected) == pytest.approx(one.corrected, rel=0.051)
+
+
+# What is committed
+
+
+def test_the_committed_files_are_what_was_planned():
+    assert [*reference.mistakes(reference.read())] == []
+
+
+def test_the_committed_progress_is_that_of_the_files():
+    progress = json.loads((reference.RESULTS / "progress.json").read_text())
+    assert progress["design"] == reference.digest()
+    assert [one["setting"] for one in progress["settings"]] == [*SETTINGS]
+    results = reference.read()
+    for one in progress["settings"]:
+        most = reference.most_runs(SETTINGS[one["setting"]])
+        assert one["done"] + one["to_go"] <= most
+        assert one["done"] or one["to_go"] == most
+        assert (one["to_go"] == 0) == (one["setting"] in results)
+        if one["setting"] in results:
+            assert results[one["setting"]]["runs"] == one["done"]
+    assert sum(map(reference.most_runs, SETTINGS.values())) == 12_882
+    assert reference.num_planned() == 41
+
+
+def test_the_answers_of_the_page_are_those_of_the_files():
+    page = PAGE.read_text()
+    answers = reference.answers(reference.read())
+    assert_rows_are(table(page, "contrasts"), answers)
+    assert page.count("No question is complete.") == (0 if answers else 2)
+    printed = {(row[0], row[1], row[2]): row[3] for row in table(page, "accuracies")}
+    for setting in reference.complete(reference.read()):
+        result = reference.read()[setting["name"]]
+        for arm in result["arms"]:
+            key = (
+                f"`{setting['name']}`",
+                f"{arm['loss']}, {arm['head']}",
+                f"{arm['search']}, {arm['rule']}",
+            )
+            accuracy = 100 * reference.hits(result, arm).mean()
+            assert float(printed.pop(key)) == pytest.approx(accuracy, abs=0.005 + 1e-9)
+    assert not printed
+
+
+# Made-up results of all settings
+
+
+@pytest.fixture(scope="module")
+def made_up(code):
+    """A file of every setting, in the form in which the study writes them."""
+    study = code["design"].study()
+    rng = np.random.default_rng(0)
+    found = {}
+    for setting in study.settings:
+        arms, runs = [], 0
+        difficulty = rng.normal(size=len(LABELS))
+        quality = {one.name: rng.normal(scale=0.4) for one in study.losses}
+        for arm in study.arms_of(setting):
+            candidates = study.candidates(arm)
+            selected = {}
+            for rule in setting.rules:
+                of_arm = quality[arm.loss.name] + rng.normal(scale=0.1)
+                scores = of_arm - difficulty + rng.normal(size=(len(study.seeds), len(LABELS)))
+                hits = scores > 0
+                selected[rule] = int(rng.integers(len(candidates)))
+                arms.append(
+                    {
+                        "loss": arm.loss.name,
+                        "head": arm.head,
+                        "search": arm.search.name,
+                        "rule": rule,
+                        "candidate": selected[rule],
+                        "parameters": candidates[selected[rule]],
+                        "validation": float(rng.random()),
+                        "accuracies": {study_metric(setting): hits.mean(axis=1).tolist()},
+                        "hits": packed(hits),
+                    }
+                )
+            runs += len(candidates) + 3 * 2 + len(study.seeds) * len({*selected.values()})
+        found[setting.name] = {
+            "setting": setting.name,
+            "design": reference.digest(),
+            "metric": study_metric(setting),
+            "seeds": list(study.seeds),
+            "labels": base64.b64encode(LABELS.tobytes()).decode(),
+            "arms": arms,
+            "runs": runs,
+        }
+    return found
+
+
+def study_metric(setting):
+    return "average_5" if setting.question == "sets" else "top_5"
+
+
+def packed(hits):
+    return base64.b64encode(np.packbits(hits).tobytes()).decode()
+
+
+def written(results, folder):
+    for name, one in results.items():
+        (folder / f"{name}.json").write_text(json.dumps(one))
+    return folder
+
+
+def test_the_tables_of_made_up_results_are_those_of_the_second_computation(code, made_up, tmp_path):
+    folder = written(made_up, tmp_path)
+    results = reference.read(folder)
+    assert [*reference.mistakes(results)] == []
+    answers = reference.answers(results)
+    assert len(answers) == 41
+    assert len({one.verdict for one in answers}) > 2
+    page = f"<!-- pretrained contrasts -->\n{code['tables'].contrasts(folder)}<!-- end -->"
+    assert_rows_are(table(page, "contrasts"), answers)
+
+
+def test_a_question_without_a_setting_has_no_answers_and_is_still_corrected_for(
+    code, made_up, tmp_path
+):
+    some = {name: one for name, one in made_up.items() if name != "noise_within_20"}
+    folder = written(some, tmp_path)
+    answers = reference.answers(reference.read(folder))
+    assert {SETTINGS[one.setting]["question"] for one in answers} == {"tail", "sets"}
+    page = f"<!-- pretrained contrasts -->\n{code['tables'].contrasts(folder)}<!-- end -->"
+    assert_rows_are(table(page, "contrasts"), answers)
+    every = {(one.setting, one.contrast): one for one in reference.answers(made_up)}
+    assert all(one.corrected >= every[one.setting, one.contrast].p_value for one in answers)
+
+
+def another_parameter(result):
+    result["arms"][3]["parameters"]["rate"] *= 1.01
+
+
+def another_candidate(result):
+    result["arms"][0]["candidate"] = (result["arms"][0]["candidate"] + 1) % 25
+
+
+def another_accuracy(result):
+    result["arms"][1]["accuracies"][result["metric"]][2] += 1e-3
+
+
+def searched_seeds(result):
+    result["seeds"] = [0, *result["seeds"][1:]]
+
+
+def fewer_arms(result):
+    del result["arms"][-1]
+
+
+def fewer_runs(result):
+    result["runs"] -= 200
+
+
+def of_another_design(result):
+    result["design"] = "0" * 64
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (another_parameter, "other parameters than its candidate"),
+        (another_candidate, "other parameters than its candidate"),
+        (another_accuracy, "other accuracies than its hits"),
+        (searched_seeds, "not compared on fresh seeds"),
+        (fewer_arms, "other arms than were planned"),
+        (fewer_runs, "runs are not the"),
+        (of_another_design, "of another design"),
+    ],
+)
+def test_files_that_are_not_of_the_design_are_noticed(made_up, change, told):
+    result = copy.deepcopy(made_up["sets_5"])
+    change(result)
+    assert any(told in one for one in reference.mistakes({"sets_5": result}))
+
+
+def test_the_second_computation_shares_no_code_with_the_study():
+    source = Path(reference.__file__).read_text()
+    imported = re.findall(r"^(?:from|import) ([\w.]+)", source, re.MULTILINE)
+    ours = [one for one in imported if one.split(".")[0] not in sys.stdlib_module_names]
+    assert {one.split(".")[0] for one in ours} == {"numpy", "tests"}
+    assert {one for one in ours if one.startswith("tests")} <= {
+        "tests.reference",
+        "tests.reference._studies",
+    }
