@@ -298,7 +298,9 @@ def answers(results: Mapping[str, Json]) -> list[Answer]:
 
 def _answer(setting: Json, contrast: Json, results: Mapping[str, Json]) -> Answer:
     result = results[setting["name"]]
-    first, second = (sum(_sides(result, contrast[side])) / 2 for side in ("first", "second"))
+    first, second = (
+        np.mean(_sides(result, contrast[side]), axis=0) for side in ("first", "second")
+    )
     difference = 100 * (first - second)
     of_seeds = statistics.bootstrap_standard_error(
         difference, labels(result), macro=setting["question"] == "tail"

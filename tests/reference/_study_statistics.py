@@ -90,23 +90,23 @@ def analysis_of_variance_standard_error(
     return float(np.sqrt(max(seeds - rest, 0.0) + max(examples - rest, 0.0) + rest))
 
 
-def half_width(error: float, num_seeds: int) -> float:
+def half_width(error: float, num_seeds: float) -> float:
     """Half of the 95 % interval of Student's t."""
     return float(stats.t.ppf(1 - LEVEL / 2, num_seeds - 1)) * error
 
 
-def p_value(estimate: float, error: float, num_seeds: int) -> float:
+def p_value(estimate: float, error: float, num_seeds: float) -> float:
     """The two-sided p-value of Student's t."""
     return 2 * float(stats.t.sf(abs(estimate) / error, num_seeds - 1))
 
 
-def equivalence_p_value(estimate: float, error: float, num_seeds: int, margin: float) -> float:
+def equivalence_p_value(estimate: float, error: float, num_seeds: float, margin: float) -> float:
     """The larger p-value of two one-sided tests, that the difference is within the margin."""
     return float(stats.t.sf((margin - abs(estimate)) / error, num_seeds - 1))
 
 
 @functools.cache
-def detectable_errors(num_seeds: int, num_tests: int) -> float:
+def detectable_errors(num_seeds: float, num_tests: int) -> float:
     """The smallest effect, in standard errors, that one of `num_tests` corrected tests would find.
 
     The correction is Bonferroni's. The statistic is noncentral t: a normal variable, whose mean is
