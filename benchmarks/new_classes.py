@@ -34,6 +34,14 @@ _RECIPES = {
 _FEATURES = "features"
 _SURE = ("answered", "error_of_answers", "answered_of_unknown_classes")
 
+# The columns of the tables: the key of their numbers, and how these are written.
+_COLUMNS = {
+    "AUROC": ("auroc", ".3f"),
+    "OSCR": ("oscr_area", ".3f"),
+    "known: label in set": ("known coverage", ".1%"),
+    "new: none of these": ("unknown none_of_these", ".1%"),
+}
+
 
 def main() -> None:
     """Measures each data set in each fold by each score."""
@@ -63,46 +71,32 @@ def main() -> None:
 
 
 def tables(results: Mapping[str, Any]) -> str:
-    """A table for each data set, in Markdown."""
-    header = [
-        *("score", "AUROC", "OSCR", "known: label in set", "known: mean size"),
-        *("known: none of these", "new: none of these", "new: mean size"),
-    ]
+    """A table for each data set, in Markdown; other numbers are in the results only."""
+    header = ["score", *_COLUMNS]
     parts = [
-        f"Means of {results['repetitions']} networks with their standard errors, each without "
-        f"another fifth of the classes, for `--coverage={results['asked']:g}`."
+        f"Means of {results['repetitions']} networks, each without another fifth of the classes, "
+        f"for `--coverage={results['asked']:g}`."
     ]
     for name, found in results["data"].items():
-        rows = [_row(score, numbers) for score, numbers in found["scores"].items()]
+        rows = [
+            [f"`{score}`", *(format(numbers[key][0], form) for key, form in _COLUMNS.values())]
+            for score, numbers in found["scores"].items()
+        ]
+        errors = (
+            format(max(numbers[key][1] for numbers in found["scores"].values()), form)
+            for key, form in _COLUMNS.values()
+        )
         sure = found["sure"]
-        answered, wrong = sure["answered"], sure["error_of_answers"]
         parts.append(
             f"{name}, {found['classes'][0]:.0f} known classes and {found['new examples'][0]:,.0f} "
-            f"examples of others:\n\n{markdown.table(header, rows)}\n\n"
-            f"With `--max_error={results['max_error']:g}`, {_shown(answered, '.1%')} of the "
-            f"examples of known classes are answered, {_shown(wrong, '.2%')} of these answers are "
-            f"wrong, and {_shown(sure['answered_of_unknown_classes'], '.1%')} of the examples of "
-            "new classes are answered."
+            f"examples of others (standard errors of the columns: at most {', '.join(errors)}):"
+            f"\n\n{markdown.table(header, rows)}\n\n"
+            f"With `--max_error={results['max_error']:g}`, {sure['answered'][0]:.1%} of the "
+            f"examples of known classes are answered, {sure['error_of_answers'][0]:.2%} of these "
+            f"answers are wrong, and {sure['answered_of_unknown_classes'][0]:.1%} of the examples "
+            "of new classes are answered."
         )
     return "\n\n".join(parts)
-
-
-def _row(score: str, numbers: Mapping[str, Sequence[float]]) -> list[str]:
-    return [
-        f"`{score}`",
-        *(_shown(numbers[name], ".3f") for name in ("auroc", "oscr_area")),
-        _shown(numbers["known coverage"], ".1%"),
-        _shown(numbers["known set_size"], ".2f"),
-        _shown(numbers["known none_of_these"], ".1%"),
-        _shown(numbers["unknown none_of_these"], ".1%"),
-        _shown(numbers["unknown set_size"], ".2f"),
-    ]
-
-
-def _shown(number: Sequence[float], form: str) -> str:
-    """A mean with its standard error."""
-    mean, error = (format(one, form).removesuffix("%") for one in number)
-    return f"{mean} ± {error}" + (" %" if form.endswith("%") else "")
 
 
 def _measure(

@@ -48,7 +48,6 @@ PAGES = (
     Path(__file__).parent.parent / "docs" / "calibrated_losses.md",
     Path(__file__).parent.parent / "docs" / "conformal.md",
     Path(__file__).parent.parent / "docs" / "new_classes.md",
-    Path(__file__).parent.parent / "docs" / "sets_losses.md",
     Path(__file__).parent.parent / "docs" / "votes.md",
 )
 RESULTS = Path(__file__).parent / "results"

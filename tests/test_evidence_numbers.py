@@ -41,7 +41,6 @@ OTHER_PAGES = [
     ROOT / "docs" / "calibrated_losses.md",
     ROOT / "docs" / "conformal.md",
     ROOT / "docs" / "new_classes.md",
-    ROOT / "docs" / "sets_losses.md",
     ROOT / "docs" / "votes.md",
 ]
 TABLES = {**MADE, **BLOCKS}
