@@ -57,11 +57,14 @@ def opened(file: BinaryIO) -> ImageFile.ImageFile:
     return image
 
 
-def loaded(encoded: bytes, *, read_truncated: bool) -> ImageFile.ImageFile:
+def loaded(
+    encoded: bytes, *, read_truncated: bool, header: ImageFile.ImageFile | None = None
+) -> ImageFile.ImageFile:
     """An image with its pixels.
 
     Args:
         encoded: a file's bytes.
+        header: what `opened` gave for these bytes, which gets the pixels; None to open them.
         read_truncated: whether a file that lacks its end is read as far as it goes. Of a JPEG file
             the rest is grey, or in less detail if it is progressive; of others it is black.
 
@@ -70,13 +73,13 @@ def loaded(encoded: bytes, *, read_truncated: bool) -> ImageFile.ImageFile:
         Exception: as `opened`, also for a file that is truncated.
     """
     try:
-        return _loaded(encoded, read_truncated=read_truncated)
+        return _loaded(encoded, header, read_truncated=read_truncated)
     except Exception:
         # Texts may also follow the pixels.
         needed = image_metadata.without_metadata(encoded)
         if needed == encoded:
             raise
-    return _loaded(needed, read_truncated=read_truncated)
+    return _loaded(needed, None, read_truncated=read_truncated)
 
 
 def says_truncated(error: Exception) -> bool:
@@ -85,8 +88,10 @@ def says_truncated(error: Exception) -> bool:
     return str(error).startswith(("image file is truncated", "broken PNG file (chunk"))
 
 
-def _loaded(encoded: bytes, *, read_truncated: bool) -> ImageFile.ImageFile:
-    image = opened(io.BytesIO(encoded))
+def _loaded(
+    encoded: bytes, header: ImageFile.ImageFile | None, *, read_truncated: bool
+) -> ImageFile.ImageFile:
+    image = opened(io.BytesIO(encoded)) if header is None else header
     try:
         # Decodes all of it now: otherwise a truncated file is only noticed later.
         image.load()
@@ -96,7 +101,7 @@ def _loaded(encoded: bytes, *, read_truncated: bool) -> ImageFile.ImageFile:
             raise
         if isinstance(image, JpegImagePlugin.JpegImageFile):
             # With this end libjpeg gives all that it has, also of a progressive file.
-            return _loaded(encoded + _END_OF_JPEG, read_truncated=False)
+            return _loaded(encoded + _END_OF_JPEG, None, read_truncated=False)
         # Nothing is left to be decoded: the image is what was decoded before the error.
         image.tile = []
     return image

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageFile
 
 from train.data import images
 from train.data.framing import Framing
@@ -63,9 +63,17 @@ class ImageReader:
         picture = self._opened(encoded, name)
         return self._pixels(self.framing.drawn(picture, draws))
 
-    def for_evaluation(self, encoded: bytes, name: str) -> np.ndarray:
-        """The pixels of an image, uint8; arguments and errors are those of `for_training`."""
-        return self._central(self._opened(encoded, name))
+    def for_evaluation(
+        self, encoded: bytes, name: str, header: ImageFile.ImageFile | None = None
+    ) -> np.ndarray:
+        """The pixels of an image, uint8; other arguments and errors are those of `for_training`.
+
+        Args:
+            encoded: the bytes of its file.
+            name: its name in messages.
+            header: see `image_opening.loaded`.
+        """
+        return self._central(self._opened(encoded, name, header))
 
     def corners_and_middle(self, encoded: bytes, name: str) -> np.ndarray:
         """The pixels of five crops, uint8 [5, height, width, channels]; see `ten_crops`.
@@ -75,13 +83,15 @@ class ImageReader:
         crops = self.framing.corners_and_middle(self._opened(encoded, name))
         return np.stack([self._pixels(crop) for crop in crops])
 
-    def decode(self, encoded: bytes, name: str) -> Image.Image:
-        """The image in RGB, upright if the reader is; the arguments are those of `for_training`.
+    def decode(
+        self, encoded: bytes, name: str, header: ImageFile.ImageFile | None = None
+    ) -> Image.Image:
+        """The image in RGB, upright if the reader is; the arguments are those of `for_evaluation`.
 
         Raises:
             UnreadableImageError: it is not an image, or not all of one.
         """
-        image = images.decode(encoded, name, self.options)
+        image = images.decode(encoded, name, self.options, header)
         return images.turned_upright(image) if self.upright else image
 
     def fit(self, image: Image.Image, name: str) -> np.ndarray:
@@ -92,10 +102,12 @@ class ImageReader:
         """
         return self._central(self._checked(self.kind.of(image), name))
 
-    def _opened(self, encoded: bytes, name: str) -> Picture:
+    def _opened(
+        self, encoded: bytes, name: str, header: ImageFile.ImageFile | None = None
+    ) -> Picture:
         picture = self.kind.of_file(encoded, upright=self.upright)
         if picture is None:
-            picture = self.kind.of(self.decode(encoded, name))
+            picture = self.kind.of(self.decode(encoded, name, header))
         return self._checked(picture, name)
 
     def _checked(self, picture: Picture, name: str) -> Picture:

@@ -8,7 +8,7 @@ import io
 import re
 from dataclasses import dataclass
 
-from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageFile, ImageOps, UnidentifiedImageError
 
 from train.data import image_opening, pixel_depth
 from train.foundation.errors import UserError, first_line
@@ -42,13 +42,19 @@ class DecodeOptions:
 USUAL = DecodeOptions()
 
 
-def decode(encoded: bytes, name: str, options: DecodeOptions = USUAL) -> Image.Image:
+def decode(
+    encoded: bytes,
+    name: str,
+    options: DecodeOptions = USUAL,
+    header: ImageFile.ImageFile | None = None,
+) -> Image.Image:
     """The image in RGB.
 
     Args:
         encoded: a file's bytes, in any format that Pillow reads, or HEIC.
         name: its name in messages.
         options: what is made of images that are not opaque, or not whole.
+        header: see `image_opening.loaded`.
 
     Raises:
         UnreadableImageError: it is not an image, or not all of one.
@@ -57,7 +63,7 @@ def decode(encoded: bytes, name: str, options: DecodeOptions = USUAL) -> Image.I
     if image is not None:
         return image
     try:
-        image = image_opening.loaded(encoded, read_truncated=options.read_truncated)
+        image = image_opening.loaded(encoded, read_truncated=options.read_truncated, header=header)
         return _to_rgb(pixel_depth.in_eight_bits(image, encoded), on_white=options.on_white)
     except UnidentifiedImageError as error:
         raise UnreadableImageError(f"{name} is not an image") from error

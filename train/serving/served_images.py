@@ -3,7 +3,7 @@
 import io
 import re
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageFile, UnidentifiedImageError
 
 from train.data import image_opening
 from train.data.image_reader import ImageReader
@@ -30,16 +30,17 @@ def allow_few_formats() -> None:
     Image.ID[:] = [name for name in Image.ID if name in _FORMATS]
 
 
-def count_pixels(encoded: bytes, reader: ImageReader, name: str, most: int) -> int:
-    """The pixels of an image by its header.
+def read_header(
+    encoded: bytes, reader: ImageReader, name: str, most: int
+) -> tuple[ImageFile.ImageFile, int]:
+    """The header of an image, and the most pixels that it has, also while it is resized.
 
     Raises:
-        RefusalError: it is not an image of the formats, or has more pixels than `most`, also while
-            it is resized.
+        RefusalError: it is not an image of the formats, or has more pixels than `most`.
     """
     try:
-        with image_opening.opened(io.BytesIO(encoded)) as image:
-            (width, height), kind = image.size, image.format
+        image = image_opening.opened(io.BytesIO(encoded))
+        (width, height), kind = image.size, image.format
     except (ImportError, UnidentifiedImageError) as error:
         raise RefusalError(415, f"{name} is not {_IN_WORDS}") from error
     except Image.DecompressionBombError as error:
@@ -51,13 +52,14 @@ def count_pixels(encoded: bytes, reader: ImageReader, name: str, most: int) -> i
         raise RefusalError(415, f"{name} is not {_IN_WORDS}")
     shorter = max(1, min(width, height))
     resized = max(width, height) * reader.framing.shorter_side**2 // shorter
-    if max(width * height, resized) > most:
+    pixels = max(width * height, resized)
+    if pixels > most:
         raise RefusalError(
             413, f"{name} is too large, {width} x {height} pixels: {most:,} pixels are read"
         )
     if kind in ("JPEG", "MPO") and _has_many_scans(encoded):
         raise RefusalError(422, f"cannot read {name}: it has more than {_MOST_SCANS} scans")
-    return width * height
+    return image, pixels
 
 
 def _has_many_scans(encoded: bytes) -> bool:

@@ -20,6 +20,8 @@ from train.serving.request_reader import Parsed, RequestReader
 
 # Pixels of a request: decoding them takes a part of a second. Phones make pictures of 12 millions.
 _LARGE = 16_000_000
+# Decoding so few takes a part of a millisecond in every format.
+_TINY, _TINY_BODY = 2**12, 2**12
 STARTING, READY, ENDING = "starting", "ready", "ending"
 
 
@@ -135,18 +137,22 @@ class Service:
     async def read(self, content_type: str, body: bytes, until: float) -> list[np.ndarray]:
         """The examples of a request; see `RequestReader`.
 
-        Large images are decoded in other threads than all other work: the requests of other clients
-        do not wait for them.
+        What takes no longer than a change of threads is done at once. Large images are decoded in
+        other threads than all other work: the requests of other clients do not wait for them.
         """
-        loop = asyncio.get_running_loop()
 
-        def read_if_small() -> Parsed | list[np.ndarray]:
+        def read(most_pixels: int) -> Parsed | list[np.ndarray]:
             parsed = self.reader.parse(content_type, body)
-            return parsed if parsed.pixels > _LARGE else self.reader.decode(parsed, until)
+            return parsed if parsed.pixels > most_pixels else self.reader.decode(parsed, until)
 
-        found = await loop.run_in_executor(self._threads, read_if_small)
+        loop = asyncio.get_running_loop()
+        if len(body) <= _TINY_BODY:
+            found = read(_TINY)
+        else:
+            found = await loop.run_in_executor(self._threads, read, _LARGE)
         if isinstance(found, Parsed):
-            return await loop.run_in_executor(self._large, self.reader.decode, found, until)
+            threads = self._large if found.pixels > _LARGE else self._threads
+            return await loop.run_in_executor(threads, self.reader.decode, found, until)
         return found
 
     def close(self) -> None:

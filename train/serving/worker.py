@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 import socket
@@ -66,8 +65,6 @@ class Worker:
         """
         image_files.ignore_warnings()
         served_images.allow_few_formats()
-        # It warns of each form that is damaged.
-        logging.getLogger("python_multipart").setLevel(logging.ERROR)
         classifier = self.program.load()
         service = Service(classifier, self.program.digest, self.limits, self.meter, self.threads)
         self.meter.information = {"sha256": self.program.digest, "rule": str(classifier.rule)}

@@ -11,9 +11,10 @@ import pytest
 from PIL import Image
 
 from tests.train.serving.served import form
-from train.data.framing import PlainFraming
+from train.data.framing import PlainFraming, PublishedFraming
 from train.data.image_reader import ImageReader
 from train.prediction.labelled_data import Expected
+from train.serving import served_images
 from train.serving.limits import MOST_EXAMPLES, Limits, RefusalError
 from train.serving.request_reader import FORM, JSON, RequestReader
 
@@ -167,6 +168,43 @@ def test_other_forms_are_refused(body, kind, status):
         read(IMAGES, kind, body)
     assert refused.value.status == status
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [
+        (b'Content-Disposition: form-data; name="image"; filename="a;b.png"', "boundary=x"),
+        (
+            b"content-type: a/b\r\ncontent-disposition:form-data;name=image;filename=a",
+            'Boundary="x"',
+        ),
+        (
+            b'Content-Disposition: form-data; filename="\\"; name=no"; name="image"',
+            "a=b; boundary=x",
+        ),
+    ],
+)
+def test_forms_may_be_written_in_other_ways(head, kind):
+    # The second boundary is inside of a line, and one is followed by spaces.
+    image = encoded() + b"--x\r\n\r\n"
+    body = b"--x \t\r\n" + head + b"\r\n\r\n" + image + b"\r\n--x--\r\nno part"
+    assert len(read(IMAGES, f"{FORM}; {kind}", body)) == 1
+    for wrong in (
+        body.replace(b"\r\n--x--", b"\r\n--y--"),
+        body.replace(b"--x \t", b"--xy"),
+        body.replace(b"image", b"other"),
+        body.replace(head, b"a: " + b"b" * 9000),
+        b"\r\n" + body,
+    ):
+        with pytest.raises(RefusalError) as refused:
+            read(IMAGES, f"{FORM}; {kind}", wrong)
+        assert refused.value.status == 400
+
+
+def test_the_pixels_of_an_image_are_those_it_has_while_it_is_resized():
+    reader = ImageReader(PublishedFraming((224, 224, 3), 256))
+    header, pixels = served_images.read_header(encoded((8, 80)), reader, "a", 10**6)
+    assert (header.size, pixels) == ((8, 80), 256 * 2560)
 
 
 @pytest.mark.parametrize(

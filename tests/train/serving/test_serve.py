@@ -1,6 +1,7 @@
 """`train.serve` gives the sets of `train.predict`, within limits, and ends without losing any."""
 
 import base64
+import contextlib
 import hashlib
 import http.client
 import json
@@ -142,12 +143,41 @@ def test_mistakes_are_answered_in_one_line(server, images):
 def test_a_head_that_is_no_request_is_refused(server):
     for head in (
         b"GET / HTTP/1.1\r\nX: " + b"x" * 100_000,
+        b"GET /health HTTP/1.1\r\nX: " + b"x" * 2**14 + b"\r\n\r\n",
+        b"GET /health HTTP/1.1\r\n\r\n" * 102,
         b"\x16\x03\x01\x02",
         b"nothing\r\n\r\n",
     ):
         with server.connect() as connection:
             connection.sendall(head)
             assert connection.recv(2**16).startswith(b"HTTP/1.1 400 ")
+
+
+def test_requests_are_answered_in_their_order(server):
+    """Also if they come at once, before the first answer."""
+    first, second = (f"GET {path} HTTP/1.1\r\n\r\n".encode() for path in ("/health", "/other"))
+    with server.connect() as connection:
+        connection.sendall(first * 2 + second)
+        received = b""
+        while b"/other" not in received:
+            received += (piece := connection.recv(2**16))
+            assert piece, received
+    assert [part[:4] for part in received.split(b"HTTP/1.1 ")] == [b"", b"200 ", b"200 ", b"404 "]
+
+
+def test_what_a_body_has_beside_its_bytes_is_limited(server):
+    """Lines after the last chunk, and what belongs to a chunk."""
+    head = b"POST /predict HTTP/1.1\r\nContent-Type: application/json\r\n"
+    head += b"Transfer-Encoding: chunked\r\n\r\n"
+    for more in (b"1;" + b"x" * 2**21, b"0\r\nX: " + b"x" * 2**21, b"0\r\n" + b"X: x\r\n" * 10_000):
+        with server.connect() as connection:
+            # The server closes the connection before it has everything. Its answer may be lost.
+            received = b"Invalid HTTP request"
+            with contextlib.suppress(ConnectionError):
+                connection.sendall(head + more)
+                received = connection.recv(2**16)
+            assert b"Invalid HTTP request" in received
+    assert server.ask("/health").status == 200
 
 
 def test_very_many_small_chunks_are_refused(server):
