@@ -5,7 +5,7 @@ import json
 import multiprocessing
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,15 @@ def failures(programs: Accounts) -> Iterator[str]:
     for name, account in programs.items():
         if "failed" in account:
             yield f"`{name}`: {account['failed']}"
+
+
+def tested(found: Iterable[dict[str, Any]]) -> str:
+    """How many of the programs a test compiles, and for how long, in words."""
+    seconds = [account["seconds"] for account in found if "failed" not in account]
+    return (
+        f"`make test-compiled` compiles {len(seconds)} of these programs, which took the compiler "
+        f"{sum(seconds) / 60:.0f} minutes."
+    )
 
 
 def compare(against: Path, now: Accounts) -> None:

@@ -41,7 +41,7 @@ _LARGEST_RANK_WITHOUT_SORT = 16
 _SCORES, _VALUES = "the scores of the calibration examples", "the values of all examples"
 # Its k counts neighbours, not classes.
 _WITH_ANOTHER_K = ("sets.neighbor_scores",)
-_SELECTED = "the K + 1 classes that an example has selected"
+_SELECTED = "the true class of an example and the K or K + 1 others that it has selected"
 # What the functions that sort have to order, by the beginnings of their names.
 ORDERED = {
     "heads.average_k": "the candidates of the batch, those found so far with those of a block",
@@ -225,7 +225,8 @@ def tables(results: dict[str, Any]) -> str:
     }
     return "\n\n".join(
         [
-            f"{results['device']}, {markdown.machine(results['machine'])}; computed, not measured.",
+            f"{results['device']}, {markdown.machine(results['machine'])}; computed, not measured. "
+            f"{accounts.tested(programs[name] for name in programs if name.endswith(shown))}",
             f"Losses with their gradients, {BATCH} × {SHOWN_CLASSES:,}, K = {SHOWN_RANK}:",
             markdown.table(
                 [

@@ -33,6 +33,13 @@ CHIPS = {"v5e": ("v5e", "v5e:2x2", "v5e:4x4"), "v5p": ("v5p",), "h100": ("h100",
 # These read other data than `folder`, with the same step.
 AS_FOLDER = ("huggingface", "table", "tfds")
 LARGEST = "largest"
+_N_GRAMS = "the n-grams of the batch, for the gradient of their vectors, by the compiler of TPUs"
+# What the steps that sort have to order, by recipe.
+ORDERED = {
+    "place_names": _N_GRAMS,
+    "place_regions": _N_GRAMS,
+    "plantnet300k_average_k": "the candidates of a chip, of which the other chips get the scores",
+}
 # Of a user's own data.
 _CLASSES, _PIXELS, _FEATURES = 1_000, 224, 2_048
 
@@ -172,7 +179,9 @@ def tables(results: dict[str, Any]) -> str:
         )
     return "\n\n".join(
         [
-            f"{markdown.machine(results['machine'])}; computed, not measured. Of one chip:",
+            f"{markdown.machine(results['machine'])}; computed, not measured. "
+            f"{accounts.tested(programs[name] for name in programs if LARGEST not in name)} "
+            "Of one chip:",
             markdown.table(
                 [
                     *("recipe", "chips", "batch", "sorts", "loops", "kernels", "messages"),
@@ -181,9 +190,29 @@ def tables(results: dict[str, Any]) -> str:
                 ],
                 lines,
             ),
+            "The steps with a sort, and what it orders:",
+            markdown.table(["recipe", "chips", "sorts", "of"], _ordered(programs)),
             *accounts.failures(programs),
+            *_missing(results),
         ]
     )
+
+
+def _ordered(programs: accounts.Accounts) -> Iterator[list[str]]:
+    """Of each step that sorts: how often, and what it orders."""
+    for name, account in programs.items():
+        recipe, chips, *largest = name.split(", ")
+        if not largest and account.get("sorts"):
+            reasons = [ORDERED[recipe]] if recipe in ORDERED else []
+            yield [f"`{recipe}`", chips, str(account["sorts"]), *reasons]
+
+
+def _missing(results: dict[str, Any]) -> Iterator[str]:
+    """The steps that nobody has compiled, in words."""
+    steps = [f"{recipe}, {chips}" for recipe in recipes() for chips in CHIPS[results["device"]]]
+    missing = [f"`{step}`" for step in steps if step not in results["programs"]]
+    if missing:
+        yield f"Not compiled so far: {'; '.join(missing)}."
 
 
 def _megabytes(size: int, decimals: int) -> str:

@@ -5,7 +5,7 @@ import json
 import jax
 import pytest
 
-from benchmarks import compiled
+from benchmarks import compiled, compiled_steps
 from benchmarks.table import RESULTS
 
 
@@ -33,6 +33,16 @@ def test_what_sorts_has_a_reason_and_selects_no_classes(device):
     sorting = {row[0].strip("`") for row in rows} & with_rank
     heads = {name for name in sorting if name.startswith("heads.")}
     assert sorting - heads <= {"operators.relaxed_ranks-neural_sort"}
+
+
+@pytest.mark.parametrize("device", ["v5e", "h100"])
+def test_steps_that_sort_have_a_reason(device):
+    results = json.loads((RESULTS / f"compiled_steps-{device}.json").read_text())
+    rows = list(compiled_steps._ordered(results["programs"]))
+    assert [row for row in rows if len(row) != 4] == []
+    steps = [name.split(", ") for name in results["programs"]]
+    for chips in compiled_steps.CHIPS[device]:
+        assert {step[0] for step in steps if chips in step} <= set(compiled_steps.recipes())
 
 
 @pytest.mark.parametrize("name", ["heads.cross_entropy", "heads.average_k"])
