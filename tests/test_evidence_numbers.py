@@ -29,6 +29,7 @@ from tests.reference._study_tables import TABLES as MADE
 ROOT = Path(__file__).parents[1]
 PAGES = [
     ROOT / "docs" / "evidence.md",
+    ROOT / "docs" / "evidence" / "claims.md",
     ROOT / "docs" / "evidence" / "tables.md",
     ROOT / "docs" / "which_loss.md",
     ROOT / "README.md",

@@ -25,6 +25,7 @@ PAGES = (
     ROOT / "README.md",
     ROOT / "docs" / "evidence.md",
     ROOT / "docs" / "which_loss.md",
+    FOLDER / "claims.md",
     FOLDER / "tables.md",
     FOLDER / "design.md",
     FOLDER / "pretrained.md",
