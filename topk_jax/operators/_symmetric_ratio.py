@@ -7,12 +7,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from topk_jax import _classes, _sharding
+from topk_jax import _classes, _platforms, _sharding
 
 # Up to this degree a sum gives a good enough tilt; above it bisection is used.
 _HIGHEST_SUMMED_DEGREE = 32
 _BISECTIONS = 12
 _MOST_UNROLLED_TERMS = 129
+# On an accelerator, where a loop starts kernels in each pass. The terms grow with the square.
+_MOST_UNROLLED_COEFFICIENTS = 16
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(2, 3))
@@ -151,15 +153,30 @@ def _polynomial_of_rest(power_sums: list[jax.Array], tilt: jax.Array) -> jax.Arr
     signs = jnp.array([(-1) ** index for index in range(k)], tilt.dtype)
     signed = signs[:, None] * jnp.stack(power_sums) * _scales(tilt, k)
 
-    # A loop, because XLA would compute the terms of unrolled coefficients again for each later one.
-    def next_coefficient(newest_first: jax.Array, degree: jax.Array) -> tuple[jax.Array, jax.Array]:
-        coefficient = (signed * newest_first).sum(axis=0, keepdims=True) / degree
-        return jnp.concatenate([coefficient, newest_first[:-1]]), coefficient[0]
-
     one = jnp.ones_like(tilt)[None]
-    start = jnp.concatenate([one, jnp.zeros_like(signed[1:])])
-    degrees = jnp.arange(1, k + 1, dtype=tilt.dtype)
-    return jnp.concatenate([one, jax.lax.scan(next_coefficient, start, degrees)[1]])
+
+    # A loop, because XLA on the CPU would compute the terms of unrolled coefficients again for each
+    # later one.
+    def in_a_loop(signed: jax.Array, one: jax.Array) -> jax.Array:
+        def next_coefficient(
+            newest_first: jax.Array, degree: jax.Array
+        ) -> tuple[jax.Array, jax.Array]:
+            coefficient = (signed * newest_first).sum(axis=0, keepdims=True) / degree
+            return jnp.concatenate([coefficient, newest_first[:-1]]), coefficient[0]
+
+        start = jnp.concatenate([one, jnp.zeros_like(signed[1:])])
+        degrees = jnp.arange(1, k + 1, dtype=signed.dtype)
+        return jnp.concatenate([one, jax.lax.scan(next_coefficient, start, degrees)[1]])
+
+    def unrolled(signed: jax.Array, one: jax.Array) -> jax.Array:
+        found = [one]
+        for degree in range(1, k + 1):
+            terms = [signed[i : i + 1] * found[-1 - i] for i in range(degree)]
+            found.append(sum(terms[1:], start=terms[0]) / degree)
+        return jnp.concatenate(found)
+
+    elsewhere = unrolled if k <= _MOST_UNROLLED_COEFFICIENTS else in_a_loop
+    return _platforms.choose(signed, one, cpu=in_a_loop, default=elsewhere)
 
 
 def _scales(tilt: jax.Array, k: int) -> jax.Array:
