@@ -75,7 +75,8 @@ def test_the_size_over_errors_in_blocks(rng, monkeypatch, sigmoids_at_once):
 
 
 def has_loop(function, *arguments):
-    return "while" in str(jax.make_jaxpr(function)(*arguments))
+    program = str(jax.make_jaxpr(function)(*arguments))
+    return "while" in program or "scan" in program
 
 
 def test_there_are_no_loops_on_accelerators(rng, elsewhere):
@@ -86,6 +87,29 @@ def test_there_are_no_loops_on_accelerators(rng, elsewhere):
         functools.partial(losses.size_at_average_error, error=0.1, temperature=0.5), logits, labels
     )
     assert not has_loop(functools.partial(losses.average_k_candidates, k=3), logits, labels)
+    wide = rng.normal(size=(2, 100)).astype(np.float32)
+    smooth = functools.partial(losses.smooth_top_k_hinge, k=5, tau=1.0)
+    assert not has_loop(jax.grad(lambda logits: smooth(logits, labels[:2]).sum()), wide)
+
+
+@pytest.mark.parametrize("k", [1, 5])
+def test_the_smooth_loss_is_the_same_without_a_loop(rng, monkeypatch, k):
+    logits, labels = rng.normal(size=(2, 100)).astype(np.float32), np.array([3, 99])
+
+    def gradient(logits):
+        return jax.value_and_grad(
+            lambda logits: losses.smooth_top_k_hinge(logits, labels, k=k, tau=1.0).sum()
+        )(logits)
+
+    expected = jax.jit(gradient)(logits)
+    monkeypatch.setattr(
+        jax.lax, "platform_dependent", lambda *arrays, default, **_: default(*arrays)
+    )
+    found = jax.jit(functools.partial(gradient))(logits)
+    # The same terms, added up in another order.
+    jax.tree.map(
+        functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-7), found, expected
+    )
 
 
 def test_candidates_of_one_device_are_searched_and_not_sorted(rng, elsewhere):
