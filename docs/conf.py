@@ -137,13 +137,13 @@ def visit_math_block(translator: Any, node: nodes.math_block) -> None:
 
 
 def name_columns(_app: Sphinx, document: nodes.document, _page: str) -> None:
-    """Puts the name of its column before each cell of a table of four columns.
+    """Puts the name of its column before each cell of a table of four or five columns.
 
     `style.css` shows the names only on a phone, where each row stands by itself.
     """
     for table in document.findall(nodes.table):
         rows = [list(row.findall(nodes.entry)) for row in table.findall(nodes.row)]
-        if {len(row) for row in rows} != {4}:
+        if not {len(row) for row in rows} <= {4, 5}:
             continue
         names = [cell.astext() for cell in rows[0]]
         for row in rows[1:]:
