@@ -44,7 +44,8 @@ _LISTED = {
 _LOSSES = """
 ## Parameters of losses
 
-A recipe has the parameters of its losses in `loss`. [Which loss](which_loss.md) says what they do.
+A recipe has the parameters of its losses in `loss`. [Tuning](tuning.md) says what they do. A `k`
+without a range is an integer ≥ 1.
 
 """
 
@@ -62,8 +63,10 @@ def page() -> str:
             parts += _of_some_data_sets()
     parts.append(_LOSSES)
     for name, loss in LOSSES.items():
+        told = {one: _shortened(check(object())) for one, check in loss.parameters.items()}
         listed = "; ".join(
-            f"`{one}`: {_shortened(check(object()))}" for one, check in loss.parameters.items()
+            "`k`" if (one, allowed) == ("k", "integer ≥ 1") else f"`{one}`: {allowed}"
+            for one, allowed in told.items()
         )
         parts.append(f"- `{name}`{': ' if listed else ''}{listed}\n")
     return "".join(parts)

@@ -17,7 +17,7 @@ import records
 import sentences
 import tables
 import texts
-from answers import FOLDER, QUESTIONS
+from answers import FOLDER
 from pretrained import tables as pretrained_tables
 
 ROOT = FOLDER.parent.parent
@@ -30,6 +30,8 @@ PAGES = (
     FOLDER / "design.md",
     FOLDER / "pretrained.md",
 )
+# The page has some of their contrasts in blocks, and a figure of all. Others have all in blocks.
+QUESTIONS_IN_PART = ("tail", "noise", "average")
 TABLES: Mapping[str, Callable[[], str]] = {
     "claims": tables.claims_of_the_thesis,
     "other answers": tables.other_answers,
@@ -48,8 +50,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     },
     **{
         f"{question} contrasts": partial(tables.contrasts, question)
-        # The pages of the others have all their contrasts in blocks.
-        for question in ("tail", "noise", "average")
+        for question in QUESTIONS_IN_PART
     },
 }
 _PLACE = re.compile(
@@ -73,6 +74,6 @@ if __name__ == "__main__":
         path.write_text(filled(path.read_text()))
     for name, record in records.RECORDS.items():
         (FOLDER / name).write_text(records.csv_text(record()))
-    for name in QUESTIONS:
+    for name in QUESTIONS_IN_PART:
         image = figures.differences(name)
         (ROOT / "docs" / "figures" / f"evidence_{name}.png").write_bytes(image)
