@@ -23,6 +23,7 @@ from flax import jax_utils
 
 from benchmarks import command, timing
 from topk_jax import losses
+from train.devices.parameter_axis import ParameterAxis
 from train.models import build_model
 from train.training import randomness, steps
 from train.training.objectives import Objective
@@ -263,7 +264,7 @@ def whole_steps(
             lambda _values: Optimizer(sgd, schedule),
             augment=lambda _key, image: image,
             normalize=lambda images: images.astype(jnp.float32) / 128 - 1,
-            axis_name=AXIS_NAME,
+            shared=ParameterAxis(AXIS_NAME),
         )
         compiled = jax.pmap(
             lambda state, batch: step(state, hyperparameters, batch),

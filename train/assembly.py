@@ -23,6 +23,7 @@ from train.data.pipeline import Pipeline
 from train.data.records import Split
 from train.devices import parallel, processes
 from train.devices.parallel import Devices
+from train.devices.parameter_axis import ParameterAxis
 from train.evaluation import (
     evaluated,
     predicted_batches,
@@ -403,15 +404,14 @@ class Assembly:
 
     def step_of_device(self) -> Callable[..., Any]:
         """The step `(state, hyperparameters, batch)` of training, to be compiled for devices."""
-        class_axis = self.devices.class_axis
+        shared = self.parameter_axis
         step = steps.make_train_step(
             self._model_of_device.apply,
             self._make_objective_of_device,
-            lambda values: self._make_optimizer(values, norm=class_axis.norm),
+            lambda values: self._make_optimizer(values, norm=shared.norm),
             augment=self.spec.augment,
             normalize=self.normalize,
-            axis_name=parallel.AXIS_NAME,
-            class_axis=class_axis,
+            shared=shared,
             sync_batch_norm=self.config.model.sync_batch_norm,
             accumulation_steps=self.config.optimizer.accumulation_steps,
             remat=self.config.model.remat,
@@ -775,10 +775,17 @@ class Assembly:
                 make_objective,
                 normalize=self.normalize,
                 class_axis=self.devices.class_axis,
+                gather=self.parameter_axis.gather,
             )
         )
         loss = self.devices.replicate({"loss": self.hyperparameters["loss"]})
         return lambda params, batch_stats, batch: compiled(params, batch_stats, loss, batch)
+
+    @cached_property
+    def parameter_axis(self) -> ParameterAxis:
+        """The axis over devices that the parameters are split along."""
+        splits = self.devices.splits_parameters
+        return self.devices.parameter_axis(self.state_shapes().params if splits else {})
 
     @property
     def _model_of_device(self) -> Classifier:

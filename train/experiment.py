@@ -269,6 +269,8 @@ def _assembled(config: Config, workdir: Path) -> Assembly:
             assembly = assemble(config, workdir=workdir)
     if is_found:
         check_batch_size(config, assembly.devices.class_axis.size)
+    if assembly.devices.splits_parameters:
+        parallel.check_split(assembly.parameter_axis)
     _check_fits(assembly, workdir)
     return assembly
 

@@ -271,13 +271,15 @@ class Config:
         default=None,
     )
     select_by: str = field("The metric on validation that selects the epoch.")
-    parallel: Literal["pmap", "shard_map", "mesh"] = field(
-        "Devices split the batch; with `mesh` they may split the classes, too.",
+    parallel: Literal["pmap", "shard_map", "mesh", "fsdp"] = field(
+        "Devices split the batch; with `mesh` they may split the classes, too, with `fsdp` also "
+        "the parameters.",
         default="pmap",
         of_machine=True,
     )
     class_devices: int | None = field(
-        "The devices that share the head's classes, for `mesh`. None: as many as possible.",
+        "The devices that share the head's classes, for `mesh` and `fsdp`. None: as many as "
+        "possible, and 1 with `fsdp`.",
         integer(1),
         default=None,
         of_machine=True,

@@ -238,8 +238,8 @@ _RULES = (
     ),
     _Rule(
         "class_devices",
-        lambda run: run.may_split_classes and run.config.parallel != "mesh",
-        "1 with config.parallel={config.parallel}; it is for mesh",
+        lambda run: run.may_split_classes and run.config.parallel not in ("mesh", "fsdp"),
+        "1 with config.parallel={config.parallel}; it is for mesh and fsdp",
     ),
     _Rule(
         "class_devices",
@@ -256,6 +256,11 @@ _RULES = (
         lambda run: run.may_split_classes and run.optimizer.name in NEED_WHOLE_LAYERS,
         f"one of {_OF_PARTS} with config.parallel=mesh, unless config.class_devices is 1: else no "
         "device has the norm of the head",
+    ),
+    _Rule(
+        "optimizer.name",
+        lambda run: run.config.parallel == "fsdp" and run.optimizer.name in NEED_WHOLE_LAYERS,
+        f"one of {_OF_PARTS} with config.parallel=fsdp: no device has the norm of a layer",
     ),
     _Rule(
         "loss.name",

@@ -10,7 +10,7 @@ import optax
 
 # The parts of a network: its features, their norm, and the head, whose parameters have a number for
 # each class.
-_FEATURES, _NORM, _HEAD = "features", "norm", "head"
+FEATURES, _NORM, HEAD = "features", "norm", "head"
 
 
 def is_of_classes(path: tuple[Any, ...], leaf: Any, num_classes: int) -> bool:
@@ -25,8 +25,8 @@ def is_of_classes(path: tuple[Any, ...], leaf: Any, num_classes: int) -> bool:
         num_classes: the number of classes that the array has if it has any.
     """
     names = (key.key for key in path if isinstance(key, jax.tree_util.DictKey))
-    part = next((name for name in names if name in (_FEATURES, _NORM, _HEAD)), None)
-    return part not in (_FEATURES, _NORM) and np.shape(leaf)[-1:] == (num_classes,)
+    part = next((name for name in names if name in (FEATURES, _NORM, HEAD)), None)
+    return part not in (FEATURES, _NORM) and np.shape(leaf)[-1:] == (num_classes,)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from typing_extensions import override
 
 from train.devices.class_axis import ALL_CLASSES, ClassAxis, is_of_classes
+from train.devices.parameter_axis import ParameterAxis, axis_to_split
 from train.foundation.errors import UserError
 
 # The axis of devices that the batch is split along.
@@ -25,6 +26,13 @@ class Devices(ABC):
 
     # The axis that the classes are split along, for a step that runs on each device.
     class_axis = ALL_CLASSES
+    # Whether the devices that split the batch also split the parameters.
+    splits_parameters = False
+
+    def parameter_axis(self, parameters: Any) -> ParameterAxis:
+        """The axis that these parameters are split along, for a step that runs on each device."""
+        del parameters
+        return ParameterAxis(AXIS_NAME, class_axis=self.class_axis)
 
     def make(self, function: Callable[..., Any], *inputs: Any) -> Any:
         """The state that a function makes of its inputs, in memory of the host."""
@@ -178,7 +186,8 @@ class MeshDevices(ShardMapDevices):
     """Devices along two axes: the batch is split along one, and the classes along the other.
 
     A device has the head's parameters for its own classes, their gradient, and what the optimizer
-    has for them. It has a copy of all else.
+    has for them. With `splits_parameters` it has a part of all other large arrays of the network,
+    too, which the devices along the axis of the batch share. It has a copy of all else.
 
     Args:
         class_devices: the devices that share the classes. Where they do not divide the devices of
@@ -187,10 +196,16 @@ class MeshDevices(ShardMapDevices):
             classes.
         num_classes: the number of classes L, a multiple of `class_devices`.
         devices: all of them; None for those that JAX finds.
+        splits_parameters: whether the devices along the axis of the batch share the parameters.
     """
 
     def __init__(
-        self, class_devices: int | None, num_classes: int, devices: Sequence[Any] | None = None
+        self,
+        class_devices: int | None,
+        num_classes: int,
+        devices: Sequence[Any] | None = None,
+        *,
+        splits_parameters: bool = False,
     ) -> None:
         found = jax.devices() if devices is None else devices
         own = [device for device in found if device.process_index == jax.process_index()]
@@ -198,15 +213,27 @@ class MeshDevices(ShardMapDevices):
         if size > 1:
             self.class_axis = ClassAxis(CLASS_AXIS_NAME, size, num_classes // size)
         self._num_classes = num_classes
+        self.splits_parameters = splits_parameters
         # A process has all classes, so that it can save and evaluate what its own devices have.
         in_order = sorted(found, key=lambda device: (device.process_index, device.id))
         rows = np.array(in_order).reshape(-1, size)
         super().__init__(Mesh(rows, (AXIS_NAME, CLASS_AXIS_NAME)))
 
     @override
+    def parameter_axis(self, parameters: Any) -> ParameterAxis:
+        leaves = jax.tree_util.tree_leaves_with_path(parameters)
+        found = {
+            jax.tree_util.keystr(path): axis
+            for path, leaf in leaves
+            if (axis := self._axis_to_split(path, leaf)) is not None
+        }
+        return ParameterAxis(AXIS_NAME, found, self.class_axis)
+
+    @override
     def make(self, function: Callable[..., Any], *inputs: Any) -> Any:
-        # No device makes all of the head, which it may have no room for.
-        own = Mesh(np.array(jax.local_devices()[: self.class_axis.size]), (CLASS_AXIS_NAME,))
+        # No device makes all of the head, or of split parameters, which it may have no room for.
+        rows = np.array(jax.local_devices()).reshape(-1, self.class_axis.size)
+        own = Mesh(rows if self.splits_parameters else rows[:1], (AXIS_NAME, CLASS_AXIS_NAME))
         shardings = jax.tree.map(
             lambda spec: NamedSharding(own, spec), self._specs(jax.eval_shape(function, *inputs))
         )
@@ -225,7 +252,18 @@ class MeshDevices(ShardMapDevices):
 
     @override
     def to_host(self, state: Any) -> Any:
-        return jax.tree.map(_assembled, state)
+        return jax.tree.map(lambda leaf: _assembled(self._with_own_rows(leaf)), state)
+
+    def _with_own_rows(self, leaf: jax.Array) -> jax.Array:
+        """The array, of which the devices of this process have all parts."""
+        if not self.splits_parameters or leaf.is_fully_addressable:
+            return leaf
+        sharding: Any = leaf.sharding
+        names = [None if name == AXIS_NAME else name for name in sharding.spec]
+        gathered: jax.Array = jax.jit(
+            _unchanged, out_shardings=NamedSharding(self._mesh, PartitionSpec(*names))
+        )(leaf)
+        return gathered
 
     @override
     def join(self, outputs: Mapping[str, jax.Array]) -> dict[str, np.ndarray]:
@@ -251,8 +289,9 @@ class MeshDevices(ShardMapDevices):
         outputs = PartitionSpec(AXIS_NAME, CLASS_AXIS_NAME), self._split
 
         def whole(params: Any, batch_stats: Any, hyperparameters: Any, batch: Any) -> Any:
-            of_state = map(self._specs, (params, batch_stats, hyperparameters))
-            mapped = self._mapped(of_device, (*of_state, self._split), outputs)
+            of_state = self._specs({"params": params, "batch_stats": batch_stats})
+            inputs = (of_state["params"], of_state["batch_stats"], self._specs(hyperparameters))
+            mapped = self._mapped(of_device, (*inputs, self._split), outputs)
             scores, found = mapped(params, batch_stats, hyperparameters, batch)
             return {**found, "scores": scores}
 
@@ -261,21 +300,36 @@ class MeshDevices(ShardMapDevices):
     @override
     def _specs(self, tree: Any) -> Any:
         def spec(path: tuple[Any, ...], leaf: Any) -> PartitionSpec:
-            if not is_of_classes(path, leaf, self._num_classes):
-                return PartitionSpec()
-            return PartitionSpec(*(None,) * (np.ndim(leaf) - 1), CLASS_AXIS_NAME)
+            names: list[str | None] = [None] * np.ndim(leaf)
+            if is_of_classes(path, leaf, self._num_classes):
+                names[-1] = CLASS_AXIS_NAME
+            if (axis := self._axis_to_split(path, leaf)) is not None:
+                names[axis] = AXIS_NAME
+            return PartitionSpec(*names) if any(names) else PartitionSpec()
 
         return jax.tree_util.tree_map_with_path(spec, tree)
 
+    def _axis_to_split(self, path: tuple[Any, ...], leaf: Any) -> int | None:
+        if not self.splits_parameters:
+            return None
+        return axis_to_split(
+            path,
+            leaf,
+            devices=self._mesh.shape[AXIS_NAME],
+            num_classes=None if self.class_axis.size == 1 else self._num_classes,
+        )
+
 
 # The values of `config.parallel`.
-KINDS = ("pmap", "shard_map", "mesh")
+KINDS = ("pmap", "shard_map", "mesh", "fsdp")
 
 
 def find_devices(kind: str, *, class_devices: int | None, num_classes: int) -> Devices:
     """All devices, in one of the ways of `KINDS`; see `MeshDevices` for the other arguments."""
     if kind == "mesh":
         return MeshDevices(class_devices, num_classes)
+    if kind == "fsdp":
+        return MeshDevices(class_devices or 1, num_classes, splits_parameters=True)
     return PmapDevices() if kind == "pmap" else ShardMapDevices()
 
 
@@ -285,6 +339,8 @@ def devices_to_plan_for(
     """As `find_devices`, for devices that need not be here; `pmap` has the step of `shard_map`."""
     if kind == "mesh":
         return MeshDevices(class_devices, num_classes, devices)
+    if kind == "fsdp":
+        return MeshDevices(class_devices or 1, num_classes, devices, splits_parameters=True)
     return ShardMapDevices(Mesh(np.array(devices), (AXIS_NAME,)))
 
 
@@ -301,6 +357,20 @@ def check_class_devices(class_devices: int | None) -> None:
         raise UserError(
             f"config.class_devices must divide the {devices} devices{each}: one of {dividing}; "
             f"got {class_devices}"
+        )
+
+
+def check_split(shared: ParameterAxis) -> None:
+    """Refuses devices that can share no array of the parameters equally.
+
+    Args:
+        shared: what the devices share with `config.parallel=fsdp`.
+    """
+    if not shared.split:
+        raise UserError(
+            f"config.parallel=fsdp splits arrays of parameters along axes whose size is a multiple "
+            f"of the devices; the network has none for {jax.device_count()} devices: take "
+            "config.parallel=shard_map"
         )
 
 
@@ -333,6 +403,10 @@ def check_batch_size(
             f"config.dataset.batch_size must be a multiple of {' times '.join(factors)}; "
             f"got {batch_size}"
         )
+
+
+def _unchanged(array: jax.Array) -> jax.Array:
+    return array
 
 
 def _first_shards(tree: Any) -> Any:

@@ -10,7 +10,8 @@ import optax
 
 from topk_jax.metrics import label_ranks
 from train.devices.class_axis import ALL_CLASSES, ClassAxis
-from train.models.rematerialization import rematerialized
+from train.devices.parameter_axis import ParameterAxis
+from train.models.rematerialization import gathering_in_blocks, rematerialized
 from train.training import (
     class_weights,
     label_estimates,
@@ -38,8 +39,7 @@ def make_train_step(
     *,
     augment: Callable[[jax.Array, jax.Array], jax.Array],
     normalize: Preprocess,
-    axis_name: str,
-    class_axis: ClassAxis = ALL_CLASSES,
+    shared: ParameterAxis,
     sync_batch_norm: bool = True,
     accumulation_steps: int = 1,
     remat: bool = False,
@@ -61,9 +61,9 @@ def make_train_step(
             them, the moving averages in the state are updated.
         augment: changes one image with one random key.
         normalize: a batch of images or features to the model's input.
-        axis_name: the axis over devices; each holds an equal share of the batch.
-        class_axis: the axis over devices that the classes are split along. The model and the loss
-            then compute the classes of one device.
+        shared: the axis over devices, each of which holds an equal share of the batch, with what
+            they share of the parameters. If other devices split the classes, the model and the loss
+            compute the classes of one device.
         sync_batch_norm: whether the model's batch norm sees the batch of all devices; otherwise
             their statistics are averaged after the step, for evaluation.
         accumulation_steps: the parts that the batch is computed in, one after another.
@@ -71,6 +71,7 @@ def make_train_step(
         frozen: the parts of the network, by the names of their parameters, that stay as they are.
             Their gradients are not computed.
     """
+    class_axis = shared.class_axis
 
     def gradients_of(
         params: Any,
@@ -88,9 +89,9 @@ def make_train_step(
         )
         loss_keys = randomness.loss_keys(seed, step, positions)
 
-        def network(trained: Any) -> tuple[Any, Any]:
+        def network(params: Any) -> tuple[Any, Any]:
             outputs, updates = apply(
-                {"params": {**params, **trained}, "batch_stats": batch_stats},
+                {"params": params, "batch_stats": batch_stats},
                 inputs,
                 train=True,
                 mutable=["batch_stats"],
@@ -113,7 +114,7 @@ def make_train_step(
 
         # In two stages, because the gradient between them is a metric.
         outputs, pull_back, new_batch_stats = jax.vjp(
-            rematerialized(network) if remat else network,
+            lambda trained: _of_parts(network, shared, remat=remat)({**params, **trained}),
             trained_parts(params, frozen),
             has_aux=True,
         )
@@ -165,11 +166,9 @@ def make_train_step(
             gradients, by_rows, batch_stats, metrics = gradients_of(
                 state.params, state.batch_stats, state.step, hyperparameters, batch, rows
             )
-        gradients, metrics = jax.lax.pmean(
-            (class_axis.of_all_classes(gradients), metrics), axis_name
-        )
+        gradients, metrics = shared.mean(class_axis.of_all_classes(gradients), metrics)
         if not sync_batch_norm:
-            moved = jax.lax.pmean(trained_parts(batch_stats, frozen), axis_name)
+            moved = jax.lax.pmean(trained_parts(batch_stats, frozen), shared.name)
             batch_stats = {**batch_stats, **moved}
         trained = trained_parts(state.params, frozen)
         updates, opt_state = optimizer.transformation.update(gradients, state.opt_state, trained)
@@ -181,23 +180,22 @@ def make_train_step(
                 batch["examples"],
                 by_rows,
                 hyperparameters["label_rate_ratio"] * learning_rate,
-                axis_name=axis_name,
+                axis_name=shared.name,
             )
         averages = state.averages
         if averages is not None:
-            decay = hyperparameters["optimizer"]["average_decay"]
             averages = _move_averages(
                 averages,
                 {"params": params, "batch_stats": batch_stats},
                 state.step,
-                decay,
+                hyperparameters["optimizer"]["average_decay"],
                 frozen,
             )
         metrics |= {
             "learning_rate": learning_rate,
-            "gradient_norm": class_axis.norm(gradients),
-            "update_norm": class_axis.norm(updates),
-            "parameter_norm": class_axis.norm(params),
+            "gradient_norm": shared.norm(gradients),
+            "update_norm": shared.norm(updates),
+            "parameter_norm": shared.norm(params),
         }
         state = TrainState(
             step=state.step + 1,
@@ -210,6 +208,15 @@ def make_train_step(
         return state, metrics
 
     return train_step
+
+
+def _of_parts(
+    network: Callable[[Any], Any], shared: ParameterAxis, *, remat: bool
+) -> Callable[[Any], Any]:
+    """A function of complete parameters as one of what a device has of them."""
+    if shared.split:
+        return gathering_in_blocks(network, shared.gather_one, remat=remat)
+    return rematerialized(network) if remat else network
 
 
 def _prepare_inputs(
@@ -253,6 +260,7 @@ def make_eval_step(
     *,
     normalize: Preprocess,
     class_axis: ClassAxis = ALL_CLASSES,
+    gather: Callable[[Any], Any] = lambda parameters: parameters,
 ) -> Callable[[Any, Any, Any, Arrays], Arrays]:
     """Makes `(params, batch_stats, hyperparameters, batch) -> {"loss", "scores", "ranks"}`.
 
@@ -260,6 +268,7 @@ def make_eval_step(
     more than one class, "class_ranks" [n, m] are the ranks of all of these. The hyperparameters
     are the same as in the training step. Along `class_axis` the model, the loss and the scores are
     of the classes of one device. A batch may have several crops of each image; see `ten_crops`.
+    `gather` makes complete parameters of those that a device has.
     """
 
     def eval_step(params: Any, batch_stats: Any, hyperparameters: Any, batch: Arrays) -> Arrays:
@@ -267,7 +276,7 @@ def make_eval_step(
         images = batch["images"]
         has_crops = images.ndim == _DIMENSIONS_OF_CROPS
         outputs = apply(
-            {"params": params, "batch_stats": batch_stats},
+            {"params": gather(params), "batch_stats": batch_stats},
             normalize(ten_crops.mirrored_too(images) if has_crops else images),
             train=False,
         )

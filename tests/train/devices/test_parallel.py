@@ -93,6 +93,10 @@ def test_a_step_is_traced_once(kind):
 def test_an_evaluation_of_several_labels_of_an_example(kind, rng):
     devices = parallel.find_devices(kind, class_devices=2, num_classes=NUM_CLASSES)
     class_axis = devices.class_axis
+    rows, kernel = (
+        rng.normal(size=shape).astype(np.float32) for shape in ((8, 4), (4, NUM_CLASSES))
+    )
+    params = {"head": {"kernel": kernel}}
     step = make_eval_step(
         lambda variables, rows, train: rows @ variables["params"]["head"]["kernel"],
         lambda _: LOSSES["cross_entropy"].objective(
@@ -100,9 +104,7 @@ def test_an_evaluation_of_several_labels_of_an_example(kind, rng):
         ),
         normalize=lambda rows: rows,
         class_axis=class_axis,
-    )
-    rows, kernel = (
-        rng.normal(size=shape).astype(np.float32) for shape in ((8, 4), (4, NUM_CLASSES))
+        gather=devices.parameter_axis(params).gather,
     )
     classes = np.stack([rng.choice(NUM_CLASSES, 3, replace=False) for _ in rows]).astype(np.int32)
     batch = {
@@ -113,7 +115,7 @@ def test_an_evaluation_of_several_labels_of_an_example(kind, rng):
     }
     found = devices.join(
         devices.compile_eval_step(step)(
-            *(devices.replicate(part) for part in ({"head": {"kernel": kernel}}, {}, {"loss": {}})),
+            *(devices.replicate(part) for part in (params, {}, {"loss": {}})),
             devices.split(batch),
         )
     )

@@ -1,4 +1,4 @@
-"""The program on 1, 2, 4 and 8 devices, by pmap, shard_map and mesh, in one process and in two."""
+"""The program on 1, 2, 4 and 8 devices, in each way of sharing, in one process and in two."""
 
 import functools
 import json
@@ -72,6 +72,7 @@ def check_equal(found, expected):
         ("role", "pmap", 4),
         ("noised_balanced", "mesh", 2),
         ("average_k", "mesh", 8),
+        ("noised_balanced", "fsdp", 8),
     ],
 )
 def test_several_devices_equal_one(tmp_path, one_device, loss, parallel, devices):
@@ -81,7 +82,12 @@ def test_several_devices_equal_one(tmp_path, one_device, loss, parallel, devices
 
 @pytest.mark.parametrize(
     ("loss", "parallel"),
-    [("average_k", "pmap"), ("noised_balanced", "shard_map"), ("average_k", "mesh")],
+    [
+        ("average_k", "pmap"),
+        ("noised_balanced", "shard_map"),
+        ("average_k", "mesh"),
+        ("average_k", "fsdp"),
+    ],
 )
 def test_two_processes_of_two_devices_equal_one_device(tmp_path, one_device, loss, parallel):
     workdir = tmp_path / "run"

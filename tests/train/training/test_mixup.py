@@ -9,6 +9,7 @@ import pytest
 import scipy.stats
 
 from tests import reference
+from train.devices.parameter_axis import ParameterAxis
 from train.training import mixup, randomness, steps
 from train.training.losses import LOSSES
 from train.training.optimizer import Optimizer
@@ -84,7 +85,7 @@ def test_gradients_of_a_mixed_batch(loss, parameters, rng):
         lambda _values: Optimizer(optax.sgd(1.0), optax.constant_schedule(1.0)),
         augment=lambda _key, row: row,
         normalize=lambda rows: rows,
-        axis_name=AXIS,
+        shared=ParameterAxis(AXIS),
     )
     state = TrainState(
         step=np.int32(STEP),

@@ -12,6 +12,7 @@ import pytest
 from tests.train.roundings import check_with_some_seed
 from topk_jax import losses
 from train.data.augmentation import normalize
+from train.devices.parameter_axis import ParameterAxis
 from train.models import HEADS
 from train.models.classifier import Classifier
 from train.models.networks.small_cnn import SmallCNN
@@ -81,7 +82,7 @@ def build(
         lambda _values: optimizer,
         augment=lambda key, image: image + jax.random.randint(key, (), 0, 3).astype(np.uint8),
         normalize=normalize_images,
-        axis_name=AXIS,
+        shared=ParameterAxis(AXIS),
         frozen=frozen,
         **settings,
     )
