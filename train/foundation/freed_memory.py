@@ -34,6 +34,13 @@ def keep() -> None:
     mallopt(_ARENA_MAX, 1)
 
 
+def give_back() -> None:
+    """Gives all pages that are free now to the system; only glibc does so."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if sys.platform == "linux" and trim is not None:
+        trim(0)
+
+
 def _are_set(environment: Mapping[str, str]) -> bool:
     """Whether the user has set malloc's parameters."""
     tunables = environment.get("GLIBC_TUNABLES", "")

@@ -69,20 +69,24 @@ async def _read_body(request: Request, most: int, held: Held) -> bytes:
     Raises:
         RefusalError: it is larger, or does not come.
     """
-    too_large = RefusalError(413, f"the body has more than {most:,} bytes")
     length = request.headers.get("content-length", "0")
     if not length.isdecimal() or int(length) > most:
-        raise too_large
+        raise _too_large(most)
     body = bytearray()
     try:
         async for chunk in request.stream():
             if len(body) + len(chunk) > most:
-                raise too_large
+                raise _too_large(most)
             held.add(more_bytes=len(chunk))
             body += chunk
     except ClientDisconnect as error:
         raise RefusalError(400, "the connection ended before the body did") from error
     return bytes(body)
+
+
+def _too_large(most: int) -> RefusalError:
+    # Made where it is raised: a frame that keeps its own error keeps the body, too.
+    return RefusalError(413, f"the body has more than {most:,} bytes")
 
 
 def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
