@@ -7,7 +7,8 @@ import gc
 import pytest
 from starlette.requests import Request
 
-from tests.train.serving.test_request_reader import FORM, IMAGES, LIMITS, encoded, form
+from tests.train.serving.served import form
+from tests.train.serving.test_request_reader import IMAGES, LIMITS, encoded
 from train.prediction.exported_classifier import ExportedClassifier, ExportedRule
 from train.serving import application
 from train.serving import service as service_module
@@ -66,7 +67,6 @@ def test_memory_goes_to_the_system_once_after_large_requests(service, monkeypatc
 
         monkeypatch.setattr(service_module.freed_memory, "give_back", give_back)
         body, kind = form(image)
-        assert kind.startswith(FORM)
         # Small ones are not worth it.
         await service.read(kind, body, loop.time() + 60)
         assert not service._gives_back
