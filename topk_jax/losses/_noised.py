@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _classes, _numerics
 from topk_jax.losses._hinge import REASON_NEXT_RANK, REASON_WITHOUT_LABEL
-from topk_jax.operators._expected import check_expectation, compute_expected_top_k_value
+from topk_jax.operators._expected import check_expectation, compute_expected_mean
 from topk_jax.operators._perturbed import check_perturbation, compute_perturbed, derive_keys
 from topk_jax.operators._perturbed_selection import Selection
 
@@ -178,17 +178,15 @@ def expected_top_k_hinge(
     checked = _check_hinge(logits, labels, k, margins, scale, hinge, class_axis_name, where)
     num_classes = _classes.count(checked.scores, class_axis_name)
     # The mean of the K largest is the mean of the values of the ranks 1 to K.
-    ranks = range(1 if hinge == "convex" else checked.rank, checked.rank + 1)
+    ranks = (*range(1 if hinge == "convex" else checked.rank, checked.rank + 1),)
     settings = [
-        (rank, *check_expectation(rank, num_classes, epsilon, num_nodes, checked.scores.dtype))
+        check_expectation(rank, num_classes, epsilon, num_nodes, checked.scores.dtype)
         for rank in ranks
     ]
+    noise, nodes = settings[0][0], tuple(nodes for _, nodes in settings)
 
     def smooth(scores: jax.Array) -> jax.Array:
-        values = [
-            compute_expected_top_k_value(scores, *setting, class_axis_name) for setting in settings
-        ]
-        return sum(values[1:], values[0]) / len(values)
+        return compute_expected_mean(scores, ranks, noise, nodes, class_axis_name)
 
     return _numerics.zero_left_out(_smoothed_hinge(checked, smooth, class_axis_name), where)
 

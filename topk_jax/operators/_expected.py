@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -12,18 +11,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _classes, _numerics, _selection, _sharding
-from topk_jax.operators import _binning, _contour, _lattice, _poisson_binomial
+from topk_jax import _checks, _classes, _numerics, _platforms, _selection, _sharding
+from topk_jax.operators import (
+    _binning,
+    _contour,
+    _expected_at_once,
+    _lattice,
+    _poisson_binomial,
+    _quadrature,
+)
 from topk_jax.operators._top_k import move_classes_last, select_largest_of_split
 
 __all__ = ["expected_top_k_value"]
 
-# Scores farther from the k-th than this many times the noise count as infinitely far.
-_FAR = 60.0
-# Probabilities below exp(-_LOG_TAIL), 1e-7, are neglected at the default number of nodes.
-_LOG_TAIL = 16.0
-# Thresholds at which the mean count of the binned classes is computed, in units of the noise.
-_COARSE = np.arange(-6.0, 6.5, 0.125)
 # All nodes are computed at once if their largest arrays fit in this many bytes, else one at a time.
 _BYTES_AT_ONCE = 1 << 26
 # Measured: see benchmarks/README.md.
@@ -101,41 +101,53 @@ def check_expectation(
     """The standard deviation of the noise and the number of nodes for a checked rank, or raises."""
     epsilon = _checks.scalar(epsilon, "epsilon", dtype, at_least=0)
     if num_nodes is None:
-        return epsilon, _default_nodes(k, num_classes)
+        return epsilon, _quadrature.default_nodes(k, num_classes)
     return epsilon, _checks.static_integer(num_nodes, "num_nodes", minimum=1)
 
 
 def compute_expected_top_k_value(
+    last: jax.Array, k: int, epsilon: jax.Array, num_nodes: int
+) -> jax.Array:
+    """`expected_top_k_value` of checked scores [..., L]."""
+    return compute_expected_mean(last, (k,), epsilon, (num_nodes,))
+
+
+def compute_expected_mean(
     last: jax.Array,
-    k: int,
+    ranks: tuple[int, ...],
     epsilon: jax.Array,
-    num_nodes: int,
+    num_nodes: tuple[int, ...],
     class_axis_name: Hashable | None = None,
 ) -> jax.Array:
-    """`expected_top_k_value` of checked scores [..., L], whose classes may be split over devices.
+    """The mean of `expected_top_k_value` over ranks with their numbers of nodes.
+
+    The classes of the checked scores [..., L] may be split over devices. It is -inf where a rank
+    has no score.
 
     Communication: each device sends its most likely classes, and one number for each point of the
     grid of `_binning`. If most classes are likely, it sends its scores instead.
     """
-    num_classes = _classes.count(last, class_axis_name)
-    if class_axis_name is not None and not (2 * k <= num_classes and _is_binned(k, num_classes)):
+    num_classes, highest = _classes.count(last, class_axis_name), max(ranks)
+    if class_axis_name is not None and not (
+        2 * highest <= num_classes and _is_binned(highest, num_classes)
+    ):
         last, class_axis_name = _classes.gather(last, class_axis_name), None
     rows = _numerics.finite_scores(last)
     rows = _numerics.nan_where_invalid_vectors(rows, last, class_axis_name)
-    of_batch = functools.partial(_of_batch, k, num_nodes, class_axis_name)
+    of_batch = functools.partial(_of_batch, ranks, num_nodes, class_axis_name)
     values = _sharding.map_examples(of_batch, last.ndim - 1, rows, shared=(epsilon,))
-    too_few = _classes.sum_classes(last == -jnp.inf, class_axis_name) > num_classes - k
+    too_few = _classes.sum_classes(last == -jnp.inf, class_axis_name) > num_classes - highest
     return jnp.where(too_few, -jnp.inf, values)
 
 
 def _of_batch(
-    k: int,
-    num_nodes: int,
+    ranks: tuple[int, ...],
+    num_nodes: tuple[int, ...],
     class_axis_name: Hashable | None,
     scores: jax.Array,
     epsilon: jax.Array,
 ) -> jax.Array:
-    """The expected k-th largest of scores [..., L], `[...]`."""
+    """The means over the ranks of the expected scores, of scores [..., L], `[...]`."""
     num_classes = _classes.count(scores, class_axis_name)
     rows = scores.reshape(-1, scores.shape[-1])
     # One number per example, because the custom rule needs the result's type under shard_map.
@@ -144,52 +156,85 @@ def _of_batch(
     # Identity: the k-th largest score is minus the (L + 1 - k)-th largest of the negated scores.
     # The work grows with the rank, so use the smaller of the two. The scores are reversed, so that
     # without noise equal scores rank as in `top_k_value`.
-    if 2 * k > num_classes + 1:
-        values = -_expected(num_classes + 1 - k, num_nodes, None, -rows[:, ::-1], epsilon_rows)
-    else:
-        values = _expected(k, num_nodes, class_axis_name, rows, epsilon_rows)
+    pairs = list(zip(ranks, num_nodes, strict=True))
+    low = [pair for pair in pairs if 2 * pair[0] <= num_classes + 1]
+    high = [(num_classes + 1 - k, nodes) for k, nodes in pairs if 2 * k > num_classes + 1]
+    sums = []
+    if low:
+        sums.append(_expected(*_parts(low), class_axis_name, rows, epsilon_rows))
+    if high:
+        sums.append(-_expected(*_parts(high), None, -rows[:, ::-1], epsilon_rows))
+    values = sum(sums[1:], start=sums[0]) / len(ranks)
     return values.reshape(scores.shape[:-1])
 
 
-def _default_nodes(k: int, num_classes: int) -> int:
-    """The number of nodes for an error of 1e-4 with any scores.
-
-    The integrand changes faster if more classes compete. The interval has at most some 12 standard
-    deviations. The tests check the value to 1e-4 epsilon and the coordinates of the gradient to
-    1e-4, from L = 2 to 100,000.
-    """
-    rank = min(k, num_classes + 1 - k)
-    return math.ceil(11 + 2.2 * math.log(num_classes) + 1.5 * math.log(rank))
+def _parts(pairs: list[tuple[int, int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The ranks and the numbers of nodes of pairs."""
+    return tuple(k for k, _ in pairs), tuple(nodes for _, nodes in pairs)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
 def _expected(
-    k: int,
-    num_nodes: int,
+    ranks: tuple[int, ...],
+    num_nodes: tuple[int, ...],
     class_axis_name: Hashable | None,
     scores: jax.Array,
     epsilon: jax.Array,
 ) -> jax.Array:
-    """The expected k-th largest of scores [b, L] for epsilon [b], with derivatives in closed form.
+    """The expected scores of some ranks, added up, of scores [b, L] for epsilon [b].
 
     The custom rule reuses the computation of the value for the gradient. JAX can differentiate it
     again.
     """
-    return _value_and_slopes(k, num_nodes, class_axis_name, scores, epsilon)[0]
+    return _value_and_slopes(ranks, num_nodes, class_axis_name, scores, epsilon)[0]
 
 
 @_expected.defjvp
 def _expected_jvp(
-    k: int,
-    num_nodes: int,
+    ranks: tuple[int, ...],
+    num_nodes: tuple[int, ...],
     class_axis_name: Hashable | None,
     primals: tuple[jax.Array, jax.Array],
     tangents: tuple[jax.Array, jax.Array],
 ) -> tuple[jax.Array, jax.Array]:
-    value, gradient, slope = _value_and_slopes(k, num_nodes, class_axis_name, *primals)
+    value, gradient, slope = _value_and_slopes(ranks, num_nodes, class_axis_name, *primals)
     return value, _classes.sum_classes(gradient * tangents[0], class_axis_name) + slope * tangents[
         1
     ]
+
+
+def _value_and_slopes(
+    ranks: tuple[int, ...],
+    num_nodes: tuple[int, ...],
+    class_axis_name: Hashable | None,
+    scores: jax.Array,
+    epsilon: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The sum of the values [b], its gradient in the scores [b, L] and derivative in epsilon [b].
+
+    On accelerators all ranks that are not by a contour are computed together.
+    """
+    pairs = list(zip(ranks, num_nodes, strict=True))
+    together = [pair for pair in pairs if not _by_contour(pair[0])]
+
+    def add(found: Sequence[tuple[jax.Array, ...]]) -> tuple[jax.Array, ...]:
+        return functools.reduce(lambda one, other: jax.tree.map(jnp.add, one, other), found)
+
+    def one_by_one(*arrays: jax.Array) -> tuple[jax.Array, ...]:
+        return add([_of_rank(*pair, class_axis_name, *arrays) for pair in pairs])
+
+    def at_once(*arrays: jax.Array) -> tuple[jax.Array, ...]:
+        low, nodes = _parts(together)
+        found = [_expected_at_once.sums_of_ranks(low, max(nodes), class_axis_name, *arrays)]
+        found += [
+            _of_rank(*pair, class_axis_name, *arrays) for pair in pairs if pair not in together
+        ]
+        return add(found)
+
+    value, gradient, slope = _platforms.choose(
+        scores, epsilon, cpu=one_by_one, default=at_once if together else one_by_one
+    )
+    return value, gradient, slope
 
 
 def _is_binned(k: int, num_classes: int) -> bool:
@@ -206,7 +251,7 @@ def _by_contour(k: int) -> bool:
     return k > _HIGHEST_MULTIPLIED_RANK
 
 
-def _value_and_slopes(
+def _of_rank(
     k: int,
     num_nodes: int,
     class_axis_name: Hashable | None,
@@ -225,14 +270,16 @@ def _value_and_slopes(
     highest, likely = select_largest_of_split(hidden, num_likely, class_axis_name)
     origin = highest[:, k - 1]
     smooth = ~(epsilon < jnp.finfo(scores.dtype).tiny)
-    gaps = _in_units_of_noise(scores - origin[:, None], epsilon, smooth)
+    gaps = _quadrature.in_units_of_noise(
+        scores - origin[:, None], epsilon[:, None], smooth[:, None]
+    )
     highest = _classes.take(gaps, likely, class_axis_name)
     # The most likely classes are moved far below, to the bin of classes without influence.
-    others = _classes.put(gaps, likely, -_FAR, class_axis_name)
+    others = _classes.put(gaps, likely, -_quadrature.FAR, class_axis_name)
     points = _binning.grid(k, num_classes)
     binned = _binning.bin_scores(others, points) if use_binning else None
     weights = None if binned is None else _classes.sum_devices(binned.weights, class_axis_name)
-    bounds = _bounds(k, num_classes, num_nodes, num_likely, highest.dtype)
+    bounds = _quadrature.bounds(k, num_classes, num_nodes, num_likely, highest.dtype)
     interval = _interval(k, bounds, highest, weights, points)
     if by_contour:
         value, probabilities, table = _integrate_by_contour(
@@ -266,47 +313,6 @@ def _value_and_slopes(
     return origin + epsilon * value, gradient, slope
 
 
-def _in_units_of_noise(gaps: jax.Array, epsilon: jax.Array, smooth: jax.Array) -> jax.Array:
-    """The gaps [b, L] in units of epsilon [b], clipped.
-
-    Hazard: without noise the quotients are infinite or NaN, and their derivatives reach entries
-    that are not selected. Choice: divide by 1 and use the limit: a gap is zero or very large.
-    """
-    scaled = jnp.clip(gaps / jnp.where(smooth, epsilon, 1.0)[:, None], -_FAR, _FAR)
-    return jnp.where(smooth[:, None], scaled, _FAR * jnp.sign(gaps))
-
-
-class _Bounds(NamedTuple):
-    """Distances that bound the k-th largest with negligible error probability.
-
-    Attributes:
-        above: for j = k .. C, how far it is at most below the j-th largest score.
-        below: for j = 1 .. k, how far it is at most above the j-th largest score.
-        mean: the mean count of scores above a threshold at which the k-th largest is above it, too.
-    """
-
-    above: list[float]
-    below: list[float]
-    mean: float
-
-
-def _bounds(
-    k: int, num_classes: int, num_nodes: int, num_highest: int, dtype: jnp.dtype
-) -> _Bounds:
-    """The bounds for the `num_highest` largest scores.
-
-    The neglected tail is balanced with the quadrature error: for a normal both decrease
-    exponentially with the number of nodes.
-    """
-    limit = math.log(float(jnp.finfo(dtype).eps) / 8)
-    log_tail = max(-_LOG_TAIL * num_nodes / _default_nodes(k, num_classes), limit)
-    above = [
-        _poisson_binomial.surely_above(k, size, log_tail) for size in range(k, num_highest + 1)
-    ]
-    below = [_poisson_binomial.surely_below(k - j, num_classes - j, log_tail) for j in range(k)]
-    return _Bounds(above, below, _poisson_binomial.sure_mean(k, log_tail))
-
-
 class _Interval(NamedTuple):
     """An interval that contains the k-th largest with negligible error probability, `[b]` each."""
 
@@ -315,7 +321,11 @@ class _Interval(NamedTuple):
 
 
 def _interval(
-    k: int, bounds: _Bounds, highest: jax.Array, weights: jax.Array | None, points: np.ndarray
+    k: int,
+    bounds: _quadrature.Bounds,
+    highest: jax.Array,
+    weights: jax.Array | None,
+    points: np.ndarray,
 ) -> _Interval:
     """The interval outside which P(N(t) >= k) is one or zero, from bounds on the count N(t).
 
@@ -328,10 +338,14 @@ def _interval(
     low = (highest[:, k - 1 :] - above).max(axis=-1)
     high = (highest[:, :k] + below).min(axis=-1)
     if weights is not None:
-        above_points = [[_poisson_binomial.normal_above(t - x) for t in _COARSE] for x in points]
+        above_points = [
+            [_poisson_binomial.normal_above(t - x) for t in _quadrature.COARSE] for x in points
+        ]
         means = jax.lax.stop_gradient(weights) @ jnp.asarray(above_points, highest.dtype)
-        coarse = jnp.asarray(_COARSE, highest.dtype)[None]
-        low = jnp.maximum(low, jnp.where(means >= bounds.mean, coarse, -_FAR).max(axis=-1))
+        coarse = jnp.asarray(_quadrature.COARSE, highest.dtype)[None]
+        low = jnp.maximum(
+            low, jnp.where(means >= bounds.mean, coarse, -_quadrature.FAR).max(axis=-1)
+        )
     return _Interval(low, high)
 
 
@@ -404,7 +418,7 @@ def _sums_over_nodes(
     Arrays inside have the axes (classes or powers, nodes, examples), so that sums over the first
     axes add vectors.
     """
-    probabilities, densities = _normal(nodes[None] - gaps.T[:, None])
+    probabilities, densities = _quadrature.normal(nodes[None] - gaps.T[:, None])
     if sums is None:
         rest = _poisson_binomial.no_events(k, nodes)
     else:
@@ -440,12 +454,12 @@ def _contour_sums_over_nodes(
 
     It also returns the sums of the densities of the likely classes [b, C] and at the points [b, Q].
     """
-    places = _padded(gaps.T, -_FAR)
+    places = _padded(gaps.T, -_quadrature.FAR)
     single, densities = _events(nodes[None] - places)
     repeated = None
     if weights is not None:
         column = jnp.broadcast_to(jnp.asarray(points, gaps.dtype)[:, None], weights.T.shape)
-        events, densities_at_points = _events(nodes[None] - _padded(column, -_FAR))
+        events, densities_at_points = _events(nodes[None] - _padded(column, -_quadrature.FAR))
         repeated = _contour.Repeated(events, _padded(weights.T, 0.0))
     without, without_at_points = _contour.leave_one_out(k, single, repeated)
     parts = jax.lax.optimization_barrier(densities * without)
@@ -471,15 +485,9 @@ def _events(distances: jax.Array) -> tuple[_contour.Events, jax.Array]:
 
     def events(distances: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         is_likely = distances < 0
-        tail, density = _normal(jnp.where(is_likely, -distances, distances))
+        tail, density = _quadrature.normal(jnp.where(is_likely, -distances, distances))
         rest = 1 - tail
         return jnp.where(is_likely, rest, tail), jnp.where(is_likely, tail, rest), density
 
     above, below, density = _selection.store(events, distances)
     return _contour.Events(above, below), density
-
-
-def _normal(gaps: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """P(Z > gap) and the density at the gap, for a standard normal Z."""
-    above = 0.5 * jax.scipy.special.erfc(gaps * math.sqrt(0.5))
-    return above, jnp.exp(-0.5 * gaps * gaps) / math.sqrt(2 * math.pi)

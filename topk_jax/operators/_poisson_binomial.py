@@ -6,13 +6,15 @@ Events are along axis 0 too. All other axes are batch axes.
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
 
 # Probabilities below this are neglected: a hundredth of the documented error.
 NEGLIGIBLE = 1e-6
+# The coefficients of `polynomial_of_few_power_sums`: their terms grow with the square.
+_MOST_UNROLLED = 16
 
 
 def product_and_leave_one_out(
@@ -88,6 +90,26 @@ def polynomial_of_power_sums(log_none: jax.Array, power_sums: jax.Array) -> jax.
     start = (no_events(sums, log_none), log_none)
     _, others = jax.lax.scan(next_coefficient, start, degrees)
     return jnp.concatenate([first, others])
+
+
+def polynomial_of_few_power_sums(
+    log_none: jax.Array, power_sums: Sequence[jax.Array]
+) -> list[jax.Array]:
+    """The coefficients of `polynomial_of_power_sums`, without a loop if they are few.
+
+    Hazard: the first coefficient underflows in float32 if 50 events are expected or more. Choice:
+    no scale, because fewer than `_MOST_UNROLLED` of so many events never occur.
+    """
+    if len(power_sums) >= _MOST_UNROLLED:
+        return [*polynomial_of_power_sums(log_none, jnp.stack(power_sums))]
+    found = [jnp.exp(log_none)]
+    for degree in range(1, len(power_sums) + 1):
+        total = power_sums[0] * found[-1]
+        for m in range(1, degree):
+            term = power_sums[m] * found[-1 - m]
+            total = total - term if m % 2 else total + term
+        found.append(total / degree)
+    return found
 
 
 def highest_odds(k: int) -> float:

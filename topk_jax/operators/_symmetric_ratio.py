@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 
 from topk_jax import _classes, _platforms, _sharding
+from topk_jax.operators import _polynomials
 
 # Up to this degree a sum gives a good enough tilt; above it bisection is used.
 _HIGHEST_SUMMED_DEGREE = 32
 _BISECTIONS = 12
-_MOST_UNROLLED_TERMS = 129
 # On an accelerator, where a loop starts kernels in each pass. The terms grow with the square.
 _MOST_UNROLLED_COEFFICIENTS = 16
 
@@ -86,13 +86,13 @@ def _log_ratio_and_slopes(
     counts_left = rest is None and 2 * k > num_factors + 1
     ranks = (num_factors - k, num_factors - k + 1) if counts_left else (k, k - 1)
     leaves = jnp.concatenate([drawn, left] if counts_left else [left, drawn])
-    root, levels = _product(leaves, num_factors, max(ranks))
+    root, levels = _polynomials.product(leaves, num_factors, max(ranks))
     shape_of_root = root.shape
     root = root.reshape(len(root), -1)
     highest, next_highest = (_coefficient(root, of_rest, rank) for rank in ranks)
     value = jnp.log(highest / next_highest) + tilt
     by_root = _slopes_of_ratio(of_rest, root.shape[0], ranks, highest, next_highest)
-    by_leaf = _back_to_leaves(by_root.reshape(shape_of_root), levels)
+    by_leaf = _polynomials.back_to_leaves(by_root.reshape(shape_of_root), levels)
     change = by_leaf[1:] - by_leaf[:1]
     slopes = drawn * left * (-change if counts_left else change)
     slopes = slopes.reshape(num_factors, -1).T.reshape(*batch_shape, num_factors)
@@ -236,85 +236,3 @@ def _reversed(polynomial: jax.Array, num_coefficients: int, rank: int) -> jax.Ar
     return jax.lax.pad(
         polynomial[::-1], jnp.zeros((), polynomial.dtype), [(after, before, 0), (0, 0, 0)]
     )
-
-
-def _product(
-    leaves: jax.Array, num_nodes: int, degree: int
-) -> tuple[jax.Array, list[tuple[jax.Array, int]]]:
-    """The product modulo z^(degree+1) of polynomials [2, nodes * examples], and the levels below.
-
-    Nodes and examples may also be two axes. The first half of a level's nodes is multiplied with
-    the second half. The last node of an odd level moves up unchanged.
-    """
-    level, levels = leaves, []
-    size = leaves.shape[1] // num_nodes
-    while num_nodes > 1:
-        half = num_nodes // 2
-        levels.append((level, half))
-        first, second, single = _halves_and_rest(level, half * size)
-        width = min(2 * level.shape[0] - 1, degree + 1)
-        product = _multiply(first, second, width)
-        if num_nodes % 2:
-            single = _pad_coefficients(single, 0, width - single.shape[0])
-            product = jnp.concatenate([product, single], axis=1)
-        level, num_nodes = product, num_nodes - half
-    return level, levels
-
-
-def _back_to_leaves(slopes: jax.Array, levels: list[tuple[jax.Array, int]]) -> jax.Array:
-    """The derivatives in the leaves' coefficients, given those in the root's."""
-    size = slopes.shape[1]
-    for level, half in reversed(levels):
-        first, second, _ = _halves_and_rest(level, half * size)
-        width = level.shape[0]
-        of_products = slopes[:, : half * size]
-        of_single = slopes[:width, half * size :]
-        slopes = jnp.concatenate(
-            [
-                _correlate(of_products, second, width),
-                _correlate(of_products, first, width),
-                of_single,
-            ],
-            axis=1,
-        )
-    return slopes
-
-
-def _halves_and_rest(level: jax.Array, length: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The first half of a level's nodes, the second half, and the node left over."""
-    return level[:, :length], level[:, length : 2 * length], level[:, 2 * length :]
-
-
-def _pad_coefficients(polynomials: jax.Array, before: int, after: int) -> jax.Array:
-    """The polynomials [coefficients, ...] with zero coefficients before and after."""
-    return jnp.pad(polynomials, [(before, max(0, after)), *[(0, 0)] * (polynomials.ndim - 1)])
-
-
-def _multiply(first: jax.Array, second: jax.Array, width: int) -> jax.Array:
-    """The first `width` coefficients of products of polynomials [coefficients, ...]."""
-    degree = first.shape[0] - 1
-    padded = _pad_coefficients(second, degree, width - second.shape[0])
-    return _sum_of_windows(first[::-1], padded, width)
-
-
-def _correlate(slopes: jax.Array, factor: jax.Array, width: int) -> jax.Array:
-    """The derivatives in one factor's coefficients, from those in the product's coefficients."""
-    missing = width + factor.shape[0] - 1 - slopes.shape[0]
-    return _sum_of_windows(factor, _pad_coefficients(slopes, 0, missing), width)
-
-
-def _sum_of_windows(weights: jax.Array, rows: jax.Array, width: int) -> jax.Array:
-    """The sum over i of weights[i] times rows i to i + width.
-
-    Unrolled code is a single pass, but its compile time grows with the number of terms.
-    """
-    num_terms = weights.shape[0]
-    if num_terms <= _MOST_UNROLLED_TERMS:
-        terms = [weights[i : i + 1] * rows[i : i + width] for i in range(num_terms)]
-        return sum(terms[1:], start=terms[0])
-
-    def add(total: jax.Array, index: jax.Array) -> tuple[jax.Array, None]:
-        weight = jax.lax.dynamic_slice_in_dim(weights, index, 1)
-        return total + weight * jax.lax.dynamic_slice_in_dim(rows, index, width), None
-
-    return jax.lax.scan(add, jnp.zeros_like(rows[:width]), jnp.arange(num_terms))[0]
