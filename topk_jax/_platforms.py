@@ -36,6 +36,16 @@ def choose(*operands: Any, cpu: Callable[..., Any], default: Callable[..., Any])
     return jax.lax.platform_dependent(*operands, cpu=on_cpu, default=elsewhere)
 
 
+def choose_accelerator(
+    *operands: Any, cuda: Callable[..., Any], default: Callable[..., Any]
+) -> Any:
+    """`cuda(*operands)` on NVIDIA's GPUs, and `default(*operands)` on other platforms.
+
+    For the parts of `choose` that are not for the CPU. Both are traced.
+    """
+    return jax.lax.platform_dependent(*operands, cuda=cuda, default=default)
+
+
 @contextlib.contextmanager
 def _known(*, is_for_cpu: bool) -> Iterator[None]:
     token = _is_for_cpu.set(is_for_cpu)

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from topk_jax import _classes, _sharding
+from topk_jax import _classes, _platforms, _sharding
 from topk_jax._entries import compare_with
 from topk_jax.operators import _poisson_binomial, _polynomials, _quadrature
 from topk_jax.operators._top_k import select_largest_of_split
@@ -64,10 +64,10 @@ class _Others(NamedTuple):
     class_axis_name: Hashable | None
 
     def chances(self, nodes: jax.Array, origins: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The probabilities that the classes exceed the nodes [N, b], and the densities there."""
-        gaps = jnp.where(
-            self.are_others[None], self.noise.gaps(self.scores, origins), -_quadrature.FAR
-        )
+        """The probabilities that the classes exceed nodes [..., b], and the densities there."""
+        shape = [1] * (nodes.ndim - 1)
+        are_others = self.are_others.reshape(*shape, *self.are_others.shape)
+        gaps = jnp.where(are_others, self.noise.gaps(self.scores, origins), -_quadrature.FAR)
         above, density = _quadrature.normal(nodes[..., None] - gaps)
         return jnp.minimum(above, self.highest_chance), density
 
@@ -106,7 +106,7 @@ def sums_of_ranks(
     )
     width = (high - low) / num_nodes
     steps = jnp.arange(num_nodes).astype(width.dtype)[None, :, None] + 0.5
-    nodes = (low[:, None] + steps * width[:, None]).reshape(-1, *low.shape[1:])
+    nodes = (low[:, None] + steps * width[:, None]).reshape(len(ranks) * num_nodes, *low.shape[1:])
     origins_of_nodes = jnp.repeat(origins, num_nodes, axis=0)
     rest = _shifted(ranks, num_nodes, _polynomial(k, others, nodes, origins_of_nodes))
     gaps = noise.gaps(_classes.take(scores, likely, class_axis_name), origins_of_nodes)
@@ -167,7 +167,8 @@ def _interval(
 
     def num_reached(thresholds: jax.Array) -> jax.Array:
         """Of thresholds [T, R, b], how many have means that are large enough."""
-        flat = thresholds.reshape(-1, *thresholds.shape[2:])
+        num_flat = thresholds.shape[0] * thresholds.shape[1]
+        flat = thresholds.reshape(num_flat, *thresholds.shape[2:])
         of_each = jnp.broadcast_to(origins[None], thresholds.shape).reshape(flat.shape)
         means = hidden.chances(flat, of_each)[0].sum(axis=-1)
         means = _classes.sum_devices(means, others.class_axis_name)
@@ -190,14 +191,42 @@ def _polynomial(
     """The polynomial of the other classes at the nodes."""
     if others is None:
         return [*_poisson_binomial.no_events(k, nodes)]
-    above, _ = others.chances(nodes, origins)
-    odds = above / (1 - above)
-    terms = [jnp.log1p(-above)]
-    power = odds
-    for _ in range(k - 1):
-        terms.append(power)
-        power = power * odds
-    log_none, *powers = _classes.sum_devices(_sums(*terms), others.class_axis_name)
+
+    def together(nodes: jax.Array, origins: jax.Array) -> jax.Array:
+        above, _ = others.chances(nodes, origins)
+        odds = above / (1 - above)
+        terms = [jnp.log1p(-above)]
+        power = odds
+        for _ in range(k - 1):
+            terms.append(power)
+            power = power * odds
+        return _sums(*terms)
+
+    def in_pairs(nodes: jax.Array, origins: jax.Array) -> jax.Array:
+        """The same sums, two of them as one complex number.
+
+        Hazard: XLA on GPUs stores what several sums have in common, for all classes at all nodes.
+        Choice: one sum of an array with one more axis. Cost: the chances are computed for each
+        pair.
+        """
+        num_pairs = (k + 1) // 2
+        shape = (num_pairs, *nodes.shape)
+        above, _ = others.chances(
+            jnp.broadcast_to(nodes[None], shape), jnp.broadcast_to(origins[None], shape)
+        )
+        odds = above / (1 - above)
+        pair = jnp.arange(num_pairs)[:, None, None, None]
+        power = even = jnp.ones_like(odds)
+        for place in range(1, num_pairs):
+            power = power * odds * odds
+            even = jnp.where(pair == place, power, even)
+        first = jnp.where(pair == 0, jnp.log1p(-above), even)
+        sums = jax.lax.complex(first, even * odds).sum(axis=-1)
+        both = jnp.stack([sums.real, sums.imag], axis=1)
+        return both.reshape(2 * num_pairs, *nodes.shape)[:k]
+
+    sums = _platforms.choose_accelerator(nodes, origins, cuda=in_pairs, default=together)
+    log_none, *powers = _classes.sum_devices(sums, others.class_axis_name)
     return _poisson_binomial.polynomial_of_few_power_sums(log_none, powers)
 
 
