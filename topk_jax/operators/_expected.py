@@ -231,8 +231,10 @@ def _value_and_slopes(
         ]
         return add(found)
 
+    # With an empty batch, `jnp.where` returns a constant, whose type differs under `shard_map`.
+    has_some = bool(together) and 0 not in scores.shape
     value, gradient, slope = _platforms.choose(
-        scores, epsilon, cpu=one_by_one, default=at_once if together else one_by_one
+        scores, epsilon, cpu=one_by_one, default=at_once if has_some else one_by_one
     )
     return value, gradient, slope
 
