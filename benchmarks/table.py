@@ -46,8 +46,6 @@ from benchmarks import (
 PAGES = (
     Path(__file__).parent / "README.md",
     Path(__file__).parent.parent / "docs" / "calibrated_losses.md",
-    Path(__file__).parent.parent / "docs" / "conformal.md",
-    Path(__file__).parent.parent / "docs" / "new_classes.md",
     Path(__file__).parent.parent / "docs" / "votes.md",
 )
 RESULTS = Path(__file__).parent / "results"

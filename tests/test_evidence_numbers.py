@@ -40,8 +40,6 @@ OTHER_PAGES = [
     ROOT / "docs" / "evidence" / "pretrained.md",
     # `tests/benchmarks/test_table.py` tests these.
     ROOT / "docs" / "calibrated_losses.md",
-    ROOT / "docs" / "conformal.md",
-    ROOT / "docs" / "new_classes.md",
     ROOT / "docs" / "votes.md",
 ]
 TABLES = {**MADE, **BLOCKS}
