@@ -205,6 +205,18 @@ def test_a_file_that_differs_is_refused(workdir):
         checking.check(classifier, rule, content[:-100])
 
 
+def test_of_two_equal_sets_either_is_right():
+    probabilities = np.array([[0.4, 0.4, 0.2], [0.4, 0.4, 0.2], [0.4, 0.4, 0.2], [0.5, 0.4, 0.1]])
+
+    def choose(rows):
+        return [jax.nn.one_hot(rows.argmax(axis=-1), 3, dtype=bool)]
+
+    # The likeliest class, the other that is as likely, a less likely one, and so for the last.
+    answers = [np.eye(3, dtype=bool)[[0, 1, 2, 1]]]
+    wrong = checking.not_at_limit(choose, probabilities.astype(np.float32), answers)
+    assert wrong.tolist() == [False, False, True, True]
+
+
 def test_evaluate_and_the_loader_take_it(exported, tmp_path):
     folder, _ = exported
     for digit in range(3):
