@@ -1,4 +1,4 @@
-"""The gaps of losses on small laws, and what docs/calibrated_losses.md proves."""
+"""The gaps of losses on small laws, and what docs/evidence/proofs.md proves."""
 
 import itertools
 import json
