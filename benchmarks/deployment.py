@@ -7,14 +7,17 @@ exported: the network of the digits, trained for an epoch, and EfficientNet-Lite
 weights. Each request has one image in a form: a digit as a PNG file of 8 by 8 pixels, or a
 photograph as a JPEG file of 500 by 400. 1, 16 and 64 clients send their next request when they have
 the answer to the last one. They are one process on the same machine, whose work the server lacks.
+The server has one worker, and then as many as there are cores. A server with the same connections
+that answers all requests with a constant says what HTTP and the clients alone allow.
 
-The loop is that of `train.predict`: threads read the files a little ahead, and the program gets
-batches of the size that the server uses for as many waiting images. It has no HTTP and no JSON. The
-two take turns, so that other jobs of the machine slow down both; the ratio is the median over the
-turns.
+The loop decodes the same file for each answer. It is that of `train.predict`: threads read files
+a little ahead, and the program gets batches of the size that the server uses for as many waiting
+images. It has no HTTP and no JSON. The servers and the loop take turns, so that other jobs of the
+machine slow down all; the ratio is the median over the turns.
 
 Then hostile requests come, and one client sends a request at a time beside them: the slowest answer
-and the memory are reported.
+and the memory are reported: before, after a quarter of the requests, after all of them, and some
+seconds later.
 """
 
 import contextlib
@@ -23,6 +26,7 @@ import importlib.metadata
 import io
 import itertools
 import json
+import os
 import re
 import signal
 import statistics
@@ -52,6 +56,8 @@ from train.serving.batcher import Batcher, choose
 
 CLIENTS = (1, 16, 64)
 HOSTILE = 2000
+# In seconds: until the last images of hostile requests are decoded.
+_LATER = 15
 _NUM_CLASSES = 1000
 K = 5
 
@@ -95,19 +101,22 @@ def tables(results: dict[str, Any]) -> str:
     rows = [
         [
             name,
+            workers,
             clients,
             f"{found['served_per_second']:,.0f}",
             f"{found['loop_per_second']:,.0f}",
             f"{100 * found['ratio']:.0f} %",
+            f"{found['constant_per_second']:,.0f}",
             f"{1000 * found['p50']:.1f}",
             f"{1000 * found['p99']:.1f}",
         ]
         for name, program in results["programs"].items()
-        for clients, found in program["clients"].items()
+        for workers, of_clients in program["workers"].items()
+        for clients, found in of_clients.items()
     ]
     header = [
-        *("program", "clients", "requests per second", "images per second of the loop"),
-        *("server / loop", "p50, ms", "p99, ms"),
+        *("program", "workers", "clients", "requests per second", "images per second of the loop"),
+        *("server / loop", "constant answers per second", "p50, ms", "p99, ms"),
     ]
     attack = results["hostile"]
     return "\n\n".join(
@@ -118,8 +127,9 @@ def tables(results: dict[str, Any]) -> str:
             f"another client were answered, all of them with sets: half within "
             f"{1000 * attack['p50']:.0f} ms, 99 of 100 within {1000 * attack['p99']:.0f} ms, and "
             f"the slowest within {attack['slowest']:.2f} s. The server had "
-            f"{attack['mb_before']:,} MB in memory after the first quarter of as many, and "
-            f"{attack['mb_after']:,} MB at the end.",
+            f"{attack['mb_at_start']:,} MB in memory before, {attack['mb_before']:,} MB after the "
+            f"first quarter of as many, {attack['mb_after']:,} MB at the end, and "
+            f"{attack['mb_later']:,} MB {_LATER} seconds later.",
         ]
     )
 
@@ -132,32 +142,39 @@ def _compare(
     batcher.compile()
     request = folder / "request"
     request.write_bytes(hostile.post(*hostile.form(files[0])))
-    found: dict[int, list[dict[str, float]]] = {clients: [] for clients in CLIENTS}
-    with _served(program) as (address, _process):
+    found: dict[tuple[int, int], list[dict[str, float]]] = {}
+    with contextlib.ExitStack() as stack:
+        constant, _ = stack.enter_context(_started("benchmarks.constant"))
+        servers = {
+            workers: stack.enter_context(_served(program, f"--workers={workers}"))[0]
+            for workers in sorted({1, os.cpu_count() or 1})
+        }
         # The first turn warms up.
         for turn, clients in itertools.product(range(repetitions + 1), CLIENTS):
             size = choose(clients, batcher.seconds)
             loop = _loop(classifier, files[0], size, seconds)
-            taken = _load(address, request, clients, seconds)
-            if turn:
+            others = {
+                "loop_per_second": loop,
+                "constant_per_second": len(_load(constant, request, clients, seconds)) / seconds,
+            }
+            for workers, address in servers.items():
+                taken = _load(address, request, clients, seconds)
                 p50, p99 = np.percentile(taken, [50, 99]).tolist()
                 served = len(taken) / seconds
-                found[clients].append(
-                    {
-                        "served_per_second": served,
-                        "loop_per_second": loop,
-                        "ratio": served / loop,
-                        "p50": p50,
-                        "p99": p99,
-                    }
-                )
+                row = {"served_per_second": served, "ratio": served / loop, "p50": p50, "p99": p99}
+                if turn:
+                    found.setdefault((workers, clients), []).append({**row, **others})
     return {
         "batch_seconds": {str(size): taken for size, taken in batcher.seconds.items()},
-        "clients": {
-            str(clients): {
-                name: statistics.median(turn[name] for turn in turns) for name in turns[0]
+        "workers": {
+            str(workers): {
+                str(clients): {
+                    name: statistics.median(turn[name] for turn in turns) for name in turns[0]
+                }
+                for (number, clients), turns in found.items()
+                if number == workers
             }
-            for clients, turns in found.items()
+            for workers in servers
         },
     }
 
@@ -192,12 +209,19 @@ def _load(address: tuple[str, int], request: Path, clients: int, seconds: int) -
     return taken
 
 
-@contextlib.contextmanager
-def _served(program: Path) -> "Iterator[tuple[tuple[str, int], subprocess.Popen[str]]]":
+_Served = tuple[tuple[str, int], "subprocess.Popen[str]"]
+
+
+def _served(program: Path, *more: str) -> contextlib.AbstractContextManager[_Served]:
     """A server of the program: its address and its process."""
-    arguments = ["-m", "train.serve", f"--program={program}", "--port=0"]
+    return _started("train.serve", f"--program={program}", "--port=0", *more)
+
+
+@contextlib.contextmanager
+def _started(module: str, *arguments: str) -> Iterator[_Served]:
+    """A server that prints its address when it is ready."""
     with subprocess.Popen(
-        [sys.executable, *arguments], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", module, *arguments], stdout=subprocess.PIPE, text=True
     ) as process:
         try:
             assert process.stdout is not None
@@ -228,12 +252,15 @@ def _attack(program: Path, file: bytes) -> dict[str, Any]:
                     raise ConnectionError(content)
                 taken.append(time.perf_counter() - begun)
 
+        at_start = _resident_mb(process.pid)
         client = threading.Thread(target=ask)
         client.start()
         hostile.attack(address, HOSTILE // 4)
         before = _resident_mb(process.pid)
         hostile.attack(address, HOSTILE, seed=1)
         after = _resident_mb(process.pid)
+        time.sleep(_LATER)
+        later = _resident_mb(process.pid)
         is_over.set()
         client.join()
     p50, p99 = np.percentile(taken, [50, 99]).tolist()
@@ -243,8 +270,10 @@ def _attack(program: Path, file: bytes) -> dict[str, Any]:
         "p50": p50,
         "p99": p99,
         "slowest": max(taken),
+        "mb_at_start": at_start,
         "mb_before": before,
         "mb_after": after,
+        "mb_later": later,
     }
 
 
