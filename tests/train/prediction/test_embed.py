@@ -624,7 +624,7 @@ def test_the_commands_of_the_page_run_in_their_order(photos, weights, tmp_path):
             # test_joined.py starts them.
             continue
         small = {
-            # With five losses and three seeds, starting the processes would take a minute.
+            # With nine arms and three seeds, starting the processes would take a minute.
             "train.compare": ["--plan"],
             "train.embed": ["--image_size=16"],
             "train.main": ["--config.num_epochs=2", "--config.dataset.batch_size=50"],
@@ -637,7 +637,7 @@ def test_the_commands_of_the_page_run_in_their_order(photos, weights, tmp_path):
             folder=str(tmp_path),
         )
         assert (done.returncode, done.stderr) == (0, "")
-    assert len(done.stdout.splitlines()) == 5 * 3
+    assert len(done.stdout.splitlines()) == 9 * 3
     lines = [json.loads(line) for line in (tmp_path / "sets.jsonl").read_text().splitlines()]
     assert [line["name"] for line in lines] == ["7.png", "a bird.png"]
     of_images = (tmp_path / "images.jsonl").read_text().splitlines()
