@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import (
+    ambiguity,
     calibrated_losses,
     chunked,
     collection_report,
@@ -45,11 +46,13 @@ from benchmarks import (
 
 PAGES = (
     Path(__file__).parent / "README.md",
+    Path(__file__).parent.parent / "docs" / "ambiguity.md",
     Path(__file__).parent.parent / "docs" / "calibrated_losses.md",
     Path(__file__).parent.parent / "docs" / "votes.md",
 )
 RESULTS = Path(__file__).parent / "results"
 _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "ambiguity": ambiguity.tables,
     "calibrated_losses": calibrated_losses.tables,
     "chunked": chunked.tables,
     "collection": collection_report.tables,

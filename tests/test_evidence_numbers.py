@@ -39,6 +39,7 @@ OTHER_PAGES = [
     ROOT / "docs" / "evidence" / "design.md",
     ROOT / "docs" / "evidence" / "pretrained.md",
     # `tests/benchmarks/test_table.py` tests these.
+    ROOT / "docs" / "ambiguity.md",
     ROOT / "docs" / "calibrated_losses.md",
     ROOT / "docs" / "votes.md",
 ]
