@@ -119,8 +119,7 @@ class Tab(contextlib.AbstractContextManager["Tab"]):
         self._go("about:blank")
         self.events.clear()
         self._go(address)
-        if script:
-            self._await_frame()
+        self._await_frame()
 
     def follow(self, text):
         """Loads the page that the first link with this text leads to."""
@@ -173,9 +172,10 @@ class Tab(contextlib.AbstractContextManager["Tab"]):
     def _await_frame(self):
         """Waits until the page is drawn: a browser on a busy machine may draw after the load.
 
-        Before the first frame, `content-visibility: auto` leaves every card without its text.
+        Before the first frame, `content-visibility: auto` leaves every card without its text. A
+        picture of the page needs a frame, also without scripts.
         """
-        self.evaluate("new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn)))")
+        self.call("Page.captureScreenshot", format="jpeg", quality=1)
 
     def _wait(self, method, first, **values):
         """What an event reports that has these values, among those from a place on."""
