@@ -1,0 +1,84 @@
+"""The memory of a large network on several chips, whose parameters they share or not.
+
+    python -m benchmarks.shared_memory --device=h100:16 [--output=FILE.json] [NAME...]
+
+Needs the program's dependencies and the compiler of the device: `.[tpu]` for v5e and v5p,
+`.[cuda13]` for h100. Nothing runs. The step is that of `configs/folder.py` with a ViT-L of DINOv2,
+images of 518 by 518 pixels in bfloat16, 128 at once, 1,000 classes, and SGD with momentum. With an
+output file that exists, only steps that it does not have are compiled.
+"""
+
+import argparse
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from benchmarks import accounts, command, compiled_steps, markdown, timing
+from train.planning.targets import find_target
+
+_CHANGES = {
+    "model.name": "vit_large_patch14_dinov2",
+    "model.half_precision": True,
+    "dataset.image_size": 518,
+    "dataset.batch_size": 128,
+}
+WAYS: dict[str, dict[str, Any]] = {
+    "plain": {"parallel": "shard_map"},
+    "remat": {"parallel": "shard_map", "model.remat": True},
+    "fsdp and remat": {"parallel": "fsdp", "model.remat": True},
+}
+
+
+def main() -> None:
+    """Accounts for every way and prints or writes the results as JSON."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(WAYS)}")
+    parser.add_argument("--device", required=True, help="several chips, such as v5e:4x4")
+    parser.add_argument("--output", type=command.output_file, help="a JSON file for the results")
+    arguments = parser.parse_args()
+    accounts.find_compiler(parser, arguments.device.partition(":")[0])
+    kept = {"machine": timing.machine(), "device": arguments.device}
+    found = accounts.collect(
+        arguments.names or [*WAYS],
+        functools.partial(_accounts, arguments.device),
+        kept=kept,
+        output=arguments.output,
+        processes=1,
+    )
+    if arguments.output is None:
+        command.write(kept | {"programs": found}, None)
+
+
+def _accounts(device: str, names: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    target = find_target(device)
+    for name in names:
+        config = compiled_steps.configuration("folder", _CHANGES | WAYS[name])
+        try:
+            found = compiled_steps.plan(config, target)
+        except Exception as error:
+            found = accounts.failure(error)
+        yield name, found
+
+
+def tables(results: dict[str, Any]) -> str:
+    """The memory as Markdown: a row for each way."""
+    programs: accounts.Accounts = results["programs"]
+    lines = [[name, *_gigabytes(programs[name])] for name in WAYS if name in programs]
+    return "\n\n".join(
+        [
+            f"{results['device']}, {markdown.machine(results['machine'])}; computed, not measured. "
+            "GB of a chip:",
+            markdown.table(["way", "needed", "parameters and optimizer", "temporary"], lines),
+        ]
+    )
+
+
+def _gigabytes(account: dict[str, Any]) -> list[str]:
+    if "failed" in account:
+        return [str(account["failed"]), "", ""]
+    kept = account["parts"]["params"] + account["parts"]["opt_state"]
+    return [f"{size / 1e9:.2f}" for size in (account["needed"], kept, account["temporary"])]
+
+
+if __name__ == "__main__":
+    main()
