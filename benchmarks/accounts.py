@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from benchmarks import command
+from benchmarks import command, timing
 from train.foundation.errors import UserError
 from train.planning.targets import find_target
 
@@ -56,6 +56,33 @@ def collect(
         shares = [missing[first::processes] for first in range(processes)]
         list(pool.map(lambda share: _compile_all(share, make, keep), shares))
     return {name: found[name] for name in sorted(found)}
+
+
+def report(
+    names: Sequence[str],
+    make: Make,
+    *,
+    device: str,
+    output: Path | None,
+    against: Path | None = None,
+    processes: int = 1,
+) -> None:
+    """Writes the accounts of programs to the output file, prints them, or compares them.
+
+    Args:
+        names: as for `collect`.
+        make: as for `collect`.
+        device: what the programs are for.
+        output: as for `collect`; without it and `against`, the accounts are printed.
+        against: a file of accounts that may not have grown.
+        processes: as for `collect`.
+    """
+    kept = {"machine": timing.machine(), "device": device}
+    found = collect(names, make, kept=kept, output=output, processes=processes)
+    if against is not None:
+        compare(against, found)
+    elif output is None:
+        command.write(kept | {"programs": found}, None)
 
 
 def find_compiler(parser: argparse.ArgumentParser, device: str) -> None:

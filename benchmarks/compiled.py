@@ -21,7 +21,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from benchmarks import accounts, command, markdown, timing
+from benchmarks import accounts, command, markdown
 from benchmarks.accounts import Accounts
 from tests.topk_jax.cases import CASES_WITH_HEADS
 from tests.topk_jax.cases.case import Case, draw
@@ -90,19 +90,15 @@ def main() -> None:
     parser.add_argument("--against", type=Path, help="a JSON file of results that may not grow")
     arguments = parser.parse_args()
     accounts.find_compiler(parser, arguments.device)
-    kept: dict[str, Any] = {"machine": timing.machine(), "device": arguments.device}
     wanted = _wanted(arguments.device, arguments.names, arguments.classes, arguments.ranks)
-    programs = accounts.collect(
+    accounts.report(
         list(wanted),
         functools.partial(_accounts, arguments.device, wanted),
-        kept=kept,
+        device=arguments.device,
         output=arguments.output,
+        against=arguments.against,
         processes=arguments.processes,
     )
-    if arguments.against is not None:
-        accounts.compare(arguments.against, programs)
-    elif arguments.output is None:
-        command.write(kept | {"programs": programs}, None)
 
 
 @functools.cache

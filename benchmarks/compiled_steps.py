@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks import accounts, command, markdown, timing
+from benchmarks import accounts, command, markdown
 from train.configuration.groups import Config
 from train.configuration.parsing import parse
 from train.data import dataset_spec
@@ -56,8 +56,7 @@ def main() -> None:
     parser.add_argument("--against", type=Path, help="a JSON file of results that may not grow")
     arguments = parser.parse_args()
     accounts.find_compiler(parser, arguments.device)
-    kept = {"machine": timing.machine(), "device": arguments.device}
-    found = accounts.collect(
+    accounts.report(
         [
             name
             for recipe in arguments.names or recipes()
@@ -65,14 +64,10 @@ def main() -> None:
             for name in _names(recipe, chips, largest=arguments.largest and ":" not in chips)
         ],
         _accounts,
-        kept=kept,
+        device=arguments.device,
         output=arguments.output,
-        processes=1,
+        against=arguments.against,
     )
-    if arguments.against is not None:
-        accounts.compare(arguments.against, found)
-    elif arguments.output is None:
-        command.write(kept | {"programs": found}, None)
 
 
 def recipes() -> list[str]:

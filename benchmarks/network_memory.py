@@ -13,7 +13,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from benchmarks import accounts, command, compiled_steps, markdown, timing
+from benchmarks import accounts, command, compiled_steps, markdown
 from train.models import FAMILIES, MODELS
 from train.planning.targets import find_target
 
@@ -35,8 +35,7 @@ def main() -> None:
     parser.add_argument("--output", type=command.output_file, help="a JSON file for the results")
     arguments = parser.parse_args()
     accounts.find_compiler(parser, arguments.device)
-    kept = {"machine": timing.machine(), "device": arguments.device}
-    found = accounts.collect(
+    accounts.report(
         [
             f"{name}, {precision}, {batch}"
             for batch in arguments.batches
@@ -44,12 +43,9 @@ def main() -> None:
             for precision in PRECISIONS
         ],
         functools.partial(_accounts, arguments.device),
-        kept=kept,
+        device=arguments.device,
         output=arguments.output,
-        processes=1,
     )
-    if arguments.output is None:
-        command.write(kept | {"programs": found}, None)
 
 
 def networks() -> list[str]:

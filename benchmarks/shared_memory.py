@@ -13,7 +13,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from benchmarks import accounts, command, compiled_steps, markdown, timing
+from benchmarks import accounts, command, compiled_steps, markdown
 from train.planning.targets import find_target
 
 _CHANGES = {
@@ -36,17 +36,15 @@ def main() -> None:
     parser.add_argument("--device", required=True, help="several chips, such as v5e:4x4")
     parser.add_argument("--output", type=command.output_file, help="a JSON file for the results")
     arguments = parser.parse_args()
-    accounts.find_compiler(parser, arguments.device.partition(":")[0])
-    kept = {"machine": timing.machine(), "device": arguments.device}
-    found = accounts.collect(
+    if unknown := [name for name in arguments.names if name not in WAYS]:
+        parser.error(f"NAME must be one of {', '.join(WAYS)}; got {unknown[0]}")
+    accounts.find_compiler(parser, arguments.device)
+    accounts.report(
         arguments.names or [*WAYS],
         functools.partial(_accounts, arguments.device),
-        kept=kept,
+        device=arguments.device,
         output=arguments.output,
-        processes=1,
     )
-    if arguments.output is None:
-        command.write(kept | {"programs": found}, None)
 
 
 def _accounts(device: str, names: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:

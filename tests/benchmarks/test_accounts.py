@@ -35,6 +35,16 @@ def test_a_compiler_that_ends_costs_one_program(tmp_path):
     assert found == accounts.collect(names, never, kept={}, output=output, processes=1)
 
 
+def test_a_report_is_written_or_printed(tmp_path, capsys):
+    output = tmp_path / "accounts.json"
+    accounts.report(["first"], made, device="none", output=output)
+    assert capsys.readouterr().out == ""
+    written = json.loads(output.read_text())
+    assert (written["device"], written["programs"]) == ("none", {"first": {"sorts": 5}})
+    accounts.report(["first"], made, device="none", output=None)
+    assert json.loads(capsys.readouterr().out) == written
+
+
 def test_a_sort_a_loop_a_message_or_memory_more_is_named():
     before = dict.fromkeys(("a, 100, K 5", "b, 100", "c, 100", "d, 100", "e, 100"), NOTHING)
     before |= {"f, 100": {"failed": "so"}, "i, 8 chips": NOTHING}

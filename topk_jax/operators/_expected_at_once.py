@@ -6,7 +6,7 @@ for all nodes of all ranks. Arrays with all classes at all nodes are not stored.
 
 Identity: the j-th largest is the k-th largest if k - j further classes are certain to be above all
 others. They multiply the polynomial of the other classes by x^(k-j). So all ranks need polynomials
-modulo x^k for the largest rank k alone.
+modulo x^k only for the largest rank k.
 
 A polynomial is a list of its coefficients here, [N, b] for N nodes and b examples. The nodes of a
 rank stand together.

@@ -98,7 +98,7 @@ def polynomial_of_few_power_sums(
     """The coefficients of `polynomial_of_power_sums`, without a loop if they are few.
 
     Hazard: the first coefficient underflows in float32 if 50 events are expected or more. Choice:
-    no scale, because fewer than `_MOST_UNROLLED` of so many events never occur.
+    no scale, because with so many expected events fewer than `_MOST_UNROLLED` never occur.
     """
     if len(power_sums) >= _MOST_UNROLLED:
         return [*polynomial_of_power_sums(log_none, jnp.stack(power_sums))]
