@@ -9,6 +9,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from configs import synthetic_latents
+from tests.train import some_steps
 from tests.train.configurations import changed
 from train.assembly import assemble
 from train.configuration.parsing import parse
@@ -17,7 +18,6 @@ from train.devices.parameter_axis import axis_to_split
 from train.foundation.errors import UserError
 from train.models.networks.vit import VisionTransformer
 from train.models.rematerialization import gathering_in_blocks
-from train.training import stop_signals
 
 NUM_STEPS, WIDTH, NUM_CLASSES = 3, 32, 40
 SMALL = {
@@ -51,17 +51,9 @@ def configured(loss, **fields):
 def after_some_steps(config):
     """The state on the devices and on the host, the metrics, and the predictions."""
     assembly = assemble(parse(config))
-    devices = assembly.devices
-    state = devices.replicate(assembly.initial_state())
-    metrics = []
-    batches = assembly.training_batches(0)
-    for _ in range(NUM_STEPS):
-        batch = stop_signals.with_request(next(batches), stop_signals.NOTHING)
-        state, of_step = assembly.train_step(state, devices.split(batch))
-        metrics.append(devices.to_host(of_step))
-    batches.close()
+    state, metrics = some_steps.make(assembly, NUM_STEPS)
     found = assembly.predict(*state.evaluated, "validation")
-    return state, devices.to_host(state), metrics, (found.loss, found.scores)
+    return state, assembly.devices.to_host(state), metrics, (found.loss, found.scores)
 
 
 def bytes_of_device(tree):

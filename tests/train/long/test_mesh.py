@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from configs import synthetic_latents
+from tests.train import some_steps
 from tests.train.data.test_place_names_run import keep
 from tests.train.forked import start
 from tests.train.roundings import check_same_metrics, check_with_some_seed
@@ -16,7 +17,6 @@ from train.assembly import assemble
 from train.configuration.parsing import parse
 from train.evaluation.thresholds import average_k_thresholds
 from train.prediction import trained
-from train.training import stop_signals
 from train.training.losses import LOSSES
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("standard_promotion")]
@@ -49,17 +49,9 @@ def configured(loss, class_devices=None, *, seed=0, **fields):
 def after_some_steps(config):
     """The parameters, the averages, the metrics of each step, and the predictions."""
     assembly = assemble(parse(config))
-    devices = assembly.devices
-    state = devices.replicate(assembly.initial_state())
-    batches = assembly.training_batches(0)
-    metrics = []
-    for _ in range(NUM_STEPS):
-        batch = stop_signals.with_request(next(batches), stop_signals.NOTHING)
-        state, of_step = assembly.train_step(state, devices.split(batch))
-        metrics.append(devices.to_host(of_step))
-    batches.close()
+    state, metrics = some_steps.make(assembly, NUM_STEPS)
     found = assembly.predict(*state.evaluated, "validation")
-    host = devices.to_host(state)
+    host = assembly.devices.to_host(state)
     return host.params, host.averages, metrics, (found.loss, found.scores), found.ranks
 
 
