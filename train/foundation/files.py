@@ -190,7 +190,12 @@ def is_at(file: IO[bytes], path: Path) -> bool:
 
 def to_json(value: Any, indent: int | None = None) -> bytes:
     """Strict JSON, on one line unless indented. Numbers that are not finite become null."""
-    return (json.dumps(_plain(value), indent=indent, allow_nan=False) + "\n").encode()
+    try:
+        text = json.dumps(value, indent=indent, allow_nan=False)
+    except (TypeError, ValueError):
+        # To look at each value takes longer than to encode it, and few have what needs it.
+        text = json.dumps(_plain(value), indent=indent, allow_nan=False)
+    return f"{text}\n".encode()
 
 
 def _plain(value: Any) -> Any:

@@ -1,7 +1,6 @@
 """The paths of the server: /predict, /health and /metrics."""
 
 import asyncio
-import json
 import time
 from typing import Any
 
@@ -91,15 +90,7 @@ def _too_large(most: int) -> RefusalError:
 
 def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     more = _MORE_HEADERS.get(status, {})
-    return Response(_encode(value), status, {**(headers or {}), **more}, "application/json")
-
-
-def _encode(value: Any) -> bytes:
-    try:
-        # Sets have nothing that the encoder does not know, unless a number is not finite.
-        return f"{json.dumps(value, allow_nan=False)}\n".encode()
-    except (TypeError, ValueError):
-        return files.to_json(value)
+    return Response(files.to_json(value), status, {**(headers or {}), **more}, "application/json")
 
 
 class _Application:

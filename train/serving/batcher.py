@@ -65,6 +65,8 @@ class Batcher:
     ) -> None:
         self._classifier = classifier
         self._on_batch = on_batch
+        # Those that the thread does not know of yet, and those that it does.
+        self._arrived: list[tuple[_Asked, int, np.ndarray]] = []
         self._waiting: deque[tuple[_Asked, int, np.ndarray]] = deque()
         self._changed = threading.Condition()
         self._is_closed = False
@@ -93,10 +95,13 @@ class Batcher:
 
     async def answer(self, examples: Sequence[np.ndarray]) -> list[Row]:
         """The rows of the outputs for some examples."""
-        asked = _Asked(asyncio.get_running_loop().create_future(), len(examples))
-        with self._changed:
-            self._waiting.extend((asked, index, one) for index, one in enumerate(examples))
-            self._changed.notify()
+        loop = asyncio.get_running_loop()
+        if not self._arrived:
+            # To wake the thread takes as long as to read a small request: once is enough for all
+            # that the loop reads before it waits again.
+            loop.call_soon(self._hand_over)
+        asked = _Asked(loop.create_future(), len(examples))
+        self._arrived.extend((asked, index, one) for index, one in enumerate(examples))
         return await asked.answer
 
     def run(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -118,6 +123,12 @@ class Batcher:
         with self._changed:
             self._is_closed = True
             self._changed.notify()
+
+    def _hand_over(self) -> None:
+        with self._changed:
+            self._waiting.extend(self._arrived)
+            self._changed.notify()
+        self._arrived.clear()
 
     def _take(self) -> list[tuple[_Asked, int, np.ndarray]]:
         """The examples of the next batch; none at the end."""

@@ -1,11 +1,18 @@
 """The files of a form, kept in memory: Starlette's own reader writes large ones to the disk."""
 
+import logging
+
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from train.serving.limits import MOST_EXAMPLES, RefusalError
 
 _FIELD = b"image"
+
+
+def log_nothing() -> None:
+    """Has the parser log nothing, in this process: a response says why a form is refused."""
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
 
 
 def read_files(content_type: str, body: bytes) -> list[bytes]:

@@ -15,7 +15,7 @@ from train.foundation import interruption
 from train.foundation.errors import UserError, first_line, let_through
 from train.prediction import image_files
 from train.prediction.exported_classifier import ProgramFile
-from train.serving import application, served_images
+from train.serving import application, multipart, served_images
 from train.serving.connections import BoundedProtocol
 from train.serving.limits import Limits
 from train.serving.meter import Meter
@@ -65,6 +65,7 @@ class Worker:
         """
         image_files.ignore_warnings()
         served_images.allow_few_formats()
+        multipart.log_nothing()
         classifier = self.program.load()
         service = Service(classifier, self.program.digest, self.limits, self.meter, self.threads)
         self.meter.information = {"sha256": self.program.digest, "rule": str(classifier.rule)}

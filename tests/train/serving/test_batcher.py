@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -54,6 +55,16 @@ def test_what_waits_is_answered_together_and_by_itself():
     np.testing.assert_array_equal(found, rows)
     # The second batch has two rows of zeros.
     assert batches == [(4, 4), (4, 2)]
+
+
+def test_the_thread_is_woken_once_for_what_comes_at_the_same_time():
+    batcher = Batcher(classifier_of(outputs), lambda *_: None)
+    batcher.seconds = {1: 1.0}
+    woken = mock.Mock(side_effect=batcher._changed.notify)
+    batcher._changed.notify = woken
+    assert len(run(batcher, [[np.zeros(2, np.float32)]] * 3)) == 3
+    # Once more by `close`.
+    assert woken.call_count == 2
 
 
 def test_nobody_waits_for_what_was_given_up():

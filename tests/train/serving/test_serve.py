@@ -239,6 +239,8 @@ def test_sigterm_loses_no_request_that_has_come(folder, images):
     body, kind = form(images[0])
 
     with Server(folder / "program", "--max_waiting=1000") as server:
+        # The parser of forms would log a line of its own.
+        assert server.ask("/predict", b"--no form", {"Content-Type": kind}).status == 400
 
         def ask():
             while True:
@@ -267,7 +269,7 @@ def test_sigterm_loses_no_request_that_has_come(folder, images):
             client.join(ANSWERS_WITHIN)
     assert ended.returncode == 0
     assert ended.stderr == ""
-    number = len(answered) + len(refused)
+    number = 1 + len(answered) + len(refused)
     assert f"ended     {number:,} of {number:,} requests answered" in ended.stdout
     for one in answered:
         assert len(json.loads(one)["sets"]) == 1
