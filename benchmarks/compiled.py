@@ -6,8 +6,8 @@ Needs the program's dependencies, those of the tests and the compiler of the dev
 v5e, `.[cuda13]` for h100, each in an environment of its own (`make test-compiled`). Nothing runs.
 Each function of `tests.topk_jax.cases`, with its gradient where it has one, is compiled for a batch
 and several numbers of classes and ranks K. The sorts, loops, kernels and memory of the programs are
-counted. With --against it fails if a program has more of them than in the file. With an output file
-that exists, it goes on where it was stopped.
+counted. With --against it fails if a program has more of them than in the file. If the output file
+exists, only what it lacks is compiled.
 """
 
 import argparse

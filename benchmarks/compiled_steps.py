@@ -8,7 +8,7 @@ step is compiled for one chip and, but for v5p, for several, with the batch of t
 the next batch that the chips can share. Recipes of a user's own data get 1,000 classes of images of
 224 by 224 pixels, or of rows of 2,048 features. With --largest, the largest batch that fits one
 chip is looked for, too. With --against it fails if a step has more sorts, loops, messages or memory
-than in the file. With an output file that exists, it goes on where it was stopped.
+than in the file. If the output file exists, only what it lacks is compiled.
 """
 
 import argparse

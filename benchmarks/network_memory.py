@@ -4,8 +4,8 @@
 
 Needs the program's dependencies and the compiler of the device: `.[tpu]` for v5e and v5p,
 `.[cuda13]` for h100. Nothing runs. The step is that of `configs/folder.py` on one chip, with 1,000
-classes, cross-entropy, SGD with momentum, and images of the size of the network. With an output
-file that exists, it goes on where it was stopped.
+classes, cross-entropy, SGD with momentum, and images of the size of the network. If the
+output file exists, only what it lacks is compiled.
 """
 
 import argparse

@@ -1,8 +1,12 @@
 """Writes the table of all fields of a configuration: `python docs/write_configuration.py`."""
 
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+# The program of this checkout comes before an installed one.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from train.configuration import FIELDS_OF, Config
 from train.configuration.datasets import DatasetFields

@@ -12,6 +12,7 @@ digits are test images of the run in whose classes it trusts least and most, and
 
 import argparse
 import io
+import os
 import shutil
 import subprocess
 import sys
@@ -22,7 +23,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-FIGURES = Path(__file__).parent / "figures"
+ROOT = Path(__file__).resolve().parents[1]
+# The program of this checkout comes before an installed one.
+sys.path.insert(0, str(ROOT))
+
+FIGURES = ROOT / "docs" / "figures"
 # The rule of each picture of digits, by the end of its file's name.
 OF_DIGITS = {
     "top_1": ["--top_k=1"],
@@ -86,8 +91,9 @@ def write_digits(workdir: Path, folder: Path) -> None:
 
 
 def predict(flags: Sequence[str]) -> None:
-    """Runs `train.predict`."""
-    subprocess.run([sys.executable, "-m", "train.predict", *flags], check=True)
+    """Runs `train.predict` of this checkout."""
+    command = [sys.executable, "-m", "train.predict", *flags]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
 
 
 def picture(page: Path, folder: Path) -> bytes:

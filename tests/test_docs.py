@@ -2,6 +2,8 @@
 
 import importlib
 import re
+import runpy
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +16,7 @@ from train.evaluation.conformal_rules import RULES
 from train.models import MODELS, NORMALIZATIONS
 
 DOCS = Path(__file__).parents[1] / "docs"
+EVIDENCE = DOCS / "evidence"
 # They call optax, whose step schedule compares floats with integers.
 TRAINS = {"python_api.md", "sets_losses.md"}
 BLOCK = re.compile(r"^```python\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
@@ -46,12 +49,12 @@ def test_the_blocks_of_a_page_run_in_their_order(page, tmp_path, monkeypatch):
 @pytest.fixture
 def evidence(monkeypatch):
     """What makes a module of the folder of the evidence."""
-    monkeypatch.syspath_prepend(DOCS / "evidence")
+    monkeypatch.syspath_prepend(EVIDENCE)
     return importlib.import_module
 
 
 def test_the_tables_of_the_first_edition_are_those_of_the_collected_numbers(evidence):
-    page = (DOCS / "evidence" / "design.md").read_text()
+    page = (EVIDENCE / "design.md").read_text()
     assert evidence("write_pages").filled(page) == page
     assert not {*evidence("first_edition").TABLES} - set(PLACE.findall(page))
 
@@ -200,3 +203,18 @@ def test_every_public_name_is_on_the_page_of_its_module(module):
     text = (DOCS / "api" / f"{module}.md").read_text()
     found = re.findall(rf"^\.\. auto(?:function|class):: topk_jax\.{module}\.(\w+)$", text, re.M)
     assert sorted(found) == sorted(importlib.import_module(f"topk_jax.{module}").__all__)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        path
+        for path in (*DOCS.glob("*.py"), *EVIDENCE.glob("*.py"))
+        if "__main__" in path.read_text()
+    ],
+    ids=lambda path: path.stem,
+)
+def test_a_script_imports_the_program_of_its_own_checkout(script, monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(script.parent), "/installed", *sys.path])
+    runpy.run_path(str(script), run_name="imported")
+    assert sys.path.index(str(DOCS.parent)) < sys.path.index("/installed")

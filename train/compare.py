@@ -39,15 +39,15 @@ _SWEEP = flags.DEFINE_string(
     "sweep",
     None,
     "A TOML file with a recipe, values of its fields, and seeds. The runs of all combinations that "
-    "are not finished are made, then they are compared. The same command goes on where it was "
-    "stopped.",
+    "are not finished are made, then they are compared. A command that was stopped can be given "
+    "again.",
 )
 _STUDY = flags.DEFINE_string(
     "study",
     None,
     "A TOML file with arms, whose parameters are tuned by a random search, seeds for what was "
     "selected, and contrasts of arms. The runs that are not finished are made, then the arms are "
-    "contrasted. The same command goes on where it was stopped.",
+    "contrasted. A command that was stopped can be given again.",
 )
 _PLAN = flags.DEFINE_bool(
     "plan",

@@ -5,9 +5,9 @@ head of the network, for each image of the folder or of the table. The file has 
 and splits of the images: --config=configs/features.py trains a head on it. A folder that has images
 and no folders of classes gives features without labels, for train.predict.
 
-The same command, started again, goes on where it was stopped. With --shard=i/n, the process
-computes one share of the features and writes it beside --out; --merge puts the shares together.
-Tasks of a job array or of srun do so without a flag.
+If a command that was stopped is given again, it computes only the features that are not in its
+files. With --shard=i/n, the process computes one share of the features and writes it beside --out;
+--merge puts the shares together. Tasks of a job array or of srun do so without a flag.
 """
 
 import signal

@@ -7,8 +7,9 @@ construction of Pl@ntNet-300K draws one from a table with a column genus:
 
     python -m train.prepare --dataset=table --path=all.csv --genera=0.1 --out=sample.csv
 
-For ImageNet-LT and Pl@ntNet-300K a second start goes on where the first one was stopped; the others
-begin anew. Nothing is installed, and nothing but CIFAR-100 is downloaded.
+If a command that was stopped is given again, it copies only what is missing of ImageNet-LT and
+Pl@ntNet-300K, and all of another data set. Nothing is installed, and nothing but CIFAR-100 is
+downloaded.
 
 For your own images, ImageNet-LT and Pl@ntNet-300K, --shard=i/n checks and copies one share of the
 images, and --merge makes the data set of all shares. Tasks of a job array or of srun do so without

@@ -51,8 +51,8 @@ _PLAN = flags.DEFINE_bool("plan", False, "Print the commands of the runs, one a 
 _RUN = flags.DEFINE_bool(
     "run",
     False,
-    "Make the runs that are not finished, one after another, then print the table. The same "
-    "command goes on where it was stopped.",
+    "Make the runs that are not finished, one after another, then print the table. A command that "
+    "was stopped can be given again.",
 )
 _OVERRIDE = flags.DEFINE_multi_string(
     "override",

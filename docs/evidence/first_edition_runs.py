@@ -2,7 +2,8 @@
 
     python docs/evidence/first_edition_runs.py
 
-The runs are of `synthetic_species`. The same command continues where it was stopped.
+The runs are of `synthetic_species`. A command that was stopped can be given again: it makes only
+the runs that are not finished.
 """
 
 import functools
@@ -11,6 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+# The program of this checkout comes before an installed one.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from train.evaluation.metric import Metric
 from train.foundation import command_line, files

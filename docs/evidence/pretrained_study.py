@@ -4,7 +4,7 @@
     python docs/evidence/pretrained_study.py progress --results=DIR
     python docs/evidence/pretrained_study.py collect --results=DIR
 
-`run` runs what is planned and has not run. It may be stopped at any time: the same command goes on.
+`run` runs what is planned and has not run. It may be stopped at any time, and given again.
 Each finished run is a line in the folder of the results. Two processes with different settings may
 share the folder. `progress` says how far each setting is, and how long the rest takes. `collect`
 writes the numbers of each setting whose runs are complete to `docs/evidence/pretrained/results`,
@@ -16,6 +16,9 @@ DIR of the features has `tiny_imagenet.npz` and `omniglot.npz`, which `train.emb
 import argparse
 import sys
 from pathlib import Path
+
+# The program of this checkout comes before an installed one.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from pretrained import collecting, design, progress, running
 from pretrained.records import Records

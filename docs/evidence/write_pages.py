@@ -7,9 +7,14 @@ figures are drawn again, and the files of `records.py` are written.
 """
 
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
+
+# The program of this checkout comes before an installed one.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import figures
 import first_edition

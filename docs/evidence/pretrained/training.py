@@ -21,8 +21,6 @@ from train.models.heads import CosineHead, LinearHead
 _ROWS = 500
 
 Found = TypeVar("Found")
-_Ranks = Callable[[tuple[jax.Array, jax.Array]], jax.Array]
-_Scores = Callable[[jax.Array], jax.Array]
 
 
 @dataclass(frozen=True)
@@ -44,6 +42,40 @@ class Plan:
     deferred_from: float
 
 
+@functools.partial(
+    jax.tree_util.register_dataclass,
+    data_fields=("params", "values", "features", "class_counts"),
+    meta_fields=("loss", "head"),
+)
+@dataclass(frozen=True)
+class _Heads:
+    """The heads of all candidates at a checkpoint.
+
+    Attributes:
+        loss: a name of `losses.LOSSES`.
+        head: linear or cosine.
+        params: the parameters of the heads.
+        values: the parameters of the losses.
+        features: of all examples, [n, d].
+        class_counts: the training images of each class, [L].
+    """
+
+    loss: str
+    head: str
+    params: Mapping[str, jax.Array]
+    values: losses.Parameters
+    features: jax.Array
+    class_counts: jax.Array
+
+    def scores(self, row: jax.Array) -> jax.Array:
+        """The scores that the classes of an example are ranked by, [C, L]."""
+        data = losses.Data(self.class_counts, jax.random.key(0))
+        scores = _scores(self.head, self.params, self.values, self.features[row][None])[0]
+        return jax.vmap(lambda one, own: losses.predicted(self.loss, one[None], own, data)[0])(
+            scores, self.values
+        )
+
+
 class Scorer:
     """What the heads of all candidates say at a checkpoint.
 
@@ -51,21 +83,20 @@ class Scorer:
         num_rows: the rows that were asked for.
     """
 
-    def __init__(self, ranks: _Ranks, scores: _Scores) -> None:
-        self._ranks = ranks
-        self._scores = scores
+    def __init__(self, heads: _Heads) -> None:
+        self._heads = heads
         self.num_rows = 0
 
     def ranks(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """The ranks of labels, [C, n]."""
         self.num_rows += len(rows)
-        found = self._ranks((jnp.asarray(rows, jnp.int32), jnp.asarray(labels, jnp.int32)))
-        return np.asarray(found).T
+        examples = jnp.asarray(rows, jnp.int32), jnp.asarray(labels, jnp.int32)
+        return np.asarray(_ranks(self._heads, examples)).T
 
     def scores(self, rows: np.ndarray) -> np.ndarray:
         """The scores of the classes, [C, n, L]."""
         self.num_rows += len(rows)
-        return np.asarray(self._scores(jnp.asarray(rows, jnp.int32))).swapaxes(0, 1)
+        return np.asarray(_predicted(self._heads, jnp.asarray(rows, jnp.int32))).swapaxes(0, 1)
 
 
 @dataclass(frozen=True)
@@ -143,8 +174,7 @@ def train(
             jax.random.fold_in(key, 1),
             jnp.asarray(first),
         )
-        known = loss, head, state[0], values, features, class_counts
-        scorer = Scorer(functools.partial(_ranks, *known), functools.partial(_predicted, *known))
+        scorer = Scorer(_Heads(loss, head, state[0], values, features, class_counts))
         found.append(evaluate(scorer))
         num_rows += scorer.num_rows
     products = 4 * plan.steps * plan.batch_size + 2 * num_rows
@@ -234,60 +264,24 @@ def _segment(
     return state
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _ranks(
-    loss: str,
-    head: str,
-    params: Mapping[str, jax.Array],
-    values: losses.Parameters,
-    features: jax.Array,
-    class_counts: jax.Array,
-    evaluated: tuple[jax.Array, jax.Array],
-) -> jax.Array:
-    """The ranks of the labels, [n, C]."""
+@jax.jit
+def _ranks(heads: _Heads, examples: tuple[jax.Array, jax.Array]) -> jax.Array:
+    """The ranks of the labels of examples, given by their rows and labels, [n, C]."""
 
-    def of_row(inputs: tuple[jax.Array, jax.Array]) -> jax.Array:
-        row, label = inputs
-        scores = _of_row(loss, head, params, values, features[row], class_counts)
+    def of_example(example: tuple[jax.Array, jax.Array]) -> jax.Array:
+        row, label = example
+        scores = heads.scores(row)
         return label_ranks(scores, jnp.broadcast_to(label, scores.shape[:1]))
 
-    ranks: jax.Array = jax.lax.map(of_row, evaluated, batch_size=_ROWS)
+    ranks: jax.Array = jax.lax.map(of_example, examples, batch_size=_ROWS)
     return ranks
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _predicted(
-    loss: str,
-    head: str,
-    params: Mapping[str, jax.Array],
-    values: losses.Parameters,
-    features: jax.Array,
-    class_counts: jax.Array,
-    rows: jax.Array,
-) -> jax.Array:
-    """The scores that classes are ranked by, [n, C, L]."""
-
-    def of_row(row: jax.Array) -> jax.Array:
-        return _of_row(loss, head, params, values, features[row], class_counts)
-
-    scores: jax.Array = jax.lax.map(of_row, rows, batch_size=_ROWS)
+@jax.jit
+def _predicted(heads: _Heads, rows: jax.Array) -> jax.Array:
+    """The scores that the classes of rows are ranked by, [n, C, L]."""
+    scores: jax.Array = jax.lax.map(heads.scores, rows, batch_size=_ROWS)
     return scores
-
-
-def _of_row(
-    loss: str,
-    head: str,
-    params: Mapping[str, jax.Array],
-    values: losses.Parameters,
-    row: jax.Array,
-    class_counts: jax.Array,
-) -> jax.Array:
-    """The scores that classes are ranked by, [C, L]."""
-    data = losses.Data(class_counts, jax.random.key(0))
-    scores = _scores(head, params, values, row[None])[0]
-    return jax.vmap(lambda one, own: losses.predicted(loss, one[None], own, data)[0])(
-        scores, values
-    )
 
 
 def _over(by_candidate: jax.Array, parameters: jax.Array) -> jax.Array:
