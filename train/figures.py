@@ -6,7 +6,8 @@ Those of runs take `--workdirs=A,B,C` or `--runs=FOLDER`, and runs of one data s
 from absl import flags
 
 from train.foundation import command_line, flag_types
-from train.papers.figures.catalogue import FIGURES, SUFFIXES
+from train.papers.figures.catalogue import FIGURES
+from train.workdir.output_files import FIGURE_SUFFIXES
 
 _FIGURE = flags.DEFINE_string(
     "figure",
@@ -16,7 +17,7 @@ _FIGURE = flags.DEFINE_string(
     + ".",
 )
 _OUT = flags.DEFINE_string(
-    "out", None, f"The file to write; its suffix is one of {', '.join(SUFFIXES)}."
+    "out", None, f"The file to write; its suffix is one of {', '.join(FIGURE_SUFFIXES)}."
 )
 _WORKDIRS = flags.DEFINE_list("workdirs", None, "The workdirs of the runs to draw.")
 _RUNS = flags.DEFINE_string(

@@ -18,9 +18,8 @@ from absl import flags
 
 from train.foundation import command_line, fields, files, flag_rules, folder_lock
 from train.foundation.console import show_line
-from train.foundation.errors import InterruptedRunError, UserError
+from train.foundation.errors import InterruptedRunError
 from train.foundation.flag_rules import Flag, Needed
-from train.papers.figures.catalogue import SUFFIXES
 from train.workdir import output_files
 
 # The exit codes.
@@ -42,7 +41,7 @@ _FIGURE = flags.DEFINE_string(
     "figure",
     None,
     "A file for a figure of the coverage and of the evidence; its suffix is one of "
-    f"{', '.join(SUFFIXES)}.",
+    f"{', '.join(output_files.FIGURE_SUFFIXES)}.",
 )
 _DELTA = flags.DEFINE_float("delta", 0.01, "The probability of a false alarm, at any time.")
 _COVERAGE = flags.DEFINE_float(
@@ -82,11 +81,11 @@ def main() -> None:
     state = output_files.checked("state", _STATE.value, kept)
     figure = None
     if _FIGURE.value is not None:
-        if wrong := fields.one_of(SUFFIXES)(Path(_FIGURE.value).suffix):
-            must_be = f"a file with a suffix, {wrong}"
-            raise UserError(field="--figure", must_be=must_be, got=_FIGURE.value)
         figure = output_files.checked(
-            "figure", _FIGURE.value, kept | {state: "the file of --state"}
+            "figure",
+            _FIGURE.value,
+            kept | {state: "the file of --state"},
+            suffixes=output_files.FIGURE_SUFFIXES,
         )
     from train.monitoring import watching
 

@@ -22,6 +22,7 @@ import numpy as np
 from train.data import splits
 from train.data.own import table_columns
 from train.data.own.listing import given_group
+from train.evaluation.example_files import paths
 from train.evaluation.predictions import Predictions, chunks
 from train.evaluation.summaries import Sets
 from train.foundation import files, names
@@ -236,20 +237,6 @@ class ExampleTable:
 
 
 _OF_CONFUSION = ("label", "predicted", "examples", "share_of_label")
-
-
-def paths(path: Path) -> tuple[Path, Path, Path]:
-    """The files of the examples, of the classes and of the confusions, for one of them or a page.
-
-    Examples:
-        >>> [file.name for file in paths(Path("errors.html"))]
-        ['errors.csv', 'errors.classes.csv', 'errors.confusions.csv']
-    """
-    stem = path.name.removesuffix(path.suffix)
-    first, second, third = (
-        path.with_name(f"{stem}{what}.csv") for what in ("", ".classes", ".confusions")
-    )
-    return first, second, third
 
 
 def _in_chunk(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -74,6 +74,11 @@ def define_whole_number(
     return flags.DEFINE(_WholeNumber(lower_bound=lower_bound), name, None, help_text)
 
 
+def path_of(flag: flags.FlagHolder[str | None]) -> Path | None:
+    """The path that a flag gives; None if it is not given."""
+    return None if flag.value is None else Path(flag.value)
+
+
 def define_max_image_mb() -> Callable[[], int]:
     """Defines --max_image_mb.
 

@@ -1,13 +1,16 @@
 """Checks the files that the command line names for writing."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from train.foundation import fields
 from train.foundation.errors import UserError
 from train.workdir import run_files
 
+# The formats of figures; others would be untested.
+FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
 # Links in them, such as /dev/stdout, belong to the machine, and would be replaced by files.
 _SYSTEM = (Path("/dev"), Path("/proc"), Path("/sys"))
 # In /dev, but for the files of all users, in memory.
@@ -16,7 +19,13 @@ _SHARED_MEMORY = Path("/dev/shm")
 _DESCRIPTIONS = ("dataset_info.json", "image_records.json")
 
 
-def checked(flag: str, value: str, kept: Mapping[Path, str] = MappingProxyType({})) -> Path:
+def checked(
+    flag: str,
+    value: str | Path,
+    kept: Mapping[Path, str] = MappingProxyType({}),
+    *,
+    suffixes: Collection[str] = (),
+) -> Path:
     """The file that a flag names, if it can be written.
 
     Args:
@@ -24,10 +33,12 @@ def checked(flag: str, value: str, kept: Mapping[Path, str] = MappingProxyType({
         value: the value of the flag.
         kept: files that must not be overwritten, and folders in which nothing may be written, and
             what messages call each.
+        suffixes: what its name may end with; empty for anything.
 
     Raises:
-        UserError: its folder does not exist, its path is not the path of a file, it is one of the
-            files that must not be overwritten, or it belongs to a run.
+        UserError: its folder does not exist, its path is not the path of a file, its name ends with
+            something else, it is one of the files that must not be overwritten, or it belongs to a
+            run.
     """
     path = Path(value)
     if not path.name or path.is_dir():
@@ -40,6 +51,8 @@ def checked(flag: str, value: str, kept: Mapping[Path, str] = MappingProxyType({
     refuse_folders_of_the_system(flag, path)
     refuse_kept(flag, path, kept)
     refuse_files_of_runs(flag, path)
+    if suffixes and (wrong := fields.one_of(suffixes)(path.suffix)):
+        raise UserError(field=f"--{flag}", must_be=f"a file whose suffix is {wrong}", got=path)
     return path
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from train.evaluation import example_table, predictions
+from train.evaluation import example_files, predictions
 from train.evaluation.example_table import ExampleTable
 from train.evaluation.predictions import Predictions
 from train.evaluation.summaries import Sets
@@ -138,4 +138,4 @@ def test_tables_without_errors_have_their_headers(tmp_path):
     ).read_text() == "label,predicted,examples,share_of_label\n"
     assert [row["name"] for row in read(tmp_path / "e.csv")] == [f"example {i}" for i in range(3)]
     assert [row["most_confused_with"] for row in read(tmp_path / "e.classes.csv")] == ["", "", ""]
-    assert example_table.paths(tmp_path / "e.b.csv")[1].name == "e.b.classes.csv"
+    assert example_files.paths(tmp_path / "e.b.csv")[1].name == "e.b.classes.csv"

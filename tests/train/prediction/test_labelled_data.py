@@ -13,11 +13,10 @@ from PIL import Image
 from train.data.framing import PlainFraming
 from train.data.image_reader import ImageReader
 from train.data.own.listing import ListedFiles, Listing, Role
-from train.evaluation.predictions import Predictions
 from train.foundation import files
 from train.foundation.errors import UserError
 from train.prediction import labelled_data
-from train.prediction.evaluating import halving, new_data, training_examples
+from train.prediction.evaluating import new_data, training_examples
 from train.prediction.evaluating.measures import Measures
 from train.prediction.labelled_data import Expected
 from train.workdir import run_files
@@ -110,24 +109,6 @@ def test_training_images_among_the_new_ones_are_reported(tmp_path, monkeypatch):
     ]
     training_examples.warn_of_training_images(None, found)
     assert len(told) == 1
-
-
-def test_halves_do_not_divide_groups_and_are_the_same_each_time(rng):
-    labels = np.zeros(90, np.int32)
-    scores = np.ones((90, 1), np.float32)
-    groups = np.array([f"group {group}" for group in rng.integers(0, 30, size=90)], object)
-    for of in (None, groups):
-        examples = Predictions(np.zeros(90), scores, labels, labels, groups=of)
-        one, other = halving.halves(examples)
-        assert sorted([*one, *other]) == list(range(90))
-        names = np.arange(90) if of is None else of
-        assert not set(names[one]) & set(names[other])
-        assert abs(len(set(names[one])) - len(set(names[other]))) <= 1
-        for again, before in zip(halving.halves(examples), (one, other), strict=True):
-            np.testing.assert_array_equal(again, before)
-    alone = Predictions(np.zeros(2), scores[:2], labels[:2], labels[:2], groups=groups[[0, 0]])
-    with pytest.raises(UserError, match="at least two groups of known classes; got 1"):
-        halving.halves(alone)
 
 
 def test_what_is_not_new_labelled_data_is_refused(tmp_path):

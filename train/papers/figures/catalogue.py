@@ -6,9 +6,6 @@ The functions that draw them are named and not imported: --help does not need ma
 from dataclasses import dataclass
 from typing import Any, Literal
 
-# The types of files that can be written; others would be untested.
-SUFFIXES = (".png", ".svg", ".pdf")
-
 
 @dataclass(frozen=True)
 class Kind:

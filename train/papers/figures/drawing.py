@@ -8,7 +8,7 @@ from train.foundation import fields, files, import_paths
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.papers.figures import selection, tested
-from train.papers.figures.catalogue import FIGURES, SUFFIXES
+from train.papers.figures.catalogue import FIGURES
 from train.workdir import figure_style, output_files, run_inputs
 from train.workdir.runs import Run
 
@@ -82,13 +82,10 @@ def draw(
 
 
 def _file(out: str | None) -> Path:
-    suffixes = ", ".join(SUFFIXES)
+    suffixes = output_files.FIGURE_SUFFIXES
     if not out:
-        raise UserError(f"--out is needed: a file that ends in one of {suffixes}")
-    path = Path(out).expanduser()
-    if path.suffix not in SUFFIXES:
-        raise UserError(f"--out must end in one of {suffixes}; got {out!r}")
-    return output_files.checked("out", str(path))
+        raise UserError(f"--out is needed: a file whose suffix is one of {', '.join(suffixes)}")
+    return output_files.checked("out", Path(out).expanduser(), suffixes=suffixes)
 
 
 def _results(

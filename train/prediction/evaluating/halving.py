@@ -1,5 +1,7 @@
 """Divides examples into those that are evaluated and those that are calibrated on."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from train.evaluation.predictions import Predictions
@@ -9,10 +11,59 @@ from train.foundation.errors import UserError
 _SEED = 0
 
 
-def halves(examples: Predictions) -> tuple[np.ndarray, np.ndarray]:
+@dataclass(frozen=True)
+class Division:
+    """Examples that are evaluated, and examples that are calibrated on.
+
+    Attributes:
+        evaluated: the predictions for those that are evaluated.
+        calibrating: the predictions for those that are calibrated on.
+        chosen: the indices of those that are evaluated, among those that could be.
+        others: the indices of those that are calibrated on, among those that could be.
+        calibrated_on: these in words.
+    """
+
+    evaluated: Predictions
+    calibrating: Predictions
+    chosen: np.ndarray
+    others: np.ndarray
+    calibrated_on: str
+
+
+def divide(
+    examples: Predictions, calibration: Predictions | None, *, is_half: bool, in_words: str
+) -> Division:
+    """Divides examples.
+
+    Args:
+        examples: the examples to evaluate.
+        calibration: the examples to calibrate on; None for the same.
+        is_half: whether only one half of these is calibrated on. If they are the same, the other
+            half is evaluated. A group is in one half.
+        in_words: the examples to calibrate on, in words.
+
+    Raises:
+        UserError: there are too few examples for two halves.
+    """
+    given = examples if calibration is None else calibration
+    chosen, others = np.arange(len(examples.labels)), np.arange(len(given.labels))
+    if is_half:
+        others, rest = halves(given, flag="calibration")
+        in_words = f"half of the {in_words}"
+    if calibration is None:
+        chosen = rest if is_half else chosen
+        in_words = "the other half of the examples" if is_half else "the same examples"
+    return Division(examples.take(chosen), given.take(others), chosen, others, in_words)
+
+
+def halves(examples: Predictions, *, flag: str) -> tuple[np.ndarray, np.ndarray]:
     """The indices of one half of the examples, and of the other; a group is in one of them.
 
     They are the same for the same examples.
+
+    Args:
+        examples: the examples.
+        flag: the flag that asks for halves.
 
     Raises:
         UserError: there is only one example, or one group.
@@ -23,47 +74,7 @@ def halves(examples: Predictions) -> tuple[np.ndarray, np.ndarray]:
         names, of_group = np.unique(examples.groups.astype(str), return_inverse=True)
         number, what = len(names), "group"
     if number < 2:
-        raise UserError(f"--recalibrate=half needs at least two {what}s of known classes; got 1")
-    is_first = np.isin(of_group, _first_half(number))
+        raise UserError(f"--{flag}=half needs at least two {what}s of known classes; got 1")
+    first = np.random.default_rng(_SEED).permutation(number)[: number // 2]
+    is_first = np.isin(of_group, first)
     return np.flatnonzero(is_first), np.flatnonzero(~is_first)
-
-
-def divide(
-    num_examples: int, num_calibration: int, *, same: bool, is_half: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """The indices of the examples that are evaluated, and of those that are calibrated on.
-
-    Args:
-        num_examples: the number of examples to evaluate.
-        num_calibration: the number of examples to calibrate on.
-        same: whether these are the same.
-        is_half: whether only one half of them is calibrated on. The other half is evaluated if they
-            are the same.
-
-    Raises:
-        UserError: there are too few examples for two halves.
-    """
-    if not is_half:
-        return np.arange(num_examples), np.arange(num_calibration)
-    if num_calibration < 2:
-        raise UserError("--calibration=half needs at least two examples to calibrate on; got 1")
-    is_first = np.isin(np.arange(num_calibration), _first_half(num_calibration))
-    rest = np.flatnonzero(~is_first) if same else np.arange(num_examples)
-    return rest, np.flatnonzero(is_first)
-
-
-def describe(others: str, *, same: bool, is_half: bool) -> str:
-    """In words, what thresholds are calibrated on.
-
-    Args:
-        others: the examples to calibrate on, in words.
-        same: as in `divide`.
-        is_half: as in `divide`.
-    """
-    if not is_half:
-        return "the same examples" if same else others
-    return "the other half of the examples" if same else f"half of the {others}"
-
-
-def _first_half(number: int) -> np.ndarray:
-    return np.random.default_rng(_SEED).permutation(number)[: number // 2]

@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NoReturn
 
 from absl import logging
@@ -39,7 +38,7 @@ from train.prediction.evaluating import (
     training_examples,
 )
 from train.prediction.evaluating.evaluated import Evaluated
-from train.prediction.evaluating.measures import Measures
+from train.prediction.evaluating.new_data_flags import Asked
 from train.prediction.evaluating.new_data_report import NewData
 from train.prediction.exported_classifier import ExportedClassifier
 from train.prediction.labelled_data import Expected, LabelledData
@@ -50,34 +49,6 @@ from train.sharing.sharing import WritesPart
 from train.sharing.work import ALONE, PartWritten, Share
 
 _LEAST_COVERAGE = 0.8
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What is asked about new data.
-
-    Attributes:
-        flag: the flag that names the data: "images", "table" or "features".
-        path: its value.
-        place: the same from the root.
-        group: how groups are found; None for the usual ways.
-        measures: what is measured.
-        is_half: whether thresholds are calibrated on one half of the data.
-        thresholds: a file with thresholds.
-        calibration_out: the file for new thresholds.
-        taxonomy: what is above the classes of a program, as --taxonomy has it; None for what its
-            description has.
-    """
-
-    flag: str
-    path: Path
-    place: Path
-    group: str | None
-    measures: Measures
-    taxonomy: str | None = None
-    is_half: bool = False
-    thresholds: Path | None = None
-    calibration_out: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,7 +301,7 @@ def _calibrated(
     """The thresholds that are asked for, and the examples that are evaluated with them."""
     measures = asked.measures
     if asked.is_half:
-        others, chosen = halving.halves(data.known)
+        others, chosen = halving.halves(data.known, flag="recalibrate")
         coverages = choices.coverages(measures, len(others))
         if not coverages and measures.coverages is None:
             thresholds.check_enough(len(others), _LEAST_COVERAGE)

@@ -64,16 +64,16 @@ def evaluate(
         return outliers.measure(found, score, getattr(dataset, split), split, share)
 
     examples = predict(split)
-    same = split == _VALIDATION
-    calibrated_on = examples if same else predict(_VALIDATION)
-    chosen, others = halving.divide(
-        len(examples.labels), len(calibrated_on.labels), same=same, is_half=is_half
+    division = halving.divide(
+        examples,
+        None if split == _VALIDATION else predict(_VALIDATION),
+        is_half=is_half,
+        in_words="validation examples",
     )
-    evaluated, calibrating = examples.take(chosen), calibrated_on.take(others)
+    evaluated, calibrating = division.evaluated, division.calibrating
     class_names = (*classifier.classes.names, *dataset.unseen_class_names)
     report = set_reports.report(
-        evaluated,
-        calibrating,
+        division,
         measures,
         ks=ks,
         class_counts=class_counts,
@@ -86,17 +86,17 @@ def evaluate(
             evaluated,
             score,
             NewCalibration(classifier, calibrating),
-            choices.coverages_with_new(measures, len(others)),
-            choices.rules(measures, (examples, calibrated_on), class_counts, classifier.tree),
+            choices.coverages_with_new(measures, len(calibrating.labels)),
+            choices.rules(measures, (evaluated, calibrating), class_counts, classifier.tree),
         )
-    document |= set_reports.sure_answers(evaluated, calibrating, measures.max_error)
+    document |= set_reports.sure_answers(division, measures.max_error)
     if spec.true_distribution is not None:
-        of_split = getattr(dataset, split).take(chosen)
+        of_split = getattr(dataset, split).take(division.chosen)
         is_balanced = split == "balanced_test"
         best = bayes.summarize(
             spec.true_distribution,
             of_split,
-            dataset.validation.take(others),
+            dataset.validation.take(division.others),
             ks,
             class_counts,
             balanced=is_balanced,
@@ -108,11 +108,10 @@ def evaluate(
             document["bayes_ranks"] = bayes.accuracies_by_rank(
                 spec.true_distribution, of_split, classifier.tree, ks
             )
-    on = halving.describe("validation examples", same=same, is_half=is_half)
     about: dict[str, Any] = {
         "split": split,
         "config": classifier.config.to_plain(),
-        "calibrated_on": on,
+        "calibrated_on": division.calibrated_on,
     }
     _, origin = classifier.origin
     title = f"{spec.name}, {origin}, {split} split"

@@ -208,8 +208,8 @@ def test_a_value_that_only_some_runs_have_is_refused(tmp_path):
     [
         ({"name": None}, "--figure is needed: it must be one of level_sets, "),
         ({"name": "level_set"}, "--figure must be one of .*did you mean 'level_sets'"),
-        ({"out": None}, r"--out is needed: a file that ends in one of \.png, \.svg, \.pdf"),
-        ({"out": "figure.jpeg"}, r"--out must end in one of \.png, .*; got 'figure\.jpeg'"),
+        ({"out": None}, r"--out is needed: a file whose suffix is one of \.png, \.svg, \.pdf"),
+        ({"out": "figure.jpeg"}, r"--out must be a file whose suffix is .*; got figure\.jpeg"),
         ({"out": "nowhere/figure.png"}, "there is no nowhere"),
         ({"options": {"k": 5}}, "--k says nothing to --figure=epoch_time"),
         ({"name": "level_sets"}, "--workdirs says nothing to --figure=level_sets"),
