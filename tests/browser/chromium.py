@@ -153,10 +153,14 @@ class Tab(contextlib.AbstractContextManager["Tab"]):
         self._wait("Page.downloadProgress", first, state="completed")
         return folder / name
 
-    def choose_file(self, identifier, path):
-        """Gives a file to a field for files."""
+    def choose_file(self, identifier, *paths):
+        """Gives files to a field for files."""
         field = self.call("Runtime.evaluate", expression=f"document.getElementById('{identifier}')")
-        self.call("DOM.setFileInputFiles", files=[str(path)], objectId=field["result"]["objectId"])
+        self.call(
+            "DOM.setFileInputFiles",
+            files=list(map(str, paths)),
+            objectId=field["result"]["objectId"],
+        )
 
     def screenshot(self) -> np.ndarray:
         """The pixels of the window, [height, width, 3]."""

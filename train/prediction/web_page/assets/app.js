@@ -28,9 +28,8 @@ function show() {
   const { promised } = described;
   say("promise", promised ? fill(words.promise, inCases(promised)) : words.no_promise);
   say("private", words.private);
-  for (const name of ["drop", "choose", "take", "draw", "name", "about"]) {
-    say(`${name}-words`, words[name]);
-  }
+  for (const name of ["take", "draw", "name", "about"]) say(`${name}-words`, words[name]);
+  for (const name of ["drop", "choose"]) say(`${name}-words`, words[`${name}_${kind}`] ?? "");
   for (const name of ["ask", "clear", "remove"]) say(name, words[name]);
   say("ask-name", words.ask);
   at("canvas").setAttribute("aria-label", words.canvas);
@@ -52,8 +51,10 @@ function show() {
   at("draw").hidden = !takesDrawings;
 }
 
+/** Adds a line: each of several files may have its own. */
 function trouble(text) {
-  say("trouble", text);
+  const before = at("trouble").textContent;
+  say("trouble", before ? `${before}\n${text}` : text);
   at("trouble").hidden = false;
 }
 
@@ -75,6 +76,7 @@ function remove() {
   at("cards").replaceChildren();
   shown.length = 0;
   clearTrouble();
+  say("state", words.ready);
   showTogether();
 }
 
@@ -121,7 +123,10 @@ async function work(classifier) {
   }
   showTogether();
   const seconds = (performance.now() - started) / 1000;
-  say("state", fill(words.done, { seconds: seconds.toFixed(1) }));
+  say("state", fill(words.done, { seconds: seconds.toFixed(2) }));
+  // On a phone, what was asked with can fill the window.
+  const said = at("trouble").hidden ? at("cards").firstElementChild : at("trouble");
+  said?.scrollIntoView({ block: "nearest" });
   document.body.dataset.seconds = seconds;
   document.body.dataset.state = "ready";
   isWorking = false;
