@@ -5,7 +5,8 @@
 Needs the program's dependencies, those of its ONNX export, Chromium, and the npm package
 onnxruntime-web in a folder, which `make test-browser` leaves in build/onnxruntime-web/package. The
 classifier is EfficientNet-Lite0 with random weights and sets of five of its thousand classes. The
-photographs are those of the tests: parts of two real ones, in several formats and orientations.
+photographs are those of the tests: 60 parts of the three real ones that packages have, in several
+formats and orientations.
 """
 
 import json

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import PIL
 import pytest
+from matplotlib import cbook
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 from sklearn.datasets import load_digits, load_sample_images
@@ -24,6 +25,7 @@ from train.prediction.web_page import runtime, site
 # `make test-browser` unpacks it.
 PACKAGE = ROOT / "build" / "onnxruntime-web" / "package"
 NUM_DIGITS = 60
+NUM_PARTS = 58
 STATE = """new Promise((resolve) => {
   const look = () => {
     // The browser shows an error of its own.
@@ -128,16 +130,18 @@ def trouble(tab):
 
 
 def photographs(folder):
-    """Parts of real photographs in many formats and orientations, with names of their own."""
+    """60 parts of three real photographs in many formats and orientations, each with a name."""
     generator = np.random.default_rng(0)
+    with cbook.get_sample_data("grace_hopper.jpg") as file, Image.open(file) as portrait:
+        real = [*map(Image.fromarray, load_sample_images().images), portrait.convert("RGB")]
     formats = [
         ("jpg", {"quality": 92}),
         ("jpg", {"quality": 80, "subsampling": 0}),
         ("png", {}),
         ("webp", {"lossless": True, "exact": True}),
     ]
-    for number in range(32):
-        picture = Image.fromarray(load_sample_images().images[number % 2])
+    for number in range(NUM_PARTS):
+        picture = real[number % len(real)]
         width, height = picture.size
         left, top = generator.integers(0, 300), generator.integers(0, 200)
         box = (
@@ -149,7 +153,7 @@ def photographs(folder):
         ending, options = formats[number % 4]
         exif = Image.Exif()
         # Each orientation in each format.
-        exif[0x112] = 1 + number // 4
+        exif[0x112] = 1 + number // 4 % 8
         part = picture.crop(box)
         if ending != "jpg" and number % 8 > 3:
             # Nearly transparent pixels keep their colours.
@@ -158,7 +162,7 @@ def photographs(folder):
             )
         part.save(folder / f"{number}.{ending}", exif=exif, **options)
     # Higher and wider than a tile.
-    wide = Image.fromarray(load_sample_images().images[0]).resize((2100, 60))
+    wide = real[0].resize((2100, 60))
     wide.putalpha(7)
     wide.save(folder / "wide.png")
     wide.rotate(90, expand=True).save(folder / "high.png")
@@ -180,7 +184,7 @@ def test_the_sets_are_those_of_predict(made, ready, pictures):
         expected[Path(line["path"]).name] = [one["class"] for one in line["set"]]
         give(ready, line["path"])
     assert dict(shown(ready)) == expected
-    assert len(expected) == NUM_DIGITS + 34
+    assert len(expected) == NUM_DIGITS + NUM_PARTS + 2
     assert trouble(ready) == ""
     title = ready.evaluate("document.getElementById('promise').textContent")
     assert "In 9 of 10 cases like those" in title
