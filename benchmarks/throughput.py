@@ -26,7 +26,8 @@ import numpy as np
 
 from benchmarks import command, data, markdown, timing
 from configs import cifar100, digits, imagenet, synthetic_species
-from train.assembly import Assembly, assemble
+from train.assembly import assemble
+from train.assembly.parts import Assembly
 from train.configuration import Config
 from train.configuration.parsing import parse
 from train.data import Dataset, dataset_spec
@@ -114,7 +115,7 @@ def measure(name: str, repetitions: int) -> dict[str, Any]:
     batch_size = config.dataset.batch_size
     num_steps = workload.cpu_steps if on_cpu else workload.steps
     assembly = _assembled(config, workload)
-    split, devices, train_step = assembly.dataset.train, assembly.devices, assembly.train_step
+    split, devices, train_step = assembly.data.dataset.train, assembly.devices, assembly.train_step
     state = assembly.initial_state()
     training = Pipeline(batch_size, seed=0, num_workers=WORKERS).training(
         split, first_step=0, last_step=10**9
@@ -152,7 +153,7 @@ def _assembled(config: Config, workload: Workload) -> Assembly:
     counts = np.bincount(split.labels, minlength=len(names))
     assert spec.image_shape is not None
     assembly = assemble(config, Facts(Classes(names, tuple(counts.tolist())), spec.image_shape))
-    assembly.dataset = Dataset(split, split, split, names, spec.image_shape)
+    assembly.data.dataset = Dataset(split, split, split, names, spec.image_shape)
     return assembly
 
 

@@ -16,7 +16,10 @@ import jax
 import numpy as np
 from absl import logging
 
-from train.assembly import Assembly, assemble, check_batch_size
+from train.assembly import assemble, check_batch_size
+from train.assembly.measured_norm import with_feature_norm
+from train.assembly.parts import Assembly
+from train.assembly.run_data import RunData
 from train.configuration import Config
 from train.configuration.datasets import OwnImageFields, StreamedFields, path_of
 from train.configuration.parsing import parse
@@ -100,8 +103,8 @@ def run(
     run_files.check_places(workdir)
     trackers.check(parsed.trackers)
     assembly = _assembled(parsed, workdir)
-    unreadable = _checked_images(assembly, workdir)
-    found_alike = _overlooked(assembly, workdir)
+    unreadable = _checked_images(assembly.data, workdir)
+    found_alike = _overlooked(assembly.data, workdir)
     # Weights that do not fit are refused here, before anything is written.
     state = None if run_files.has_checkpoints(workdir) else _first_state(assembly)
     with (
@@ -119,20 +122,21 @@ def run(
         with _reporter(assembly, workdir, progress, unreadable, found_alike) as reporter:
             state, progress = _train(assembly, checkpointer, reporter, state, progress, after_epoch)
             best = assembly.devices.replicate(checkpointer.restore(progress.best_step, state))
-            found = assembly.evaluate_selected(best)
+            found = assembly.evaluator.evaluate_selected(best)
             splits = {"validation": found.validation, **found.tests}
             results = {
                 **_facts(assembly, state, progress),
                 **({} if found.temperature is None else {"temperature": found.temperature}),
                 **{name: metric.to_json(split.metrics) for name, split in splits.items()},
                 "evaluated": {
-                    name: assembly.evaluated(split.outcomes) for name, split in splits.items()
+                    name: assembly.evaluator.evaluated(split.outcomes)
+                    for name, split in splits.items()
                 },
-                **_best_possible(assembly),
-                **_class_weights(assembly),
-                **_unknown(assembly, found.tests["test"].outcomes.labels),
-                **_left_out(assembly, found.left_out),
-                **_licenses(assembly),
+                **_best_possible(assembly.data),
+                **_class_weights(assembly.data),
+                **_unknown(assembly.data, found.tests["test"].outcomes.labels),
+                **_left_out(assembly.data, found.left_out),
+                **_licenses(assembly.data),
             }
             return reporter.results(results, found.tests)
 
@@ -271,60 +275,60 @@ def _assembled(config: Config, workdir: Path) -> Assembly:
         check_batch_size(config, assembly.devices.class_axis.size)
     if assembly.devices.splits_parameters:
         parallel.check_split(assembly.parameter_axis)
-    _check_fits(assembly, workdir)
+    _check_fits(assembly.data, workdir)
     return assembly
 
 
-def _checked_images(assembly: Assembly, workdir: Path) -> Unreadable:
+def _checked_images(data: RunData, workdir: Path) -> Unreadable:
     """The images that cannot be read. A new run does not count them in their classes.
 
     Raises:
         UserError: there are some and the run does not leave them out, or a split has no others.
     """
-    settings = assembly.config.dataset
+    settings = data.config.dataset
     if not isinstance(settings, OwnImageFields):
         return {}
     begins = not run_files.has_checkpoints(workdir)
-    found = checked_images.find_unreadable(assembly.dataset, settings.check_images, begins=begins)
+    found = checked_images.find_unreadable(data.dataset, settings.check_images, begins=begins)
     if found and not settings.skip_unreadable:
         images = itertools.chain.from_iterable(one.values() for one in found.values())
         raise unreadable_images.refused([*images], LEAVES_OUT)
     is_counted = not begins and (workdir / run_files.CLASSES).exists()
     if "train" in found and not is_counted:
-        assembly.leave_out(found["train"])
-        _check_selects(assembly)
+        data.leave_out(found["train"])
+        _check_selects(data)
     return found
 
 
-def _overlooked(assembly: Assembly, workdir: Path) -> Overlooked:
+def _overlooked(data: RunData, workdir: Path) -> Overlooked:
     """What makes the accuracies of a new run too good; a resumed run has reported it."""
-    settings = assembly.config.dataset
+    settings = data.config.dataset
     if not isinstance(settings, OwnImageFields) or run_files.has_checkpoints(workdir):
         return overlooked.NOTHING
-    return overlooked.find(assembly.dataset, settings)
+    return overlooked.find(data.dataset, settings)
 
 
-def _check_fits(assembly: Assembly, workdir: Path) -> None:
+def _check_fits(data: RunData, workdir: Path) -> None:
     """Refuses what the data set cannot be trained with, or selected by, before anything is done."""
     if (workdir / run_files.DATA).exists():
-        earlier = run_files.read_facts(workdir, assembly.classes, assembly.image_shape)
-        if earlier.digest != assembly.facts.digest:
+        earlier = run_files.read_facts(workdir, data.classes, data.image_shape)
+        if earlier.digest != data.facts.digest:
             # Only a user's own files have a path.
-            name = assembly.spec.name
-            which = path_of(assembly.config.dataset) or f"the data set {name}"
+            name = data.spec.name
+            which = path_of(data.config.dataset) or f"the data set {name}"
             raise UserError(
                 f"the files of {which}, their labels or their splits changed since the run in "
                 f"--workdir {workdir} began; give another --workdir"
             )
-    _ = assembly.steps_per_epoch
-    _check_selects(assembly)
+    _ = data.steps_per_epoch
+    _check_selects(data)
 
 
-def _check_selects(assembly: Assembly) -> None:
+def _check_selects(data: RunData) -> None:
     """Refuses a metric to select by that the validation split does not have."""
     # Without this check the error would come at the end of an epoch, which can take an hour.
-    select_by = Metric.parse(assembly.config.select_by)
-    summaries.check_has_value(select_by, assembly.dataset.validation.labels, assembly.class_counts)
+    select_by = Metric.parse(data.config.select_by)
+    summaries.check_has_value(select_by, data.dataset.validation.labels, data.class_counts)
 
 
 def _restore(
@@ -340,10 +344,10 @@ def _restore(
     restored = checkpointer.restore_latest(assembly.initial_state() if first is None else first)
     if restored is not None:
         state, progress = restored[0], Progress.from_saved(restored[1])
-        if progress.epochs != progress.step // assembly.steps_per_epoch:
+        if progress.epochs != progress.step // assembly.data.steps_per_epoch:
             raise UserError(
                 f"the latest checkpoint has {progress.epochs} finished epochs after step "
-                f"{progress.step}, but {assembly.steps_per_epoch} steps are an epoch; it was "
+                f"{progress.step}, but {assembly.data.steps_per_epoch} steps are an epoch; it was "
                 "changed, or is of another version"
             )
     else:
@@ -376,7 +380,7 @@ def _first_state(assembly: Assembly) -> TrainState:
             initial.params,
             initial.batch_stats,
             model_name=name,
-            facts=assembly.facts,
+            facts=assembly.data.facts,
             new_head=settings.new_head,
         )
     else:
@@ -392,7 +396,7 @@ def _first_state(assembly: Assembly) -> TrainState:
         if processes.is_first():
             show_line(loaded.message)
     if assembly.normalizes_features and not (loaded and loaded.head_is_read):
-        state = assembly.with_feature_norm(state)
+        state = with_feature_norm(assembly, state)
         if processes.is_first():
             show_line(
                 "features are normalized below the new head (config.model.normalize_features)"
@@ -402,14 +406,15 @@ def _first_state(assembly: Assembly) -> TrainState:
 
 def _show_data(assembly: Assembly, workdir: Path, unreadable: Unreadable) -> None:
     """Says what was found in the data, before the first step, which takes long."""
-    dataset = assembly.dataset
+    data = assembly.data
+    dataset = data.dataset
     splits = {"training": dataset.train, "validation": dataset.validation, "the test": dataset.test}
     sizes = ", ".join(f"{len(split):,} for {name}" for name, split in splits.items())
     sharing = assembly.devices.class_axis.size
     shared = f", shared by {sharing} devices" if sharing > 1 else ""
     show_line(
-        f"{assembly.num_classes:,} classes{shared}; {assembly.spec.example}s: {sizes}; the first "
-        "step is compiled, which can take a minute"
+        f"{data.num_classes:,} classes{shared}; {data.spec.example}s: {sizes}; the first step "
+        "is compiled, which can take a minute"
     )
     if dataset.train.truths is not None:
         show_line(dataset.train.truths.in_words())
@@ -427,14 +432,14 @@ def _show_data(assembly: Assembly, workdir: Path, unreadable: Unreadable) -> Non
             f"images that cannot be read, and are left out: {numbers}"
             f"{replaced if 'train' in unreadable else ''}; listed in {workdir / run_files.SKIPPED}"
         )
-    settings, num_epochs = assembly.config.optimizer, assembly.config.num_epochs
+    settings, num_epochs = data.config.optimizer, data.config.num_epochs
     if (warmup := optimizer.warmup_epochs(settings, num_epochs)) < settings.warmup_epochs:
         show_line(
             f"the warm-up takes {warmup:g} epochs, half of the run, in place of "
             f"{settings.warmup_epochs:g} (config.optimizer.warmup_epochs)"
         )
-    if assembly.spec.has_images and assembly.facts.mean is not None:
-        show_line(normalization.describe(assembly.config.model, assembly.spec))
+    if data.spec.has_images and data.facts.mean is not None:
+        show_line(normalization.describe(data.config.model, data.spec))
 
 
 def _reporter(
@@ -450,10 +455,10 @@ def _reporter(
     reporter = Reporter(
         workdir,
         assembly.config,
-        assembly.facts,
-        assembly.dataset.files,
+        assembly.data.facts,
+        assembly.data.dataset.files,
         num_epochs=assembly.config.num_epochs,
-        steps_per_epoch=assembly.steps_per_epoch,
+        steps_per_epoch=assembly.data.steps_per_epoch,
         batch_size=assembly.config.dataset.batch_size,
         first_step=progress.step,
         optimizes_top_k=assembly.loss.optimizes_top_k,
@@ -463,7 +468,7 @@ def _reporter(
     # The reporter has made the folder that they are listed in.
     for split, found in unreadable.items():
         for skipped in found.values():
-            assembly.skipped.add_told(skipped, split)
+            assembly.data.skipped.add_told(skipped, split)
     found_alike.tell(workdir)
     return reporter
 
@@ -479,18 +484,18 @@ def _train(
     """Trains from a state on the devices; the last state, on the host, and the progress with it."""
     config, devices = assembly.config, assembly.devices
     with (
-        contextlib.closing(assembly.training_batches(progress.step)) as batches,
+        contextlib.closing(assembly.data.training_batches(progress.step)) as batches,
         StopSignals(config.checkpoint.every_minutes) as stop_signals,
     ):
         loop = Loop(
             train_step=assembly.train_step,
-            validate=assembly.validate,
+            validate=assembly.evaluator.validate,
             devices=devices,
             checkpointer=checkpointer,
             reporter=reporter,
             stop_signals=stop_signals,
             num_epochs=config.num_epochs,
-            steps_per_epoch=assembly.steps_per_epoch,
+            steps_per_epoch=assembly.data.steps_per_epoch,
             select_by=Metric.parse(config.select_by),
             stop_after=config.stop_after,
             save_every=config.checkpoint.every_steps,
@@ -502,12 +507,12 @@ def _train(
 
 def _facts(assembly: Assembly, final: TrainState, progress: Progress) -> dict[str, Any]:
     """The fields of `results.json` that are not metrics."""
-    images = assembly.steps_per_epoch * assembly.config.dataset.batch_size
+    images = assembly.data.steps_per_epoch * assembly.config.dataset.batch_size
     return {
         "config": assembly.config.to_plain(),
         "num_parameters": num_parameters(final.params),
         "parameters_digest": parameters_digest(final.params),
-        "num_classes": assembly.num_classes,
+        "num_classes": assembly.data.num_classes,
         "devices": jax.device_count(),
         "versions": {name: importlib.metadata.version(name) for name in _REPORTED_VERSIONS},
         "best_epoch": progress.best_epoch,
@@ -518,23 +523,23 @@ def _facts(assembly: Assembly, final: TrainState, progress: Progress) -> dict[st
     }
 
 
-def _licenses(assembly: Assembly) -> dict[str, Any]:
+def _licenses(data: RunData) -> dict[str, Any]:
     """The training images of each licence, if the data set says their licences."""
-    credited = assembly.dataset.train.credits
+    credited = data.dataset.train.credits
     return {} if credited is None else {"training_licenses": credited.license_counts()}
 
 
-def _best_possible(assembly: Assembly) -> dict[str, Any]:
+def _best_possible(data: RunData) -> dict[str, Any]:
     """The metrics of the best classifier, if the true distribution is known."""
-    if assembly.spec.true_distribution is None:
+    if data.spec.true_distribution is None:
         return {}
-    dataset = assembly.dataset
+    dataset = data.dataset
     summarize = partial(
         bayes.summarize,
-        assembly.spec.true_distribution,
+        data.spec.true_distribution,
         calibrated_on=dataset.validation,
-        ks=assembly.config.eval.ks,
-        class_counts=assembly.class_counts,
+        ks=data.config.eval.ks,
+        class_counts=data.class_counts,
     )
     best = {"bayes": metric.to_json(summarize(dataset.test))}
     if dataset.balanced_test is not None:
@@ -543,27 +548,27 @@ def _best_possible(assembly: Assembly) -> dict[str, Any]:
     return best
 
 
-def _class_weights(assembly: Assembly) -> dict[str, Any]:
+def _class_weights(data: RunData) -> dict[str, Any]:
     """The first epoch with class weights, if there are weights."""
-    config = assembly.config
+    config = data.config
     if config.loss.class_weights == "none":
         return {}
     first = class_weights.first_epoch(
         config.loss,
         num_epochs=config.num_epochs,
-        steps_per_epoch=assembly.steps_per_epoch,
+        steps_per_epoch=data.steps_per_epoch,
         extensions=config.extensions,
     )
     return {"class_weights_epoch": first}
 
 
-def _unknown(assembly: Assembly, labels: np.ndarray) -> dict[str, int]:
+def _unknown(data: RunData, labels: np.ndarray) -> dict[str, int]:
     """How many test examples are of classes that the classifier does not know, if some are."""
-    number = int(np.count_nonzero(labels >= assembly.num_classes))
+    number = int(np.count_nonzero(labels >= data.num_classes))
     return {"num_examples_of_unknown_classes": number} if number else {}
 
 
-def _left_out(assembly: Assembly, evaluated: Mapping[str, int]) -> dict[str, Any]:
+def _left_out(data: RunData, evaluated: Mapping[str, int]) -> dict[str, Any]:
     """How many images of each split were left out as unreadable, if some were."""
-    numbers = {"train": assembly.skipped.count("train"), **evaluated}
+    numbers = {"train": data.skipped.count("train"), **evaluated}
     return {skipped_images.FIELD: numbers} if any(numbers.values()) else {}

@@ -7,7 +7,7 @@ def make(assembly, num_steps):
     """The state on the devices after some steps, and the metrics of each step on the host."""
     devices = assembly.devices
     state = devices.replicate(assembly.initial_state())
-    batches = assembly.training_batches(0)
+    batches = assembly.data.training_batches(0)
     metrics = []
     for _ in range(num_steps):
         batch = stop_signals.with_request(next(batches), stop_signals.NOTHING)

@@ -101,7 +101,7 @@ def test_a_run_starts_from_an_earlier_one_and_needs_it_no_more(
 def ready(config):
     """The first state of a run, and what it knows of its data set."""
     assembly = assemble(parse(config))
-    return assembly.initial_state(), assembly.facts
+    return assembly.initial_state(), assembly.data.facts
 
 
 def load(finished_run, state, facts):
@@ -203,7 +203,7 @@ def test_features_are_normalized_below_a_new_linear_head(config, finished_run):
     state = experiment._first_state(assembly)
     features = assembly.model.apply(
         {"params": state.params, "batch_stats": state.batch_stats},
-        assembly.normalize(assembly.dataset.train.images),
+        assembly.normalize(assembly.data.dataset.train.images),
         method=Classifier.features_in_evaluation,
     )
     norm = state.batch_stats["norm"]
@@ -253,7 +253,7 @@ def test_weights_of_normalized_features_are_those_of_the_published_network(
     (tmp_path / "out.safetensors").write_bytes(exported_weights.serialize(classifier))
     published = assemble(parse(changed(config, {"model.freeze": False})))
     loaded = load_alone(
-        published.model, "resnet50", str(tmp_path / "out.safetensors"), assembly.image_shape
+        published.model, "resnet50", str(tmp_path / "out.safetensors"), assembly.data.image_shape
     )
     assert loaded.head_is_read
     as_published = TrainedClassifier(None, {}, published, loaded.params, loaded.batch_stats)

@@ -10,7 +10,7 @@ import pytest
 
 from tests import lowered
 from tests.train.data.specs import dataset_spec
-from train.assembly import Assembly
+from train.assembly.parts import Assembly
 from train.configuration.parsing import parse
 from train.foundation.ranks import Ranks
 from train.models import MODELS
@@ -72,15 +72,17 @@ def assembly_of(argument, class_devices=None):
     ones = (1.0,) * shape[-1]
     facts = Facts(classes, shape, mean=spec.mean or zeros, std=spec.std or ones)
     assembly = Assembly(parse(config), facts, None)
-    assembly.steps_per_epoch = 10
+    assembly.data.steps_per_epoch = 10
     labels = np.arange(BATCH_SIZE) % num_classes
-    assembly.dataset = SimpleNamespace(train=SimpleNamespace(labels=labels))
+    assembly.data.dataset = SimpleNamespace(train=SimpleNamespace(labels=labels))
     return assembly
 
 
 def batch_of(assembly):
     numbers = jax.ShapeDtypeStruct((BATCH_SIZE,), np.int32)
-    inputs = jax.ShapeDtypeStruct((BATCH_SIZE, *assembly.image_shape), DTYPES[assembly.spec.inputs])
+    inputs = jax.ShapeDtypeStruct(
+        (BATCH_SIZE, *assembly.data.image_shape), DTYPES[assembly.data.spec.inputs]
+    )
     batch = {"images": inputs, "labels": numbers, "positions": numbers, "request": numbers}
     return {**batch, "examples": numbers} if assembly.loss.estimates_labels else batch
 

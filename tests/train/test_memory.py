@@ -5,7 +5,8 @@ import json
 import pytest
 
 from configs import digits, synthetic_latents
-from train.assembly import Assembly, assemble
+from train.assembly import assemble
+from train.assembly.parts import Assembly
 from train.configuration.parsing import parse
 from train.data.synthetic_latents import SyntheticLatentsSpec
 from train.foundation import host_memory

@@ -37,14 +37,14 @@ def config(tmp_path_factory):
 
 def test_the_fields_reach_the_step_and_the_batches(config):
     assembly = assemble(parse(config))
-    assert assembly.steps_per_epoch == STEPS_PER_EPOCH
+    assert assembly.data.steps_per_epoch == STEPS_PER_EPOCH
     assert assembly.hyperparameters["mixup_alpha"] == np.float32(0.4)
     assert assembly.hyperparameters["loss"] == {"label_smoothing": np.float32(0.1)}
-    batches = itertools.islice(assembly.training_batches(0), STEPS_PER_EPOCH)
+    batches = itertools.islice(assembly.data.training_batches(0), STEPS_PER_EPOCH)
     labels = np.concatenate([batch["labels"] for batch in batches])
     assert np.bincount(labels).tolist() == [16, 16, 16]
     # Losses with margins see the images that there are.
-    assert assembly.class_counts[0] > 2 * assembly.class_counts[1]
+    assert assembly.data.class_counts[0] > 2 * assembly.data.class_counts[1]
 
 
 def test_pairs_that_devices_would_part_are_refused(config, tmp_path):

@@ -10,7 +10,8 @@ import jax
 import jax.errors
 import numpy as np
 
-from train.assembly import Assembly, check_batch_size
+from train.assembly import check_batch_size
+from train.assembly.parts import Assembly
 from train.configuration.groups import Config
 from train.data import dataset_spec
 from train.devices import parallel
@@ -89,12 +90,12 @@ class Planner:
         facts = facts or _assumed_facts(config)
         assembly = Assembly(config, facts, None)
         if facts is not None and not assembly.loss.estimates_labels:
-            assembly.steps_per_epoch = _STEPS
+            assembly.data.steps_per_epoch = _STEPS
         self._devices = parallel.devices_to_plan_for(
             target.devices,
             config.parallel,
             class_devices=config.class_devices,
-            num_classes=assembly.num_classes,
+            num_classes=assembly.data.num_classes,
         )
         assembly.devices = self._devices
         self._assembly = assembly
@@ -105,7 +106,7 @@ class Planner:
         assembly = self._assembly
         state = assembly.state_shapes()
         if assembly.loss.estimates_labels:
-            shape = (len(assembly.dataset.train), assembly.num_classes)
+            shape = (len(assembly.data.dataset.train), assembly.data.num_classes)
             estimates: Any = jax.ShapeDtypeStruct(shape, np.float32)
             state = dataclasses.replace(state, label_logits=estimates)
         inputs = self._devices.planned(
@@ -177,10 +178,10 @@ class Planner:
     def _batch(self, size: int) -> dict[str, jax.ShapeDtypeStruct]:
         assembly = self._assembly
         numbers = jax.ShapeDtypeStruct((size,), np.int32)
-        dtype = _DTYPES[assembly.spec.inputs]
+        dtype = _DTYPES[assembly.data.spec.inputs]
         requests = jax.ShapeDtypeStruct((len(self._target.devices),), np.int32)
         batch = {
-            "images": jax.ShapeDtypeStruct((size, *assembly.image_shape), dtype),
+            "images": jax.ShapeDtypeStruct((size, *assembly.data.image_shape), dtype),
             "labels": numbers,
             "positions": numbers,
             "request": requests,

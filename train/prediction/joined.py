@@ -55,7 +55,7 @@ class JoinedClassifier(TrainedClassifier):
     @override
     def spec(self) -> DatasetSpec:
         """How images are read, under the name of the data set of the run."""
-        return dataclasses.replace(self.network.spec, name=self.assembly.spec.name)
+        return dataclasses.replace(self.network.spec, name=self.assembly.data.spec.name)
 
     @property
     @override
@@ -121,7 +121,7 @@ class JoinedClassifier(TrainedClassifier):
 
 def is_known(run: TrainedClassifier) -> bool:
     """Whether a run is on features and knows the network that made them."""
-    return run.spec.inputs == "features" and run.assembly.facts.embedded_by is not None
+    return run.spec.inputs == "features" and run.assembly.data.facts.embedded_by is not None
 
 
 def join(run: TrainedClassifier, chosen: ChosenClassifier) -> JoinedClassifier:
@@ -182,7 +182,7 @@ def _known(run: TrainedClassifier, chosen: ChosenClassifier) -> Network:
                 f"--{name} cannot be given: the run in {run.workdir} knows the network that made "
                 "its features"
             )
-    plain = run.assembly.facts.embedded_by
+    plain = run.assembly.data.facts.embedded_by
     assert plain is not None
     try:
         spec = description.spec_of(plain)

@@ -4,7 +4,8 @@ import dataclasses
 from typing import Any
 
 from train import data
-from train.assembly import Assembly, assemble
+from train.assembly import assemble
+from train.assembly.parts import Assembly
 from train.configuration import Config
 from train.configuration.datasets import FolderFields
 from train.configuration.groups import MODEL_OPTIONS
@@ -70,9 +71,10 @@ def load(chosen: ChosenClassifier) -> TrainedClassifier:
         loaded = _loaded(assembly)
     if loaded.why_new_head is not None:
         classes = f"--dataset={chosen.dataset}" if chosen.classes is None else chosen.classes
+        number = assembly.data.num_classes
         raise UserError(
-            f"--weights {chosen.weights} has no head for the {assembly.num_classes} classes of "
-            f"{classes}: {loaded.why_new_head}; train.main fine-tunes it, and train.embed writes "
+            f"--weights {chosen.weights} has no head for the {number} classes of {classes}: "
+            f"{loaded.why_new_head}; train.main fine-tunes it, and train.embed writes "
             "its features"
         )
     return TrainedClassifier(None, {}, assembly, loaded.params, loaded.batch_stats)
@@ -141,4 +143,4 @@ def _facts(config: Config, names: tuple[str, ...]) -> Facts:
 def _loaded(assembly: Assembly) -> Pretrained:
     network = assembly.config.model
     assert network.pretrained is not None
-    return load_alone(assembly.model, network.name, network.pretrained, assembly.image_shape)
+    return load_alone(assembly.model, network.name, network.pretrained, assembly.data.image_shape)

@@ -85,7 +85,7 @@ class NamedRows:
                 f"--features must have the {expected} features of the run; {self.path} has "
                 f"{self.features.shape[1]}"
             )
-        known, own = classifier.assembly.facts.embedded_by, self.embedded_by
+        known, own = classifier.assembly.data.facts.embedded_by, self.embedded_by
         if known and own and known["parameters_digest"] != own["parameters_digest"]:
             raise UserError(
                 f"--features {self.path} are of {own['network']} with other weights than the "

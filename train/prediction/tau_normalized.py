@@ -138,7 +138,7 @@ def write(classifier: TrainedClassifier, tau: float, out: Path) -> dict[str, Any
     validation, thresholds = _evaluate(classifier, predict("validation"), None)
     tests = {
         split: _evaluate(classifier, predict(split), thresholds)[0]
-        for split in classifier.assembly.test_splits
+        for split in classifier.assembly.data.test_splits
     }
     model = dataclasses.replace(classifier.config.model, tau_normalized=tau)
     config = dataclasses.replace(classifier.config, model=model).to_plain()

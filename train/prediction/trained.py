@@ -11,7 +11,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from train.assembly import Assembly, assemble, facts_of
+from train.assembly import assemble
+from train.assembly.parts import Assembly
+from train.assembly.run_data import facts_of
 from train.configuration import Config
 from train.configuration.datasets import path_of
 from train.configuration.declaring import plain
@@ -79,7 +81,7 @@ class TrainedClassifier:
     @property
     def spec(self) -> DatasetSpec:
         """The data set of the run; none of its files has been read."""
-        return self.assembly.spec
+        return self.assembly.data.spec
 
     @property
     def network_name(self) -> str:
@@ -93,17 +95,17 @@ class TrainedClassifier:
     @property
     def image_shape(self) -> tuple[int, ...]:
         """Height, width and channels of images; the number of features, or of characters."""
-        return self.assembly.image_shape
+        return self.assembly.data.image_shape
 
     @property
     def classes(self) -> Classes:
         """The names of the classes and their numbers of training images."""
-        return self.assembly.classes
+        return self.assembly.data.classes
 
     @property
     def num_classes(self) -> int:
         """The number of classes L."""
-        return self.assembly.num_classes
+        return self.assembly.data.num_classes
 
     @functools.cached_property
     def digest(self) -> str:
@@ -131,12 +133,12 @@ class TrainedClassifier:
     @property
     def class_counts(self) -> np.ndarray:
         """The training images of each class, [L]."""
-        return self.assembly.class_counts
+        return self.assembly.data.class_counts
 
     @property
     def tree(self) -> ClassTree | None:
         """What is above the classes; None if nothing is."""
-        return self.assembly.tree
+        return self.assembly.data.tree
 
     @property
     def temperature(self) -> float | None:
@@ -215,8 +217,8 @@ class TrainedClassifier:
             UserError: it is not prepared on this machine, or is not the one of the run.
         """
         with run_inputs.naming_place(path_of(self.config.dataset), "--path"):
-            dataset = self.assembly.dataset
-        if not self.assembly.facts.are_of(facts_of(dataset)):
+            dataset = self.assembly.data.dataset
+        if not self.assembly.data.facts.are_of(facts_of(dataset)):
             raise UserError(
                 f"the data set {self.spec.name} is not the one that the run in --workdir "
                 f"{self.workdir} was trained on: its classes, their numbers of images or its files "
@@ -241,7 +243,7 @@ class TrainedClassifier:
         self.load_dataset()
         devices = self.assembly.devices
         params, batch_stats = devices.replicate((self.params, self.batch_stats))
-        return self.assembly.predict(
+        return self.assembly.evaluator.predict(
             params,
             batch_stats,
             split,
@@ -272,7 +274,7 @@ class TrainedClassifier:
         """
         devices = self.assembly.devices
         params, batch_stats = devices.replicate((self.params, self.batch_stats))
-        return self.assembly.predict_new(
+        return self.assembly.evaluator.predict_new(
             params,
             batch_stats,
             examples,
@@ -346,7 +348,7 @@ def load(
 def _selected(workdir: Path, assembly: Assembly) -> tuple[Any, Any]:
     """The selected parameters and batch norm statistics."""
     model = assembly.model
-    image = np.zeros((1, *assembly.image_shape), np.float32)
+    image = np.zeros((1, *assembly.data.image_shape), np.float32)
     shapes = jax.eval_shape(lambda: model.init(jax.random.key(0), image, train=True))
     like = {"params": shapes["params"], "batch_stats": shapes.get("batch_stats", {})}
     folder = workdir / run_files.CHECKPOINTS

@@ -52,7 +52,7 @@ def after_some_steps(config):
     """The state on the devices and on the host, the metrics, and the predictions."""
     assembly = assemble(parse(config))
     state, metrics = some_steps.make(assembly, NUM_STEPS)
-    found = assembly.predict(*state.evaluated, "validation")
+    found = assembly.evaluator.predict(*state.evaluated, "validation")
     return state, assembly.devices.to_host(state), metrics, (found.loss, found.scores)
 
 

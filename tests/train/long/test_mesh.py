@@ -50,7 +50,7 @@ def after_some_steps(config):
     """The parameters, the averages, the metrics of each step, and the predictions."""
     assembly = assemble(parse(config))
     state, metrics = some_steps.make(assembly, NUM_STEPS)
-    found = assembly.predict(*state.evaluated, "validation")
+    found = assembly.evaluator.predict(*state.evaluated, "validation")
     host = assembly.devices.to_host(state)
     return host.params, host.averages, metrics, (found.loss, found.scores), found.ranks
 

@@ -8,7 +8,7 @@ import pytest
 
 from configs import synthetic_latents
 from tests.train.configurations import changed
-from train.assembly import Assembly
+from train.assembly.parts import Assembly
 from train.configuration.parsing import parse
 from train.foundation.errors import UserError
 from train.planning import report
@@ -43,7 +43,7 @@ def test_the_parts_are_those_of_the_run(plan):
     assert plan.parts["params"] == size(state.params)
     assert plan.parts["opt_state"] == size(state.opt_state)
     # Of each example the features, a label and a position; and a request.
-    width = int(np.prod(assembly.image_shape))
+    width = int(np.prod(assembly.data.image_shape))
     assert plan.parts["batch"] == 64 // CHIPS * 4 * (width + 2) + 4
     # The gradients are averaged over the chips.
     assert plan.account.collectives["all-reduce"] >= plan.parts["params"]

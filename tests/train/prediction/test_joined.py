@@ -290,8 +290,8 @@ def test_a_run_that_does_not_know_its_network_is_told_it(folder, run, tmp_path, 
     pixels = joined.spec.image_reader.for_evaluation(paths[0].read_bytes(), "a")
     expected = alone.scores()(features[:1])
     np.testing.assert_allclose(joined.scores()(pixels[None]), expected, **CLOSE)
-    wide = dataclasses.replace(alone.assembly.facts, image_shape=(99,))
-    alone.assembly.facts = wide
+    wide = dataclasses.replace(alone.assembly.data.facts, image_shape=(99,))
+    alone.assembly.data.facts = wide
     with pytest.raises(UserError, match=r"of a network with 64 features; the run in .* one on 99"):
         classifiers.joined.join(alone, ChosenClassifier(weights=weights))
 
@@ -309,9 +309,9 @@ def test_features_of_another_network_are_refused(folder, of_ours):
     rows = row_sets.read(str(folder / "a.npz"))
     rows.check(trained.load(folder / "run"))
     run = trained.load(of_ours)
-    known = run.assembly.facts.embedded_by
-    other = dataclasses.replace(run.assembly.facts, image_shape=(64,), embedded_by=known)
-    run.assembly.facts = other
+    known = run.assembly.data.facts.embedded_by
+    other = dataclasses.replace(run.assembly.data.facts, image_shape=(64,), embedded_by=known)
+    run.assembly.data.facts = other
     with pytest.raises(UserError, match=r"of resnet50 with other weights than the small_cnn that"):
         rows.check(run)
 

@@ -71,7 +71,7 @@ def run_by_clip(photos, tmp_path_factory, standard_promotion, sent, run_seed):
 
 
 def of_spec(assembly):
-    return assembly.spec.mean, assembly.spec.std
+    return assembly.data.spec.mean, assembly.data.spec.std
 
 
 @pytest.mark.slow
@@ -89,7 +89,8 @@ def test_all_that_uses_a_run_normalizes_as_it_was_trained(photos, run_by_clip):
     np.testing.assert_allclose(embedded, inputs, rtol=1e-4, atol=1e-5)
     described = exported_program.describe(classifier, CalibratedRule("top_k", 1.0, None))
     assert described["images"]["normalization"]["mean"] == list(CLIP.mean)
-    assert assemble(parse(config_of(photos, normalization="imagenet"))).facts.mean is None
+    data = assemble(parse(config_of(photos, normalization="imagenet"))).data
+    assert data.facts.mean is None
     line = normalization.describe(classifier.config.model, classifier.spec)
     assert line == (
         "images are normalized as config.model.normalization=clip says, not as the data set says: "
@@ -151,7 +152,7 @@ def test_the_weights_choose_unless_a_field_does(photos, run_by_clip, tmp_path, m
         config = config_of(photos, **model)
         assembly = assemble(parse(config))
         assert of_spec(assembly) == expected, model
-        assert (assembly.facts.mean is None) == (expected == IMAGENET)
+        assert (assembly.data.facts.mean is None) == (expected == IMAGENET)
         capsys.readouterr()
         experiment._show_data(assembly, tmp_path, {})
         told = "images are normalized as" in capsys.readouterr().out

@@ -161,7 +161,7 @@ def _random(classifier: TrainedClassifier) -> Iterator[np.ndarray]:
             pixels = coarse[:, down][:, :, across] + generator.integers(-30, 31, (number, *shape))
             yield pixels.clip(0, 255).astype(np.uint8)
         elif classifier.spec.inputs == "features":
-            spec = classifier.assembly.spec
+            spec = classifier.assembly.data.spec
             rows = generator.normal(spec.mean, spec.std, (number, *shape))
             yield rows.astype(np.float32)
         else:

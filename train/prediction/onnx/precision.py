@@ -48,7 +48,7 @@ def adapted(classifier: TrainedClassifier, rule: ChosenRule, *, half: bool) -> T
     if config.model.half_precision:
         model = dataclasses.replace(config.model, half_precision=False)
         config = dataclasses.replace(config, model=model)
-    assembly = assemble(config, classifier.assembly.facts, workdir=classifier.workdir)
+    assembly = assemble(config, classifier.assembly.data.facts, workdir=classifier.workdir)
     params = jax.tree.map(_rounded, classifier.params) if half else classifier.params
     # Without the workdir, no threshold that is stored there is used, and none is stored.
     return dataclasses.replace(classifier, workdir=None, assembly=assembly, params=params)

@@ -1,0 +1,276 @@
+"""What a network with some parameters says about examples, on all devices, and its reports."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from train.assembly.run_data import RunData
+from train.configuration.groups import TEN_CROPS
+from train.data.batches import SkippedImage
+from train.data.pipeline import Pipeline
+from train.data.records import Split
+from train.devices.parallel import Devices
+from train.evaluation import evaluated, predicted_batches, predictions, summaries, temperature
+from train.evaluation.outcomes import Outcomes
+from train.evaluation.predictions import Predictions
+from train.evaluation.summaries import Evaluation
+from train.evaluation.thresholds import average_k_thresholds
+from train.sharing.work import ALONE, Share
+from train.training.objectives import class_logits
+from train.training.state import TrainState
+from train.workdir import terminal
+
+# A compiled step of evaluation: parameters, statistics and batch to predictions.
+EvalStep = Callable[[Any, Any, Any], Any]
+# From the outputs of the network to scores.
+MakesScores = Callable[[Any], jax.Array]
+
+
+@dataclass(frozen=True)
+class SelectedEvaluation:
+    """What is reported about the selected parameters of a run.
+
+    Attributes:
+        validation: the report of the validation split.
+        tests: the report of each test split, by its name.
+        temperature: the fitted temperature; None without `config.eval.temperature`.
+        left_out: how many examples of each split were left out as unreadable, without those of
+            training.
+    """
+
+    validation: Evaluation
+    tests: Mapping[str, Evaluation]
+    temperature: float | None
+    left_out: Mapping[str, int]
+
+
+class Evaluator:
+    """Evaluates parameters of a network.
+
+    Args:
+        data: the data of the run.
+        devices: all devices of all processes.
+        compile_step: compiles the step of evaluation. Its argument makes the scores; None for the
+            scores of the objective.
+    """
+
+    def __init__(
+        self,
+        data: RunData,
+        devices: Devices,
+        compile_step: Callable[[MakesScores | None], EvalStep],
+    ) -> None:
+        self._data = data
+        self._devices = devices
+        self._compile_step = compile_step
+
+    @cached_property
+    def _step(self) -> EvalStep:
+        """The step with the scores of the objective."""
+        return self._compile_step(None)
+
+    @cached_property
+    def _logits_step(self) -> EvalStep:
+        """The step with the logits that rank the classes instead of the scores."""
+        return self._compile_step(class_logits)
+
+    def predict(
+        self,
+        params: Any,
+        batch_stats: Any,
+        split: str,
+        *,
+        shows_progress: bool = False,
+        with_logits: bool = False,
+        at_temperature: float | None = None,
+        share: Share = ALONE,
+        crops: int = 1,
+    ) -> Predictions:
+        """The predictions for a split of the data set.
+
+        Args:
+            params: the parameters, on the devices.
+            batch_stats: batch norm's statistics with them, on the devices.
+            split: "train", "validation", "test" or "balanced_test".
+            shows_progress: whether a bar is shown.
+            with_logits: whether the predictions have logits instead of scores.
+            at_temperature: if it is a number, the scores are the softmax of the logits divided by
+                it.
+            share: how this process takes part in the work.
+            crops: how many crops of an image are averaged, as `config.eval.crops`.
+
+        Raises:
+            UserError: none of the images of the split can be read.
+        """
+        return self._predict_examples(
+            params,
+            batch_stats,
+            getattr(self._data.dataset, split),
+            self._data.pipeline(self._evaluation_batch_size(crops), split),
+            name=split,
+            share=share,
+            path=None,
+            shows_progress=shows_progress,
+            with_logits=with_logits,
+            at_temperature=at_temperature,
+            crops=crops,
+        )
+
+    def predict_new(
+        self,
+        params: Any,
+        batch_stats: Any,
+        examples: Split,
+        *,
+        path: str,
+        on_skipped: Callable[[SkippedImage], None],
+        at_temperature: float | None,
+        share: Share = ALONE,
+    ) -> Predictions:
+        """The predictions for examples that are not in the data set, without unreadable images.
+
+        Args:
+            params: the parameters, on the devices.
+            batch_stats: batch norm's statistics with them, on the devices.
+            examples: the examples.
+            path: where they are, for messages.
+            on_skipped: called with each image that cannot be read.
+            at_temperature: see `predict`.
+            share: see `predict`.
+
+        Raises:
+            UserError: none of the images can be read.
+        """
+        # Threads decode: starting processes takes longer than many evaluations.
+        pipeline = dataclasses.replace(
+            self._data.pipeline(self._evaluation_batch_size(), "new"),
+            num_workers=0,
+            on_skipped=on_skipped,
+        )
+        return self._predict_examples(
+            params,
+            batch_stats,
+            examples,
+            pipeline,
+            name="new",
+            share=share,
+            path=path,
+            shows_progress=True,
+            at_temperature=at_temperature,
+        )
+
+    def validate(self, state: TrainState) -> Evaluation:
+        """What is reported of the validation split after an epoch, for a state on the devices."""
+        found = self.predict(*state.evaluated, "validation")
+        thresholds = average_k_thresholds(found, self._data.config.eval.ks)
+        return summaries.summarize(found, thresholds, self._data.class_counts)
+
+    def evaluate_selected(self, state: TrainState) -> "SelectedEvaluation":
+        """What is reported about the selected state, on the devices, after training.
+
+        Temperature and thresholds are fitted on the validation split.
+        """
+        predict = partial(self.predict, *state.evaluated, crops=self._data.config.eval.crops)
+        fitted = None
+        if self._data.config.eval.temperature:
+            logits = predict("validation", with_logits=True)
+            fitted = temperature.fit(logits)
+            found = temperature.with_probabilities(logits, fitted)
+        else:
+            found = predict("validation")
+        thresholds = average_k_thresholds(found, self._data.config.eval.ks)
+
+        def summarize(found: Predictions) -> Evaluation:
+            return summaries.summarize(found, thresholds, self._data.class_counts)
+
+        validation = summarize(found)
+        tests = {
+            split: summarize(predict(split, at_temperature=fitted))
+            for split in self._data.test_splits
+        }
+        left_out = {
+            split: len(getattr(self._data.dataset, split)) - len(evaluated.outcomes.labels)
+            for split, evaluated in {"validation": validation, **tests}.items()
+        }
+        return SelectedEvaluation(validation, tests, fitted, left_out)
+
+    def evaluated(self, outcomes: Outcomes) -> dict[str, Any]:
+        """The classes and examples that the accuracies of a split are over."""
+        labels = outcomes.counted_labels
+        # Unseen classes count in the splits that have some of their examples.
+        num_classes = max(self._data.num_classes, int(labels.max(initial=0)) + 1)
+        names = (*self._data.classes.names, *self._data.dataset.unseen_class_names)[:num_classes]
+        counts = np.pad(self._data.class_counts, (0, num_classes - self._data.num_classes))
+        return evaluated.to_json(labels, len(outcomes.labels), counts, names)
+
+    def _predict_examples(
+        self,
+        params: Any,
+        batch_stats: Any,
+        examples: Split,
+        pipeline: Pipeline,
+        *,
+        name: str,
+        share: Share,
+        path: str | None,
+        shows_progress: bool = False,
+        with_logits: bool = False,
+        at_temperature: float | None = None,
+        crops: int = 1,
+    ) -> Predictions:
+        """The predictions for examples; see `predict`.
+
+        Args:
+            params: the parameters, on the devices.
+            batch_stats: batch norm's statistics with them, on the devices.
+            examples: the examples.
+            pipeline: reads them.
+            name: which examples they are.
+            share: how this process takes part in the work.
+            path: where they are, for messages.
+            shows_progress: whether a bar is shown.
+            with_logits: whether the predictions have logits instead of scores.
+            at_temperature: divides the logits before they become scores, if it is a number.
+            crops: how many crops of an image are averaged.
+        """
+        what = f"{name} {self._data.spec.example}s"
+
+        def compute(units: range) -> Iterator[predicted_batches.Rows]:
+            step = self._logits_step if with_logits or at_temperature is not None else self._step
+            return predicted_batches.with_skipped(
+                pipeline,
+                lambda pipeline: predictions.rows(
+                    step,
+                    params,
+                    batch_stats,
+                    pipeline.evaluation(examples, units, ten_crops=crops == TEN_CROPS),
+                    self._devices,
+                    split=examples,
+                    num_classes=self._data.num_classes,
+                ),
+            )
+
+        work = predicted_batches.work(name, what, len(examples), pipeline.batch_size, compute)
+        batches = share.results(work)
+        if shows_progress:
+            batches = terminal.tracked(batches, total=work.number, what=what)
+        found = predictions.collected(predicted_batches.told(batches, pipeline), examples)
+        if not found.labels.size:
+            raise self._data.none_can_be_read(len(examples), what, path)
+        if at_temperature is not None:
+            return temperature.with_probabilities(found, at_temperature)
+        return found
+
+    def _evaluation_batch_size(self, crops: int = 1) -> int:
+        """A multiple of the devices, with as many crops as training has images, or a few more.
+
+        A finished run may be evaluated on other devices; the size of a batch changes no result.
+        """
+        share = math.ceil(self._data.config.dataset.batch_size / crops / jax.device_count())
+        return share * jax.device_count()

@@ -1,0 +1,68 @@
+"""The norm of the features below a new head, measured before the first step."""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import numpy as np
+
+from train.assembly.parts import Assembly
+from train.models import feature_norm
+from train.models.classifier import Classifier
+from train.training.state import TrainState, start_from
+from train.workdir import terminal
+
+# Training examples whose features are measured: their deviations are then known to some per cent.
+_MOST_MEASURED = 1024
+
+
+def with_feature_norm(assembly: Assembly, state: TrainState) -> TrainState:
+    """The state before the first step, with the norm of the features below a new head.
+
+    It is of training examples as they are evaluated. Every process looks at the same ones, on
+    one of its devices.
+
+    Raises:
+        UserError: none of these examples can be read.
+    """
+    data, seed = assembly.data, assembly.config.seed
+    train = data.dataset.train
+    chosen = np.random.default_rng(seed).permutation(len(train))[:_MOST_MEASURED]
+    batch_size = assembly.config.dataset.batch_size
+    share = math.ceil(batch_size / jax.device_count())
+    pipeline = data.pipeline(batch_size, "train")
+    pipeline = dataclasses.replace(
+        pipeline,
+        batch_size=share,
+        process_index=0,
+        process_count=1,
+        # The folder that they are listed in is not there yet. Training lists them.
+        on_skipped=None if pipeline.on_skipped is None else lambda _skipped: None,
+    )
+    # Without the head, because a device may not have room for all of it.
+    variables = jax.device_put(
+        {
+            "params": {"features": state.params.get("features", {})},
+            "batch_stats": {"features": state.batch_stats.get("features", {})},
+        }
+    )
+
+    @jax.jit
+    def features(variables: Any, inputs: jax.Array) -> jax.Array:
+        found: Any = assembly.model.apply(
+            variables, assembly.normalize(inputs), method=Classifier.features_in_evaluation
+        )
+        return found
+
+    batches = terminal.tracked(
+        pipeline.evaluation(train.take(np.sort(chosen))),
+        total=math.ceil(len(chosen) / share),
+        what=f"features of {len(chosen):,} training {data.spec.example}s",
+    )
+    norm = feature_norm.measure(
+        np.asarray(features(variables, batch["images"]))[batch["mask"]] for batch in batches
+    )
+    if norm is None:
+        raise data.none_can_be_read(len(chosen), f"training {data.spec.example}s")
+    return start_from(state, state.params, {**state.batch_stats, "norm": norm})
