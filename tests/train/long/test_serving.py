@@ -1,5 +1,6 @@
-"""A server survives hostile requests and dead workers, and writes nothing."""
+"""A server survives hostile requests, clients that wait and dead workers, and writes nothing."""
 
+import contextlib
 import io
 import os
 import re
@@ -16,7 +17,8 @@ from benchmarks import hostile
 from tests.train import limited
 from tests.train.forked import ROOT, TIME_LIMIT
 from tests.train.serving import small_program
-from tests.train.serving.served import STARTS_WITHIN, Server
+from tests.train.serving.served import STARTS_WITHIN, Server, form
+from train.serving.limits import MOST_CONNECTIONS
 
 pytestmark = pytest.mark.long
 REQUESTS = 2000
@@ -59,6 +61,43 @@ def test_hostile_requests_neither_stop_nor_grow_the_server(program, image):
     # 2,000 requests of which each kept a tenth of its megabyte would be more. The allocator keeps
     # pieces of images that were decoded at the same time.
     assert grown < 150 * 2**20
+
+
+def test_who_sends_too_slowly_is_not_waited_for(program, image):
+    """Connections with nothing, with a part of a head, and with a part of a body."""
+    body, kind = form(image)
+    head = f"POST /predict HTTP/1.1\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+    with Server(program, "--timeout_s=2") as server, contextlib.ExitStack() as stack:
+        silent, of_head, of_body = (stack.enter_context(server.connect()) for _ in range(3))
+        of_head.sendall(head.encode()[:20])
+        of_body.sendall(head.encode() + body[:20])
+        assert server.predict(image).status == 200
+        assert of_body.recv(2**16).startswith(b"HTTP/1.1 408 ")
+        for connection in (silent, of_head, of_body):
+            assert _rest(connection) == b""
+        ended = server.end()
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_of_too_many_connections_those_end_that_have_waited_longest(program, image):
+    more = 8
+    with Server(program) as server, contextlib.ExitStack() as stack:
+        idle = [stack.enter_context(server.connect()) for _ in range(MOST_CONNECTIONS + more)]
+        # It is one connection more, which is over before the next one.
+        assert server.predict(image).status == 200
+        for connection in idle[: more + 1]:
+            assert _rest(connection) == b""
+        idle[-1].sendall(b"GET /health HTTP/1.1\r\n\r\n")
+        assert idle[-1].recv(2**16).startswith(b"HTTP/1.1 200 ")
+
+
+def _rest(connection):
+    """What a connection brings until the server ends it, which may be with an error."""
+    received = b""
+    with contextlib.suppress(ConnectionResetError):
+        while piece := connection.recv(2**16):
+            received += piece
+    return received
 
 
 def test_a_worker_that_dies_is_started_again_with_the_same_program(program, image):

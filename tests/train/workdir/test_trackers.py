@@ -15,7 +15,7 @@ CONFIG = {"seed": 0, "model": {"name": "x" * 300}}
 
 
 class MLflow:
-    """What a run uses of the package; the real one was tried by hand."""
+    """What a run uses of the package; tests/oracle/test_mlflow.py has the real one."""
 
     def __init__(self):
         self.runs = {}
