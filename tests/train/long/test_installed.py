@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import tarfile
 import zipfile
 
@@ -13,7 +14,7 @@ from train.__main__ import COMMANDS
 
 pytestmark = pytest.mark.long
 
-SUFFIXES = {".py", ".typed", ".html", ".css", ".js", ".toml"}
+SUFFIXES = {".py", ".typed", ".html", ".css", ".js", ".json", ".toml"}
 OWN_RECIPE = """
 import mine
 from configs import digits
@@ -73,6 +74,19 @@ def test_the_archive_of_the_sources_makes_the_same_wheel(wheel, tmp_path):
     assert contents(installation.build(tmp_path, "wheel", source)) == contents(wheel)
 
 
+def test_the_files_that_a_container_gets_make_the_same_wheel(wheel, tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    lines = (ROOT / "examples" / "Dockerfile").read_text().splitlines()
+    for *names, target in (line.split()[1:] for line in lines if line.startswith("COPY ")):
+        for name in names:
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, source / target)
+            else:
+                shutil.copy(ROOT / name, source / target)
+    assert contents(installation.build(tmp_path, "wheel", source)) == contents(wheel)
+
+
 def test_the_help_lists_the_commands(commands, folder):
     listed = installation.run(commands, folder, "--help")
     assert listed.returncode == 0, listed.stderr
@@ -83,12 +97,13 @@ def test_the_help_lists_the_commands(commands, folder):
     assert re.fullmatch(r"topk_jax \d+\.\d+\.\d+\n", version)
 
 
-@pytest.mark.parametrize("command", ["train", "evaluate", "export"])
+@pytest.mark.parametrize("command", ["train", "evaluate", "export", "serve"])
 def test_the_help_of_a_command_is_in_its_words(commands, folder, command):
     helped = installation.run(commands, folder, command, "--help")
     assert helped.returncode == 0, helped.stderr
     assert f"topk-jax {command}" in helped.stdout
-    assert "--workdir: " in helped.stdout
+    flag = "--program: " if command == "serve" else "--workdir: "
+    assert flag in helped.stdout
     assert "python -m" not in helped.stdout
 
 
