@@ -4,20 +4,29 @@ A network marks what each of its blocks ends with. With `config.model.remat` the
 activations that are kept for the backward pass. When it needs the activations inside a block, it
 computes them again from the end of the block before it.
 
-If devices share the parameters, the function of the parameters is cut at the marks. Each block
-gathers its own parameters, and gathers them again in the backward pass. The backward pass of a
-block then starts when the gradient by its outputs is there: `jax.checkpoint` has a barrier there.
-Without the barrier, the compiler may start the backward passes of all blocks at once, to hide the
-time of messages. Then all blocks need memory at once.
+If devices share the parameters, each block gathers its own parameters, and gathers them again in
+the backward pass. For that the blocks are called one by one, each within a `jax.checkpoint`, which
+has a barrier: the backward pass of a block starts when the gradient by its outputs is there. With
+one `jax.checkpoint` of the complete network there is one barrier, and the compiler may start the
+backward passes of all blocks at once, to hide the time of messages. Then all blocks need memory at
+once: compiled for 16 H100, the step of a ViT-L needs 13.8 GB so, and 9.0 GB block by block.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+# Flax could do the same: `nn.remat` and `nn.map_variables` around the module of each block. Each
+# network would then have to wrap its blocks by the configuration and pass down what gathers their
+# parameters, with the same names and random numbers, and the blocks of DenseNet are not modules. A
+# network that marks its blocks knows nothing of devices. So its program is cut at the marks.
+
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import jax
 from jax.ad_checkpoint import checkpoint_name
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive, Var, jaxpr_as_fun
+from jax.extend.core import Primitive
+
+from train.models import program_blocks
+from train.models.program_blocks import Block
 
 _END_OF_BLOCK = "end of a block"
 
@@ -56,73 +65,32 @@ def gathering_in_blocks(
 
     def compute(parameters: Any) -> Any:
         leaves, structure = jax.tree_util.tree_flatten_with_path(parameters)
-        whole = [jax.eval_shape(partial(gather, path), leaf) for path, leaf in leaves]
-        traced, shapes = jax.make_jaxpr(network, return_shape=True)(
-            jax.tree.unflatten(structure, whole)
+        shapes = [jax.eval_shape(partial(gather, path), leaf) for path, leaf in leaves]
+        program = program_blocks.cut(
+            network, jax.tree.unflatten(structure, shapes), mark=_END_OF_BLOCK
         )
-        program = traced.jaxpr
-        paths = {name: path for name, (path, _) in zip(program.invars, leaves, strict=True)}
-        values: dict[Any, jax.Array] = dict(zip(program.constvars, traced.consts, strict=True))
-        values |= zip(program.invars, (leaf for _, leaf in leaves), strict=True)
-        for block in _blocks(program):
-            run = jax.checkpoint(partial(_run, block, paths, gather), policy=policy)
-            results = run(*(values[name] for name in block.invars))
-            values |= zip(block.outvars, results, strict=True)
-        found = [
-            name.val if isinstance(name, Literal) else values[name] for name in program.outvars
-        ]
-        return jax.tree.unflatten(jax.tree.structure(shapes), found)
+        paths = {name: path for name, (path, _) in zip(program.inputs, leaves, strict=True)}
+
+        def gather_and_compute(block: Block, *given: jax.Array) -> Any:
+            return block.compute(
+                *(
+                    gather(paths[name], value) if name in paths else value
+                    for name, value in zip(block.inputs, given, strict=True)
+                )
+            )
+
+        # Of parameters these are what the device has of them.
+        values = {**program.constants}
+        values |= zip(program.inputs, (leaf for _, leaf in leaves), strict=True)
+        for block in program.blocks:
+            run = jax.checkpoint(partial(gather_and_compute, block), policy=policy)
+            found = run(*(values[name] for name in block.inputs))
+            values |= zip(block.outputs, found, strict=True)
+        return program.result(values)
 
     return compute
-
-
-def _run(
-    block: Jaxpr, paths: Mapping[Var, tuple[Any, ...]], gather: Gather, *given: jax.Array
-) -> list[jax.Array]:
-    """The outputs of a block, from what a device has of its inputs."""
-    leaves = [
-        gather(paths[name], value) if name in paths else value
-        for name, value in zip(block.invars, given, strict=True)
-    ]
-    found: list[jax.Array] = jaxpr_as_fun(ClosedJaxpr(block, ()))(*leaves)
-    return found
 
 
 def _keeps(primitive: Primitive, *_shapes: Any, **_settings: Any) -> bool:
     """Whether the results of an operation are kept: not complete parameters, in any precision."""
     return primitive.name not in ("all_gather", "convert_element_type")
-
-
-def _blocks(program: Jaxpr) -> list[Jaxpr]:
-    """The parts of a program that end with a block; the last one ends with the program."""
-    parts: list[list[JaxprEqn]] = [[]]
-    for equation in program.eqns:
-        parts[-1].append(equation)
-        if equation.params.get("name") == _END_OF_BLOCK:
-            parts.append([])
-    blocks: list[Jaxpr] = []
-    needed: Collection[Any] = _variables(program.outvars)
-    for equations in reversed(parts):
-        block = _part(program, equations, needed)
-        needed = {name: None for name in (*needed, *block.invars) if name not in block.outvars}
-        blocks.append(block)
-    return blocks[::-1]
-
-
-def _part(program: Jaxpr, equations: Sequence[JaxprEqn], needed: Collection[Var]) -> Jaxpr:
-    """These equations of a program, with the variables that are needed of what they make."""
-    made = dict.fromkeys(name for equation in equations for name in equation.outvars)
-    used = dict.fromkeys(
-        name for equation in equations for name in _variables(equation.invars) if name not in made
-    )
-    return program.replace(
-        constvars=[],
-        invars=list(used),
-        outvars=[name for name in made if name in needed],
-        eqns=list(equations),
-    )
-
-
-def _variables(names: Iterable[Any]) -> dict[Var, None]:
-    """Those that are not constants, in order."""
-    return dict.fromkeys(name for name in names if not isinstance(name, Literal))
