@@ -6,6 +6,7 @@ Any batch can be read in any order. So workers, processes and resumed runs see t
 import functools
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,6 +91,20 @@ class _Batches:
         start = self.process_index * size
         return np.arange(start, start + size, dtype=np.int32)
 
+    def _read(
+        self, index: int, read: Callable[[bytes, str], np.ndarray], skipped: list[SkippedImage]
+    ) -> np.ndarray | None:
+        """The pixels of an image; None for one that is left out, which is added to the list."""
+        images = self.split.images
+        assert isinstance(images, Records)
+        try:
+            return read(*images.encoded(index))
+        except UnreadableImageError as error:
+            if not self.skip_unreadable:
+                raise UnreadableImageError(f"{error}; {LEAVES_OUT}") from error
+            skipped.append(SkippedImage(images.file_name(index), images.name, str(error)))
+            return None
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingBatches(_Batches):
@@ -120,21 +135,17 @@ class TrainingBatches(_Batches):
         draws = streams.generator(self.seed, streams.CROPS, step).random(
             (self.batch_size, reader.framing.num_draws)
         )
-        skipped = []
+        skipped: list[SkippedImage] = []
         pixels = np.zeros((len(chosen), *reader.shape), np.uint8)
         for row, index in enumerate(chosen.tolist()):
+            read = functools.partial(reader.for_training, draws=draws[positions[row]])
             # The next example of the split replaces one that cannot be read.
             for candidate in itertools.chain(range(index, len(self.split)), range(index)):
-                try:
-                    encoded, name = self.split.images.encoded(candidate)
-                    pixels[row] = reader.for_training(encoded, name, draws[positions[row]])
-                except UnreadableImageError as error:
-                    if not self.skip_unreadable:
-                        raise _refused(error) from error
-                    skipped.append(_skipped(self.split.images, candidate, error))
-                    continue
-                batch["examples"][row] = candidate
-                break
+                found = self._read(candidate, read, skipped)
+                if found is not None:
+                    pixels[row] = found
+                    batch["examples"][row] = candidate
+                    break
             else:
                 raise UserError(f"no image of {self.split.images.name} can be read")
         return {
@@ -187,24 +198,13 @@ class EvaluationBatches(_Batches):
             return {"images": ten_crops.of_padded(images) if self.ten_crops else images, **batch}
         reader = self.split.images.reader
         read = reader.corners_and_middle if self.ten_crops else reader.for_evaluation
-        skipped = []
+        skipped: list[SkippedImage] = []
         crops = (len(ten_crops.POSITIONS),) if self.ten_crops else ()
         pixels = np.zeros((len(chosen), *crops, *reader.shape), np.uint8)
         for row in np.flatnonzero(mask).tolist():
-            index = int(chosen[row])
-            try:
-                pixels[row] = read(*self.split.images.encoded(index))
-            except UnreadableImageError as error:
-                if not self.skip_unreadable:
-                    raise _refused(error) from error
-                skipped.append(_skipped(self.split.images, index, error))
+            found = self._read(int(chosen[row]), read, skipped)
+            if found is None:
                 mask[row] = False
+            else:
+                pixels[row] = found
         return {"images": pixels, **batch, SKIPPED: skipped}
-
-
-def _skipped(images: Records, index: int, error: UnreadableImageError) -> SkippedImage:
-    return SkippedImage(images.file_name(index), images.name, str(error))
-
-
-def _refused(error: UnreadableImageError) -> UnreadableImageError:
-    return UnreadableImageError(f"{error}; {LEAVES_OUT}")

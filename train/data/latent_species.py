@@ -3,6 +3,7 @@
 import abc
 import functools
 import heapq
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,6 +12,9 @@ import numpy as np
 from train.foundation.errors import UserError
 
 LATENT_SIZE = 16
+# Two draws of this standard deviation in each coordinate of a latent are at the distance 1, as a
+# root mean square: those of standard deviation s are at the distance √(2 d) s.
+DEVIATION = 1 / math.sqrt(2 * LATENT_SIZE)
 
 # Each of these is drawn from the seed with random streams of its own, one for each purpose. A name
 # that is added stands at the end: the place is part of the seed.

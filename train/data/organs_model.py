@@ -26,12 +26,11 @@ accuracies are at most 0.16.
 """
 
 import functools
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from train.data.latent_species import LATENT_SIZE, LatentSpecies
+from train.data.latent_species import DEVIATION, LATENT_SIZE, LatentSpecies
 
 # The root mean square distance of two genera, for each organ. The mean scale is about 1.
 GENUS_DISTANCE = 5.5
@@ -49,12 +48,10 @@ class OrgansModel(LatentSpecies):
     @functools.cached_property
     def means(self) -> np.ndarray:
         """μ_yo of flowers and of leaves, float64 [2, L, 16]."""
-        # Two draws of standard deviation s in each of d coordinates are at the distance √(2 d) s.
-        one = 1 / math.sqrt(2 * LATENT_SIZE)
         genera = self._normals("genera", 2 * self.num_genera).reshape(2, -1, LATENT_SIZE)
         species = self._normals("species", 2 * self.num_classes).reshape(2, -1, LATENT_SIZE)
-        distances = np.reshape(SPECIES_DISTANCES, (2, 1, 1)) / self.ambiguity
-        return genera[:, self.genera] * (GENUS_DISTANCE * one) + species * (distances * one)
+        distances = np.reshape(SPECIES_DISTANCES, (2, 1, 1)) / self.ambiguity * DEVIATION
+        return genera[:, self.genera] * (GENUS_DISTANCE * DEVIATION) + species * distances
 
     @functools.cached_property
     def scales(self) -> np.ndarray:

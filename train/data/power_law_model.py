@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from typing_extensions import override
 
-from train.data.latent_species import LATENT_SIZE, LatentSpecies, check_number
+from train.data.latent_species import DEVIATION, LatentSpecies, check_number
 
 # The root mean square distance of two genera, times the ambiguity.
 GENUS_DISTANCE = 4.0
@@ -48,9 +48,8 @@ class PowerLawModel(LatentSpecies):
     @functools.cached_property
     def means(self) -> np.ndarray:
         """μ_g, float64 [genera, 16]."""
-        # Two draws of standard deviation s in each of d coordinates are at the distance √(2 d) s.
-        one = 1 / math.sqrt(2 * LATENT_SIZE)
-        return self._normals("genera", self.num_genera) * (GENUS_DISTANCE / self.ambiguity * one)
+        distance = GENUS_DISTANCE / self.ambiguity * DEVIATION
+        return self._normals("genera", self.num_genera) * distance
 
     @functools.cached_property
     def widths(self) -> np.ndarray:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from train.data.latent_species import LATENT_SIZE, LatentSpecies
+from train.data.latent_species import DEVIATION, LATENT_SIZE, LatentSpecies
 
 IMAGE_SHAPE = (32, 32, 3)
 # The root mean square distance of two genera in standard deviations of the noise: they overlap a
@@ -55,10 +55,8 @@ class SpeciesModel(LatentSpecies):
     @functools.cached_property
     def means(self) -> np.ndarray:
         """μ_y, float64 [L, 16], in standard deviations of the noise."""
-        # Two draws of standard deviation s in each of d coordinates are at the distance √(2 d) s.
-        one = 1 / math.sqrt(2 * LATENT_SIZE)
-        genera = self._normals("genera", self.num_genera) * (GENUS_DISTANCE * one)
-        species = self._normals("species", self.num_classes) * (2 / self.ambiguity * one)
+        genera = self._normals("genera", self.num_genera) * (GENUS_DISTANCE * DEVIATION)
+        species = self._normals("species", self.num_classes) * (2 / self.ambiguity * DEVIATION)
         return genera[self.genera] + species
 
     def render(self, latents: np.ndarray) -> np.ndarray:

@@ -10,14 +10,12 @@ import numpy as np
 from train.data import characters
 from train.data.own import group_names
 from train.foundation.errors import UserError
-from train.prediction import batching, class_sets, inference, set_work
+from train.prediction import batched_sets
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import ClassSet, Scored
 from train.prediction.trained import TrainedClassifier
 from train.sharing import kinds
-from train.sharing.work import ALONE, Share, counting
-
-_LARGEST_BATCH = 256
+from train.sharing.work import ALONE, Share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,21 +87,14 @@ class Names:
             share: how this process takes part in the work.
         """
         del thumbnails
-        size = batching.batch_size(len(self), _LARGEST_BATCH)
-
-        def compute(units: range) -> Iterator[list[NameSet]]:
-            inputs = self._batches(batching.indices(units, size, len(self)), size)
-            for names, probabilities, answer in inference.infer_batches(classifier, rule, inputs):
-                yield [
-                    NameSet(
-                        name=name,
-                        **class_sets.members(probabilities[index], answer, index, rule),
-                    )
-                    for index, name in enumerate(names)
-                ]
-
-        number, count = batching.number_of_batches(len(self), size), counting(len(self), size)
-        return set_work.make(share, number, count, compute, NameSet)
+        return batched_sets.make_sets(
+            self,
+            classifier,
+            rule,
+            share,
+            NameSet,
+            lambda name, members: NameSet(name=name, **members),
+        )
 
     def find_groups(self, grammar: str) -> tuple[str, ...]:
         """The group of each name by the grammar of `group_names`.
@@ -122,16 +113,13 @@ class Names:
     ) -> Iterator[Scored]:
         """The probabilities of the names at some indices, in their order; without thumbnails."""
         del thumbnails
-        size = batching.batch_size(len(self), _LARGEST_BATCH)
-        inputs = self._batches(batching.divided(orders, size), size)
-        for names, probabilities in inference.infer_scores(classifier, inputs):
-            yield from map(Scored, probabilities[: len(names)])
+        return batched_sets.score(self, classifier, orders)
 
-    def _batches(
-        self, batches: Sequence[np.ndarray], size: int
+    def batches(
+        self, indices: Sequence[np.ndarray], size: int
     ) -> Iterator[tuple[Sequence[str], np.ndarray]]:
         """The names of each batch, and their characters with empty names up to its size."""
-        for batch in batches:
+        for batch in indices:
             names = [self.names[index] for index in batch]
             normalized = [characters.normalized(name) for name in names]
             yield names, characters.to_rows(normalized + [""] * (size - len(names)))

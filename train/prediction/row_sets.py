@@ -12,14 +12,12 @@ from train.data.own.feature_files import Arrays
 from train.data.own.listing import name_groups
 from train.foundation.errors import UserError
 from train.foundation.stored_rows import StoredRows
-from train.prediction import batching, class_sets, inference, set_work
+from train.prediction import batched_sets
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import ClassSet, Scored
 from train.prediction.trained import TrainedClassifier
 from train.sharing import kinds
-from train.sharing.work import ALONE, Share, counting
-
-_LARGEST_BATCH = 256
+from train.sharing.work import ALONE, Share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,22 +116,11 @@ class NamedRows:
             share: how this process takes part in the work.
         """
         del thumbnails
-        size = batching.batch_size(len(self), _LARGEST_BATCH)
 
-        def compute(units: range) -> Iterator[list[RowSet]]:
-            inputs = self._batches(batching.indices(units, size, len(self)), size)
-            for rows, probabilities, answer in inference.infer_batches(classifier, rule, inputs):
-                yield [
-                    RowSet(
-                        row=row,
-                        name=None if self.names is None else self.names[row],
-                        **class_sets.members(probabilities[index], answer, index, rule),
-                    )
-                    for index, row in enumerate(rows)
-                ]
+        def make(row: int, members: dict[str, Any]) -> RowSet:
+            return RowSet(row=row, name=None if self.names is None else self.names[row], **members)
 
-        number, count = batching.number_of_batches(len(self), size), counting(len(self), size)
-        return set_work.make(share, number, count, compute, RowSet)
+        return batched_sets.make_sets(self, classifier, rule, share, RowSet, make)
 
     def inputs(
         self, classifier: TrainedClassifier, sets: Sequence[ClassSet]
@@ -181,16 +168,13 @@ class NamedRows:
     ) -> Iterator[Scored]:
         """The probabilities of the rows of some numbers, in their order; without thumbnails."""
         del thumbnails
-        size = batching.batch_size(len(self), _LARGEST_BATCH)
-        inputs = self._batches(batching.divided(orders, size), size)
-        for rows, probabilities in inference.infer_scores(classifier, inputs):
-            yield from map(Scored, probabilities[: len(rows)])
+        return batched_sets.score(self, classifier, orders)
 
-    def _batches(
-        self, batches: Sequence[np.ndarray], size: int
+    def batches(
+        self, indices: Sequence[np.ndarray], size: int
     ) -> Iterator[tuple[list[int], np.ndarray]]:
         """The numbers of the rows of each batch, and these rows with zeros up to its size."""
-        for rows in batches:
+        for rows in indices:
             # Float32 for every file, so that the program is the exported one.
             batch = np.zeros((size, self.features.shape[1]), np.float32)
             batch[: len(rows)] = self.features[rows]
