@@ -1,4 +1,7 @@
-"""Entries of rows at given indices, with a gradient that an accelerator computes in one pass."""
+"""Entries of rows at given indices, with a gradient that an accelerator computes in one pass.
+
+The indices in ascending order, too.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -7,6 +10,8 @@ from topk_jax import _platforms
 
 # Of each row. Beyond, as many comparisons for each entry cost more than a scatter.
 _MOST_COMPARED = 16
+# Of each row, with each other. Beyond, as many comparisons cost more than a sort.
+_MOST_COUNTED = 66
 
 
 @jax.custom_jvp
@@ -43,3 +48,29 @@ def compare_with(indices: jax.Array, length: int) -> jax.Array:
     """Whether each index [..., S] is each of 0 to `length` - 1: booleans [..., S, L]."""
     entries = jnp.arange(length, dtype=indices.dtype)
     return indices[..., None] == entries.reshape((1,) * indices.ndim + (length,))
+
+
+def in_ascending_order(indices: jax.Array) -> jax.Array:
+    """The indices [..., S] of each row in ascending order, without a gradient.
+
+    Identity: the place of an index is the number of those before it. Hazard: a sort on an
+    accelerator is a kernel of its own, and it is slow for few entries. Choice: there comparisons of
+    all pairs, for few indices. Cost: 2 S comparisons for each index.
+    """
+    size = indices.shape[-1]
+
+    def by_counts(indices: jax.Array) -> jax.Array:
+        # Those compared with are along the last axis.
+        one, others = indices[..., :, None], indices[..., None, :]
+        entries = jax.lax.broadcasted_iota(jnp.int32, (*indices.shape, size), indices.ndim)
+        own = jax.lax.broadcasted_iota(jnp.int32, entries.shape, indices.ndim - 1)
+        is_before = (others < one) | ((others == one) & (entries < own))
+        places = is_before.sum(axis=-1, dtype=jnp.int32)
+        is_at = places[..., None, :] == own
+        return jnp.where(is_at, others, 0).sum(axis=-1, dtype=indices.dtype)
+
+    def by_sort(indices: jax.Array) -> jax.Array:
+        return jnp.sort(indices, axis=-1)
+
+    few = by_counts if size <= _MOST_COUNTED else by_sort
+    return _platforms.choose(indices, cpu=by_sort, default=few)

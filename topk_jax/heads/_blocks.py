@@ -138,18 +138,21 @@ def _scores_of_classes_backward(
         "ns,dns->nd", cotangent, vectors.reshape(len(vectors), *classes.shape)
     )
     (of_columns,) = pull(jnp.einsum("ns,nd->dns", cotangent, rows).reshape(columns.shape))
-    # A class that several examples have selected is added up first, and then written once.
+    # A class that several examples have selected is added up first, at the first place that it has,
+    # and then written once.
     flat = classes.reshape(-1)
-    order = jnp.argsort(flat)
-    ordered = flat[order]
-    is_first = jnp.concatenate([jnp.ones_like(ordered[:1], jnp.bool_), ordered[1:] > ordered[:-1]])
-    place = jnp.cumsum(is_first) - 1
-    sums = jnp.zeros_like(of_columns.T).at[place].add(of_columns.T[order])
     num_classes = layer.weights.shape[1]
-    # Positions without a class are after the last class, so nothing is written there.
-    written = jnp.full_like(ordered, num_classes).at[place].set(ordered)
+    places = jnp.zeros_like(flat) + jnp.arange(flat.size, dtype=flat.dtype)
+    # Only the shape of the sum is used, so XLA does not compute it.
+    none = jnp.full_like(layer.weights.sum(axis=0), jnp.iinfo(flat.dtype).max, flat.dtype)
+    first = none.at[flat].min(places)[flat]
+    sums = jnp.zeros_like(of_columns.T).at[first].add(of_columns.T)
+    # Elsewhere nothing is written, because there is no class with that number.
+    written = jnp.where(first == places, flat, num_classes + places)
     weights = jnp.zeros_like(layer.weights)
-    weights = weights.at[:, written].set(sums.T.astype(weights.dtype), mode="drop")
+    weights = weights.at[:, written].set(
+        sums.T.astype(weights.dtype), mode="drop", unique_indices=True
+    )
     bias = None
     if layer.bias is not None:
         bias = jnp.zeros_like(layer.bias).at[flat].add(cotangent.reshape(-1))

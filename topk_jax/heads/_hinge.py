@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics
+from topk_jax._entries import in_ascending_order
 from topk_jax._sharding import unify
 from topk_jax.heads._blocks import Block, scan_blocks, scores_of_classes
 from topk_jax.heads._each_device import split_examples
@@ -219,7 +220,7 @@ def _reduced(
         select_nothing(jnp.zeros_like(rows[:, 0]), size),
     )
     inside = jnp.maximum(labels, 0)[:, None]
-    classes = jnp.sort(jnp.concatenate([found.classes, inside], axis=1), axis=1)
+    classes = in_ascending_order(jnp.concatenate([found.classes, inside], axis=1))
     selected = scores_of_classes(scores.unit, rows, layer, classes)
     selected = _numerics.nan_where_invalid_vectors(selected, marks[:, None])
     position = (classes < inside).sum(axis=1, dtype=jnp.int32)

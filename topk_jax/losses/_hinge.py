@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _classes, _numerics
+from topk_jax._entries import in_ascending_order
 from topk_jax.operators._top_k import (
     compute_top_k_sum,
     compute_top_k_value,
@@ -282,7 +283,7 @@ def _few_classes(
     others = _numerics.without_label(scores, labels, class_axis_name)
     _, classes = select_largest_of_split(others, min(size, num_classes - 1), class_axis_name)
     of_label = jnp.clip(labels, 0, num_classes - 1).astype(classes.dtype)[..., None]
-    classes = jnp.sort(jnp.concatenate([classes, of_label], axis=-1), axis=-1)
+    classes = in_ascending_order(jnp.concatenate([classes, of_label], axis=-1))
     scores = _numerics.nan_where_invalid_vectors(scores, given, class_axis_name)
     place = (classes < of_label).sum(axis=-1, dtype=classes.dtype)
     valid = (labels >= 0) & (labels < num_classes)

@@ -11,6 +11,7 @@ from tests.topk_jax.cases import losses as losses_cases
 from tests.topk_jax.cases import operators as operators_cases
 from tests.topk_jax.cases.case import draw
 from topk_jax import _ordered_lists, operators
+from topk_jax._entries import in_ascending_order
 
 SELECTING = [
     case
@@ -65,6 +66,21 @@ def test_a_program_for_accelerators_has_the_results_of_one_for_the_cpu(case, mon
     jax.tree.map(
         functools.partial(np.testing.assert_allclose, rtol=2e-5, atol=2e-6), elsewhere, on_cpu
     )
+
+
+@pytest.mark.parametrize("shape", [(7, 6), (2, 3, 17), (4, 80), (0, 3), (1,)])
+def test_few_indices_are_ordered_without_a_sort(rng, monkeypatch, shape):
+    # The label of an invalid example is 0, which may be selected, too.
+    indices = rng.integers(0, 30, shape).astype(np.int32)
+    expected = np.sort(indices, axis=-1)
+    np.testing.assert_array_equal(jax.jit(in_ascending_order)(indices), expected)
+    monkeypatch.setattr(
+        jax.lax, "platform_dependent", lambda *arrays, default, **_: default(*arrays)
+    )
+    elsewhere = jax.jit(functools.partial(in_ascending_order))
+    np.testing.assert_array_equal(elsewhere(indices), expected)
+    # More than these have fewer comparisons in a sort.
+    assert ("sort" in str(jax.make_jaxpr(elsewhere)(indices))) == (shape[-1] == 80)
 
 
 def test_a_selected_entry_has_the_second_derivatives_of_its_scores():
