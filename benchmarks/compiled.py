@@ -13,6 +13,7 @@ exists, only what it lacks is compiled.
 import argparse
 import functools
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -242,6 +243,7 @@ def tables(results: dict[str, Any]) -> str:
             "All functions with a sort among these, and what it orders:",
             markdown.table(["function", "sorts", "of"], _ordered(programs)),
             *accounts.failures(programs),
+            *_missing(results),
         ]
     )
 
@@ -257,6 +259,19 @@ def _ordered(programs: Accounts) -> Iterator[list[str]]:
     for name, sorts in found.items():
         reasons = [ORDERED[public] for public in ORDERED if name.startswith(public)]
         yield [f"`{name}`", str(sorts), *reasons]
+
+
+def _missing(results: dict[str, Any]) -> Iterator[str]:
+    """How many programs of each function nobody has compiled, in words."""
+    wanted = _wanted(results["device"], [], CLASSES, RANKS)
+    missing = Counter(
+        _cases_of(results["device"])[one.case].public
+        for name, one in wanted.items()
+        if name not in results["programs"]
+    )
+    if missing:
+        counted = "; ".join(f"{count} of `{name}`" for name, count in sorted(missing.items()))
+        yield f"Of {len(wanted)} programs, these are not compiled so far: {counted}."
 
 
 def _counts(room: str, found: Sequence[dict[str, Any]]) -> list[str]:

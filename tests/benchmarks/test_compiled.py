@@ -35,6 +35,15 @@ def test_what_sorts_has_a_reason_and_selects_no_classes(device):
     assert sorting - heads <= {"operators.relaxed_ranks-neural_sort"}
 
 
+def test_the_table_says_what_is_not_compiled():
+    programs = dict(compiled._wanted("h100", [], compiled.CLASSES, compiled.RANKS))
+    assert list(compiled._missing({"device": "h100", "programs": programs})) == []
+    for rank in (1, 20):
+        del programs[f"losses.average_k, 100, K {rank}"]
+    (line,) = compiled._missing({"device": "h100", "programs": programs})
+    assert line.endswith("not compiled so far: 2 of `losses.average_k`.")
+
+
 @pytest.mark.parametrize("device", ["v5e", "h100"])
 def test_steps_that_sort_have_a_reason(device):
     results = json.loads((RESULTS / f"compiled_steps-{device}.json").read_text())
