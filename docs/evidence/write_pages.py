@@ -35,7 +35,7 @@ PAGES = (
     FOLDER / "design.md",
     FOLDER / "pretrained.md",
 )
-# The page has some of their contrasts in blocks, and a figure of all. Others have all in blocks.
+# The page has a figure of their contrasts. The contrasts of the others are blocks.
 QUESTIONS_IN_PART = ("tail", "noise", "average")
 TABLES: Mapping[str, Callable[[], str]] = {
     "claims": tables.claims_of_the_thesis,
