@@ -45,6 +45,10 @@ def select_in_passes(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
         return jnp.stack(found[:length], axis=-1), jnp.stack(found[length:], axis=-1)
 
     first = select(None)
+    if num_passes == 1:
+        # The floats of each entry, so that one that is taken alone needs no list of all.
+        floats = [_ordinals.to_floats(first[0][..., place], scores.dtype) for place in range(k)]
+        return jnp.stack(floats, axis=-1), first[1]
     lists = [first]
     if num_passes <= _MOST_UNROLLED_PASSES:
         while len(lists) < num_passes:

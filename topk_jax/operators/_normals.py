@@ -44,7 +44,7 @@ def row_words(keys: jax.Array, num_rows: int) -> jax.Array:
         rows = jnp.arange(num_rows, dtype=jnp.uint32)
         first, second = threefry(first, second, rows, jnp.full_like(rows, _ROW))
     # Without a barrier XLA computes the words again for every class.
-    return jax.lax.optimization_barrier(jnp.stack([first, second], axis=-1))
+    return jnp.stack(jax.lax.optimization_barrier((first, second)), axis=-1)
 
 
 # It has many operations, so it is compiled into one program when it is called outside jit.

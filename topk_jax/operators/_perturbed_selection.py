@@ -143,6 +143,8 @@ def _map_rows(
 ) -> Any:
     """`map_samples` by blocks of that many normals, which are stored; None stores none."""
     batch_shape, num_rows, num_classes = epsilon.shape, epsilon.size, scores.shape[-1]
+    # The words of a counter, if nothing is taken by them.
+    integer = jnp.int32 if is_noise(source) or first is not None else jnp.uint32
     rows = (
         scores.reshape(num_rows, num_classes),
         epsilon.reshape(num_rows),
@@ -165,9 +167,13 @@ def _map_rows(
             def perturb(
                 scores: jax.Array, epsilon: jax.Array, source: jax.Array, sample: jax.Array
             ) -> jax.Array:
-                classes = jnp.arange(num_classes)
+                classes = jnp.arange(num_classes, dtype=integer)
                 if first is not None:
                     classes = first + classes
+                if block is None and not is_noise(source):
+                    # Counters of all classes in each sample. XLA would add a key to the classes
+                    # once for all samples, in another kernel, and store the sums.
+                    sample, classes = sample + 0 * classes, classes + 0 * sample
                 return scores + epsilon * _draw(source, sample, classes, scores.dtype)
 
             arrays = scores, epsilon, tied_source, tied_sample
@@ -175,7 +181,7 @@ def _map_rows(
             stored = perturb(*arrays) if block is None else _selection.store(perturb, *arrays)
             return pick(stored, noise_of)
 
-        return _map(select, jnp.arange(num_samples), samples_at_once)
+        return _map(select, jnp.arange(num_samples, dtype=integer), samples_at_once)
 
     # The blocks stay in the cache, and their memory does not grow with M. In a program for any
     # number of rows, which `jax.export` makes, a block is one sample of all of them.
