@@ -174,6 +174,9 @@ def _map_rows(
                     # Counters of all classes in each sample. XLA would add a key to the classes
                     # once for all samples, in another kernel, and store the sums.
                     sample, classes = sample + 0 * classes, classes + 0 * sample
+                if block is None and is_noise(source):
+                    # Of all classes, which need not be looked up one by one.
+                    return scores + epsilon * source.at[sample].get(mode="promise_in_bounds")
                 return scores + epsilon * _draw(source, sample, classes, scores.dtype)
 
             arrays = scores, epsilon, tied_source, tied_sample
