@@ -42,13 +42,9 @@ _LARGEST_RANK_WITHOUT_SORT = 16
 _SCORES, _VALUES = "the scores of the calibration examples", "the values of all examples"
 # Its k counts neighbours, not classes.
 _WITH_ANOTHER_K = ("sets.neighbor_scores",)
-_SELECTED = "the true class of an example and the K or K + 1 others that it has selected"
 # What the functions that sort have to order, by the beginnings of their names.
 ORDERED = {
     "heads.average_k": "the candidates of the batch, those found so far with those of a block",
-    "heads.calibrated_top_k_hinge": _SELECTED,
-    "heads.convex_top_k_hinge": _SELECTED,
-    "heads.top_k_hinge": _SELECTED,
     "losses.conformal_training": "the scores of the batch, for a quantile",
     "losses.p_value_uniformity": "the p-values of the batch",
     "losses.relaxed_top_k_cross_entropy-neural_sort": "all classes, once for each order of ties",
