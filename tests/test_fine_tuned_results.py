@@ -34,6 +34,16 @@ def test_the_page_has_the_contrasts_of_the_results(results):
         assert f"| {' | '.join(row)} |" in text
 
 
+def test_the_page_has_the_means_of_the_losses(results):
+    text = PAGE.read_text()
+    for arm in results["arms"]:
+        top_5, top_1 = (
+            100 * fmean(run["metrics"][f"macro_top_{k}_accuracy"] for run in arm["runs"])
+            for k in (5, 1)
+        )
+        assert f"| {arm['name']} | {top_5:.1f} | {top_1:.1f} |" in text
+
+
 def test_the_differences_are_those_of_the_runs(results):
     for contrast in results["contrasts"]:
         first, second = (
