@@ -497,6 +497,33 @@ def test_several_photographs_of_one_thing(tab, pictures, tmp_path):
     server.close()
 
 
+@pytest.mark.parametrize(
+    ("described", "words"),
+    [
+        ({"promised": 0.9}, "In 9 of 10 cases"),
+        ({"promised": 0.9, "outputs": {"none_of_these": {}}}, "or “none of these” if no such case"),
+        ({"promised": None, "has_promise": True}, "Of the answers at most 5% are wrong."),
+        ({"promised": None, "has_promise": False}, "They promise nothing."),
+    ],
+)
+def test_the_page_says_what_is_promised(tab, tmp_path, described, words):
+    if not PACKAGE.is_dir():
+        pytest.skip(f"{PACKAGE} is missing: npm has not got ONNX Runtime for browsers")
+    steps = [{"step": "decode", "transparency": "drop", "read_truncated": False}]
+    described |= {
+        "images": {"shape": ["n", 4, 4, 3], "steps": steps},
+        "classes": ["red", "green", "blue"],
+        "rule_in_words": "Of the answers at most 5% are wrong.",
+    }
+    folder = tmp_path / "site"
+    site.write(folder, colour_model(), described, b"", runtime.read(str(PACKAGE)))
+    server = Server(folder)
+    tab.open(server.address)
+    assert tab.evaluate(STATE) == "ready"
+    assert words in tab.evaluate("document.getElementById('promise').textContent")
+    server.close()
+
+
 def test_promises_are_in_small_numbers(ready):
     script = """import("./words.js").then(({ inCases, fill }) => JSON.stringify([
       inCases(0.9), inCases(0.95), inCases(0.99), inCases(1 - 3 * (1 - 0.95)),

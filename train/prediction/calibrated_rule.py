@@ -59,6 +59,11 @@ class CalibratedRule:
     max_names: int | None = None
     new: NewClassRule | None = None
 
+    @property
+    def has_promise(self) -> bool:
+        """Whether the sets promise how often they are right."""
+        return self.name in ("coverage", "max_error", "risk")
+
     def __str__(self) -> str:
         rule = "" if self.conformal is None else f", rule={self.conformal.rule.name}"
         rule += "" if self.costs is None else f", costs={self.costs}"
@@ -312,8 +317,8 @@ def _describe_conformal(conformal: ConformalSets, coverage: float, calibrated_on
         promised = _percent(max(0.0, float(1 - 2 * error)))
     among = {
         "classes": ", whichever class it is",
-        # Such a class has the limit of all examples, which may be too low for this class.
-        "clusters": ", if that class had enough of these examples to be in a cluster",
+        # A class without a cluster has the limit of all examples, which may be too low for it.
+        "clusters": ", on average over the classes of its cluster, if its class has one",
     }
     words = (
         f"Each set has the classes whose score is at most {limit}. The score of a class is "

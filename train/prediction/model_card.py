@@ -19,21 +19,22 @@ _TASKS = {
     "features": "tabular-classification",
     "names": "text-classification",
 }
-# The quantiles of rules whose promise is for each class.
-_OF_CLASSES = ("classes", "clusters")
 # The rows of the table of classes.
 _MOST_CLASSES = 1000
 _COLUMNS: tuple[Average, ...] = ("micro", "macro", *SHOTS)
 _HEADS = ("all examples", "mean over classes", "few shots", "medium", "many")
 
 
-def write(classifier: TrainedClassifier, rule: CalibratedRule | None, name: str) -> bytes:
+def write(
+    classifier: TrainedClassifier, rule: CalibratedRule | None, name: str, numbers: str = ""
+) -> bytes:
     """The page, in UTF-8.
 
     Args:
         classifier: the classifier.
         rule: what makes its sets; None for a file of weights.
         name: the name of the exported file.
+        numbers: how the numbers of the file differ from those of the classifier, in a sentence.
     """
     sections = [
         _head(classifier),
@@ -41,7 +42,7 @@ def write(classifier: TrainedClassifier, rule: CalibratedRule | None, name: str)
         _what(classifier),
         *_sets(rule),
         *_data(classifier),
-        *_quality(classifier),
+        *_quality(classifier, numbers),
     ]
     return ("\n\n".join(sections) + "\n").encode()
 
@@ -90,8 +91,8 @@ def _sets(rule: CalibratedRule | None) -> Iterator[str]:
     if rule is None:
         return
     yield f"## Sets\n\n{_plain(rule.in_words())}"
-    if rule.name in ("coverage", "max_error", "risk"):
-        of_classes = rule.conformal is not None and rule.conformal.rule.quantile in _OF_CLASSES
+    if rule.has_promise:
+        of_classes = rule.conformal is not None and rule.conformal.rule.quantile == "classes"
         but = "" if of_classes else "each class by itself, for "
         yield (
             "This is a promise on average, over examples that are drawn like those that it was "
@@ -112,10 +113,10 @@ def _data(classifier: TrainedClassifier) -> Iterator[str]:
         counted = (f"{name or 'not known'} ({count:,})" for name, count in licenses.items())
         lines += [f"- licences of the training images: {_plain(', '.join(counted))}"]
     if counts.any():
-        few, middle, many = np.quantile(counts, [0, 0.5, 1], method="nearest").tolist()
         lines += [
             f"- training examples: {counts.sum():,}",
-            f"- training examples of a class: from {few:,} to {many:,}, in the median {middle:,}",
+            f"- training examples of a class: from {counts.min():,} to {counts.max():,}, in the "
+            f"median {np.median(counts):,g}",
         ]
     yield "\n".join(lines)
     if counts.any() and len(counts) <= _MOST_CLASSES:
@@ -125,9 +126,11 @@ def _data(classifier: TrainedClassifier) -> Iterator[str]:
         )
 
 
-def _quality(classifier: TrainedClassifier) -> Iterator[str]:
+def _quality(classifier: TrainedClassifier, numbers: str) -> Iterator[str]:
     """The accuracies on the test split, by the size of the classes."""
     yield "## Test"
+    if numbers:
+        yield numbers
     measured = _measured(classifier)
     if not measured:
         yield "The program has not tested this classifier."

@@ -29,7 +29,9 @@ def read_list(body: bytes, name: str, *, most_values: int) -> list[Any]:
     except (ValueError, RecursionError) as error:
         raise RefusalError(400, f"the body is not JSON: {_first_line(error)}") from error
     if not isinstance(value, dict) or list(value) != [name] or not isinstance(value[name], list):
-        raise RefusalError(400, f'the body must be an object with a list: {{"{name}": [...]}}')
+        raise RefusalError(
+            400, f'the body must be an object with a list and nothing else: {{"{name}": [...]}}'
+        )
     examples = value[name]
     if len(examples) > MOST_EXAMPLES:
         raise RefusalError(413, f"a request has at most {MOST_EXAMPLES} examples")

@@ -55,7 +55,7 @@ def read_header(
     pixels = max(width * height, resized)
     if pixels > most:
         raise RefusalError(
-            413, f"{name} is too large, {width} x {height} pixels: {most:,} pixels are read"
+            413, f"{name} is too large, {width} x {height} pixels; at most {most:,} are read"
         )
     if kind in ("JPEG", "MPO") and _has_many_scans(encoded):
         raise RefusalError(422, f"cannot read {name}: it has more than {_MOST_SCANS} scans")

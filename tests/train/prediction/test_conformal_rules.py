@@ -136,7 +136,7 @@ def test_words_say_the_score_the_limit_and_the_promise():
     assert "plus 0.01 for each rank beyond the fifth. With this limit" in said["raps"]
     assert "plus 0.2 for each rank beyond the second" in said["saps"]
     assert "of at least 75%." in said["aps"]
-    assert "of at least 75%, if that class had enough of these examples" in said["clustered"]
+    assert "of at least 75%, on average over the classes of its cluster" in said["clustered"]
     assert "of at least 50%." in said["interpolated"]
     assert "at least 75%, whichever class it is. 1 class has too few" in said["class_conditional"]
     assert said["class_conditional"].endswith("and is in every set.")

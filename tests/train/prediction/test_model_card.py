@@ -52,7 +52,7 @@ def test_its_head_has_what_was_measured():
 def test_its_text_has_the_data_and_no_folder_of_the_user():
     card = read(classifier(attribution="Trees Inc, CC BY 4.0"), CalibratedRule("top_k", 2.0, None))
     assert "licence of the data: Trees Inc, CC BY 4.0" in card.text
-    assert "from 0 to 200" in card.text
+    assert "from 0 to 200, in the median 26.5" in card.text
     assert "best.tar" in card.text
     assert "somebody" not in card.text
     assert "| a\\|pipe | 50 |" in card.text
@@ -75,6 +75,15 @@ def test_its_text_has_the_data_and_no_folder_of_the_user():
             ),
             "not hold for other",
         ),
+        (
+            CalibratedRule(
+                "coverage",
+                0.9,
+                None,
+                ConformalSets(RULES["clustered"], np.ones(4, np.float32), COUNTS),
+            ),
+            "not hold for each class by itself, for other",
+        ),
     ],
 )
 def test_it_says_for_what_a_promise_holds(rule, words):
@@ -87,3 +96,9 @@ def test_weights_have_no_rule_and_many_classes_no_table():
     assert "## Sets" not in text
     assert "| class |" not in text
     assert "training examples: 1,001" in text
+
+
+def test_other_numbers_than_those_of_the_run_are_said():
+    rule = CalibratedRule("top_k", 2.0, None)
+    text = model_card.write(classifier(RESULTS), rule, "trees.onnx", "It rounds.").decode()
+    assert text.index("## Test") < text.index("It rounds.") < text.index("| top-1 |")

@@ -91,7 +91,7 @@ def test_rows_and_names_are_what_the_program_takes():
         (b"{", 400, "not JSON"),
         (b"\xff", 400, "not JSON"),
         (b"[" * 10_000, 413, "values"),
-        (b"[[[]]]", 400, 'an object with a list: {"features"'),
+        (b"[[[]]]", 400, 'with a list and nothing else: {"features"'),
         (b'{"features": [[NaN, 1, 2]]}', 400, "NaN"),
         (b'{"images": []}', 400, "an object"),
         (b'{"features": []}', 400, "no features"),

@@ -22,6 +22,7 @@ class Exported:
 
     Attributes:
         classifier: the classifier with the numbers of the file.
+        original: the classifier with its own numbers, and its workdir.
         rule: its rule, with thresholds for these numbers.
         content: the bytes of the file.
         description: what it says of itself.
@@ -29,6 +30,7 @@ class Exported:
     """
 
     classifier: TrainedClassifier
+    original: TrainedClassifier
     rule: CalibratedRule
     content: bytes
     description: dict[str, Any]
@@ -36,7 +38,14 @@ class Exported:
 
     def card(self, name: str) -> bytes:
         """The model card of the file of this name."""
-        return model_card.write(self.classifier, self.rule, name)
+        numbers = ""
+        if self.classifier is not self.original:
+            numbers = (
+                f"The file stores weights as {self.description['onnx']['weights']} and computes in "
+                "32 bits. The limits of its sets are calibrated with these numbers. What was "
+                "tested are the numbers of the run."
+            )
+        return model_card.write(self.original, self.rule, name, numbers)
 
 
 def export(classifier: TrainedClassifier, rule: ChosenRule, *, half: bool) -> Exported:
@@ -56,7 +65,7 @@ def export(classifier: TrainedClassifier, rule: ChosenRule, *, half: bool) -> Ex
     description = describe(classifier, calibrated, half=half)
     content = serialize(adapted, calibrated, description, half=half)
     checked = checking.check(adapted, calibrated, content)
-    return Exported(adapted, calibrated, content, description, checked)
+    return Exported(adapted, classifier, calibrated, content, description, checked)
 
 
 def serialize(

@@ -45,7 +45,8 @@ def check(classifier: TrainedClassifier) -> None:
 def describe(description: Mapping[str, Any], rule: CalibratedRule) -> dict[str, Any]:
     """What the page knows of the classifier: the description of its file, and what it promises."""
     folding = {"folding": _folding()} if "names" in description else {}
-    return {**description, "promised": promised(rule), **folding}
+    promise = {"promised": promised(rule), "has_promise": rule.has_promise}
+    return {**description, **promise, **folding}
 
 
 def promised(rule: CalibratedRule) -> float | None:

@@ -155,6 +155,9 @@ def test_weights_of_16_bits_have_thresholds_of_their_own(exported, workdir):
         json.loads((folder / f"{name}.onnx.json").read_text()) for name in ("half", "coverage=0.9")
     )
     assert half["onnx"]["weights"] == "float16"
+    cards = [(folder / f"{name}.onnx.md").read_text() for name in ("half", "coverage=0.9")]
+    assert all("trained with the loss" in card for card in cards)
+    assert ["The file stores weights as float16" in card for card in cards] == [True, False]
     sizes = [(folder / f"{name}.onnx").stat().st_size for name in ("half", "coverage=0.9")]
     assert sizes[0] < 0.7 * sizes[1]
     classifier = trained.load(workdir)

@@ -26,7 +26,10 @@ function show() {
   say("title", words[`title_${kind}`]);
   document.title = words[`title_${kind}`];
   const { promised } = described;
-  say("promise", promised ? fill(words.promise, inCases(promised)) : words.no_promise);
+  const ofCoverage = described.outputs?.none_of_these ? words.promise_or_new : words.promise;
+  // Another promise than that of a coverage is in the words of the rule.
+  const ofRule = described.has_promise ? described.rule_in_words : words.no_promise;
+  say("promise", promised ? fill(ofCoverage, inCases(promised)) : ofRule);
   say("private", words.private);
   for (const name of ["take", "draw", "name", "about"]) say(`${name}-words`, words[name]);
   for (const name of ["drop", "choose"]) say(`${name}-words`, words[`${name}_${kind}`] ?? "");

@@ -34,7 +34,8 @@ async function sizeOf(blob) {
 async function decode(blob, step, upright) {
   const [across, down] = await sizeOf(blob);
   if (across * down > MOST_PIXELS) {
-    const pixels = Math.round((across * down) / 1e6);
+    // Upwards: it is never the number that may be.
+    const pixels = Math.ceil((across * down) / 1e5) / 10;
     throw new Refused("too_large", { pixels, most: MOST_PIXELS / 1e6 });
   }
   const separated = await separate(blob);
