@@ -1,7 +1,4 @@
-"""Entries of rows at given indices, with a gradient that an accelerator computes in one pass.
-
-The indices in ascending order, too.
-"""
+"""Entries of rows at given indices, and orders of indices, in forms that suit an accelerator."""
 
 import jax
 import jax.numpy as jnp

@@ -1,5 +1,6 @@
 """The page of `train.export --format=web` in Chromium: the sets of `train.predict`, offline."""
 
+import contextlib
 import functools
 import http.server
 import json
@@ -450,21 +451,29 @@ def colour_model():
     ).SerializeToString()
 
 
-def test_several_photographs_of_one_thing(tab, pictures, tmp_path):
-    if not PACKAGE.is_dir():
-        pytest.skip(f"{PACKAGE} is missing: npm has not got ONNX Runtime for browsers")
-    steps = [{"step": "decode", "transparency": "drop", "read_truncated": False}]
-    described = {
-        "images": {"shape": ["n", 4, 4, 3], "steps": steps},
-        "classes": ["red", "green", "blue"],
-        "promised": 0.95,
-        "rule_in_words": "",
-    }
-    folder = tmp_path / "colours"
-    site.write(folder, colour_model(), described, b"", runtime.read(str(PACKAGE)))
-    server = Server(folder)
-    tab.open(server.address)
-    assert tab.evaluate(STATE) == "ready"
+@pytest.fixture
+def opened(tab, tmp_path):
+    """Opens the page of the classifier of colours, with more in its description."""
+    with contextlib.ExitStack() as stack:
+
+        def open_page(**described):
+            steps = [{"step": "decode", "transparency": "drop", "read_truncated": False}]
+            described |= {
+                "images": {"shape": ["n", 4, 4, 3], "steps": steps},
+                "classes": ["red", "green", "blue"],
+            }
+            folder = tmp_path / "colours"
+            site.write(folder, colour_model(), described, b"", runtime.read(str(PACKAGE)))
+            server = stack.enter_context(contextlib.closing(Server(folder)))
+            tab.open(server.address)
+            assert tab.evaluate(STATE) == "ready"
+            return tab
+
+        yield open_page
+
+
+def test_several_photographs_of_one_thing(opened, pictures):
+    tab = opened(promised=0.95, rule_in_words="")
     together = """JSON.stringify([document.getElementById("together").hidden,
       document.getElementById("together-promise").textContent,
       Array.from(document.querySelectorAll("#in-all .name"), (one) => one.textContent)])"""
@@ -494,7 +503,6 @@ def test_several_photographs_of_one_thing(tab, pictures, tmp_path):
     sizes = tab.evaluate("Array.from(document.querySelectorAll('.size'), (one) => one.textContent)")
     # The latest is first.
     assert sizes == ["1 class, or none of these", "1 class", "2 classes", "2 classes", "2 classes"]
-    server.close()
 
 
 @pytest.mark.parametrize(
@@ -506,22 +514,9 @@ def test_several_photographs_of_one_thing(tab, pictures, tmp_path):
         ({"promised": None, "has_promise": False}, "They promise nothing."),
     ],
 )
-def test_the_page_says_what_is_promised(tab, tmp_path, described, words):
-    if not PACKAGE.is_dir():
-        pytest.skip(f"{PACKAGE} is missing: npm has not got ONNX Runtime for browsers")
-    steps = [{"step": "decode", "transparency": "drop", "read_truncated": False}]
-    described |= {
-        "images": {"shape": ["n", 4, 4, 3], "steps": steps},
-        "classes": ["red", "green", "blue"],
-        "rule_in_words": "Of the answers at most 5% are wrong.",
-    }
-    folder = tmp_path / "site"
-    site.write(folder, colour_model(), described, b"", runtime.read(str(PACKAGE)))
-    server = Server(folder)
-    tab.open(server.address)
-    assert tab.evaluate(STATE) == "ready"
+def test_the_page_says_what_is_promised(opened, described, words):
+    tab = opened(**described, rule_in_words="Of the answers at most 5% are wrong.")
     assert words in tab.evaluate("document.getElementById('promise').textContent")
-    server.close()
 
 
 def test_promises_are_in_small_numbers(ready):

@@ -171,7 +171,7 @@ class Evaluator:
         thresholds = average_k_thresholds(found, self._data.config.eval.ks)
         return summaries.summarize(found, thresholds, self._data.class_counts)
 
-    def evaluate_selected(self, state: TrainState) -> "SelectedEvaluation":
+    def evaluate_selected(self, state: TrainState) -> SelectedEvaluation:
         """What is reported about the selected state, on the devices, after training.
 
         Temperature and thresholds are fitted on the validation split.
