@@ -1,5 +1,6 @@
 """Writes the table of all fields of a configuration: `python docs/write_configuration.py`."""
 
+import itertools
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -11,17 +12,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from train.configuration import FIELDS_OF, Config
 from train.configuration.datasets import DatasetFields
 from train.configuration.declaring import NO_DEFAULT, Declared, by_dotted_name, of_group
+from train.configuration.groups import LossFields
 from train.configuration.parsing import NAMES
 from train.training.losses import LOSSES
 
 PAGE = Path(__file__).with_name("configuration.md")
 _START = """# The fields of a configuration
 
-`--config.FIELD=VALUE` changes a field of a recipe. A row has the name, the default, what the field
-may be, and its meaning. A field without a default is in the recipe or on the command line. A field
-whose default is `None` may be `None`. The meaning of a bool is what True does. †: the field may
-change when a run resumes, and no result depends on it. Numbers are finite; [0, 1) has 0 and not 1.
-`python docs/write_configuration.py` writes this page.
+`--config.FIELD=VALUE` changes a field of a recipe. Each row has the name, the default, what the
+field may be, and its meaning. A field without a default is in the recipe or on the command line. A
+default of `None` is also an allowed value. If the default is True or False, the field is a bool,
+and the meaning is what True does. †: the field may change when a run resumes, and no result depends
+on it. Numbers are finite; [0, 1) has 0 and not 1. Below `dataset`, a heading names the data sets
+that have its fields. `python docs/write_configuration.py` writes this page.
 """
 # The words of messages, and how the page has them.
 _SHORT = (
@@ -37,19 +40,17 @@ _SHORT = (
     (r"a text that is not empty", "text"),
     (r"the path of a file or a folder", "path"),
     (r"the path of a table", "table"),
-    (r"True or False", "bool"),
     (r"a tuple", "tuple"),
 )
-# Fields whose names are in a list of this page or of another one.
-_LISTED = {
-    "model.name": "a network",
-    "loss.name": "a loss of [the last list](#parameters-of-losses)",
-}
+# Fields that take very many names. Their words say where the page has these.
+_NAMES = ("model.name", "loss.name")
+# What a parameter of a loss may be, if the page does not say it.
+_USUAL = "≥ 0"
 _LOSSES = """
 ## Parameters of losses
 
-A recipe has the parameters of its losses in `loss`. [Tuning](tuning.md) says what they do. A `k`
-without a range is an integer ≥ 1.
+A recipe has the parameters of its losses in `loss`. [Tuning](tuning.md) says what they do. `k` is
+an integer ≥ 1. A parameter without a range is ≥ 0.
 
 """
 
@@ -66,13 +67,7 @@ def page() -> str:
         if group == "dataset":
             parts += _of_some_data_sets()
     parts.append(_LOSSES)
-    for name, loss in LOSSES.items():
-        told = {one: _shortened(check(object())) for one, check in loss.parameters.items()}
-        listed = "; ".join(
-            "`k`" if (one, allowed) == ("k", "integer ≥ 1") else f"`{one}`: {allowed}"
-            for one, allowed in told.items()
-        )
-        parts.append(f"- `{name}`{': ' if listed else ''}{listed}\n")
+    parts += _of_losses()
     return "".join(parts)
 
 
@@ -83,25 +78,54 @@ def _of_some_data_sets() -> Iterable[str]:
         if DatasetFields in kind.mro()[1:]:
             declared = of_group(kind)
             own = {f"dataset.{name}": declared[name] for name in vars(kind)["__annotations__"]}
-            having = ", ".join(
-                f"`{name}`" for name, one in FIELDS_OF.items() if issubclass(one, kind)
-            )
-            yield f"\n### `dataset` of {having}\n\n{_rows(own)}"
+            having = [name for name, one in FIELDS_OF.items() if issubclass(one, kind)]
+            yield f"\n### {_listed(having)}\n\n{_rows(own)}"
+
+
+def _of_losses() -> Iterable[str]:
+    """The rows of the parameters of losses. Losses with the same parameters share one."""
+    in_all = of_group(LossFields)
+    having: dict[str, list[str]] = {}
+    for name, loss in LOSSES.items():
+        told = []
+        for one, check in loss.parameters.items():
+            allowed = _shortened(check(object()))
+            usual = (one, allowed) == ("k", "integer ≥ 1") or allowed == _USUAL
+            if one not in in_all:
+                told.append(f"`{one}`" if usual else f"`{one}`: {allowed}")
+        having.setdefault("; ".join(told) or "no parameters", []).append(name)
+    return (f"- {_listed(names)}: {told}\n" for told, names in having.items())
 
 
 def _rows(fields: Mapping[str, Declared]) -> str:
-    """A row for each field of recipes. As a list the rows also fit a phone."""
-    rows = []
-    for name, one in fields.items():
-        if one.in_recipes:
-            default = "" if one.default is NO_DEFAULT else f"={one.default}"
-            told = _LISTED.get(name) or NAMES.get(name, one.check)(object())
-            allowed = _shortened(told)
-            if one.default is None:
-                allowed = allowed.removesuffix(", or None")
-            changes = " †" if one.may_change else ""
-            rows.append(f"- `{name}{default}`{changes}: {allowed}. {one.doc}\n")
-    return "".join(rows)
+    """A row for each field of recipes, or for several that differ only in their names.
+
+    As a list the rows also fit a phone.
+    """
+    told = {name: _told(name, one) for name, one in fields.items() if one.in_recipes}
+    shared = itertools.groupby(told, key=lambda name: told[name][1:])
+    return "".join(
+        f"- {_listed([name + told[name][0] for name in names])}{said}\n"
+        for (said,), names in shared
+    )
+
+
+def _told(name: str, one: Declared) -> tuple[str, str]:
+    """The default of a field, and what is said of the field."""
+    default = "" if one.default is NO_DEFAULT else f"={one.default}"
+    changes = " †" if one.may_change else ""
+    if isinstance(one.default, bool) or name in _NAMES:
+        return default, f"{changes}: {one.doc}"
+    allowed = _shortened(NAMES.get(name, one.check)(object()))
+    if one.default is None:
+        allowed = allowed.removesuffix(", or None")
+    if all(f"`{value}`" in one.doc for value in re.split(", | or ", allowed)):
+        return default, f"{changes}: {one.doc}"
+    return default, f"{changes}: {allowed}. {one.doc}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _shortened(allowed: str | None) -> str:

@@ -32,7 +32,7 @@ class DatasetFields:
         is_input=True,
     )
     sampling: Literal["uniform", "class_balanced"] = field(
-        "Draws every example, or every class, equally often.",
+        "Draws every example (`uniform`), or every class (`class_balanced`), equally often.",
         default="uniform",
     )
     taxonomy: str | None = field(
@@ -70,7 +70,7 @@ class StreamedFields(DatasetFields):
         of_machine=True,
     )
     decoding: Literal["exact", "fast"] = field(
-        "Pillow (`exact`, published results), or 0.6 of its time: pixels differ by 1/255.",
+        "`exact`: Pillow, as published; `fast`: 0.6 of its time, pixels differ by 1/255.",
         default="exact",
     )
 
@@ -118,17 +118,20 @@ class GroupedFields(NoisyFields):
     )
 
 
+_PART = "The part of each class that is held out, unless the split is given."
+
+
 @dataclass(frozen=True, kw_only=True)
 class DividedFields(DatasetFields):
     """The fields of your own data, which the program divides into splits."""
 
     validation_fraction: float = field(
-        "The part of each class without a validation split.",
+        _PART,
         Number(at_least=0, below=1),
         default=0.15,
     )
     test_fraction: float = field(
-        "The part of each class without a test split.",
+        _PART,
         Number(at_least=0, below=1),
         default=0.15,
     )
@@ -179,7 +182,7 @@ class OwnImageFields(StreamedFields, ImbalanceFields, NoisyFields, DividedFields
         default=False,
     )
     check_images: Literal["headers", "all"] = field(
-        "Before the first step: reads the ends of files, or decodes all.",
+        "Before the first step, reads the ends of files (`headers`), or decodes them (`all`).",
         default="headers",
         of_machine=True,
     )
@@ -224,7 +227,7 @@ class TableFields(OwnImageFields, LabelsFields):
         "The column of voters. None: `annotator` if it exists.", default=None
     )
     group: str | None = field(
-        "The column of groups, which stay in one split. None: `group` if it exists.",
+        "The column of [groups](own_data.md#groups). None: `group` if it exists.",
         default=None,
     )
 
@@ -260,7 +263,7 @@ class HuggingfaceFields(NamedSplitFields):
     image_column: str | None = field("None: the only one of its type.", default=None)
     label_column: str | None = field("None: the only one of its type.", default=None)
     group: str | None = field(
-        "The column of groups, which stay in one split. None: `group` if it exists.",
+        "The column of [groups](own_data.md#groups). None: `group` if it exists.",
         default=None,
     )
 
@@ -278,7 +281,7 @@ class FeaturesFields(LabelsFields):
 
     path: str = field("The file or folder with the features.", _A_PATH, may_change=True)
     group: str | None = field(
-        "The array of groups, which stay in one split. None: `group` if it exists.",
+        "The array of [groups](own_data.md#groups). None: `group` if it exists.",
         default=None,
     )
 
@@ -292,7 +295,7 @@ class Cifar100Fields(TrainSizeFields, ImbalanceFields, GroupedFields):
 
     validation_size: int = field(_VALIDATION_SIZE, integer(1))
     holdout: Literal["balanced", "permuted"] = field(
-        "Equally many validation images of each class, or any number."
+        "Validation images: equally many of each class (`balanced`), or any (`permuted`)."
     )
 
 
@@ -324,6 +327,9 @@ class PlaceNamesFields(TrainSizeFields):
     )
 
 
+_EXAMPLES = "The examples of the split."
+
+
 @dataclass(frozen=True, kw_only=True)
 class SpeciesFields(GroupedFields):
     """The fields of `synthetic_species`."""
@@ -338,16 +344,18 @@ class SpeciesFields(GroupedFields):
     data_seed: int = field(
         "The seed of the data, not of the run.", integer(0, 2**32 - 1), default=0
     )
-    num_train: int = field("The training examples.", integer(1, MOST_EXAMPLES))
-    num_validation: int = field("The validation examples.", integer(1, MOST_EXAMPLES))
-    num_test: int = field("The test examples.", integer(1, MOST_EXAMPLES))
+    num_train: int = field(_EXAMPLES, integer(1, MOST_EXAMPLES))
+    num_validation: int = field(_EXAMPLES, integer(1, MOST_EXAMPLES))
+    num_test: int = field(_EXAMPLES, integer(1, MOST_EXAMPLES))
 
 
 @dataclass(frozen=True, kw_only=True)
 class LatentsFields(SpeciesFields):
     """The fields of `synthetic_latents`."""
 
-    generator: Literal["gaussian", "organs", "power_law"] = field("The law of the examples.")
+    generator: Literal["gaussian", "organs", "power_law"] = field(
+        "The [distribution](data.md#synthetic-latents)."
+    )
     balanced_per_class: int = field(
         "Examples of each class in the class-balanced test. 0: no test.",
         integer(0, MOST_EXAMPLES),

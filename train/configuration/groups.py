@@ -58,7 +58,7 @@ class ModelFields:
         default=True,
     )
     half_precision: bool = field(
-        "The network computes in bfloat16; parameters and losses are float32.",
+        "The network computes in bfloat16; parameters, statistics and losses are float32.",
         default=False,
     )
     remat: bool = field(
@@ -107,7 +107,9 @@ class LossFields:
             losses, which a recipe may have.
     """
 
-    name: str = field("A loss, or the import path of a `LossSpec`.")
+    name: str = field(
+        "One of [these losses](#parameters-of-losses), or the import path of a `LossSpec`."
+    )
     label_smoothing: float = field(
         "The share of a label that is spread over all classes, for `cross_entropy`.",
         Number(at_least=0, below=1),
@@ -225,7 +227,7 @@ class EvaluationFields:
         default=False,
     )
     crops: int = field(
-        "1: the middle; 10: four corners and the middle, also mirrored.",
+        "`1`: the middle; `10`: four corners and the middle, also mirrored.",
         one_or(TEN_CROPS),
         default=1,
     )
@@ -272,14 +274,12 @@ class Config:
     )
     select_by: str = field("The metric on validation that selects the epoch.")
     parallel: Literal["pmap", "shard_map", "mesh", "fsdp"] = field(
-        "Devices split the batch; with `mesh` they may split the classes, too, with `fsdp` also "
-        "the parameters.",
+        "Devices split the batch; `mesh` can also split the classes, and `fsdp` the parameters.",
         default="pmap",
         of_machine=True,
     )
     class_devices: int | None = field(
-        "The devices that share the head's classes, for `mesh` and `fsdp`. None: as many as "
-        "possible, and 1 with `fsdp`.",
+        "Devices that share the classes (`mesh`, `fsdp`). None: the most, but 1 with `fsdp`.",
         integer(1),
         default=None,
         of_machine=True,
