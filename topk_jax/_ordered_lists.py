@@ -16,8 +16,10 @@ _MOST_UNROLLED_PASSES = 3
 _Pair = tuple[jax.Array, jax.Array]
 
 
-def select_in_passes(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
+def select_in_passes(scores: jax.Array, k: int, num_parts: int = 1) -> tuple[jax.Array, jax.Array]:
     """The result of `jax.lax.top_k` for k <= `LONGEST`: values and indices, `[..., k]` both.
+
+    A pass is a reduction of so many parts of each row, then of their lists.
 
     Identity: the k largest of two rows are among the k largest of each, so an ordered list of k
     entries can be the state of a reduction. Hazard: XLA's selection sorts whole rows, on a GPU if
@@ -41,7 +43,7 @@ def select_in_passes(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
         if last is not None:
             is_after = _is_larger((last[0][..., None], last[1][..., None]), (ordinals, indices))
             rest = jnp.where(is_after, ordinals, nothing[0])
-        found = _reduce(rest, indices, nothing, length)
+        found = _reduce(rest, indices, nothing, length, num_parts)
         return jnp.stack(found[:length], axis=-1), jnp.stack(found[length:], axis=-1)
 
     first = select(None)
@@ -79,14 +81,21 @@ def _last(pair: _Pair) -> _Pair:
 
 
 def _reduce(
-    ordinals: jax.Array, indices: jax.Array, nothing: _Pair, length: int
+    ordinals: jax.Array, indices: jax.Array, nothing: _Pair, length: int, num_parts: int
 ) -> tuple[jax.Array, ...]:
     """The `length` largest ordinals [...] in descending order, then their indices."""
-    padding = [
+    if num_parts > 1:
+        padding = [(0, 0)] * (ordinals.ndim - 1) + [(0, -ordinals.shape[-1] % num_parts)]
+        shape = (*ordinals.shape[:-1], num_parts, -1)
+        ordinals, indices = (
+            jnp.pad(part, padding, constant_values=empty).reshape(shape)
+            for part, empty in zip((ordinals, indices), nothing, strict=True)
+        )
+    empty_lists = [
         jnp.full_like(part, empty) for part, empty in zip((ordinals, indices), nothing, strict=True)
     ]
-    operands = _sharding.unify(
-        ordinals, *padding[:1] * (length - 1), indices, *padding[1:] * (length - 1)
+    found = _sharding.unify(
+        ordinals, *empty_lists[:1] * (length - 1), indices, *empty_lists[1:] * (length - 1)
     )
 
     def merge(one: tuple[jax.Array, ...], other: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
@@ -95,8 +104,9 @@ def _reduce(
         return (*(ordinal for ordinal, _ in merged), *(index for _, index in merged))
 
     start = (nothing[0],) * length + (nothing[1],) * length
-    found: tuple[jax.Array, ...] = jax.lax.reduce(operands, start, merge, (ordinals.ndim - 1,))
-    return found
+    for axis in reversed(range(ordinals.ndim - (2 if num_parts > 1 else 1), ordinals.ndim)):
+        found = jax.lax.reduce(found, start, merge, (axis,))
+    return tuple(found)
 
 
 def _merge(one: list[_Pair], other: list[_Pair]) -> list[_Pair]:

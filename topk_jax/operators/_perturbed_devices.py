@@ -17,7 +17,7 @@ from topk_jax.operators._perturbed_selection import (
     select_by_kernel,
     select_in_rows,
 )
-from topk_jax.operators._top_k import merge_devices, select_largest
+from topk_jax.operators._top_k import merge_devices
 
 # Selected classes of each row. Beyond, as many comparisons for each class cost more than a scatter.
 _MOST_COMPARED = 128
@@ -132,9 +132,9 @@ def _select_of_split(
     first = None if is_noise(source) else jax.lax.axis_index(class_axis_name) * size
 
     def pick(
-        perturbed: jax.Array, _: Callable[[jax.Array], jax.Array]
+        values: jax.Array, places: jax.Array, _: Callable[[jax.Array], jax.Array]
     ) -> tuple[jax.Array, jax.Array]:
-        return select_largest(perturbed, min(k, size))
+        return values, places
 
     own_selection = selection._replace(k=min(k, size), only_last=False)
     own, places = map_samples(pick, own_selection, scores, epsilon, source, first)

@@ -1,6 +1,7 @@
 """The selection among perturbed scores on one device, in blocks of rows and samples."""
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,6 +16,13 @@ from topk_jax.operators._top_k import pad_for_selection, select_kth, select_larg
 # small compared to the memory.
 _BLOCK_SIZE_ON_CPU = 2**19
 _BLOCK_SIZE_ELSEWHERE = 2**24
+# XLA's kernels of reductions on a GPU.
+_WARP = 32
+_ENTRIES_OF_A_THREAD = 16
+# Half of those that an H100 has at once. XLA of JAX 0.10.2 expects a kernel of fewer to be slow.
+_FEWEST_THREADS = 132 * 1024
+# More entries from parts of rows, and XLA stores the noise with any number of threads.
+_MOST_FROM_PARTS = 12
 
 
 class Selection(NamedTuple):
@@ -46,11 +54,11 @@ def select_in_rows(
     The scores and the noise are added up for each sample and averaged over the samples, `[...]`.
     The classes are `[..., M, k or 1]`. `scores` is [..., L] and `epsilon` is [...].
     """
-    k, only_last = selection.k, selection.only_last
     batch_shape = epsilon.shape
 
-    def pick(perturbed: jax.Array, noise_of: Callable[[jax.Array], jax.Array]) -> Any:
-        values, selected = select_kth(perturbed, k) if only_last else select_largest(perturbed, k)
+    def pick(
+        values: jax.Array, selected: jax.Array, noise_of: Callable[[jax.Array], jax.Array]
+    ) -> Any:
         return values.sum(), selected, noise_of(selected).sum()
 
     values, selected, noise_sums = map_samples(pick, selection, scores, epsilon, source)
@@ -74,9 +82,8 @@ def select_by_kernel(
         _perturbed_kernel.select_perturbed, k=k, num_samples=num_samples, only_last=only_last
     )
 
-    def pick(perturbed: jax.Array, _: Callable[[jax.Array], jax.Array]) -> Any:
-        values, selected = select_kth(perturbed, k) if only_last else select_largest(perturbed, k)
-        return values.reshape(-1), selected
+    def pick(values: jax.Array, selected: jax.Array, _: Callable[[jax.Array], jax.Array]) -> Any:
+        return values, selected
 
     # A GPU has the plain selection: it took half the time of the kernel (benchmarks/README.md).
     values, selected = jax.lax.platform_dependent(
@@ -105,20 +112,20 @@ def draw_for_classes(
 
 
 def map_samples(
-    pick: Callable[[jax.Array, Callable[[jax.Array], jax.Array]], Any],
+    pick: Callable[[jax.Array, jax.Array, Callable[[jax.Array], jax.Array]], Any],
     selection: Selection,
     scores: jax.Array,
     epsilon: jax.Array,
     source: jax.Array,
     first: jax.Array | None = None,
 ) -> Any:
-    """A tree of [n, M, ...] that `pick` makes of each perturbed row [L] and of its noise.
+    """A tree of [n, M, ...] that `pick` makes of what is selected from each perturbed row [L].
 
-    `pick` selects by `select_kth`, or by `select_largest`, from the row alone. The noise is passed
-    as a function of the class. The scores belong to the classes from `first` on, or from 0.
+    `pick` gets the selected perturbed scores, [k or 1], their places in the row, and the noise as a
+    function of the place. The scores belong to the classes from `first` on, or from 0.
     """
-    k, only_last, num_samples, _ = selection
-    map_rows = functools.partial(_map_rows, pick, num_samples, first)
+    k, only_last = selection.k, selection.only_last
+    map_rows = functools.partial(_map_rows, pick, selection, first)
 
     def on_cpu(scores: jax.Array, *arrays: jax.Array) -> Any:
         return map_rows(
@@ -132,8 +139,8 @@ def map_samples(
 
 
 def _map_rows(
-    pick: Callable[[jax.Array, Callable[[jax.Array], jax.Array]], Any],
-    num_samples: int,
+    pick: Callable[[jax.Array, jax.Array, Callable[[jax.Array], jax.Array]], Any],
+    selection: Selection,
     first: jax.Array | None,
     scores: jax.Array,
     epsilon: jax.Array,
@@ -143,6 +150,7 @@ def _map_rows(
 ) -> Any:
     """`map_samples` by blocks of that many normals, which are stored; None stores none."""
     batch_shape, num_rows, num_classes = epsilon.shape, epsilon.size, scores.shape[-1]
+    num_samples = selection.num_samples
     # The words of a counter, if nothing is taken by them.
     integer = jnp.int32 if is_noise(source) or first is not None else jnp.uint32
     rows = (
@@ -180,9 +188,14 @@ def _map_rows(
                 return scores + epsilon * _draw(source, sample, classes, scores.dtype)
 
             arrays = scores, epsilon, tied_source, tied_sample
-            # XLA would run the generator again for each use.
-            stored = perturb(*arrays) if block is None else _selection.store(perturb, *arrays)
-            return pick(stored, noise_of)
+            if block is None and not is_noise(source):
+                found = _select_while_drawing(selection, num_rows, perturb(*arrays))
+            elif block is None:
+                found = _select(selection, perturb(*arrays))
+            else:
+                # XLA would run the generator again for each use.
+                found = _select(selection, _selection.store(perturb, *arrays))
+            return pick(*found, noise_of)
 
         return _map(select, jnp.arange(num_samples, dtype=integer), samples_at_once)
 
@@ -195,6 +208,50 @@ def _map_rows(
         rows_at_once = max(1, min(num_rows, block // num_classes))
         samples_at_once = max(1, min(num_samples, block // (rows_at_once * num_classes)))
     return _map(select_in_samples, rows, rows_at_once)
+
+
+def _select(selection: Selection, perturbed: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The selected entries of a row [L], [k or 1], and their places."""
+    select = select_kth if selection.only_last else select_largest
+    return select(perturbed, selection.k)
+
+
+def _select_while_drawing(
+    selection: Selection, num_rows: int, perturbed: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """`_select` on accelerators, for few entries, from one of so many rows of each sample.
+
+    Hazard: on a GPU, XLA's kernel of such a selection has one thread for 16 entries of a row. With
+    few threads, XLA draws the noise of all samples in another kernel, and stores it. Choice: there,
+    first a selection from parts of each row, if the rows are few. Cost: a kernel that merges what
+    is selected from the parts.
+    """
+    k = selection.k
+    num_parts = 1
+    if isinstance(num_rows, int) and k <= _MOST_FROM_PARTS:
+        num_parts = _num_parts(num_rows * selection.num_samples, perturbed.shape[-1], k)
+
+    def select(num_parts: int, perturbed: jax.Array) -> tuple[jax.Array, jax.Array]:
+        values, selected = _ordered_lists.select_in_passes(perturbed, k, num_parts)
+        return (values[-1:], selected[-1:]) if selection.only_last else (values, selected)
+
+    whole = functools.partial(select, 1)
+    if num_parts == 1:
+        return whole(perturbed)
+    in_parts = functools.partial(select, num_parts)
+    return _platforms.choose_accelerator(perturbed, cuda=in_parts, default=whole)
+
+
+def _num_parts(num_rows: int, length: int, k: int) -> int:
+    """The smallest power of 2 of parts of each row that gives a GPU enough threads, or 1."""
+    num_parts = 1
+    # What is selected from the parts takes no more memory than the rows.
+    while 2 * k * num_parts <= length and math.ceil(length / num_parts) >= _WARP:
+        num_warps = math.ceil(math.ceil(length / num_parts) / (_ENTRIES_OF_A_THREAD * _WARP))
+        if num_rows * num_parts * num_warps * _WARP > _FEWEST_THREADS:
+            return num_parts
+        num_parts *= 2
+    return 1
 
 
 def _draw(source: jax.Array, sample: jax.Array, classes: jax.Array, dtype: jnp.dtype) -> jax.Array:

@@ -23,22 +23,26 @@ SOME = ("operators.top_k_sum", "losses.calibrated_top_k_hinge", "losses.noised_t
 
 
 @pytest.mark.parametrize(
-    ("shape", "k"),
+    ("shape", "k", "num_parts"),
     [
-        ((7, 100), 5),
-        ((64,), 16),
-        ((2, 3, 70), 17),
-        pytest.param((2, 70), 64, marks=pytest.mark.slow),
-        ((4,), 1),
-        ((0, 9), 3),
+        ((7, 100), 5, 1),
+        # Parts that do not divide the row, and shorter ones than what is selected.
+        ((2, 3, 70), 5, 4),
+        ((3, 10), 4, 8),
+        ((64,), 16, 1),
+        ((2, 3, 70), 17, 1),
+        pytest.param((2, 70), 64, 1, marks=pytest.mark.slow),
+        ((4,), 1, 1),
+        ((0, 9), 3, 1),
     ],
 )
-def test_passes_select_what_a_sort_does(rng, shape, k):
+def test_passes_select_what_a_sort_does(rng, shape, k, num_parts):
     scores = rng.normal(size=shape).astype(np.float32).round(1)
     scores[scores > 1.9] = -np.inf
     # Some of these are -0.
     scores[np.abs(scores) < 0.15] *= 0
-    found = jax.jit(functools.partial(_ordered_lists.select_in_passes, k=k))(scores)
+    select = functools.partial(_ordered_lists.select_in_passes, k=k, num_parts=num_parts)
+    found = jax.jit(select)(scores)
     for array, expected in zip(found, jax.lax.top_k(scores, k), strict=True):
         assert np.asarray(array).tobytes() == np.asarray(expected).tobytes()
 

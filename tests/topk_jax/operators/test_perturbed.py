@@ -12,6 +12,7 @@ from jax.sharding import AxisType, PartitionSpec
 from tests import reference
 from tests.compilation import for_users
 from topk_jax import operators
+from topk_jax.operators import _perturbed_selection
 
 EPS = float(np.finfo(np.float32).eps)
 SUM, VALUE = "perturbed_top_k_sum", "perturbed_top_k_value"
@@ -378,3 +379,36 @@ def test_the_backward_pass_keeps_the_selected_coordinates_alone(name, key):
     chosen = 1 if name == VALUE else k
     assert sizes[-1] == num_samples * num_examples * chosen
     assert sum(sizes) < 2 * sizes[-1]
+
+
+@both
+def test_a_gpu_selects_the_same_from_parts_of_rows(name, key, rng, monkeypatch):
+    scores = jnp.asarray(rng.normal(size=(3, 70)), jnp.float32)
+    on_cpu = value_and_gradients(name, key, scores)
+    # Two parts of the rows of 4 samples have more.
+    monkeypatch.setattr(_perturbed_selection, "_FEWEST_THREADS", 700)
+    of_cuda = []
+
+    def choose(*arrays, default, cuda=None, **_):
+        of_cuda.append(cuda is not None)
+        return (cuda or default)(*arrays)
+
+    monkeypatch.setattr(jax.lax, "platform_dependent", choose)
+    # Another function, or the program for the CPU would be taken.
+    on_gpu = for_users(
+        functools.partial(value_and_gradients.__wrapped__, name, k=2, epsilon=0.5, num_samples=4)
+    )(key, scores)
+    assert any(of_cuda)
+    # What is selected is equal; the perturbed scores and their noise are rounded otherwise.
+    np.testing.assert_array_equal(on_gpu[1], on_cpu[1])
+    for elsewhere, here in zip(on_gpu, on_cpu, strict=True):
+        np.testing.assert_allclose(elsewhere, here, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "length", "num_parts"),
+    # Few rows; enough; rows of fewer entries than a warp has threads; long rows.
+    [(768, 1000, 8), (2560, 1000, 1), (768, 100, 1), (768, 10_000, 1)],
+)
+def test_few_rows_are_selected_from_in_parts_on_a_gpu(num_rows, length, num_parts):
+    assert _perturbed_selection._num_parts(num_rows, length, k=6) == num_parts
