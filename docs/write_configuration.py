@@ -19,12 +19,11 @@ from train.training.losses import LOSSES
 PAGE = Path(__file__).with_name("configuration.md")
 _START = """# The fields of a configuration
 
-`--config.FIELD=VALUE` changes a field of a recipe. Each row has the name, the default, what the
-field may be, and its meaning. A field without a default is in the recipe or on the command line. A
-default of `None` is also an allowed value. If the default is True or False, the field is a bool,
-and the meaning is what True does. †: the field may change when a run resumes, and no result depends
-on it. Numbers are finite; [0, 1) has 0 and not 1. Below `dataset`, a heading names the data sets
-that have its fields. `python docs/write_configuration.py` writes this page.
+A row has the name of a field, its default, what it may be, and its meaning; for a bool, whose
+default is True or False, the meaning is what True does. `--config.FIELD=VALUE` changes it. A field
+without a default is in the recipe or on the command line. A default of `None` is also an allowed
+value. †: the field may change when a run resumes, and no result depends on it. Numbers are finite;
+[0, 1) has 0 and not 1. Below `dataset`, a heading names the data sets that have its fields.
 """
 # The words of messages, and how the page has them.
 _SHORT = (
