@@ -42,7 +42,7 @@ _SHORT = (
     (r"a tuple", "tuple"),
 )
 # Fields that take very many names. Their words say where the page has these.
-_NAMES = ("model.name", "loss.name")
+_NAMES = ("dataset.name", "model.name", "loss.name")
 # What a parameter of a loss may be, if the page does not say it.
 _USUAL = "≥ 0"
 _LOSSES = """

@@ -18,7 +18,10 @@ MOST_EXAMPLES = 10**15
 class DatasetFields:
     """The fields of every data set. A data set with more fields has a subclass."""
 
-    name: str = field("A data set, or the import path of a `DatasetFamily`.")
+    name: str = field(
+        "A data set ([published](data.md), [your own](own_data.md)), or the import path of a "
+        "`DatasetFamily`."
+    )
     batch_size: int = field("The examples of a step, on all devices.", integer(1))
     data_dir: str | None = field(
         "The folder of prepared data. None: TFDS_DATA_DIR or ~/tensorflow_datasets.",
