@@ -74,9 +74,10 @@ def _of_some_data_sets() -> Iterable[str]:
     """The rows of the fields of each class of `config.dataset` beyond those of all data sets."""
     kinds = dict.fromkeys(kind for one in FIELDS_OF.values() for kind in reversed(one.mro()))
     for kind in kinds:
-        if DatasetFields in kind.mro()[1:]:
+        declares = vars(kind).get("__annotations__")
+        if declares and DatasetFields in kind.mro()[1:]:
             declared = of_group(kind)
-            own = {f"dataset.{name}": declared[name] for name in vars(kind)["__annotations__"]}
+            own = {f"dataset.{name}": declared[name] for name in declares}
             having = [name for name, one in FIELDS_OF.items() if issubclass(one, kind)]
             yield f"\n### {_listed(having)}\n\n{_rows(own)}"
 

@@ -165,6 +165,16 @@ class LabelsFields(DividedFields):
 
 
 @dataclass(frozen=True, kw_only=True)
+class GroupColumnFields(DatasetFields):
+    """The field of your own data that have a value for each example by a name."""
+
+    group: str | None = field(
+        "The column or array of [groups](own_data.md#groups). None: `group` if it exists.",
+        default=None,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class OwnImageFields(StreamedFields, ImbalanceFields, NoisyFields, DividedFields):
     """The fields of your own images, whatever holds them."""
 
@@ -217,7 +227,7 @@ _GROUPS = "what belongs together, as the photographs of one plant, stays in one 
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableFields(OwnImageFields, LabelsFields):
+class TableFields(OwnImageFields, LabelsFields, GroupColumnFields):
     """The fields of `table`."""
 
     path: str = field("The table.", _A_PATH, may_change=True)
@@ -228,10 +238,6 @@ class TableFields(OwnImageFields, LabelsFields):
     )
     annotator: str | None = field(
         "The column of voters. None: `annotator` if it exists.", default=None
-    )
-    group: str | None = field(
-        "The column of [groups](own_data.md#groups). None: `group` if it exists.",
-        default=None,
     )
 
 
@@ -257,7 +263,7 @@ class NamedSplitFields(OwnImageFields):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HuggingfaceFields(NamedSplitFields):
+class HuggingfaceFields(NamedSplitFields, GroupColumnFields):
     """The fields of `huggingface`."""
 
     path: str | None = field("A folder or a .parquet file.", default=None, may_change=True)
@@ -265,10 +271,6 @@ class HuggingfaceFields(NamedSplitFields):
     huggingface_config: str | None = field("The part, if there are several.", default=None)
     image_column: str | None = field("None: the only one of its type.", default=None)
     label_column: str | None = field("None: the only one of its type.", default=None)
-    group: str | None = field(
-        "The column of [groups](own_data.md#groups). None: `group` if it exists.",
-        default=None,
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,34 +281,31 @@ class TfdsFields(NamedSplitFields):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeaturesFields(LabelsFields):
+class FeaturesFields(LabelsFields, GroupColumnFields):
     """The fields of `features`."""
 
     path: str = field("The file or folder with the features.", _A_PATH, may_change=True)
-    group: str | None = field(
-        "The array of [groups](own_data.md#groups). None: `group` if it exists.",
-        default=None,
-    )
-
-
-_VALIDATION_SIZE = "Training examples that are held out for validation."
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cifar100Fields(TrainSizeFields, ImbalanceFields, GroupedFields):
+class HeldOutFields(DatasetFields):
+    """The field of published data sets without a validation split."""
+
+    validation_size: int = field("Training examples that are held out for validation.", integer(1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cifar100Fields(TrainSizeFields, ImbalanceFields, GroupedFields, HeldOutFields):
     """The fields of `cifar100`."""
 
-    validation_size: int = field(_VALIDATION_SIZE, integer(1))
     holdout: Literal["balanced", "permuted"] = field(
         "Validation images: equally many of each class (`balanced`), or any (`permuted`)."
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImagenetFields(TrainSizeFields, StreamedFields):
+class ImagenetFields(TrainSizeFields, StreamedFields, HeldOutFields):
     """The fields of `imagenet`."""
-
-    validation_size: int = field(_VALIDATION_SIZE, integer(1))
 
 
 @dataclass(frozen=True, kw_only=True)
