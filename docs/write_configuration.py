@@ -22,8 +22,9 @@ _START = """# The fields of a configuration
 A row has the name of a field, its default, what it may be, and its meaning; for a bool, whose
 default is True or False, the meaning is what True does. `--config.FIELD=VALUE` changes it. A field
 without a default is in the recipe or on the command line. A default of `None` is also an allowed
-value. †: the field may change when a run resumes, and no result depends on it. Numbers are finite;
-[0, 1) has 0 and not 1. Below `dataset`, a heading names the data sets that have its fields.
+value. †: the field may change when a run resumes, and no result depends on it. A number without a
+range is an integer ≥ 1. Numbers are finite; [0, 1) has 0 and not 1. Below `dataset`, a heading
+names the data sets that have its fields.
 """
 # The words of messages, and how the page has them.
 _SHORT = (
@@ -43,8 +44,8 @@ _SHORT = (
 )
 # Fields that take very many names. Their words say where the page has these.
 _NAMES = ("dataset.name", "model.name", "loss.name")
-# What a parameter of a loss may be, if the page does not say it.
-_USUAL = "≥ 0"
+# What a field or a `k`, and what another parameter of a loss may be, if its row does not say it.
+_A_COUNT, _USUAL = "integer ≥ 1", "≥ 0"
 _LOSSES = """
 ## Parameters of losses
 
@@ -90,7 +91,7 @@ def _of_losses() -> Iterable[str]:
         told = []
         for one, check in loss.parameters.items():
             allowed = _shortened(check(object()))
-            usual = (one, allowed) == ("k", "integer ≥ 1") or allowed == _USUAL
+            usual = (one, allowed) == ("k", _A_COUNT) or allowed == _USUAL
             if one not in in_all:
                 told.append(f"`{one}`" if usual else f"`{one}`: {allowed}")
         having.setdefault("; ".join(told) or "no parameters", []).append(name)
@@ -119,7 +120,8 @@ def _told(name: str, one: Declared) -> tuple[str, str]:
     allowed = _shortened(NAMES.get(name, one.check)(object()))
     if one.default is None:
         allowed = allowed.removesuffix(", or None")
-    if all(f"`{value}`" in one.doc for value in re.split(", | or ", allowed)):
+    is_told = all(f"`{value}`" in one.doc for value in re.split(", | or ", allowed))
+    if allowed == _A_COUNT or is_told:
         return default, f"{changes}: {one.doc}"
     return default, f"{changes}: {allowed}. {one.doc}"
 

@@ -279,7 +279,8 @@ class Config:
         of_machine=True,
     )
     class_devices: int | None = field(
-        "Devices that share the classes (`mesh`, `fsdp`). None: the most, but 1 with `fsdp`.",
+        "Devices that share the classes (`mesh`, `fsdp`). None: as many as possible; 1 with "
+        "`fsdp`.",
         integer(1),
         default=None,
         of_machine=True,
