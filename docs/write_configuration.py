@@ -132,10 +132,12 @@ def _listed(names: Iterable[str]) -> str:
 
 def _shortened(allowed: str | None) -> str:
     """What a field may be, with signs in place of the words of a message."""
+    told = f"{allowed}"
     for words, signs in _SHORT:
-        if re.match(words, f"{allowed}"):
-            return re.sub(f"^{words}", signs, f"{allowed}")
-    return f"{allowed}"
+        if re.match(words, told):
+            told = re.sub(f"^{words}", signs, told)
+            break
+    return re.sub(r"\b1(0{8,})\b", lambda found: f"10^{len(found[1])}", told)
 
 
 if __name__ == "__main__":

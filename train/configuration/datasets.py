@@ -139,7 +139,8 @@ class DividedFields(DatasetFields):
         default=0.15,
     )
     unseen_classes: Literal["refuse", "leave_out", "count_as_unknown"] = field(
-        "Classes without training examples: an error, left out, or test misses.",
+        "Classes without training examples are an error (`refuse`), left out (`leave_out`), or "
+        "test misses (`count_as_unknown`).",
         default="refuse",
     )
     corrections: str | None = field(
@@ -299,7 +300,7 @@ class Cifar100Fields(TrainSizeFields, ImbalanceFields, GroupedFields, HeldOutFie
     """The fields of `cifar100`."""
 
     holdout: Literal["balanced", "permuted"] = field(
-        "Validation images: equally many of each class (`balanced`), or any (`permuted`)."
+        "Validation images: equally many of each class (`balanced`), or any number (`permuted`)."
     )
 
 
@@ -312,9 +313,11 @@ class ImagenetFields(TrainSizeFields, StreamedFields, HeldOutFields):
 class PlaceNamesFields(TrainSizeFields):
     """The fields of `place_names`."""
 
-    target: Literal["country", "region"] = field("What a name is classified by.")
+    target: Literal["country", "region"] = field(
+        "A name is classified by its `country` or `region`."
+    )
     labels: Literal["one", "votes"] = field(
-        "An example for each country of a name, or shares of countries.",
+        "An example for each country of a name (`one`), or shares of countries (`votes`).",
         default="one",
     )
     fewest_names: int | None = field(

@@ -122,7 +122,7 @@ class LossFields:
         default=(),
     )
     class_weights: Literal["none", "class_balanced"] = field(
-        "`class_balanced` gives rare classes more weight.", default="none"
+        "`class_balanced` gives rare classes more weight; `none` does not.", default="none"
     )
     class_weights_beta: float = field(
         "0: equal weights. Towards 1: inverse frequencies.",
