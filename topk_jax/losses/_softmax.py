@@ -30,6 +30,9 @@ def cross_entropy(
 
     Without smoothing this is :math:`-\log \mathrm{softmax}_y(s) = \log \sum_j e^{s_j} - s_y`.
 
+    A tiny loss keeps its digits: in float32 its relative error is at most 2e-6, also for scores of
+    1e4. With a single class the loss is 0.
+
     Args:
         logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
             class costs about 1e30.
@@ -100,6 +103,8 @@ def focal(
 
     .. math::
         \ell(s, y) = (1 - p_y)^\gamma \, \mathrm{CE}(s, y), \qquad p_y = e^{-\mathrm{CE}(s, y)}
+
+    The gradient is finite at :math:`p_y = 1`.
 
     Args:
         logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked

@@ -47,9 +47,9 @@ def expected_top_k_value(
         Z \sim \mathcal N(0, I_L)
 
     This is the expectation of `perturbed_top_k_value`, without its variance. The value and the
-    gradient are one-dimensional integrals. At the default number of nodes their errors are at most
-    1e-4 epsilon and 1e-4. The gradient is positive and adds up to one. Forward mode and second
-    derivatives are supported.
+    gradient are one-dimensional integrals. At the default number of nodes, and for up to 100,000
+    classes, their errors are at most 1e-4 epsilon and 1e-4. The gradient is positive and adds up to
+    one. Forward mode and second derivatives are supported.
 
     Args:
         scores: floating-point array with L entries along `axis`.

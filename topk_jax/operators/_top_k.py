@@ -41,6 +41,8 @@ def top_k_value(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
     The gradient is one at the coordinate of this value and zero elsewhere. Among equal scores the
     one with the lower index ranks first; -0 counts as less than 0.
 
+    The value is exact.
+
     Args:
         scores: floating-point array with L entries along `axis`.
         k: static rank, from 1 (the largest) to L.
@@ -79,6 +81,8 @@ def top_k_sum(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
 
     The gradient is one at the k coordinates of the largest scores and zero elsewhere. Among equal
     scores the one with the lower index ranks first; -0 counts as less than 0.
+
+    In float32, the sum is right to :math:`6 k^2 \cdot 2^{-23}` for scores of order 1.
 
     Args:
         scores: floating-point array with L entries along `axis`.

@@ -32,6 +32,8 @@ def average_k_threshold(
 
     If the examples are split over devices, these exchange a count for each bit of the threshold.
 
+    The memory is O(n L). Denormal numbers count as 0.
+
     Args:
         probabilities: floating-point, `[..., L]`, with at least one example.
         k: static mean set size, a real number from 1 to L, interpreted as its shortest decimal.
@@ -194,6 +196,8 @@ def average_error_threshold(probabilities: ArrayLike, *, error: ArrayLike) -> ja
     If the examples are split over devices, each device gets one sum per example of the other
     devices, for each bit of the threshold. The total of these sums is rounded differently than on
     one device.
+
+    In float32, the sums are right to a relative 7e-6.
 
     Args:
         probabilities: floating-point, from 0 to 1, `[..., L]`, with at least one example.
