@@ -1,5 +1,7 @@
 """Entries of rows at given indices, and orders of indices, in forms that suit an accelerator."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -39,6 +41,47 @@ def _take_entries_jvp(
     few = by_comparison if indices.shape[-1] <= _MOST_COMPARED else by_gather
     tangent = _platforms.choose(tangents[0], indices, cpu=by_gather, default=few)
     return take_entries(rows, indices), tangent
+
+
+@jax.custom_jvp
+def take_entry(rows: jax.Array, index: jax.Array) -> jax.Array:
+    """The entry [...] of rows [..., L] at an index [...] of each, for rows that are computed.
+
+    Identity: the sum of the row, with zeros at the other indices. Hazard: on a TPU a gather is
+    several kernels, and stores the rows for them; on a GPU it is fused. Choice: but for the CPU and
+    NVIDIA's GPUs, the sum, which XLA fuses with the code of the rows. Cost: a pass over the rows;
+    an entry of -0 becomes 0.
+    """
+
+    def elsewhere(rows: jax.Array, index: jax.Array) -> Any:
+        return _platforms.choose_accelerator(
+            rows, index, cuda=_entry_by_gather, default=_entry_by_comparison
+        )
+
+    entry: jax.Array = _platforms.choose(rows, index, cpu=_entry_by_gather, default=elsewhere)
+    return entry
+
+
+@take_entry.defjvp
+def _take_entry_jvp(
+    primals: tuple[jax.Array, jax.Array], tangents: tuple[jax.Array, jax.Array]
+) -> tuple[jax.Array, jax.Array]:
+    rows, index = primals
+    # As in `take_entries`: the transpose of a gather is a scatter.
+    tangent = _platforms.choose(
+        tangents[0], index, cpu=_entry_by_gather, default=_entry_by_comparison
+    )
+    return take_entry(rows, index), tangent
+
+
+def _entry_by_gather(rows: jax.Array, index: jax.Array) -> jax.Array:
+    found = jnp.take_along_axis(rows, index[..., None], axis=-1, mode="promise_in_bounds")
+    return found[..., 0]
+
+
+def _entry_by_comparison(rows: jax.Array, index: jax.Array) -> jax.Array:
+    is_taken = compare_with(index[..., None], rows.shape[-1])[..., 0, :]
+    return jnp.where(is_taken, rows, 0).sum(axis=-1)
 
 
 def compare_with(indices: jax.Array, length: int) -> jax.Array:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _classes, _sharding
-from topk_jax._entries import take_entries
+from topk_jax._entries import take_entries, take_entry
 
 # Replaces -inf, because the difference of two infinities is NaN. It is far below any score of a
 # network, and its sum over 1e7 classes is still finite in float32.
@@ -44,8 +44,20 @@ def score_of_label(
     """
     if class_axis_name is not None:
         return _classes.take(logits, labels[..., None], class_axis_name)[..., 0]
-    index = jnp.clip(labels, 0, logits.shape[-1] - 1)[..., None]
-    return take_entries(logits, index)[..., 0]
+    return take_entries(logits, _clip(labels, logits)[..., None])[..., 0]
+
+
+def computed_score_of_label(
+    scores: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
+) -> jax.Array:
+    """`score_of_label` of scores that are computed from logits: see `take_entry`."""
+    if class_axis_name is not None:
+        return score_of_label(scores, labels, class_axis_name)
+    return take_entry(scores, _clip(labels, scores))
+
+
+def _clip(labels: jax.Array, scores: jax.Array) -> jax.Array:
+    return jnp.clip(labels, 0, scores.shape[-1] - 1)
 
 
 def value_of_class(

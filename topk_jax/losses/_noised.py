@@ -237,7 +237,7 @@ def _smoothed_hinge(
     # 1e4 is rounded away. Choice: smooth the differences to s_y, which are small where the noise
     # matters. The shift needs no gradient, because the gradient of the threshold sums to one. Cost:
     # one elementwise pass, which XLA fuses into the operator.
-    score = _numerics.score_of_label(scores, labels, class_axis_name)
+    score = _numerics.computed_score_of_label(scores, labels, class_axis_name)
     # If the label's score is infinite or masked, there are no small differences and the loss is not
     # finite.
     shift = jax.lax.stop_gradient(jnp.where(jnp.abs(score) < -_numerics.FLOOR, score, 0.0))

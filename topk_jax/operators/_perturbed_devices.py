@@ -50,8 +50,12 @@ def count_selected(selection: Selection, selected: jax.Array, *, like: jax.Array
     *batch_shape, num_samples, size = selected.shape
 
     def compare(selected: jax.Array) -> jax.Array:
-        classes = selected.reshape(*selected.shape[:-2], num_samples * size)
-        return compare_with(classes, num_classes).sum(axis=-2, dtype=dtype)
+        # One place at a time. XLA would otherwise store the classes of all places as one array.
+        chosen = [
+            compare_with(selected[..., place : place + 1], num_classes).astype(dtype)
+            for place in range(size)
+        ]
+        return functools.reduce(jnp.add, chosen).sum(axis=(-3, -2))
 
     if selection.only_last and _sharding.is_split_later(selected):
         # The compiler splits comparisons like the classes. It would compute a scatter for all

@@ -24,6 +24,10 @@ _FEWEST_THREADS = 132 * 1024
 # More entries from parts of rows, and XLA stores the noise with any number of threads.
 _MOST_FROM_PARTS = 12
 
+# Makes a tree of the selected perturbed scores of a row and sample, of their places, and of the
+# noise, a function of the place.
+_Pick = Callable[[jax.Array, jax.Array, Callable[[jax.Array], jax.Array]], Any]
+
 
 class Selection(NamedTuple):
     """What is selected from the perturbed scores of an example, and how; all of it is static.
@@ -112,7 +116,7 @@ def draw_for_classes(
 
 
 def map_samples(
-    pick: Callable[[jax.Array, jax.Array, Callable[[jax.Array], jax.Array]], Any],
+    pick: _Pick,
     selection: Selection,
     scores: jax.Array,
     epsilon: jax.Array,
@@ -125,49 +129,40 @@ def map_samples(
     function of the place. The scores belong to the classes from `first` on, or from 0.
     """
     k, only_last = selection.k, selection.only_last
-    map_rows = functools.partial(_map_rows, pick, selection, first)
+    in_blocks = functools.partial(_map_in_blocks, pick, selection, first)
 
     def on_cpu(scores: jax.Array, *arrays: jax.Array) -> Any:
-        return map_rows(
+        return in_blocks(
             pad_for_selection(scores, k, only_last=only_last), *arrays, block=_BLOCK_SIZE_ON_CPU
         )
 
-    # One pass over the scores selects while it draws their noise.
-    block = None if k <= _ordered_lists.LONGEST_IN_ONE_PASS else _BLOCK_SIZE_ELSEWHERE
-    elsewhere = functools.partial(map_rows, block=block)
+    elsewhere = functools.partial(in_blocks, block=_BLOCK_SIZE_ELSEWHERE)
+    if k <= _ordered_lists.LONGEST_IN_ONE_PASS:
+        elsewhere = functools.partial(_map_at_once, pick, selection, first)
     return _platforms.choose(scores, epsilon, source, cpu=on_cpu, default=elsewhere)
 
 
-def _map_rows(
-    pick: Callable[[jax.Array, jax.Array, Callable[[jax.Array], jax.Array]], Any],
+def _map_in_blocks(
+    pick: _Pick,
     selection: Selection,
     first: jax.Array | None,
     scores: jax.Array,
     epsilon: jax.Array,
     source: jax.Array,
     *,
-    block: int | None,
+    block: int,
 ) -> Any:
-    """`map_samples` by blocks of that many normals, which are stored; None stores none."""
-    batch_shape, num_rows, num_classes = epsilon.shape, epsilon.size, scores.shape[-1]
-    num_samples = selection.num_samples
-    # The words of a counter, if nothing is taken by them.
-    integer = jnp.int32 if is_noise(source) or first is not None else jnp.uint32
-    rows = (
-        scores.reshape(num_rows, num_classes),
-        epsilon.reshape(num_rows),
-        source.reshape(num_rows, *source.shape[len(batch_shape) :]),
-    )
+    """`map_samples` by blocks of that many normals, which are stored."""
+    num_rows, num_classes = epsilon.size, scores.shape[-1]
+    integer = _integer(source, first)
 
     def select_in_samples(row: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
         scores, epsilon, source = row
 
         def select(sample: jax.Array) -> Any:
-            tied_source, tied_sample = source, sample
-            if block is not None:
-                # Without a barrier XLA would compute the parts of the generator that do not depend
-                # on the sample once for all samples, and store them in arrays of [n, L].
-                tied_source, tied_sample = jax.lax.optimization_barrier((source, sample))
+            # Without a barrier XLA would compute the parts of the generator that do not depend on
+            # the sample once for all samples, and store them in arrays of [n, L].
+            tied_source, tied_sample = jax.lax.optimization_barrier((source, sample))
 
             def noise_of(classes: jax.Array) -> jax.Array:
                 return _draw(tied_source, tied_sample, classes, scores.dtype)
@@ -178,48 +173,86 @@ def _map_rows(
                 classes = jnp.arange(num_classes, dtype=integer)
                 if first is not None:
                     classes = first + classes
-                if block is None and not is_noise(source):
-                    # Counters of all classes in each sample. XLA would add a key to the classes
-                    # once for all samples, in another kernel, and store the sums.
-                    sample, classes = sample + 0 * classes, classes + 0 * sample
-                if block is None and is_noise(source):
-                    # Of all classes, which need not be looked up one by one.
-                    return scores + epsilon * source.at[sample].get(mode="promise_in_bounds")
                 return scores + epsilon * _draw(source, sample, classes, scores.dtype)
 
-            arrays = scores, epsilon, tied_source, tied_sample
-            if block is None and not is_noise(source):
-                found = _select_while_drawing(selection, num_rows, perturb(*arrays))
-            elif block is None:
-                found = _select(selection, perturb(*arrays))
-            else:
-                # XLA would run the generator again for each use.
-                found = _select(selection, _selection.store(perturb, *arrays))
-            return pick(*found, noise_of)
+            # XLA would run the generator again for each use.
+            stored = _selection.store(perturb, scores, epsilon, tied_source, tied_sample)
+            return pick(*_select(selection, stored), noise_of)
 
-        return _map(select, jnp.arange(num_samples, dtype=integer), samples_at_once)
+        return _map(select, jnp.arange(selection.num_samples, dtype=integer), samples_at_once)
 
     # The blocks stay in the cache, and their memory does not grow with M. In a program for any
     # number of rows, which `jax.export` makes, a block is one sample of all of them.
     rows_at_once, samples_at_once = num_rows, 1
-    if block is None:
-        samples_at_once = num_samples
-    elif isinstance(num_rows, int):
+    if isinstance(num_rows, int):
         rows_at_once = max(1, min(num_rows, block // num_classes))
-        samples_at_once = max(1, min(num_samples, block // (rows_at_once * num_classes)))
-    return _map(select_in_samples, rows, rows_at_once)
+        samples_at_once = max(1, min(selection.num_samples, block // (rows_at_once * num_classes)))
+    return _map(select_in_samples, _in_rows(scores, epsilon, source), rows_at_once)
+
+
+def _map_at_once(
+    pick: _Pick,
+    selection: Selection,
+    first: jax.Array | None,
+    scores: jax.Array,
+    epsilon: jax.Array,
+    source: jax.Array,
+) -> Any:
+    """`map_samples` by one pass over the scores, which selects while it draws their noise."""
+    rows, epsilons, sources = _in_rows(scores, epsilon, source)
+    integer = _integer(source, first)
+    samples = jnp.arange(selection.num_samples, dtype=integer)
+
+    def draw(words: jax.Array, sample: jax.Array) -> jax.Array:
+        classes = jnp.arange(rows.shape[-1], dtype=integer)
+        if first is not None:
+            classes = first + classes
+        # Counters of all classes in each sample. XLA would add a key to the classes once for all
+        # samples, in another kernel, and store the sums.
+        return _draw(words, sample + 0 * classes, classes + 0 * sample, rows.dtype)
+
+    noise = sources
+    if not is_noise(source):
+        noise = jax.vmap(jax.vmap(draw, in_axes=(None, 0)), in_axes=(0, None))(sources, samples)
+    perturbed = rows[:, None] + epsilons[:, None, None] * noise
+    select = _select if is_noise(source) else _select_while_drawing
+
+    def pick_in_row(values: jax.Array, places: jax.Array, source: jax.Array) -> Any:
+        def pick_one(values: jax.Array, places: jax.Array, sample: jax.Array) -> Any:
+            return pick(values, places, lambda classes: _draw(source, sample, classes, rows.dtype))
+
+        return jax.vmap(pick_one)(values, places, samples)
+
+    return jax.vmap(pick_in_row)(*select(selection, perturbed), sources)
+
+
+def _in_rows(
+    scores: jax.Array, epsilon: jax.Array, source: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The scores [..., L], epsilon [...] and the source of a batch, as those of rows [n, ...]."""
+    num_rows = epsilon.size
+    return (
+        scores.reshape(num_rows, scores.shape[-1]),
+        epsilon.reshape(num_rows),
+        source.reshape(num_rows, *source.shape[epsilon.ndim :]),
+    )
+
+
+def _integer(source: jax.Array, first: jax.Array | None) -> Any:
+    """The dtype of samples and classes: that of a counter, if nothing is taken by them."""
+    return jnp.int32 if is_noise(source) or first is not None else jnp.uint32
 
 
 def _select(selection: Selection, perturbed: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The selected entries of a row [L], [k or 1], and their places."""
+    """The selected entries of rows [..., L], [..., k or 1], and their places."""
     select = select_kth if selection.only_last else select_largest
     return select(perturbed, selection.k)
 
 
 def _select_while_drawing(
-    selection: Selection, num_rows: int, perturbed: jax.Array
+    selection: Selection, perturbed: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """`_select` on accelerators, for few entries, from one of so many rows of each sample.
+    """`_select` on accelerators, for few entries of rows [n, M, L] with drawn noise.
 
     Hazard: on a GPU, XLA's kernel of such a selection has one thread for 16 entries of a row. With
     few threads, XLA draws the noise of all samples in another kernel, and stores it. Choice: there,
@@ -227,13 +260,14 @@ def _select_while_drawing(
     is selected from the parts.
     """
     k = selection.k
-    num_parts = 1
+    *batch_shape, length = perturbed.shape
+    num_rows, num_parts = math.prod(batch_shape), 1
     if isinstance(num_rows, int) and k <= _MOST_FROM_PARTS:
-        num_parts = _num_parts(num_rows * selection.num_samples, perturbed.shape[-1], k)
+        num_parts = _num_parts(num_rows, length, k)
 
     def select(num_parts: int, perturbed: jax.Array) -> tuple[jax.Array, jax.Array]:
-        values, selected = _ordered_lists.select_in_passes(perturbed, k, num_parts)
-        return (values[-1:], selected[-1:]) if selection.only_last else (values, selected)
+        values, places = _ordered_lists.select_in_passes(perturbed, k, num_parts)
+        return (values[..., -1:], places[..., -1:]) if selection.only_last else (values, places)
 
     whole = functools.partial(select, 1)
     if num_parts == 1:

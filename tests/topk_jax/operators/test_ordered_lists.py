@@ -11,7 +11,7 @@ from tests.topk_jax.cases import losses as losses_cases
 from tests.topk_jax.cases import operators as operators_cases
 from tests.topk_jax.cases.case import draw
 from topk_jax import _ordered_lists, operators
-from topk_jax._entries import in_ascending_order
+from topk_jax._entries import in_ascending_order, take_entry
 
 SELECTING = [
     case
@@ -85,6 +85,23 @@ def test_few_indices_are_ordered_without_a_sort(rng, monkeypatch, shape):
     np.testing.assert_array_equal(elsewhere(indices), expected)
     # More than these have fewer comparisons in a sort.
     assert ("sort" in str(jax.make_jaxpr(elsewhere)(indices))) == (shape[-1] == 80)
+
+
+@pytest.mark.parametrize("on_accelerator", [False, True])
+def test_an_entry_and_its_gradient_ignore_the_others(rng, monkeypatch, on_accelerator):
+    rows = rng.normal(size=(4, 6)).astype(np.float32)
+    rows[:, 5] = np.nan, np.inf, -np.inf, np.nan
+    index = np.array([0, 3, 5, 5])
+    if on_accelerator:
+        monkeypatch.setattr(
+            jax.lax, "platform_dependent", lambda *arrays, default, **_: default(*arrays)
+        )
+    value, vjp = jax.vjp(functools.partial(take_entry, index=index), rows)
+    np.testing.assert_array_equal(value, rows[range(4), index])
+    (gradient,) = vjp(np.arange(1, 5, dtype=np.float32))
+    expected = np.zeros_like(rows)
+    expected[range(4), index] = range(1, 5)
+    np.testing.assert_array_equal(gradient, expected)
 
 
 def test_a_selected_entry_has_the_second_derivatives_of_its_scores():
