@@ -47,7 +47,8 @@ class _Child:
             if not content:
                 return
             self.is_ready |= content.startswith(_READY)
-            self.said += content.removeprefix(_READY).decode()
+            # A long message is cut at any byte.
+            self.said += content.removeprefix(_READY).decode(errors="ignore")
 
 
 class Supervisor:
@@ -145,7 +146,8 @@ class Supervisor:
             if self._stops_at is not None:
                 continue
             code = os.waitstatus_to_exitcode(status)
-            if not child.is_ready:
+            # Who ends all processes of a group may come to a worker first.
+            if not child.is_ready and -code not in _STOPPING:
                 self._kill()
                 raise (
                     UserError(child.said)
@@ -159,6 +161,8 @@ class Supervisor:
         reports, reported = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
+        # Until the new process has its own handlers, a signal to it would be one to this process.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
         pid = os.fork()
         if pid == 0:
             os.close(reports)
@@ -166,6 +170,7 @@ class Supervisor:
             # With others, this one answers only what it can answer at once.
             is_first = index == 0 and not self._children
             _run(self._worker, index, reported, self._life[0], answers_early=is_first)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
         os.close(reported)
         self._children[pid] = _Child(index, pid, reports)
 
@@ -177,12 +182,15 @@ def _run(
     code = 1
     try:
         signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        # Until it serves, a worker has nothing to finish: a signal ends it at once.
+        for number in (*_STOPPING, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
         worker.meter.choose_worker(index)
         worker.run(lambda: _say(reported, _READY), answers_early=answers_early, parent=parent)
         code = 0
     except UserError as error:
-        _say(reported, str(error).encode()[:_MOST_BYTES])
+        _say(reported, str(error).encode(errors="backslashreplace")[:_MOST_BYTES])
     except BaseException:
         traceback.print_exc()
     finally:

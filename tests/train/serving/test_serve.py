@@ -5,7 +5,9 @@ import contextlib
 import hashlib
 import http.client
 import json
+import os
 import shutil
+import signal
 import socket
 import threading
 
@@ -231,6 +233,39 @@ def test_mistakes_end_the_command_in_one_line(folder, server):
         ended = start("train.serve", f"--program={path}", "--port=0")
         assert (ended.returncode, ended.stderr.count("\n")) == (2, 1), ended
         assert message in ended.stderr
+    # A worker tells its parent, also the bytes of a path that are no text.
+    unnamed = folder / os.fsdecode(b"\xff")
+    for suffix in ("", ".json"):
+        shutil.copy(f"{other}{suffix}", f"{unnamed}{suffix}")
+    ended = start("train.serve", f"--program={unnamed}", "--port=0", "--workers=2")
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1), ended
+    assert "\\udcff is not the program of its description" in ended.stderr
+
+
+def test_sigterm_also_ends_workers_that_are_starting(folder):
+    # Who waited for their end would wait as long as for a request.
+    with Server(folder / "program", "--workers=3", "--timeout_s=3600") as server:
+        first, *others = server.workers
+        for worker in others:
+            os.kill(int(worker), signal.SIGKILL)
+        wait_until(lambda: len(server.workers) == 3 and not {*others} & {*server.workers})
+        # Managers of services may send it to a worker before its parent.
+        ended_alone = server.workers[-1]
+        os.kill(int(ended_alone), signal.SIGTERM)
+        wait_until(lambda: ended_alone not in server.workers)
+        assert first in server.workers
+        ended = server.end()
+    assert ended.returncode == 0
+    assert ended.stderr.count("it is started again") == 3
+
+
+def wait_until(is_so):
+    """Waits for a change of the processes; they may be slow, but not for ever."""
+    for _ in range(ANSWERS_WITHIN * 100):
+        if is_so():
+            return
+        threading.Event().wait(0.01)
+    raise TimeoutError
 
 
 def test_sigterm_loses_no_request_that_has_come(folder, images):
