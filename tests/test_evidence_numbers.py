@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [
     ROOT / "docs" / "evidence.md",
     ROOT / "docs" / "evidence" / "claims.md",
+    ROOT / "docs" / "evidence" / "fine_tuned.md",
     ROOT / "docs" / "evidence" / "tables.md",
     ROOT / "docs" / "which_loss.md",
     ROOT / "README.md",
@@ -44,6 +45,7 @@ OTHER_PAGES = [
     ROOT / "docs" / "votes.md",
 ]
 TABLES = {**MADE, **BLOCKS}
+ALL_STUDIES = (*studies.STUDIES, *studies.FINE_TUNED)
 CONTRASTS = [contrast for study in studies.STUDIES for contrast in studies.contrasts(study)]
 ARMS = [arm["name"] for study in studies.STUDIES for arm in studies.results(study)["arms"]]
 
@@ -86,7 +88,7 @@ def test_the_studies_are_those_that_have_files():
     }
 
 
-@pytest.mark.parametrize("study", studies.STUDIES)
+@pytest.mark.parametrize("study", ALL_STUDIES)
 def test_a_study_was_made_as_it_was_planned(study):
     found = studies.results(study)
     assert not found["runs_to_go"]
@@ -109,7 +111,7 @@ def test_a_study_was_made_as_it_was_planned(study):
     )
 
 
-@pytest.mark.parametrize("study", studies.STUDIES)
+@pytest.mark.parametrize("study", ALL_STUDIES)
 def test_the_accuracies_are_those_of_the_hits(study):
     for arm in studies.results(study)["arms"]:
         for metric in arm["hits"]:
@@ -121,7 +123,7 @@ def test_the_accuracies_are_those_of_the_hits(study):
             )
 
 
-@pytest.mark.parametrize("study", studies.STUDIES)
+@pytest.mark.parametrize("study", ALL_STUDIES)
 def test_the_contrasts_are_those_of_the_hits(study):
     for contrast in studies.contrasts(study):
         numbers = studies.stored(contrast)["numbers"]
@@ -134,7 +136,7 @@ def test_the_contrasts_are_those_of_the_hits(study):
         assert numbers["standard_error"] == pytest.approx(error, rel=RESAMPLING, abs=0)
 
 
-@pytest.mark.parametrize("study", studies.STUDIES)
+@pytest.mark.parametrize("study", ALL_STUDIES)
 def test_what_follows_from_the_standard_errors_of_a_file(study):
     # Its correction is only for the study, and its detectable effects are not corrected.
     same = functools.partial(pytest.approx, rel=SEARCHING, abs=0)

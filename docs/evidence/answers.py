@@ -38,6 +38,8 @@ QUESTIONS: Mapping[str, Sequence[str]] = {
     "epsilon": ("epsilon_regions",),
     "samples": ("samples_countries",),
 }
+# The studies of `fine_tuned.md`, each with a correction of its own.
+FINE_TUNED = ("fine_tuned_tail", "fine_tuned_noise")
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ class Answer:
     Attributes:
         planned: the contrast.
         found: its numbers.
-        adjusted: the p-value of the difference, corrected for all primary contrasts of all studies.
+        adjusted: the p-value of the difference, corrected for all primary contrasts of all studies;
+            in the studies of `fine_tuned.md`, for those of the study.
         detectable: the true difference, a share, that would be found with a probability of 80 % if
             the correction were that of Bonferroni.
     """
@@ -120,19 +123,30 @@ class Answer:
 @cache
 def study_file(study: str) -> dict[str, Any]:
     """The file of a study."""
-    return tomllib.loads((FOLDER / "studies" / f"{study}.toml").read_text())
+    return tomllib.loads(_file(study, "studies", "toml").read_text())
 
 
 @cache
 def results(study: str) -> dict[str, Any]:
     """The results of a study."""
-    found: dict[str, Any] = json.loads((FOLDER / "results" / f"{study}.json").read_text())
+    found: dict[str, Any] = json.loads(_file(study, "results", "json").read_text())
     return found
+
+
+def _file(study: str, folder: str, ending: str) -> Path:
+    if study in FINE_TUNED:
+        return FOLDER / "fine_tuned" / f"{study.removeprefix('fine_tuned_')}.{ending}"
+    return FOLDER / folder / f"{study}.{ending}"
 
 
 @cache
 def primary() -> list[Planned]:
     """All primary contrasts of all studies, in the order of the questions."""
+    return _planned([study for studies in QUESTIONS.values() for study in studies])
+
+
+def _planned(studies: Sequence[str]) -> list[Planned]:
+    """The primary contrasts of these studies."""
     return [
         Planned(
             study,
@@ -140,7 +154,6 @@ def primary() -> list[Planned]:
             contrast["equivalence"] / 100 if "equivalence" in contrast else None,
             len(content["seeds"]) - 1,
         )
-        for studies in QUESTIONS.values()
         for study in studies
         for content in [study_file(study)]
         for contrast in content["contrasts"]
@@ -151,7 +164,18 @@ def primary() -> list[Planned]:
 @cache
 def answers() -> list[Answer]:
     """The answers to all primary contrasts, in the order of the questions."""
-    return answered([Contrast(**result(planned)["numbers"]) for planned in primary()])
+    return _answered(primary(), [_numbers(planned) for planned in primary()])
+
+
+@cache
+def fine_tuned(study: str) -> list[Answer]:
+    """The answers to the primary contrasts of a study of `fine_tuned.md`."""
+    planned = _planned([study])
+    return _answered(planned, [_numbers(one) for one in planned])
+
+
+def _numbers(planned: Planned) -> Contrast:
+    return Contrast(**result(planned)["numbers"])
 
 
 def studies_of(question: str) -> Sequence[str]:
@@ -187,6 +211,11 @@ def of_contrast(question: str, contrast: str) -> list[Answer]:
 
 def answered(found: Sequence[Contrast]) -> list[Answer]:
     """The answers of these numbers of all primary contrasts."""
+    return _answered(primary(), found)
+
+
+def _answered(contrasts: Sequence[Planned], found: Sequence[Contrast]) -> list[Answer]:
+    """The answers of these numbers of contrasts that are corrected together."""
     adjusted = holm([one.p_value for one in found])
     level = LEVEL / len(found)
     return [
@@ -196,7 +225,7 @@ def answered(found: Sequence[Contrast]) -> list[Answer]:
             p_value,
             minimal_detectable(one.standard_error, planned.degrees_of_freedom, level=level),
         )
-        for planned, one, p_value in zip(primary(), found, adjusted, strict=True)
+        for planned, one, p_value in zip(contrasts, found, adjusted, strict=True)
     ]
 
 

@@ -1,5 +1,6 @@
 """The tables of the evidence, in Markdown, from the results of the studies."""
 
+import statistics
 from collections import Counter
 from collections.abc import Sequence
 
@@ -11,11 +12,14 @@ from answers import (
     QUESTIONS,
     Answer,
     answers,
+    fine_tuned,
     of_contrast,
     of_question,
+    results,
     secondary,
 )
 from claims import Claim, claims
+from effects import published
 from markdown_tables import markdown_table
 from texts import (
     POINTS,
@@ -27,7 +31,7 @@ from texts import (
 )
 from times import ratio, times
 
-from train.series.contrasts import holm
+from train.series.contrasts import Contrast, holm, minimal_detectable
 
 
 def contrasts(question: str) -> str:
@@ -53,6 +57,45 @@ def secondary_contrasts() -> str:
         found.setdefault(name, []).append(f"{study} {with_interval(numbers)}")
     rows = [[name, "; ".join(told)] for name, told in found.items()]
     return markdown_table(["difference", "points"], rows)
+
+
+def fine_tuned_contrasts(study: str) -> str:
+    """The contrasts of a study of fine-tuning. Those without a corrected p-value are secondary."""
+    answers_by_name = {answer.planned.name: answer for answer in fine_tuned(study)}
+    (degrees,) = {answer.planned.degrees_of_freedom for answer in answers_by_name.values()}
+    rows = []
+    for one in results(study)["contrasts"]:
+        found, answer = Contrast(**one["numbers"]), answers_by_name.get(one["name"])
+        detectable = minimal_detectable(
+            found.standard_error, degrees, level=LEVEL / len(answers_by_name)
+        )
+        rows.append(
+            [
+                f"{one['first']} - {one['second']}",
+                one["metric"].removesuffix("_accuracy").replace("top_", "top-").replace("_", " "),
+                with_interval(found),
+                p_value_text(answer.adjusted) if answer else "–",
+                ", ".join(effect.text for effect in published(study, one["name"])) or "–",
+                f"{POINTS * detectable:.2f}",
+            ]
+        )
+    head = ["contrast", "metric", "difference, points", "p, Holm", "published", "detectable"]
+    return markdown_table(head, rows)
+
+
+def fine_tuned_accuracies(study: str) -> str:
+    """The mean accuracies of the losses in a study of fine-tuning."""
+    rows = [
+        [
+            arm["name"],
+            *(
+                f"{POINTS * statistics.mean(run['metrics'][metric] for run in arm['runs']):.1f}"
+                for metric in ("macro_top_5_accuracy", "macro_top_1_accuracy")
+            ),
+        ]
+        for arm in results(study)["arms"]
+    ]
+    return markdown_table(["loss", "macro top-5", "macro top-1"], rows)
 
 
 def times_to_an_accuracy() -> str:

@@ -22,7 +22,7 @@ import records
 import sentences
 import tables
 import texts
-from answers import FOLDER
+from answers import FINE_TUNED, FOLDER, QUESTIONS
 from pretrained import tables as pretrained_tables
 
 ROOT = FOLDER.parent.parent
@@ -34,9 +34,10 @@ PAGES = (
     FOLDER / "tables.md",
     FOLDER / "design.md",
     FOLDER / "pretrained.md",
+    FOLDER / "fine_tuned.md",
 )
-# The page has a figure of their contrasts. The contrasts of the others are blocks.
-QUESTIONS_IN_PART = ("tail", "noise", "average")
+# Evidence has a figure of their contrasts. The contrasts of the others are blocks there.
+QUESTIONS_WITH_FIGURES = ("tail", "noise", "average")
 TABLES: Mapping[str, Callable[[], str]] = {
     "claims": tables.claims_of_the_thesis,
     "other answers": tables.other_answers,
@@ -53,9 +54,14 @@ TABLES: Mapping[str, Callable[[], str]] = {
         name: partial(texts.block, template)
         for name, template in tomllib.loads((FOLDER / "blocks.toml").read_text()).items()
     },
+    **{f"{question} contrasts": partial(tables.contrasts, question) for question in QUESTIONS},
     **{
-        f"{question} contrasts": partial(tables.contrasts, question)
-        for question in QUESTIONS_IN_PART
+        f"{study.replace('_', ' ')} {name}": partial(table, study)
+        for study in FINE_TUNED
+        for name, table in (
+            ("contrasts", tables.fine_tuned_contrasts),
+            ("accuracies", tables.fine_tuned_accuracies),
+        )
     },
 }
 _PLACE = re.compile(
@@ -79,6 +85,6 @@ if __name__ == "__main__":
         path.write_text(filled(path.read_text()))
     for name, record in records.RECORDS.items():
         (FOLDER / name).write_text(records.csv_text(record()))
-    for name in QUESTIONS_IN_PART:
+    for name in QUESTIONS_WITH_FIGURES:
         image = figures.differences(name)
         (ROOT / "docs" / "figures" / f"evidence_{name}.png").write_bytes(image)

@@ -35,6 +35,8 @@ QUESTIONS = {
     "samples": ("samples_countries",),
 }
 STUDIES = tuple(study for studies in QUESTIONS.values() for study in studies)
+# Each of them is corrected alone.
+FINE_TUNED = ("fine_tuned_tail", "fine_tuned_noise")
 
 # A part of a question has the studies of one kind of data.
 DATA = {
@@ -80,6 +82,8 @@ def digest(study: str) -> str:
 
 
 def _plan(study: str) -> Path:
+    if study in FINE_TUNED:
+        return EVIDENCE / "fine_tuned" / f"{study.rsplit('_', maxsplit=1)[-1]}.toml"
     return EVIDENCE / "studies" / f"{study}.toml"
 
 
@@ -109,6 +113,8 @@ def claims() -> list[dict[str, str]]:
 @functools.cache
 def results(study: str) -> dict[str, Any]:
     """The JSON of a study."""
+    if study in FINE_TUNED:
+        return json.loads(_plan(study).with_suffix(".json").read_text())
     return json.loads((EVIDENCE / "results" / f"{study}.json").read_text())
 
 

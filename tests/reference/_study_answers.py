@@ -115,11 +115,18 @@ def difference(
 @functools.cache
 def answers(standard_error: StandardError = stored_standard_error) -> tuple[Answer, ...]:
     """Those of all primary contrasts of all studies."""
+    return _corrected_together(studies.STUDIES, standard_error)
+
+
+@functools.cache
+def fine_tuned(study: str) -> tuple[Answer, ...]:
+    """Those of the primary contrasts of a study of fine-tuning."""
+    return _corrected_together((study,), stored_standard_error)
+
+
+def _corrected_together(names: Iterable[str], standard_error: StandardError) -> tuple[Answer, ...]:
     contrasts = [
-        contrast
-        for study in studies.STUDIES
-        for contrast in studies.contrasts(study)
-        if contrast.primary
+        contrast for study in names for contrast in studies.contrasts(study) if contrast.primary
     ]
     found = [difference(contrast, standard_error) for contrast in contrasts]
     corrected = statistics.holm([one.p_value for one in found])

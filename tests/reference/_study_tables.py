@@ -11,7 +11,7 @@ from tests.reference import _study_effects as effects
 from tests.reference import _study_pooling as pooling
 from tests.reference import _study_text as text
 from tests.reference import _study_times as times
-from tests.reference._study_statistics import LEVEL
+from tests.reference._study_statistics import LEVEL, detectable_errors
 
 
 def spread(question: str, name: str) -> str:
@@ -218,6 +218,45 @@ def _effects_of(answer: answers.Answer) -> list[Decimal]:
     return effects.effects().get((answer.contrast.study, answer.contrast.name), [])
 
 
+def fine_tuned_contrasts(study: str) -> str:
+    """All contrasts of a study of fine-tuning."""
+    given = {one.contrast: one for one in answers.fine_tuned(study)}
+    metrics = {
+        "macro_top_5_accuracy": "macro top-5",
+        "top_5_accuracy": "top-5",
+        "top_1_accuracy": "top-1",
+    }
+    rows = []
+    for contrast in studies.contrasts(study):
+        found = answers.difference(contrast)
+        known = effects.effects().get((study, contrast.name), [])
+        smallest = found.error * detectable_errors(found.num_seeds, len(given))
+        rows.append(
+            [
+                f"{contrast.first} - {contrast.second}",
+                metrics[contrast.metric],
+                text.with_interval(found),
+                text.probability(given[contrast].corrected) if contrast.primary else "–",
+                ", ".join(f"{one:+}" for one in known) if known else "–",
+                f"{smallest:.2f}",
+            ]
+        )
+    columns = ["contrast", "metric", "difference, points", "p, Holm", "published", "detectable"]
+    return text.table(columns, rows)
+
+
+def fine_tuned_accuracies(study: str) -> str:
+    """The mean accuracies of the losses in a study of fine-tuning."""
+    rows = []
+    for arm in studies.planned(study)["arms"]:
+        top_5, top_1 = (
+            answers.stored_accuracies(study, arm["name"], f"macro_top_{k}_accuracy").mean()
+            for k in (5, 1)
+        )
+        rows.append([arm["name"], f"{top_5:.1f}", f"{top_1:.1f}"])
+    return text.table(["loss", "macro top-5", "macro top-1"], rows)
+
+
 def better_heads() -> str:
     """The losses with the heads of the higher validation accuracy."""
     return text.table(
@@ -336,7 +375,15 @@ TABLES: dict[str, Callable[[], str]] = {
     "hierarchical model": hierarchical_model,
     **{
         f"{question} contrasts": functools.partial(contrasts_of, question)
-        for question in ("tail", "noise", "average")
+        for question in studies.QUESTIONS
+    },
+    **{
+        f"fine tuned {name} {kind}": functools.partial(made, f"fine_tuned_{name}")
+        for name in ("tail", "noise")
+        for kind, made in (
+            ("contrasts", fine_tuned_contrasts),
+            ("accuracies", fine_tuned_accuracies),
+        )
     },
 }
 RECORDS: dict[str, Callable[[], list[list[str]]]] = {
