@@ -48,7 +48,7 @@ from benchmarks import (
 PAGES = (
     Path(__file__).parent / "README.md",
     Path(__file__).parent.parent / "docs" / "ambiguity.md",
-    Path(__file__).parent.parent / "docs" / "calibrated_losses.md",
+    Path(__file__).parent.parent / "docs" / "evidence" / "proofs.md",
     Path(__file__).parent.parent / "docs" / "votes.md",
 )
 RESULTS = Path(__file__).parent / "results"

@@ -41,7 +41,7 @@ OTHER_PAGES = [
     ROOT / "docs" / "evidence" / "pretrained.md",
     # `tests/benchmarks/test_table.py` tests these.
     ROOT / "docs" / "ambiguity.md",
-    ROOT / "docs" / "calibrated_losses.md",
+    ROOT / "docs" / "evidence" / "proofs.md",
     ROOT / "docs" / "votes.md",
 ]
 TABLES = {**MADE, **BLOCKS}
