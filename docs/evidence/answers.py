@@ -217,16 +217,30 @@ def answered(found: Sequence[Contrast]) -> list[Answer]:
 def _answered(contrasts: Sequence[Planned], found: Sequence[Contrast]) -> list[Answer]:
     """The answers of these numbers of contrasts that are corrected together."""
     adjusted = holm([one.p_value for one in found])
-    level = LEVEL / len(found)
     return [
         Answer(
             planned,
             one,
             p_value,
-            minimal_detectable(one.standard_error, planned.degrees_of_freedom, level=level),
+            detectable(one.standard_error, planned.degrees_of_freedom, len(found)),
         )
         for planned, one, p_value in zip(contrasts, found, adjusted, strict=True)
     ]
+
+
+def detectable(
+    standard_error: float, degrees_of_freedom: float, num_tests: int | None = None
+) -> float:
+    """The true difference that would be found with a probability of 80 % after a correction.
+
+    Args:
+        standard_error: that of the difference.
+        degrees_of_freedom: of Student's t.
+        num_tests: the number of tests for which Bonferroni corrects; None is the number of primary
+            contrasts of all studies.
+    """
+    level = LEVEL / (len(primary()) if num_tests is None else num_tests)
+    return minimal_detectable(standard_error, degrees_of_freedom, level=level)
 
 
 @cache

@@ -86,7 +86,14 @@ def standard_error(differences: np.ndarray, labels: np.ndarray, *, macro: bool) 
 def _difference(study: str, loss: str, other: str) -> Difference:
     of_study = results(study)
     first, second = (_better_head(of_study, one) for one in (loss, other))
-    metric = of_study["select_by"]
+    found = difference_of_hits(of_study, first, second, of_study["select_by"])
+    return Difference(study, first["name"], second["name"], found)
+
+
+def difference_of_hits(
+    of_study: Mapping[str, Any], first: Mapping[str, Any], second: Mapping[str, Any], metric: str
+) -> Contrast:
+    """The difference of two arms of a study in a metric whose hits the results have."""
     hits = [_bits(arm["hits"][metric]) for arm in (first, second)]
     values = hits[0].astype(np.int8) - hits[1]
     labels = np.frombuffer(base64.b64decode(of_study["labels"]["little_endian_int32"]), "<i4")
@@ -94,12 +101,11 @@ def _difference(study: str, loss: str, other: str) -> Difference:
     _, classes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     weights = 1 / (len(sizes) * sizes[classes]) if macro else np.full(len(labels), 1 / len(labels))
     # The middle between two numbers of two digits may not depend on the order of the sum.
-    found = with_error(
+    return with_error(
         round(float((values @ weights).mean()), 12),
         standard_error(values, labels, macro=macro),
         len(values) - 1,
     )
-    return Difference(study, first["name"], second["name"], found)
 
 
 def _better_head(of_study: Mapping[str, Any], loss: str) -> Mapping[str, Any]:

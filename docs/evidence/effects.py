@@ -8,6 +8,9 @@ from pathlib import Path
 
 from train.papers.tables.published import PUBLISHED
 
+# The classes of the three numbers in the brackets of a cell.
+_PARTS = ("few", "medium", "many")
+
 
 @dataclass(frozen=True)
 class Effect:
@@ -42,6 +45,27 @@ def effect(losses: Sequence[str], table: str, *columns: str) -> Effect:
     decimals = max(first.decimals, second.decimals)
     # Binary numbers: 73.2 less 68.7 is not 4.5 exactly, and bounds are compared with it.
     return Effect(round(first.value - second.value, decimals), decimals)
+
+
+def combined(cells: Sequence[str]) -> Effect:
+    """The difference of two cells, or the difference of two such differences.
+
+    Args:
+        cells: two or four of them, each as its row, its table and its column: "ldam 4.5 K=5". The
+            number of a part of the classes has its name at the end: "ldam 4.5 K=5 few".
+    """
+    numbers = [_number(*cell.split(" ")) for cell in cells]
+    decimals = max(number.decimals for number in numbers)
+    signs = (1, -1, -1, 1)
+    points = sum(sign * one.points for sign, one in zip(signs, numbers, strict=False))
+    return Effect(round(points, decimals), decimals)
+
+
+def _number(row: str, table: str, column: str, part: str = "") -> Effect:
+    """A cell, as the effect of something without any points."""
+    cell = PUBLISHED[table][row, column]
+    value = cell.shots[_PARTS.index(part)] if part else cell.value
+    return Effect(value, cell.decimals)
 
 
 def published(study: str, contrast: str) -> tuple[Effect, ...]:

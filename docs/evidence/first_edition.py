@@ -37,10 +37,19 @@ class Cell:
 
 @dataclass(frozen=True)
 class Interval:
-    """A 95 % interval around an estimate."""
+    """A 95 % interval around an estimate, by Student's t.
+
+    Attributes:
+        center: the estimate.
+        half_width: half of the interval.
+        standard_error: that of the estimate.
+        freedom: the degrees of freedom.
+    """
 
     center: float
     half_width: float
+    standard_error: float
+    freedom: float
 
     def __str__(self) -> str:
         return f"{self.center:+.2f} ± {self.half_width:.2f}"
@@ -99,11 +108,12 @@ def contrast(*terms: tuple[float, Sequence[float]]) -> Interval:
     parts = [weight**2 * float(np.var(values, ddof=1)) / len(values) for weight, values in terms]
     variance = sum(parts)
     if variance == 0:
-        return Interval(center, 0.0)
+        return Interval(center, 0.0, 0.0, math.inf)
     freedom = variance**2 / sum(
         part**2 / (len(values) - 1) for part, (_, values) in zip(parts, terms, strict=True)
     )
-    return Interval(center, half_width(math.sqrt(variance), freedom))
+    error = math.sqrt(variance)
+    return Interval(center, half_width(error, freedom), error, freedom)
 
 
 def difference(cell: Cell, other: Cell) -> Interval:

@@ -12,6 +12,7 @@ from answers import (
     QUESTIONS,
     Answer,
     answers,
+    detectable,
     fine_tuned,
     of_contrast,
     of_question,
@@ -23,6 +24,7 @@ from effects import published
 from markdown_tables import markdown_table
 from texts import (
     POINTS,
+    ends,
     from_to,
     p_value_text,
     published_inside,
@@ -31,7 +33,7 @@ from texts import (
 )
 from times import ratio, times
 
-from train.series.contrasts import Contrast, holm, minimal_detectable
+from train.series.contrasts import Contrast, holm
 
 
 def contrasts(question: str) -> str:
@@ -66,9 +68,7 @@ def fine_tuned_contrasts(study: str) -> str:
     rows = []
     for one in results(study)["contrasts"]:
         found, answer = Contrast(**one["numbers"]), answers_by_name.get(one["name"])
-        detectable = minimal_detectable(
-            found.standard_error, degrees, level=LEVEL / len(answers_by_name)
-        )
+        smallest = detectable(found.standard_error, degrees, len(answers_by_name))
         rows.append(
             [
                 f"{one['first']} - {one['second']}",
@@ -76,7 +76,7 @@ def fine_tuned_contrasts(study: str) -> str:
                 with_interval(found),
                 p_value_text(answer.adjusted) if answer else "–",
                 ", ".join(effect.text for effect in published(study, one["name"])) or "–",
-                f"{POINTS * detectable:.2f}",
+                f"{POINTS * smallest:.2f}",
             ]
         )
     head = ["contrast", "metric", "difference, points", "p, Holm", "published", "detectable"]
@@ -237,33 +237,40 @@ def claims_of_the_thesis() -> str:
 
 def _published(claim: Claim) -> str:
     """The smallest and the largest published effect of a claim."""
+    if claim.times:
+        return " and ".join(f"{time.published:+} %" for time in claim.times)
+    if claim.published_text:
+        return claim.published_text
     found = sorted(claim.published, key=lambda effect: effect.points)
     return " to ".join(dict.fromkeys(one.text for one in (found[0], found[-1]))) if found else "–"
 
 
 def _detectable(claim: Claim) -> str:
-    """The smallest and the largest detectable effect of a claim.
-
-    Only primary contrasts are corrected.
-    """
-    found = [answer.detectable for answer in claim.answers]
-    found += [contrast.minimal_detectable for contrast in claim.secondary_contrasts]
-    if not found:
-        return "–"
-    return " to ".join(dict.fromkeys(f"{POINTS * one:.2f}" for one in (min(found), max(found))))
+    """The smallest and the largest detectable effect of a claim."""
+    found = claim.detectable
+    return f"{ends(found, '{:.2f}'.format)}{claim.unit}" if found else "–"
 
 
 def _why(claim: Claim) -> list[str]:
-    if not claim.untested:
-        found = [
+    found = []
+    if claim.contrast:
+        found += [
             f"expected {claim.expected}: {counted(claim.answers)}; {from_to(claim.answers)} points",
         ]
-        if claim.published:
-            inside = published_inside(claim.question, claim.contrast)
-            found.append(f"Inside: {inside}")
-    else:
-        contrasts = claim.secondary_contrasts
-        found = [f"secondary: {range_of(contrasts)} points"] if contrasts else []
+        if any(answer.published for answer in claim.answers):
+            found.append(f"Inside: {published_inside(claim.question, claim.contrast)}")
+    elif claim.others:
+        contrasts = [one for _, one in claim.others]
+        found.append(f"expected {claim.expected}: {range_of(contrasts)} points")
+    found += [
+        f"Fine-tuned: {with_interval(answer.found)}, {answer.verdict}"
+        for answer in claim.fine_tuned_answers
+    ]
+    if claim.first_edition:
+        kinds = Counter(one.verdict for one in claim.comparisons)
+        told = ", ".join(f"{kinds[kind]} {kind}" for kind in sorted(kinds))
+        found.append(f"[First edition](design.md#the-first-edition): {told}")
+    found += [f"{time.name}: {time.percent:+.2f} % of a step" for time in claim.times]
     return [*found, *filter(None, (claim.unfair, claim.untested, claim.remark))]
 
 

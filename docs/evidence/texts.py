@@ -74,7 +74,7 @@ def selected(question: str, arm: str, field: str) -> str:
     values = [found["selected"][field] for found in _arms(question) if found["name"] == arm]
     if not values:
         raise ValueError(f"no study of {question!r} has the arm {arm!r}")
-    return _ends(values, number_text)
+    return ends(values, number_text)
 
 
 def accuracy(study: str, arm: str, metric: str | None = None) -> str:
@@ -154,10 +154,10 @@ def _gain(found: Sequence[Contrast]) -> str:
 
 def range_of(found: Sequence[Contrast]) -> str:
     """The smallest and the largest of these differences, in points."""
-    return _ends([POINTS * one.estimate for one in found], "{:+.2f}".format)
+    return ends([POINTS * one.estimate for one in found], "{:+.2f}".format)
 
 
-def _ends(values: Sequence[Any], text: Callable[[Any], str]) -> str:
+def ends(values: Sequence[Any], text: Callable[[Any], str]) -> str:
     """The smallest and the largest value."""
     return " to ".join(dict.fromkeys(map(text, (min(values), max(values)))))
 
@@ -186,7 +186,7 @@ def time_of_the_expectation(question: str) -> str:
     """How many times as long the expected hinge takes as the noised one, from and to."""
     found = times()
     ratios = [ratio(found[study]) for study in studies_of(question) if study in found]
-    return _ends(ratios, "{:.1f}".format)
+    return ends(ratios, "{:.1f}".format)
 
 
 def best_in_the_last_epoch(question: str) -> str:

@@ -7,17 +7,12 @@ from typing import Any
 
 from tests.reference import _studies as studies
 from tests.reference import _study_answers as answers
+from tests.reference import _study_claims as claims
 from tests.reference import _study_effects as effects
 from tests.reference import _study_pooling as pooling
 from tests.reference import _study_text as text
 from tests.reference import _study_times as times
 from tests.reference._study_statistics import LEVEL, detectable_errors
-
-
-def spread(question: str, name: str) -> str:
-    """The smallest and the largest difference of the studies."""
-    found = [one.difference.points for one in answers.answers_to(question, name)]
-    return text.extremes(found, "+.2f")
 
 
 def contrasts_of(question: str) -> str:
@@ -314,63 +309,12 @@ def hierarchical_model() -> str:
     return "\n".join([text.table(columns, rows), "", *lines])
 
 
-def claims() -> str:
-    """The claims of the thesis and what became of them."""
-    rows = []
-    for claim in studies.claims():
-        published, detectable, parts = [], [], []
-        if "untested" in claim:
-            verdict = "not tested"
-            published = [effects.effect(*one) for one in claim.get("cells", [])]
-            found = [
-                answers.difference(contrast)
-                for study in studies.QUESTIONS.get(claim.get("question", ""), ())
-                for contrast in studies.contrasts(study)
-                if contrast.name in claim.get("secondary", []) and not contrast.primary
-            ]
-            if found:
-                detectable = [
-                    100 * studies.stored(one.contrast)["numbers"]["minimal_detectable"]
-                    for one in found
-                ]
-                ends = text.extremes([one.points for one in found], "+.2f")
-                parts.append(f"secondary: {ends} points")
-        else:
-            given = answers.answers_to(claim["question"], claim["contrast"])
-            verdicts = [one.verdict for one in given]
-            verdict = answers.verdict_of_claim(claim["expected"], verdicts)
-            if "limit" in claim and verdict != "cannot tell":
-                verdict += f" {claim['limit']}"
-            if "unfair" in claim:
-                verdict = "no fair test"
-            published = [effect for one in given for effect in _effects_of(one)]
-            detectable = [answers.detectable(one.difference) for one in given]
-            parts.append(
-                f"expected {claim['expected']}: {text.counted(verdicts)}"
-                f"; {spread(claim['question'], claim['contrast'])} points"
-            )
-            inside = answers.published_inside(given)
-            if inside != "0 of 0":
-                parts.append(f"Inside: {inside}")
-        parts += [claim[one] for one in ("unfair", "untested", "remark") if one in claim]
-        rows.append(
-            [
-                f"{claim['claim']} ({claim['source']})",
-                text.extremes(published, "+") if published else "–",
-                text.extremes(detectable, ".2f") if detectable else "–",
-                verdict,
-                ". ".join(parts),
-            ]
-        )
-    return text.table(["claim", "published", "detectable", "here", "why"], rows)
-
-
 TABLES: dict[str, Callable[[], str]] = {
     "secondary": secondary,
     "times": training_times,
     "other answers": other_answers,
     "corrected equivalences": corrected_equivalences,
-    "claims": claims,
+    "claims": claims.table,
     "better heads": better_heads,
     "hierarchical model": hierarchical_model,
     **{
