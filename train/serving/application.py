@@ -14,9 +14,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from train.foundation import files
 from train.serving.limits import RefusalError
+from train.serving.meter import PREDICT
 from train.serving.service import ENDING, READY, Held, Service
 
-_PREDICT = "/predict"
 _MORE_HEADERS = {405: {"Allow": "POST"}, 503: {"Retry-After": "1"}}
 _MISTAKE = "a mistake of the server; its log has more"
 
@@ -94,7 +94,7 @@ def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) 
 
 
 class _Application:
-    """Answers requests for sets, and counts them; Starlette answers all others.
+    """Answers requests for sets; Starlette answers all others. All answers are counted.
 
     Starlette's own way to the answer takes as long as a small network.
     """
@@ -104,30 +104,34 @@ class _Application:
         self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] != _PREDICT:
-            await self._others(scope, receive, send)
-            return
+        path, meter = scope["path"], self._service.meter
         begun, status = time.monotonic(), 500
 
         async def send_counted(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                if self._service.state == ENDING:
+                if path == PREDICT and self._service.state == ENDING:
                     message["headers"].append((b"connection", b"close"))
             await send(message)
 
+        if path != PREDICT:
+            try:
+                await self._others(scope, receive, send_counted)
+            finally:
+                meter.answer(path, status)
+            return
         with self._service.progressing():
             try:
                 response = await self._respond(Request(scope, receive))
                 await response(scope, receive, send_counted)
             finally:
-                self._service.meter.answer(status, time.monotonic() - begun)
+                meter.answer_predict(status, time.monotonic() - begun)
 
     async def _respond(self, request: Request) -> Response:
         try:
             if request.method != "POST":
-                raise RefusalError(405, f"{request.method} {_PREDICT} is not answered: use POST")
+                raise RefusalError(405, f"{request.method} {PREDICT} is not answered: use POST")
             self._service.check_ready()
             with self._service.holding() as held:
                 return _json({"sets": await _answer(self._service, request, held)})

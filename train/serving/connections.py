@@ -11,6 +11,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from train.serving.limits import MOST_CONNECTIONS
+from train.serving.meter import OTHER, Meter
 
 # For the head of a request, and for the rest of a body after its response.
 _SECONDS = 10.0
@@ -136,3 +137,14 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
+
+
+def counted_by(meter: Meter) -> type[BoundedProtocol]:
+    """Connections whose refusals are counted: the application never gets these requests."""
+
+    class CountedProtocol(BoundedProtocol):
+        def send_400_response(self, msg: str) -> None:
+            meter.answer(OTHER, 400)
+            super().send_400_response(msg)
+
+    return CountedProtocol

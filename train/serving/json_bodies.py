@@ -7,6 +7,8 @@ from train.serving.limits import MOST_EXAMPLES, RefusalError
 
 # Beside one for each value.
 _OTHER_SEPARATORS = 16
+# The characters of a key in a message.
+_SHOWN = 100
 
 
 def read_list(body: bytes, name: str, *, most_values: int) -> list[Any]:
@@ -29,8 +31,12 @@ def read_list(body: bytes, name: str, *, most_values: int) -> list[Any]:
     except (ValueError, RecursionError) as error:
         raise RefusalError(400, f"the body is not JSON: {_first_line(error)}") from error
     if not isinstance(value, dict) or list(value) != [name] or not isinstance(value[name], list):
+        others = [key for key in value if key != name] if isinstance(value, dict) else []
+        # As in JSON, without what a log or a terminal would obey.
+        but = f"; it has the key {json.dumps(others[0][:_SHOWN])}" if others else ""
         raise RefusalError(
-            400, f'the body must be an object with a list and nothing else: {{"{name}": [...]}}'
+            400,
+            f'the body must be an object with a list and nothing else: {{"{name}": [...]}}{but}',
         )
     examples = value[name]
     if len(examples) > MOST_EXAMPLES:

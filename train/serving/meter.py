@@ -6,7 +6,7 @@ The package prometheus_client has a way for several processes, which writes file
 import mmap
 from bisect import bisect_left
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, product
 
 import numpy as np
 from prometheus_client import CollectorRegistry, generate_latest
@@ -19,7 +19,10 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-_STATUSES = (200, 400, 404, 405, 408, 413, 415, 422, 500, 503, 504)
+PREDICT, OTHER = "/predict", "other"
+# The values of the labels: clients choose paths, and cannot make more series than these.
+_PATHS = (PREDICT, "/health", "/metrics", OTHER)
+_STATUSES = (200, 307, 400, 404, 405, 408, 413, 415, 422, 500, 503, 504)
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _SET_SIZES = (0, 1, 2, 3, 5, 10, 20, 50, 100, 1000)
 _PREFIX = "topk_jax_"
@@ -58,7 +61,7 @@ class Meter(Collector):
     """
 
     def __init__(self, workers: int) -> None:
-        self._seconds = _Histogram(len(_STATUSES), _SECONDS)
+        self._seconds = _Histogram(len(_PATHS) * len(_STATUSES), _SECONDS)
         self._sizes = _Histogram(self._seconds.end, _SET_SIZES)
         self._batches = self._sizes.end
         self._examples, self._padding, self._new = (self._batches + i for i in (1, 2, 3))
@@ -79,10 +82,15 @@ class Meter(Collector):
         """A request for sets has come."""
         self._own[self._accepted] += 1
 
-    def answer(self, status: int, seconds: float) -> None:
+    def answer(self, path: str, status: int) -> None:
         """A request was answered."""
-        place = _STATUSES.index(status) if status in _STATUSES else _STATUSES.index(500)
-        self._own[place] += 1
+        row = _PATHS.index(path if path in _PATHS else OTHER)
+        column = _STATUSES.index(status if status in _STATUSES else 500)
+        self._own[row * len(_STATUSES) + column] += 1
+
+    def answer_predict(self, status: int, seconds: float) -> None:
+        """A request for sets was answered, after some seconds."""
+        self.answer(PREDICT, status)
         self._seconds.add(self._own, seconds)
 
     def add_batch(self, size: int, examples: int) -> None:
@@ -104,6 +112,7 @@ class Meter(Collector):
     def totals(self) -> tuple[int, int]:
         """How many requests for sets have come, and how many were answered."""
         cells = self._table.sum(axis=0)
+        # Those for sets come first.
         return int(cells[self._accepted]), int(cells[: len(_STATUSES)].sum())
 
     def text(self) -> bytes:
@@ -117,10 +126,10 @@ class Meter(Collector):
         cells = self._table.sum(axis=0)
         yield InfoMetricFamily(_PREFIX + "program", "What is served.", self.information)
         requests = CounterMetricFamily(
-            f"{_PREFIX}requests", "Requests for sets, by status.", labels=["status"]
+            f"{_PREFIX}requests", "Answers, by path and status.", labels=["path", "status"]
         )
-        for place, status in enumerate(_STATUSES):
-            requests.add_metric([str(status)], float(cells[place]))
+        for place, (path, status) in enumerate(product(_PATHS, _STATUSES)):
+            requests.add_metric([path, str(status)], float(cells[place]))
         yield requests
         for name, words, place in (
             ("batches", "Calls of the program.", self._batches),
@@ -134,6 +143,6 @@ class Meter(Collector):
             ("examples_waiting", "Examples that wait for their answer.", self._waiting),
         ):
             yield GaugeMetricFamily(_PREFIX + name, words, value=float(cells[place]))
-        words = "Seconds from the head of a request to the end of its response."
+        words = "Seconds from the head of a request for sets to the end of its response."
         yield self._seconds.family(cells, "request_seconds", words)
         yield self._sizes.family(cells, "set_size", "Classes in a set.")

@@ -15,8 +15,7 @@ from train.foundation import interruption
 from train.foundation.errors import UserError, first_line, let_through
 from train.prediction import image_files
 from train.prediction.exported_classifier import ProgramFile
-from train.serving import application, multipart, served_images
-from train.serving.connections import BoundedProtocol
+from train.serving import application, connections, multipart, served_images
 from train.serving.limits import Limits
 from train.serving.meter import Meter
 from train.serving.service import ENDING, READY, Service
@@ -74,7 +73,7 @@ class Worker:
         server = _Server(
             uvicorn.Config(
                 application.make(service),
-                http=BoundedProtocol,
+                http=connections.counted_by(self.meter),
                 ws="none",
                 lifespan="off",
                 log_config=None,

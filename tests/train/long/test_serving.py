@@ -119,7 +119,7 @@ def test_a_worker_that_dies_is_started_again_with_the_same_program(program, imag
         health = server.ask("/health")
         assert (health.status, health.value["sha256"]) == (200, digest)
         assert server.predict(image).status == 200
-        assert server.metrics()['topk_jax_requests_total{status="200"}'] == 1
+        assert server.metrics()['topk_jax_requests_total{path="/predict",status="200"}'] == 1
         ended = server.end()
     assert ended.returncode == 0
     assert ended.stderr.count("it is started again") == 2

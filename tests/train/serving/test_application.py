@@ -28,7 +28,7 @@ def service_of(*, waiting=64, seconds=60.0, state=READY):
     return service
 
 
-async def ask(service, *, comes=True):
+async def ask(service, *, comes=True, path="/predict"):
     """The status, the headers and the error that a request gets; its body may never come."""
     sent = []
 
@@ -41,7 +41,7 @@ async def ask(service, *, comes=True):
         sent.append(message)
 
     headers = {b"content-type": b"application/json", b"content-length": b"%d" % len(BODY)}
-    scope = {"type": "http", "method": "POST", "path": "/predict", "headers": [*headers.items()]}
+    scope = {"type": "http", "method": "POST", "path": path, "headers": [*headers.items()]}
     await application.make(service)(scope, receive, send)
     start, body = sent
     return start["status"], dict(start["headers"]), json.loads(body["body"])["error"]
@@ -77,6 +77,16 @@ def test_more_examples_than_may_wait_are_refused():
     assert error == "too many requests wait; ask again in a moment"
     assert headers[b"retry-after"] == b"1"
     check_idle(service)
+
+
+def test_answers_to_unknown_paths_are_counted():
+    service = service_of()
+    for number in range(3):
+        status, _, _ = asyncio.run(ask(service, path=f"/none/{number}"))
+        assert status == 404
+    text = service.meter.text().decode()
+    assert 'topk_jax_requests_total{path="other",status="404"} 3.0' in text
+    assert service.meter.totals() == (0, 0)
 
 
 def test_more_bytes_than_may_wait_are_refused():

@@ -17,15 +17,17 @@ def test_counts_of_all_workers_are_added():
     for worker in (0, 1, 1):
         meter.choose_worker(worker)
         meter.accept()
-        meter.answer(200, 0.02)
+        meter.answer_predict(200, 0.02)
         meter.add_batch(16, 10)
         meter.add_set(3, none_of_these=worker == 0)
         meter.show(worker + 1, 5)
-    meter.answer(418, 99.0)
+    meter.answer_predict(418, 99.0)
+    meter.answer("/health", 503)
     found = numbers(meter)
-    assert found["topk_jax_requests_total", "200"] == 3
+    assert found["topk_jax_requests_total", "/predict", "200"] == 3
     # A status that is not expected counts as a mistake.
-    assert found["topk_jax_requests_total", "500"] == 1
+    assert found["topk_jax_requests_total", "/predict", "500"] == 1
+    assert found["topk_jax_requests_total", "/health", "503"] == 1
     assert found["topk_jax_batches_total",] == 3
     assert found["topk_jax_examples_total",] == 30
     assert found["topk_jax_padding_total",] == 18
@@ -39,6 +41,7 @@ def test_counts_of_all_workers_are_added():
     assert found["topk_jax_request_seconds_sum",] == 99.06
     assert found["topk_jax_set_size_bucket", "2.0"] == 0
     assert found["topk_jax_set_size_bucket", "3.0"] == 3
+    # Of requests for sets.
     assert meter.totals() == (3, 4)
 
 
@@ -51,3 +54,13 @@ def test_a_worker_that_is_started_again_continues_with_its_counts():
     assert meter.totals() == (1, 0)
     # What was in progress ended with the process.
     assert found["topk_jax_requests_in_progress",] == 0
+
+
+def test_clients_cannot_make_more_series():
+    meter = Meter(1)
+    before = numbers(meter)
+    for number in range(100):
+        meter.answer(f"/{number}", 404)
+    after = numbers(meter)
+    assert after.keys() == before.keys()
+    assert after["topk_jax_requests_total", "other", "404"] == 100

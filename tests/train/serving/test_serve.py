@@ -200,10 +200,19 @@ def test_metrics_count_what_was_answered(server, images):
     before = server.metrics()
     server.predict(images[0], images[1])
     server.predict(b"")
+    server.ask("/elsewhere")
+    server.ask("/health/")
+    with server.connect() as connection:
+        connection.sendall(b"no request\r\n\r\n")
+        assert connection.recv(2**16).startswith(b"HTTP/1.1 400 ")
     after = server.metrics()
     differences = {name: value - before[name] for name, value in after.items()}
-    assert differences['topk_jax_requests_total{status="200"}'] == 1
-    assert differences['topk_jax_requests_total{status="415"}'] == 1
+    assert differences['topk_jax_requests_total{path="/predict",status="200"}'] == 1
+    assert differences['topk_jax_requests_total{path="/predict",status="415"}'] == 1
+    for status in (307, 400, 404):
+        assert differences[f'topk_jax_requests_total{{path="other",status="{status}"}}'] == 1
+    # The earlier one.
+    assert differences['topk_jax_requests_total{path="/metrics",status="200"}'] == 1
     assert differences["topk_jax_examples_total"] == 2
     assert differences["topk_jax_set_size_count"] == 2
     assert after["topk_jax_requests_in_progress"] == 0
