@@ -31,8 +31,11 @@ _AGAINST = {
     "equivalent": ("better", "worse"),
 }
 _REVERSED = {"better": ("worse",), "worse": ("better",), "equivalent": ("better", "worse")}
-# Steps of the network of the published times.
+# Steps of the network of the published times, and its losses alone for several K.
 _STEPS = FOLDER.parents[1] / "benchmarks" / "results" / "train_step_densenet-gpu.json"
+_LOSSES = _STEPS.with_name("train_step-cpu.json")
+# The values of K of the published times.
+_SMALL_K, _LARGE_K = 5, 10
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ class Claim:
         first_edition: the claim of the first edition.
         steps: the losses whose time in a step of training was published: how much longer the step
             is than with cross-entropy, in per cent, the fastest loss first.
+        growth: losses whose time for two values of K is measured, in the order of its growth.
         unit: of the detectable effects, if these are not points.
         unfair: why the test of it is not fair; empty for one that is.
         limit: where the verdict holds only, in words; empty if the studies agree.
@@ -90,6 +94,7 @@ class Claim:
     fine_tuned: tuple[str, ...] = ()
     first_edition: str = ""
     steps: Mapping[str, float] = field(default_factory=dict)
+    growth: tuple[str, ...] = ()
     unit: str = ""
     unfair: str = ""
     limit: str = ""
@@ -147,6 +152,17 @@ class Claim:
         ]
 
     @property
+    def ratios(self) -> dict[str, float]:
+        """How many times as long its losses take for the larger K."""
+        network, _ = json.loads(_LOSSES.read_text())["models"]
+        seconds = {
+            (found["loss"], found["K"]): found["loss_seconds"]
+            for found in network["losses"]
+            if found["M"] in (3, None)
+        }
+        return {name: seconds[name, _LARGE_K] / seconds[name, _SMALL_K] for name in self.growth}
+
+    @property
     def detectable(self) -> list[float]:
         """The detectable effects, in points, all with the same correction but for fine-tuning."""
         answers = self.answers or self.fine_tuned_answers
@@ -183,6 +199,8 @@ class Claim:
             in_order = times == sorted(times, key=lambda time: time.percent)
             small = all(time.percent <= time.published for time in times)
             return "reproduced" if in_order and small else "not reproduced"
+        if ratios := list(self.ratios.values()):
+            return "reproduced" if ratios == sorted(ratios) else "not reproduced"
         return "not tested"
 
     def _side(self, found: Contrast) -> str:

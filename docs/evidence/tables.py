@@ -270,7 +270,8 @@ def _why(claim: Claim) -> list[str]:
         kinds = Counter(one.verdict for one in claim.comparisons)
         told = ", ".join(f"{kinds[kind]} {kind}" for kind in sorted(kinds))
         found.append(f"[First edition](design.md#the-first-edition): {told}")
-    found += [f"{time.name}: {time.percent:+.2f} % of a step" for time in claim.times]
+    found += [f"`{time.name}`: {time.percent:+.2f} % of a step" for time in claim.times]
+    found += [f"`{name}`: {ratio:.2f} times as long" for name, ratio in claim.ratios.items()]
     return [*found, *filter(None, (claim.unfair, claim.untested, claim.remark))]
 
 

@@ -36,7 +36,7 @@ PAGES = (
     FOLDER / "pretrained.md",
     FOLDER / "fine_tuned.md",
 )
-# Evidence has a figure of their contrasts. The contrasts of the others are blocks there.
+# Evidence has a figure of their contrasts.
 QUESTIONS_WITH_FIGURES = ("tail", "noise", "average")
 TABLES: Mapping[str, Callable[[], str]] = {
     "claims": tables.claims_of_the_thesis,

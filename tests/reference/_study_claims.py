@@ -32,6 +32,7 @@ def _row(claim: dict[str, Any]) -> list[str]:
         "fine_tuned": _fine_tuned,
         "first_edition": _first_edition,
         "steps": _steps,
+        "growth": _growth,
     }
     kind = next((kinds[one] for one in kinds if one in claim), _nothing)
     published, detectable, verdict, parts = kind(claim)
@@ -225,6 +226,27 @@ def _steps(claim):
         one <= other for one, other in zip(added, published, strict=True)
     )
     parts = [
-        f"{loss}: {one:+.2f} % of a step" for loss, one in zip(claim["steps"], added, strict=True)
+        f"`{loss}`: {one:+.2f} % of a step" for loss, one in zip(claim["steps"], added, strict=True)
     ]
     return [], [], "reproduced" if holds else "not reproduced", parts
+
+
+def _growth(claim):
+    found = json.loads((BENCHMARKS / "train_step-cpu.json").read_text())["models"]
+    (densenet,) = (one for one in found if one["model"] == "densenet_40_40")
+    grown = []
+    for loss in claim["growth"]:
+        small, large = (
+            next(
+                one["loss_seconds"]
+                for one in densenet["losses"]
+                if one["loss"] == loss and one["K"] == k and one["M"] != 10
+            )
+            for k in (5, 10)
+        )
+        grown.append(large / small)
+    parts = [
+        f"`{loss}`: {one:.2f} times as long"
+        for loss, one in zip(claim["growth"], grown, strict=True)
+    ]
+    return [], [], "reproduced" if grown == sorted(grown) else "not reproduced", parts
