@@ -25,6 +25,7 @@ from markdown_tables import markdown_table
 from texts import (
     POINTS,
     ends,
+    filled,
     from_to,
     p_value_text,
     published_inside,
@@ -272,7 +273,8 @@ def _why(claim: Claim) -> list[str]:
         found.append(f"[First edition](design.md#the-first-edition): {told}")
     found += [f"`{time.name}`: {time.percent:+.2f} % of a step" for time in claim.times]
     found += [f"`{name}`: {ratio:.2f} times as long" for name, ratio in claim.ratios.items()]
-    return [*found, *filter(None, (claim.unfair, claim.untested, claim.remark))]
+    words = filter(None, (claim.unfair, claim.untested, claim.remark))
+    return [*found, *map(filled, words)]
 
 
 def counted(found: Sequence[Answer]) -> str:

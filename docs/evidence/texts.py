@@ -228,6 +228,11 @@ def number(asked: str) -> str:
     return KINDS[found["kind"]](*found["arguments"].split("; "))
 
 
+def filled(template: str) -> str:
+    """A text whose braces ask for numbers, with the numbers of now."""
+    return _BRACES.sub(lambda braces: number(braces[1]), template)
+
+
 def block(template: str) -> str:
     """A block of blocks.toml with the numbers of now, between empty lines."""
-    return f"\n{_BRACES.sub(lambda braces: number(braces[1]), template)}\n"
+    return f"\n{filled(template)}\n"

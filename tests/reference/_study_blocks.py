@@ -15,7 +15,12 @@ _ASKED = re.compile(r"\{([^{}]*)\}")
 
 def block(name: str) -> str:
     """A block with its numbers."""
-    return _ASKED.sub(lambda asked: sentence(asked[1]), TEMPLATES[name]).strip()
+    return filled(TEMPLATES[name]).strip()
+
+
+def filled(template: str) -> str:
+    """A text with the numbers that its braces ask for."""
+    return _ASKED.sub(lambda asked: sentence(asked[1]), template)
 
 
 def words(name: str) -> str:

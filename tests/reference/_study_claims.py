@@ -10,6 +10,7 @@ from scipy import stats
 
 from tests.reference import _studies as studies
 from tests.reference import _study_answers as answers
+from tests.reference import _study_blocks as blocks
 from tests.reference import _study_effects as effects
 from tests.reference import _study_statistics as statistics
 from tests.reference import _study_text as text
@@ -44,7 +45,9 @@ def _row(claim: dict[str, Any]) -> list[str]:
         verdict = "no fair test"
     elif "limit" in claim and verdict != "cannot tell":
         verdict += f" {claim['limit']}"
-    parts += [claim[one] for one in ("unfair", "untested", "remark") if one in claim]
+    for one in ("unfair", "untested", "remark"):
+        if one in claim:
+            parts.append(blocks.filled(claim[one]))
     told = text.extremes(published, "+") if published else claim.get("published_text", "–")
     if "steps" in claim:
         told = " and ".join(f"+{one} %" for one in claim["steps"].values())
