@@ -1,14 +1,14 @@
 """What the compilers of TPUs and GPUs make of the training step of every recipe.
 
-    python -m benchmarks.compiled_steps --device=v5e [--largest] [--output=FILE.json] [NAME...]
+    python -m benchmarks.compiled_steps --device=v5e [--output=FILE.json] [NAME...]
 
 Needs the program's dependencies and the compiler of the device: `.[tpu]` for v5e and v5p,
 `.[cuda13]` for h100, each in an environment of its own (`make test-compiled`). Nothing runs. The
 step is compiled for one chip and, but for v5p, for several, with the batch of the recipe, or with
 the next batch that the chips can share. Recipes of a user's own data get 1,000 classes of images of
-224 by 224 pixels, or of rows of 2,048 features. With --largest, the largest batch that fits one
-chip is looked for, too. With --against it fails if a step has more sorts, loops, messages or memory
-than in the file. If the output file exists, only what it lacks is compiled.
+224 by 224 pixels, or of rows of 2,048 features. With --against it fails if a step has more sorts,
+loops, messages or memory than in the file. If the output file exists, only what it lacks is
+compiled.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from benchmarks import accounts, command, markdown
 from train.configuration.groups import Config
 from train.configuration.parsing import parse
 from train.data import dataset_spec
-from train.planning.plans import Planner
+from train.planning.plans import Plan, Planner
 from train.planning.targets import Target, find_target
 from train.workdir.classes import Classes
 from train.workdir.facts import Facts
@@ -32,7 +32,6 @@ from train.workdir.facts import Facts
 CHIPS = {"v5e": ("v5e", "v5e:2x2", "v5e:4x4"), "v5p": ("v5p",), "h100": ("h100", "h100:8")}
 # These read other data than `folder`, with the same step.
 AS_FOLDER = ("huggingface", "table", "tfds")
-LARGEST = "largest"
 _N_GRAMS = "the n-grams of the batch, for the gradient of their vectors, by the compiler of TPUs"
 # What the steps that sort have to order, by recipe.
 ORDERED = {
@@ -51,17 +50,15 @@ def main() -> None:
         "names", nargs="*", metavar="NAME", help="recipes, such as imagenet:cross_entropy"
     )
     parser.add_argument("--device", required=True, choices=CHIPS)
-    parser.add_argument("--largest", action="store_true", help="look for the largest batch, too")
     parser.add_argument("--output", type=command.output_file, help="a JSON file for the results")
     parser.add_argument("--against", type=Path, help="a JSON file of results that may not grow")
     arguments = parser.parse_args()
     accounts.find_compiler(parser, arguments.device)
     accounts.report(
         [
-            name
+            f"{recipe}, {chips}"
             for recipe in arguments.names or recipes()
             for chips in CHIPS[arguments.device]
-            for name in _names(recipe, chips, largest=arguments.largest and ":" not in chips)
         ],
         _accounts,
         device=arguments.device,
@@ -106,19 +103,16 @@ def facts(config: Config) -> Facts | None:
     return Facts(Classes(names, counts), shape, mean=numbers, std=numbers)
 
 
-def plan(config: Config, target: Target, *, largest: bool = False) -> dict[str, Any]:
-    """The account of the step of a configuration, or of its step with the largest batch."""
-    planner = Planner(config, target, facts(config))
-    found = planner.plan(config.dataset.batch_size)
-    more = {}
-    if largest:
-        best = planner.find_largest(found)
-        if best is None:
-            return {"failed": "no batch fits"}
-        found, more = best.plan, {"too_large": best.too_large}
+def plan(config: Config, target: Target) -> dict[str, Any]:
+    """The account of the step of a configuration."""
+    return described(Planner(config, target, facts(config)).plan(config.dataset.batch_size))
+
+
+def described(found: Plan) -> dict[str, Any]:
+    """The account of a plan."""
     if found.account is None:
         return {"failed": "does not fit"}
-    return more | {
+    return {
         "batch": found.batch_size,
         "needed": found.needed,
         "parts": found.parts,
@@ -126,15 +120,9 @@ def plan(config: Config, target: Target, *, largest: bool = False) -> dict[str, 
     }
 
 
-def _names(recipe: str, chips: str, *, largest: bool) -> Iterator[str]:
-    yield f"{recipe}, {chips}"
-    if largest:
-        yield f"{recipe}, {chips}, {LARGEST}"
-
-
 def _accounts(names: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     for name in names:
-        recipe, chips, *largest = name.split(", ")
+        recipe, chips = name.split(", ")
         try:
             target = find_target(chips)
             config = configuration(recipe)
@@ -142,8 +130,7 @@ def _accounts(names: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
             unit = (2 if config.dataset.mixup else 1) * config.optimizer.accumulation_steps
             unit *= len(target.devices)
             batch = math.ceil(config.dataset.batch_size / unit) * unit
-            config = configuration(recipe, {"dataset.batch_size": batch})
-            found = plan(config, target, largest=bool(largest))
+            found = plan(configuration(recipe, {"dataset.batch_size": batch}), target)
         except Exception as error:
             found = accounts.failure(error)
         yield name, found
@@ -155,10 +142,9 @@ def tables(results: dict[str, Any]) -> str:
     number = functools.partial(_megabytes, decimals=1)
     lines = []
     for name, account in programs.items():
-        recipe, chips, *largest = name.split(", ")
-        if largest or "failed" in account:
+        recipe, chips = name.split(", ")
+        if "failed" in account:
             continue
-        at_most = programs.get(f"{name}, {LARGEST}", {}).get("batch")
         lines.append(
             [
                 f"`{recipe}`",
@@ -168,19 +154,17 @@ def tables(results: dict[str, Any]) -> str:
                 number(sum(account["collectives"].values())),
                 number(account["temporary"]),
                 number(account["needed"]),
-                f"{at_most:,}" if at_most else "–",
                 f"{account['seconds']:.0f}",
             ]
         )
     return "\n\n".join(
         [
             f"{markdown.machine(results['machine'])}; computed, not measured. "
-            f"{accounts.tested(programs[name] for name in programs if LARGEST not in name)} "
-            "Of one chip:",
+            f"{accounts.tested(programs.values())} Of one chip:",
             markdown.table(
                 [
                     *("recipe", "chips", "batch", "sorts", "loops", "kernels", "messages"),
-                    *("MB of messages", "temporary MB", "MB at once", "largest batch"),
+                    *("MB of messages", "temporary MB", "MB at once"),
                     "compiled in, s",
                 ],
                 lines,
@@ -196,8 +180,8 @@ def tables(results: dict[str, Any]) -> str:
 def _ordered(programs: accounts.Accounts) -> Iterator[list[str]]:
     """Of each step that sorts: how often, and what it orders."""
     for name, account in programs.items():
-        recipe, chips, *largest = name.split(", ")
-        if not largest and account.get("sorts"):
+        recipe, chips = name.split(", ")
+        if account.get("sorts"):
             reasons = [ORDERED[recipe]] if recipe in ORDERED else []
             yield [f"`{recipe}`", chips, str(account["sorts"]), *reasons]
 

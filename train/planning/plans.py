@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,8 +130,9 @@ class Planner:
     def find_largest(self, first: Plan) -> Largest | None:
         """A batch as large as fits, a multiple of eight examples of each chip.
 
-        Memory grows about linearly with the batch. So each batch that is tried is what two plans
-        say of the largest one, until one that fits and one that does not are an eighth apart.
+        Memory grows about linearly with the batch. So each batch that is tried is what the plans
+        before it say of the largest one, until one that fits and one that does not are an eighth
+        apart.
 
         Args:
             first: a plan.
@@ -147,30 +148,38 @@ class Planner:
             largest = self.plan(unit)
         if not largest.fits(target):
             return None
-        smaller: Plan | None = None
-        beyond: int | None = None
+        known, beyond = [largest], None
+        if not first.fits(target):
+            known, beyond = [largest, first], first.batch_size
         while beyond is None or beyond - largest.batch_size > max(unit, _PART * largest.batch_size):
-            size = self._next_size(smaller, largest, beyond, unit)
-            found = self.plan(size)
+            found = self.plan(self._next_size(known, beyond, unit))
+            known.append(found)
             if found.fits(target):
-                smaller, largest = largest, found
+                largest = found
             else:
-                beyond = size
+                beyond = found.batch_size
         return Largest(largest, beyond)
 
-    def _next_size(self, smaller: Plan | None, largest: Plan, beyond: int | None, unit: int) -> int:
-        """The batch to try after one that fits, below one that does not fit."""
-        size = largest.batch_size
-        if smaller is None:
-            guess = 2 * size
+    def _next_size(self, known: Sequence[Plan], beyond: int | None, unit: int) -> int:
+        """The batch to try after these plans, below one that does not fit."""
+        # Compilers of TPUs do not say how much memory a program without space needs.
+        by_size = sorted((plan for plan in known if plan.account), key=lambda plan: plan.batch_size)
+        fitting = [plan for plan in by_size if plan.fits(self._target)]
+        largest, others = fitting[-1], [*by_size[len(fitting) :], *reversed(fitting[:-1])]
+        size, left = largest.batch_size, self._target.memory - largest.needed
+        if not others:
+            # What does not depend on the batch needs at least what the step keeps of it.
+            kept = sum(largest.parts.values()) - largest.parts["batch"]
+            guess = size + left * size // max(largest.needed - kept, size)
         else:
-            of_one = (largest.needed - smaller.needed) / (size - smaller.batch_size)
-            left = self._target.memory - largest.needed
-            # Seldom more than eight times as large: a small batch says little of a large one.
+            # The next batch that does not fit, else the next smaller one.
+            other = others[0]
+            of_one = (other.needed - largest.needed) / (other.batch_size - size)
+            # Seldom more than eight times as large: two small batches say little of a large one.
             guess = size + int(min(left / max(of_one, 1), 7 * size))
-            if guess - size < _PART * size:
-                # The guess may be right. A batch that does not fit has to show it.
-                guess = size + int(_PART * size)
+        if guess - size < _PART * size:
+            # The guess may be right. A batch that does not fit has to show it.
+            guess = size + int(_PART * size)
         if beyond is not None and guess >= beyond:
             guess = (size + beyond) // 2
         return max(guess // unit * unit, size + unit)

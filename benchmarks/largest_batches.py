@@ -1,0 +1,131 @@
+"""The largest batch of every recipe on one TPU or GPU, from programs compiled for it.
+
+    python -m benchmarks.largest_batches --device=h100 [--output=FILE.json] [NAME...]
+
+Needs the program's dependencies and the compiler of the device: `.[tpu]` for v5e and v5p,
+`.[cuda13]` for h100. Nothing runs. `train.plan` looks for the batch: the step is compiled for
+batches of several sizes, until one that fits and one that does not are an eighth apart. Recipes of
+images are compiled in bfloat16, too. A recipe of a user's own data gets what
+`benchmarks.compiled_steps` gives it, and the search starts where its committed results point.
+Several devices may have one output file. If it exists, only what it lacks is compiled.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import accounts, command, compiled_steps, markdown
+from train.data import dataset_spec
+from train.planning.plans import Planner
+from train.planning.targets import Target, find_target
+
+DEVICES = ("v5e", "v5p", "h100")
+PRECISIONS = {"float32": False, "bfloat16": True}
+_RESULTS = Path(__file__).parent / "results"
+_UNIT = 16
+# Of what the account of another kind of chip says: its programs need other memory.
+_CAREFUL = 0.75
+
+
+def main() -> None:
+    """Looks for every batch and prints or writes the results as JSON."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="recipes, such as imagenet")
+    parser.add_argument("--device", required=True, choices=DEVICES)
+    parser.add_argument(
+        "--precisions", nargs="+", choices=PRECISIONS, default=[*PRECISIONS], help="of the features"
+    )
+    parser.add_argument("--output", type=command.output_file, help="a JSON file for the results")
+    arguments = parser.parse_args()
+    accounts.find_compiler(parser, arguments.device)
+    accounts.report(
+        [
+            f"{recipe}, {arguments.device}, {precision}"
+            for precision in arguments.precisions
+            for recipe in arguments.names or compiled_steps.recipes()
+            if precision in _precisions(recipe)
+        ],
+        _accounts,
+        device=", ".join(DEVICES),
+        output=arguments.output,
+    )
+
+
+def _precisions(recipe: str) -> list[str]:
+    """In which precisions the recipe is compiled."""
+    has_images = dataset_spec(compiled_steps.configuration(recipe).dataset).has_images
+    return [name for name, is_half in PRECISIONS.items() if has_images or not is_half]
+
+
+def _accounts(names: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name in names:
+        recipe, device, precision = name.split(", ")
+        try:
+            found = _largest(recipe, find_target(device), is_half=PRECISIONS[precision])
+        except Exception as error:
+            found = accounts.failure(error)
+        yield name, found
+
+
+def _largest(recipe: str, target: Target, *, is_half: bool) -> dict[str, Any]:
+    config = compiled_steps.configuration(recipe, {"model.half_precision": is_half})
+    planner = Planner(config, target, compiled_steps.facts(config))
+    first = _first_batch(recipe, target) or config.dataset.batch_size
+    largest = planner.find_largest(planner.plan(first))
+    if largest is None:
+        return {"failed": "no batch fits"}
+    return {"too_large": largest.too_large, **compiled_steps.described(largest.plan)}
+
+
+def _first_batch(recipe: str, target: Target) -> int | None:
+    """Where the search starts: what the step with the batch of the recipe says, if it is known."""
+    for chip, part in ((target.name, 1), ("h100", _CAREFUL)):
+        programs = _programs(f"compiled_steps-{chip}.json")
+        account = programs.get(f"{recipe}, {chip}", {})
+        if parts := account.get("parts"):
+            kept = sum(parts.values()) - parts["batch"]
+            of_one = (account["needed"] - kept) / account["batch"]
+            return max(int(part * (target.memory - kept) / of_one) // _UNIT, 1) * _UNIT
+    return None
+
+
+def _programs(name: str) -> accounts.Accounts:
+    """The accounts of a committed file; none where there is no such file."""
+    path = _RESULTS / name
+    found: accounts.Accounts = json.loads(path.read_text())["programs"] if path.exists() else {}
+    return found
+
+
+def tables(results: dict[str, Any]) -> str:
+    """The batches as Markdown: a row for each recipe."""
+    programs: accounts.Accounts = results["programs"]
+    columns = [(device, precision) for device in DEVICES for precision in PRECISIONS]
+    lines = [
+        [
+            f"`{recipe}`",
+            f"{compiled_steps.configuration(recipe).dataset.batch_size:,}",
+            *(_batch(programs.get(", ".join((recipe, *column)))) for column in columns),
+        ]
+        for recipe in compiled_steps.recipes()
+        if any(name.startswith(f"{recipe}, ") for name in programs)
+    ]
+    return "\n\n".join(
+        [
+            f"{markdown.machine(results['machine'])}; computed, not measured. The largest batch of "
+            "one chip:",
+            markdown.table(["recipe", "its batch", *map(", ".join, columns)], lines),
+        ]
+    )
+
+
+def _batch(account: dict[str, Any] | None) -> str:
+    """The batch, why there is none, or a dash where nobody tried."""
+    if account is None:
+        return "–"
+    return str(account["failed"]) if "failed" in account else f"{account['batch']:,}"
+
+
+if __name__ == "__main__":
+    main()
