@@ -87,15 +87,16 @@ def _on_one(loss: str, target: Target, width: int) -> dict[str, Any]:
         updates, state = optimizer.update(jax.grad(mean_loss)(head), state)
         return optax.apply_updates(head, updates), state
 
-    def shape(*sizes: int, dtype: Any = np.float32) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(sizes, dtype)
+    def zeros() -> heads.LinearHead:
+        return heads.LinearHead(jnp.zeros((width, CLASSES)), bias=jnp.zeros(CLASSES))
 
-    head = heads.LinearHead(shape(width, CLASSES), bias=shape(CLASSES))
+    head = jax.eval_shape(zeros)
     state = jax.eval_shape(optimizer.init, head)
     on_one = NamedSharding(Mesh(target.devices, ("chip",)), PartitionSpec())
     jitted = jax.jit(step, in_shardings=on_one, out_shardings=on_one, donate_argnums=(0, 1))
-    inputs = (head, state, shape(BATCH, width), shape(BATCH, dtype=np.int32))
-    found = compile_for(jitted, target, *inputs)
+    features = jax.ShapeDtypeStruct((BATCH, width), np.float32)
+    labels = jax.ShapeDtypeStruct((BATCH,), np.int32)
+    found = compile_for(jitted, target, head, state, features, labels)
     needed = max(found.peak, found.arguments + found.temporary)
     return {"head": _head_bytes(_ARRAYS_OF_MOMENTUM, width), "needed": needed, **asdict(found)}
 
