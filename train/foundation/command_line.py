@@ -54,6 +54,13 @@ _NO_HOME = "Could not determine home directory."
 _SYSTEM_ERROR = 1
 # In letters, of a message: two paths of the longest that Linux takes.
 _LONGEST = 8192
+# What absl has of Python, and of its own, for a value of another type, by how it begins.
+_TYPES = {
+    "invalid literal for int()": "a whole number",
+    "could not convert string to float": "a number",
+    "('Non-boolean argument": "true or false",
+}
+_ILLEGAL = re.compile(rf"flag (--[^=]*)=(.*): ({'|'.join(map(re.escape, _TYPES))}).*", re.DOTALL)
 # JAX has no types of its own for these.
 _NO_PLATFORM = "Unable to initialize backend"
 _JAX_SETTING = re.compile(r"for (JAX flag|environment 'JAX)")
@@ -91,7 +98,7 @@ def _parse(arguments: list[str], command: Callable[[], None]) -> list[str]:
     except flags.UnrecognizedFlagError as error:
         _fail(_unknown_flag(error.flagname, command), _USER_ERROR)
     except flags.Error as error:
-        _fail(str(error), _USER_ERROR)
+        _fail(_of_another_type(str(error)), _USER_ERROR)
     except OSError as error:  # Of the file that --config names.
         _explain(error)
     except (IndexError, TypeError, ValueError) as error:
@@ -101,6 +108,13 @@ def _parse(arguments: list[str], command: Callable[[], None]) -> list[str]:
     if rest[1:]:
         _fail(f"unexpected argument {rest[1]!r}: flags are written --name=value", _USER_ERROR)
     return rest
+
+
+def _of_another_type(message: str) -> str:
+    """The message of a flag whose value is no number or no truth value, in the words of ours."""
+    if found := _ILLEGAL.fullmatch(message):
+        return f"{found[1]} must be {_TYPES[found[3]]}; got {found[2]!r}"
+    return message
 
 
 def _check_order(arguments: Sequence[str]) -> None:

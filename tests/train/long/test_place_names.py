@@ -46,7 +46,7 @@ def test_the_commands_of_the_page_run(tmp_path):
     commands = "\n".join(lines).replace("\\\n", "").splitlines()
     commands = [shlex.split(line) for line in commands if line.startswith("python -m train.")]
     modules = [command[2] for command in commands]
-    assert modules == ["train.main", "train.predict", "train.main", "train.evaluate"]
+    assert modules == ["train.main", "train.predict", "train.evaluate"]
     for _, _, module, *arguments in commands:
         found = [argument.replace("configs/", f"{ROOT}/configs/") for argument in arguments]
         environment = {**ENVIRONMENT, "TFDS_DATA_DIR": str(tmp_path / "data")}
