@@ -169,8 +169,14 @@ def test_when_a_claim_is_reproduced(expected, found, verdict, evidence, monkeypa
 def test_every_tested_claim_has_its_contrasts(evidence):
     for claim in evidence("claims").claims():
         studies = [answer.study for answer in claim.answers]
-        wanted = [] if claim.untested else list(evidence("answers").QUESTIONS[claim.question])
+        wanted = list(evidence("answers").QUESTIONS[claim.question]) if claim.contrast else []
         assert studies == wanted, claim.claim
+        if claim.fine_tuned:
+            assert len(claim.fine_tuned_answers) == 1, claim.claim
+        names = {name for _, name, _ in evidence("answers").secondary()}
+        assert not {*claim.secondary} - names, claim.claim
+        if claim.verdict == "not tested":
+            assert claim.untested, claim.claim
 
 
 def test_the_page_of_the_collection_has_every_public_name():
