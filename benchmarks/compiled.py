@@ -4,10 +4,10 @@
 
 Needs the program's dependencies, those of the tests and the compiler of the device: `.[tpu]` for
 v5e, `.[cuda13]` for h100, each in an environment of its own (`make test-compiled`). Nothing runs.
-Each function of `tests.topk_jax.cases`, with its gradient where it has one, is compiled for a batch
-and several numbers of classes and ranks K. The sorts, loops, kernels and memory of the programs are
-counted. With --against it fails if a program has more of them than in the file. If the output file
-exists, only what it lacks is compiled.
+Each function of `tests.topk_jax.cases`, with its gradient where it has one, of a head also by its
+weights, is compiled for a batch and several numbers of classes and ranks K. The sorts, loops,
+kernels and memory of the programs are counted. With --against it fails if a program has more of
+them than in the file. If the output file exists, only what it lacks is compiled.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import accounts, command, markdown
@@ -44,7 +45,6 @@ _SCORES, _VALUES = "the scores of the calibration examples", "the values of all 
 _WITH_ANOTHER_K = ("sets.neighbor_scores",)
 # What the functions that sort have to order, by the beginnings of their names.
 ORDERED = {
-    "heads.average_k": "the candidates of the batch, those found so far with those of a block",
     "losses.conformal_training": "the scores of the batch, for a quantile",
     "losses.p_value_uniformity": "the p-values of the batch",
     "losses.relaxed_top_k_cross_entropy-neural_sort": "all classes, once for each order of ties",
@@ -188,8 +188,16 @@ def function_with_arrays(case: Case, num_classes: int) -> tuple[Any, ...]:
     }
 
     def results(arrays: Any, weights: Any) -> Any:
-        made = {name: parameters[name]._replace(weights=weights[name]) for name in weights}
-        return case.results(arrays, **parameters | made)
+        given = {argument: arrays[name] for argument, name in case.arrays.items()}
+
+        def total(features: Any, weights: Any) -> tuple[jax.Array, jax.Array]:
+            made = {name: parameters[name]._replace(weights=weights[name]) for name in weights}
+            values = case.function(**given | {"features": features}, **parameters | made)
+            return jnp.square(values).sum(), values
+
+        # A head learns, so its weights have a gradient as its features do.
+        slopes, values = jax.grad(total, (0, 1), has_aux=True)(given["features"], weights)
+        return values, slopes
 
     return results, arrays, weights
 

@@ -1,14 +1,18 @@
 """Searches among integers, and so among floats by their ordinals, for the last one that fits."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from topk_jax import _ordinals, _platforms
 
 # Of the number that an accelerator finds in one pass: 15 integers are tried at once.
 _BITS_IN_A_PASS = 4
+# Of flags that are counted together, and of such groups.
+_GROUP = 128
 
 
 def last_where(
@@ -89,3 +93,82 @@ def kth_of_rows(scores: jax.Array, k: int) -> jax.Array:
 
     end = jnp.full_like(rank, length).astype(jnp.uint32)
     return _last_where(are_fewer_before, end, length.bit_length()).astype(jnp.int32)
+
+
+def are_first(
+    parts: Sequence[tuple[jax.Array, ...]], count: jax.Array, num_bits: Sequence[int]
+) -> list[jax.Array]:
+    """Whether each entry is among the first `count` of all, in the order of its keys.
+
+    Entries with the keys of the last of them are, too. It is for accelerators: see `last_where`.
+
+    Args:
+        parts: of several arrays of entries, their keys, unsigned integers of the shape of the
+            array. The first key orders entries, the next one orders those with equal first keys.
+        count: how many, `[]`, an int32.
+        num_bits: of each key, how many bits a key needs.
+    """
+    chosen = [jnp.zeros_like(keys[0], jnp.bool_) for keys in parts]
+    are_open = [~is_chosen for is_chosen in chosen]
+    for place, bits in enumerate(num_bits):
+        of_parts = [keys[place] for keys in parts]
+        last = _last_key(of_parts, are_open, count, bits)
+        before = _are_before(of_parts, are_open, last)
+        count = count - _num_true(before)
+        chosen = [old | new for old, new in zip(chosen, before, strict=True)]
+        are_open = [
+            is_open & (key == last) for key, is_open in zip(of_parts, are_open, strict=True)
+        ]
+    return [
+        is_chosen | (is_open & (count > 0))
+        for is_chosen, is_open in zip(chosen, are_open, strict=True)
+    ]
+
+
+def _last_key(
+    keys: Sequence[jax.Array], are_open: Sequence[jax.Array], count: jax.Array, num_bits: int
+) -> jax.Array:
+    """The key of the last of the first `count` open entries, or one above the keys of all."""
+    unsigned = keys[0].dtype
+    end = jnp.asarray(np.iinfo(unsigned).max >> (8 * unsigned.itemsize - num_bits), unsigned)
+    return _last_where(
+        lambda bound: _num_true(_are_before(keys, are_open, bound)) < count, end, num_bits
+    )
+
+
+def _are_before(
+    keys: Sequence[jax.Array], are_open: Sequence[jax.Array], bound: jax.Array
+) -> list[jax.Array]:
+    return [is_open & (key < bound) for key, is_open in zip(keys, are_open, strict=True)]
+
+
+def _num_true(parts: Sequence[jax.Array]) -> jax.Array:
+    counts = [part.sum(dtype=jnp.int32) for part in parts]
+    return functools.reduce(jnp.add, counts)
+
+
+def nth_true(flags: jax.Array, ranks: jax.Array) -> jax.Array:
+    """The indices [S] of the true ones of some ranks [S], from 0 on, among flags [N].
+
+    If there is no such one, any index. It is for accelerators, on which a scatter is slow.
+
+    Identity: the counts of groups of flags, and of groups of groups, are a tree. Cost: one pass
+    over the flags, and a group of each level for each rank.
+    """
+    levels = [flags]
+    while len(levels[-1]) > _GROUP:
+        levels.append(_in_groups(levels[-1]).sum(axis=1, dtype=jnp.int32))
+    indices = jnp.zeros_like(ranks)
+    for level in reversed(levels):
+        counts = _in_groups(level)[indices].astype(jnp.int32)
+        ends = jnp.cumsum(counts, axis=1)
+        within = jnp.minimum((ends <= ranks[:, None]).sum(axis=1, dtype=jnp.int32), _GROUP - 1)
+        is_before = jnp.arange(_GROUP)[None] < within[:, None]
+        ranks = ranks - jnp.where(is_before, counts, 0).sum(axis=1, dtype=jnp.int32)
+        indices = indices * _GROUP + within
+    return jnp.minimum(indices, len(flags) - 1)
+
+
+def _in_groups(counts: jax.Array) -> jax.Array:
+    """The flags or counts [N] with zeros after them, as groups [G, S]."""
+    return jnp.pad(counts, (0, -len(counts) % _GROUP)).reshape(-1, _GROUP)

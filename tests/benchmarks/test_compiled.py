@@ -28,10 +28,10 @@ def test_what_sorts_has_a_reason_and_selects_no_classes(device):
     programs = json.loads((RESULTS / f"compiled-{device}.json").read_text())["programs"]
     rows = list(compiled._ordered(programs))
     assert [row for row in rows if len(row) != 3] == []
-    # NeuralSort ranks all classes, whatever K. Average-K has the candidates of a batch.
+    # NeuralSort ranks all classes, whatever K.
     with_rank = {name.split(",")[0] for name in programs if "K" in name}
     sorting = {row[0].strip("`") for row in rows} & with_rank
-    assert sorting <= {"operators.relaxed_ranks-neural_sort", "heads.average_k"}
+    assert sorting <= {"operators.relaxed_ranks-neural_sort"}
 
 
 def test_the_table_says_what_is_not_compiled():
@@ -58,4 +58,8 @@ def test_a_head_has_its_weights(name):
     function, arrays, weights = compiled.function_with_arrays(compiled._cases_of("h100")[name], 10)
     assert {array.shape for array in weights.values()} == {(compiled.WIDTH, 10)}
     _, slopes = jax.eval_shape(function, arrays, weights)
-    assert slopes[0].shape == (compiled.BATCH, compiled.WIDTH)
+    of_features, of_weights = slopes
+    assert of_features.shape == (compiled.BATCH, compiled.WIDTH)
+    assert {name: slope.shape for name, slope in of_weights.items()} == {
+        name: array.shape for name, array in weights.items()
+    }

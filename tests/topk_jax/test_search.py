@@ -120,3 +120,33 @@ def test_candidates_of_one_device_are_searched_and_not_sorted(rng, elsewhere):
     split = jax.vmap(functools.partial(candidates, axis_name="devices"), axis_name="devices")
     assert "top_k" not in str(jax.make_jaxpr(split)(logits, labels))
     np.testing.assert_array_equal(split(logits, labels)[0], candidates(logits[0], labels[0]))
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 29, 40, 100])
+def test_the_first_entries_of_several_arrays(rng, count):
+    # Few values of each key, so that many are equal; the last keys are all different.
+    sizes = (10, (3, 10))
+    rest = iter(rng.permutation(40).astype(np.uint32))
+    parts = [
+        (
+            rng.integers(2**32 - 3, 2**32 - 1, size).astype(np.uint32),
+            rng.integers(0, 3, size).astype(np.uint32),
+            np.array([next(rest) for _ in range(np.prod(size))], np.uint32).reshape(size),
+        )
+        for size in sizes
+    ]
+    found = jax.jit(functools.partial(_search.are_first, num_bits=(32, 2, 6)))(parts, count)
+    keys = [np.concatenate([part.reshape(-1) for part in key]) for key in zip(*parts, strict=True)]
+    expected = np.zeros(40, np.bool_)
+    expected[np.lexsort(keys[::-1])[:count]] = True
+    for is_first, expected_of_part in zip(found, np.split(expected, [10]), strict=True):
+        np.testing.assert_array_equal(is_first.reshape(-1), expected_of_part)
+
+
+@pytest.mark.parametrize("length", [1, 128, 300, 20_000])
+def test_the_nth_true_flag(rng, length):
+    flags = rng.random(length) < 0.3
+    flags[-1] = True
+    places = np.flatnonzero(flags)
+    ranks = rng.permutation(len(places))[:50].astype(np.int32)
+    np.testing.assert_array_equal(jax.jit(_search.nth_true)(flags, ranks), places[ranks])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Hashable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,24 +15,13 @@ from topk_jax import _checks, _numerics
 from topk_jax._sharding import unify
 from topk_jax.heads import _softmax
 from topk_jax.heads._blocks import Block, Layer, pull_back, scan_blocks
+from topk_jax.heads._candidates import Candidates, keep_first, mark, merge, no_candidates
 from topk_jax.heads._each_device import split_examples
 from topk_jax.heads._head import Head, Scores, check_batch, size_of_block
 from topk_jax.losses._average_k import count_on_device, divide_or_zero
 from topk_jax.losses._multilabel import negative_log_likelihood
-from topk_jax.operators._top_k import select_largest
 
 __all__ = ["average_k"]
-
-
-class _Candidates(NamedTuple):
-    """Pairs of an example and a class, and what they are ordered by, `[m]` each.
-
-    The class is L if there is no candidate.
-    """
-
-    log_odds: jax.Array
-    examples: jax.Array
-    classes: jax.Array
 
 
 @split_examples
@@ -110,7 +99,7 @@ def average_k(
     num_candidates = math.floor((size - 1) * num_examples)
     alpha = _checks.scalar(alpha, "alpha", scores.rows.dtype, at_least=0.0)
     block_size = size_of_block(block_size, scores)
-    candidates = _candidates(proposals, of_rows, num_candidates, axis_name, block_size)
+    candidates = _find_candidates(proposals, of_rows, num_candidates, axis_name, block_size)
     weights = (
         divide_or_zero(num_examples, num_candidates),
         divide_or_zero(num_examples, num_examples * (num_classes - 1) - num_candidates),
@@ -124,13 +113,13 @@ def average_k(
     return _numerics.batch_mean(examples.astype(cost.dtype) + cost, axis_name)
 
 
-def _candidates(
+def _find_candidates(
     proposals: Scores,
     labels: jax.Array,
     num_candidates: int,
     axis_name: Hashable | None,
     block_size: int,
-) -> _Candidates:
+) -> Candidates:
     """The batch's candidates on this device."""
     rows, layer, labels = unify(*jax.lax.stop_gradient((proposals.rows, proposals.layer)), labels)
     num_rows, num_classes = len(rows), proposals.num_classes
@@ -154,33 +143,24 @@ def _candidates(
         log_total = jnp.logaddexp(top, others)
         is_valid = (labels >= 0) & ~jnp.isnan(marks)
 
-    def step(found: _Candidates, block: Block) -> _Candidates:
+    def step(found: Candidates, block: Block) -> Candidates:
         # As in `losses.average_k_candidates`. A product may be rounded differently in this pass.
         log_probabilities = block.scores - log_total[:, None]
         log_odds = log_probabilities - jnp.log1p(-jnp.exp(log_probabilities))
         log_odds = jnp.where(block.scores >= top[:, None], (top - others)[:, None], log_odds)
         excluded = (block.classes[None] == labels[:, None]) | ~is_valid[:, None]
         excluded = excluded | jnp.isneginf(block.scores) | jnp.isnan(log_odds)
-        entries = jnp.where(excluded, -jnp.inf, log_odds).reshape(-1)
-        values, places = select_largest(entries, min(size, entries.size))
-        examples, classes = (places // block_size, places % block_size)
-        new = _Candidates(values, examples, block.classes[0] + classes)
-        both = jax.tree.map(lambda one, other: jnp.concatenate([one, other]), found, new)
-        # Equal entries are in the order of the examples, and then of the classes.
-        negative, *pair = jax.lax.sort((-both.log_odds, both.examples, both.classes), num_keys=3)
-        return _Candidates(-negative[:size], pair[0][:size], pair[1][:size])
+        entries = jnp.where(excluded, -jnp.inf, log_odds)
+        return merge(found, entries, block.classes, num_classes)
 
-    none = jnp.broadcast_to(lowest.max(initial=-jnp.inf), (size,))
-    places = jnp.zeros_like(none, jnp.int32)
-    found = _Candidates(none, places, places)
+    found = no_candidates(lowest.max(initial=-jnp.inf), size, num_rows, num_classes)
     if not size:
         return found
     found, _ = loop(step, initial=found)
-    chosen = found.log_odds > -jnp.inf
-    if axis_name is not None:
-        count = count_on_device(found.log_odds, num_candidates, axis_name)
-        chosen = chosen & (jnp.arange(size) < count)
-    return found._replace(classes=jnp.where(chosen, found.classes, num_classes))
+    if axis_name is None:
+        return found
+    count = count_on_device(found.log_odds, num_candidates, axis_name)
+    return keep_first(found, count, num_rows, num_classes)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
@@ -191,7 +171,7 @@ def _costs(
     rows: jax.Array,
     layer: Layer,
     labels: jax.Array,
-    candidates: _Candidates,
+    candidates: Candidates,
 ) -> tuple[jax.Array, jax.Array]:
     """The costs of the true class and of the others, `[n]` both.
 
@@ -207,7 +187,7 @@ def _costs_forward(
     rows: jax.Array,
     layer: Layer,
     labels: jax.Array,
-    candidates: _Candidates,
+    candidates: Candidates,
 ) -> tuple[tuple[jax.Array, jax.Array], Any]:
     def step(sums: tuple[jax.Array, jax.Array], block: Block) -> tuple[jax.Array, jax.Array]:
         is_label, is_candidate = _kinds(block, labels, candidates)
@@ -244,15 +224,10 @@ def _costs_backward(
     return *pull_back(of_scores, unit, block_size, rows, layer), None, None
 
 
-def _kinds(block: Block, labels: jax.Array, candidates: _Candidates) -> tuple[jax.Array, jax.Array]:
+def _kinds(block: Block, labels: jax.Array, candidates: Candidates) -> tuple[jax.Array, jax.Array]:
     """Masks of the true classes and of the candidates of a block, `[n, B]` both."""
-    size = len(block.classes)
-    places = candidates.classes - block.classes[0]
-    # A negative index would count from the end.
-    places = jnp.where((places >= 0) & (places < size), places, size)
-    marks = jnp.zeros_like(block.scores, jnp.bool_)
-    marks = marks.at[candidates.examples, places].set(True, mode="drop")
-    return block.classes[None] == labels[:, None], marks
+    is_label = block.classes[None] == labels[:, None]
+    return is_label, mark(candidates, block.classes, len(labels))
 
 
 _costs.defvjp(_costs_forward, _costs_backward)

@@ -61,6 +61,22 @@ def test_candidates_of_equal_probability_are_of_earlier_examples_and_lower_class
     assert_close(compiled(2.5)(*arrays), expected(2.5, *arrays))
 
 
+@pytest.mark.parametrize("are_tied", [False, True])
+def test_accelerators_choose_the_same_candidates_without_a_sort(batch, monkeypatch, are_tied):
+    features, weights, proposal_weights, bias, labels = batch
+    if are_tied:
+        proposal_weights = jnp.zeros_like(proposal_weights)
+    arrays = (features, weights, proposal_weights, bias, labels)
+    on_cpu = compiled(2.5)(*arrays)
+    monkeypatch.setattr(
+        jax.lax, "platform_dependent", lambda *arrays, default, **_: default(*arrays)
+    )
+    # Another function, or the program for the CPU would be taken.
+    elsewhere = compiled.__wrapped__(2.5)
+    assert "sort[" not in str(jax.make_jaxpr(elsewhere)(*arrays))
+    assert_close(elsewhere(*arrays), on_cpu)
+
+
 def test_nan_and_labels_out_of_range_are_nan(batch):
     features, weights, proposal_weights, bias, labels = batch
     for changed in (
@@ -74,7 +90,8 @@ def test_nan_and_labels_out_of_range_are_nan(batch):
 
 
 @pytest.mark.slow
-def test_devices_share_the_candidates(batch):
+@pytest.mark.parametrize("on_accelerators", [False, True])
+def test_devices_share_the_candidates(batch, monkeypatch, on_accelerators):
     features, weights, proposal_weights, bias, labels = batch
     features, labels = jnp.tile(features, (4, 1)), jnp.tile(labels, 4)
 
@@ -91,6 +108,11 @@ def test_devices_share_the_candidates(batch):
             block_size=BLOCK,
         )
 
+    expected = jax.jit(loss)(features, labels)
+    if on_accelerators:
+        monkeypatch.setattr(
+            jax.lax, "platform_dependent", lambda *arrays, default, **_: default(*arrays)
+        )
     split = PartitionSpec("devices")
     mapped = jax.shard_map(
         functools.partial(loss, axis_name="devices"),
@@ -98,7 +120,7 @@ def test_devices_share_the_candidates(batch):
         in_specs=(split, split),
         out_specs=PartitionSpec(),
     )
-    assert_close(jax.jit(mapped)(features, labels), jax.jit(loss)(features, labels))
+    assert_close(jax.jit(mapped)(features, labels), expected)
 
 
 def test_refuses_heads_of_different_classes(batch):
