@@ -162,6 +162,19 @@ class Tab(contextlib.AbstractContextManager["Tab"]):
             objectId=field["result"]["objectId"],
         )
 
+    def keeps_page(self, what="new File(['x'], 'x.txt')"):
+        """Whether the page keeps the browser from its own answer to something that is dropped.
+
+        That answer is to open a file in place of the page. A browser without a window never does.
+        """
+        script = f"""["dragover", "drop"].every((kind) => {{
+          const dataTransfer = new DataTransfer();
+          dataTransfer.items.add({what});
+          const event = new DragEvent(kind, {{ dataTransfer, bubbles: true, cancelable: true }});
+          return !document.body.dispatchEvent(event);
+        }})"""
+        return self.evaluate(script)
+
     def screenshot(self) -> np.ndarray:
         """The pixels of the window, [height, width, 3]."""
         data = self.call("Page.captureScreenshot", format="png")["data"]

@@ -124,3 +124,10 @@ def test_without_scripts_all_is_there_but_the_filters(tab, address):
     assert tab.evaluate("document.getElementById('controls').offsetParent === null")
     hidden = "Array.from(document.querySelectorAll('button')).every((one) => !one.offsetParent)"
     assert tab.evaluate(hidden)
+
+
+def test_a_file_that_is_dropped_does_not_replace_the_page(tab, address):
+    tab.open(address)
+    assert tab.keeps_page()
+    # A text may be dropped into a field.
+    assert not tab.keeps_page("'oak', 'text/plain'")

@@ -272,6 +272,14 @@ def test_nothing_sticks_out_at_any_width(tab, page, width):
     assert columns == {320: 1, 390: 1, 1280: 4, 2560: 5}[width]
 
 
+def test_a_file_that_is_dropped_does_not_replace_the_page(tab, page):
+    address, _ = page
+    tab.open(address)
+    assert tab.keeps_page()
+    # A text may be dropped into a field.
+    assert not tab.keeps_page("'oak', 'text/plain'")
+
+
 def test_names_do_nothing(tab, page):
     address, _ = page
     for script in (True, False):

@@ -19,6 +19,7 @@ from sklearn.datasets import load_digits, load_sample_images
 from tests.browser.chromium import Tab
 from tests.browser.test_page import ROOT, run
 from train.data import characters
+from train.foundation.names import is_visible
 from train.prediction import standalone
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.web_page import runtime, site
@@ -304,6 +305,10 @@ def test_a_browser_that_keeps_nothing_shows_the_sets(tab, server, pictures):
     assert tab.evaluate("document.getElementById('offline').textContent") == ""
 
 
+def test_photographs_are_dropped_anywhere(ready):
+    assert ready.keeps_page()
+
+
 def test_nothing_is_asked_of_others(ready, server, pictures):
     digits(pictures)
     give(ready, pictures / "digit 0.png")
@@ -327,6 +332,7 @@ def test_nothing_is_asked_of_others(ready, server, pictures):
 def test_from_a_file_it_says_what_to_do(tab, made):
     tab.open((made / "site" / "index.html").as_uri())
     assert "python3 -m http.server" in trouble(tab)
+    assert tab.keeps_page()
 
 
 def test_without_webassembly_it_says_so(tab, server):
@@ -458,8 +464,9 @@ def opened(tab, tmp_path):
 
         def open_page(**described):
             steps = [{"step": "decode", "transparency": "drop", "read_truncated": False}]
+            images = {"images": {"shape": ["n", 4, 4, 3], "steps": steps}}
             described |= {
-                "images": {"shape": ["n", 4, 4, 3], "steps": steps},
+                **({} if "names" in described else images),
                 "classes": ["red", "green", "blue"],
             }
             folder = tmp_path / "colours"
@@ -470,6 +477,29 @@ def opened(tab, tmp_path):
             return tab
 
         yield open_page
+
+
+def test_a_page_of_names_refuses_files_and_what_cannot_be_seen(opened):
+    tab = opened(**site.describe({"names": {"shape": ["n", 40]}}, _TOP_1), rule_in_words="")
+    assert tab.keeps_page()
+    # A text may be dropped into the field.
+    assert not tab.keeps_page("'oak', 'text/plain'")
+    ask_for = """document.getElementById("name").value = %s;
+      document.getElementById("ask-name").click()"""
+    tab.evaluate(ask_for % json.dumps("\u200b\u0301"))
+    assert trouble(tab) == "A name must have a character that can be seen."
+    assert shown(tab) == []
+    texts = [
+        *"aé\u0301\u0903\u200b\u202e\ufeff\u3164\ufe0f\U000e0100\u2800\t\x01",
+        "三",
+        "e\u0301",
+        "",
+        "🏳️",
+    ]
+    script = (
+        f"""import("./names.js").then(({{ isVisible }}) => {json.dumps(texts)}.map(isVisible))"""
+    )
+    assert tab.evaluate(script) == [*map(is_visible, texts)]
 
 
 def test_several_photographs_of_one_thing(opened, pictures):

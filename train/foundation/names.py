@@ -22,6 +22,8 @@ _WITHOUT_WIDTH = frozenset(
         ),
     )
 )
+# The pattern of Braille without dots, and a head of a note that is not drawn.
+_BLANK = "\u2800\U0001d159"
 _SPACE = re.compile(r"\s")
 
 
@@ -39,6 +41,16 @@ def same_form(text: str) -> str:
         visible = "".join(letter for letter in text if not _is_invisible(letter))
         text = unicodedata.normalize("NFC", visible)
     return _SPACE.sub(" ", text).strip()
+
+
+def is_visible(text: str) -> bool:
+    r"""Whether a text has a character that can be seen; a combining accent alone is none.
+
+    Examples:
+        >>> is_visible("e\u0301"), is_visible("\u0301"), is_visible("\u200b \u202e")
+        (True, False, False)
+    """
+    return any(map(_is_seen_alone, text))
 
 
 def in_utf8(text: str) -> str:
@@ -132,3 +144,10 @@ def existing(path: Path) -> Path:
 
 def _is_invisible(letter: str) -> bool:
     return letter in _WITHOUT_WIDTH or unicodedata.category(letter) == "Cf"
+
+
+def _is_seen_alone(letter: str) -> bool:
+    category = unicodedata.category(letter)
+    # Marks, separators, and control characters.
+    is_unseen = category[0] in "MZ" or category == "Cc" or letter in _BLANK
+    return not is_unseen and not _is_invisible(letter)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from train.data.own.class_names import warn_of_similar
 from train.foundation import files, text_files
 from train.foundation.errors import UserError
-from train.foundation.names import same_form
+from train.foundation.names import is_visible
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,10 @@ def read(flag: str, path: str) -> GivenNames:
         ) from error
     # Not splitlines, which splits at further characters. Editors on Windows write other line ends.
     names = [line.strip() for line in re.split("\r\n?|\n", text.rstrip())]
-    forms = list(map(same_form, names))
-    if "" in forms:
-        raise UserError(
-            f"--{flag} must have a name on each line; line {forms.index('') + 1} of {path} is blank"
-        )
+    are_visible = list(map(is_visible, names))
+    if not all(are_visible):
+        line = are_visible.index(False) + 1
+        raise UserError(f"--{flag} must have a name on each line; line {line} of {path} is blank")
     names = [unicodedata.normalize("NFC", name) for name in names]
     warn_of_similar(names, f"--{flag} {path}")
     return GivenNames(flag, path, tuple(names))

@@ -10,6 +10,7 @@ import numpy as np
 from train.data import characters
 from train.data.own import group_names
 from train.foundation.errors import UserError
+from train.foundation.names import code_points, is_visible
 from train.prediction import batched_sets
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import ClassSet, Scored
@@ -138,4 +139,11 @@ def read(names: Sequence[str]) -> Names:
             + ("one" if stripped else "it")
             + " is empty"
         )
+    for name in stripped:
+        if not is_visible(name):
+            raise UserError(
+                field="--names",
+                must_be="names with a character that can be seen",
+                got=code_points(name),
+            )
     return Names(stripped)

@@ -13,6 +13,7 @@ from PIL import ImageFile
 from train.data import characters
 from train.data.image_reader import ImageReader
 from train.data.images import UnreadableImageError
+from train.foundation.names import is_visible
 from train.prediction.labelled_data import Expected
 from train.serving import json_bodies, multipart, served_images
 from train.serving.limits import MOST_EXAMPLES, Limits, RefusalError
@@ -166,5 +167,7 @@ def _name(example: Any, name: str) -> np.ndarray:
     normalized = characters.normalized(example.replace("\0", " "))
     if not normalized:
         raise RefusalError(422, f"{name} must be a name; it is empty")
+    if not is_visible(example):
+        raise RefusalError(422, f"{name} must be a name; it has no character that can be seen")
     (row,) = characters.to_rows([normalized])
     return row

@@ -33,6 +33,22 @@ def test_names_that_look_different_are_different(first, second):
     assert names.same_form(first) != names.same_form(second)
 
 
+@pytest.mark.parametrize("text", ["e\u0301", "三", "1", "×", "🏳️", "\udcff", "क्\u200d", " .\u200b"])
+def test_a_name_with_a_character_that_can_be_seen(text):
+    assert names.is_visible(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", " \u3000", "\u200b\u200d", "\u202e", "\u2067\u2069", "\ufeff", "\x01\t"),
+        *("\u0301\u0308", "\ufe0f", "\u3164\u115f", "\u2800"),
+    ],
+)
+def test_a_name_without_one(text):
+    assert not names.is_visible(text)
+
+
 def write(root, *paths):
     for path in paths:
         (root / path).parent.mkdir(parents=True, exist_ok=True)

@@ -63,6 +63,7 @@ def test_names_of_classes_that_look_the_same_are_told(tmp_path, caplog):
     assert given.names == ("crane", "oak\u200b", "oak", "crane")
     (record,) = caplog.records
     assert "'oak\u200b' (oak<U+200B>) and 'oak'" in record.getMessage()
-    (tmp_path / "names.txt").write_text("crane\n\u200b\noak\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"line 2 of .* is blank"):
-        class_names.read("class_names", str(tmp_path / "names.txt"))
+    for blank in ("\u200b", "\u0301"):
+        (tmp_path / "names.txt").write_text(f"crane\n{blank}\noak\n", encoding="utf-8")
+        with pytest.raises(UserError, match=r"line 2 of .* is blank"):
+            class_names.read("class_names", str(tmp_path / "names.txt"))

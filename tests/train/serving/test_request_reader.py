@@ -113,7 +113,7 @@ def test_other_bodies_are_refused(body, status, message):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["", " \0", "x" * 1001, 3])
+@pytest.mark.parametrize("name", ["", " \0", "x" * 1001, 3, "\u200b\u202e", "\u0301"])
 def test_other_names_are_refused(name):
     with pytest.raises(RefusalError) as refused:
         read_json(NAMES, {"names": [name]})

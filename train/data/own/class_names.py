@@ -7,6 +7,7 @@ import numpy as np
 from absl import logging
 
 from train.foundation import names
+from train.foundation.errors import UserError
 from train.foundation.messages import in_words
 
 # Letters, quotes and dashes that look like a character of ASCII.
@@ -59,7 +60,17 @@ def warn_of_similar(class_names: Sequence[str], where: str) -> None:
 
 
 def _merged(texts: Sequence[str], where: str) -> dict[str, str]:
-    """The name of the class that each name stands for."""
+    """The name of the class that each name stands for.
+
+    Raises:
+        UserError: a name has no character that can be seen.
+    """
+    for text in texts:
+        if text and not names.is_visible(text):
+            raise UserError(
+                f"{where}: the name of a class must have a character that can be seen; got "
+                f"{names.code_points(text)!r}"
+            )
     forms: dict[str, list[str]] = {}
     for text in dict.fromkeys(texts):
         forms.setdefault(names.same_form(text), []).append(text)

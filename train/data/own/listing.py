@@ -13,6 +13,7 @@ import numpy as np
 from train.data.credits import Credits
 from train.data.truths import Truths
 from train.foundation import names
+from train.foundation.errors import UserError
 
 
 class Role(IntEnum):
@@ -85,12 +86,21 @@ def name_groups(groups: Sequence[str], otherwise: Iterable[str]) -> tuple[str, .
         groups: the groups as they are given, [n]; empty for an example that is a group of its own.
             Names that look the same are one; see `names.same_form`.
         otherwise: what is the name of such an example, as "path P", [n].
+
+    Raises:
+        UserError: a group is an accent without a letter, or else cannot be seen.
     """
     same = {group: names.same_form(group) for group in set(groups)}
-    return tuple(
-        f"{_NAMED}{same[group]}" if same[group] else other
-        for group, other in zip(groups, otherwise, strict=True)
-    )
+    unseen = {group for group, form in same.items() if form and not names.is_visible(form)}
+    found = []
+    for group, other in zip(groups, otherwise, strict=True):
+        if group in unseen:
+            raise UserError(
+                f"{other}: a group must have a character that can be seen, or be empty; got "
+                f"{names.code_points(group)!r}"
+            )
+        found.append(f"{_NAMED}{same[group]}" if same[group] else other)
+    return tuple(found)
 
 
 def given_group(name: str) -> str:

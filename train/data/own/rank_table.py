@@ -65,8 +65,10 @@ def read(given: str, class_names: Sequence[str]) -> Ranks:
 def _check_cells(columns: Columns, where: str) -> None:
     """Refuses empty names, and names of one rank that differ in case alone."""
     for name, column in columns.items():
-        if "" in column:
-            raise UserError(f"{where}, row {column.index('') + 1}: the column {name} is empty")
+        are_visible = [*map(names.is_visible, column)]
+        if not all(are_visible):
+            row = are_visible.index(False) + 1
+            raise UserError(f"{where}, row {row}: the column {name} is empty")
         rows: dict[str, int] = {}
         for row, cell in enumerate(column):
             other = column[rows.setdefault(cell.casefold(), row)]

@@ -26,7 +26,7 @@ from train.prediction.thumbnails import Thumbnail
 _HERE = Path(__file__).parent
 _OF_SETS = Path(html_page.__file__).parent / "style.css"
 _STYLE = "\n".join(file.read_text(encoding="utf-8") for file in (_OF_SETS, _HERE / "errors.css"))
-_SCRIPT = (_HERE / "errors.js").read_text(encoding="utf-8")
+_SCRIPT = (_HERE / "errors.js").read_text(encoding="utf-8") + html_page.DROPS
 # Thumbnails of photographs have 15 to 25 kB each.
 _MOST_BY_LOSS, _MOST = 200, 400
 _MOST_CLASSES, _MOST_CONFUSIONS = 500, 100

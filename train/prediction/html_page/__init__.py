@@ -30,9 +30,11 @@ from train.prediction.trained import TrainedClassifier
 
 _HERE = Path(__file__).parent
 STYLE = (_HERE / "style.css").read_text(encoding="utf-8")
+# For every page.
+DROPS = (_HERE / "drops.js").read_text(encoding="utf-8")
 # In the order in which they run: a file uses what the files before it define.
 _SCRIPTS = ("csv.js", "marks.js", "view.js", "keys.js")
-_SCRIPT = "".join((_HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS)
+_SCRIPT = DROPS + "".join((_HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS)
 # How many classes of a set are visible before the list is opened.
 _SEEN = 5
 

@@ -78,6 +78,7 @@ def write(
         path.name: path.read_bytes() for path in sorted(_ASSETS.iterdir()) if path.is_file()
     }
     contents["style.css"] = html_page.STYLE.encode()
+    contents["drops.js"] = html_page.DROPS.encode()
     contents[MODEL] = model
     contents[CARD] = card
     contents[DESCRIPTION] = files.to_json(description)

@@ -56,6 +56,7 @@ def test_a_table_goes_from_the_classes_up_or_from_the_top_down(table):
         ),
         ("ilex,Quercus", "ilex,", "row 4: the column genus is empty"),
         ("Quercus ilex,", ",", "row 4: the column class is empty"),
+        ("ilex,Quercus", "ilex,\u0301", "row 4: the column genus is empty"),
         (
             "ilex,Quercus,Fagaceae",
             "ilex,Quercus,Betulaceae",

@@ -219,6 +219,15 @@ def test_groups_stay_together(tmp_path):
         assert len(set(found.roles[groups == group])) == 1
 
 
+def test_a_group_that_cannot_be_seen_is_refused(tmp_path):
+    listed = [
+        (path, label, "\u0301" if n == 3 else "\u200b") for n, (path, label) in enumerate(rows(5))
+    ]
+    message = rf"path {listed[3][0]}: a group must have a character .* be seen, .* got '<U\+0301>'$"
+    with pytest.raises(UserError, match=message):
+        find(write(tmp_path, listed, ("path", "label", "group")))
+
+
 def split_in_part(root, words, header=("path", "label", "split"), **columns):
     """A table of 20 images of two classes, with the split of each."""
     listed = [(f"{n}.png", "ab"[n % 2], word) for n, word in enumerate(words)]

@@ -2,6 +2,7 @@
 import { card, element, row } from "./cards.js";
 import { Classifier } from "./classifier.js";
 import { listen } from "./drawing.js";
+import { isVisible } from "./names.js";
 import { Refused } from "./steps.js";
 import { fill, inCases } from "./words.js";
 
@@ -177,7 +178,11 @@ if (takesNames) {
   at("give-names").addEventListener("submit", (event) => {
     event.preventDefault();
     const name = at("name").value.trim();
-    if (name) give([{ example: name, name }]);
+    if (isVisible(name)) give([{ example: name, name }]);
+    else if (name) {
+      clearTrouble();
+      trouble(words.unseen_name);
+    }
     at("name").select();
   });
 } else {
