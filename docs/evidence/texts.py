@@ -189,6 +189,28 @@ def time_of_the_expectation(question: str) -> str:
     return ends(ratios, "{:.1f}".format)
 
 
+def time_of_an_epoch(question: str, arm: str, other: str) -> str:
+    """How many times as long an epoch of an arm takes as one of another arm, from and to.
+
+    Raises:
+        ValueError: no study of the question has both.
+    """
+    ratios = []
+    for study in studies_of(question):
+        seconds = {
+            # The median of a run leaves out the compilation in its first epoch.
+            one["name"]: statistics.median(
+                statistics.median(run["epoch_seconds"]) for run in one["runs"]
+            )
+            for one in results(study)["arms"]
+        }
+        if arm in seconds and other in seconds:
+            ratios.append(seconds[arm] / seconds[other])
+    if not ratios:
+        raise ValueError(f"no study of {question!r} has the arms {arm!r} and {other!r}")
+    return ends(ratios, "{:.2f}".format)
+
+
 def best_in_the_last_epoch(question: str) -> str:
     """How many of the runs with fresh seeds were best in their last epoch: "29 of 30"."""
     curves = [run["validation_by_epoch"] for arm in _arms(question) for run in arm["runs"]]
@@ -210,6 +232,7 @@ KINDS: Mapping[str, Callable[..., str]] = {
     "selected": selected,
     "accuracy": accuracy,
     "time of the expectation": time_of_the_expectation,
+    "time of an epoch": time_of_an_epoch,
     "best in the last epoch": best_in_the_last_epoch,
 }
 _ASKED = re.compile(rf"(?P<kind>{'|'.join(KINDS)}) (?P<arguments>.+)")

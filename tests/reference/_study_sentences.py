@@ -94,6 +94,16 @@ def time_of_the_expectation(question: str) -> str:
     return text.extremes(found, ".1f")
 
 
+def time_of_an_epoch(question: str, arm: str, other: str) -> str:
+    """How many times as long an epoch takes with a loss as with another one."""
+    found = [
+        times.epoch_seconds(study, arm) / times.epoch_seconds(study, other)
+        for study in studies.studies_of(question)
+        if {arm, other} <= {one["name"] for one in studies.planned(study)["arms"]}
+    ]
+    return text.extremes(found, ".2f")
+
+
 def best_in_the_last_epoch(question: str) -> str:
     """How many of the final runs have their first highest score of validation at the end."""
     found = [
@@ -117,6 +127,7 @@ SENTENCES: dict[str, Callable[..., str]] = {
     "accuracy": accuracy,
     "selected": selected,
     "time of the expectation": time_of_the_expectation,
+    "time of an epoch": time_of_an_epoch,
     "best in the last epoch": best_in_the_last_epoch,
 }
 

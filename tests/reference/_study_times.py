@@ -56,6 +56,12 @@ def comparison(study: str) -> Comparison:
     return Comparison(100 * accuracy, _reached(noised, accuracy), _reached(expected, accuracy))
 
 
+def epoch_seconds(study: str, arm: str) -> float:
+    """The time of an epoch, a median over the runs of their medians."""
+    runs = studies.arm(study, arm)["runs"]
+    return float(np.median([np.median(run["epoch_seconds"]) for run in runs]))
+
+
 def _mean_best(runs: list[dict[str, Any]]) -> float:
     return float(np.mean([max(run["validation_by_epoch"]) for run in runs]))
 
