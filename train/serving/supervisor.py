@@ -64,6 +64,8 @@ class Supervisor:
         self._number = number
         self._children: dict[int, _Child] = {}
         self._stops_at: float | None = None
+        # Why the workers are ended, if it is no signal.
+        self._mistake: Exception | None = None
         # Ends with this process: the workers then end, too.
         self._life = os.pipe()
 
@@ -99,6 +101,8 @@ class Supervisor:
                 is_ready = all(child.is_ready for child in self._children.values())
                 if is_ready:
                     on_ready()
+        if self._mistake is not None:
+            raise self._mistake
 
     def _hear(self) -> list[_Child]:
         for child in self._children.values():
@@ -148,12 +152,14 @@ class Supervisor:
             code = os.waitstatus_to_exitcode(status)
             # Who ends all processes of a group may come to a worker first.
             if not child.is_ready and -code not in _STOPPING:
-                self._kill()
-                raise (
+                self._mistake = (
                     UserError(child.said)
                     if child.said
                     else LimitError(f"a worker ended with the exit code {code} as it started")
                 )
+                # The others may be at requests.
+                self._stop()
+                continue
             logging.warning("worker %s ended with %s; it is started again", child.index, code)
             self._start(child.index)
 

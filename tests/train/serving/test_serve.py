@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -266,6 +267,30 @@ def test_sigterm_also_ends_workers_that_are_starting(folder):
         ended = server.end()
     assert ended.returncode == 0
     assert ended.stderr.count("it is started again") == 3
+
+
+def test_a_worker_that_cannot_start_again_ends_the_server_after_what_has_come(folder, images):
+    def num_files(worker):
+        return sum(1 for _ in Path(f"/proc/{worker}/fd").iterdir())
+
+    body, kind = form(images[0])
+    with Server(folder / "program", "--workers=2") as server, server.connect() as connection:
+        before = {worker: num_files(worker) for worker in server.workers}
+        head = f"POST /predict HTTP/1.1\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}"
+        connection.sendall(head.encode() + b"\r\n\r\n" + body[:1])
+        # Which of them has the connection is not known before it has.
+        wait_until(lambda: any(num_files(one) > number for one, number in before.items()))
+        (other,) = (one for one, number in before.items() if num_files(one) == number)
+        os.kill(int(other), signal.SIGKILL)
+        wait_until(lambda: {*server.workers} - {*before})
+        (starting,) = {*server.workers} - {*before}
+        os.kill(int(starting), signal.SIGKILL)
+        wait_until(lambda: starting not in server.workers)
+        connection.sendall(body[1:])
+        assert connection.recv(2**16).startswith(b"HTTP/1.1 200 ")
+        ended = server.end()
+    assert ended.returncode == 1
+    assert "error: a worker ended with the exit code -9 as it started\n" in ended.stderr
 
 
 def wait_until(is_so):
