@@ -433,7 +433,7 @@ def colour_model():
         "quarter": np.array(0.25, np.float32),
         "dark": np.array(30, np.float32),
     }
-    graph = helper.make_graph(
+    return serialized(
         [
             helper.make_node("Cast", ["images"], ["numbers"], to=TensorProto.FLOAT),
             helper.make_node("ReduceMean", ["numbers", "axes"], ["means"], keepdims=0),
@@ -443,8 +443,41 @@ def colour_model():
             helper.make_node("ReduceMax", ["means", "classes"], ["largest"], keepdims=0),
             helper.make_node("Less", ["largest", "dark"], ["none_of_these"]),
         ],
-        "colours",
-        [helper.make_tensor_value_info("images", TensorProto.UINT8, ["n", 4, 4, 3])],
+        constants,
+        helper.make_tensor_value_info("images", TensorProto.UINT8, ["n", 4, 4, 3]),
+    )
+
+
+def names_model():
+    """The same for names, which all have the same shares."""
+    constants = {
+        "axes": np.array([1]),
+        "nothing": np.zeros((1, 3), np.float32),
+        "third": np.full((1, 3), 1 / 3, np.float32),
+        "quarter": np.array(0.25, np.float32),
+        "none": np.array(-1, np.float32),
+    }
+    return serialized(
+        [
+            helper.make_node("Cast", ["names"], ["numbers"], to=TensorProto.FLOAT),
+            helper.make_node("ReduceMean", ["numbers", "axes"], ["mean"], keepdims=1),
+            helper.make_node("Mul", ["mean", "nothing"], ["zeros"]),
+            helper.make_node("Add", ["zeros", "third"], ["probabilities"]),
+            helper.make_node("Greater", ["probabilities", "quarter"], ["chosen"]),
+            helper.make_node("ReduceMax", ["probabilities", "axes"], ["largest"], keepdims=0),
+            helper.make_node("Less", ["largest", "none"], ["none_of_these"]),
+        ],
+        constants,
+        helper.make_tensor_value_info("names", TensorProto.INT32, ["n", characters.LENGTH]),
+    )
+
+
+def serialized(nodes, constants, examples):
+    """An ONNX file whose outputs are those of a classifier of three classes."""
+    graph = helper.make_graph(
+        nodes,
+        "small",
+        [examples],
         [
             helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["n", 3]),
             helper.make_tensor_value_info("chosen", TensorProto.BOOL, ["n", 3]),
@@ -465,12 +498,12 @@ def opened(tab, tmp_path):
         def open_page(**described):
             steps = [{"step": "decode", "transparency": "drop", "read_truncated": False}]
             images = {"images": {"shape": ["n", 4, 4, 3], "steps": steps}}
-            described |= {
-                **({} if "names" in described else images),
-                "classes": ["red", "green", "blue"],
-            }
+            takes_names = "names" in described
+            described |= {} if takes_names else images
+            described |= {"classes": ["red", "green", "blue"]}
+            model = names_model() if takes_names else colour_model()
             folder = tmp_path / "colours"
-            site.write(folder, colour_model(), described, b"", runtime.read(str(PACKAGE)))
+            site.write(folder, model, described, b"", runtime.read(str(PACKAGE)))
             server = stack.enter_context(contextlib.closing(Server(folder)))
             tab.open(server.address)
             assert tab.evaluate(STATE) == "ready"
@@ -480,7 +513,9 @@ def opened(tab, tmp_path):
 
 
 def test_a_page_of_names_refuses_files_and_what_cannot_be_seen(opened):
-    tab = opened(**site.describe({"names": {"shape": ["n", 40]}}, _TOP_1), rule_in_words="")
+    tab = opened(
+        **site.describe({"names": {"shape": ["n", characters.LENGTH]}}, _TOP_1), rule_in_words=""
+    )
     assert tab.keeps_page()
     # A text may be dropped into the field.
     assert not tab.keeps_page("'oak', 'text/plain'")
