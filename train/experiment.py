@@ -2,21 +2,17 @@
 
 import contextlib
 import dataclasses
-import importlib.metadata
 import itertools
 import json
 import stat
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
 from absl import logging
 
-from train.assembly import assemble, check_batch_size
+from train.assembly import assemble, check_batch_size, result_fields
 from train.assembly.measured_norm import with_feature_norm
 from train.assembly.parts import Assembly
 from train.assembly.run_data import RunData
@@ -26,17 +22,17 @@ from train.configuration.parsing import parse
 from train.data.batches import LEAVES_OUT
 from train.data.own import unreadable_images
 from train.devices import parallel, processes
-from train.evaluation import bayes, metric, summaries
+from train.evaluation import summaries
 from train.evaluation.metric import Metric
 from train.foundation import folder_lock, json_files
 from train.foundation.console import show_line
 from train.foundation.errors import NO_PATH, UserError
 from train.foundation.nested import differences, flatten
 from train.models import load_pretrained
-from train.training import class_weights, earlier_run, normalization, optimizer
+from train.training import earlier_run, normalization, optimizer
 from train.training.loop import AfterEpoch, Loop
 from train.training.losses import find_loss
-from train.training.state import TrainState, num_parameters, parameters_digest, start_from
+from train.training.state import TrainState, parameters_digest, start_from
 from train.training.stop_signals import StopSignals
 from train.workdir import (
     checked_images,
@@ -56,8 +52,6 @@ from train.workdir.orbax_folder import check_path
 from train.workdir.overlooked import Overlooked
 from train.workdir.progress import Progress
 from train.workdir.reporting import Reporter, SilentReporter
-
-_REPORTED_VERSIONS = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 
 def run(
@@ -123,21 +117,7 @@ def run(
             state, progress = _train(assembly, checkpointer, reporter, state, progress, after_epoch)
             best = assembly.devices.replicate(checkpointer.restore(progress.best_step, state))
             found = assembly.evaluator.evaluate_selected(best)
-            splits = {"validation": found.validation, **found.tests}
-            results = {
-                **_facts(assembly, state, progress),
-                **({} if found.temperature is None else {"temperature": found.temperature}),
-                **{name: metric.to_json(split.metrics) for name, split in splits.items()},
-                "evaluated": {
-                    name: assembly.evaluator.evaluated(split.outcomes)
-                    for name, split in splits.items()
-                },
-                **_best_possible(assembly.data),
-                **_class_weights(assembly.data),
-                **_unknown(assembly.data, found.tests["test"].outcomes.labels),
-                **_left_out(assembly.data, found.left_out),
-                **_licenses(assembly.data),
-            }
+            results = result_fields.collect(assembly, state, progress, found)
             return reporter.results(results, found.tests)
 
 
@@ -503,72 +483,3 @@ def _train(
         )
         state, progress = loop.run(state, progress, batches)
     return devices.to_host(state), progress
-
-
-def _facts(assembly: Assembly, final: TrainState, progress: Progress) -> dict[str, Any]:
-    """The fields of `results.json` that are not metrics."""
-    images = assembly.data.steps_per_epoch * assembly.config.dataset.batch_size
-    return {
-        "config": assembly.config.to_plain(),
-        "num_parameters": num_parameters(final.params),
-        "parameters_digest": parameters_digest(final.params),
-        "num_classes": assembly.data.num_classes,
-        "devices": jax.device_count(),
-        "versions": {name: importlib.metadata.version(name) for name in _REPORTED_VERSIONS},
-        "best_epoch": progress.best_epoch,
-        "selected_by": assembly.config.select_by,
-        "epoch_seconds": list(progress.epoch_seconds),
-        "examples_per_second": images / progress.seconds_per_epoch(),
-        "data_wait_share": progress.data_wait_share(),
-    }
-
-
-def _licenses(data: RunData) -> dict[str, Any]:
-    """The training images of each licence, if the data set says their licences."""
-    credited = data.dataset.train.credits
-    return {} if credited is None else {"training_licenses": credited.license_counts()}
-
-
-def _best_possible(data: RunData) -> dict[str, Any]:
-    """The metrics of the best classifier, if the true distribution is known."""
-    if data.spec.true_distribution is None:
-        return {}
-    dataset = data.dataset
-    summarize = partial(
-        bayes.summarize,
-        data.spec.true_distribution,
-        calibrated_on=dataset.validation,
-        ks=data.config.eval.ks,
-        class_counts=data.class_counts,
-    )
-    best = {"bayes": metric.to_json(summarize(dataset.test))}
-    if dataset.balanced_test is not None:
-        balanced = summarize(dataset.balanced_test, balanced=True)
-        best["bayes_balanced_test"] = metric.to_json(balanced)
-    return best
-
-
-def _class_weights(data: RunData) -> dict[str, Any]:
-    """The first epoch with class weights, if there are weights."""
-    config = data.config
-    if config.loss.class_weights == "none":
-        return {}
-    first = class_weights.first_epoch(
-        config.loss,
-        num_epochs=config.num_epochs,
-        steps_per_epoch=data.steps_per_epoch,
-        extensions=config.extensions,
-    )
-    return {"class_weights_epoch": first}
-
-
-def _unknown(data: RunData, labels: np.ndarray) -> dict[str, int]:
-    """How many test examples are of classes that the classifier does not know, if some are."""
-    number = int(np.count_nonzero(labels >= data.num_classes))
-    return {"num_examples_of_unknown_classes": number} if number else {}
-
-
-def _left_out(data: RunData, evaluated: Mapping[str, int]) -> dict[str, Any]:
-    """How many images of each split were left out as unreadable, if some were."""
-    numbers = {"train": data.skipped.count("train"), **evaluated}
-    return {skipped_images.FIELD: numbers} if any(numbers.values()) else {}
