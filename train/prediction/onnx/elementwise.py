@@ -8,7 +8,7 @@ import numpy as np
 
 from train.prediction.onnx import tensors
 from train.prediction.onnx.graph import ELEMENTS, Graph
-from train.prediction.onnx.table import Lowering, lowers
+from train.prediction.onnx.table import Inputs, Lowering, Outputs, lowers
 from train.prediction.onnx.tensors import Like, Tensor
 
 _LOW_BITS = 2**32 - 1
@@ -55,9 +55,7 @@ def _is_long(value: Tensor, axis: int) -> bool:
 
 
 def _simple(operator: str, in_numpy: Callable[..., np.ndarray] | None = None) -> Lowering:
-    def lower(
-        graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], **_parameters: Any
-    ) -> Tensor:
+    def lower(graph: Graph, inputs: Inputs, outputs: Outputs, **_: Any) -> Tensor:
         return combine(graph, operator, inputs, outputs[0], in_numpy)
 
     return lower
@@ -91,9 +89,7 @@ for _primitive, _operator, _in_numpy in (
 def _wrapped(operator: str, in_numpy: Callable[..., np.ndarray]) -> Lowering:
     """Unsigned integers of 32 bits are kept below 2^32; see `Tensor.dtype`."""
 
-    def lower(
-        graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], **_parameters: Any
-    ) -> Tensor:
+    def lower(graph: Graph, inputs: Inputs, outputs: Outputs, **_: Any) -> Tensor:
         found = combine(graph, operator, inputs, outputs[0], in_numpy)
         if found.is_constant or found.dtype != np.uint32:
             return found
@@ -113,7 +109,7 @@ def _low_bits(graph: Graph, value: Tensor, like: Any) -> Tensor:
 
 @lowers("sub")
 def _subtract(
-    graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], **_parameters: Any
+    graph: Graph, inputs: Inputs, outputs: Outputs, **_: Any
 ) -> Tensor | Sequence[Tensor]:
     value, less = inputs
     if less.array is not None and less.array.dtype == np.float32 and not value.is_constant:
@@ -123,41 +119,31 @@ def _subtract(
 
 
 @lowers("div")
-def _divide(
-    graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], **_parameters: Any
-) -> Tensor:
+def _divide(graph: Graph, inputs: Inputs, outputs: Outputs, **_: Any) -> Tensor:
     in_numpy = np.divide if outputs[0].dtype == np.float32 else None
     return combine(graph, "Div", inputs, outputs[0], in_numpy)
 
 
 @lowers("rem")
-def _remainder(
-    graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], **_parameters: Any
-) -> Tensor:
+def _remainder(graph: Graph, inputs: Inputs, outputs: Outputs, **_: Any) -> Tensor:
     return combine(graph, "Mod", inputs, outputs[0], np.fmod, fmod=1)
 
 
 @lowers("ne")
-def _differ(
-    graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], **_parameters: Any
-) -> Tensor:
+def _differ(graph: Graph, inputs: Inputs, outputs: Outputs, **_: Any) -> Tensor:
     if all(one.is_constant for one in inputs):
         return combine(graph, "", inputs, outputs[0], np.not_equal)
     return combine(graph, "Not", [combine(graph, "Equal", inputs, outputs[0])], outputs[0])
 
 
 @lowers("not")
-def _negate(
-    graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], **_parameters: Any
-) -> Tensor:
+def _negate(graph: Graph, inputs: Inputs, outputs: Outputs, **_: Any) -> Tensor:
     operator = "Not" if inputs[0].dtype == np.bool_ else "BitwiseNot"
     return combine(graph, operator, inputs, outputs[0], np.invert)
 
 
 def _of_bits(of_booleans: str, of_integers: str, in_numpy: Callable[..., np.ndarray]) -> Lowering:
-    def lower(
-        graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], **_parameters: Any
-    ) -> Tensor:
+    def lower(graph: Graph, inputs: Inputs, outputs: Outputs, **_: Any) -> Tensor:
         operator = of_booleans if inputs[0].dtype == np.bool_ else of_integers
         return combine(graph, operator, inputs, outputs[0], in_numpy)
 
@@ -170,9 +156,7 @@ lowers("xor")(_of_bits("Xor", "BitwiseXor", np.bitwise_xor))
 
 
 @lowers("shift_right_logical")
-def _shift_right(
-    graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], **_parameters: Any
-) -> Tensor:
+def _shift_right(graph: Graph, inputs: Inputs, outputs: Outputs, **_: Any) -> Tensor:
     value, bits = inputs
     if value.dtype != np.uint32 or bits.array is None:
         raise NotImplementedError("a shift of signed integers, or by numbers that are computed")
@@ -182,54 +166,42 @@ def _shift_right(
 
 
 @lowers("square")
-def _square(
-    graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], **_parameters: Any
-) -> Tensor:
+def _square(graph: Graph, inputs: Inputs, outputs: Outputs, **_: Any) -> Tensor:
     return combine(graph, "Mul", [*inputs, *inputs], outputs[0], np.multiply)
 
 
 @lowers("integer_pow")
-def _integer_power(
-    graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], y: int, **_parameters: Any
-) -> Tensor:
+def _integer_power(graph: Graph, inputs: Inputs, outputs: Outputs, y: int, **_: Any) -> Tensor:
     if y < 1:
         raise NotImplementedError(f"the power {y}")
     found = inputs[0]
-    for _ in range(y - 1):
+    for _time in range(y - 1):
         found = combine(graph, "Mul", [found, inputs[0]], outputs[0], np.multiply)
     return found
 
 
 @lowers("rsqrt")
-def _inverse_root(
-    graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], **_parameters: Any
-) -> Tensor:
+def _inverse_root(graph: Graph, inputs: Inputs, outputs: Outputs, **_: Any) -> Tensor:
     if inputs[0].is_constant:
         return combine(graph, "", inputs, outputs[0], lambda x: np.float32(1) / np.sqrt(x))
     return combine(graph, "Reciprocal", [combine(graph, "Sqrt", inputs, outputs[0])], outputs[0])
 
 
 @lowers("erfc")
-def _complementary_error(
-    graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], **_parameters: Any
-) -> Tensor:
+def _complementary_error(graph: Graph, inputs: Inputs, outputs: Outputs, **_: Any) -> Tensor:
     # Small results lose digits, but networks multiply them and add 1 or more.
     one = tensors.constant(np.float32(1))
     return combine(graph, "Sub", [one, combine(graph, "Erf", inputs, outputs[0])], outputs[0])
 
 
 @lowers("log1p")
-def _log_of_one_more(
-    graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], **_parameters: Any
-) -> Tensor:
+def _log_of_one_more(graph: Graph, inputs: Inputs, outputs: Outputs, **_: Any) -> Tensor:
     one = tensors.constant(np.float32(1))
     return combine(graph, "Log", [combine(graph, "Add", [one, *inputs], outputs[0])], outputs[0])
 
 
 @lowers("is_finite")
-def _is_finite(
-    graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], **_parameters: Any
-) -> Tensor:
+def _is_finite(graph: Graph, inputs: Inputs, outputs: Outputs, **_: Any) -> Tensor:
     if inputs[0].is_constant:
         return combine(graph, "", inputs, outputs[0], np.isfinite)
     # A NaN is not less than infinity.
@@ -240,11 +212,7 @@ def _is_finite(
 
 @lowers("round")
 def _round(
-    graph: Graph,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Any],
-    rounding_method: Any,
-    **_parameters: Any,
+    graph: Graph, inputs: Inputs, outputs: Outputs, rounding_method: Any, **_: Any
 ) -> Tensor:
     if int(rounding_method) != 1:
         raise NotImplementedError("rounding of halves away from zero")
@@ -252,9 +220,7 @@ def _round(
 
 
 @lowers("select_n")
-def _select(
-    graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], **_parameters: Any
-) -> Tensor:
+def _select(graph: Graph, inputs: Inputs, outputs: Outputs, **_: Any) -> Tensor:
     which, *cases = inputs
     if len(cases) != 2 or which.dtype != np.bool_:
         raise NotImplementedError("a choice among more than two")
@@ -277,18 +243,14 @@ def choose(graph: Graph, which: Tensor, if_true: Tensor, if_false: Tensor, like:
 
 
 @lowers("clamp")
-def _clamp(
-    graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], **_parameters: Any
-) -> Tensor:
+def _clamp(graph: Graph, inputs: Inputs, outputs: Outputs, **_: Any) -> Tensor:
     least, value, most = inputs
     above = combine(graph, "Max", [value, least], outputs[0], np.maximum)
     return combine(graph, "Min", [above, most], outputs[0], np.minimum)
 
 
 @lowers("convert_element_type")
-def _convert(
-    graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], **_parameters: Any
-) -> Tensor:
+def _convert(graph: Graph, inputs: Inputs, outputs: Outputs, **_: Any) -> Tensor:
     return convert(graph, inputs[0], outputs[0].dtype)
 
 
@@ -309,8 +271,6 @@ def convert(graph: Graph, value: Tensor, dtype: Any) -> Tensor:
 
 
 @lowers("copy", "stop_gradient", "optimization_barrier")
-def _as_it_is(
-    graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], **_parameters: Any
-) -> Sequence[Tensor]:
+def _as_it_is(graph: Graph, inputs: Inputs, outputs: Outputs, **_: Any) -> Sequence[Tensor]:
     del graph, outputs
     return list(inputs)

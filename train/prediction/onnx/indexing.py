@@ -8,20 +8,20 @@ from jax.lax import GatherScatterMode
 
 from train.prediction.onnx import elementwise, shapes, tensors
 from train.prediction.onnx.graph import Graph, is_same
-from train.prediction.onnx.table import Lowering, lowers
+from train.prediction.onnx.table import Inputs, Lowering, Outputs, lowers
 from train.prediction.onnx.tensors import Like, Tensor
 
 
 @lowers("gather")
 def _read(
     graph: Graph,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Any],
+    inputs: Inputs,
+    outputs: Outputs,
     dimension_numbers: Any,
     slice_sizes: tuple[Any, ...],
     mode: Any,
     fill_value: Any,
-    **_parameters: Any,
+    **_: Any,
 ) -> Tensor:
     value, places = inputs
     indexed = tuple(dimension_numbers.start_index_map)
@@ -197,12 +197,7 @@ def _moved(value: Tensor) -> Tensor:
 
 def _writer(reduction: str) -> Lowering:
     def lower(
-        graph: Graph,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Any],
-        dimension_numbers: Any,
-        mode: Any,
-        **_parameters: Any,
+        graph: Graph, inputs: Inputs, outputs: Outputs, dimension_numbers: Any, mode: Any, **_: Any
     ) -> Tensor:
         return _write(graph, inputs, outputs[0], dimension_numbers, mode, reduction)
 

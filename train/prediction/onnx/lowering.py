@@ -13,7 +13,7 @@ from jax.extend import core
 from train.foundation.errors import UserError
 from train.prediction.onnx import elementwise, indexing, products, reductions, shapes, tensors
 from train.prediction.onnx.graph import Graph
-from train.prediction.onnx.table import LOWERINGS, lowers
+from train.prediction.onnx.table import LOWERINGS, Inputs, Outputs, lowers
 from train.prediction.onnx.tensors import Like, Tensor
 
 # They fill the table.
@@ -119,9 +119,7 @@ def _compute(equation: Any, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 @lowers("platform_index")
-def _platform(
-    graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], platforms: Any, **_rest: Any
-) -> Tensor:
+def _platform(graph: Graph, inputs: Inputs, outputs: Outputs, platforms: Any, **_: Any) -> Tensor:
     del graph, inputs, outputs
     # The last form is for all platforms that have no form of their own.
     return replace(tensors.constant(np.int32(len(platforms) - 1)), name=_PLATFORM)
@@ -129,7 +127,7 @@ def _platform(
 
 @lowers("cond")
 def _branch(
-    graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], branches: Any, **_rest: Any
+    graph: Graph, inputs: Inputs, outputs: Outputs, branches: Any, **_: Any
 ) -> list[Tensor]:
     del outputs
     index, *operands = inputs
@@ -158,14 +156,14 @@ def _is_supported(jaxpr: Any) -> bool:
 @lowers("scan")
 def _repeat(
     graph: Graph,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Any],
+    inputs: Inputs,
+    outputs: Outputs,
     length: int,
     jaxpr: Any,
     num_consts: int,
     num_carry: int,
     reverse: bool,
-    **_rest: Any,
+    **_: Any,
 ) -> list[Tensor]:
     """The steps one after the other."""
     constants, carried = list(inputs[:num_consts]), list(inputs[num_consts:][:num_carry])

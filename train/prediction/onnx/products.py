@@ -8,17 +8,13 @@ import numpy as np
 
 from train.prediction.onnx import elementwise
 from train.prediction.onnx.graph import Graph
-from train.prediction.onnx.table import lowers
+from train.prediction.onnx.table import Inputs, Outputs, lowers
 from train.prediction.onnx.tensors import Like, Shape, Tensor
 
 
 @lowers("dot_general")
 def _multiply(
-    graph: Graph,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Any],
-    dimension_numbers: Any,
-    **_parameters: Any,
+    graph: Graph, inputs: Inputs, outputs: Outputs, dimension_numbers: Any, **_: Any
 ) -> Tensor:
     left, right = inputs
     (left_summed, right_summed), (left_shared, right_shared) = dimension_numbers
@@ -113,8 +109,8 @@ def _products(
 @lowers("conv_general_dilated")
 def _convolve(
     graph: Graph,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Any],
+    inputs: Inputs,
+    outputs: Outputs,
     window_strides: tuple[int, ...],
     padding: tuple[tuple[int, int], ...],
     lhs_dilation: tuple[int, ...],
@@ -122,7 +118,7 @@ def _convolve(
     dimension_numbers: Any,
     feature_group_count: int,
     batch_group_count: int,
-    **_parameters: Any,
+    **_: Any,
 ) -> Tensor:
     if batch_group_count != 1 or any(step != 1 for step in lhs_dilation):
         raise NotImplementedError("a convolution with zeros between the numbers")

@@ -8,7 +8,7 @@ import numpy as np
 
 from train.prediction.onnx import elementwise, shapes, tensors
 from train.prediction.onnx.graph import Graph
-from train.prediction.onnx.table import Lowering, lowers
+from train.prediction.onnx.table import Inputs, Lowering, Outputs, lowers
 from train.prediction.onnx.tensors import Like, Tensor
 
 
@@ -23,11 +23,7 @@ def _reduce(graph: Graph, operator: str, value: Tensor, axes: Sequence[int], lik
 
 def _of_axes(operator: str) -> Lowering:
     def lower(
-        graph: Graph,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Any],
-        axes: tuple[int, ...],
-        **_parameters: Any,
+        graph: Graph, inputs: Inputs, outputs: Outputs, axes: tuple[int, ...], **_: Any
     ) -> Tensor:
         if not axes:
             return inputs[0]
@@ -49,11 +45,7 @@ def _of_booleans(operator: str) -> Lowering:
     """ONNX Runtime has no reductions of booleans."""
 
     def lower(
-        graph: Graph,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Any],
-        axes: tuple[int, ...],
-        **_parameters: Any,
+        graph: Graph, inputs: Inputs, outputs: Outputs, axes: tuple[int, ...], **_: Any
     ) -> Tensor:
         numbers = elementwise.convert(graph, inputs[0], np.int32)
         like = Like.of(outputs[0], np.int32)
@@ -68,11 +60,7 @@ lowers("reduce_and")(_of_booleans("ReduceMin"))
 
 def _of_place(operator: str) -> Lowering:
     def lower(
-        graph: Graph,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Any],
-        axes: tuple[int, ...],
-        **_parameters: Any,
+        graph: Graph, inputs: Inputs, outputs: Outputs, axes: tuple[int, ...], **_: Any
     ) -> Tensor:
         (axis,) = axes
         found = graph.node(operator, inputs, Like.of(outputs[0], np.uint32), axis=axis, keepdims=0)
@@ -87,12 +75,7 @@ lowers("argmin")(_of_place("ArgMin"))
 
 @lowers("cumsum")
 def _running_sum(
-    graph: Graph,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Any],
-    axis: int,
-    reverse: bool,
-    **_parameters: Any,
+    graph: Graph, inputs: Inputs, outputs: Outputs, axis: int, reverse: bool, **_: Any
 ) -> Tensor:
     along = graph.store(np.array(axis, np.int64))
     return graph.node("CumSum", [inputs[0], along], outputs[0], reverse=int(reverse))
@@ -100,12 +83,7 @@ def _running_sum(
 
 @lowers("cummax")
 def _running_maximum(
-    graph: Graph,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Any],
-    axis: int,
-    reverse: bool,
-    **_parameters: Any,
+    graph: Graph, inputs: Inputs, outputs: Outputs, axis: int, reverse: bool, **_: Any
 ) -> Tensor:
     value = graph.plain(inputs[0])
     length = value.shape[axis]
@@ -123,12 +101,12 @@ def _running_maximum(
 @lowers("top_k")
 def _largest(
     graph: Graph,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Any],
+    inputs: Inputs,
+    outputs: Outputs,
     k: int,
     operand: int | None = None,
     axis: int = -1,
-    **_parameters: Any,
+    **_: Any,
 ) -> list[Tensor]:
     del operand
     return _in_order(graph, inputs[0], outputs, k, axis, largest=True)
@@ -148,13 +126,7 @@ def _in_order(
 
 
 @lowers("sort")
-def _sort(
-    graph: Graph,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Any],
-    dimension: int,
-    **_parameters: Any,
-) -> list[Tensor]:
+def _sort(graph: Graph, inputs: Inputs, outputs: Outputs, dimension: int, **_: Any) -> list[Tensor]:
     if len(inputs) != 1:
         raise NotImplementedError("a sort of several arrays")
     length = inputs[0].shape[dimension]
@@ -193,15 +165,13 @@ def _pooled(
 
 @lowers("reduce_window_max")
 def _largest_of_windows(
-    graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], **parameters: Any
+    graph: Graph, inputs: Inputs, outputs: Outputs, **parameters: Any
 ) -> Tensor:
     return _pooled(graph, "MaxPool", inputs[0], outputs[0], parameters)
 
 
 @lowers("reduce_window_sum")
-def _sums_of_windows(
-    graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], **parameters: Any
-) -> Tensor:
+def _sums_of_windows(graph: Graph, inputs: Inputs, outputs: Outputs, **parameters: Any) -> Tensor:
     means = _pooled(graph, "AveragePool", inputs[0], outputs[0], parameters, count_include_pad=1)
     number = tensors.constant(np.float32(math.prod(parameters["window_dimensions"])))
     return elementwise.combine(graph, "Mul", [means, number], outputs[0])

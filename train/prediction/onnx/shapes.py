@@ -8,14 +8,12 @@ import numpy as np
 
 from train.prediction.onnx import elementwise, tensors
 from train.prediction.onnx.graph import Graph, is_same
-from train.prediction.onnx.table import lowers
+from train.prediction.onnx.table import Inputs, Outputs, lowers
 from train.prediction.onnx.tensors import Like, Tensor
 
 
 @lowers("reshape")
-def _reshape(
-    graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], **_parameters: Any
-) -> Tensor:
+def _reshape(graph: Graph, inputs: Inputs, outputs: Outputs, **_: Any) -> Tensor:
     value, shape = inputs[0], tuple(outputs[0].shape)
     if value.array is not None and value.array.size == 1:
         # A number that is stretched.
@@ -24,20 +22,18 @@ def _reshape(
 
 
 @lowers("squeeze")
-def _squeeze(
-    graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], **_parameters: Any
-) -> Tensor:
+def _squeeze(graph: Graph, inputs: Inputs, outputs: Outputs, **_: Any) -> Tensor:
     return graph.reshape(inputs[0], outputs[0])
 
 
 @lowers("broadcast_in_dim")
 def _stretch(
     graph: Graph,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Any],
+    inputs: Inputs,
+    outputs: Outputs,
     shape: tuple[Any, ...],
     broadcast_dimensions: tuple[int, ...],
-    **_parameters: Any,
+    **_: Any,
 ) -> Tensor:
     del shape
     return stretched(graph, inputs[0], outputs[0], broadcast_dimensions)
@@ -65,11 +61,7 @@ def stretched(
 
 @lowers("transpose")
 def _transpose(
-    graph: Graph,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Any],
-    permutation: tuple[int, ...],
-    **_parameters: Any,
+    graph: Graph, inputs: Inputs, outputs: Outputs, permutation: tuple[int, ...], **_: Any
 ) -> Tensor:
     del graph, outputs
     value = inputs[0]
@@ -96,19 +88,13 @@ def joined(graph: Graph, inputs: Sequence[Tensor], like: Any, axis: int) -> Tens
 
 @lowers("concatenate")
 def _concatenate(
-    graph: Graph,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Any],
-    dimension: int,
-    **_parameters: Any,
+    graph: Graph, inputs: Inputs, outputs: Outputs, dimension: int, **_: Any
 ) -> Tensor:
     return joined(graph, inputs, outputs[0], dimension)
 
 
 @lowers("stack")
-def _stack(
-    graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Any], axis: int, **_parameters: Any
-) -> Tensor:
+def _stack(graph: Graph, inputs: Inputs, outputs: Outputs, axis: int, **_: Any) -> Tensor:
     shape = list(outputs[0].shape)
     shape[axis] = 1
     like = Like(tuple(shape), np.dtype(outputs[0].dtype))
@@ -117,12 +103,7 @@ def _stack(
 
 @lowers("split")
 def _split(
-    graph: Graph,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Any],
-    sizes: tuple[int, ...],
-    axis: int,
-    **_parameters: Any,
+    graph: Graph, inputs: Inputs, outputs: Outputs, sizes: tuple[int, ...], axis: int, **_: Any
 ) -> list[Tensor]:
     value = graph.full(inputs[0])
     operands = [graph.name_of(value), graph.store(np.array(sizes, np.int64))]
@@ -137,12 +118,12 @@ def _split(
 @lowers("slice")
 def _slice(
     graph: Graph,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Any],
+    inputs: Inputs,
+    outputs: Outputs,
     start_indices: tuple[Any, ...],
     limit_indices: tuple[Any, ...],
     strides: tuple[int, ...] | None,
-    **_parameters: Any,
+    **_: Any,
 ) -> Tensor:
     value = inputs[0]
     steps = strides or (1,) * value.rank
@@ -179,11 +160,7 @@ def sliced(
 
 @lowers("rev")
 def _reverse(
-    graph: Graph,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Any],
-    dimensions: tuple[int, ...],
-    **_parameters: Any,
+    graph: Graph, inputs: Inputs, outputs: Outputs, dimensions: tuple[int, ...], **_: Any
 ) -> Tensor:
     value = inputs[0]
     if value.is_constant and tensors.is_static(value.shape):
@@ -196,10 +173,10 @@ def _reverse(
 @lowers("pad")
 def _pad(
     graph: Graph,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Any],
+    inputs: Inputs,
+    outputs: Outputs,
     padding_config: tuple[tuple[int, int, int], ...],
-    **_parameters: Any,
+    **_: Any,
 ) -> Tensor:
     value, filling = inputs
     if any(between for _, _, between in padding_config):
@@ -215,13 +192,7 @@ def _pad(
 
 
 @lowers("iota")
-def _count(
-    graph: Graph,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Any],
-    dimension: int,
-    **_parameters: Any,
-) -> Tensor:
+def _count(graph: Graph, inputs: Inputs, outputs: Outputs, dimension: int, **_: Any) -> Tensor:
     del inputs
     shape = tuple(outputs[0].shape)
     length = shape[dimension]
