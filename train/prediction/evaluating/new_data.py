@@ -2,42 +2,37 @@
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
-
-from absl import logging
 
 from train.configuration.datasets import FolderFields, OwnImageFields
 from train.data.batches import SkippedImage
 from train.data.own.determinations import Reading
 from train.evaluation import (
     by_rank,
-    combinations,
-    evaluated,
-    example_groups,
     example_names,
     new_classes,
     promises,
     selective,
     set_report,
-    thresholds,
 )
-from train.evaluation.conformal_rules import ConformalRule
-from train.evaluation.observations import InGroups
-from train.evaluation.predictions import Predictions
-from train.foundation.errors import UserError
 from train.foundation.files import MOST_IMAGE_BYTES
 from train.foundation.printable import printable
 from train.prediction import labelled_data, other_calibrations, outliers
-from train.prediction.calibration import Calibration
 from train.prediction.evaluating import (
     choices,
-    halving,
     new_class_report,
     new_data_report,
     training_examples,
 )
 from train.prediction.evaluating.evaluated import Evaluated
+from train.prediction.evaluating.new_data_calibration import (
+    Calibrated,
+    calibrate,
+    calibrate_observations,
+    coverages_with_new,
+    needed,
+    validation_in_groups,
+)
 from train.prediction.evaluating.new_data_flags import Asked
 from train.prediction.evaluating.new_data_report import NewData
 from train.prediction.exported_classifier import ExportedClassifier
@@ -47,31 +42,6 @@ from train.prediction.outliers import OutlierScore
 from train.prediction.trained import TrainedClassifier, tree_of
 from train.sharing.sharing import WritesPart
 from train.sharing.work import ALONE, PartWritten, Share
-
-_LEAST_COVERAGE = 0.8
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Calibrated:
-    """The thresholds, and what is evaluated with them.
-
-    Attributes:
-        data: the examples that are evaluated.
-        calibration: the thresholds; None without any.
-        on: the examples that they are calibrated on, in words.
-        in_groups: these in groups; None if they are not needed for groups.
-        number: how many these are; None if that is not known.
-        average_ks: the mean sizes of sets that there are thresholds for.
-        coverages: the coverages.
-    """
-
-    data: NewData
-    calibration: Calibration | None
-    on: str
-    in_groups: InGroups | None
-    number: int | None
-    average_ks: Sequence[float]
-    coverages: Sequence[float]
 
 
 def find(classifier: TrainedClassifier | ExportedClassifier, asked: Asked) -> LabelledData:
@@ -133,7 +103,7 @@ def evaluate(
         what=spec.example,
         tree=classifier.tree,
     )
-    calibrated = _calibrated(classifier, data, asked, ks, given, share)
+    calibrated = calibrate(classifier, data, asked, ks, given, share)
     data, calibration = calibrated.data, calibrated.calibration
     rules = choices.rules(measures, [data.known], data.class_counts, data.tree)
     report = new_data_report.report(
@@ -146,7 +116,7 @@ def evaluate(
     )
     if costs is not None:
         # Before the sets of any risk are calibrated.
-        _needed(calibration, "--risks")
+        needed(calibration, "--risks")
     report |= new_data_report.worth(
         data, calibration, ks=ks, utilities=measures.utilities, risks=measures.risks, costs=costs
     )
@@ -154,12 +124,12 @@ def evaluate(
         report["none_of_these"] = new_class_report.report(
             data.examples,
             score,
-            _needed(calibration, "--allow_new"),
-            _coverages_with_new(calibrated, asked, score),
+            needed(calibration, "--allow_new"),
+            coverages_with_new(calibrated, asked, score),
             rules,
         )
     if measures.max_error is not None:
-        least = _needed(calibration, "--max_error").selective(measures.max_error)
+        least = needed(calibration, "--max_error").selective(measures.max_error)
         report["selective"] = selective.report(data.examples, measures.max_error, least)
     of_observations = _observations(
         calibrated,
@@ -173,7 +143,7 @@ def evaluate(
         made = [calibration]
         if of_observations:
             coverages = map(float, of_observations["observations"]["coverages"])
-            made.append(_calibrate_observations(classifier, calibrated, ks, [*coverages], rules))
+            made.append(calibrate_observations(classifier, calibrated, ks, [*coverages], rules))
         on = f"{calibrated.on} ({calibrated.number:,})"
         other_calibrations.write(asked.calibration_out, classifier, made, on)
     number = calibrated.number
@@ -195,25 +165,6 @@ def evaluate(
         inputs=spec.inputs,
         unreadable=tuple(one.message for one in skipped),
     )
-
-
-def _needed(calibration: Calibration | None, flag: str) -> Calibration:
-    if calibration is None:
-        raise UserError(
-            f"{flag} needs thresholds, and --classes has no images to calibrate on: give "
-            "--recalibrate=half, --thresholds or --dataset"
-        )
-    return calibration
-
-
-def _coverages_with_new(
-    calibrated: _Calibrated, asked: Asked, score: OutlierScore
-) -> Sequence[float]:
-    """The coverages of sets that may say "none of these"."""
-    given = calibrated.calibration
-    if isinstance(given, GivenCalibration) and asked.measures.coverages is None:
-        return given.values(f"new_{score.name}")
-    return choices.coverages_with_new(asked.measures, calibrated.number or 0)
 
 
 def evaluate_program(
@@ -290,72 +241,6 @@ def expected_by(classifier: TrainedClassifier, asked: Asked) -> Expected:
     )
 
 
-def _calibrated(
-    classifier: TrainedClassifier,
-    data: NewData,
-    asked: Asked,
-    ks: Sequence[int],
-    given: GivenCalibration | None,
-    share: Share,
-) -> _Calibrated:
-    """The thresholds that are asked for, and the examples that are evaluated with them."""
-    measures = asked.measures
-    if asked.is_half:
-        others, chosen = halving.halves(data.known, flag="recalibrate")
-        coverages = choices.coverages(measures, len(others))
-        if not coverages and measures.coverages is None:
-            thresholds.check_enough(len(others), _LEAST_COVERAGE)
-        known = data.known.take(others)
-        return _Calibrated(
-            data=data.take_known(chosen),
-            calibration=NewCalibration(classifier, known),
-            on=f"half of the {data.what}s of {asked.path}",
-            in_groups=InGroups(known, combinations.DEFAULT),
-            number=len(others),
-            average_ks=ks,
-            coverages=coverages,
-        )
-    if given is not None:
-        has = given.values("coverage")
-        return _Calibrated(
-            data=data,
-            calibration=given,
-            on=given.calibrated_on,
-            in_groups=None,
-            number=None,
-            average_ks=ks if measures.ks else given.values("average"),
-            coverages=has if measures.coverages is None else measures.coverages,
-        )
-    number = _num_validation_examples(classifier)
-    if number == 0 and measures.coverages:
-        _needed(None, "--coverages")
-    validation = None if data.known.groups is None else _validation_in_groups(classifier, share)
-    if validation is None and example_groups.have_several(data.known):
-        logging.warning(
-            "nothing is reported of observations: %s has no validation examples in groups at hand; "
-            "--recalibrate=half calibrates on new observations",
-            "the network" if classifier.workdir is None else "the run",
-        )
-    return _Calibrated(
-        data=data,
-        calibration=Calibration(classifier) if number else None,
-        on="validation examples",
-        in_groups=None if validation is None else InGroups(validation, combinations.DEFAULT),
-        number=number,
-        average_ks=ks,
-        coverages=choices.coverages(measures, number),
-    )
-
-
-def _validation_in_groups(classifier: TrainedClassifier, share: Share) -> Predictions | None:
-    """The predictions for the validation examples; None if these have no groups, or are gone."""
-    try:
-        groups = classifier.load_dataset().validation.groups
-    except UserError:
-        return None
-    return None if groups is None else classifier.predict("validation", share=share)
-
-
 def _write_parts(
     classifier: TrainedClassifier,
     asked: Asked,
@@ -371,11 +256,11 @@ def _write_parts(
         share.only(lambda: outliers.of_split(score, found.examples, "new", share))
     has_thresholds = asked.is_half or asked.thresholds is not None
     if found.examples.groups is not None and not has_thresholds:
-        share.only(lambda: _validation_in_groups(classifier, share))
+        share.only(lambda: validation_in_groups(classifier, share))
     raise PartWritten
 
 
-def _observations(calibrated: _Calibrated, **given: Any) -> dict[str, Any]:
+def _observations(calibrated: Calibrated, **given: Any) -> dict[str, Any]:
     """The report of the observations, which groups of several examples are; empty without any."""
     data = calibrated.data
     if calibrated.in_groups is None:
@@ -397,41 +282,6 @@ def _observations(calibrated: _Calibrated, **given: Any) -> dict[str, Any]:
             float(coverage), sets["coverage"], sets["coverage_interval"], "these observations"
         )
     return {"observations": found}
-
-
-def _calibrate_observations(
-    classifier: TrainedClassifier,
-    calibrated: _Calibrated,
-    ks: Sequence[int],
-    coverages: Sequence[float],
-    rules: Sequence[ConformalRule],
-) -> NewCalibration:
-    """The thresholds of observations, as those of examples."""
-    assert calibrated.in_groups is not None
-    made = NewCalibration(classifier, calibrated.in_groups)
-    made.most_combined()
-    for k in ks:
-        made.average_k(k)
-    for coverage in coverages:
-        made.conformal(coverage)
-        for rule in rules:
-            if rule.score is not None:
-                made.conformal_sets(coverage, rule)
-    return made
-
-
-def _num_validation_examples(classifier: TrainedClassifier) -> int:
-    """The validation examples, for which the data set of a run need not be there.
-
-    There are none for a network of which only the names of the classes are known.
-    """
-    if not classifier.class_counts.any():
-        return 0
-    try:
-        return evaluated.num_examples(classifier.results["evaluated"]["validation"])
-    except KeyError:
-        # A published network, or a run of an earlier version.
-        return len(classifier.load_dataset().validation)
 
 
 def _listed(skipped: Sequence[SkippedImage]) -> list[dict[str, Any]]:
