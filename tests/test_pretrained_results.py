@@ -61,6 +61,20 @@ def assert_rows_are(rows, answers):
             assert float(corrected) == pytest.approx(one.corrected, rel=0.051)
 
 
+def assert_secondary_rows_are(rows, expected):
+    assert len(rows) == len(expected)
+    for (setting, name, *texts), (own_setting, own_name, *numbers) in zip(
+        rows, expected, strict=True
+    ):
+        assert (setting, name) == (f"`{own_setting}`", own_name)
+        for text, found in zip(texts, numbers, strict=True):
+            if found is None:
+                assert text == "–"
+            else:
+                printed = [float(one) for one in text.split(" ± ")]
+                np.testing.assert_allclose(printed, found, rtol=1e-6, atol=0.005 + 1e-9)
+
+
 # What is committed
 
 
@@ -88,7 +102,8 @@ def test_the_answers_of_the_page_are_those_of_the_files():
     page = PAGE.read_text()
     answers = reference.answers(reference.read())
     assert_rows_are(table(page, "contrasts"), answers)
-    assert page.count("No question is complete.") == (0 if answers else 2)
+    assert_secondary_rows_are(table(page, "secondary"), reference.secondary(reference.read()))
+    assert page.count("No question is complete.") == (0 if answers else 3)
     printed = {(row[0], row[1], row[2]): row[3] for row in table(page, "accuracies")}
     for setting in reference.complete(reference.read()):
         result = reference.read()[setting["name"]]
@@ -113,7 +128,7 @@ def made_up(code):
     rng = np.random.default_rng(0)
     found = {}
     for setting in study.settings:
-        arms, runs = [], 0
+        arms, searched, runs = [], [], 0
         difficulty = rng.normal(size=len(LABELS))
         quality = {one.name: rng.normal(scale=0.4) for one in study.losses}
         for arm in study.arms_of(setting):
@@ -123,7 +138,21 @@ def made_up(code):
                 of_arm = quality[arm.loss.name] + rng.normal(scale=0.1)
                 scores = of_arm - difficulty + rng.normal(size=(len(study.seeds), len(LABELS)))
                 hits = scores > 0
-                selected[rule] = int(rng.integers(len(candidates)))
+                seen = rng.integers(300, size=len(candidates)) / 500
+                best = np.argsort(-seen, kind="stable")[:3].tolist()
+                finalists = {one: [seen[one], *(rng.random(2) / 2)] for one in best}
+                means = {one: sum(finalists[one]) / 3 for one in sorted(best)}
+                selected[rule] = max(means, key=means.get)
+                searched.append(
+                    {
+                        "loss": arm.loss.name,
+                        "head": arm.head,
+                        "search": arm.search.name,
+                        "rule": rule,
+                        "candidates": seen.tolist(),
+                        "finalists": {str(one): [*map(float, finalists[one])] for one in best},
+                    }
+                )
                 arms.append(
                     {
                         "loss": arm.loss.name,
@@ -132,8 +161,11 @@ def made_up(code):
                         "rule": rule,
                         "candidate": selected[rule],
                         "parameters": candidates[selected[rule]],
-                        "validation": float(rng.random()),
-                        "accuracies": {study_metric(setting): hits.mean(axis=1).tolist()},
+                        "validation": means[selected[rule]],
+                        "accuracies": {
+                            study_metric(setting): hits.mean(axis=1).tolist(),
+                            **({} if setting.question == "sets" else {"top_1": some_of(hits, rng)}),
+                        },
                         "hits": packed(hits),
                     }
                 )
@@ -145,9 +177,14 @@ def made_up(code):
             "seeds": list(study.seeds),
             "labels": base64.b64encode(LABELS.tobytes()).decode(),
             "arms": arms,
+            "searched": searched,
             "runs": runs,
         }
     return found
+
+
+def some_of(hits, rng):
+    return (hits & (rng.random(hits.shape) < 0.5)).mean(axis=1).tolist()
 
 
 def study_metric(setting):
@@ -173,6 +210,10 @@ def test_the_tables_of_made_up_results_are_those_of_the_second_computation(code,
     assert len({one.verdict for one in answers}) > 2
     page = f"<!-- pretrained contrasts -->\n{code['tables'].contrasts(folder)}<!-- end -->"
     assert_rows_are(table(page, "contrasts"), answers)
+    page = f"<!-- pretrained secondary -->\n{code['tables'].secondary(folder)}<!-- end -->"
+    expected = reference.secondary(results)
+    assert any(row[-1] for row in expected)
+    assert_secondary_rows_are(table(page, "secondary"), expected)
 
 
 def test_a_question_without_a_setting_has_no_answers_and_is_still_corrected_for(
@@ -200,6 +241,28 @@ def another_accuracy(result):
     result["arms"][1]["accuracies"][result["metric"]][2] += 1e-3
 
 
+def another_validation(result):
+    result["arms"][2]["validation"] -= 1e-3
+
+
+def another_finalist(result):
+    finalists = result["searched"][0]["finalists"]
+    first = next(iter(finalists))
+    finalists[str((int(first) + 1) % 25)] = finalists.pop(first)
+
+
+def a_better_candidate(result):
+    one = result["searched"][1]
+    left = next(index for index in range(25) if str(index) not in one["finalists"])
+    one["candidates"][left] = 1.0
+
+
+def a_better_finalist(result):
+    arm, one = result["arms"][1], result["searched"][1]
+    other = next(name for name in one["finalists"] if int(name) != arm["candidate"])
+    one["finalists"][other][1:] = [1.0, 1.0]
+
+
 def searched_seeds(result):
     result["seeds"] = [0, *result["seeds"][1:]]
 
@@ -222,6 +285,10 @@ def of_another_design(result):
         (another_parameter, "other parameters than its candidate"),
         (another_candidate, "other parameters than its candidate"),
         (another_accuracy, "other accuracies than its hits"),
+        (another_validation, "another validation accuracy than its finalist"),
+        (another_finalist, "other finalists than its candidates say"),
+        (a_better_candidate, "other finalists than its candidates say"),
+        (a_better_finalist, "not the best finalist"),
         (searched_seeds, "not compared on fresh seeds"),
         (fewer_arms, "other arms than were planned"),
         (fewer_runs, "runs are not the"),

@@ -308,6 +308,16 @@ def test_sets_of_five_classes_on_average(code):
     np.testing.assert_array_equal(hits[0], chosen.reshape(60, 20)[np.arange(60), labels])
 
 
+def test_sets_with_ties_have_no_more_than_five_classes_on_average(code):
+    labels = np.arange(20)
+    hits = code.running.average_hits(np.zeros((1, 20, 20)), labels, [1.0])
+    assert not hits.any()
+    scores = np.zeros((1, 20, 20))
+    scores[0, :10, :8] = 1.0  # 80 entries are above the others, of 100 that sets may have.
+    hits = code.running.average_hits(scores, labels, [1.0])
+    np.testing.assert_array_equal(hits[0], labels < 8)
+
+
 def test_all_that_is_planned_runs_once(code, small, finished):
     _, records = finished
     by_arm = {}
@@ -385,16 +395,21 @@ def test_the_tables_have_complete_questions(code, small, finished, tmp_path, mon
     contrasts, accuracies = code.tables.contrasts(tmp_path), code.tables.accuracies(tmp_path)
     assert contrasts.count("`noise` | generalized cross-entropy - cross-entropy") == 1
     assert accuracies.count("`noise`") == 16
+    assert code.tables.secondary(tmp_path).count("`noise`") == 2 * len(
+        small.losses_of(small.settings[0])
+    )
     assert f"`noise` | {len(records.found)} | 0 |" in code.tables.progress(tmp_path)
     # Another setting of the question has not run.
     both = (*small.settings, dataclasses.replace(small.settings[0], name="other"))
     monkeypatch.setattr(code.design, "study", lambda: dataclasses.replace(small, settings=both))
     assert "No question is complete" in code.tables.contrasts(tmp_path)
     assert "No question is complete" in code.tables.accuracies(tmp_path)
+    assert "No question is complete" in code.tables.secondary(tmp_path)
 
 
 def chosen(code, loss, head, search, validation, hits, rule="correct"):
-    return code.arms.Chosen(loss, head, search, rule, 0, {}, validation, {"top_5": hits})
+    of_seeds = {"top_5": hits.mean(axis=1).tolist()}
+    return code.arms.Chosen(loss, head, search, rule, 0, {}, validation, {"top_5": hits}, of_seeds)
 
 
 def test_each_search_has_its_better_head(code):

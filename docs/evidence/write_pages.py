@@ -49,6 +49,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     **first_edition.TABLES,
     "pretrained progress": pretrained_tables.progress,
     "pretrained contrasts": pretrained_tables.contrasts,
+    "pretrained secondary": pretrained_tables.secondary,
     "pretrained accuracies": pretrained_tables.accuracies,
     **{
         name: partial(texts.block, template)

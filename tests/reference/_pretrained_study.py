@@ -175,6 +175,7 @@ def mistakes(results: Mapping[str, Json]) -> Iterator[str]:
         if sorted(found) != sorted(expected):
             yield f"{name} has other arms than were planned"
         yield from (f"{name}: {text}" for text in _mistakes_of_arms(result))
+        yield from (f"{name}: {text}" for text in _mistakes_of_searches(setting, result))
         yield from (f"{name}: {text}" for text in _mistakes_of_runs(setting, result))
 
 
@@ -191,6 +192,38 @@ def _mistakes_of_arms(result: Json) -> Iterator[str]:
         stored = one["accuracies"][result["metric"]]
         if len(stored) != len(of_seeds) or np.abs(of_seeds - stored).max() > 1e-12:
             yield f"{arm} has other accuracies than its hits"
+
+
+def _mistakes_of_searches(setting: Json, result: Json) -> Iterator[str]:
+    """Whether what was selected follows from what the searches saw."""
+    design = plan()
+    names = "loss", "head", "search", "rule"
+    seen = {tuple(one[name] for name in names): one for one in result["searched"]}
+    expected = {(*arm, rule) for arm in arms(setting) for rule in rules(setting)}
+    if len(result["searched"]) != len(seen) or {*seen} != expected:
+        yield "there are other searches than were planned"
+        return
+    for one in result["arms"]:
+        key = tuple(one[name] for name in names)
+        of_first = seen[key]["candidates"]
+        if len(of_first) != design["candidates"]:
+            yield f"{key} has {len(of_first)} candidates"
+            continue
+        # A stable sort keeps the order of equals.
+        ranked = sorted(range(len(of_first)), key=of_first.__getitem__, reverse=True)
+        best = ranked[: design["finalists"]]
+        finalists = {int(name): values for name, values in seen[key]["finalists"].items()}
+        (seeds,) = (each["seeds"] for each in design["searches"] if each["name"] == one["search"])
+        if {*finalists} != {*best} or any(len(each) != len(seeds) for each in finalists.values()):
+            yield f"{key} has other finalists than its candidates say"
+            continue
+        if any(values[0] != of_first[index] for index, values in finalists.items()):
+            yield f"{key} has finalists with other values than as candidates"
+        means = {index: sum(values) / len(values) for index, values in finalists.items()}
+        if means.get(one["candidate"]) != max(means.values()):
+            yield f"{key} has not the best finalist"
+        elif abs(means[one["candidate"]] - one["validation"]) > 1e-12:
+            yield f"{key} has another validation accuracy than its finalist"
 
 
 def _mistakes_of_runs(setting: Json, result: Json) -> Iterator[str]:
@@ -329,6 +362,55 @@ def _answer(setting: Json, contrast: Json, results: Mapping[str, Json]) -> Answe
         published,
         contrast.get("equivalence", False),
     )
+
+
+def secondary(results: Mapping[str, Json]) -> list[list[str | tuple[float, float] | None]]:
+    """Each loss with each head: setting, name, and differences with half of their intervals.
+
+    To cross-entropy with the same head, with its better head, in top-1 accuracy with the same head,
+    and what selection by wrong labels changes.
+    """
+    found: list[list[str | tuple[float, float] | None]] = []
+    for setting in complete(results):
+        result = results[setting["name"]]
+        macro = setting["question"] == "tail"
+
+        def mean_hits(loss: str, head: str, rule: str, result: Json = result) -> np.ndarray:
+            return np.mean([hits(result, one) for one in _of(result, loss, head, rule)], axis=0)
+
+        def told(values: np.ndarray, result: Json = result, macro: bool = macro) -> Any:
+            error = statistics.bootstrap_standard_error(100 * values, labels(result), macro=macro)
+            return 100 * values.mean(), statistics.half_width(error, len(values))
+
+        def top_1(loss: str, head: str, result: Json = result) -> np.ndarray:
+            of_loss = _of(result, loss, head, "correct")
+            return np.mean([one["accuracies"]["top_1"] for one in of_loss], axis=0)
+
+        for loss in dict.fromkeys(loss for loss, _, _ in arms(setting)):
+            for head in HEADS:
+                own = mean_hits(loss, head, "correct")
+                row: list[str | tuple[float, float] | None] = [setting["name"], f"{loss}, {head}"]
+                is_plain = loss == "cross-entropy"
+                row.append(
+                    None if is_plain else told(own - mean_hits("cross-entropy", head, "correct"))
+                )
+                row.append(told(own - np.mean(_sides(result, "cross-entropy"), axis=0)))
+                if is_plain or setting["question"] == "sets":
+                    row.append(None)
+                else:
+                    values = 100 * (top_1(loss, head) - top_1("cross-entropy", head))
+                    error = values.std(ddof=1) / len(values) ** 0.5
+                    row.append((values.mean(), statistics.half_width(error, len(values))))
+                by_wrong = "wrong" in rules(setting)
+                row.append(told(mean_hits(loss, head, "wrong") - own) if by_wrong else None)
+                found.append(row)
+    return found
+
+
+def _of(result: Json, loss: str, head: str, rule: str) -> list[Json]:
+    """The selected candidates of a loss with a head, one for each search."""
+    names = "loss", "head", "rule"
+    return [one for one in result["arms"] if [one[name] for name in names] == [loss, head, rule]]
 
 
 def _sides(result: Json, loss: str) -> list[np.ndarray]:

@@ -14,8 +14,11 @@ from better_heads import standard_error
 from effects import Effect, effect
 
 from pretrained.arms import Chosen
-from pretrained.design import Contrast, Rule, Setting, Study
+from pretrained.design import HEADS, Contrast, Rule, Setting, Study
 from train.series import contrasts
+
+# The loss that all others are compared with.
+BASELINE = "cross-entropy"
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,75 @@ def differences(study: Study, finished: Sequence[Finished]) -> list[Difference]:
                     math.sqrt(variance),
                     freedom,
                     published(contrast, one.setting),
+                )
+            )
+    return found
+
+
+@dataclass(frozen=True)
+class Secondary:
+    """A loss with a head, without an answer: differences in shares, with standard errors.
+
+    The errors are of seeds and test examples, of seeds alone for top-1 accuracy; the luck of the
+    search is not in them.
+
+    Attributes:
+        setting: the setting.
+        loss: the name of the loss.
+        head: linear or cosine.
+        same_head: to cross-entropy with this head; None for cross-entropy itself.
+        better_head: to cross-entropy with its better head.
+        top_1: to cross-entropy with this head, in top-1 accuracy; None if it was not measured.
+        wrong_labels: what selection by wrong validation labels changes; None without wrong labels.
+    """
+
+    setting: Setting
+    loss: str
+    head: str
+    same_head: contrasts.Contrast | None
+    better_head: contrasts.Contrast
+    top_1: contrasts.Contrast | None
+    wrong_labels: contrasts.Contrast | None
+
+
+def secondary(study: Study, one: Finished) -> list[Secondary]:
+    """All losses of a setting with each head, beside cross-entropy."""
+    macro = one.setting.question == "tail"
+
+    def of(loss: str, head: str, rule: Rule = "correct") -> list[Chosen]:
+        return [arm for arm in one.chosen if (arm.loss, arm.head, arm.rule) == (loss, head, rule)]
+
+    def difference(first: Sequence[Chosen], second: Sequence[Chosen]) -> contrasts.Contrast:
+        values = hits(first) - hits(second)
+        error = standard_error(values, one.labels, macro=macro)
+        return contrasts.with_error(float(values.mean()), error, len(values) - 1)
+
+    def of_top_1(first: Sequence[Chosen], second: Sequence[Chosen]) -> contrasts.Contrast:
+        by_seed = np.subtract(
+            *(
+                np.mean([arm.accuracies["top_1"] for arm in arms], axis=0)
+                for arms in (first, second)
+            )
+        )
+        error = float(by_seed.std(ddof=1)) / math.sqrt(len(by_seed))
+        return contrasts.with_error(float(by_seed.mean()), error, len(by_seed) - 1)
+
+    found = []
+    for loss in study.losses_of(one.setting):
+        for head in HEADS:
+            own, plain = of(loss.name, head), of(BASELINE, head)
+            is_baseline = loss.name == BASELINE
+            found.append(
+                Secondary(
+                    one.setting,
+                    loss.name,
+                    head,
+                    None if is_baseline else difference(own, plain),
+                    difference(own, with_better_head(one.chosen, BASELINE)),
+                    None
+                    if is_baseline or "top_1" not in own[0].accuracies
+                    else of_top_1(own, plain),
+                    difference(of(loss.name, head, "wrong"), own) if one.setting.wrong else None,
                 )
             )
     return found

@@ -22,6 +22,7 @@ class Chosen:
         parameters: its parameters.
         validation: the mean of its validation accuracies over the seeds of the search, a share.
         hits: by metric, which test examples have their label in the set, bool [seeds, n].
+        accuracies: by metric, the accuracy with each seed, a share.
     """
 
     loss: str
@@ -32,6 +33,7 @@ class Chosen:
     parameters: dict[str, float]
     validation: float
     hits: dict[str, np.ndarray]
+    accuracies: dict[str, list[float]]
 
 
 def metrics(setting: Setting) -> tuple[str, ...]:
@@ -43,6 +45,7 @@ def chosen(study: Study, records: Records, arm: Arm, rule: Rule) -> Chosen:
     """What was selected in an arm whose runs have all finished."""
     candidate = selection.selected(study, records, arm, rule)
     runs = [records.found[selection.key(arm, candidate, seed)] for seed in study.seeds]
+    hits = {one: np.stack([run.hits(rule, one) for run in runs]) for one in metrics(arm.setting)}
     return Chosen(
         arm.loss.name,
         arm.head,
@@ -51,7 +54,8 @@ def chosen(study: Study, records: Records, arm: Arm, rule: Rule) -> Chosen:
         candidate,
         runs[0].parameters,
         selection.validation(records, arm, candidate, rule),
-        {one: np.stack([run.hits(rule, one) for run in runs]) for one in metrics(arm.setting)},
+        hits,
+        {metric: one.mean(axis=1).tolist() for metric, one in hits.items()},
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pretrained import arms, progress, selection
 from pretrained.arms import Chosen
-from pretrained.design import Setting, Study
+from pretrained.design import Arm, Rule, Setting, Study
 from pretrained.records import Records, packed
 from train.foundation import files
 
@@ -55,14 +55,19 @@ def collected(
 ) -> dict[str, Any]:
     """The numbers of a setting as plain JSON types."""
     used = [one.used for key, one in records.found.items() if key.setting == setting.name]
-    main, *others = arms.metrics(setting)
+    main = arms.metrics(setting)[0]
     return {
         "setting": setting.name,
         "design": study.digest,
         "metric": main,
         "seeds": list(study.seeds),
         "labels": base64.b64encode(labels.astype("<i4").tobytes()).decode(),
-        "arms": [_plain(one, main, others) for one in arms.of_setting(study, records, setting)],
+        "arms": [_plain(one, main) for one in arms.of_setting(study, records, setting)],
+        "searched": [
+            _searched(study, records, arm, rule)
+            for arm in study.arms_of(setting)
+            for rule in setting.rules
+        ],
         "runs": len(used),
         "used": {name: sum(one[name] for one in used) for name in used[0]},
     }
@@ -81,8 +86,7 @@ def read(plain: dict[str, Any], study: Study) -> list[Chosen]:
     for one in plain["arms"]:
         bits = np.frombuffer(base64.b64decode(one["hits"]), np.uint8)
         hits = np.unpackbits(bits, count=shape[0] * shape[1]).reshape(shape).astype(bool)
-        fields = {name: value for name, value in one.items() if name not in ("hits", "accuracies")}
-        found.append(Chosen(**fields, hits={plain["metric"]: hits}))
+        found.append(Chosen(**{**one, "hits": {plain["metric"]: hits}}))
     return found
 
 
@@ -106,7 +110,25 @@ def _progress(study: Study, records: Records) -> dict[str, Any]:
     return {"design": study.digest, "settings": settings}
 
 
-def _plain(one: Chosen, main: str, others: list[str]) -> dict[str, Any]:
+def _searched(study: Study, records: Records, arm: Arm, rule: Rule) -> dict[str, Any]:
+    """What a search saw: of each run its best validation accuracy."""
+    return {
+        "loss": arm.loss.name,
+        "head": arm.head,
+        "search": arm.search.name,
+        "rule": rule,
+        "candidates": selection.of_candidates(study, records, arm, rule),
+        "finalists": {
+            str(one): [
+                selection.best(records.found[selection.key(arm, one, seed)], rule)
+                for seed in arm.search.seeds
+            ]
+            for one in selection.finalists_of(study, records, arm, rule)
+        },
+    }
+
+
+def _plain(one: Chosen, main: str) -> dict[str, Any]:
     return {
         "loss": one.loss,
         "head": one.head,
@@ -115,6 +137,6 @@ def _plain(one: Chosen, main: str, others: list[str]) -> dict[str, Any]:
         "candidate": one.candidate,
         "parameters": one.parameters,
         "validation": one.validation,
-        "accuracies": {name: one.hits[name].mean(axis=1).tolist() for name in (main, *others)},
+        "accuracies": one.accuracies,
         "hits": packed(one.hits[main].ravel()),
     }

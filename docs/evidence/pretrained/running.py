@@ -154,7 +154,8 @@ def _average(_setting: Setting, examples: Examples, is_final: bool, scorer: Scor
 def average_hits(scores: np.ndarray, labels: np.ndarray, temperatures: list[float]) -> np.ndarray:
     """Which sets have the label, if one threshold makes sets of 5 classes on average, [C, n].
 
-    A candidate without a temperature, whose scores are not numbers, has no hits.
+    Ties at the threshold are left out, so that sets never have more than 5 classes on average. A
+    candidate without a temperature, whose scores are not numbers, has no hits.
 
     Args:
         scores: [C, n, L].
@@ -167,6 +168,7 @@ def average_hits(scores: np.ndarray, labels: np.ndarray, temperatures: list[floa
             continue
         probabilities = special.softmax(one.astype(np.float64) / temperature, axis=1)
         place = probabilities.size - losses.K * len(labels)
-        threshold = np.partition(probabilities.ravel(), place)[place]
-        hits[index] = probabilities[np.arange(len(labels)), labels] >= threshold
+        # The largest probability that is left out.
+        left_out = np.partition(probabilities.ravel(), place - 1)[place - 1]
+        hits[index] = probabilities[np.arange(len(labels)), labels] > left_out
     return hits

@@ -57,14 +57,14 @@ def pending(study: Study, records: Records, arm: Arm) -> list[Batch]:
 
 def finalists(study: Study, records: Records, arm: Arm) -> tuple[int, ...]:
     """The best candidates by any rule, in the order of the candidates."""
-    found = {one for rule in arm.setting.rules for one in _best(study, records, arm, rule)}
+    found = {one for rule in arm.setting.rules for one in finalists_of(study, records, arm, rule)}
     return tuple(sorted(found))
 
 
 def selected(study: Study, records: Records, arm: Arm, rule: Rule) -> int:
     """The finalist with the best mean over the seeds of the search; the first among equals."""
     return max(
-        sorted(_best(study, records, arm, rule)),
+        sorted(finalists_of(study, records, arm, rule)),
         key=lambda one: validation(records, arm, one, rule),
     )
 
@@ -80,11 +80,16 @@ def best(record: Record, rule: Rule) -> float:
     return max(record.validation[rule])
 
 
-def _best(study: Study, records: Records, arm: Arm, rule: Rule) -> list[int]:
-    """The finalists of a rule; among equals the first."""
-    of_first = [
+def of_candidates(study: Study, records: Records, arm: Arm, rule: Rule) -> list[float]:
+    """The best validation accuracy of each candidate with the first seed of a search."""
+    return [
         best(records.found[key(arm, one, arm.search.seeds[0])], rule)
         for one in range(study.numbers["candidates"])
     ]
+
+
+def finalists_of(study: Study, records: Records, arm: Arm, rule: Rule) -> list[int]:
+    """The finalists of a rule; among equals the first."""
+    of_first = of_candidates(study, records, arm, rule)
     order = sorted(range(len(of_first)), key=lambda one: -of_first[one])
     return order[: study.numbers["finalists"]]

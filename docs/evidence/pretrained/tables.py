@@ -70,6 +70,32 @@ def contrasts(folder: Path = collecting.FOLDER) -> str:
     return markdown_table(head, rows) if rows else _OPEN
 
 
+def secondary(folder: Path = collecting.FOLDER) -> str:
+    """Each loss with each head beside cross-entropy, of the complete questions."""
+    study = design.study()
+    rows = [
+        [
+            f"`{one.setting.name}`",
+            f"{one.loss}, {one.head}",
+            *(
+                "–" if found is None else with_interval(found)
+                for found in (one.same_head, one.better_head, one.top_1, one.wrong_labels)
+            ),
+        ]
+        for finished in complete(study, folder)
+        for one in answers.secondary(study, finished)
+    ]
+    head = [
+        "setting",
+        "loss and head",
+        "to cross-entropy, same head",
+        "to cross-entropy, better head",
+        "top-1, same head",
+        "selected by wrong labels",
+    ]
+    return markdown_table(head, rows) if rows else _OPEN
+
+
 def accuracies(folder: Path = collecting.FOLDER) -> str:
     """What was selected in each arm of the complete questions, with its accuracy."""
     study = design.study()
