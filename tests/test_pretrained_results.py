@@ -118,6 +118,26 @@ def test_the_answers_of_the_page_are_those_of_the_files():
     assert not printed
 
 
+def test_the_sentences_about_long_tails_hold():
+    tails = "tail_100", "tail_few", "tail_omniglot"
+    found = {(one.setting, one.contrast): one for one in reference.answers(reference.read())}
+
+    def verdicts(contrast):
+        return [found[setting, contrast].verdict for setting in tails]
+
+    hinge = "imbalanced noised hinge, deferred weights"
+    assert verdicts("logit adjustment - cross-entropy") == ["better", "undecided", "better"]
+    assert verdicts(f"{hinge} - logit adjustment") == ["worse", "undecided", "worse"]
+    assert verdicts(f"{hinge} - cross-entropy") == ["undecided"] * 3
+    assert verdicts("logit adjustment afterwards - logit adjustment") == ["undecided"] * 3
+    of_tails = [one for one in found.values() if one.setting in tails]
+    assert sum(one.of_searches > one.of_seeds for one in of_tails) == len(of_tails)
+    evidence = (EVIDENCE.parent / "evidence.md").read_text()
+    for page in (PAGE.read_text(), evidence):
+        assert "with two of three tails" in page
+        assert "worse than logit adjustment with the same two" in page
+
+
 # Made-up results of all settings
 
 
