@@ -222,7 +222,7 @@ def test_thumbnails_are_small_and_bare():
 
 def test_the_scripts_can_stand_in_a_page():
     scripts = list(Path(html_page.__file__).parent.glob("*.js"))
-    assert len(scripts) == 4
+    assert len(scripts) == 5
     for script in scripts:
         text = script.read_text(encoding="utf-8")
         assert re.search(r"</script|<!--", text, re.IGNORECASE) is None

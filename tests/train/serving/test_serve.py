@@ -270,20 +270,17 @@ def test_sigterm_also_ends_workers_that_are_starting(folder):
 
 
 def test_a_worker_that_cannot_start_again_ends_the_server_after_what_has_come(folder, images):
-    def num_files(worker):
-        return sum(1 for _ in Path(f"/proc/{worker}/fd").iterdir())
-
     body, kind = form(images[0])
     with Server(folder / "program", "--workers=2") as server, server.connect() as connection:
-        before = {worker: num_files(worker) for worker in server.workers}
+        before = {*server.workers}
         head = f"POST /predict HTTP/1.1\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}"
         connection.sendall(head.encode() + b"\r\n\r\n" + body[:1])
         # Which of them has the connection is not known before it has.
-        wait_until(lambda: any(num_files(one) > number for one, number in before.items()))
-        (other,) = (one for one, number in before.items() if num_files(one) == number)
+        wait_until(lambda: any(is_connected(worker, connection) for worker in before))
+        (other,) = (worker for worker in before if not is_connected(worker, connection))
         os.kill(int(other), signal.SIGKILL)
-        wait_until(lambda: {*server.workers} - {*before})
-        (starting,) = {*server.workers} - {*before}
+        wait_until(lambda: {*server.workers} - before)
+        (starting,) = {*server.workers} - before
         os.kill(int(starting), signal.SIGKILL)
         wait_until(lambda: starting not in server.workers)
         connection.sendall(body[1:])
@@ -291,6 +288,17 @@ def test_a_worker_that_cannot_start_again_ends_the_server_after_what_has_come(fo
         ended = server.end()
     assert ended.returncode == 1
     assert "error: a worker ended with the exit code -9 as it started\n" in ended.stderr
+
+
+def is_connected(worker, connection):
+    """Whether a worker has accepted a connection; the kernel then has a file of its other end."""
+    port = f"{connection.getsockname()[1]:04X}"
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    (inode,) = (row[9] for row in rows if row[2].endswith(f":{port}"))
+    files = Path(f"/proc/{worker}/fd")
+    return f"socket:[{inode}]" in {
+        file.readlink().name for file in files.iterdir() if file.is_symlink()
+    }
 
 
 def wait_until(is_so):
