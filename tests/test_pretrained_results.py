@@ -133,6 +133,11 @@ def test_the_sentences_about_long_tails_hold():
     of_tails = [one for one in found.values() if one.setting in tails]
     assert sum(one.of_searches > one.of_seeds for one in of_tails) == len(of_tails)
     evidence = (EVIDENCE.parent / "evidence.md").read_text()
+    heads = [row for row in reference.secondary(reference.read()) if row[0] in tails]
+    linear = [row[3] for row in heads if row[1] == "cross-entropy, linear"]
+    assert len(linear) == 3
+    assert all(points < 0 for points, _ in linear)
+    assert "with a cosine head on [features of a pretrained network]" in " ".join(evidence.split())
     for page in (PAGE.read_text(), evidence):
         assert "with two of three tails" in page
         assert "worse than logit adjustment with the same two" in page
