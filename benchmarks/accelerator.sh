@@ -8,14 +8,15 @@
 # Run it from the checkout, with an environment that has JAX for the accelerator:
 #   pip install --constraint constraints.txt '.[train,test,benchmarks,cuda13]'
 # PYTHON names its interpreter (python by default). A part writes to benchmarks/results, or to RESULTS, and
-# says what it wrote. It is stopped after nine minutes. The evidence then goes on with the same command.
+# says what it wrote. It is stopped after nine minutes, or after SECONDS_OF_A_PART. The evidence then goes on with
+# the same command.
 set -euo pipefail
 
-PARTS="machine on_device losses kernel memory other_losses selection estimators step_densenet step_resnet networks
-  input throughput throughput_large exactness kill_and_resume evidence_average evidence_noise_20
+PARTS="machine on_device losses kernel memory other_losses selection estimators step_densenet step_resnet
+  steps_on_device networks input throughput throughput_large exactness kill_and_resume evidence_average evidence_noise_20
   evidence_noise_40 evidence_noise_resnet18 evidence_tail"
 PYTHON=${PYTHON:-python}
-SECONDS_OF_A_PART=540
+SECONDS_OF_A_PART=${SECONDS_OF_A_PART:-540}
 # Of the folder of Tiny ImageNet's images at 32 by 32 pixels.
 TINY_IMAGENET=${TINY_IMAGENET:-tiny_imagenet_32}
 
@@ -153,6 +154,11 @@ run_part() {
     step_resnet)
       $smoke && few+=(--batch=2)
       suffix=_resnet measured train_step --model resnet50 "${few[@]}"
+      ;;
+    steps_on_device)
+      # What is measured is kept, so that the same command goes on.
+      $smoke && few+=(digits features)
+      XLA_PYTHON_CLIENT_PREALLOCATE=false measured steps_on_device "${few[@]}"
       ;;
     networks)
       # What is measured is kept, so that the same command goes on. PyTorch needs memory beside XLA.

@@ -147,8 +147,7 @@ def _wanted(
     for num_classes, (name, case) in itertools.product(classes, _cases_of(device).items()):
         if publics and case.public not in publics:
             continue
-        has_rank = "k" in case.parameters and case.public not in _WITH_ANOTHER_K
-        for rank in ranks if has_rank else (None,):
+        for rank in ranks if has_rank(case) else (None,):
             program = f"{name}, {num_classes}" + (f", K {rank}" if rank else "")
             found[program] = _Wanted(name, num_classes, rank)
     return found
@@ -168,6 +167,11 @@ def _accounts(
         except Exception as error:
             found = accounts.failure(error)
         yield name, found
+
+
+def has_rank(case: Case) -> bool:
+    """Whether the function has a K, which is a number of classes."""
+    return "k" in case.parameters and case.public not in _WITH_ANOTHER_K
 
 
 def function_with_arrays(case: Case, num_classes: int) -> tuple[Any, ...]:

@@ -9,20 +9,25 @@ calls from Python, which a training step does not have either. `benchmarks.compi
 the programs.
 """
 
+import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from benchmarks import command, compiled, markdown, timing
+from benchmarks import accounts, command, compiled, markdown, timing
 from tests.topk_jax.cases.case import Case
 
 RUNS = 50
 # Of the threads that compile.
 THREADS = 8
+# Whose committed accounts stand beside the times, and what of them.
+_COMPILED_FOR = "h100"
+_COUNTED = ("kernels", "loops", "sorts")
 
 
 def main() -> None:
@@ -67,7 +72,7 @@ def _tried(case: Case) -> timing.Contestant | str:
 
 
 def _in_a_loop(case: Case) -> timing.Contestant:
-    if "k" in case.parameters:
+    if compiled.has_rank(case):
         case = replace(case, parameters={**case.parameters, "k": compiled.SHOWN_RANK})
     function, *arrays = compiled.function_with_arrays(case, compiled.SHOWN_CLASSES)
 
@@ -105,20 +110,34 @@ def _is_key(leaf: Any) -> bool:
 
 
 def tables(results: dict[str, Any]) -> str:
-    """The microseconds of each function, beside cross-entropy's."""
+    """The microseconds of each function, beside what is in the program compiled without a GPU."""
+    path = Path(__file__).parent / "results" / f"compiled-{_COMPILED_FOR}.json"
+    programs: accounts.Accounts = json.loads(path.read_text())["programs"]
     seconds = results["seconds"]
-    unit = seconds["losses.cross_entropy"]
-    lines = [
-        [f"`{name.partition('.')[2]}`", f"{1e6 * value:,.0f}", f"{value / unit:.2f}"]
-        for name, value in sorted(seconds.items(), key=lambda item: item[1])
-    ]
-    return "\n\n".join(
-        [
-            f"{markdown.machine(results['machine'])}; {results['batch']} × {results['classes']:,}, "
-            f"K = {results['K']}; medians of {results['repetitions']} programs of {RUNS} runs.",
-            markdown.table(["loss with its gradient", "µs", "times cross-entropy"], lines),
+    ordered = sorted(seconds.items(), key=lambda item: item[1])
+    losses = [item for item in ordered if item[0].startswith("losses.")]
+    others = [item for item in ordered if not item[0].startswith("losses.")]
+    columns = ["µs", "times cross-entropy", *(f"{what}, compiled" for what in _COUNTED)]
+
+    def line(name: str, value: float) -> list[str]:
+        shape = f"{name}, {results['classes']}"
+        account = programs.get(f"{shape}, K {results['K']}", programs.get(shape, {}))
+        return [
+            f"`{name.removeprefix('losses.')}`",
+            f"{1e6 * value:,.0f}",
+            f"{value / seconds['losses.cross_entropy']:.2f}",
+            *(str(account.get(what, "–")) for what in _COUNTED),
         ]
-    )
+
+    parts = [
+        f"{markdown.machine(results['machine'])}; {results['batch']} × {results['classes']:,}, "
+        f"K = {results['K']}; medians of {results['repetitions']} programs of {RUNS} runs.",
+        markdown.table(["loss with its gradient", *columns], [line(*item) for item in losses]),
+    ]
+    if others:
+        header = ["other function, with its gradient where it has one", *columns]
+        parts.append(markdown.table(header, [line(*item) for item in others]))
+    return "\n\n".join([*parts, *(f"`{name}`: {why}" for name, why in results["failed"].items())])
 
 
 if __name__ == "__main__":

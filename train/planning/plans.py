@@ -103,6 +103,23 @@ class Planner:
 
     def plan(self, batch_size: int) -> Plan:
         """What the step needs with a batch of this size."""
+        step, inputs = self.step_with_inputs(batch_size)
+        parts = {
+            field.name: size
+            for field in dataclasses.fields(inputs[0])
+            if (size := _bytes_of_chip(getattr(inputs[0], field.name)))
+        }
+        parts["hyperparameters"], parts["batch"] = map(_bytes_of_chip, inputs[1:])
+        try:
+            account = compile_for(step, self._target, *inputs)
+        except jax.errors.JaxRuntimeError as error:
+            if "RESOURCE_EXHAUSTED" not in str(error):
+                raise
+            return Plan(batch_size, parts, None)
+        return Plan(batch_size, parts, account)
+
+    def step_with_inputs(self, batch_size: int) -> tuple[Any, tuple[Any, Any, Any]]:
+        """The jitted step, and the shapes of its state, its hyperparameters and its batch."""
         assembly = self._assembly
         state = assembly.state_shapes()
         if assembly.loss.estimates_labels:
@@ -112,20 +129,7 @@ class Planner:
         inputs = self._devices.planned(
             state, assembly.hyperparameters_of_training(), self._batch(batch_size)
         )
-        parts = {
-            field.name: size
-            for field in dataclasses.fields(inputs[0])
-            if (size := _bytes_of_chip(getattr(inputs[0], field.name)))
-        }
-        parts["hyperparameters"], parts["batch"] = map(_bytes_of_chip, inputs[1:])
-        step = self._devices.compile_train_step(assembly.step_of_device())
-        try:
-            account = compile_for(step, self._target, *inputs)
-        except jax.errors.JaxRuntimeError as error:
-            if "RESOURCE_EXHAUSTED" not in str(error):
-                raise
-            return Plan(batch_size, parts, None)
-        return Plan(batch_size, parts, account)
+        return self._devices.compile_train_step(assembly.step_of_device()), inputs
 
     def find_largest(self, first: Plan) -> Largest | None:
         """A batch as large as fits, a multiple of eight examples of each chip.

@@ -1,0 +1,168 @@
+"""The time and memory of the training step of every recipe, on a GPU or TPU.
+
+    python -m benchmarks.steps_on_device [--batch=N] [--repetitions=21] [--output=FILE.json]
+        [NAME...]
+
+Needs the program's dependencies, and no data set. The step is that of `benchmarks.compiled_steps`,
+with the batch of the recipe or of `--batch`, on one device. Each recipe has a process of its own,
+because JAX knows the highest memory of a process, not of a step. A compiler of GPUs tries kernels,
+which takes memory, too. So one process compiles the step, and another one runs it from JAX's
+persistent cache. If the output file exists, only what it lacks is measured.
+"""
+
+import json
+import multiprocessing
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from benchmarks import accounts, command, compiled_steps, markdown, timing
+from train.planning.plans import Planner
+from train.planning.targets import Target
+from train.training.steps_in_flight import AHEAD
+
+# Of the account of the compiler of an H100 that need not be here.
+_COMPILED_FOR = "h100"
+
+
+def main() -> None:
+    """Measures every step and prints or writes the results as JSON."""
+    parser = command.parser(__doc__, repetitions=21, what="timed steps of each")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="recipes, such as imagenet")
+    parser.add_argument(
+        "--batch", type=command.whole_number(1), help="examples of a step; by default the recipe's"
+    )
+    arguments = parser.parse_args()
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp())
+    results: dict[str, Any] = {
+        "machine": timing.machine(),
+        "repetitions": arguments.repetitions,
+        "steps": {},
+    }
+    if arguments.output is not None and arguments.output.exists():
+        results["steps"] = json.loads(arguments.output.read_text())["steps"]
+    for recipe in arguments.names or compiled_steps.recipes():
+        name = recipe if arguments.batch is None else f"{recipe}, {arguments.batch}"
+        if name in results["steps"]:
+            continue
+        for repetitions in (0, arguments.repetitions):
+            found = _alone(measured, recipe, arguments.batch, repetitions)
+            if "failed" in found:
+                break
+        results["steps"][name] = found
+        # A benchmark that is stopped keeps what it has.
+        if arguments.output is not None:
+            command.write(results, arguments.output)
+    if arguments.output is None:
+        command.write(results, None)
+
+
+def measured(recipe: str, batch: int | None, repetitions: int) -> dict[str, Any]:
+    """The account of a step, and its memory and median seconds; without repetitions, no seconds."""
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    device = jax.local_devices()[0]
+    has_memory = device.memory_stats() is not None
+    config = compiled_steps.configuration(recipe)
+    batch = batch or config.dataset.batch_size
+    target = Target(device.device_kind, device.platform, 0, [device])
+    try:
+        step, shapes = Planner(config, target, compiled_steps.facts(config)).step_with_inputs(batch)
+        start = time.perf_counter()
+        compiled = step.lower(*shapes).compile()
+        compile_seconds = time.perf_counter() - start
+        analysis = compiled.memory_analysis()
+        found = {
+            "batch": batch,
+            "compile_seconds": round(compile_seconds, 1),
+            "compiled_bytes": max(
+                analysis.peak_memory_in_bytes,
+                analysis.argument_size_in_bytes + analysis.temp_size_in_bytes,
+            ),
+        }
+        if repetitions:
+            found["seconds"] = _median_seconds(compiled, _drawn(shapes), repetitions)
+            if has_memory:
+                found["measured_bytes"] = device.memory_stats()["peak_bytes_in_use"]
+    except Exception as error:
+        return accounts.failure(error)
+    return found
+
+
+def _median_seconds(compiled: Any, inputs: Any, repetitions: int) -> float:
+    state, hyperparameters, batch = inputs
+    seconds = []
+    # The first two warm up.
+    for _ in range(repetitions + 2):
+        start = time.perf_counter()
+        state, metrics = compiled(state, hyperparameters, batch)
+        jax.block_until_ready((state, metrics))
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds[2:])
+
+
+def _drawn(shapes: Any) -> Any:
+    """Arrays of these shapes on the device: small positive floats, and 0 or 1."""
+    rng = np.random.default_rng(0)
+
+    def drawn(shape: jax.ShapeDtypeStruct) -> jax.Array:
+        if np.issubdtype(shape.dtype, np.floating):
+            made = rng.random(shape.shape, np.float32) * 0.05
+        else:
+            made = rng.integers(0, 2, shape.shape)
+        return jax.device_put(made.astype(shape.dtype), shape.sharding)
+
+    return jax.tree.map(drawn, shapes)
+
+
+def _alone(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Calls the function in a process of its own."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(function, arguments)
+
+
+def tables(results: dict[str, Any]) -> str:
+    """The steps as Markdown, beside the committed accounts of programs compiled without a GPU."""
+    path = Path(__file__).parent / "results" / f"compiled_steps-{_COMPILED_FOR}.json"
+    accounts_elsewhere = json.loads(path.read_text())["programs"]
+    lines = []
+    for name, found in results["steps"].items():
+        if "failed" in found:
+            continue
+        account = accounts_elsewhere.get(f"{name}, {_COMPILED_FOR}", {})
+        # Here no other batch waits for the step.
+        elsewhere = account["needed"] - AHEAD * account["parts"]["batch"] if account else None
+        lines.append(
+            [
+                f"`{name.partition(',')[0]}`",
+                f"{found['batch']:,}",
+                f"{1e3 * found['seconds']:.2f}",
+                f"{found['batch'] / found['seconds']:,.0f}",
+                *map(_megabytes, (found.get("measured_bytes"), found["compiled_bytes"], elsewhere)),
+                f"{found['compile_seconds']:.0f}",
+            ]
+        )
+    columns = ["recipe", "batch", "step, ms", "examples/s", "MB at once, measured"]
+    columns += ["as compiled here", f"as compiled for {_COMPILED_FOR} elsewhere", "compiled in, s"]
+    return "\n\n".join(
+        [
+            f"{markdown.machine(results['machine'])}; medians of {results['repetitions']} steps.",
+            markdown.table(columns, lines),
+            *accounts.failures(results["steps"]),
+        ]
+    )
+
+
+def _megabytes(size: int | None) -> str:
+    return "–" if size is None else f"{size / 1e6:,.1f}"
+
+
+if __name__ == "__main__":
+    main()
