@@ -41,6 +41,9 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp())
+    # Every program is cached, as small and as soon compiled as it may be.
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
     results: dict[str, Any] = {
         "machine": timing.machine(),
         "repetitions": arguments.repetitions,
@@ -66,10 +69,7 @@ def main() -> None:
 
 def measured(recipe: str, batch: int | None, repetitions: int) -> dict[str, Any]:
     """The account of a step, and its memory and median seconds; without repetitions, no seconds."""
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     device = jax.local_devices()[0]
-    has_memory = device.memory_stats() is not None
     config = compiled_steps.configuration(recipe)
     batch = batch or config.dataset.batch_size
     target = Target(device.device_kind, device.platform, 0, [device])
@@ -89,8 +89,9 @@ def measured(recipe: str, batch: int | None, repetitions: int) -> dict[str, Any]
         }
         if repetitions:
             found["seconds"] = _median_seconds(compiled, _drawn(shapes), repetitions)
-            if has_memory:
-                found["measured_bytes"] = device.memory_stats()["peak_bytes_in_use"]
+            # None on a CPU.
+            if memory := device.memory_stats():
+                found["measured_bytes"] = memory["peak_bytes_in_use"]
     except Exception as error:
         return accounts.failure(error)
     return found
@@ -143,8 +144,7 @@ def tables(results: dict[str, Any]) -> str:
             [
                 f"`{name.partition(',')[0]}`",
                 f"{found['batch']:,}",
-                f"{1e3 * found['seconds']:.2f}",
-                f"{found['batch'] / found['seconds']:,.0f}",
+                *_times(found),
                 *map(_megabytes, (found.get("measured_bytes"), found["compiled_bytes"], elsewhere)),
                 f"{found['compile_seconds']:.0f}",
             ]
@@ -158,6 +158,14 @@ def tables(results: dict[str, Any]) -> str:
             *accounts.failures(results["steps"]),
         ]
     )
+
+
+def _times(found: dict[str, Any]) -> list[str]:
+    """Milliseconds and examples per second; dashes where only the memory was measured."""
+    if "seconds" not in found:
+        return ["–", "–"]
+    seconds = found["seconds"]
+    return [f"{1e3 * seconds:.2f}", f"{found['batch'] / seconds:,.0f}"]
 
 
 def _megabytes(size: int | None) -> str:
