@@ -386,6 +386,15 @@ def test_a_complete_setting_is_collected(code, small, finished, examples, tmp_pa
     assert of_setting["done"] == plain["runs"] - 1
     assert of_setting["to_go"] >= 1
     records.read("noise")
+    # None is here: they finished elsewhere.
+    (tmp_path / "empty").mkdir()
+    nowhere = code.records.Records(tmp_path / "empty", small.digest)
+    content = path.read_bytes()
+    assert list(code.collecting.write(small, nowhere, results, tmp_path)) == [how_far]
+    (of_setting,) = json.loads(how_far.read_text())["settings"]
+    assert (of_setting["done"], of_setting["to_go"]) == (plain["runs"], 0)
+    assert of_setting["cpu_seconds"] == plain["used"]["cpu_seconds"]
+    assert path.read_bytes() == content
 
 
 def test_the_tables_have_complete_questions(code, small, finished, tmp_path, monkeypatch):

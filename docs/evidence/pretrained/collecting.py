@@ -1,6 +1,7 @@
 """The numbers of settings whose runs are complete, as files that are committed."""
 
 import base64
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ def is_complete(study: Study, records: Records, setting: Setting) -> bool:
 def write(study: Study, records: Records, labels: Path, folder: Path = FOLDER) -> Iterator[Path]:
     """Writes the file of each setting whose runs are complete, and how far the others are.
 
+    A setting that has a file and no runs here stays as it is: its runs finished elsewhere.
+
     Args:
         study: the study.
         records: its runs.
@@ -41,7 +44,7 @@ def write(study: Study, records: Records, labels: Path, folder: Path = FOLDER) -
             path.write_bytes(content + b"\n")
             yield path
     path = folder / PROGRESS
-    path.write_bytes(files.to_json(_progress(study, records), indent=1) + b"\n")
+    path.write_bytes(files.to_json(_progress(study, records, folder), indent=1) + b"\n")
     yield path
 
 
@@ -95,18 +98,18 @@ def test_labels(plain: dict[str, Any]) -> np.ndarray:
     return np.frombuffer(base64.b64decode(plain["labels"]), "<i4")
 
 
-def _progress(study: Study, records: Records) -> dict[str, Any]:
+def _progress(study: Study, records: Records, folder: Path) -> dict[str, Any]:
     settings = []
     for setting in study.settings:
         used = [one.used for key, one in records.found.items() if key.setting == setting.name]
-        settings.append(
-            {
-                "setting": setting.name,
-                "done": len(used),
-                "to_go": progress.of_setting(study, records, setting).to_go,
-                **{name: sum(one[name] for one in used) for name in ("cpu_seconds", "flops")},
-            }
-        )
+        done, to_go = len(used), progress.of_setting(study, records, setting).to_go
+        total = {name: sum(one[name] for one in used) for name in ("cpu_seconds", "flops")}
+        path = folder / f"{setting.name}.json"
+        if not used and path.exists():
+            elsewhere = json.loads(path.read_text())
+            done, to_go = elsewhere["runs"], 0
+            total = {name: elsewhere["used"][name] for name in total}
+        settings.append({"setting": setting.name, "done": done, "to_go": to_go, **total})
     return {"design": study.digest, "settings": settings}
 
 
