@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import command, timing
-from train.foundation.errors import UserError
+from train.foundation.errors import UserError, first_line
 from train.planning.targets import find_target
 
-Accounts = dict[str, dict[str, Any]]
+Account = dict[str, Any]
+Accounts = dict[str, Account]
+# Makes the account of the program of a name.
+Make = Callable[[str], Account]
 
 # A program that has not been compiled by then is reported as that.
 SECONDS_OF_A_PROGRAM = 1800
@@ -24,10 +27,6 @@ MAY_GROW = {"sorts": 0.0, "loops": 0.0, "messages": 0.0, "temporary": 0.1}
 _NOT_WORTH_A_WORD = 2**16
 
 
-# Makes the accounts of the programs of these names, in their order.
-Make = Callable[[Sequence[str]], Iterator[tuple[str, dict[str, Any]]]]
-
-
 def collect(
     names: Sequence[str], make: Make, *, kept: dict[str, Any], output: Path | None, processes: int
 ) -> Accounts:
@@ -35,7 +34,7 @@ def collect(
 
     Args:
         names: the names of the programs.
-        make: yields the name and the account of each; of a module, as other processes call it.
+        make: makes the account of one of them; of a module, as other processes call it.
         kept: what the file has beside the accounts.
         output: a file that gets the accounts as they come, sorted by name.
         processes: compilers side by side.
@@ -46,7 +45,7 @@ def collect(
     missing = [name for name in names if name not in found]
     writing = threading.Lock()
 
-    def keep(name: str, account: dict[str, Any]) -> None:
+    def keep(name: str, account: Account) -> None:
         with writing:
             found[name] = account
             if output is not None:
@@ -93,11 +92,6 @@ def find_compiler(parser: argparse.ArgumentParser, device: str) -> None:
         parser.error(str(error))
 
 
-def failure(error: Exception) -> dict[str, str]:
-    """The account of a program that could not be compiled."""
-    return {"failed": f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"}
-
-
 def failures(programs: Accounts) -> Iterator[str]:
     """The programs that could not be compiled, and why, in Markdown."""
     for name, account in programs.items():
@@ -105,7 +99,14 @@ def failures(programs: Accounts) -> Iterator[str]:
             yield f"`{name}`: {account['failed']}"
 
 
-def tested(found: Iterable[dict[str, Any]]) -> str:
+def cell(account: Account | None, show: Callable[[Account], str]) -> str:
+    """What a table has of a program: why it failed, or a dash if nobody tried."""
+    if account is None:
+        return "–"
+    return str(account["failed"]) if "failed" in account else show(account)
+
+
+def tested(found: Iterable[Account]) -> str:
     """How many of the programs a test compiles, and for how long, in words."""
     seconds = [account["seconds"] for account in found if "failed" not in account]
     return (
@@ -165,5 +166,9 @@ def _compile_all(names: Sequence[str], make: Make, keep: Callable[..., None]) ->
 
 
 def _send(sender: Any, make: Make, names: Sequence[str]) -> None:
-    for named in make(names):
-        sender.send(named)
+    for name in names:
+        try:
+            account = make(name)
+        except Exception as error:
+            account = {"failed": f"{type(error).__name__}: {first_line(error)[:200]}"}
+        sender.send((name, account))

@@ -90,7 +90,7 @@ def main() -> None:
     wanted = _wanted(arguments.device, arguments.names, arguments.classes, arguments.ranks)
     accounts.report(
         list(wanted),
-        functools.partial(_accounts, arguments.device, wanted),
+        functools.partial(_account, arguments.device, wanted),
         device=arguments.device,
         output=arguments.output,
         against=arguments.against,
@@ -153,20 +153,13 @@ def _wanted(
     return found
 
 
-def _accounts(
-    device: str, wanted: Mapping[str, _Wanted], names: Sequence[str]
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def _account(device: str, wanted: Mapping[str, _Wanted], name: str) -> dict[str, Any]:
+    one = wanted[name]
+    case = _cases_of(device)[one.case]
+    if one.rank is not None:
+        case = replace(case, parameters={**case.parameters, "k": one.rank})
     target = targets.find_target(device)
-    for name in names:
-        one = wanted[name]
-        case = _cases_of(device)[one.case]
-        if one.rank is not None:
-            case = replace(case, parameters={**case.parameters, "k": one.rank})
-        try:
-            found = asdict(compile_on_one(*_program(case, one.num_classes, target)))
-        except Exception as error:
-            found = accounts.failure(error)
-        yield name, found
+    return asdict(compile_on_one(*_program(case, one.num_classes, target)))
 
 
 def has_rank(case: Case) -> bool:

@@ -15,7 +15,7 @@ import argparse
 import functools
 import importlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from train.planning.targets import Target, find_target
 from train.workdir.classes import Classes
 from train.workdir.facts import Facts
 
+PRECISIONS = {"float32": False, "bfloat16": True}
 CHIPS = {"v5e": ("v5e", "v5e:2x2", "v5e:4x4"), "v5p": ("v5p",), "h100": ("h100", "h100:8")}
 # These read other data than `folder`, with the same step.
 AS_FOLDER = ("huggingface", "table", "tfds")
@@ -60,7 +61,7 @@ def main() -> None:
             for recipe in arguments.names or recipes()
             for chips in CHIPS[arguments.device]
         ],
-        _accounts,
+        _account,
         device=arguments.device,
         output=arguments.output,
         against=arguments.against,
@@ -120,20 +121,15 @@ def described(found: Plan) -> dict[str, Any]:
     }
 
 
-def _accounts(names: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for name in names:
-        recipe, chips = name.split(", ")
-        try:
-            target = find_target(chips)
-            config = configuration(recipe)
-            # Two for each chip, where images are mixed in pairs.
-            unit = (2 if config.dataset.mixup else 1) * config.optimizer.accumulation_steps
-            unit *= len(target.devices)
-            batch = math.ceil(config.dataset.batch_size / unit) * unit
-            found = plan(configuration(recipe, {"dataset.batch_size": batch}), target)
-        except Exception as error:
-            found = accounts.failure(error)
-        yield name, found
+def _account(name: str) -> dict[str, Any]:
+    recipe, chips = name.split(", ")
+    target = find_target(chips)
+    config = configuration(recipe)
+    # Two for each chip, where images are mixed in pairs.
+    unit = (2 if config.dataset.mixup else 1) * config.optimizer.accumulation_steps
+    unit *= len(target.devices)
+    batch = math.ceil(config.dataset.batch_size / unit) * unit
+    return plan(configuration(recipe, {"dataset.batch_size": batch}), target)
 
 
 def tables(results: dict[str, Any]) -> str:

@@ -12,17 +12,15 @@ Several devices may have one output file. If it exists, only what it lacks is co
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import accounts, command, compiled_steps, markdown
+from benchmarks.compiled_steps import CHIPS, PRECISIONS
 from train.data import dataset_spec
 from train.planning.plans import Planner
 from train.planning.targets import Target, find_target
 
-DEVICES = ("v5e", "v5p", "h100")
-PRECISIONS = {"float32": False, "bfloat16": True}
 _RESULTS = Path(__file__).parent / "results"
 _UNIT = 16
 # Of what the account of another kind of chip says: its programs need other memory.
@@ -33,7 +31,7 @@ def main() -> None:
     """Looks for every batch and prints or writes the results as JSON."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="recipes, such as imagenet")
-    parser.add_argument("--device", required=True, choices=DEVICES)
+    parser.add_argument("--device", required=True, choices=CHIPS)
     parser.add_argument(
         "--precisions", nargs="+", choices=PRECISIONS, default=[*PRECISIONS], help="of the features"
     )
@@ -47,8 +45,8 @@ def main() -> None:
             for recipe in arguments.names or compiled_steps.recipes()
             if precision in _precisions(recipe)
         ],
-        _accounts,
-        device=", ".join(DEVICES),
+        _account,
+        device=", ".join(CHIPS),
         output=arguments.output,
     )
 
@@ -59,14 +57,9 @@ def _precisions(recipe: str) -> list[str]:
     return [name for name, is_half in PRECISIONS.items() if has_images or not is_half]
 
 
-def _accounts(names: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for name in names:
-        recipe, device, precision = name.split(", ")
-        try:
-            found = _largest(recipe, find_target(device), is_half=PRECISIONS[precision])
-        except Exception as error:
-            found = accounts.failure(error)
-        yield name, found
+def _account(name: str) -> dict[str, Any]:
+    recipe, device, precision = name.split(", ")
+    return _largest(recipe, find_target(device), is_half=PRECISIONS[precision])
 
 
 def _largest(recipe: str, target: Target, *, is_half: bool) -> dict[str, Any]:
@@ -101,12 +94,15 @@ def _programs(name: str) -> accounts.Accounts:
 def tables(results: dict[str, Any]) -> str:
     """The batches as Markdown: a row for each recipe."""
     programs: accounts.Accounts = results["programs"]
-    columns = [(device, precision) for device in DEVICES for precision in PRECISIONS]
+    columns = [(device, precision) for device in CHIPS for precision in PRECISIONS]
     lines = [
         [
             f"`{recipe}`",
             f"{compiled_steps.configuration(recipe).dataset.batch_size:,}",
-            *(_batch(programs.get(", ".join((recipe, *column)))) for column in columns),
+            *(
+                accounts.cell(programs.get(", ".join((recipe, *column))), _batch)
+                for column in columns
+            ),
         ]
         for recipe in compiled_steps.recipes()
         if any(name.startswith(f"{recipe}, ") for name in programs)
@@ -120,11 +116,8 @@ def tables(results: dict[str, Any]) -> str:
     )
 
 
-def _batch(account: dict[str, Any] | None) -> str:
-    """The batch, why there is none, or a dash where nobody tried."""
-    if account is None:
-        return "–"
-    return str(account["failed"]) if "failed" in account else f"{account['batch']:,}"
+def _batch(account: dict[str, Any]) -> str:
+    return f"{account['batch']:,}"
 
 
 if __name__ == "__main__":

@@ -10,15 +10,13 @@ output file exists, only what it lacks is compiled.
 
 import argparse
 import functools
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks import accounts, command, compiled_steps, markdown
+from benchmarks.compiled_steps import CHIPS, PRECISIONS
 from train.models import FAMILIES, MODELS
 from train.planning.targets import find_target
 
-DEVICES = ("v5e", "v5p", "h100")
-PRECISIONS = {"float32": False, "bfloat16": True}
 BATCHES = (32, 128)
 # Of networks without published weights.
 _PIXELS = {"densenet_40_40": 32}
@@ -28,7 +26,7 @@ def main() -> None:
     """Accounts for every network and prints or writes the results as JSON."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="networks, such as resnet50")
-    parser.add_argument("--device", required=True, choices=DEVICES)
+    parser.add_argument("--device", required=True, choices=CHIPS)
     parser.add_argument(
         "--batches", nargs="+", type=command.whole_number(1), default=BATCHES, help="batch sizes"
     )
@@ -42,7 +40,7 @@ def main() -> None:
             for name in arguments.names or networks()
             for precision in PRECISIONS
         ],
-        functools.partial(_accounts, arguments.device),
+        functools.partial(_account, arguments.device),
         device=arguments.device,
         output=arguments.output,
     )
@@ -53,21 +51,16 @@ def networks() -> list[str]:
     return [name for family in FAMILIES for name in family.NETWORKS]
 
 
-def _accounts(device: str, names: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    target = find_target(device)
-    for named in names:
-        name, precision, batch = named.split(", ")
-        changes = {
-            "model.name": name,
-            "model.half_precision": PRECISIONS[precision],
-            "dataset.image_size": _PIXELS.get(name, MODELS[name].image_size),
-            "dataset.batch_size": int(batch),
-        }
-        try:
-            found = compiled_steps.plan(compiled_steps.configuration("folder", changes), target)
-        except Exception as error:
-            found = accounts.failure(error)
-        yield named, found
+def _account(device: str, program: str) -> dict[str, Any]:
+    name, precision, batch = program.split(", ")
+    changes = {
+        "model.name": name,
+        "model.half_precision": PRECISIONS[precision],
+        "dataset.image_size": _PIXELS.get(name, MODELS[name].image_size),
+        "dataset.batch_size": int(batch),
+    }
+    config = compiled_steps.configuration("folder", changes)
+    return compiled_steps.plan(config, find_target(device))
 
 
 def tables(results: dict[str, Any]) -> str:
@@ -80,7 +73,7 @@ def tables(results: dict[str, Any]) -> str:
         [
             f"`{name}`",
             str(_PIXELS.get(name, MODELS[name].image_size)),
-            *(_gigabytes(named.get((name, *column))) for column in columns),
+            *(accounts.cell(named.get((name, *column)), _gigabytes) for column in columns),
         ]
         for name in networks()
         if any(network == name for network, *_ in named)
@@ -96,11 +89,8 @@ def tables(results: dict[str, Any]) -> str:
     )
 
 
-def _gigabytes(account: dict[str, Any] | None) -> str:
-    """What a chip needs, why it cannot be compiled, or a dash where nobody tried."""
-    if account is None:
-        return "–"
-    return str(account["failed"]) if "failed" in account else f"{account['needed'] / 1e9:.2f}"
+def _gigabytes(account: dict[str, Any]) -> str:
+    return f"{account['needed'] / 1e9:.2f}"
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ output file exists, only what it lacks is compiled.
 
 import argparse
 import functools
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks import accounts, command, compiled_steps, markdown
@@ -41,21 +40,15 @@ def main() -> None:
     accounts.find_compiler(parser, arguments.device)
     accounts.report(
         arguments.names or [*WAYS],
-        functools.partial(_accounts, arguments.device),
+        functools.partial(_account, arguments.device),
         device=arguments.device,
         output=arguments.output,
     )
 
 
-def _accounts(device: str, names: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    target = find_target(device)
-    for name in names:
-        config = compiled_steps.configuration("folder", _CHANGES | WAYS[name])
-        try:
-            found = compiled_steps.plan(config, target)
-        except Exception as error:
-            found = accounts.failure(error)
-        yield name, found
+def _account(device: str, way: str) -> dict[str, Any]:
+    config = compiled_steps.configuration("folder", _CHANGES | WAYS[way])
+    return compiled_steps.plan(config, find_target(device))
 
 
 def tables(results: dict[str, Any]) -> str:

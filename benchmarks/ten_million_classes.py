@@ -11,7 +11,6 @@ momentum. Several devices may have one output file. If it exists, only what it l
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -47,22 +46,17 @@ def main() -> None:
     losses = arguments.names or (_LOSSES if ":" in arguments.device else _LOSSES_OF_HEADS)
     accounts.report(
         [f"{loss}, {arguments.device}, {arguments.width}" for loss in losses],
-        _accounts,
+        _account,
         device=arguments.device.partition(":")[0],
         output=arguments.output,
     )
 
 
-def _accounts(names: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for name in names:
-        loss, chips, width = name.split(", ")
-        target = find_target(chips)
-        compiled = _on_several if len(target.devices) > 1 else _on_one
-        try:
-            found = compiled(loss, target, int(width))
-        except Exception as error:
-            found = accounts.failure(error)
-        yield name, found
+def _account(name: str) -> dict[str, Any]:
+    loss, chips, width = name.split(", ")
+    target = find_target(chips)
+    compiled = _on_several if len(target.devices) > 1 else _on_one
+    return compiled(loss, target, int(width))
 
 
 def _on_several(loss: str, target: Target, width: int) -> dict[str, Any]:
@@ -77,7 +71,7 @@ def _on_several(loss: str, target: Target, width: int) -> dict[str, Any]:
 
 
 def _on_one(loss: str, target: Target, width: int) -> dict[str, Any]:
-    """A step of a head alone, by blocks of classes."""
+    """A step of only a head, by blocks of classes."""
     optimizer = optax.sgd(0.1, momentum=0.9)
 
     def step(head: Any, state: Any, features: jax.Array, labels: jax.Array) -> Any:

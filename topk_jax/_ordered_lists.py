@@ -19,7 +19,7 @@ _Pair = tuple[jax.Array, jax.Array]
 def select_in_passes(scores: jax.Array, k: int, num_parts: int = 1) -> tuple[jax.Array, jax.Array]:
     """The result of `jax.lax.top_k` for k <= `LONGEST`: values and indices, `[..., k]` both.
 
-    A pass is a reduction of so many parts of each row, then of their lists.
+    A pass is a reduction of `num_parts` parts of each row, then of their lists.
 
     Identity: the k largest of two rows are among the k largest of each, so an ordered list of k
     entries can be the state of a reduction. Hazard: XLA's selection sorts whole rows, on a GPU if

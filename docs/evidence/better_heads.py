@@ -108,6 +108,12 @@ def difference_of_hits(
     )
 
 
+def difference_of_accuracies(by_seed: np.ndarray) -> Contrast:
+    """The mean of the differences of two accuracies by seed, with the error of only the seeds."""
+    error = float(by_seed.std(ddof=1)) / math.sqrt(len(by_seed))
+    return with_error(float(by_seed.mean()), error, len(by_seed) - 1)
+
+
 def _better_head(of_study: Mapping[str, Any], loss: str) -> Mapping[str, Any]:
     """The arm of the loss whose best validation accuracies have the highest mean."""
     arms = [arm for arm in of_study["arms"] if arm["name"].partition(", ")[0] == loss]

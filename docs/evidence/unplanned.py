@@ -10,7 +10,7 @@ import numpy as np
 from answers import results
 from texts import scores
 
-from train.series.contrasts import Contrast, with_error
+from train.series.contrasts import Contrast
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,7 @@ class Unplanned:
         values = self._by_seed(study, self.metric, self.second_metric)
         if self.less_metric or self.less_study:
             values -= self._by_seed(self.less_study or study, self.less_metric)
-        error = values.std(ddof=1) / len(values) ** 0.5
-        return with_error(float(values.mean()), float(error), len(values) - 1)
+        return better_heads.difference_of_accuracies(values)
 
     def _by_seed(self, study: str, metric: str, second_metric: str = "") -> np.ndarray:
         of_study = results(study)

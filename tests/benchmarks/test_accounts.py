@@ -8,26 +8,27 @@ from benchmarks import accounts
 NOTHING = {"sorts": 0, "loops": 0, "messages": 0, "temporary": 0}
 
 
-def made(names):
-    for name in names:
-        if name == "ends the process":
-            os._exit(1)
-        yield name, {"sorts": len(name)}
+def made(name):
+    if name == "ends the process":
+        os._exit(1)
+    if name == "raises":
+        raise ValueError("of it\nmore")
+    return {"sorts": len(name)}
 
 
-def never(names):
-    raise AssertionError(names)
-    yield
+def never(name):
+    raise AssertionError(name)
 
 
 def test_a_compiler_that_ends_costs_one_program(tmp_path):
     output = tmp_path / "accounts.json"
-    names = ["first", "ends the process", "last"]
+    names = ["first", "ends the process", "raises", "last"]
     found = accounts.collect(names, made, kept={"device": "none"}, output=output, processes=1)
     assert found == {
         "ends the process": {"failed": "the compiler ended the process"},
         "first": {"sorts": 5},
         "last": {"sorts": 4},
+        "raises": {"failed": "ValueError: of it"},
     }
     assert json.loads(output.read_text()) == {"device": "none", "programs": found}
     assert list(found) == sorted(found)

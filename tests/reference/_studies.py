@@ -35,7 +35,7 @@ QUESTIONS = {
     "samples": ("samples_countries",),
 }
 STUDIES = tuple(study for studies in QUESTIONS.values() for study in studies)
-# Each of them is corrected alone.
+# Each of them is corrected by itself.
 FINE_TUNED = ("fine_tuned_tail", "fine_tuned_noise")
 
 # A part of a question has the studies of one kind of data.

@@ -30,7 +30,7 @@ class Candidates(NamedTuple):
 
 
 def no_candidates(like: jax.Array, size: int, num_examples: int, num_classes: int) -> Candidates:
-    """A list of so many places; `like` is a scalar of the dtype of the log-odds."""
+    """A list of `size` empty places; `like` is a scalar of the dtype of the log-odds."""
     log_odds = jnp.broadcast_to(jnp.full_like(like, -jnp.inf), (size,))
     zeros = jnp.zeros_like(log_odds, jnp.int32)
     return Candidates(log_odds, zeros + (num_examples - 1), zeros + num_classes)

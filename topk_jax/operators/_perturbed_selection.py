@@ -170,9 +170,7 @@ def _map_in_blocks(
             def perturb(
                 scores: jax.Array, epsilon: jax.Array, source: jax.Array, sample: jax.Array
             ) -> jax.Array:
-                classes = jnp.arange(num_classes, dtype=integer)
-                if first is not None:
-                    classes = first + classes
+                classes = _classes(num_classes, integer, first)
                 return scores + epsilon * _draw(source, sample, classes, scores.dtype)
 
             # XLA would run the generator again for each use.
@@ -204,9 +202,7 @@ def _map_at_once(
     samples = jnp.arange(selection.num_samples, dtype=integer)
 
     def draw(words: jax.Array, sample: jax.Array) -> jax.Array:
-        classes = jnp.arange(rows.shape[-1], dtype=integer)
-        if first is not None:
-            classes = first + classes
+        classes = _classes(rows.shape[-1], integer, first)
         # Counters of all classes in each sample. XLA would add a key to the classes once for all
         # samples, in another kernel, and store the sums.
         return _draw(words, sample + 0 * classes, classes + 0 * sample, rows.dtype)
@@ -241,6 +237,12 @@ def _in_rows(
 def _integer(source: jax.Array, first: jax.Array | None) -> Any:
     """The dtype of samples and classes: that of a counter, if nothing is taken by them."""
     return jnp.int32 if is_noise(source) or first is not None else jnp.uint32
+
+
+def _classes(num_classes: int, integer: Any, first: jax.Array | None) -> jax.Array:
+    """The classes of a row of scores: from `first` on, or from 0."""
+    classes = jnp.arange(num_classes, dtype=integer)
+    return classes if first is None else first + classes
 
 
 def _select(selection: Selection, perturbed: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -9,6 +9,8 @@ import re
 import unicodedata
 from pathlib import Path
 
+from train.foundation.errors import UserError
+
 # Characters without a width that are not of the category Cf: the combining grapheme joiner, fillers
 # of Hangul, vowels of Khmer, and selectors of variants.
 _WITHOUT_WIDTH = frozenset(
@@ -51,6 +53,12 @@ def is_visible(text: str) -> bool:
         (True, False, False)
     """
     return any(map(_is_seen_alone, text))
+
+
+def check_visible(text: str, what: str) -> None:
+    """Raises `UserError` if a text is not empty and has no character that can be seen."""
+    if text and not is_visible(text):
+        raise UserError(f"{what} must have a character that can be seen; got {code_points(text)!r}")
 
 
 def in_utf8(text: str) -> str:

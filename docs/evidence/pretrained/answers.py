@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from answers import LEVEL
-from better_heads import standard_error
+from better_heads import difference_of_accuracies, standard_error
 from effects import Effect, effect
 
 from pretrained.arms import Chosen
@@ -162,7 +162,7 @@ def differences(study: Study, finished: Sequence[Finished]) -> list[Difference]:
 class Secondary:
     """A loss with a head, without an answer: differences in shares, with standard errors.
 
-    The errors are of seeds and test examples, of seeds alone for top-1 accuracy; the luck of the
+    The errors are of seeds and test examples, of only the seeds for top-1 accuracy; the luck of the
     search is not in them.
 
     Attributes:
@@ -197,14 +197,10 @@ def secondary(study: Study, one: Finished) -> list[Secondary]:
         return contrasts.with_error(float(values.mean()), error, len(values) - 1)
 
     def of_top_1(first: Sequence[Chosen], second: Sequence[Chosen]) -> contrasts.Contrast:
-        by_seed = np.subtract(
-            *(
-                np.mean([arm.accuracies["top_1"] for arm in arms], axis=0)
-                for arms in (first, second)
-            )
-        )
-        error = float(by_seed.std(ddof=1)) / math.sqrt(len(by_seed))
-        return contrasts.with_error(float(by_seed.mean()), error, len(by_seed) - 1)
+        top_1 = [
+            np.mean([arm.accuracies["top_1"] for arm in arms], axis=0) for arms in (first, second)
+        ]
+        return difference_of_accuracies(np.subtract(*top_1))
 
     found = []
     for loss in study.losses_of(one.setting):

@@ -22,6 +22,7 @@ from train.models.normalization import CLIP, IMAGENET
 from train.prediction import exported_weights, image_files, published
 from train.prediction.calibrated_rule import calibrate
 from train.prediction.classifier_flags import ChosenClassifier
+from train.prediction.evaluating.new_data_calibration import needed
 from train.prediction.rule_flags import ChosenRule
 from train.training.losses import LOSSES
 
@@ -149,6 +150,8 @@ def test_a_rule_needs_images_to_calibrate_it_on():
         ChosenClassifier(weights="w.pth", classes="names.txt").check_rule(
             ChosenRule("coverage", 0.9)
         )
+    with pytest.raises(UserError, match="--risks goes with --recalibrate=half, --thresholds or"):
+        needed(None, "--risks")
 
 
 @pytest.mark.usefixtures("_small")

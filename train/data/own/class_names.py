@@ -7,7 +7,6 @@ import numpy as np
 from absl import logging
 
 from train.foundation import names
-from train.foundation.errors import UserError
 from train.foundation.messages import in_words
 
 # Letters, quotes and dashes that look like a character of ASCII.
@@ -66,11 +65,7 @@ def _merged(texts: Sequence[str], where: str) -> dict[str, str]:
         UserError: a name has no character that can be seen.
     """
     for text in texts:
-        if text and not names.is_visible(text):
-            raise UserError(
-                f"{where}: the name of a class must have a character that can be seen; got "
-                f"{names.code_points(text)!r}"
-            )
+        names.check_visible(text, f"{where}: the name of a class")
     forms: dict[str, list[str]] = {}
     for text in dict.fromkeys(texts):
         forms.setdefault(names.same_form(text), []).append(text)

@@ -16,7 +16,7 @@ from train.configuration.datasets import DatasetFields, LabelsFields, TableField
 from train.data.own.table_columns import GROUP, Called, Columns
 from train.data.truths import ONE, SEVERAL, VOTES
 from train.foundation.errors import UserError
-from train.foundation.names import code_points, is_visible, same_form, shown
+from train.foundation.names import check_visible, same_form, shown
 
 _BETWEEN = re.compile("[;|]")
 _WITH_NUMBER = re.compile(r"(.*\S)\s*:\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")
@@ -218,11 +218,7 @@ def _collected(rows: Iterable[_Row], reading: Reading) -> Determinations:
     known: set[tuple[int, str]] = set()
     for row in rows:
         voter = same_form(row.voter)
-        if voter and not is_visible(voter):
-            raise UserError(
-                f"{row.place}: the name of an annotator must have a character that can be seen; "
-                f"got {code_points(voter)!r}"
-            )
+        check_visible(voter, f"{row.place}: the name of an annotator")
         if voter and reading.labels == VOTES:
             if (row.example, voter) in known:
                 raise UserError(f"{row.place}: {shown(row.voter)!r} has two votes on one example")

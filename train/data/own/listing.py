@@ -13,7 +13,6 @@ import numpy as np
 from train.data.credits import Credits
 from train.data.truths import Truths
 from train.foundation import names
-from train.foundation.errors import UserError
 
 
 class Role(IntEnum):
@@ -91,14 +90,9 @@ def name_groups(groups: Sequence[str], otherwise: Iterable[str]) -> tuple[str, .
         UserError: a group is an accent without a letter, or else cannot be seen.
     """
     same = {group: names.same_form(group) for group in set(groups)}
-    unseen = {group for group, form in same.items() if form and not names.is_visible(form)}
     found = []
     for group, other in zip(groups, otherwise, strict=True):
-        if group in unseen:
-            raise UserError(
-                f"{other}: a group must have a character that can be seen, or be empty; got "
-                f"{names.code_points(group)!r}"
-            )
+        names.check_visible(same[group], f"{other}: a group")
         found.append(f"{_NAMED}{same[group]}" if same[group] else other)
     return tuple(found)
 

@@ -106,12 +106,12 @@ def needed(calibration: Calibration | None, flag: str) -> Calibration:
     """The thresholds that a flag needs.
 
     Raises:
-        UserError: there are none.
+        UserError: there are no thresholds.
     """
     if calibration is None:
         raise UserError(
-            f"{flag} needs thresholds, and --classes has no images to calibrate on: give "
-            "--recalibrate=half, --thresholds or --dataset"
+            f"{flag} goes with --recalibrate=half, --thresholds or --dataset: --classes has no "
+            "images to calibrate on"
         )
     return calibration
 
