@@ -92,6 +92,11 @@ def find_compiler(parser: argparse.ArgumentParser, device: str) -> None:
         parser.error(str(error))
 
 
+def failure(error: Exception) -> Account:
+    """The account of a program that could not be compiled."""
+    return {"failed": f"{type(error).__name__}: {first_line(error)[:200]}"}
+
+
 def failures(programs: Accounts) -> Iterator[str]:
     """The programs that could not be compiled, and why, in Markdown."""
     for name, account in programs.items():
@@ -170,5 +175,5 @@ def _send(sender: Any, make: Make, names: Sequence[str]) -> None:
         try:
             account = make(name)
         except Exception as error:
-            account = {"failed": f"{type(error).__name__}: {first_line(error)[:200]}"}
+            account = failure(error)
         sender.send((name, account))
