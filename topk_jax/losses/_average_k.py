@@ -265,6 +265,8 @@ def _entries(
     )
     # A masked class has log-odds of about FLOOR, which is above the -inf of excluded entries.
     excluded = _numerics.is_label(proposals, labels, class_axis_name) | jnp.isnan(log_odds)
+    # Equal probabilities may have log-odds of -0 and 0, which a selection would not take as equal.
+    log_odds = jnp.where(log_odds == 0, 0, log_odds)
     return jnp.where(excluded, -jnp.inf, log_odds).reshape(-1)
 
 
