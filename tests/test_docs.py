@@ -173,6 +173,9 @@ def test_every_tested_claim_has_its_contrasts(evidence):
         assert studies == wanted, claim.claim
         if claim.fine_tuned:
             assert len(claim.fine_tuned_answers) == 1, claim.claim
+        if claim.pretrained:
+            contrasts = evidence("pretrained.design").study().contrasts
+            assert claim.pretrained in [[one.question, one.name] for one in contrasts], claim.claim
         names = {name for _, name, _ in evidence("answers").secondary()}
         assert not {*claim.secondary} - names, claim.claim
         if claim.verdict == "not tested":

@@ -20,6 +20,8 @@ from answers import (
     studies_of,
 )
 from effects import Effect, combined
+from pretrained import tables as pretrained_tables
+from pretrained.answers import Answer as PretrainedAnswer
 from unplanned import Unplanned
 
 from train.series.contrasts import Contrast
@@ -71,6 +73,7 @@ class Claim:
         secondary: secondary contrasts of a claim without a primary one.
         unplanned: differences that no study planned, of a claim without a primary contrast.
         fine_tuned: a study of `fine_tuned.md`, and a primary contrast of it that tests the claim.
+        pretrained: a question of `pretrained.md`, and a primary contrast of it that tests this.
         first_edition: the claim of the first edition.
         steps: the losses whose time in a step of training was published: how much longer the step
             is than with cross-entropy, in per cent, the fastest loss first.
@@ -92,6 +95,7 @@ class Claim:
     secondary: tuple[str, ...] = ()
     unplanned: tuple[Mapping[str, Any], ...] = ()
     fine_tuned: tuple[str, ...] = ()
+    pretrained: tuple[str, ...] = ()
     first_edition: str = ""
     steps: Mapping[str, float] = field(default_factory=dict)
     growth: tuple[str, ...] = ()
@@ -111,6 +115,16 @@ class Claim:
             return []
         study, contrast = self.fine_tuned
         return [one for one in fine_tuned(study) if one.planned.name == contrast]
+
+    @property
+    def pretrained_answers(self) -> list[PretrainedAnswer]:
+        """The answers of the study on a pretrained network, if its question is complete."""
+        return [
+            one
+            for one in _of_pretrained_network()
+            if (one.difference.setting.question, one.difference.contrast.name)
+            == tuple(self.pretrained)
+        ]
 
     @property
     def published(self) -> list[Effect]:
@@ -223,6 +237,11 @@ class Claim:
         if counts[self.expected] > half and not reversed_:
             return "reproduced"
         return "not reproduced" if against > half else "mixed"
+
+
+@cache
+def _of_pretrained_network() -> list[PretrainedAnswer]:
+    return pretrained_tables.answered()
 
 
 @cache

@@ -22,6 +22,7 @@ from answers import (
 from claims import Claim, claims
 from effects import published
 from markdown_tables import markdown_table
+from pretrained.answers import Answer as PretrainedAnswer
 from texts import (
     POINTS,
     ends,
@@ -267,6 +268,10 @@ def _why(claim: Claim) -> list[str]:
         f"Fine-tuned: {with_interval(answer.found)}, {answer.verdict}"
         for answer in claim.fine_tuned_answers
     ]
+    if pretrained := claim.pretrained_answers:
+        differences = ends([100 * one.difference.estimate for one in pretrained], "{:+.2f}".format)
+        least = ends([100 * one.detectable for one in pretrained], "{:.2f}".format)
+        found.append(f"Pretrained: {counted(pretrained)}; {differences} points, detectable {least}")
     if claim.first_edition:
         kinds = Counter(one.verdict for one in claim.comparisons)
         told = ", ".join(f"{kinds[kind]} {kind}" for kind in sorted(kinds))
@@ -277,7 +282,7 @@ def _why(claim: Claim) -> list[str]:
     return [*found, *map(filled, words)]
 
 
-def counted(found: Sequence[Answer]) -> str:
+def counted(found: Sequence[Answer | PretrainedAnswer]) -> str:
     """How many answers there are of each kind, in words."""
     counts = Counter(answer.verdict for answer in found)
     return ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))

@@ -1,5 +1,6 @@
 """The claims of the thesis and what became of them, computed again from the files."""
 
+import functools
 import json
 import re
 from collections import Counter
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from tests.reference import _pretrained_study as pretrained
 from tests.reference import _studies as studies
 from tests.reference import _study_answers as answers
 from tests.reference import _study_blocks as blocks
@@ -41,6 +43,8 @@ def _row(claim: dict[str, Any]) -> list[str]:
         published = [effects.combination(cells) for cells in claim["cells"]]
     if "contrast" in claim and "fine_tuned" in claim:
         parts += _fine_tuned(claim)[-1]
+    if "pretrained" in claim:
+        parts += _pretrained(*claim["pretrained"])
     if "unfair" in claim:
         verdict = "no fair test"
     elif "limit" in claim and verdict != "cannot tell":
@@ -94,6 +98,25 @@ def _fine_tuned(claim):
         verdict,
         [f"Fine-tuned: {text.with_interval(found)}, {one.verdict}"],
     )
+
+
+def _pretrained(question: str, contrast: str) -> list[str]:
+    """The answers of the study on a pretrained network; none before its question is complete."""
+    asked = {one["name"] for one in pretrained.plan()["settings"] if one["question"] == question}
+    given = [
+        one for one in _pretrained_answers() if one.setting in asked and one.contrast == contrast
+    ]
+    if not given:
+        return []
+    told = text.counted([one.verdict for one in given])
+    points = text.extremes([one.points for one in given], "+.2f")
+    detectable = text.extremes([one.detectable for one in given], ".2f")
+    return [f"Pretrained: {told}; {points} points, detectable {detectable}"]
+
+
+@functools.cache
+def _pretrained_answers() -> list[pretrained.Answer]:
+    return pretrained.answers(pretrained.read())
 
 
 def _effects_of(given):

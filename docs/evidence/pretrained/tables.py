@@ -55,7 +55,7 @@ def contrasts(folder: Path = collecting.FOLDER) -> str:
             p_value_text(one.adjusted),
             f"{POINTS * one.difference.of_seeds:.2f}, {POINTS * one.difference.of_searches:.2f}",
         ]
-        for one in _answers(design.study(), folder)
+        for one in answered(folder)
     ]
     head = [
         "setting",
@@ -135,7 +135,9 @@ def complete(study: Study, folder: Path) -> list[Finished]:
     return [one for one in found.values() if one.setting.question not in missing]
 
 
-def _answers(study: Study, folder: Path) -> list[Answer]:
+def answered(folder: Path = collecting.FOLDER) -> list[Answer]:
+    """The answers to the primary contrasts of the complete questions."""
+    study = design.study()
     return answers.answered(study, answers.differences(study, complete(study, folder)))
 
 
