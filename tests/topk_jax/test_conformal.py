@@ -14,7 +14,7 @@ import pytest
 from tests import reference
 from tests.topk_jax.probabilities import softmax_of
 from topk_jax import sets
-from topk_jax.sets import _clusters, _quantiles
+from topk_jax.sets import _calibration, _clusters
 from topk_jax.taxonomy import Taxonomy
 
 N, L = 12, 5
@@ -494,9 +494,11 @@ def test_the_authors_choice_of_clusters():
 def test_classes_are_described_by_their_quantiles(rng):
     labels = np.array([0] * 7 + [1] * 4 + [3], np.int32)
     scores = rng.normal(size=N).astype(np.float32)
-    calibration = _quantiles.Calibration(jnp.asarray(scores), jnp.asarray(labels), jnp.array(True))
+    calibration = _calibration.Calibration(
+        jnp.asarray(scores), jnp.asarray(labels), jnp.array(True)
+    )
     described = jax.jit(
-        lambda given: _clusters._descriptions(_quantiles.group_scores(given, given.labels, L))
+        lambda given: _clusters._descriptions(_calibration.group_scores(given, given.labels, L))
     )(calibration)
     for label in (0, 1, 3):
         expected = np.quantile(scores[labels == label], [0.5, 0.6, 0.7, 0.8, 0.9])

@@ -13,10 +13,12 @@ from topk_jax.sets import (
     _clusters,
     _covariate_shift,
     _groups,
+    _label_shift,
     _limited,
     _new_classes,
     _outliers,
     _quantiles,
+    _rank_calibrated,
     _risk,
     _rules,
     _scores,
@@ -31,10 +33,12 @@ from topk_jax.sets._average_by_class import *
 from topk_jax.sets._clusters import *
 from topk_jax.sets._covariate_shift import *
 from topk_jax.sets._groups import *
+from topk_jax.sets._label_shift import *
 from topk_jax.sets._limited import *
 from topk_jax.sets._new_classes import *
 from topk_jax.sets._outliers import *
 from topk_jax.sets._quantiles import *
+from topk_jax.sets._rank_calibrated import *
 from topk_jax.sets._risk import *
 from topk_jax.sets._rules import *
 from topk_jax.sets._scores import *
@@ -52,10 +56,12 @@ __all__ += _average_by_class.__all__
 __all__ += _clusters.__all__
 __all__ += _covariate_shift.__all__
 __all__ += _groups.__all__
+__all__ += _label_shift.__all__
 __all__ += _limited.__all__
 __all__ += _new_classes.__all__
 __all__ += _outliers.__all__
 __all__ += _quantiles.__all__
+__all__ += _rank_calibrated.__all__
 __all__ += _risk.__all__
 __all__ += _rules.__all__
 __all__ += _scores.__all__

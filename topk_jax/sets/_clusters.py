@@ -12,7 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis
-from topk_jax.sets import _quantiles
+from topk_jax.sets import _calibration
 
 __all__ = ["clustered_quantiles"]
 
@@ -95,7 +95,7 @@ def clustered_quantiles(
 
     Source: Ding et al. (2023), "Class-conditional conformal prediction with many classes".
     """
-    calibration, num_classes = _quantiles.calibration_by_class(scores, labels, num_classes)
+    calibration, num_classes = _calibration.calibration_by_class(scores, labels, num_classes)
     key = _checks.random_keys(key, "key", ())
     rate, num_examples = _checks.static_error(error), calibration.labels.size
     if (num_clusters is None) != (clustering_part is None):
@@ -112,7 +112,7 @@ def clustered_quantiles(
         calibration,
         key,
         part,
-        _quantiles.covered_of_each_size(num_examples, rate),
+        _calibration.covered_of_each_size(num_examples, rate),
         _checks.static_integer(num_clusters, "num_clusters", minimum=1),
         num_classes,
     )
@@ -138,7 +138,7 @@ def _authors_choice(labels: ArrayLike, num_classes: int, error: Fraction) -> tup
 
 @partial(jax.jit, static_argnames=("num_clusters", "num_classes"))
 def _clustered_quantiles(
-    calibration: _quantiles.Calibration,
+    calibration: _calibration.Calibration,
     key: jax.Array,
     part: jax.Array,
     covered: jax.Array,
@@ -149,7 +149,7 @@ def _clustered_quantiles(
     split_key, means_key = jax.random.split(key)
     labels = calibration.labels
     describes = jax.random.uniform(split_key, labels.shape, part.dtype) < part
-    classes = _quantiles.group_scores(
+    classes = _calibration.group_scores(
         calibration, jnp.where(describes, labels, num_classes), num_classes
     )
     # With fewer examples the quantile of the class would be infinite.
@@ -164,15 +164,15 @@ def _clustered_quantiles(
 
     beyond = num_clusters + 1
     of_examples = jnp.where(describes, beyond, clusters.at[labels].get(mode="clip"))
-    of_clusters = _quantiles.group_scores(calibration, of_examples, num_clusters)
-    quantiles = _quantiles.value_of_rank(of_clusters, covered[of_clusters.sizes])
-    others = _quantiles.group_scores(calibration, describes.astype(int), 1)
-    of_others = _quantiles.value_of_rank(others, covered[others.sizes])
+    of_clusters = _calibration.group_scores(calibration, of_examples, num_clusters)
+    quantiles = _calibration.value_of_rank(of_clusters, covered[of_clusters.sizes])
+    others = _calibration.group_scores(calibration, describes.astype(int), 1)
+    of_others = _calibration.value_of_rank(others, covered[others.sizes])
     by_class = jnp.append(quantiles, of_others)[clusters]
     return jnp.where(calibration.valid & ~jnp.isnan(part), by_class, jnp.nan)
 
 
-def _descriptions(classes: _quantiles.Groups) -> jax.Array:
+def _descriptions(classes: _calibration.Groups) -> jax.Array:
     """The quantiles of the scores of each class, linear between two scores, `[L, levels]`."""
     dtype = classes.ascending.dtype
     last = jnp.maximum(classes.sizes - 1, 0)[:, None]

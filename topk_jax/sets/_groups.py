@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _numerics, _selection, _sharding
-from topk_jax.sets._quantiles import calibration_of
+from topk_jax.sets._calibration import calibration_of
 
 __all__ = ["combine", "group_labels", "group_weights", "hierarchical_quantile"]
 

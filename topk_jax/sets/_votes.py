@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _numerics, _sharding
-from topk_jax.sets._quantiles import Calibration, compute_conformal_quantile
+from topk_jax.sets._calibration import Calibration
+from topk_jax.sets._quantiles import compute_conformal_quantile
 
 __all__ = ["vote_quantile"]
 
