@@ -525,7 +525,7 @@ def test_a_page_of_names_refuses_files_and_what_cannot_be_seen(opened):
     assert trouble(tab) == "A name must have a character that can be seen."
     assert shown(tab) == []
     texts = [
-        *"aé\u0301\u0903\u200b\u202e\ufeff\u3164\ufe0f\U000e0100\u2800\t\x01",
+        *"aé\u0301\u0903\u06dd\u200b\u202e\ufeff\u2065\u3164\ufe0f\U000e0100\u2800\t\x01",
         "三",
         "e\u0301",
         "",

@@ -12,21 +12,28 @@ from pathlib import Path
 from train.foundation.errors import UserError
 
 # Characters without a width that are not of the category Cf: the combining grapheme joiner, fillers
-# of Hangul, vowels of Khmer, and selectors of variants.
+# of Hangul, vowels of Khmer, selectors of variants, and what Unicode reserves for more of these.
 _WITHOUT_WIDTH = frozenset(
     map(
         chr,
         (
-            *(0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0),
+            *(0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2065, 0x3164, 0xFFA0),
             *range(0x180B, 0x1810),
             *range(0xFE00, 0xFE10),
-            *range(0xE0100, 0xE01F0),
+            *range(0xFFF0, 0xFFF9),
+            *range(0xE0000, 0xE1000),
         ),
     )
+)
+# Characters of the category Cf that are drawn: signs of Arabic, Syriac and Kaithi around numbers.
+_DRAWN = frozenset(
+    "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
 )
 # The pattern of Braille without dots, and a head of a note that is not drawn.
 _BLANK = "\u2800\U0001d159"
 _SPACE = re.compile(r"\s")
+# Flags of parts of countries: a black flag, and letters without a width that say which one.
+_FLAG = re.compile("(\U0001f3f4[\U000e0020-\U000e007e]+\U000e007f)")
 
 
 def same_form(text: str) -> str:
@@ -40,13 +47,17 @@ def same_form(text: str) -> str:
         True
     """
     if not text.isascii():
-        visible = "".join(letter for letter in text if not _is_invisible(letter))
-        text = unicodedata.normalize("NFC", visible)
+        # Every other part is a flag.
+        parts = _FLAG.split(text)
+        parts[::2] = ["".join(one for one in part if not _is_invisible(one)) for part in parts[::2]]
+        text = unicodedata.normalize("NFC", "".join(parts))
     return _SPACE.sub(" ", text).strip()
 
 
 def is_visible(text: str) -> bool:
     r"""Whether a text has a character that can be seen; a combining accent alone is none.
+
+    A vowel sign with a width of its own, such as those of Bengali, is one.
 
     Examples:
         >>> is_visible("e\u0301"), is_visible("\u0301"), is_visible("\u200b \u202e")
@@ -151,11 +162,13 @@ def existing(path: Path) -> Path:
 
 
 def _is_invisible(letter: str) -> bool:
-    return letter in _WITHOUT_WIDTH or unicodedata.category(letter) == "Cf"
+    if letter in _WITHOUT_WIDTH:
+        return True
+    return unicodedata.category(letter) == "Cf" and letter not in _DRAWN
 
 
 def _is_seen_alone(letter: str) -> bool:
     category = unicodedata.category(letter)
-    # Marks, separators, and control characters.
-    is_unseen = category[0] in "MZ" or category == "Cc" or letter in _BLANK
+    # Marks without a width, separators, and control characters.
+    is_unseen = category in {"Mn", "Me", "Cc"} or category[0] == "Z" or letter in _BLANK
     return not is_unseen and not _is_invisible(letter)

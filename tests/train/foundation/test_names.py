@@ -27,13 +27,29 @@ def test_names_that_look_the_same_are_the_same(first, second):
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [("oak", "Oak"), ("H2O", "H\u2082O"), ("oak tree", "oak  tree"), ("a\udcff", "a\udcfe")],
+    [
+        *(("oak", "Oak"), ("H2O", "H\u2082O"), ("oak tree", "oak  tree"), ("a\udcff", "a\udcfe")),
+        # A sign of Arabic around a number.
+        ("\u0661", "\u06dd\u0661"),
+        # The flags of England and Scotland.
+        (
+            "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
+            "🏴\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f",
+        ),
+    ],
 )
 def test_names_that_look_different_are_different(first, second):
     assert names.same_form(first) != names.same_form(second)
 
 
-@pytest.mark.parametrize("text", ["e\u0301", "三", "1", "×", "🏳️", "\udcff", "क्\u200d", " .\u200b"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("e\u0301", "三", "1", "×", "🏳️", "\udcff", "क्\u200d", " .\u200b"),
+        # A letter of Bengali that is a mark with a width, a private character, a sign of Arabic.
+        *("\u0983", "\ue000", "\u06dd"),
+    ],
+)
 def test_a_name_with_a_character_that_can_be_seen(text):
     assert names.is_visible(text)
 
@@ -42,7 +58,7 @@ def test_a_name_with_a_character_that_can_be_seen(text):
     "text",
     [
         *("", " \u3000", "\u200b\u200d", "\u202e", "\u2067\u2069", "\ufeff", "\x01\t"),
-        *("\u0301\u0308", "\ufe0f", "\u3164\u115f", "\u2800"),
+        *("\u0301\u0308", "\ufe0f", "\u3164\u115f", "\u2800", "\u2065", "\U000e0fff"),
     ],
 )
 def test_a_name_without_one(text):
