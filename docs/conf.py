@@ -137,13 +137,13 @@ def visit_math_block(translator: Any, node: nodes.math_block) -> None:
 
 
 def name_columns(_app: Sphinx, document: nodes.document, _page: str) -> None:
-    """Puts the name of its column before each cell of a table of four or five columns.
+    """Puts the name of its column before each cell of a table of three to five columns.
 
-    `style.css` shows the names only on a phone, where each row stands by itself.
+    `style.css` shows the names only on a phone, in tables whose rows stand by themselves there.
     """
     for table in document.findall(nodes.table):
         rows = [list(row.findall(nodes.entry)) for row in table.findall(nodes.row)]
-        if not {len(row) for row in rows} <= {4, 5}:
+        if not {len(row) for row in rows} <= {3, 4, 5}:
             continue
         names = [cell.astext() for cell in rows[0]]
         for row in rows[1:]:
