@@ -21,6 +21,7 @@ from tests.train.power_cut import power_cut_at
 from tests.train.sealed import unsealed
 from train import experiment
 from train.assembly import assemble
+from train.assembly.starting import make_first_state
 from train.configuration.parsing import parse
 from train.foundation.errors import UserError
 from train.models import HEADS, MODELS, load_alone
@@ -90,7 +91,7 @@ def test_a_run_starts_from_an_earlier_one_and_needs_it_no_more(
     for freeze in (False, True):
         changes = {"model.start_from": str(workdir), "model.freeze": freeze}
         assembly = assemble(parse(changed(config, {"model.new_head": False, **changes})))
-        state = experiment._first_state(assembly)
+        state = make_first_state(assembly)
         assert (as_bytes(state.batch_stats.get("norm")) == norm) is freeze
         going_on = TrainedClassifier(None, {}, assembly, state.params, state.batch_stats)
         # Rounding of float32.
@@ -124,7 +125,7 @@ def test_the_head_is_taken_over_for_the_same_classes(finished_run, ready):
 def test_the_head_starts_anew_where_that_is_asked_for(config, finished_run, capsys):
     changes = {"model.start_from": str(finished_run), "model.new_head": True}
     assembly = assemble(parse(changed(config, changes)))
-    initial, found = assembly.initial_state().params, experiment._first_state(assembly).params
+    initial, found = assembly.initial_state().params, make_first_state(assembly).params
     assert as_bytes(found["head"]) == as_bytes(initial["head"])
     selected = trained.load(finished_run).params
     assert as_bytes(found["features"]) == as_bytes(selected["features"])
@@ -200,7 +201,7 @@ def test_features_are_normalized_below_a_new_linear_head(config, finished_run):
     frozen = {"model.start_from": str(finished_run), "model.freeze": True}
     new_head = {**frozen, "model.new_head": True}
     assembly = assemble(parse(changed(config, new_head)))
-    state = experiment._first_state(assembly)
+    state = make_first_state(assembly)
     features = assembly.model.apply(
         {"params": state.params, "batch_stats": state.batch_stats},
         assembly.normalize(assembly.data.dataset.train.images),
@@ -210,16 +211,14 @@ def test_features_are_normalized_below_a_new_linear_head(config, finished_run):
     normalized = (np.asarray(features) - norm["mean"][None]) / norm["scale"][None]
     # From 1,024 of the 1,257 images.
     np.testing.assert_allclose(np.square(normalized).sum(axis=1).mean(), 100, rtol=0.05)
-    taken_over = experiment._first_state(assemble(parse(changed(config, frozen)))).batch_stats[
-        "norm"
-    ]
+    taken_over = make_first_state(assemble(parse(changed(config, frozen)))).batch_stats["norm"]
     np.testing.assert_array_equal(taken_over["scale"], 1)
     np.testing.assert_array_equal(taken_over["mean"], 0)
     for changes in (
         {"model.normalize_features": False},
         {"model.head": "cosine", "model.scale": 20.0},
     ):
-        state = experiment._first_state(assemble(parse(changed(config, {**new_head, **changes}))))
+        state = make_first_state(assemble(parse(changed(config, {**new_head, **changes}))))
         assert "norm" not in state.batch_stats
 
 
@@ -247,7 +246,7 @@ def test_weights_of_normalized_features_are_those_of_the_published_network(
         },
     )
     assembly = assemble(parse(config))
-    state = experiment._first_state(assembly)
+    state = make_first_state(assembly)
     classifier = TrainedClassifier(None, {}, assembly, state.params, state.batch_stats)
     assert "norm" in state.batch_stats
     (tmp_path / "out.safetensors").write_bytes(exported_weights.serialize(classifier))
@@ -268,7 +267,7 @@ def test_a_frozen_network_of_random_weights_is_warned_of(config, finished_run, c
         changes = {"model.freeze": True, "model.start_from": start_from}
         assembly = assemble(parse(changed(config, changes)))
         caplog.clear()
-        experiment._first_state(assembly)
+        make_first_state(assembly)
         assert caplog.text.count("config.model.freeze: the frozen network has rand") == warnings
 
 

@@ -11,6 +11,7 @@ from configs import digits
 from tests.train.power_cut import power_cut_at
 from train import experiment
 from train.assembly import assemble
+from train.assembly.starting import make_first_state
 from train.configuration.parsing import parse
 from train.prediction import trained
 
@@ -65,7 +66,7 @@ def test_a_run_goes_on_around_the_first_step_of_its_weights(finished_run, unbrok
     assert classifier.params["head"]["log_scale"] != 0
     scores = classifier.scores()(np.zeros((2, 8, 8, 1), np.uint8))
     assert scores.shape == (2, 10)
-    found = experiment._first_state(
+    found = make_first_state(
         assemble(
             parse(
                 make_config(finished_run, {**WEIGHTED, "model.start_from": str(tmp_path / "run")})

@@ -13,6 +13,7 @@ from tests.train.data.specs import dataset_spec
 from tests.train.models.tiny import SMALL_RESNET
 from train import experiment
 from train.assembly import assemble
+from train.assembly.data_lines import show_data
 from train.configuration import ModelFields
 from train.configuration.parsing import parse
 from train.data import photographs
@@ -154,7 +155,7 @@ def test_the_weights_choose_unless_a_field_does(photos, run_by_clip, tmp_path, m
         assert of_spec(assembly) == expected, model
         assert (assembly.data.facts.mean is None) == (expected == IMAGENET)
         capsys.readouterr()
-        experiment._show_data(assembly, tmp_path, {})
+        show_data(assembly, tmp_path, {})
         told = "images are normalized as" in capsys.readouterr().out
         assert told == (expected != IMAGENET)
     assert IMAGENET == (photographs.IMAGENET_MEAN, photographs.IMAGENET_STD)

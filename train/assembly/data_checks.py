@@ -1,0 +1,67 @@
+"""What is checked in the data of a run before anything is written."""
+
+import itertools
+from pathlib import Path
+
+from train.assembly.run_data import RunData
+from train.configuration.datasets import OwnImageFields, path_of
+from train.data.batches import LEAVES_OUT
+from train.data.own import unreadable_images
+from train.evaluation import summaries
+from train.evaluation.metric import Metric
+from train.foundation.errors import UserError
+from train.workdir import checked_images, overlooked, run_files
+from train.workdir.checked_images import Unreadable
+from train.workdir.overlooked import Overlooked
+
+
+def find_unreadable(data: RunData, workdir: Path) -> Unreadable:
+    """The images that cannot be read. A new run does not count them in their classes.
+
+    Raises:
+        UserError: there are some and the run does not leave them out, or a split has no others.
+    """
+    settings = data.config.dataset
+    if not isinstance(settings, OwnImageFields):
+        return {}
+    begins = not run_files.has_checkpoints(workdir)
+    found = checked_images.find_unreadable(data.dataset, settings.check_images, begins=begins)
+    if found and not settings.skip_unreadable:
+        images = itertools.chain.from_iterable(one.values() for one in found.values())
+        raise unreadable_images.refused([*images], LEAVES_OUT)
+    is_counted = not begins and (workdir / run_files.CLASSES).exists()
+    if "train" in found and not is_counted:
+        data.leave_out(found["train"])
+        _check_selects(data)
+    return found
+
+
+def find_overlooked(data: RunData, workdir: Path) -> Overlooked:
+    """What makes the accuracies of a new run too good; a resumed run has reported it."""
+    settings = data.config.dataset
+    if not isinstance(settings, OwnImageFields) or run_files.has_checkpoints(workdir):
+        return overlooked.NOTHING
+    return overlooked.find(data.dataset, settings)
+
+
+def check_fits(data: RunData, workdir: Path) -> None:
+    """Refuses what the data set cannot be trained with, or selected by, before anything is done."""
+    if (workdir / run_files.DATA).exists():
+        earlier = run_files.read_facts(workdir, data.classes, data.image_shape)
+        if earlier.digest != data.facts.digest:
+            # Only a user's own files have a path.
+            name = data.spec.name
+            which = path_of(data.config.dataset) or f"the data set {name}"
+            raise UserError(
+                f"the files of {which}, their labels or their splits changed since the run in "
+                f"--workdir {workdir} began; give another --workdir"
+            )
+    _ = data.steps_per_epoch
+    _check_selects(data)
+
+
+def _check_selects(data: RunData) -> None:
+    """Refuses a metric to select by that the validation split does not have."""
+    # Without this check the error would come at the end of an epoch, which can take an hour.
+    select_by = Metric.parse(data.config.select_by)
+    summaries.check_has_value(select_by, data.dataset.validation.labels, data.class_counts)
