@@ -412,5 +412,5 @@ def _at_most(scores: jax.Array, limits: jax.Array) -> jax.Array:
 
 
 def _compute_once(terms: _Terms) -> _Terms:
-    """The terms, computed only once: see `score_places`."""
+    """The terms, computed only once: see `_ordered_scores._score`."""
     return _Terms(*map(_selection.compute_once, terms))
