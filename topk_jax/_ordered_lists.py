@@ -9,10 +9,10 @@ from topk_jax import _ordinals, _sharding
 
 # Beyond, a sort needs fewer passes over its array.
 LONGEST = 64
-# A list of 16 takes many seconds to compile, so longer selections have shorter lists.
+# A list of 16 takes many seconds to compile, so longer selections have shorter lists: one of 8
+# takes twice as long as two of 4.
 LONGEST_IN_ONE_PASS = 16
-_ENTRIES_IN_A_PASS = 8
-_MOST_UNROLLED_PASSES = 3
+_ENTRIES_IN_A_PASS = 4
 _Pair = tuple[jax.Array, jax.Array]
 
 
@@ -26,7 +26,7 @@ def select_in_passes(scores: jax.Array, k: int, num_parts: int = 1) -> tuple[jax
     they are short, on a TPU if they have batch axes, on both for k > 16; and it stores the scores
     first. Choice: reductions whose operator merges two lists. They are fused with the code of the
     scores, which need not be stored. Cost: some k log(k) comparisons for each score; for k > 16,
-    one pass over the scores for each 8 entries.
+    one pass over the scores for each 4 entries.
     """
     ordinals = _ordinals.to_ordinals(scores)
     # Added to zeros, which are on the devices that the scores are on.
@@ -52,28 +52,10 @@ def select_in_passes(scores: jax.Array, k: int, num_parts: int = 1) -> tuple[jax
         floats = [_ordinals.to_floats(first[0][..., place], scores.dtype) for place in range(k)]
         return jnp.stack(floats, axis=-1), first[1]
     lists = [first]
-    if num_passes <= _MOST_UNROLLED_PASSES:
-        while len(lists) < num_passes:
-            lists.append(select(_last(lists[-1])))
-        found = tuple(jnp.concatenate(parts, axis=-1) for parts in zip(*lists, strict=True))
-    else:
-
-        def go_on(last: _Pair, _: None) -> tuple[_Pair, _Pair]:
-            found = select(last)
-            return _last(found), found
-
-        _, others = jax.lax.scan(go_on, _last(first), length=num_passes - 1)
-        found = tuple(
-            jnp.concatenate([one, _in_order(more)], axis=-1)
-            for one, more in zip(first, others, strict=True)
-        )
+    while len(lists) < num_passes:
+        lists.append(select(_last(lists[-1])))
+    found = tuple(jnp.concatenate(parts, axis=-1) for parts in zip(*lists, strict=True))
     return _ordinals.to_floats(found[0][..., :k], scores.dtype), found[1][..., :k]
-
-
-def _in_order(lists: jax.Array) -> jax.Array:
-    """The lists [P, ..., S] of passes as one, [..., P S]."""
-    num_passes, *batch_shape, length = lists.shape
-    return jnp.moveaxis(lists, 0, -2).reshape(*batch_shape, num_passes * length)
 
 
 def _last(pair: _Pair) -> _Pair:

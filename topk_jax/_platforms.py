@@ -9,6 +9,8 @@ import jax
 
 # Whether what is being traced is for the CPU; None if it is for all platforms.
 _is_for_cpu: contextvars.ContextVar[bool | None] = contextvars.ContextVar("is_for_cpu")
+# Whether it is for NVIDIA's GPUs; None if it is for all accelerators.
+_is_for_cuda: contextvars.ContextVar[bool | None] = contextvars.ContextVar("is_for_cuda")
 
 
 def choose(*operands: Any, cpu: Callable[..., Any], default: Callable[..., Any]) -> Any:
@@ -26,11 +28,11 @@ def choose(*operands: Any, cpu: Callable[..., Any], default: Callable[..., Any])
         return (cpu if is_for_cpu else default)(*operands)
 
     def on_cpu(*operands: Any) -> Any:
-        with _known(is_for_cpu=True):
+        with _known(_is_for_cpu, value=True):
             return cpu(*operands)
 
     def elsewhere(*operands: Any) -> Any:
-        with _known(is_for_cpu=False):
+        with _known(_is_for_cpu, value=False):
             return default(*operands)
 
     return jax.lax.platform_dependent(*operands, cpu=on_cpu, default=elsewhere)
@@ -41,15 +43,28 @@ def choose_accelerator(
 ) -> Any:
     """`cuda(*operands)` on NVIDIA's GPUs, and `default(*operands)` on other platforms.
 
-    For the parts of `choose` that are not for the CPU. Both are traced.
+    For the parts of `choose` that are not for the CPU. Both are traced, but inside of a choice only
+    its part.
     """
-    return jax.lax.platform_dependent(*operands, cuda=cuda, default=default)
+    is_for_cuda = _is_for_cuda.get(None)
+    if is_for_cuda is not None:
+        return (cuda if is_for_cuda else default)(*operands)
+
+    def on_cuda(*operands: Any) -> Any:
+        with _known(_is_for_cuda, value=True):
+            return cuda(*operands)
+
+    def elsewhere(*operands: Any) -> Any:
+        with _known(_is_for_cuda, value=False):
+            return default(*operands)
+
+    return jax.lax.platform_dependent(*operands, cuda=on_cuda, default=elsewhere)
 
 
 @contextlib.contextmanager
-def _known(*, is_for_cpu: bool) -> Iterator[None]:
-    token = _is_for_cpu.set(is_for_cpu)
+def _known(name: contextvars.ContextVar[bool | None], *, value: bool) -> Iterator[None]:
+    token = name.set(value)
     try:
         yield
     finally:
-        _is_for_cpu.reset(token)
+        name.reset(token)

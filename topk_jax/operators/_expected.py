@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +25,8 @@ from topk_jax.operators._top_k import move_classes_last, select_largest_of_split
 
 __all__ = ["expected_top_k_value"]
 
+# On a TPU the number of nodes is a multiple of this.
+_NODES_TOGETHER = 8
 # All nodes are computed at once if their largest arrays fit in this many bytes, else one at a time.
 _BYTES_AT_ONCE = 1 << 26
 # Measured: see benchmarks/README.md.
@@ -223,18 +226,28 @@ def _value_and_slopes(
     def one_by_one(*arrays: jax.Array) -> tuple[jax.Array, ...]:
         return add([_of_rank(*pair, class_axis_name, *arrays) for pair in pairs])
 
-    def at_once(*arrays: jax.Array) -> tuple[jax.Array, ...]:
-        low, nodes = _parts(together)
-        found = [_expected_at_once.sums_of_ranks(low, max(nodes), class_axis_name, *arrays)]
+    def at_once(nodes: int, *arrays: jax.Array) -> tuple[jax.Array, ...]:
+        low, _ = _parts(together)
+        found = [_expected_at_once.sums_of_ranks(low, nodes, class_axis_name, *arrays)]
         found += [
             _of_rank(*pair, class_axis_name, *arrays) for pair in pairs if pair not in together
         ]
         return add(found)
 
+    def on_accelerators(*arrays: jax.Array) -> Any:
+        # Hazard: for a prime number of nodes XLA on TPUs compiles for twice as long.
+        most = max(nodes for _, nodes in together)
+        more = _NODES_TOGETHER * math.ceil(most / _NODES_TOGETHER)
+        return _platforms.choose_accelerator(
+            *arrays,
+            cuda=functools.partial(at_once, most),
+            default=functools.partial(at_once, more),
+        )
+
     # With an empty batch, `jnp.where` returns a constant, whose type differs under `shard_map`.
     has_some = bool(together) and 0 not in scores.shape
     value, gradient, slope = _platforms.choose(
-        scores, epsilon, cpu=one_by_one, default=at_once if has_some else one_by_one
+        scores, epsilon, cpu=one_by_one, default=on_accelerators if has_some else one_by_one
     )
     return value, gradient, slope
 

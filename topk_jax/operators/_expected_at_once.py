@@ -109,33 +109,34 @@ def sums_of_ranks(
     nodes = (low[:, None] + steps * width[:, None]).reshape(len(ranks) * num_nodes, *low.shape[1:])
     origins_of_nodes = jnp.repeat(origins, num_nodes, axis=0)
     rest = _shifted(ranks, num_nodes, _polynomial(k, others, nodes, origins_of_nodes))
-    gaps = noise.gaps(_classes.take(scores, likely, class_axis_name), origins_of_nodes)
+    scores_of_likely = _classes.take(scores, likely, class_axis_name)
+    gaps = noise.gaps(scores_of_likely, origins_of_nodes)
     total, found = _over_nodes(jnp.moveaxis(gaps, -1, 0), rest, nodes)
 
     def over_nodes(parts: jax.Array) -> jax.Array:
         """The sums over the nodes of each rank, of parts [N, b, ...]."""
         return parts.reshape(len(ranks), num_nodes, *parts.shape[1:]).sum(axis=1)
 
+    # Rounding can make probabilities near zero negative.
     chances = found.reshape(num_likely, len(ranks), num_nodes, *nodes.shape[1:]).sum(axis=2)
     chances = jnp.maximum(jnp.moveaxis(chances, 0, -1), 0)
-    probabilities = jnp.where(is_likely[None], chances[..., None], 0).sum(axis=-2)
+    sums = chances.sum(axis=-1)
+    means = (chances * noise.gaps(scores_of_likely, origins)).sum(axis=-1)
     if others is not None:
-        # Rounding can make probabilities near zero negative.
         of_others = over_nodes(_densities_of_others(others, total, nodes, origins_of_nodes))
-        of_others = jnp.maximum(of_others, 0)
-        probabilities = jnp.where(others.are_others[None], of_others, probabilities)
+        of_others = jnp.where(others.are_others, jnp.maximum(of_others, 0), 0)
+        sums += _classes.sum_classes(of_others, class_axis_name)
+        means += _classes.sum_classes(of_others * noise.gaps(scores, origins), class_axis_name)
     # Exactly one class has a rank, so the probabilities add up to one. Their quadrature errors are
     # mostly proportional, so normalization removes most of the error.
-    probabilities = probabilities / _classes.sum_classes(
-        probabilities, class_axis_name, keepdims=True
-    )
+    hard = jnp.asarray(np.eye(num_likely)[[rank - 1 for rank in ranks]], chances.dtype)
+    of_likely = jnp.where(noise.smooth[:, None], chances / sums[..., None], hard[:, None])
+    gradient = jnp.where(is_likely, of_likely.sum(axis=0)[..., None], 0).sum(axis=-2)
+    if others is not None:
+        gradient += jnp.where(noise.smooth[:, None], of_others / sums[..., None], 0).sum(axis=0)
     values = low + width * over_nodes(1 - sum(total[1:], start=total[0]))
     # As the value of one rank, the sum is homogeneous in the scores and epsilon.
-    slope = values - _classes.sum_classes(
-        probabilities * noise.gaps(scores, origins), class_axis_name
-    )
-    hard = jnp.stack([is_likely[:, rank - 1] for rank in ranks]).astype(probabilities.dtype)
-    gradient = jnp.where(noise.smooth[None, :, None], probabilities, hard).sum(axis=0)
+    slope = values - means / sums
     return (origins + epsilon[None] * values).sum(axis=0), gradient, slope.sum(axis=0)
 
 

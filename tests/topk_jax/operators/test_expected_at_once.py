@@ -77,3 +77,11 @@ def test_there_is_no_loop(monkeypatch, platform):
     program = str(jax.make_jaxpr(function)(jnp.zeros((1, 60))))
     assert "while" not in program
     assert "scan" not in program
+
+
+@pytest.mark.parametrize(("platform", "nodes"), [("tpu", 24), ("cuda", 22)])
+def test_a_tpu_has_a_number_of_nodes_that_it_compiles_quickly(monkeypatch, platform, nodes):
+    monkeypatch.setattr(jax.lax, "platform_dependent", as_on(platform))
+    value = functools.partial(operators.expected_top_k_value, k=2, epsilon=0.5, num_nodes=22)
+    program = str(jax.make_jaxpr(value)(jnp.zeros((1, 60))))
+    assert f"f32[{nodes},1,60]" in program
