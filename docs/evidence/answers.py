@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from effects import Effect, published
+from effects import Effect, largest, published
 
 from train.series.contrasts import Contrast, equivalence, holm, minimal_detectable
 
@@ -104,15 +104,9 @@ class Answer:
         return published(self.study, self.planned.name)
 
     @property
-    def has_published_inside(self) -> bool:
-        """Whether its 95 % interval has the largest published effect inside."""
-        distance = abs(_largest(self.published) / 100 - self.found.estimate)
-        return distance <= self.found.half_width
-
-    @property
     def _is_blind(self) -> bool:
         """Whether even the largest published effect would hardly have been found."""
-        return bool(self.published) and abs(_largest(self.published)) < 100 * self.detectable
+        return bool(self.published) and abs(largest(self.published)) < 100 * self.detectable
 
     @property
     def decided(self) -> bool:
@@ -253,11 +247,6 @@ def secondary() -> list[tuple[str, str, Contrast]]:
         for contrast in results(study)["contrasts"]
         if not contrast["primary"]
     ]
-
-
-def _largest(effects: Sequence[Effect]) -> float:
-    """The effect that is farthest from 0, in points."""
-    return max((effect.points for effect in effects), key=abs)
 
 
 def result(planned: Planned) -> Mapping[str, Any]:

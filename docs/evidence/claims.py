@@ -127,11 +127,15 @@ class Claim:
         ]
 
     @property
+    def deciding(self) -> Sequence[Answer | PretrainedAnswer]:
+        """The answers that decide: of the first studies or, where none has the contrast, later."""
+        return self.answers or [*self.fine_tuned_answers, *self.pretrained_answers]
+
+    @property
     def published(self) -> list[Effect]:
         """The published effects, each once."""
-        answers = self.answers or self.fine_tuned_answers
         found = [combined(cells) for cells in self.cells] or [
-            one for answer in answers for one in answer.published
+            one for answer in self.deciding for one in answer.published
         ]
         return list(dict.fromkeys(found))
 
@@ -178,9 +182,8 @@ class Claim:
 
     @property
     def detectable(self) -> list[float]:
-        """The detectable effects, in points, all with the same correction but for fine-tuning."""
-        answers = self.answers or self.fine_tuned_answers
-        found = [100 * answer.detectable for answer in answers]
+        """The detectable effects, in points, with the same correction but in later studies."""
+        found = [100 * answer.detectable for answer in self.deciding]
         for study, contrast in self.others:
             seeds = len(results(study)["arms"][0]["runs"])
             found.append(100 * detectable(contrast.standard_error, seeds - 1))
@@ -202,7 +205,7 @@ class Claim:
     @property
     def _found(self) -> str:
         """The verdict without a limit."""
-        if answers := self.answers or self.fine_tuned_answers:
+        if answers := self.deciding:
             return self._by_rule([answer.verdict for answer in answers])
         if self.others:
             counts = Counter(self._side(found) for _, found in self.others)

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from train.papers.tables.published import PUBLISHED
+from train.series.contrasts import Contrast
 
 # The classes of the three numbers in the brackets of a cell.
 _PARTS = ("few", "medium", "many")
@@ -71,6 +72,16 @@ def _number(row: str, table: str, column: str, part: str = "") -> Effect:
 def published(study: str, contrast: str) -> tuple[Effect, ...]:
     """The published effects of a primary contrast in a study; none if nothing was published."""
     return _effects().get((study, contrast), ())
+
+
+def largest(effects: Sequence[Effect]) -> float:
+    """The effect that is farthest from 0, in points."""
+    return max((effect.points for effect in effects), key=abs)
+
+
+def is_inside(effects: Sequence[Effect], found: Contrast) -> bool:
+    """Whether the 95 % interval of a difference has the largest effect inside."""
+    return abs(largest(effects) / 100 - found.estimate) <= found.half_width
 
 
 @cache

@@ -20,7 +20,7 @@ from answers import (
     secondary,
 )
 from claims import Claim, claims
-from effects import published
+from effects import is_inside, published
 from markdown_tables import markdown_table
 from pretrained.answers import Answer as PretrainedAnswer
 from texts import (
@@ -269,9 +269,13 @@ def _why(claim: Claim) -> list[str]:
         for answer in claim.fine_tuned_answers
     ]
     if pretrained := claim.pretrained_answers:
-        differences = ends([100 * one.difference.estimate for one in pretrained], "{:+.2f}".format)
-        least = ends([100 * one.detectable for one in pretrained], "{:.2f}".format)
-        found.append(f"Pretrained: {counted(pretrained)}; {differences} points, detectable {least}")
+        differences = range_of([one.found for one in pretrained])
+        least = ends([POINTS * one.detectable for one in pretrained], "{:.2f}".format)
+        inside = sum(is_inside(one.published, one.found) for one in pretrained)
+        found.append(
+            f"Pretrained: {counted(pretrained)}; {differences} points, detectable {least}, "
+            f"inside {inside} of {len(pretrained)}"
+        )
     if claim.first_edition:
         kinds = Counter(one.verdict for one in claim.comparisons)
         told = ", ".join(f"{kinds[kind]} {kind}" for kind in sorted(kinds))

@@ -15,6 +15,7 @@ from answers import (
     secondary,
     studies_of,
 )
+from effects import is_inside
 from times import ratio, times
 
 from train.series.contrasts import Contrast
@@ -128,7 +129,7 @@ def better_head_gain(question: str, loss: str) -> str:
 def published_inside(question: str, contrast: str) -> str:
     """How many of the intervals have the largest published effect inside: "0 of 6"."""
     known = [answer for answer in of_contrast(question, contrast) if answer.published]
-    return f"{sum(answer.has_published_inside for answer in known)} of {len(known)}"
+    return f"{sum(is_inside(one.published, one.found) for one in known)} of {len(known)}"
 
 
 def on_average(question: str, contrast: str) -> str:

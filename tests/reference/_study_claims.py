@@ -4,6 +4,7 @@ import functools
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ def _row(claim: dict[str, Any]) -> list[str]:
     if "contrast" in claim and "fine_tuned" in claim:
         parts += _fine_tuned(claim)[-1]
     if "pretrained" in claim:
-        parts += _pretrained(*claim["pretrained"])
+        parts += _told_of_pretrained(_pretrained(*claim["pretrained"]))
     if "unfair" in claim:
         verdict = "no fair test"
     elif "limit" in claim and verdict != "cannot tell":
@@ -91,27 +92,36 @@ def _fine_tuned(claim):
     (one,) = (one for one in of_study if one.contrast.name == name)
     found = one.difference
     smallest = found.error * statistics.detectable_errors(found.num_seeds, len(of_study))
-    verdict = answers.verdict_of_claim(claim["expected"], [one.verdict])
+    others = _pretrained(*claim["pretrained"])
+    verdicts = [one.verdict, *(other.verdict for other in others)]
     return (
         _effects_of([one]),
-        [smallest],
-        verdict,
+        [smallest, *(other.detectable for other in others)],
+        answers.verdict_of_claim(claim["expected"], verdicts),
         [f"Fine-tuned: {text.with_interval(found)}, {one.verdict}"],
     )
 
 
-def _pretrained(question: str, contrast: str) -> list[str]:
+def _pretrained(question: str, contrast: str) -> list[pretrained.Answer]:
     """The answers of the study on a pretrained network; none before its question is complete."""
     asked = {one["name"] for one in pretrained.plan()["settings"] if one["question"] == question}
-    given = [
+    return [
         one for one in _pretrained_answers() if one.setting in asked and one.contrast == contrast
     ]
+
+
+def _told_of_pretrained(given: Sequence[pretrained.Answer]) -> list[str]:
     if not given:
         return []
     told = text.counted([one.verdict for one in given])
     points = text.extremes([one.points for one in given], "+.2f")
     detectable = text.extremes([one.detectable for one in given], ".2f")
-    return [f"Pretrained: {told}; {points} points, detectable {detectable}"]
+    distances = [abs(max(one.published, key=abs) - one.points) for one in given]
+    inside = sum(one <= other.half_width for one, other in zip(distances, given, strict=True))
+    return [
+        f"Pretrained: {told}; {points} points, detectable {detectable}, "
+        f"inside {inside} of {len(given)}"
+    ]
 
 
 @functools.cache

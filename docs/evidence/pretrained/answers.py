@@ -82,6 +82,16 @@ class Answer:
     detectable: float
     verdict: str
 
+    @property
+    def published(self) -> tuple[Effect, ...]:
+        """The effects that the thesis published for it."""
+        return self.difference.published
+
+    @property
+    def found(self) -> contrasts.Contrast:
+        """Its numbers."""
+        return self.difference.found
+
 
 def with_better_head(chosen: Sequence[Chosen], loss: str, rule: Rule = "correct") -> list[Chosen]:
     """By search the selected candidate of a loss, with the head of higher validation accuracy."""
