@@ -143,6 +143,21 @@ def test_the_sentences_about_long_tails_hold():
         assert "worse than logit adjustment with the same two" in page
 
 
+def test_the_sentences_about_sets_hold():
+    found = {
+        one.contrast: one for one in reference.answers(reference.read()) if one.setting == "sets_5"
+    }
+    assert {*found} == {"average-K - cross-entropy", "average-K - noised hinge"}
+    for one in found.values():
+        assert one.points < 0
+        assert one.verdict == "cannot tell"
+        assert one.of_searches > one.of_seeds
+    page = " ".join(PAGE.read_text().split())
+    assert (
+        "average-K has a lower mean than cross-entropy and than the noised hinge. The study" in page
+    )
+
+
 # Made-up results of all settings
 
 
