@@ -495,21 +495,38 @@ def opened(tab, tmp_path):
     """Opens the page of the classifier of colours, with more in its description."""
     with contextlib.ExitStack() as stack:
 
-        def open_page(**described):
+        def open_page(width=1280, height=900, **described):
             steps = [{"step": "decode", "transparency": "drop", "read_truncated": False}]
             images = {"images": {"shape": ["n", 4, 4, 3], "steps": steps}}
             takes_names = "names" in described
             described |= {} if takes_names else images
-            described |= {"classes": ["red", "green", "blue"]}
+            described = {"classes": ["red", "green", "blue"]} | described
             model = names_model() if takes_names else colour_model()
             folder = tmp_path / "colours"
             site.write(folder, model, described, b"", runtime.read(str(PACKAGE)))
             server = stack.enter_context(contextlib.closing(Server(folder)))
-            tab.open(server.address)
+            tab.open(server.address, width=width, height=height)
             assert tab.evaluate(STATE) == "ready"
             return tab
 
         yield open_page
+
+
+def test_all_of_the_latest_answer_is_seen_on_a_phone(opened, pictures):
+    """Also if it is taller than what the browser takes for a card before it is drawn."""
+    names = [f"{colour} with a name that is too long for one line" for colour in ("red", "green")]
+    tab = opened(width=360, height=740, classes=[*names, "blue " * 12], rule_in_words="")
+    Image.new("RGB", (4, 4), (99, 99, 99)).save(pictures / "grey.png")
+    for _ in range(3):
+        give(tab, pictures / "grey.png")
+        # The browser draws the card.
+        tab.screenshot()
+        assert len(shown(tab)[0][1]) == 3
+        box = "JSON.stringify(document.querySelector('.card').getBoundingClientRect())"
+        card = json.loads(tab.evaluate(box))
+        assert card["height"] > 24 * 16
+        assert card["top"] >= 0
+        assert card["bottom"] <= 740
 
 
 def test_a_page_of_names_refuses_files_and_what_cannot_be_seen(opened):
