@@ -12,9 +12,6 @@ import socket
 import sys
 from types import TracebackType
 
-from train.devices import meeting_host
-from train.foundation.errors import UserError
-
 
 class IndexClaim:
     """The index of this process, until it is closed.
@@ -28,8 +25,8 @@ class IndexClaim:
         # The name of a socket is short; the name of a host may be long.
         digest = hashlib.sha256(f"{place} {index}".encode()).hexdigest()
         self._name = f"\0topk_jax {digest}"
-        self._index = index
         self._listener: socket.socket | None = None
+        self._is_shared = False
 
     def __enter__(self) -> "IndexClaim":
         return self
@@ -43,14 +40,15 @@ class IndexClaim:
         if self._listener is not None:
             self._listener.close()
 
-    def check(self) -> None:
-        """Raises `UserError` if another process has the index. The other process raises it too."""
-        if sys.platform != "linux":
-            return
+    def is_shared(self) -> bool:
+        """Whether another process has, or had, the index. The other process finds it too."""
+        if self._is_shared or sys.platform != "linux":
+            return self._is_shared
         if self._listener is None:
             self._claim()
         elif select.select([self._listener], [], [], 0)[0]:
-            raise UserError(meeting_host.same_index(self._index))
+            self._is_shared = True
+        return self._is_shared
 
     def _claim(self) -> None:
         listener = socket.socket(socket.AF_UNIX)
@@ -62,6 +60,6 @@ class IndexClaim:
             # What cannot be reached has just ended, or listens the next time.
             with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as other:
                 other.connect(self._name)
-                raise UserError(meeting_host.same_index(self._index)) from None
+                self._is_shared = True
         else:
             self._listener = listener

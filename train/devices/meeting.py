@@ -4,8 +4,8 @@ JAX waits for minutes for a process that does not come, for a port that another 
 two processes with one index. It then aborts with a C++ stack trace. Here, process 0 listens at the
 address of the coordinator until all processes have come, answers each of them, and leaves the port
 to JAX. The connections stay open until JAX has connected all processes, so that all end with one
-line if one of them dies. Processes that wait for process 0 end likewise if two of one machine have
-one index.
+line if one of them dies. Two processes of one machine that have one index end likewise, a little
+later, if process 0 does not come.
 """
 
 import contextlib
@@ -149,7 +149,9 @@ def _find_host(
                 reason, wait = f"the host is not known ({_words(error)})", _SHORT_SECONDS
             except OSError as error:
                 reason = _words(error)
-                claim.check()
+                if claim.is_shared():
+                    # Process 0 may come at the same time. Whom nobody tells waits for the others.
+                    wait = _SHORT_SECONDS
             else:
                 if _read_line(connection) == meeting_host.GREETING:
                     return connection
@@ -162,6 +164,8 @@ def _find_host(
                 show_line(f"waiting for process 0 at {place}: {reason}")
                 silent = False
             time.sleep(_PAUSE)
+        if claim.is_shared():
+            raise UserError(meeting_host.same_index(process_index))
     if process_index == 0 and not is_here:
         raise UserError(f"--coordinator: another program has the port {address.port}; give another")
     hint = "; HOST must be the machine of this process" if process_index == 0 else ""

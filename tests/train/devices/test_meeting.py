@@ -9,6 +9,7 @@ import pytest
 
 from tests.train.forked import check_mistakes
 from train.devices import meeting, meeting_host
+from train.devices.index_claim import IndexClaim
 from train.devices.meeting import Address
 from train.foundation.errors import UserError
 
@@ -78,7 +79,34 @@ def test_two_processes_0_end_with_it(port):
     assert set(found) == {"--process_index must differ in all processes; two processes have 0"}
 
 
-def test_two_processes_with_one_index_end_without_process_0(port):
+def test_two_processes_with_one_index_tell_process_0_which_comes_later(port, monkeypatch):
+    """Both find each other before process 0 listens."""
+    shared = threading.Semaphore(0)
+
+    class Claim(IndexClaim):
+        said = False
+
+        def is_shared(self):
+            found = super().is_shared()
+            if found and not self.said:
+                shared.release()
+                self.said = True
+            return found
+
+    class Host(meeting_host.MeetingHost):
+        def __init__(self, *arguments):
+            for _ in range(2):
+                assert shared.acquire(timeout=SECONDS)
+            super().__init__(*arguments)
+
+    monkeypatch.setattr(meeting, "IndexClaim", Claim)
+    monkeypatch.setattr(meeting, "MeetingHost", Host)
+    found = errors(port, Guest(1, 3), Guest(1, 3), Guest(0, 3))
+    assert found == 3 * ["--process_index must differ in all processes; two processes have 1"]
+
+
+def test_two_processes_with_one_index_end_without_process_0(port, monkeypatch):
+    monkeypatch.setattr(meeting, "_SHORT_SECONDS", SHORT)
     found = errors(port, Guest(1, 3), Guest(1, 3))
     assert found == 2 * ["--process_index must differ in all processes; two processes have 1"]
 
