@@ -98,6 +98,16 @@ def test_the_committed_progress_is_that_of_the_files():
     assert reference.num_planned() == 41
 
 
+def test_all_settings_of_a_data_set_have_the_same_test_examples():
+    labels = {}
+    for name, result in reference.read().items():
+        assert labels.setdefault(SETTINGS[name]["data_set"], result["labels"]) == result["labels"]
+    for path in (EVIDENCE / "pretrained" / "records").glob("*.jsonl"):
+        numbers = {json.loads(line)["num_test"] for line in path.read_text().splitlines()}
+        same = labels[SETTINGS[path.stem]["data_set"]]
+        assert numbers == {len(np.frombuffer(base64.b64decode(same), "<i4"))}
+
+
 def test_the_answers_of_the_page_are_those_of_the_files():
     page = PAGE.read_text()
     answers = reference.answers(reference.read())

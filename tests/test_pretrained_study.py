@@ -361,6 +361,18 @@ def test_runs_of_another_design_are_refused(code, finished):
         code.records.Records(finished[0], "0" * 64)
 
 
+def test_features_with_other_test_examples_are_refused(code, small, finished, examples, tmp_path):
+    results, records = finished
+    labels = examples.labels[examples.test]
+    code.collecting.check_labels(small, "omniglot", labels, tmp_path)
+    assert len([*code.collecting.write(small, records, results, tmp_path)]) == 2
+    code.collecting.check_labels(small, "omniglot", labels, tmp_path)
+    code.collecting.check_labels(small, "tiny_imagenet", labels[:9], tmp_path)
+    for others in (labels[:9], labels[::-1]):
+        with pytest.raises(ValueError, match="features of omniglot have other test labels"):
+            code.collecting.check_labels(small, "omniglot", others, tmp_path)
+
+
 # The numbers
 
 

@@ -53,6 +53,26 @@ def label_file(folder: Path, data_set: str) -> Path:
     return folder / f"test_labels_{data_set}.npy"
 
 
+def check_labels(study: Study, data_set: str, labels: np.ndarray, folder: Path = FOLDER) -> None:
+    """Refuses test examples that are not those of the complete settings of a data set.
+
+    The digest of the design does not cover the features, which every machine makes again.
+
+    Raises:
+        ValueError: they are others.
+    """
+    for setting in study.settings:
+        path = folder / f"{setting.name}.json"
+        if setting.data_set != data_set or not path.exists():
+            continue
+        plain = json.loads(path.read_text())
+        if plain["design"] == study.digest and not np.array_equal(test_labels(plain), labels):
+            raise ValueError(
+                f"the features of {data_set} have other test labels than {path.name}: "
+                f"{len(labels)} in place of {len(test_labels(plain))} examples, or another order"
+            )
+
+
 def collected(
     study: Study, records: Records, setting: Setting, labels: np.ndarray
 ) -> dict[str, Any]:

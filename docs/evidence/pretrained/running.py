@@ -48,6 +48,7 @@ def run(
     @functools.lru_cache(maxsize=1)
     def loaded(data_set: str) -> tuple[Examples, jax.Array]:
         found = data.load(features, data_set, study, development=development)
+        collecting.check_labels(study, data_set, found.labels[found.test])
         np.save(collecting.label_file(labels, data_set), found.labels[found.test])
         return found, jnp.asarray(found.features)
 
