@@ -70,6 +70,11 @@ def test_the_numbers_of_the_evidence_are_those_of_the_results(evidence):
     assert set(asked) == set(write_pages.TABLES)
 
 
+def test_the_figures_of_the_evidence_are_those_of_the_results(evidence):
+    for name, draw in evidence("figures").FIGURES.items():
+        assert draw() == (DOCS / "figures" / f"{name}.png").read_bytes(), name
+
+
 def test_the_functions_of_the_page_of_problems_exist():
     page = (DOCS / "which_function.md").read_text()
     names = re.findall(r"`(drift|losses|sets|metrics)\.(\w+)`", page)

@@ -36,8 +36,7 @@ PAGES = (
     FOLDER / "pretrained.md",
     FOLDER / "fine_tuned.md",
 )
-# Evidence has a figure of their contrasts.
-QUESTIONS_WITH_FIGURES = ("tail", "noise", "average")
+FIGURES = ROOT / "docs" / "figures"
 TABLES: Mapping[str, Callable[[], str]] = {
     "claims": tables.claims_of_the_thesis,
     "other answers": tables.other_answers,
@@ -86,6 +85,5 @@ if __name__ == "__main__":
         path.write_text(filled(path.read_text()))
     for name, record in records.RECORDS.items():
         (FOLDER / name).write_text(records.csv_text(record()))
-    for name in QUESTIONS_WITH_FIGURES:
-        image = figures.differences(name)
-        (ROOT / "docs" / "figures" / f"evidence_{name}.png").write_bytes(image)
+    for name, draw in figures.FIGURES.items():
+        (FIGURES / f"{name}.png").write_bytes(draw())
