@@ -84,6 +84,13 @@ def report(
         command.write(kept | {"programs": found}, None)
 
 
+def committed(benchmark: str, device: str) -> Accounts:
+    """The accounts that are committed of a benchmark for a device; none if there are none."""
+    path = Path(__file__).parent / "results" / f"{benchmark}-{device}.json"
+    found: Accounts = json.loads(path.read_text())["programs"] if path.exists() else {}
+    return found
+
+
 def find_compiler(parser: argparse.ArgumentParser, device: str) -> None:
     """Ends the command if the compiler is not installed. JAX then computes on the CPU alone."""
     try:

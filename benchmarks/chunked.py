@@ -8,9 +8,7 @@ loss by features and weights. Memory is measured in a process of its own for eac
 three times the weights; only Linux reports it.
 """
 
-import concurrent.futures
 import functools
-import multiprocessing
 from collections.abc import Callable
 from typing import Any
 
@@ -61,22 +59,16 @@ def main() -> None:
         "features": FEATURES,
         "classes": arguments.classes,
         "memory": {
-            name: in_process_of_its_own(memory, name, arguments.classes) for name in PARAMETERS
+            name: timing.in_process_of_its_own(memory, name, arguments.classes)
+            for name in PARAMETERS
         },
-        "seconds": in_process_of_its_own(
+        "seconds": timing.in_process_of_its_own(
             seconds, ("cross_entropy", "noised_top_k_hinge"), *large, False
         ),
         "timed_classes": arguments.timed_classes,
         "timed": seconds(tuple(PARAMETERS), arguments.timed_classes, arguments.repetitions, True),
     }
     command.write(results, arguments.output)
-
-
-def in_process_of_its_own(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of the function in a new process, whose peak of memory is that of the function."""
-    context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as executor:
-        return executor.submit(function, *arguments).result()
 
 
 def memory(name: str, num_classes: int) -> dict[str, float | None]:

@@ -11,8 +11,6 @@ Several devices may have one output file. If it exists, only what it lacks is co
 """
 
 import argparse
-import json
-from pathlib import Path
 from typing import Any
 
 from benchmarks import accounts, command, compiled_steps, markdown
@@ -21,7 +19,6 @@ from train.data import dataset_spec
 from train.planning.plans import Planner
 from train.planning.targets import Target, find_target
 
-_RESULTS = Path(__file__).parent / "results"
 _UNIT = 16
 # Of what the account of another kind of chip says: its programs need other memory.
 _CAREFUL = 0.75
@@ -75,20 +72,12 @@ def _largest(recipe: str, target: Target, *, is_half: bool) -> dict[str, Any]:
 def _first_batch(recipe: str, target: Target) -> int | None:
     """Where the search starts: what the step with the batch of the recipe says, if it is known."""
     for chip, part in ((target.name, 1), ("h100", _CAREFUL)):
-        programs = _programs(f"compiled_steps-{chip}.json")
-        account = programs.get(f"{recipe}, {chip}", {})
+        account = accounts.committed("compiled_steps", chip).get(f"{recipe}, {chip}", {})
         if parts := account.get("parts"):
             kept = sum(parts.values()) - parts["batch"]
             of_one = (account["needed"] - kept) / account["batch"]
             return max(int(part * (target.memory - kept) / of_one) // _UNIT, 1) * _UNIT
     return None
-
-
-def _programs(name: str) -> accounts.Accounts:
-    """The accounts of a committed file; none where there is no such file."""
-    path = _RESULTS / name
-    found: accounts.Accounts = json.loads(path.read_text())["programs"] if path.exists() else {}
-    return found
 
 
 def tables(results: dict[str, Any]) -> str:

@@ -8,7 +8,6 @@ beside it the same compiled by `torch.compile` on a GPU.
 """
 
 import functools
-import multiprocessing
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -62,7 +61,7 @@ def main() -> None:
         "seconds": lambda shape: row(shape, repetitions),
         "expected": lambda shape: row(shape, repetitions, peers=False),
         "flat_in_k": lambda shape: row(shape, repetitions, peers=False),
-        "memory": lambda shape: _alone(memory, shape),
+        "memory": _memory_alone,
     }
     results: dict[str, Any] = {"machine": timing.machine(), "repetitions": repetitions}
     for section in arguments.sections:
@@ -134,15 +133,15 @@ def memory(shape: tuple[int, int, int, int]) -> dict[str, Any]:
     }
 
 
-def _alone(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls the function in a new process, which has no freed memory to reuse.
+def _memory_alone(shape: tuple[int, int, int, int]) -> dict[str, Any]:
+    """`memory` in a new process, which has no freed memory to reuse.
 
-    On an accelerator it is called in this process, which has reserved the accelerator's memory.
+    On an accelerator it is in this process, which has reserved the accelerator's memory.
     """
     if jax.default_backend() != "cpu":
-        return function(*arguments)
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(function, arguments)
+        return memory(shape)
+    found: dict[str, Any] = timing.in_process_of_its_own(memory, shape)
+    return found
 
 
 def _noised(

@@ -9,11 +9,9 @@ calls from Python, which a training step does not have either. `benchmarks.compi
 the programs.
 """
 
-import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -111,8 +109,7 @@ def _is_key(leaf: Any) -> bool:
 
 def tables(results: dict[str, Any]) -> str:
     """The microseconds of each function, beside what is in the program compiled without a GPU."""
-    path = Path(__file__).parent / "results" / f"compiled-{_COMPILED_FOR}.json"
-    programs: accounts.Accounts = json.loads(path.read_text())["programs"]
+    programs = accounts.committed("compiled", _COMPILED_FOR)
     seconds = results["seconds"]
     ordered = sorted(seconds.items(), key=lambda item: item[1])
     losses = [item for item in ordered if item[0].startswith("losses.")]

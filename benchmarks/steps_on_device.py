@@ -11,13 +11,9 @@ persistent cache. If the output file exists, only what it lacks is measured.
 """
 
 import json
-import multiprocessing
 import os
-import statistics
 import tempfile
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -40,10 +36,6 @@ def main() -> None:
         "--batch", type=command.whole_number(1), help="examples of a step; by default the recipe's"
     )
     arguments = parser.parse_args()
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp())
-    # Every program is cached, as small and as soon compiled as it may be.
-    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
     results: dict[str, Any] = {
         "machine": timing.machine(),
         "repetitions": arguments.repetitions,
@@ -55,16 +47,26 @@ def main() -> None:
         name = recipe if arguments.batch is None else f"{recipe}, {arguments.batch}"
         if name in results["steps"]:
             continue
-        for repetitions in (0, arguments.repetitions):
-            found = _alone(measured, recipe, arguments.batch, repetitions)
-            if "failed" in found:
-                break
-        results["steps"][name] = found
+        results["steps"][name] = _measured_alone(recipe, arguments.batch, arguments.repetitions)
         # A benchmark that is stopped keeps what it has.
         if arguments.output is not None:
             command.write(results, arguments.output)
     if arguments.output is None:
         command.write(results, None)
+
+
+def _measured_alone(recipe: str, batch: int | None, repetitions: int) -> dict[str, Any]:
+    """What is `measured` in a process that does not compile."""
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = cache
+        # Every program is cached, as small and as soon compiled as it may be.
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+        os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+        for part in (0, repetitions):
+            found: dict[str, Any] = timing.in_process_of_its_own(measured, recipe, batch, part)
+            if "failed" in found:
+                break
+    return found
 
 
 def measured(recipe: str, batch: int | None, repetitions: int) -> dict[str, Any]:
@@ -88,7 +90,8 @@ def measured(recipe: str, batch: int | None, repetitions: int) -> dict[str, Any]
             ),
         }
         if repetitions:
-            found["seconds"] = _median_seconds(compiled, _drawn(shapes), repetitions)
+            step = _step_after_step(compiled, _drawn(shapes))
+            found["seconds"] = timing.medians_in_turns({recipe: step}, repetitions)[recipe]
             # None on a CPU.
             if memory := device.memory_stats():
                 found["measured_bytes"] = memory["peak_bytes_in_use"]
@@ -97,16 +100,16 @@ def measured(recipe: str, batch: int | None, repetitions: int) -> dict[str, Any]
     return found
 
 
-def _median_seconds(compiled: Any, inputs: Any, repetitions: int) -> float:
+def _step_after_step(compiled: Any, inputs: Any) -> timing.Contestant:
+    """A step from the state after the one before, whose memory a step takes."""
     state, hyperparameters, batch = inputs
-    seconds = []
-    # The first two warm up.
-    for _ in range(repetitions + 2):
-        start = time.perf_counter()
+
+    def run() -> None:
+        nonlocal state
         state, metrics = compiled(state, hyperparameters, batch)
         jax.block_until_ready((state, metrics))
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds[2:])
+
+    return run
 
 
 def _drawn(shapes: Any) -> Any:
@@ -123,16 +126,9 @@ def _drawn(shapes: Any) -> Any:
     return jax.tree.map(drawn, shapes)
 
 
-def _alone(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls the function in a process of its own."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(function, arguments)
-
-
 def tables(results: dict[str, Any]) -> str:
     """The steps as Markdown, beside the committed accounts of programs compiled without a GPU."""
-    path = Path(__file__).parent / "results" / f"compiled_steps-{_COMPILED_FOR}.json"
-    accounts_elsewhere = json.loads(path.read_text())["programs"]
+    accounts_elsewhere = accounts.committed("compiled_steps", _COMPILED_FOR)
     lines = []
     for name, found in results["steps"].items():
         if "failed" in found:

@@ -1,6 +1,8 @@
 """Interleaved timing, memory, and a description of the machine."""
 
+import concurrent.futures
 import importlib.metadata
+import multiprocessing
 import os
 import platform
 import statistics
@@ -63,6 +65,13 @@ def medians_in_turns(
             contestant()
             seconds[name].append(time.perf_counter() - start)
     return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def in_process_of_its_own(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of the function in a new process, whose peak of memory is that of the function."""
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as executor:
+        return executor.submit(function, *arguments).result()
 
 
 def logit_arrays(compiled: Any, logits: Any) -> float:

@@ -1,16 +1,15 @@
 """Code for the CPU and code for accelerators in one program."""
 
-import contextlib
 import contextvars
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
 
-# Whether what is being traced is for the CPU; None if it is for all platforms.
-_is_for_cpu: contextvars.ContextVar[bool | None] = contextvars.ContextVar("is_for_cpu")
-# Whether it is for NVIDIA's GPUs; None if it is for all accelerators.
-_is_for_cuda: contextvars.ContextVar[bool | None] = contextvars.ContextVar("is_for_cuda")
+# Whether what is being traced is for the platform; without a value it is for this and for others.
+_IS_FOR: dict[str, contextvars.ContextVar[bool]] = {
+    platform: contextvars.ContextVar(f"is_for_{platform}") for platform in ("cpu", "cuda")
+}
 
 
 def choose(*operands: Any, cpu: Callable[..., Any], default: Callable[..., Any]) -> Any:
@@ -23,19 +22,7 @@ def choose(*operands: Any, cpu: Callable[..., Any], default: Callable[..., Any])
     """
     if cpu is default:
         return cpu(*operands)
-    is_for_cpu = _is_for_cpu.get(None)
-    if is_for_cpu is not None:
-        return (cpu if is_for_cpu else default)(*operands)
-
-    def on_cpu(*operands: Any) -> Any:
-        with _known(_is_for_cpu, value=True):
-            return cpu(*operands)
-
-    def elsewhere(*operands: Any) -> Any:
-        with _known(_is_for_cpu, value=False):
-            return default(*operands)
-
-    return jax.lax.platform_dependent(*operands, cpu=on_cpu, default=elsewhere)
+    return _choose("cpu", cpu, default, operands)
 
 
 def choose_accelerator(
@@ -46,25 +33,27 @@ def choose_accelerator(
     For the parts of `choose` that are not for the CPU. Both are traced, but inside of a choice only
     its part.
     """
-    is_for_cuda = _is_for_cuda.get(None)
-    if is_for_cuda is not None:
-        return (cuda if is_for_cuda else default)(*operands)
-
-    def on_cuda(*operands: Any) -> Any:
-        with _known(_is_for_cuda, value=True):
-            return cuda(*operands)
-
-    def elsewhere(*operands: Any) -> Any:
-        with _known(_is_for_cuda, value=False):
-            return default(*operands)
-
-    return jax.lax.platform_dependent(*operands, cuda=on_cuda, default=elsewhere)
+    return _choose("cuda", cuda, default, operands)
 
 
-@contextlib.contextmanager
-def _known(name: contextvars.ContextVar[bool | None], *, value: bool) -> Iterator[None]:
-    token = name.set(value)
-    try:
-        yield
-    finally:
-        name.reset(token)
+def _choose(
+    platform: str, here: Callable[..., Any], default: Callable[..., Any], operands: tuple[Any, ...]
+) -> Any:
+    """`here(*operands)` on a platform, and `default(*operands)` on others."""
+    is_for = _IS_FOR[platform]
+    known = is_for.get(None)
+    if known is not None:
+        return (here if known else default)(*operands)
+
+    def part(function: Callable[..., Any], *, is_here: bool) -> Callable[..., Any]:
+        def trace(*operands: Any) -> Any:
+            token = is_for.set(is_here)
+            try:
+                return function(*operands)
+            finally:
+                is_for.reset(token)
+
+        return trace
+
+    here, default = part(here, is_here=True), part(default, is_here=False)
+    return jax.lax.platform_dependent(*operands, default=default, **{platform: here})

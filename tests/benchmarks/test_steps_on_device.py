@@ -1,9 +1,13 @@
 """The step of a recipe runs, and stands beside its account in the table."""
 
+import os
+import tempfile
+from pathlib import Path
+
 import jax
 import pytest
 
-from benchmarks import steps_on_device
+from benchmarks import steps_on_device, timing
 from benchmarks.compiled_steps import recipes
 
 
@@ -25,6 +29,26 @@ def test_a_step_runs_and_is_accounted_for():
 def test_without_repetitions_nothing_runs():
     found = steps_on_device.measured("features", 8, 0)
     assert set(found) == {"batch", "compile_seconds", "compiled_bytes"}
+
+
+def test_a_process_compiles_and_another_one_runs_from_a_cache_that_is_deleted(
+    tmp_path, monkeypatch
+):
+    calls = []
+
+    def call(function, *arguments):
+        cache = Path(os.environ["JAX_COMPILATION_CACHE_DIR"])
+        assert cache.parent == tmp_path
+        assert cache.is_dir()
+        calls.append((function, *arguments))
+        return {"batch": 8}
+
+    monkeypatch.setattr(os, "environ", {**os.environ})
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(timing, "in_process_of_its_own", call)
+    assert steps_on_device._measured_alone("features", 8, 3) == {"batch": 8}
+    assert calls == [(steps_on_device.measured, "features", 8, part) for part in (0, 3)]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_table_has_every_recipe_that_was_measured():
