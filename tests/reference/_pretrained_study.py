@@ -368,7 +368,7 @@ def secondary(results: Mapping[str, Json]) -> list[list[str | tuple[float, float
     """Each loss with each head: setting, name, and differences with half of their intervals.
 
     To cross-entropy with the same head, with its better head, in top-1 accuracy with the same head,
-    and what selection by wrong labels changes.
+    and what selection by wrong labels changes. None is of runs to themselves or not measured.
     """
     found: list[list[str | tuple[float, float] | None]] = []
     for setting in complete(results):
@@ -394,7 +394,8 @@ def secondary(results: Mapping[str, Json]) -> list[list[str | tuple[float, float
                 row.append(
                     None if is_plain else told(own - mean_hits("cross-entropy", head, "correct"))
                 )
-                row.append(told(own - np.mean(_sides(result, "cross-entropy"), axis=0)))
+                better = np.mean(_sides(result, "cross-entropy"), axis=0)
+                row.append(None if np.array_equal(own, better) else told(own - better))
                 if is_plain or setting["question"] == "sets":
                     row.append(None)
                 else:

@@ -180,7 +180,7 @@ class Secondary:
         loss: the name of the loss.
         head: linear or cosine.
         same_head: to cross-entropy with this head; None for cross-entropy itself.
-        better_head: to cross-entropy with its better head.
+        better_head: to cross-entropy with its better head; None for this one itself.
         top_1: to cross-entropy with this head, in top-1 accuracy; None if it was not measured.
         wrong_labels: what selection by wrong validation labels changes; None without wrong labels.
     """
@@ -189,7 +189,7 @@ class Secondary:
     loss: str
     head: str
     same_head: contrasts.Contrast | None
-    better_head: contrasts.Contrast
+    better_head: contrasts.Contrast | None
     top_1: contrasts.Contrast | None
     wrong_labels: contrasts.Contrast | None
 
@@ -212,18 +212,20 @@ def secondary(study: Study, one: Finished) -> list[Secondary]:
         ]
         return difference_of_accuracies(np.subtract(*top_1))
 
+    best = with_better_head(one.chosen, BASELINE)
     found = []
     for loss in study.losses_of(one.setting):
         for head in HEADS:
             own, plain = of(loss.name, head), of(BASELINE, head)
             is_baseline = loss.name == BASELINE
+            is_best = is_baseline and {arm.head for arm in best} == {head}
             found.append(
                 Secondary(
                     one.setting,
                     loss.name,
                     head,
                     None if is_baseline else difference(own, plain),
-                    difference(own, with_better_head(one.chosen, BASELINE)),
+                    None if is_best else difference(own, best),
                     None
                     if is_baseline or "top_1" not in own[0].accuracies
                     else of_top_1(own, plain),
