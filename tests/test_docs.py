@@ -1,6 +1,7 @@
 """The code on the pages of docs/ runs, and the pages have every public name."""
 
 import importlib
+import io
 import re
 import runpy
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import jax
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -72,7 +74,12 @@ def test_the_numbers_of_the_evidence_are_those_of_the_results(evidence):
 
 def test_the_figures_of_the_evidence_are_those_of_the_results(evidence):
     for name, draw in evidence("figures").FIGURES.items():
-        assert draw() == (DOCS / "figures" / f"{name}.png").read_bytes(), name
+        committed = DOCS / "figures" / f"{name}.png"
+        drawn, shown = (plt.imread(one).astype(float) for one in (io.BytesIO(draw()), committed))
+        assert drawn.shape == shown.shape, name
+        # Another processor rounds the place of a line by a part of a pixel; a number that is
+        # another one moves a mark by pixels.
+        assert abs(drawn - shown).mean() < 1e-5, name
 
 
 def test_the_functions_of_the_page_of_problems_exist():
