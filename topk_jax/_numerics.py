@@ -105,8 +105,38 @@ def nan_where_invalid(
     by NaN instead of `where`, so that the gradient of such an example is NaN too. Cost: one
     reduction over the logits.
     """
+    return nan_unless(are_examples(logits, labels, class_axis_name), values)
+
+
+def rows_or_nan(
+    scores: jax.Array,
+    logits: jax.Array,
+    labels: jax.Array,
+    class_axis_name: Hashable | None = None,
+) -> jax.Array:
+    """The rows [..., m] of examples, all NaN where `nan_where_invalid` makes their values NaN.
+
+    Hazard: the slope of an entry that is not selected is 0, even if the value is NaN. Choice: mark
+    the rows before a selection. Cost: one elementwise pass, which XLA fuses into the selection.
+    """
+    return nan_unless(are_examples(logits, labels, class_axis_name)[..., None], scores)
+
+
+def batch_or_nan(
+    logits: jax.Array, *heads: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
+) -> tuple[jax.Array, ...]:
+    """The logits of each head, all NaN if one example is invalid: for losses that couple them."""
+    given = (logits, *heads)
+    valid = [are_examples(head, labels, class_axis_name).all() for head in given]
+    return tuple(nan_unless(jnp.stack(valid).all(), head) for head in given)
+
+
+def are_examples(
+    logits: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
+) -> jax.Array:
+    """Whether no logit is NaN or +inf and the label is in [0, L), `[...]`."""
     in_range = (labels >= 0) & (labels < _classes.count(logits, class_axis_name))
-    return nan_unless(in_range & are_scores(logits, class_axis_name), values)
+    return in_range & are_scores(logits, class_axis_name)
 
 
 def nan_where_invalid_labels(values: jax.Array, labels: jax.Array, num_classes: int) -> jax.Array:

@@ -256,4 +256,5 @@ def _smoothed_hinge(
         gap = gap + margin
     # Inside the hinge, because an inactive hinge would keep the NaN out of the gradient.
     gap = _numerics.nan_where_invalid_labels(gap, labels, num_classes)
-    return scale * jax.nn.relu(_numerics.nan_unless(~jnp.isnan(margin), gap))
+    # The mark of a gap that is NaN already is for the gradient of the label's score.
+    return scale * jax.nn.relu(_numerics.nan_unless(~jnp.isnan(margin + gap), gap))

@@ -81,7 +81,8 @@ def p_value_uniformity(
     _checks.axis_size(axis_name)
     drawn = _checks.real_array(uniform, "uniform", labels.shape, scores.dtype)
     drawn = _checks.within(uniform, drawn, "uniform", (0.0, 1.0))
-    finite = _numerics.finite_scores(scores)
+    (marked,) = _numerics.batch_or_nan(scores, labels=labels, class_axis_name=class_axis_name)
+    finite = _numerics.finite_scores(marked)
     values = mass_up_to_labels(finite, labels, drawn, class_axis_name)
     # Hazard: a sort puts NaN last, and a maximum on the CPU may lose it. Choice: mark the sum.
     marks = _numerics.nan_where_invalid(0 * drawn, scores, labels, class_axis_name)

@@ -303,15 +303,16 @@ def test_masked_true_class_is_never_nan(case):
 
 
 def assert_broken_alone(case, broken, clean_arrays, broken_arrays):
-    """Only the given example is NaN; in a coupled batch all are."""
+    """Only the given example is NaN, in all of its gradient; in a coupled batch all are."""
     values, gradient = map(np.asarray, case.compiled_with_gradient(*broken_arrays))
     if case.scalar:
         assert np.isnan(values)
+        assert np.isnan(gradient).all()
         return
     clean_values, clean_gradient = map(np.asarray, case.compiled_with_gradient(*clean_arrays))
     others = np.arange(NUM_EXAMPLES) != broken
     assert np.isnan(values[broken])
-    assert not case.has_slope or np.isnan(gradient[:, broken]).any()
+    assert not case.has_slope or np.isnan(gradient[:, broken]).all()
     np.testing.assert_array_equal(values[others], clean_values[others])
     np.testing.assert_array_equal(gradient[:, others], clean_gradient[:, others])
 
