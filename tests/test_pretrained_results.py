@@ -149,8 +149,26 @@ def test_the_sentences_about_long_tails_hold():
     assert all(points < 0 for points, _ in linear)
     assert "with a cosine head on [features of a pretrained network]" in " ".join(evidence.split())
     for page in (PAGE.read_text(), evidence):
-        assert "with two of three tails" in page
-        assert "worse than logit adjustment with the same two" in page
+        words = " ".join(page.split())
+        assert "with two of three tails" in words
+        assert "worse than logit adjustment with the same two" in words
+
+
+def test_the_sentences_of_which_loss_hold():
+    page = " ".join((EVIDENCE.parent / "which_loss.md").read_text().split())
+    answers = reference.answers(reference.read())
+    assert "[features of a pretrained network](evidence/pretrained.md#answers) undecided)" in page
+    smooth = [one.verdict for one in answers if one.contrast == "smooth hinge - cross-entropy"]
+    assert smooth == ["undecided"] * 3
+    assert "its mean is above those of all losses with a linear head" in page
+    assert "and no loss is decided to be better" in page
+    assert not [one for one in answers if (one.setting, one.verdict) == ("tail_few", "better")]
+    few = [row for row in reference.secondary(reference.read()) if row[0] == "tail_few"]
+    # The better head of cross-entropy is the cosine head there.
+    assert [row[3] is None for row in few if row[1] == "cross-entropy, cosine"] == [True]
+    linear = [row[3] for row in few if row[1].endswith(", linear")]
+    assert len(linear) > 2
+    assert all(points < 0 for points, _ in linear)
 
 
 def test_the_sentences_about_sets_hold():
