@@ -154,6 +154,16 @@ def test_the_sentences_about_long_tails_hold():
         assert "worse than logit adjustment with the same two" in words
 
 
+def test_the_sentence_of_the_readme_holds():
+    page = " ".join((EVIDENCE.parents[1] / "README.md").read_text().split())
+    assert "neither the imbalanced noised hinge nor average-K is decided" in page
+    hinge = "imbalanced noised hinge, deferred weights - cross-entropy"
+    told = {hinge, "average-K - cross-entropy"}
+    answers = [one for one in reference.answers(reference.read()) if one.contrast in told]
+    assert {one.contrast for one in answers} == told
+    assert {one.verdict for one in answers} <= {"undecided", "cannot tell"}
+
+
 def test_the_sentences_of_which_loss_hold():
     page = " ".join((EVIDENCE.parent / "which_loss.md").read_text().split())
     answers = reference.answers(reference.read())
