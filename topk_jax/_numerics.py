@@ -108,27 +108,31 @@ def nan_where_invalid(
     return nan_unless(are_examples(logits, labels, class_axis_name), values)
 
 
-def rows_or_nan(
-    scores: jax.Array,
+def with_slopes_or_nan(
+    rows: jax.Array,
     logits: jax.Array,
     labels: jax.Array,
     class_axis_name: Hashable | None = None,
 ) -> jax.Array:
-    """The rows [..., m] of examples, all NaN where `nan_where_invalid` makes their values NaN.
+    """The rows [..., m] of examples, whose slopes are NaN where the example is invalid.
 
-    Hazard: the slope of an entry that is not selected is 0, even if the value is NaN. Choice: mark
-    the rows before a selection. Cost: one elementwise pass, which XLA fuses into the selection.
+    `nan_where_invalid` makes the values NaN. Hazard: the slope of an entry that is not selected is
+    0 then. Choice: a factor of the slopes before a selection. Cost: none for values, one reduction
+    and a factor for gradients.
     """
-    return nan_unless(are_examples(logits, labels, class_axis_name)[..., None], scores)
+    return with_slopes_unless(are_examples(logits, labels, class_axis_name)[..., None], rows)
 
 
-def batch_or_nan(
+def batch_with_slopes_or_nan(
     logits: jax.Array, *heads: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
 ) -> tuple[jax.Array, ...]:
-    """The logits of each head, all NaN if one example is invalid: for losses that couple them."""
+    """The logits of each head, whose slopes are all NaN if an example is invalid.
+
+    It is for losses that couple the examples of a batch.
+    """
     given = (logits, *heads)
-    valid = [are_examples(head, labels, class_axis_name).all() for head in given]
-    return tuple(nan_unless(jnp.stack(valid).all(), head) for head in given)
+    valid = jnp.stack([are_examples(head, labels, class_axis_name).all() for head in given]).all()
+    return tuple(with_slopes_unless(valid, head) for head in given)
 
 
 def are_examples(
@@ -217,6 +221,11 @@ def nan_unless(valid: jax.Array, values: jax.Array) -> jax.Array:
     """The values, with NaN where they are not valid, for them and for their gradient."""
     factor = jnp.where(valid, 1.0, jnp.nan).astype(values.dtype)
     return values * jnp.broadcast_to(factor, values.shape)
+
+
+def with_slopes_unless(valid: jax.Array, values: jax.Array) -> jax.Array:
+    """The values, whose derivative is NaN where they are not valid."""
+    return with_slope_of(values, nan_unless(valid, values))
 
 
 @jax.custom_jvp

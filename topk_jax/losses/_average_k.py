@@ -105,7 +105,7 @@ def average_k(
     num_examples, num_candidates = _sizes(scores, "logits", k, axis_name, class_axis_name)
     alpha = _checks.scalar(alpha, "alpha", scores.dtype, at_least=0.0)
     candidates = _candidates(proposals, labels, num_candidates, axis_name, class_axis_name)
-    scores, proposals = _numerics.batch_or_nan(
+    scores, proposals = _numerics.batch_with_slopes_or_nan(
         scores, proposals, labels=labels, class_axis_name=class_axis_name
     )
     positive = _numerics.is_label(scores, labels, class_axis_name)

@@ -84,7 +84,9 @@ def efficiency_gap(
     checked, labels = _checks.logits_and_labels(logits, labels)
     _checks.axis_size(axis_name)
     rate = _checks.static_error(error)
-    (marked,) = _numerics.batch_or_nan(checked, labels=labels, class_axis_name=class_axis_name)
+    (marked,) = _numerics.batch_with_slopes_or_nan(
+        checked, labels=labels, class_axis_name=class_axis_name
+    )
     finite = _numerics.finite_scores(marked)
     own = mass_up_to_labels(finite, labels, jnp.ones((), finite.dtype), class_axis_name)
     of_all = of_whole_batch(own, axis_name)

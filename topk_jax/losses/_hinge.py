@@ -1,7 +1,7 @@
 """Hinges on the k-th largest score, and the top-k error that they bound.
 
-The scores of an invalid example are all NaN. If only the result were, an inactive hinge would keep
-the NaN out of the gradient, and a selection the classes that it leaves out.
+Each hinge applies `nan_where_invalid` to its argument. If it were applied to the result, an
+inactive hinge would keep the NaN of an invalid example out of the gradient.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _classes, _numerics
 from topk_jax._entries import in_ascending_order
-from topk_jax.operators._top_k import select_largest, select_largest_of_split
+from topk_jax.operators._top_k import (
+    compute_top_k_sum,
+    compute_top_k_value,
+    select_largest_of_split,
+)
 
 __all__ = ["calibrated_top_k_hinge", "convex_top_k_hinge", "top_k_error", "top_k_hinge"]
 
@@ -70,10 +74,10 @@ def top_k_error(
     scores, labels = _checks.logits_and_labels(logits, labels, where=where)
     k = _checks.rank(k, _classes.count(scores, class_axis_name))
     scores, labels = _few_classes(scores, labels, k, class_axis_name)
-    gap = _kth_largest(scores, k) - _numerics.score_of_label(scores, labels)
+    gap = compute_top_k_value(scores, k) - _numerics.score_of_label(scores, labels)
     # Hazard: XLA rewrites the product of a comparison and a number as a selection, which loses a
     # NaN. Choice: the sign of a number that is already NaN. Cost: none.
-    losses = jnp.sign(jax.nn.relu(gap))
+    losses = jnp.sign(jax.nn.relu(_numerics.nan_where_invalid(gap, scores, labels)))
     return _numerics.zero_left_out(losses, where)
 
 
@@ -132,8 +136,11 @@ def compute_top_k_hinge(
 ) -> jax.Array:
     """`top_k_hinge` of checked arguments."""
     scores, labels = _few_classes(scores, labels, k, class_axis_name)
-    threshold = _kth_largest(_numerics.without_label(scores, labels), k)
-    return jax.nn.relu(1.0 + (threshold - _numerics.score_of_label(scores, labels)))
+    threshold = compute_top_k_value(_numerics.without_label(scores, labels), k)
+    gap = _numerics.nan_where_invalid(
+        threshold - _numerics.score_of_label(scores, labels), scores, labels
+    )
+    return jax.nn.relu(1.0 + gap)
 
 
 @_class_axis.allow_split()
@@ -195,9 +202,8 @@ def compute_convex_top_k_hinge(
     # loses the digits of the margin. Choice: differences to s_y, which are exact for close scores.
     # Cost: one elementwise pass.
     gaps = scores - _numerics.score_of_label(scores, labels)[..., None]
-    # The label's own gap is 0, or NaN.
-    gaps = gaps + jnp.where(_numerics.is_label(scores, labels), 0.0, 1.0)
-    return jax.nn.relu(select_largest(gaps, k)[0].sum(axis=-1) / k)
+    gaps = jnp.where(_numerics.is_label(scores, labels), 0.0, 1.0 + gaps)
+    return jax.nn.relu(_numerics.nan_where_invalid(compute_top_k_sum(gaps, k) / k, scores, labels))
 
 
 @_class_axis.allow_split()
@@ -257,12 +263,8 @@ def compute_calibrated_top_k_hinge(
 ) -> jax.Array:
     """`calibrated_top_k_hinge` of checked arguments."""
     scores, labels = _few_classes(scores, labels, k + 1, class_axis_name)
-    gap = _kth_largest(scores, k + 1) - _numerics.score_of_label(scores, labels)
-    return jax.nn.relu(1.0 + gap)
-
-
-def _kth_largest(scores: jax.Array, k: int) -> jax.Array:
-    return select_largest(scores, k)[0][..., -1]
+    gap = compute_top_k_value(scores, k + 1) - _numerics.score_of_label(scores, labels)
+    return jax.nn.relu(1.0 + _numerics.nan_where_invalid(gap, scores, labels))
 
 
 def _few_classes(
@@ -270,18 +272,20 @@ def _few_classes(
 ) -> tuple[jax.Array, jax.Array]:
     """Finite scores and labels; if the classes are split, of the true class and `size` wrong ones.
 
-    The scores of an invalid example are all NaN. If the classes are split, the wrong classes with
-    the largest scores are taken. They are in the order of the classes, so that equal scores rank as
-    among all classes.
+    If the classes are split, the wrong classes with the largest scores are taken. They are in the
+    order of the classes, so that equal scores rank as among all classes. A label outside [0, L)
+    then becomes -1.
     """
     given, scores = scores, _numerics.finite_scores(scores)
-    marked = _numerics.rows_or_nan(scores, given, labels, class_axis_name)
+    scores = _numerics.with_slopes_or_nan(scores, given, labels, class_axis_name)
     if class_axis_name is None:
-        return marked, labels
+        return scores, labels
     num_classes = _classes.count(scores, class_axis_name)
     others = _numerics.without_label(scores, labels, class_axis_name)
     _, classes = select_largest_of_split(others, min(size, num_classes - 1), class_axis_name)
     of_label = jnp.clip(labels, 0, num_classes - 1).astype(classes.dtype)[..., None]
     classes = in_ascending_order(jnp.concatenate([classes, of_label], axis=-1))
+    scores = _numerics.nan_where_invalid_vectors(scores, given, class_axis_name)
     place = (classes < of_label).sum(axis=-1, dtype=classes.dtype)
-    return _classes.take(marked, classes, class_axis_name), place
+    valid = (labels >= 0) & (labels < num_classes)
+    return _classes.take(scores, classes, class_axis_name), jnp.where(valid, place, -1)

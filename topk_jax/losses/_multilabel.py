@@ -134,10 +134,11 @@ def asymmetric(
     gamma_positive = _checks.scalar(gamma_positive, "gamma_positive", scores.dtype, at_least=0)
     gamma_negative = _checks.scalar(gamma_negative, "gamma_negative", scores.dtype, at_least=0)
     margin = _checks.scalar(margin, "margin", scores.dtype, at_least=0, below=1)
-    # Before classes below the margin are left out, so that their gradient is NaN too.
-    rows = _numerics.nan_where_invalid_targets(
+    # Classes below the margin have no slope, but NaN where the example is invalid.
+    marked = _numerics.nan_where_invalid_targets(
         scores, scores[..., None, :], targets[..., None, :], may_be_soft=True
     )
+    rows = _numerics.with_slope_of(scores, marked)
     likely = negative_log_likelihood(rows, True)
     unlikely = negative_log_likelihood(rows, False)
     # Hazard: 0 times the infinite loss of a masked class is NaN. Choice: no product there.
@@ -311,7 +312,7 @@ def expected_positive_regularization(
     _checks.axis_size(axis_name)
     expected = _expected(expected_positives, scores)
     beta = _checks.scalar(beta, "beta", scores.dtype, at_least=0.0)
-    (scores,) = _numerics.batch_or_nan(scores, labels=labels)
+    (scores,) = _numerics.batch_with_slopes_or_nan(scores, labels=labels)
     positive = _numerics.batch_mean(_positive_loss(scores, labels), axis_name)
     return positive + beta * _squared_gap(scores, expected, axis_name)
 
@@ -385,7 +386,7 @@ def role(
     _checks.axis_size(axis_name)
     expected = _expected(expected_positives, scores)
     weight = _checks.scalar(weight, "weight", scores.dtype, at_least=0.0)
-    scores, estimates = _numerics.batch_or_nan(scores, estimates, labels=labels)
+    scores, estimates = _numerics.batch_with_slopes_or_nan(scores, estimates, labels=labels)
     examples = (
         _positive_loss(scores, labels)
         + _positive_loss(estimates, labels)
@@ -406,8 +407,9 @@ def _positive_loss(
     scores: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
 ) -> jax.Array:
     rows = _numerics.finite_scores(scores)
-    rows = _numerics.rows_or_nan(rows, scores, labels, class_axis_name)
-    return -jax.nn.log_sigmoid(_numerics.score_of_label(rows, labels, class_axis_name))
+    rows = _numerics.with_slopes_or_nan(rows, scores, labels, class_axis_name)
+    loss = -jax.nn.log_sigmoid(_numerics.score_of_label(rows, labels, class_axis_name))
+    return _numerics.nan_where_invalid(loss, scores, labels, class_axis_name)
 
 
 def _cross_loss(scores: jax.Array, others: jax.Array) -> jax.Array:

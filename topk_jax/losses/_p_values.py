@@ -81,8 +81,10 @@ def p_value_uniformity(
     _checks.axis_size(axis_name)
     drawn = _checks.real_array(uniform, "uniform", labels.shape, scores.dtype)
     drawn = _checks.within(uniform, drawn, "uniform", (0.0, 1.0))
-    (marked,) = _numerics.batch_or_nan(scores, labels=labels, class_axis_name=class_axis_name)
-    finite = _numerics.finite_scores(marked)
+    (scores,) = _numerics.batch_with_slopes_or_nan(
+        scores, labels=labels, class_axis_name=class_axis_name
+    )
+    finite = _numerics.finite_scores(scores)
     values = mass_up_to_labels(finite, labels, drawn, class_axis_name)
     # Hazard: a sort puts NaN last, and a maximum on the CPU may lose it. Choice: mark the sum.
     marks = _numerics.nan_where_invalid(0 * drawn, scores, labels, class_axis_name)

@@ -108,7 +108,7 @@ def relaxed_top_k_cross_entropy(
             reason="the number of classes",
         )
     softmax_top_1 = _checks.static_boolean(softmax_top_1, "softmax_top_1")
-    finite = _numerics.rows_or_nan(_numerics.finite_scores(scores), scores, labels)
+    finite = _numerics.with_slopes_or_nan(_numerics.finite_scores(scores), scores, labels)
     if num_candidates is None:
         candidates, positions = finite, jnp.clip(labels, 0, num_classes - 1)
     else:
