@@ -27,7 +27,7 @@ from train.foundation.flag_types import path_of
 from train.prediction import classifier_flags
 from train.prediction.evaluating import measure_flags, new_data_flags, output_flags, score_flags
 from train.sharing import share_flags
-from train.workdir import run_files
+from train.workdir import output_files, run_files
 
 _SPLITS = ("test", "validation", "train", "balanced_test")
 
@@ -132,6 +132,7 @@ def main() -> None:
         if out is None and workdir is not None:
             folder = Path(workdir)
             out = run_files.evaluation(folder, split) if asked is None else asked.report_in(folder)
+            output_files.refuse_protected_folders("out", out)
         # Before it takes its time.
         shared.check(out)
 

@@ -171,6 +171,7 @@ def _new_folder(value: str, kept: Mapping[Path, str]) -> Path:
     output_files.refuse_folders_of_the_system("out", path)
     output_files.refuse_kept("out", path, kept)
     output_files.refuse_files_of_runs("out", path)
+    output_files.refuse_protected_folders("out", path)
     return path
 
 

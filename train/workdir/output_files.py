@@ -36,9 +36,9 @@ def checked(
         suffixes: what its name may end with; empty for anything.
 
     Raises:
-        UserError: its folder does not exist, its path is not the path of a file, its name ends with
-            something else, it is one of the files that must not be overwritten, or it belongs to a
-            run.
+        UserError: its folder does not exist or may not be written to, its path is not the path of
+            a file, its name ends with something else, it is one of the files that must not be
+            overwritten, or it belongs to a run.
     """
     path = Path(value)
     if not path.name or path.is_dir():
@@ -51,6 +51,7 @@ def checked(
     refuse_folders_of_the_system(flag, path)
     refuse_kept(flag, path, kept)
     refuse_files_of_runs(flag, path)
+    refuse_protected_folders(flag, path)
     if suffixes and (wrong := fields.one_of(suffixes)(path.suffix)):
         raise UserError(field=f"--{flag}", must_be=f"a file whose suffix is {wrong}", got=path)
     return path
@@ -105,6 +106,20 @@ def refuse_files_of_runs(flag: str, path: Path) -> None:
             raise UserError(
                 f"--{flag} must not be in the prepared data set in {folder}; got {path}"
             )
+
+
+def refuse_protected_folders(flag: str, path: Path) -> None:
+    """Raises `UserError` if the folder of what a flag names for writing may not be written to.
+
+    Otherwise hours of work may end with an error of the system.
+    """
+    # A run that is not there is answered as such.
+    if path.parent.is_dir() and not os.access(path.parent, os.W_OK | os.X_OK):
+        raise UserError(
+            field=f"--{flag}",
+            must_be="in a folder that may be written to",
+            but=f"{path.parent} may not",
+        )
 
 
 def _resolve(path: Path) -> Path:

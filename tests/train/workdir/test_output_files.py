@@ -53,6 +53,20 @@ def test_other_files_in_a_run_and_the_same_names_elsewhere_are_taken(tmp_path, r
         assert output_files.checked("out", str(path)) == path
 
 
+def test_a_folder_that_may_not_be_written_to_is_refused(tmp_path, monkeypatch):
+    def may(folder, how):
+        # Root may write to all folders, so this is what the system says to others.
+        return folder.stat().st_mode & how << 6 == how << 6
+
+    monkeypatch.setattr(output_files.os, "access", may)
+    tmp_path.chmod(0o555)
+    message = f"--out must be in a folder that may be written to; {tmp_path} may not"
+    with pytest.raises(UserError, match=re.escape(message)):
+        output_files.checked("out", tmp_path / "sets.jsonl")
+    tmp_path.chmod(0o755)
+    assert output_files.checked("out", tmp_path / "sets.jsonl") == tmp_path / "sets.jsonl"
+
+
 def test_a_link_of_the_system_is_not_replaced(tmp_path, monkeypatch):
     system = tmp_path / "dev"
     system.mkdir()
