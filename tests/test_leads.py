@@ -1,0 +1,78 @@
+"""The search for a loss of our own: its runs, and its table on the page."""
+
+import importlib
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+EVIDENCE = Path(__file__).parents[1] / "docs" / "evidence"
+
+
+@pytest.fixture(scope="module")
+def leads():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(EVIDENCE)
+        yield importlib.import_module("leads")
+
+
+@pytest.fixture
+def small(leads):
+    """A setting with random features of ten classes."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(10), 6).astype(np.int32)
+    features = jnp.asarray(rng.normal(size=(60, 8)) + np.eye(10, 8)[labels], jnp.float32)
+    setting = leads.Setting("tail", "tail", "omniglot", 20, 16)
+    return setting, features, leads.TrainingSet(np.arange(60), labels, np.bincount(labels))
+
+
+def trained(leads, small, name, **values):
+    setting, features, training_set = small
+    arm = next(one for one in leads.ARMS if one.name == name)
+    values = {one: jnp.asarray([value], jnp.float32) for one, value in values.items()}
+    return np.asarray(leads.trained(setting, arm, values, features, training_set, 3))[:, 0]
+
+
+def test_the_steps_are_those_of_the_study(leads, small):
+    setting, features, training_set = small
+    rows, labels = training_set.rows, training_set.labels
+    plan = leads.Plan(setting.steps, setting.batch_size, 1, 0.9, 1.0)
+    values = {"rate": 0.5, "scale": 8.0, "tau": 1.0}
+    (scores,) = leads.training.train(
+        "logit adjustment",
+        "cosine",
+        [values],
+        plan,
+        features,
+        training_set,
+        lambda scorer: scorer.scores(rows)[0],
+        3,
+    ).found
+    kernel = trained(leads, small, "logit adjustment", **values)
+    unit = np.asarray(features) / np.linalg.norm(features, axis=1, keepdims=True)
+    ours = 8 * unit @ (kernel / np.linalg.norm(kernel, axis=0))
+    # Twenty steps of float32, whose sums have other orders.
+    np.testing.assert_allclose(ours, scores, atol=2e-4)
+    # More than twice as many as by chance.
+    assert (ours.argmax(axis=1) == labels).mean() > 0.2
+
+
+def test_what_is_added_can_be_nothing(leads, small):
+    values = {"rate": 0.5, "scale": 8.0, "q": 0.5}
+    name = "generalized cross-entropy"
+    plain = trained(leads, small, name, **values)
+    averaged = trained(leads, small, f"{name}, averaged", **values, horizon=1 / 20)
+    learnt = trained(leads, small, f"{name}, learnt scale", **values, **{"rate of scale": 0})
+    margin = trained(leads, small, f"{name}, margin", **values, margin=0)
+    for same in (averaged, learnt, margin):
+        # The compiler may sum in other orders.
+        np.testing.assert_allclose(same, plain, atol=2e-5)
+    for other in (
+        trained(leads, small, f"{name}, averaged", **values, horizon=0.5),
+        trained(leads, small, f"{name}, averaged at a constant rate", **values, horizon=1 / 20),
+        trained(leads, small, f"{name}, learnt scale", **values, **{"rate of scale": 0.1}),
+        trained(leads, small, f"{name}, margin", **values, margin=0.1),
+        trained(leads, small, f"{name}, top-5 margin", **values, margin=0),
+    ):
+        assert np.abs(other - plain).max() > 1e-3
