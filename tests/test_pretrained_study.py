@@ -261,10 +261,12 @@ def test_heads_that_are_trained_at_once_are_those_of_the_formulas(code, examples
         lambda scorer: scorer.scores(examples.test),
         5,
     )
-    first = code.training._initial(
+    first = code.training.initial_params(
         "linear", jax.random.fold_in(jax.random.key(5), 0), NUM_FEATURES, NUM_CLASSES, NUM_CLASSES
     )
-    batches = code.training._batches(len(training_set.rows), plan, np.random.default_rng([5, 2]))
+    batches = code.training.draw_batches(
+        len(training_set.rows), plan, np.random.default_rng([5, 2])
+    )
     for index, rate in enumerate(rates):
         kernel, bias = (np.asarray(first[name], np.float64) for name in ("kernel", "bias"))
         moved = [np.zeros_like(kernel), np.zeros_like(bias)]

@@ -185,8 +185,8 @@ def development(folder: Path) -> Examples:
     _, directions = np.linalg.eigh(known.T @ known)
     features = found.features @ directions[:, : -COMPONENTS - 1 : -1]
     rng = np.random.default_rng(_SPLIT)
-    validation, rest = data._split(found.pool, found.labels, PER_CLASS["validation"], rng)
-    compared, pool = data._split(rest, found.labels, PER_CLASS["compared"], rng)
+    validation, rest = data.split_rows(found.pool, found.labels, PER_CLASS["validation"], rng)
+    compared, pool = data.split_rows(rest, found.labels, PER_CLASS["compared"], rng)
     return dataclasses.replace(
         found, features=features, pool=pool, validation=validation, test=compared
     )
@@ -217,6 +217,7 @@ def searched(
     return {
         "setting": setting.name,
         "arm": arm.name,
+        "loss": arm.loss,
         "search": search.name,
         "candidates": validation.tolist(),
         "finalists": of_validation.mean(axis=0).tolist(),
@@ -264,12 +265,12 @@ def trained(
     plan = Plan(setting.steps, setting.batch_size, 1, numbers["momentum"], 1.0)
     num_classes = len(training_set.class_counts)
     key = jax.random.key(seed)
-    first = training._initial(
+    first = training.initial_params(
         "cosine", jax.random.fold_in(key, 0), features.shape[1], num_classes, num_classes
     )["kernel"]
     (count,) = values["rate"].shape
     kernel = jnp.broadcast_to(first[:, None], (len(first), count, num_classes))
-    drawn = training._batches(len(training_set.rows), plan, np.random.default_rng([seed, 2]))
+    drawn = training.draw_batches(len(training_set.rows), plan, np.random.default_rng([seed, 2]))
     batches = jnp.asarray(training_set.rows[drawn]), jnp.asarray(training_set.labels[drawn])
     counts = jnp.asarray(training_set.class_counts, jnp.float32)
     return _run(arm.name, plan, kernel, values, features, batches, counts)
@@ -288,14 +289,13 @@ def _run(
     """All steps of SGD; the last or the averaged class vectors."""
     arm = next(one for one in ARMS if one.name == name)
     objective = arm.objective or LOSSES[arm.loss]
-    is_averaged = "horizon" in values
     logarithms = {one: jnp.log(values[one]) for one in arm.learnt}
     own_data = Data(class_counts, jax.random.key(0))
 
     def of_batch(params: Any, rows: jax.Array, labels: jax.Array) -> jax.Array:
         kernel, logarithms = params
         own = {**values, **{one: jnp.exp(value) for one, value in logarithms.items()}}
-        scores = training._scores("cosine", {"kernel": kernel}, own, features[rows])
+        scores = training.head_scores("cosine", {"kernel": kernel}, own, features[rows])
         by_example = jax.vmap(objective, in_axes=(1, None, 0, None))(scores, labels, own, own_data)
         return by_example.mean(axis=1).sum()
 
@@ -316,25 +316,25 @@ def _run(
             gradient,
             rates,
         )
-        if is_averaged:
+        if average is not None:
             # The length of a class vector has no effect: the average may start from 0.
             new = 1 / jnp.maximum(values["horizon"] * plan.steps, 1)[None, :, None]
             average = average + new * (params[0] - average)
         return (params, velocity, average), None
 
     params = kernel, logarithms
-    average = jnp.zeros_like(kernel) if is_averaged else None
+    average = jnp.zeros_like(kernel) if "horizon" in values else None
     state = params, jax.tree.map(jnp.zeros_like, params), average
     (params, _, average), _ = jax.lax.scan(
         step, state, (jnp.arange(plan.steps, dtype=jnp.float32), *batches)
     )
-    return average if is_averaged else params[0]
+    return params[0] if average is None else average
 
 
 @jax.jit
 def _ranks(kernel: jax.Array, values: Parameters, rows: jax.Array, labels: jax.Array) -> jax.Array:
     """The ranks of the labels of examples, [n, C]."""
-    scores = training._scores("cosine", {"kernel": kernel}, values, rows)
+    scores = training.head_scores("cosine", {"kernel": kernel}, values, rows)
     return label_ranks(scores, jnp.broadcast_to(labels[:, None], scores.shape[:2]))
 
 

@@ -76,11 +76,11 @@ def load(folder: Path, data_set: str, study: Study, *, development: bool = False
     if per_class is None:
         test, rest = np.flatnonzero(in_test), np.flatnonzero(~in_test)
     else:
-        test, rest = _split(np.arange(len(labels)), labels, per_class, rng)
-    validation, pool = _split(rest, labels, numbers["validation_per_class"][data_set], rng)
+        test, rest = split_rows(np.arange(len(labels)), labels, per_class, rng)
+    validation, pool = split_rows(rest, labels, numbers["validation_per_class"][data_set], rng)
     if development:
-        validation, pool = _split(pool, labels, _DEVELOPMENT["validation"], rng)
-        test, pool = _split(pool, labels, _DEVELOPMENT["test"], rng)
+        validation, pool = split_rows(pool, labels, _DEVELOPMENT["validation"], rng)
+        test, pool = split_rows(pool, labels, _DEVELOPMENT["test"], rng)
     norm = feature_norm.measure([features[pool]])
     assert norm is not None
     features -= norm["mean"]
@@ -208,7 +208,7 @@ def blocks_across(similar: np.ndarray) -> np.ndarray:
     return blocks
 
 
-def _split(
+def split_rows(
     rows: np.ndarray, labels: np.ndarray, per_class: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """As many rows of each class, drawn, and the others; both sorted."""

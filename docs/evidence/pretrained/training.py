@@ -70,7 +70,7 @@ class _Heads:
     def scores(self, row: jax.Array) -> jax.Array:
         """The scores that the classes of an example are ranked by, [C, L]."""
         data = losses.Data(self.class_counts, jax.random.key(0))
-        scores = _scores(self.head, self.params, self.values, self.features[row][None])[0]
+        scores = head_scores(self.head, self.params, self.values, self.features[row][None])[0]
         return jax.vmap(lambda one, own: losses.predicted(self.loss, one[None], own, data)[0])(
             scores, self.values
         )
@@ -148,7 +148,7 @@ def train(
         name: jnp.asarray([one[name] for one in candidates], jnp.float32) for name in candidates[0]
     }
     key = jax.random.key(seed)
-    first_params = _initial(
+    first_params = initial_params(
         head, jax.random.fold_in(key, 0), num_features, num_classes, num_outputs
     )
     params = {
@@ -156,7 +156,7 @@ def train(
         for name, one in first_params.items()
     }
     state = params, jax.tree.map(jnp.zeros_like, params)
-    batches = _batches(len(training.rows), plan, np.random.default_rng([seed, 2]))
+    batches = draw_batches(len(training.rows), plan, np.random.default_rng([seed, 2]))
     length = plan.steps // plan.checkpoints
     found: list[Found] = []
     num_rows = 0
@@ -186,7 +186,7 @@ def train(
     )
 
 
-def _initial(
+def initial_params(
     head: str, key: jax.Array, num_features: int, num_classes: int, num_outputs: int
 ) -> dict[str, jax.Array]:
     """The first parameters of one candidate, as the program's heads have them."""
@@ -204,7 +204,7 @@ def _initial(
     }
 
 
-def _scores(
+def head_scores(
     head: str, params: Mapping[str, jax.Array], values: losses.Parameters, rows: jax.Array
 ) -> jax.Array:
     """The scores of all candidates, [n, C, L]."""
@@ -245,7 +245,9 @@ def _segment(
         index, rows, labels = inputs
         data = losses.Data(class_counts, jax.random.fold_in(key, index))
         late = index >= round(plan.deferred_from * plan.steps)
-        scores, pull = jax.vjp(lambda params: _scores(head, params, values, features[rows]), params)
+        scores, pull = jax.vjp(
+            lambda params: head_scores(head, params, values, features[rows]), params
+        )
         of_scores = jax.vmap(jax.grad(of_candidate), in_axes=(1, None, 0, None, None), out_axes=1)(
             scores, labels, values, data, late
         )
@@ -289,7 +291,7 @@ def _over(by_candidate: jax.Array, parameters: jax.Array) -> jax.Array:
     return jnp.expand_dims(by_candidate, (*range(parameters.ndim - 2), -1))
 
 
-def _batches(count: int, plan: Plan, rng: np.random.Generator) -> np.ndarray:
+def draw_batches(count: int, plan: Plan, rng: np.random.Generator) -> np.ndarray:
     """The positions of all batches, [steps, batch_size]: one random order after the other."""
     wanted = plan.steps * plan.batch_size
     orders = [rng.permutation(count) for _ in range(-(-wanted // count))]
