@@ -1,6 +1,10 @@
 """The search for a loss of our own: its runs, and its table on the page."""
 
 import importlib
+import json
+import math
+import re
+import statistics
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -76,3 +80,60 @@ def test_what_is_added_can_be_nothing(leads, small):
         trained(leads, small, f"{name}, top-5 margin", **values, margin=0),
     ):
         assert np.abs(other - plain).max() > 1e-3
+
+
+def test_the_table_of_the_page_is_that_of_the_file(leads):
+    found = {}
+    for one in json.loads(leads.FILE.read_text()):
+        found.setdefault((one["setting"], one["arm"]), {})[one["search"]] = one["top_5"]
+    means = {key: [*map(statistics.fmean, of_key.values())] for key, of_key in found.items()}
+
+    def difference(key, other):
+        by_seed = [
+            statistics.fmean(found[key][one][seed] - found[other][one][seed] for one in "AB")
+            for seed in range(5)
+        ]
+        # Half the squared difference of two searches is the variance of one. A mean over two
+        # searches has half of it, and the difference of two such means all of it.
+        luck = [(a - b) ** 2 / 2 for (setting, _), (a, b) in means.items() if setting == key[0]]
+        variance = statistics.variance(by_seed) / 5 + statistics.fmean(luck)
+        return [100 * statistics.fmean(by_seed), 100 * math.sqrt(variance)]
+
+    page = (EVIDENCE / "pretrained.md").read_text()
+    between = re.search(r"<!-- pretrained leads -->\n(.*?)<!-- end -->", page, re.DOTALL)[1]
+    lines = [line for line in between.splitlines() if line.startswith("| ")][2:]
+    rows = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines]
+    planned = [[one.name, arm.name] for one in leads.SETTINGS for arm in leads.arms_of(one)]
+    assert [row[:2] for row in rows] == planned
+    best = {
+        setting: max(arms, key=lambda arm: statistics.fmean(means[setting, arm]))
+        for setting, arms in {
+            "tail": ("cross-entropy", "smooth hinge", "logit adjustment"),
+            "noise": ("cross-entropy", "smooth hinge", "generalized cross-entropy"),
+        }.items()
+    }
+    for setting, arm, accuracy, *differences in rows:
+        key = setting, arm
+        # Two digits are printed.
+        assert float(accuracy) == pytest.approx(100 * statistics.fmean(means[key]), abs=0.0051)
+        for other, text in zip(("cross-entropy", best[setting]), differences, strict=True):
+            if arm == other:
+                assert text == "–"
+            else:
+                expected = difference(key, (setting, other))
+                assert [*map(float, text.split(" ± "))] == pytest.approx(expected, abs=0.0051)
+
+
+def test_the_sentences_about_leads_hold():
+    page = (EVIDENCE / "pretrained.md").read_text()
+    between = re.search(r"<!-- pretrained leads -->\n(.*?)<!-- end -->", page, re.DOTALL)[1]
+    rows = [line.strip("| ").split(" | ") for line in between.splitlines() if " ± " in line]
+    gains = {}
+    for setting, arm, *_, text in rows:
+        if text != "–":
+            points, error = map(float, text.split(" ± "))
+            assert points < 2 * error
+            gains.setdefault(setting, {})[arm] = points
+    assert max(gains["tail"], key=gains["tail"].get).endswith(", averaged at a constant rate")
+    assert max(gains["noise"], key=gains["noise"].get) == "smooth hinge, learnt temperature"
+    assert "**None was found:**" in page

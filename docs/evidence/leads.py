@@ -151,13 +151,12 @@ def _variants(question: str, loss: str) -> tuple[Arm, ...]:
 
 
 _GENERALIZED = "generalized cross-entropy"
-# By question; the others are leads.
-BASELINES: Mapping[str, tuple[str, ...]] = {
+_BASELINES: Mapping[str, tuple[str, ...]] = {
     "tail": ("cross-entropy", "smooth hinge", "logit adjustment"),
     "noise": ("cross-entropy", "smooth hinge", _GENERALIZED),
 }
 ARMS = (
-    *(Arm(loss, question, loss) for question, every in BASELINES.items() for loss in every),
+    *(Arm(loss, question, loss) for question, every in _BASELINES.items() for loss in every),
     *_variants("tail", "logit adjustment"),
     *_variants("noise", _GENERALIZED),
     Arm(
@@ -175,6 +174,11 @@ ARMS = (
         objective=_with_top_k_margin,
     ),
 )
+
+
+def arms_of(setting: Setting) -> list[Arm]:
+    """The arms of a setting."""
+    return [one for one in ARMS if one.question == setting.question]
 
 
 def development(folder: Path) -> Examples:
@@ -348,9 +352,10 @@ def main() -> None:
     features = jnp.asarray(examples.features)
     found = json.loads(FILE.read_text()) if FILE.exists() else []
     done = {(one["setting"], one["arm"], one["search"]) for one in found}
-    for search, setting, arm in itertools.product(SEARCHES, SETTINGS, ARMS):
+    planned = [(setting, arm) for setting in SETTINGS for arm in arms_of(setting)]
+    for search, (setting, arm) in itertools.product(SEARCHES, planned):
         key = setting.name, arm.name, search.name
-        if arm.question == setting.question and key not in done:
+        if key not in done:
             found.append(searched(setting, arm, search, examples, features))
             FILE.write_bytes(files.to_json(found, indent=1) + b"\n")
             sys.stdout.write(f"{'; '.join(key)}: {found[-1]['cpu_seconds']:.0f} s\n")

@@ -46,6 +46,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "times": tables.times_to_an_accuracy,
     "secondary": tables.secondary_contrasts,
     **first_edition.TABLES,
+    "pretrained leads": pretrained_tables.leads,
     "pretrained progress": pretrained_tables.progress,
     "pretrained contrasts": pretrained_tables.contrasts,
     "pretrained secondary": pretrained_tables.secondary,

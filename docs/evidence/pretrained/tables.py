@@ -4,9 +4,11 @@ A question has no table before all runs of all its settings have finished.
 """
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from markdown_tables import markdown_table
 from texts import POINTS, number_text, p_value_text, with_interval
 
@@ -15,6 +17,7 @@ from pretrained.answers import Answer, Finished
 from pretrained.design import Range, Study
 
 _OPEN = "\nNo question is complete.\n\n"
+_LEADS = Path(__file__).parent / "leads.json"
 # The part of a range at each end whose values are reported.
 _EDGE = 0.1
 
@@ -119,6 +122,48 @@ def accuracies(folder: Path = collecting.FOLDER) -> str:
             )
     head = ["setting", "loss and head", "search, validation labels", "test accuracy", "selected"]
     return markdown_table(head, rows) if rows else _OPEN
+
+
+def leads(path: Path = _LEADS) -> str:
+    """The losses of `leads.py` beside cross-entropy and the best baseline."""
+    plain: list[dict[str, Any]] = json.loads(path.read_text())
+    rows = []
+    for setting in dict.fromkeys(one["setting"] for one in plain):
+        of_setting = [one for one in plain if one["setting"] == setting]
+        # By arm, [searches, seeds].
+        found = {
+            arm: np.array([one["top_5"] for one in of_setting if one["arm"] == arm])
+            for arm in dict.fromkeys(one["arm"] for one in of_setting)
+        }
+        baselines = {one["loss"] for one in of_setting}
+        best = max(baselines, key=lambda arm: float(found[arm].mean()))
+        luck = np.mean([one.mean(axis=1).var(ddof=1) for one in found.values()])
+        rows += [
+            [
+                setting,
+                arm,
+                f"{POINTS * of_arm.mean():.2f}",
+                *(
+                    "–" if arm == other else _with_error(of_arm - found[other], float(luck))
+                    for other in ("cross-entropy", best)
+                ),
+            ]
+            for arm, of_arm in found.items()
+        ]
+    head = ["setting", "loss", "top-5", "minus cross-entropy", "minus the best baseline"]
+    return markdown_table(head, rows)
+
+
+def _with_error(differences: np.ndarray, luck: float) -> str:
+    """A mean difference in points, with its standard error.
+
+    Args:
+        differences: of two arms, [searches, seeds].
+        luck: the variance of one search of one arm.
+    """
+    by_seed = differences.mean(axis=0)
+    variance = by_seed.var(ddof=1) / len(by_seed) + 2 * luck / len(differences)
+    return f"{POINTS * by_seed.mean():+.2f} ± {POINTS * math.sqrt(variance):.2f}"
 
 
 def complete(study: Study, folder: Path) -> list[Finished]:
