@@ -139,6 +139,8 @@ def test_the_sentences_about_long_tails_hold():
     assert verdicts("logit adjustment - cross-entropy") == ["better", "undecided", "better"]
     assert verdicts(f"{hinge} - logit adjustment") == ["worse", "undecided", "worse"]
     assert verdicts(f"{hinge} - cross-entropy") == ["undecided"] * 3
+    assert verdicts(f"{hinge} - LDAM, deferred weights") == ["worse", "cannot tell", "cannot tell"]
+    assert "worse than LDAM with one of them" in " ".join(PAGE.read_text().split())
     assert verdicts("logit adjustment afterwards - logit adjustment") == ["undecided"] * 3
     of_tails = [one for one in found.values() if one.setting in tails]
     assert sum(one.of_searches > one.of_seeds for one in of_tails) == len(of_tails)

@@ -73,7 +73,7 @@ def test_the_report_has_what_sets_are_worth_and_cost(evaluated, costs):
         assert values["coverage"] == pytest.approx(chosen[np.arange(len(labels)), labels].mean())
         # By three standard errors of 270 new examples, and of as many that calibrate.
         assert values["mean_cost"] <= float(risk) + 3 * np.sqrt(float(risk) * 2 / 270)
-    assert "and for any classifier, at least: top-1 " in printed
+    assert "lower bound by backward conformal sets, for any classifier: top-1 " in printed
     assert 0 < report["top_k_estimates"]["top_1"]["coverage"] < 1
 
 

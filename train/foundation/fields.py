@@ -159,9 +159,20 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    """The question whether the nearest name is meant; empty if none is near."""
-    nearest = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {nearest[0]!r}?" if nearest else ""
+    """The question whether the nearest name is meant; empty if none is near.
+
+    A name with the same first word is nearer than one that shares its other words:
+    `noised_top_k_hinge` is one of the noised losses, not the convex hinge.
+    """
+    names = [*known]
+    first, underscore, _ = name.partition("_")
+    kin = [one for one in names if underscore and one.startswith(first + underscore)]
+    nearest = (
+        difflib.get_close_matches(name, names, n=1, cutoff=0.8)
+        or kin[:2]
+        or difflib.get_close_matches(name, names, n=1)
+    )
+    return f"did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
 
 
 def one_of(names: Collection[str]) -> Field:

@@ -197,8 +197,8 @@ def _show_top_k_estimates(report: Mapping[str, Any]) -> None:
     )
     show_line(f"estimated from the calibration examples, in per cent: {shown}")
     for name_of_bound, what in (
-        ("backward_coverage", "the same by backward conformal sets, about this or more"),
-        ("coverage_at_least", "and for any classifier, at least"),
+        ("backward_coverage", "lower bound by backward conformal sets, to first order"),
+        ("coverage_at_least", "lower bound by backward conformal sets, for any classifier"),
     ):
         bounds = {
             _in_few_words(name): value[name_of_bound]

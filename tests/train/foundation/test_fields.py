@@ -42,6 +42,8 @@ REFUSED = [
     (fields.text(), "", "a text that is not empty"),
     (fields.text(optional=True), 3, "a text that is not empty, or None"),
     (fields.one_of(["digits", "flowers"]), "digit", "flowers (did you mean 'digits'?)"),
+    (fields.one_of(["noised_a", "convex_hinge", "noised_b"]), "noised_hinge", "'noised_a' or 'noi"),
+    (fields.one_of(["sparse_top", "sparsemax"]), "sparse_max", "did you mean 'sparsemax'?"),
     (fields.one_of(["a", "b"]), "zzz", "one of a, b"),
     (fields.several(fields.integer(1)), (), "a tuple with at least one element"),
     (fields.several(fields.integer(1)), 3, "a tuple with at least one element"),

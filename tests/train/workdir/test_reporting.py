@@ -510,8 +510,8 @@ def test_bounds_of_sets_of_k_classes_that_promise_nothing_are_named(capsys):
     }
     terminal._show_top_k_estimates({"top_k_estimates": of_ks})
     assert capsys.readouterr().out.splitlines()[1:] == [
-        "the same by backward conformal sets, about this or more: top-3 50.0; no bound for top-1",
-        "and for any classifier, at least: no bound for top-1, top-3",
+        "lower bound by backward conformal sets, to first order: top-3 50.0; no bound for top-1",
+        "lower bound by backward conformal sets, for any classifier: no bound for top-1, top-3",
     ]
 
 
