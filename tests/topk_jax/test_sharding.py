@@ -257,6 +257,37 @@ def test_every_function_in_shard_map(num_devices, checked):
         assert_equal(case, [slope / times for slope in slopes], wanted_slopes)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("checked", [False, True])
+def test_an_invalid_example_is_in_the_gradients_of_all_devices(checked):
+    """Of losses that couple the examples of the devices: those of one device would be finite."""
+    arrays = draw((NUM_EXAMPLES,), NUM_CLASSES)
+    arrays["labels"][5] = NUM_CLASSES
+    cases = [case for case in CASES if case.takes("axis_name") and case.slopes]
+
+    def slopes_of(case, arrays):
+        given = {argument: arrays[name] for argument, name in case.arrays.items()}
+        sloped = dict(list(given.items())[: case.slopes])
+        parameters = case.resolved(NUM_CLASSES)
+
+        def loss(sloped):
+            return case.function(**given | sloped, **parameters, axis_name="data")
+
+        return jax.grad(loss)(sloped)
+
+    axes = PartitionSpec("data")
+    mapped = jax.shard_map(
+        lambda arrays: {case.name: slopes_of(case, arrays) for case in cases},
+        mesh=mesh_of(4, AxisType.Auto),
+        in_specs=({name: split_of(name, axes) for name in arrays},),
+        out_specs=axes,
+        check_vma=checked,
+    )
+    for name, slopes in jax.jit(mapped)(arrays).items():
+        for slope in slopes.values():
+            assert np.isnan(slope).all(), name
+
+
 def test_calibrator_takes_split_batches():
     probabilities = draw((NUM_EXAMPLES,), NUM_CLASSES)["probabilities"]
     mesh = mesh_of(8, AxisType.Explicit)

@@ -106,7 +106,7 @@ def average_k(
     alpha = _checks.scalar(alpha, "alpha", scores.dtype, at_least=0.0)
     candidates = _candidates(proposals, labels, num_candidates, axis_name, class_axis_name)
     scores, proposals = _numerics.batch_with_slopes_or_nan(
-        scores, proposals, labels=labels, class_axis_name=class_axis_name
+        scores, proposals, labels=labels, axis_name=axis_name, class_axis_name=class_axis_name
     )
     positive = _numerics.is_label(scores, labels, class_axis_name)
     # Each sum over the batch, divided by its number of terms, is a mean over the examples of

@@ -85,7 +85,7 @@ def efficiency_gap(
     _checks.axis_size(axis_name)
     rate = _checks.static_error(error)
     (marked,) = _numerics.batch_with_slopes_or_nan(
-        checked, labels=labels, class_axis_name=class_axis_name
+        checked, labels=labels, axis_name=axis_name, class_axis_name=class_axis_name
     )
     finite = _numerics.finite_scores(marked)
     own = mass_up_to_labels(finite, labels, jnp.ones((), finite.dtype), class_axis_name)

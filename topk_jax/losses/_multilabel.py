@@ -312,7 +312,7 @@ def expected_positive_regularization(
     _checks.axis_size(axis_name)
     expected = _expected(expected_positives, scores)
     beta = _checks.scalar(beta, "beta", scores.dtype, at_least=0.0)
-    (scores,) = _numerics.batch_with_slopes_or_nan(scores, labels=labels)
+    (scores,) = _numerics.batch_with_slopes_or_nan(scores, labels=labels, axis_name=axis_name)
     positive = _numerics.batch_mean(_positive_loss(scores, labels), axis_name)
     return positive + beta * _squared_gap(scores, expected, axis_name)
 
@@ -386,7 +386,9 @@ def role(
     _checks.axis_size(axis_name)
     expected = _expected(expected_positives, scores)
     weight = _checks.scalar(weight, "weight", scores.dtype, at_least=0.0)
-    scores, estimates = _numerics.batch_with_slopes_or_nan(scores, estimates, labels=labels)
+    scores, estimates = _numerics.batch_with_slopes_or_nan(
+        scores, estimates, labels=labels, axis_name=axis_name
+    )
     examples = (
         _positive_loss(scores, labels)
         + _positive_loss(estimates, labels)

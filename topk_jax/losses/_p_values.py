@@ -82,7 +82,7 @@ def p_value_uniformity(
     drawn = _checks.real_array(uniform, "uniform", labels.shape, scores.dtype)
     drawn = _checks.within(uniform, drawn, "uniform", (0.0, 1.0))
     (scores,) = _numerics.batch_with_slopes_or_nan(
-        scores, labels=labels, class_axis_name=class_axis_name
+        scores, labels=labels, axis_name=axis_name, class_axis_name=class_axis_name
     )
     finite = _numerics.finite_scores(scores)
     values = mass_up_to_labels(finite, labels, drawn, class_axis_name)
