@@ -20,7 +20,9 @@ their entropies, which the members agree on, and of their mutual information, wh
 disagree about.
 
 The figure has handwritten digits of the test, and ensembles of small networks, which are trained
-here on few and on all digits.
+here on few and on all digits. Without runs, the command draws only the figure:
+
+    python -m benchmarks.ambiguity --figure=docs/figures/ambiguity.png
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +40,8 @@ from train.prediction import trained
 _KS = (1, 5)
 # Of the digits: the members, the images of the small training set, and the width of a network.
 _MEMBERS, _FEW, _WIDTH, _STEPS = 10, 50, 64, 400
-_SHOWN = 5
+# The figure, in inches: a phone shows its text in some ten pixels. A wider one has smaller text.
+_SHOWN, _WIDTH_OF_FIGURE, _HEIGHT_OF_FIGURE, _TEXT = 3, 4.0, 3.35, 8
 # Of a class that the figure names below a digit.
 _LEAST = 0.1
 
@@ -47,14 +50,14 @@ def main() -> None:
     """Measures the runs and draws the digits."""
     made = command.parser(__doc__, repetitions=None)
     made.add_argument(
-        "workdirs", type=Path, nargs="+", help="runs with config.dataset.labels=votes"
+        "workdirs", type=Path, nargs="*", help="runs with config.dataset.labels=votes"
     )
     made.add_argument("--figure", type=command.output_file, help="a PNG file for the digits")
     given = made.parse_args()
-    results = measure(given.workdirs)
     if given.figure is not None:
         given.figure.write_bytes(draw(*digits()))
-    command.write(results, given.output)
+    if given.workdirs:
+        command.write(measure(given.workdirs), given.output)
 
 
 def measure(workdirs: Sequence[Path]) -> dict[str, Any]:
@@ -194,25 +197,21 @@ def draw(images: np.ndarray, few: np.ndarray, every: np.ndarray) -> bytes:
     The first row has the digits whose doubt is left with all training images, and is in each
     member. The second row has those about which the members disagree after few images.
     """
-    import io  # noqa: PLC0415
-
     from train.workdir import figure_style  # noqa: PLC0415
 
     agreed, disagreement = parts_of_entropy(every)
     open_ones = np.argsort(disagreement - agreed)[:_SHOWN]
     unlearned = np.argsort(-parts_of_entropy(few)[1])[:_SHOWN]
-    figure = figure_style.new_figure(6.8, 3.8)
+    figure = figure_style.new_figure(_WIDTH_OF_FIGURE, _HEIGHT_OF_FIGURE)
     rows = figure.subplots(2, _SHOWN)
     for axes, place in zip(rows[0], open_ones, strict=True):
         _show(axes, images[place], {"all": every.mean(axis=0)[place]})
     for axes, place in zip(rows[1], unlearned, strict=True):
         of_both = {str(_FEW): few.mean(axis=0)[place], "all": every.mean(axis=0)[place]}
         _show(axes, images[place], of_both)
-    rows[0, 0].set_ylabel("in doubt", fontsize=9)
-    rows[1, 0].set_ylabel("not learned", fontsize=9)
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=110)
-    return file.getvalue()
+    rows[0, 0].set_ylabel("in doubt", fontsize=_TEXT)
+    rows[1, 0].set_ylabel("not learned", fontsize=_TEXT)
+    return figure_style.encode(figure, ".png")
 
 
 def _show(axes: Any, image: np.ndarray, probabilities: Mapping[str, np.ndarray]) -> None:
@@ -220,7 +219,7 @@ def _show(axes: Any, image: np.ndarray, probabilities: Mapping[str, np.ndarray])
     axes.set_xticks([])
     axes.set_yticks([])
     lines = (f"{what}: {_in_words(found)}" for what, found in probabilities.items())
-    axes.set_xlabel("\n".join(lines), fontsize=8)
+    axes.set_xlabel("\n".join(lines), fontsize=_TEXT)
 
 
 def _in_words(probabilities: np.ndarray) -> str:

@@ -2,6 +2,7 @@
 
 import io
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from PIL import Image
 from benchmarks import ambiguity
 from train.data.truths import VOTES, Truths
 
+ROOT = Path(__file__).parents[2]
 # A fair coin between classes 0 and 1, of three classes.
 COIN = np.array([[0.5, 0.5, 0.0]], np.float32)
 
@@ -54,8 +56,23 @@ def test_runs_with_the_same_number_of_names_are_an_ensemble(monkeypatch):
     assert ambiguity.tables(results).count("\n| ") == 4
 
 
-def test_the_figure_shows_digits():
+def test_the_figure_shows_digits_and_words_that_a_phone_can_show():
     images = np.zeros((6, 8, 8))
     members = np.random.default_rng(0).dirichlet(np.ones(10), size=(3, 6))
-    with Image.open(io.BytesIO(ambiguity.draw(images, members, members))) as image:
-        assert image.format == "PNG"
+    with (
+        Image.open(io.BytesIO(ambiguity.draw(images, members, members))) as drawn,
+        Image.open(ROOT / "docs" / "figures" / "ambiguity.png") as committed,
+    ):
+        assert drawn.format == "PNG"
+        assert drawn.size == committed.size
+        # A page on a phone has 358 pixels for it. Its text has 8 points, at 150 pixels an inch.
+        assert 8 / 72 * 150 * 358 / drawn.width > 9.5
+
+
+def test_the_figure_needs_no_runs(monkeypatch, tmp_path):
+    monkeypatch.setattr(ambiguity, "digits", lambda: ("images", "few", "every"))
+    monkeypatch.setattr(ambiguity, "draw", lambda *arrays: " ".join(arrays).encode())
+    figure = tmp_path / "figure.png"
+    monkeypatch.setattr("sys.argv", ["ambiguity", f"--figure={figure}"])
+    ambiguity.main()
+    assert figure.read_bytes() == b"images few every"
