@@ -215,7 +215,7 @@ def draw(images: np.ndarray, few: np.ndarray, every: np.ndarray) -> bytes:
 
 
 def _show(axes: Any, image: np.ndarray, probabilities: Mapping[str, np.ndarray]) -> None:
-    axes.imshow(image, cmap="gray_r", interpolation="nearest")
+    axes.imshow(image, cmap="gray", interpolation="nearest")
     axes.set_xticks([])
     axes.set_yticks([])
     lines = (f"{what}: {_in_words(found)}" for what, found in probabilities.items())
