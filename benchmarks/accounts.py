@@ -19,7 +19,6 @@ Accounts = dict[str, Account]
 # Makes the account of the program of a name.
 Make = Callable[[str], Account]
 
-# A program that has not been compiled by then is reported as that.
 SECONDS_OF_A_PROGRAM = 1800
 # What may not grow, with the part by which it may: another version of the compiler packs memory
 # otherwise.
@@ -28,7 +27,13 @@ _NOT_WORTH_A_WORD = 2**16
 
 
 def collect(
-    names: Sequence[str], make: Make, *, kept: dict[str, Any], output: Path | None, processes: int
+    names: Sequence[str],
+    make: Make,
+    *,
+    kept: dict[str, Any],
+    output: Path | None,
+    processes: int,
+    seconds: int = SECONDS_OF_A_PROGRAM,
 ) -> Accounts:
     """The accounts of programs. What an output file has is not compiled again.
 
@@ -38,6 +43,7 @@ def collect(
         kept: what the file has beside the accounts.
         output: a file that gets the accounts as they come, sorted by name.
         processes: compilers side by side.
+        seconds: a program without an account by then is reported as that.
     """
     found: Accounts = {}
     if output is not None and output.exists():
@@ -53,7 +59,7 @@ def collect(
 
     with ThreadPoolExecutor(processes) as pool:
         shares = [missing[first::processes] for first in range(processes)]
-        list(pool.map(lambda share: _compile_all(share, make, keep), shares))
+        list(pool.map(lambda share: _compile_all(share, make, keep, seconds), shares))
     return {name: found[name] for name in sorted(found)}
 
 
@@ -65,6 +71,7 @@ def report(
     output: Path | None,
     against: Path | None = None,
     processes: int = 1,
+    seconds: int = SECONDS_OF_A_PROGRAM,
 ) -> None:
     """Writes the accounts of programs to the output file, prints them, or compares them.
 
@@ -75,9 +82,10 @@ def report(
         output: as for `collect`; without it and `against`, the accounts are printed.
         against: a file of accounts that may not have grown.
         processes: as for `collect`.
+        seconds: as for `collect`.
     """
     kept = {"machine": timing.machine(), "device": device}
-    found = collect(names, make, kept=kept, output=output, processes=processes)
+    found = collect(names, make, kept=kept, output=output, processes=processes, seconds=seconds)
     if against is not None:
         compare(against, found)
     elif output is None:
@@ -152,7 +160,7 @@ def growth(before: Accounts, now: Accounts) -> Iterator[str]:
                 yield f"{name}: {what} grew from {old[what]:,} to {account[what]:,}"
 
 
-def _compile_all(names: Sequence[str], make: Make, keep: Callable[..., None]) -> None:
+def _compile_all(names: Sequence[str], make: Make, keep: Callable[..., None], seconds: int) -> None:
     """Keeps the accounts; a compiler that ends or does not end costs one program."""
     # A fork would have the locks of the threads of JAX.
     context = multiprocessing.get_context("spawn")
@@ -164,11 +172,11 @@ def _compile_all(names: Sequence[str], make: Make, keep: Callable[..., None]) ->
         sender.close()
         failed = "the compiler ended the process"
         try:
-            while receiver.poll(SECONDS_OF_A_PROGRAM):
+            while receiver.poll(seconds):
                 name, account = receiver.recv()
                 left.remove(name)
                 keep(name, account)
-            failed = f"more than {SECONDS_OF_A_PROGRAM} s"
+            failed = f"more than {seconds} s"
         except EOFError:
             pass
         process.kill()

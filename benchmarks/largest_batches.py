@@ -20,8 +20,12 @@ from train.planning.plans import Planner
 from train.planning.targets import Target, find_target
 
 _UNIT = 16
+# A search compiles several programs.
+_SECONDS = 4 * accounts.SECONDS_OF_A_PROGRAM
 # Of what the account of another kind of chip says: its programs need other memory.
 _CAREFUL = 0.75
+# How many examples in bfloat16 have the memory of one in float32, at least.
+_OF_HALF = 1.75
 
 
 def main() -> None:
@@ -45,6 +49,7 @@ def main() -> None:
         _account,
         device=", ".join(CHIPS),
         output=arguments.output,
+        seconds=_SECONDS,
     )
 
 
@@ -62,15 +67,23 @@ def _account(name: str) -> dict[str, Any]:
 def _largest(recipe: str, target: Target, *, is_half: bool) -> dict[str, Any]:
     config = compiled_steps.configuration(recipe, {"model.half_precision": is_half})
     planner = Planner(config, target, compiled_steps.facts(config))
-    first = _first_batch(recipe, target) or config.dataset.batch_size
+    first = _first_batch(recipe, target, is_half=is_half) or config.dataset.batch_size
     largest = planner.find_largest(planner.plan(first))
     if largest is None:
         return {"failed": "no batch fits"}
     return {"too_large": largest.too_large, **compiled_steps.described(largest.plan)}
 
 
-def _first_batch(recipe: str, target: Target) -> int | None:
-    """Where the search starts: what the step with the batch of the recipe says, if it is known."""
+def _first_batch(recipe: str, target: Target, *, is_half: bool) -> int | None:
+    """Where the search starts: what the largest batch in float32 says, if it is known.
+
+    Else it is what the step with the batch of the recipe says.
+    """
+    in_full = accounts.committed("largest_batches", "chips").get(
+        f"{recipe}, {target.name}, float32"
+    )
+    if is_half and in_full and "batch" in in_full:
+        return int(_OF_HALF * in_full["batch"]) // _UNIT * _UNIT
     for chip, part in ((target.name, 1), ("h100", _CAREFUL)):
         account = accounts.committed("compiled_steps", chip).get(f"{recipe}, {chip}", {})
         if parts := account.get("parts"):
@@ -89,12 +102,13 @@ def tables(results: dict[str, Any]) -> str:
             f"`{recipe}`",
             f"{compiled_steps.configuration(recipe).dataset.batch_size:,}",
             *(
-                accounts.cell(programs.get(", ".join((recipe, *column))), _batch)
-                for column in columns
+                accounts.cell(programs.get(f"{recipe}, {device}, {precision}"), _batch)
+                if precision in _precisions(recipe)
+                else ""
+                for device, precision in columns
             ),
         ]
         for recipe in compiled_steps.recipes()
-        if any(name.startswith(f"{recipe}, ") for name in programs)
     ]
     return "\n\n".join(
         [

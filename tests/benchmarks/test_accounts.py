@@ -36,6 +36,11 @@ def test_a_compiler_that_ends_costs_one_program(tmp_path):
     assert found == accounts.collect(names, never, kept={}, output=output, processes=1)
 
 
+def test_a_program_that_takes_too_long_is_reported_as_that():
+    found = accounts.collect(["first"], made, kept={}, output=None, processes=1, seconds=0)
+    assert found == {"first": {"failed": "more than 0 s"}}
+
+
 def test_a_report_is_written_or_printed(tmp_path, capsys):
     output = tmp_path / "accounts.json"
     accounts.report(["first"], made, device="none", output=output)
