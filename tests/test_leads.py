@@ -69,6 +69,15 @@ def test_what_is_added_can_be_nothing(leads, small):
     averaged = trained(leads, small, f"{name}, averaged", **values, horizon=1 / 20)
     learnt = trained(leads, small, f"{name}, learnt scale", **values, **{"rate of scale": 0})
     margin = trained(leads, small, f"{name}, margin", **values, margin=0)
+    of_noise = {"rate": 0.5, "scale": 8.0, "epsilon": 0.5}
+    noised = trained(leads, small, "noised hinge", **of_noise)
+    learnt_epsilon = "noised hinge, learnt epsilon"
+    same_noise, other_noise = (
+        trained(leads, small, learnt_epsilon, **of_noise, **{"rate of epsilon": rate})
+        for rate in (0, 0.1)
+    )
+    np.testing.assert_allclose(same_noise, noised, atol=2e-5)
+    assert np.abs(other_noise - noised).max() > 1e-3
     for same in (averaged, learnt, margin):
         # The compiler may sum in other orders.
         np.testing.assert_allclose(same, plain, atol=2e-5)

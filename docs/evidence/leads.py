@@ -32,6 +32,11 @@ What was fixed before the first run:
   variance of one search, and its mean over the arms of a setting is added to the squared error.
 - *Found* is a loss that is better than the best baseline of its setting by more than two standard
   errors.
+
+Fixed after the results of these, and before its own first run:
+
+- *Learnt epsilon*: the same for epsilon of the noised hinges, which run without it, too. Every
+  step has noise of its own. These arms take part in the luck of the search.
 """
 
 import argparse
@@ -150,6 +155,13 @@ def _variants(question: str, loss: str) -> tuple[Arm, ...]:
     )
 
 
+def _with_noise(question: str, loss: str) -> tuple[Arm, Arm]:
+    """A noised hinge, and the same with a learnt epsilon."""
+    own = {"rate of epsilon": _RATE_OF_LOGARITHMS}
+    learnt = Arm(f"{loss}, learnt epsilon", question, loss, own, learnt=("epsilon",))
+    return Arm(loss, question, loss), learnt
+
+
 _GENERALIZED = "generalized cross-entropy"
 _BASELINES: Mapping[str, tuple[str, ...]] = {
     "tail": ("cross-entropy", "smooth hinge", "logit adjustment"),
@@ -173,6 +185,8 @@ ARMS = (
         {"margin": _MARGIN},
         objective=_with_top_k_margin,
     ),
+    *_with_noise("tail", "noised hinge with priors"),
+    *_with_noise("noise", "noised hinge"),
 )
 
 
@@ -277,7 +291,8 @@ def trained(
     drawn = training.draw_batches(len(training_set.rows), plan, np.random.default_rng([seed, 2]))
     batches = jnp.asarray(training_set.rows[drawn]), jnp.asarray(training_set.labels[drawn])
     counts = jnp.asarray(training_set.class_counts, jnp.float32)
-    return _run(arm.name, plan, kernel, values, features, batches, counts)
+    noise = jax.random.fold_in(key, 1)
+    return _run(arm.name, plan, kernel, values, features, batches, counts, noise)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -289,14 +304,14 @@ def _run(
     features: jax.Array,
     batches: tuple[jax.Array, jax.Array],
     class_counts: jax.Array,
+    noise: jax.Array,
 ) -> jax.Array:
     """All steps of SGD; the last or the averaged class vectors."""
     arm = next(one for one in ARMS if one.name == name)
     objective = arm.objective or LOSSES[arm.loss]
     logarithms = {one: jnp.log(values[one]) for one in arm.learnt}
-    own_data = Data(class_counts, jax.random.key(0))
 
-    def of_batch(params: Any, rows: jax.Array, labels: jax.Array) -> jax.Array:
+    def of_batch(params: Any, rows: jax.Array, labels: jax.Array, own_data: Data) -> jax.Array:
         kernel, logarithms = params
         own = {**values, **{one: jnp.exp(value) for one, value in logarithms.items()}}
         scores = training.head_scores("cosine", {"kernel": kernel}, own, features[rows])
@@ -306,8 +321,13 @@ def _run(
     def step(state: Any, inputs: Any) -> tuple[Any, None]:
         params, velocity, average = state
         index, rows, labels = inputs
-        gradient = jax.grad(of_batch)(params, rows, labels)
-        share = 1.0 if arm.is_constant else (1 + jnp.cos(jnp.pi * index / plan.steps)) / 2
+        own_data = Data(class_counts, jax.random.fold_in(noise, index))
+        gradient = jax.grad(of_batch)(params, rows, labels, own_data)
+        share = (
+            1.0
+            if arm.is_constant
+            else (1 + jnp.cos(jnp.pi * index.astype(jnp.float32) / plan.steps)) / 2
+        )
         rates = (
             values["rate"][None, :, None] * share,
             {one: values[f"rate of {one}"] * share for one in arm.learnt},
@@ -329,9 +349,7 @@ def _run(
     params = kernel, logarithms
     average = jnp.zeros_like(kernel) if "horizon" in values else None
     state = params, jax.tree.map(jnp.zeros_like, params), average
-    (params, _, average), _ = jax.lax.scan(
-        step, state, (jnp.arange(plan.steps, dtype=jnp.float32), *batches)
-    )
+    (params, _, average), _ = jax.lax.scan(step, state, (jnp.arange(plan.steps), *batches))
     return params[0] if average is None else average
 
 
