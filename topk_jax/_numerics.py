@@ -236,9 +236,14 @@ def with_slopes_unless(valid: jax.Array, values: jax.Array) -> jax.Array:
 
 
 @jax.custom_jvp
-def with_slope_of(values: jax.Array, _others: jax.Array) -> jax.Array:
-    """The values, with the derivative of other values that equal them up to rounding."""
-    return values
+def with_slope_of(values: jax.Array, others: jax.Array) -> jax.Array:
+    """The values, with the derivative of other values that equal them up to rounding.
+
+    Hazard: if vmap has a new axis for the others alone, JAX gives it to the slopes and not to the
+    values, and the derivative of a compiled function fails. Choice: the values have it, too. Cost:
+    none, because the compiler sees that both sides are the same.
+    """
+    return jnp.where(jnp.isnan(others), values, values)
 
 
 @with_slope_of.defjvp

@@ -116,6 +116,23 @@ def test_batches_of_any_size(case):
 
 
 @pytest.mark.slow
+@every_case_dearly
+def test_several_labels_of_the_same_scores(case):
+    """Under vmap the labels have an axis that the scores lack, in a function compiled before."""
+    heads, *rest = case.draw(batch_shape=(2,), num_classes=6, seed=23)
+    _, *others = case.draw(batch_shape=(2,), num_classes=6, seed=24)
+    both = [jnp.stack(pair) for pair in zip(rest, others, strict=True)]
+
+    @jax.jit
+    def total(heads):
+        return jax.vmap(lambda *arrays: case.call(heads, *arrays))(*both).sum()
+
+    expected = case.expected_gradient(heads, *rest) + case.expected_gradient(heads, *others)
+    # As in other tests, for each of the two.
+    assert_close(jax.grad(total)(heads), expected, 20 * ROUNDING)
+
+
+@pytest.mark.slow
 @over(OF_MANY_CLASSES, dear=True)
 def test_value_and_gradient_at_1081_classes(case):
     arrays = case.draw(batch_shape=(2,), num_classes=1081, seed=3)
