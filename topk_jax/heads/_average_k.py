@@ -110,7 +110,9 @@ def average_k(
     )
     cost = _numerics.nan_where_invalid_labels(of_labels + alpha * of_others, of_rows, num_classes)
     examples = _softmax.compute_cross_entropy(proposals, of_rows, block_size)
-    return _numerics.batch_mean(examples.astype(cost.dtype) + cost, axis_name)
+    mean = _numerics.batch_mean(examples.astype(cost.dtype) + cost, axis_name)
+    # An invalid example makes the gradients of all examples NaN.
+    return _numerics.nan_unless(~jnp.isnan(mean), mean)
 
 
 def _find_candidates(

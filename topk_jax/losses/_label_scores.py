@@ -45,9 +45,14 @@ def measure(
     kind = _checks.choice(conformity, "conformity", _CONFORMITIES)
     _checks.some_examples(checked, "logits")
     _checks.axis_size(axis_name)
-    scores = _numerics.finite_scores(checked)
     if kind == "log_probability":
-        scores = log_probabilities(scores, class_axis_name)
+        # Its gradient spreads a NaN over all classes.
+        scores = log_probabilities(_numerics.finite_scores(checked), class_axis_name)
+    else:
+        (marked,) = _numerics.batch_with_slopes_or_nan(
+            checked, labels=labels, axis_name=axis_name, class_axis_name=class_axis_name
+        )
+        scores = _numerics.finite_scores(marked)
     of_labels = _numerics.score_of_label(scores, labels, class_axis_name)
     return Conformity(checked, labels, scores, of_whole_batch(of_labels, axis_name))
 

@@ -86,7 +86,9 @@ def test_nan_and_labels_out_of_range_are_nan(batch):
         (features, weights, proposal_weights, bias, labels.at[2].set(-1)),
         (features, weights, proposal_weights, bias, labels.at[2].set(NUM_CLASSES)),
     ):
-        assert np.isnan(compiled(2.5)(*changed)[0])
+        value, (of_features, *_) = compiled(2.5)(*changed)
+        assert np.isnan(value)
+        assert np.isnan(of_features).all()
 
 
 @pytest.mark.slow
@@ -121,6 +123,8 @@ def test_devices_share_the_candidates(batch, monkeypatch, on_accelerators):
         out_specs=PartitionSpec(),
     )
     assert_close(jax.jit(mapped)(features, labels), expected)
+    # The features of all devices.
+    assert np.isnan(jax.jit(jax.grad(mapped))(features, labels.at[0].set(-1))).all()
 
 
 def test_refuses_heads_of_different_classes(batch):

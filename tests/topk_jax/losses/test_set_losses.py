@@ -52,6 +52,36 @@ def test_conformal_training_is_the_reference_with_its_gradient(batch, rng, param
     np.testing.assert_allclose(gradient, differences, atol=1e-7)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("conformity", ["log_probability", "logit"])
+@pytest.mark.parametrize(
+    ("loss", "settings"),
+    [
+        # Sets below the target have no cost, and so no slope.
+        (losses.conformal_training, {**SETTINGS, "target_size": 4.0}),
+        (losses.size_at_average_error, {"error": 0.2, "temperature": 0.5}),
+        (losses.size_over_errors, {"temperature": 0.5}),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_an_invalid_example_makes_the_whole_gradient_nan(batch, conformity, loss, settings):
+    logits, labels = np.float32(batch[0]), batch[1]
+    compiled = jax.jit(
+        jax.value_and_grad(functools.partial(loss, **settings, conformity=conformity))
+    )
+    # Both halves of the batch.
+    for broken in (4, 5):
+        for value in (np.nan, np.inf):
+            hurt = logits.copy()
+            hurt[broken, 2] = value
+            for result in compiled(hurt, labels):
+                assert np.isnan(result).all()
+        for label in (-1, 6):
+            changed = np.where(np.arange(14) == broken, label, labels)
+            for result in compiled(logits, changed):
+                assert np.isnan(result).all()
+
+
 def test_conformal_training_keeps_the_digits_of_large_scores(batch):
     logits, labels = np.round(batch[0] * 256).astype(np.float32) / 256, batch[1]
     loss = functools.partial(losses.conformal_training, **SETTINGS, conformity="logit")
