@@ -397,7 +397,7 @@ def _write(
             builders.generate(builder)
         return {}
     write = import_paths.load(family.prepare)
-    # Of another package, it may know nothing of shares.
+    # A function of another package may not take shares.
     how = {"shared": shared} if family.shares_preparation else {}
     skipped: Mapping[str, int] = write(builder, downloaded, skip_unreadable=skip_unreadable, **how)
     return skipped

@@ -55,7 +55,7 @@ _MAX_WAITING = flags.DEFINE_integer(
 _TIMEOUT_S = flags.DEFINE_float(
     "timeout_s", 30.0, "The seconds from the start of a request to its answer."
 )
-# Of Pillow, which refuses to decode more.
+# Pillow refuses to decode more.
 _MOST_MEGAPIXELS = 178
 _ROWS = flag_rules.declare(
     Needed(("program",), "a program that train.export wrote"),

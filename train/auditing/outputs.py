@@ -47,7 +47,7 @@ def to_csv(findings: Findings, corrected: Sequence[Correction]) -> bytes:
 
 
 def _kept(correction: Correction) -> dict[str, str]:
-    """The cells of a correction; without a label, that of the row stays."""
+    """The cells of a correction; without a label, the row keeps its own."""
     label = {} if correction.label is None else {"label": correction.label}
     return {**label, "correction": correction.correction}
 

@@ -37,7 +37,7 @@ class ClassBalance:
 
     @classmethod
     def of_labels(cls, labels: np.ndarray, *, num_draws: int, seed: int) -> "ClassBalance":
-        """That of the examples with the given labels, [n]."""
+        """The balance of the examples with the given labels, [n]."""
         _, sizes = np.unique(labels, return_counts=True)
         by_class = np.argsort(labels, kind="stable")
         return cls(tuple(np.split(by_class, np.cumsum(sizes)[:-1])), num_draws, seed)

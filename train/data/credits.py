@@ -9,7 +9,7 @@ import numpy as np
 
 # The columns of a table with them, as Pl@ntNet-300K calls them.
 AUTHOR, LICENSE = "author", "license"
-# Of the licences that are counted: a table may have a text of its own for each image.
+# How many licences are counted: a table may have another text for each image.
 _MOST_LICENSES = 100
 
 
@@ -58,7 +58,7 @@ class Credits:
         return ", ".join(filter(None, (self.authors[index], self.licenses[index])))
 
     def license_counts(self) -> dict[str, int]:
-        """The images of each of the most frequent licences; those of "" have none."""
+        """The images of each of the most frequent licences; images with "" have no licence."""
         return dict(Counter(self.licenses.tolist()).most_common(_MOST_LICENSES))
 
     def to_plain(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Credits:
         """The credits from the result of `to_plain`.
 
         Raises:
-            ValueError: they are not those of that number of images.
+            ValueError: they are not the credits of that number of images.
         """
         found = []
         for name in (AUTHOR, LICENSE):

@@ -117,18 +117,18 @@ def resized(pixels: np.ndarray, size: tuple[int, int], box: Box) -> np.ndarray:
     """A part of an image, resized, uint8 [height, width, 3].
 
     Args:
-        pixels: the pixels of the whole image, uint8 [height, width, 3].
+        pixels: the pixels of the complete image, uint8 [height, width, 3].
         size: the width and height that the part gets.
         box: the left, upper, right and lower edge of the part, in pixels of the image.
     """
     height, width, _ = pixels.shape
     left, upper, right, lower = box
-    # The resizer wants a copy of the pixels: that of the rows which the filter reaches.
+    # The resizer wants a copy of the pixels. Only the rows that the filter reaches are copied.
     reach = math.ceil(max(1, (lower - upper) / size[1])) + 1
     first, last = max(0, math.floor(upper) - reach), min(height, math.ceil(lower) + reach)
     rows = ImageData(width, last - first, PixelType.U8x3, pixels[first:last].tobytes())
     found = ImageData(*size, PixelType.U8x3)
-    # The edges may be a rounding beyond those of the image.
+    # By rounding, the edges may be slightly beyond the edges of the image.
     part = CropBox(left, upper - first, min(right, width) - left, min(lower, height) - upper)
     # A resizer serves one thread at a time.
     Resizer().resize(rows, found, ResizeOptions(_ALGORITHM, crop_box=part))

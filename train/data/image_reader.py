@@ -29,7 +29,7 @@ class ImageReader:
     Attributes:
         framing: which part of the image becomes the pixels.
         upright: whether images are rotated.
-        options: what is made of images that are not opaque, or not whole.
+        options: what is made of images that are not opaque, or not complete.
         kind: the package that resizes, and may decode.
     """
 
@@ -66,7 +66,7 @@ class ImageReader:
     def for_evaluation(
         self, encoded: bytes, name: str, header: ImageFile.ImageFile | None = None
     ) -> np.ndarray:
-        """The pixels of an image, uint8; other arguments and errors are those of `for_training`.
+        """The pixels of an image, uint8; other arguments and errors are as in `for_training`.
 
         Args:
             encoded: the bytes of its file.
@@ -78,7 +78,7 @@ class ImageReader:
     def corners_and_middle(self, encoded: bytes, name: str) -> np.ndarray:
         """The pixels of five crops, uint8 [5, height, width, channels]; see `ten_crops`.
 
-        The last is what `for_evaluation` gives; arguments and errors are those of `for_training`.
+        The last is what `for_evaluation` gives; arguments and errors are as in `for_training`.
         """
         crops = self.framing.corners_and_middle(self._opened(encoded, name))
         return np.stack([self._pixels(crop) for crop in crops])
@@ -86,7 +86,7 @@ class ImageReader:
     def decode(
         self, encoded: bytes, name: str, header: ImageFile.ImageFile | None = None
     ) -> Image.Image:
-        """The image in RGB, upright if the reader is; the arguments are those of `for_evaluation`.
+        """The image in RGB, upright if the reader is; the arguments are as in `for_evaluation`.
 
         Raises:
             UnreadableImageError: it is not an image, or not all of one.

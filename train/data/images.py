@@ -1,7 +1,7 @@
 """Decodes images with Pillow, and turns them upright.
 
-The result is RGB. Pillow converts greyscale, palette and CMYK images; `pixel_depth` those of more
-than eight bits per channel. Transparency is dropped, or lies on white.
+The result is RGB. Pillow converts greyscale, palette and CMYK images. `pixel_depth` converts images
+of more than eight bits per channel. Transparency is dropped, or put on white.
 """
 
 import io
@@ -13,7 +13,7 @@ from PIL import ExifTags, Image, ImageFile, ImageOps, UnidentifiedImageError
 from train.data import image_opening, pixel_depth
 from train.foundation.errors import UserError, first_line
 
-# How a file begins that `uncompressed` has written, and the width and height.
+# The start of a file that `uncompressed` has written, with the width and height.
 _PPM = re.compile(rb"P6 (\d{1,3}) (\d{1,3}) 255\n")
 
 
@@ -27,7 +27,7 @@ class TruncatedImageError(UnreadableImageError):
 
 @dataclass(frozen=True)
 class DecodeOptions:
-    """What `decode` makes of images that are not opaque, or not whole.
+    """What `decode` makes of images that are not opaque, or not complete.
 
     Attributes:
         on_white: whether transparent pixels are mixed with white; otherwise they have their colour.
@@ -53,7 +53,7 @@ def decode(
     Args:
         encoded: a file's bytes, in any format that Pillow reads, or HEIC.
         name: its name in messages.
-        options: what is made of images that are not opaque, or not whole.
+        options: what is made of images that are not opaque, or not complete.
         header: see `image_opening.loaded`.
 
     Raises:

@@ -8,7 +8,8 @@ from train.data.framing import PublishedFraming
 from train.data.image_reader import ImageReader
 from train.data.prepared_spec import PreparedSpec
 
-# Of ImageNet's training images, which pretrained networks expect for every data set.
+# The mean and deviation of ImageNet's training images. Pretrained networks expect these for every
+# data set.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 # The shorter side after resizing.

@@ -117,7 +117,7 @@ def _tiff_depth(tags: TiffImagePlugin.ImageFileDirectory_v2, largest: int) -> _D
     for of_sensor in _BITS_OF_SENSORS:
         if said == 2**of_sensor - 1 and of_sensor < bits and largest <= said:
             return _Depth(of_sensor, is_said=True, white_is_zero=white_is_zero)
-    # Of other depths a file says what they are.
+    # The file itself gives any other depth.
     return _Depth(bits, is_said=stored not in (16, 32), white_is_zero=white_is_zero)
 
 

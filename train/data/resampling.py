@@ -14,7 +14,7 @@ from PIL import Image
 FILTER = Image.Resampling.BILINEAR
 # The weights of a filter are rounded to this many bits after the point.
 _WEIGHT_BITS = 22
-# Of Pillow 13, see `vertical_first_ratio`.
+# The ratio of Pillow 13; see `vertical_first_ratio`.
 _RATIO = 2
 
 

@@ -431,9 +431,9 @@ def least_covered(
 ) -> list[dict[str, Any]]:
     """The classes whose examples have their label in the fewest of their sets.
 
-    Of classes with the same coverage, those with more examples come first.
+    If classes have the same coverage, the class with more examples comes first.
     """
-    # Of an example with several classes, each counts with its share.
+    # If an example has several classes, each counts with its share.
     weights, hits = found.by_class(examples).sums(examples.num_classes)
     present = np.flatnonzero(weights)
     coverages, counts = np.zeros(len(weights)), np.maximum(np.rint(weights), 1)

@@ -43,7 +43,7 @@ from train.foundation.printable import printable
 _USER_ERROR = 2
 # Plus the number of the signal: the exit code of a run that a signal stopped, as in shells.
 _SIGNAL = 128
-# Of a device without enough memory, for commands that train.
+# The end of the message about a device without enough memory, in commands that train.
 _LARGE_BATCH = (
     "config.dataset.batch_size is too large for the device; config.optimizer.accumulation_steps "
     "computes a batch in parts"
@@ -52,9 +52,10 @@ _LARGE_BATCH = (
 _NO_HOME = "Could not determine home directory."
 # The exit code for errors of the system: a full disk, or a folder without write permission.
 _SYSTEM_ERROR = 1
-# In letters, of a message: two paths of the longest that Linux takes.
+# The longest message, in letters: two paths of the greatest length that Linux takes.
 _LONGEST = 8192
-# What absl has of Python, and of its own, for a value of another type, by how it begins.
+# What was expected, by the start of the message for a value of another type. absl has messages of
+# its own, and passes on messages of Python.
 _TYPES = {
     "invalid literal for int()": "a whole number",
     "could not convert string to float": "a number",
@@ -99,7 +100,7 @@ def _parse(arguments: list[str], command: Callable[[], None]) -> list[str]:
         _fail(_unknown_flag(error.flagname, command), _USER_ERROR)
     except flags.Error as error:
         _fail(_of_another_type(str(error)), _USER_ERROR)
-    except OSError as error:  # Of the file that --config names.
+    except OSError as error:  # From the file that --config names.
         _explain(error)
     except (IndexError, TypeError, ValueError) as error:
         # ml_collections raises them for what cannot be the name of a field. absl names its flag.
@@ -138,14 +139,14 @@ def _show_help(command: Callable[[], None]) -> NoReturn:
 
 def _owner(command: Callable[[], None]) -> str:
     """The name under which absl has the flags of the command."""
-    # It has those of the module that Python was started with under what it was started by.
+    # absl has the flags of the main module under the name that Python was started with.
     return sys.argv[0] if command.__module__ == "__main__" else command.__module__
 
 
 def _unknown_flag(name: str, command: Callable[[], None]) -> str:
     """The message for a flag that the command does not have.
 
-    absl has suggestions of its own, of all that begin alike: for "prt" two flags, and not "port".
+    absl suggests all flags that start alike: for "prt" it suggests two flags, but not "port".
     """
     known = [flag.name for flag in flags.FLAGS.get_key_flags_for_module(_owner(command))]
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
@@ -178,7 +179,7 @@ def _hint(field: str) -> str:
         fields_by_name.setdefault(one.rpartition(".")[2], []).append(f"config.{one}")
     near = difflib.get_close_matches(field.rpartition(".")[2], fields_by_name, n=1, cutoff=0.75)
     found = [one for name in near for one in fields_by_name[name]]
-    # Of several groups, the one whose name is near, too.
+    # If several groups have the field, the group whose name is near, too.
     found = difflib.get_close_matches(field, found, n=1, cutoff=0.85) or found
     return f"; did you mean {' or '.join(map(repr, found))}?" if found else ""
 

@@ -9,14 +9,14 @@ from train.foundation.spelling import spell
 
 # Why a path can name neither a file nor a folder.
 NO_PATH = (errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
-# What the system refuses a process, whatever file it reads. Python has no code for threads.
+# What the system refuses to a process, whatever file it reads. Python has no code for threads.
 _TOO_MANY_FILES = os.strerror(errno.EMFILE)
 _LIMITS = ("can't start new thread", os.strerror(errno.ENFILE), os.strerror(errno.ENOMEM))
 
 
-# The second line of an error begins so.
+# The second line of an error starts with this.
 USUALLY = "usually because"
-# Of a path at which nothing is.
+# Why there is nothing at a path.
 ELSEWHERE = "the path is misspelled, or relative to another folder than that of the command"
 # None is a value that a field can have.
 _NOTHING: Any = object()

@@ -6,7 +6,7 @@ has no number that is not finite unless its shape allows any value there.
 An object can be sealed: it then has the SHA-256 of its other entries, so that a digit that changed
 on the disk is found. The checksum is in the file itself, and not in another one beside it: a kill
 between two writes, a second writer, or a copy of one file cannot make them differ. It is of the
-values, and not of the bytes: the text may be laid out anew. Files of earlier versions have none.
+values, and not of the bytes: the text may be reformatted. Files of earlier versions have none.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ LARGEST = 2**28
 SEAL = "sha256"
 # The deepest nesting of objects and lists. Recursive functions have room for more.
 _DEEPEST = 32
-# Of whole numbers: those of a float.
+# The most bits of an integer: as many as a float can have.
 _MOST_BITS = 1024
 
 

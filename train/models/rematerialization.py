@@ -79,7 +79,7 @@ def gathering_in_blocks(
                 )
             )
 
-        # Of parameters these are what the device has of them.
+        # For split parameters, these are the parts that the device has.
         values = {**program.constants}
         values |= zip(program.inputs, (leaf for _, leaf in leaves), strict=True)
         for block in program.blocks:

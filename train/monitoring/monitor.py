@@ -11,7 +11,7 @@ from train.monitoring.outcome_lines import Outcome
 from train.monitoring.promise import Promise
 from train.monitoring.stream_tests import StreamTests
 
-# Of a curve. Then every second one is left out.
+# The most points of a curve. Beyond these, every second point is left out.
 _MOST_POINTS = 500
 
 

@@ -22,7 +22,7 @@ from train.foundation.errors import UserError
 _LONGEST = 2**24
 _PART = 2**20
 _END = 4096
-# Of a table. Names in a set are divided by this.
+# The columns of a table, and what separates the names in a set.
 _COLUMNS = ("label", "set", "rule")
 _DIVIDER = "|"
 

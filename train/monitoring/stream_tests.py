@@ -19,7 +19,7 @@ _BLOCK = 256
 # outside the set.
 _INTERVALS = 64
 _MISSED = 2.0
-# Of the random numbers that smooth p-values; any constant.
+# The seed of the random numbers that smooth p-values; any constant would do.
 _SEED = 0
 
 

@@ -21,7 +21,7 @@ _COLLECTIVES = (
 _COLLECTIVE = re.compile(rf"= (\(.*?\)|\S+) ({'|'.join(_COLLECTIVES)})(-start)?\(")
 _CALL = re.compile(r'custom_call_target="([^"]+)"')
 _SHAPE = re.compile(r"\b(pred|[a-z]+(\d+)[a-z\d]*)\[([\d,]*)\]")
-# Of the compilers: no work of its own.
+# Custom calls of the compilers that do no work.
 _OF_NO_ACCOUNT = frozenset({"AllocateBuffer", "AssumeGatherIndicesInBound", "Sharding"})
 
 

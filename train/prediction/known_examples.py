@@ -19,7 +19,7 @@ from train.prediction.trained import TrainedClassifier
 from train.workdir import run_files, terminal
 
 _BATCH_SIZE = 64
-# Of more training examples, some are drawn. An exported program has their features.
+# If there are more training examples, this many are drawn. An exported program has their features.
 _MOST = 10_000
 _SEED = 0
 # Examples that cannot be read are counted where they are predicted.
@@ -45,7 +45,7 @@ class KnownExamples:
         return KnownExamples(self.features[chosen], self.labels[chosen], self.energies[chosen])
 
     def is_number_of_class(self, step: int) -> np.ndarray:
-        """Whether an example has the number `step`, 2 `step`, … among those of its class, [m]."""
+        """Whether an example has the number `step`, 2 `step`, … in its class, [m]."""
         order = np.argsort(self.labels, kind="stable")
         ascending = self.labels[order]
         places = np.arange(len(order)) - np.searchsorted(ascending, ascending)

@@ -158,8 +158,8 @@ class Observations:
     ) -> Iterator[ObservationSet | Unreadable]:
         """The set of each observation, in the order of their first examples.
 
-        Few photographs are in memory at a time, however many an observation has. Of an observation
-        without any that can be read, the files come one after the other.
+        Few photographs are in memory at a time, however many an observation has. If no photograph
+        of an observation can be read, its files come one after the other.
 
         Args:
             classifier: the classifier.

@@ -27,7 +27,7 @@ _SHRINKAGE = 0.01
 # Every example of a class with this number is held out of its mean, for "either".
 _HELD = 5
 # The unit of a score is the distance of this quantile from the median. The limit of sets of a
-# coverage of 0.9 is about there, and both scores call as many known examples new.
+# coverage of 0.9 is about there, and with both scores equally many known examples are called new.
 _UPPER = 0.975
 
 
@@ -128,7 +128,7 @@ def _either(classifier: TrainedClassifier) -> Callable[[jax.Array], jax.Array]:
 def _unit(scores: ArrayLike) -> tuple[float, float]:
     """The median of scores [m], and the distance of an upper quantile from it."""
     middle, upper = np.quantile(np.asarray(scores), (0.5, _UPPER))
-    # Of equal scores, any unit.
+    # Any unit will do if all scores are equal.
     return float(middle), float(upper - middle) or 1.0
 
 

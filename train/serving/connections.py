@@ -38,9 +38,9 @@ class BoundedProtocol(HttpToolsProtocol):
         super().__init__(*arguments, **options)
         self._patience: asyncio.TimerHandle | None = None
         self._since = 0.0
-        # The bytes of what was read last, without those of bodies.
+        # The bytes of what was read last, without bodies.
         self._piece = 0
-        # Of the request that is read.
+        # The request that is being read.
         self._in_head = False
         self._head = self._beside = self._small = 0
 
@@ -75,7 +75,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._watch()
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """A request starts."""
         super().on_message_begin()
         self._in_head = True
         self._head = self._beside = self._small = 0
@@ -115,7 +115,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @property
     def has_request(self) -> bool:
-        """Whether a whole request has come, and is not answered yet."""
+        """Whether a complete request has come, and is not answered yet."""
         return self._is_answering and not self.cycle.more_body
 
     @property

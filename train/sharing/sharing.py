@@ -17,7 +17,7 @@ from train.sharing.part_files import Head, PartFile
 from train.sharing.shard import Shard
 from train.sharing.work import PartWritten, Result, Share, Work
 
-# Of the folder, while the parts are merged.
+# The lock of the folder, held while the parts are merged.
 _LOCK = "merge.lock"
 
 

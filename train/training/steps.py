@@ -28,7 +28,7 @@ from train.training.truth import Truth
 
 Arrays = dict[str, jax.Array]
 Preprocess = Callable[[jax.Array], jax.Array]
-# Of images, crops, height, width and channels.
+# The axes: images, crops, height, width and channels.
 _DIMENSIONS_OF_CROPS = 5
 
 

@@ -26,9 +26,9 @@ from train.foundation.spelling import spell
 
 # Both have the run in a project of this name, unless their own variables name another.
 _PROJECT = "topk_jax"
-# In letters, of a field of the configuration: the least that MLflow's servers take.
+# The longest field of the configuration, in letters. Every server of MLflow takes this many.
 _LONGEST = 250
-# Of MLflow in one call.
+# The most fields that MLflow takes in one call.
 _MOST_FIELDS = 100
 # Calls that wait for a tracker. A run logs some ten times an epoch.
 _MOST_WAITING = 10_000
@@ -53,8 +53,8 @@ class Trackers:
     """The trackers of a run; see `write`.
 
     Args:
-        names: those of `config.trackers`.
-        workdir: the folder of the run. A run that goes on there is the same in each tracker.
+        names: the names in `config.trackers`.
+        workdir: the folder of the run. A run that is resumed there is the same run in each tracker.
         config: the configuration, nested.
     """
 
@@ -204,7 +204,7 @@ class _WeightsAndBiases:
 
 
 def _identity(workdir: Path) -> str:
-    """A name of the run that is the same when the run goes on."""
+    """A name of the run that stays the same when the run is resumed."""
     return hashlib.sha256(str(workdir.resolve()).encode()).hexdigest()[:16]
 
 

@@ -99,7 +99,7 @@ class ArrowImages(EncodedImages):
     def sizes(self) -> np.ndarray:
         """The number of bytes of each image, int64 [n]; 0 for one that is missing.
 
-        Of an image in a file, see `encoded_images.file_sizes`.
+        For an image in a file, see `encoded_images.file_sizes`.
         """
         found = np.zeros(len(self), np.int64)
         inside = np.zeros(len(self), bool)

@@ -106,7 +106,7 @@ def apply(
     in_table = f"{spell(FIELD)} {path}"
     places: dict[str, int] = {}
     for place, name in enumerate(named or map(row_name, range(len(given)))):
-        # Of a name that several examples have, the place is negative.
+        # The place is negative if several examples have the name.
         places[key(name)] = -1 if key(name) in places else place
     class_of = {key(name): label for label, name in enumerate(given.class_names)}
     missing, labels, corrected = [], given.labels.copy(), list[int]()
@@ -129,7 +129,8 @@ def apply(
                 f"{shown(one.name)}: {earlier.correction!r} and {one.correction!r}"
             )
         before = given.class_names[given.labels[index]]
-        # Rows have numbers in any file; names are those of the images.
+        # Row numbers fit any file, so the labels of rows are compared, too. Names identify the
+        # images.
         if not named and one.label is not None and key(one.label) != key(before):
             raise UserError(
                 f"{in_table}, row {one.row}: the label of {one.name} must be that of {where}, "

@@ -14,8 +14,8 @@ from train.foundation.messages import in_words
 def warn(listing: Listing, images: EncodedImages) -> None:
     """Warns of images of different splits with the same content.
 
-    Only those of equal size and mark are read: of a million photographs, which have some 100 GB,
-    nearly all have the size of another. Those without a size are not compared.
+    Only images of equal size and mark are read. In a million photographs, some 100 GB, nearly every
+    image has the size of another one. Images without a size are not compared.
     """
     found = []
     used = np.flatnonzero((listing.roles != NO_SPLIT) & (listing.sizes > 0))
@@ -25,7 +25,7 @@ def warn(listing: Listing, images: EncodedImages) -> None:
         for index in indices:
             content = images[index]["image"]
             if not content:
-                continue  # No image, or one that cannot be read: told when it is wanted.
+                continue  # No image, or an unreadable one; reported when it is needed.
             digest = hashlib.sha256(content).digest()
             first = contents.setdefault(digest, index)
             if listing.roles[first] != listing.roles[index]:

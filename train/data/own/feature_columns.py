@@ -19,7 +19,7 @@ _EXPONENT_16 = np.uint16(0x7C00)
 
 @dataclass(frozen=True)
 class Columns:
-    """What a pass over the rows tells.
+    """What a pass over the rows finds.
 
     Attributes:
         mean: of each feature over the training rows, float64 [d].
@@ -54,7 +54,7 @@ def check_finite(features: np.ndarray | StoredRows, where: str) -> None:
 
 
 def summarize(features: np.ndarray | StoredRows, is_training: np.ndarray, where: str) -> Columns:
-    """Checks that all features are finite and whole, and summarizes each over the training rows.
+    """Checks that all features are finite and undamaged; summarizes each over the training rows.
 
     The result does not depend on the number of threads.
 
@@ -66,7 +66,7 @@ def summarize(features: np.ndarray | StoredRows, is_training: np.ndarray, where:
     Raises:
         UserError: a number is not finite, or the features are damaged.
     """
-    # Squares of numbers of 16 bits are summed in 32, those of 32 in 64.
+    # Squares of numbers of 16 bits are summed in 32 bits, squares of numbers of 32 bits in 64.
     wide = np.dtype(f"f{2 * features.dtype.itemsize}")
     # Differences to a row of the data: a feature that is always the same has a deviation of 0.
     first = int(is_training.argmax())

@@ -49,7 +49,8 @@ def find(root: Path, *, nested: bool, most_bytes: int = MOST_IMAGE_BYTES) -> Fou
 
     The folder has a folder for each class, or folders of splits, such as `train`, `val` and `test`,
     with a folder for each class; see `split_folders`. Classes are in the order of their sorted
-    names. Hidden files and folders and those of other programs are skipped, links are followed.
+    names. Hidden files and folders, and files and folders of other programs, are skipped. Links are
+    followed.
 
     Args:
         root: the folder.
@@ -70,7 +71,7 @@ def find(root: Path, *, nested: bool, most_bytes: int = MOST_IMAGE_BYTES) -> Fou
         )
     where, at_the_top = f"{spell('config.dataset.path')} {root}", PassedOver()
     splits = split_folders.find(root, _subfolders(root, at_the_top))
-    # Without folders of splits, the walk begins at the top.
+    # Without folders of splits, the walk starts at the top.
     passed = PassedOver() if "" in splits else at_the_top
     found = [
         _Image(split, below, _class_of(below, root / split, nested=nested))
@@ -139,7 +140,7 @@ def _check_folders_below(root: Path, found: Sequence[_Image]) -> None:
 
 
 def _tell_of_folders_below(root: Path, found: Sequence[_Image]) -> None:
-    """Warns of classes that have no images but in further folders, which may be the classes.
+    """Warns of classes that have images only in further folders, which may be the classes.
 
     Raises:
         UserError: there is no other class.
@@ -174,7 +175,7 @@ def _subfolders(folder: Path, passed: PassedOver) -> list[str]:
         entries = list(os.scandir(folder))
     except OSError as error:
         raise UserError(f"cannot read {folder}: {error.strerror}") from error
-    # A loop of links is no folder, and `entry.is_dir()` would raise.
+    # A loop of links is not a folder, and `entry.is_dir()` would raise.
     folders = (entry for entry in entries if os.path.isdir(entry.path))  # noqa: PTH112
     return sorted(entry.name for entry in folders if not passed.is_passed(entry.name))
 

@@ -31,7 +31,7 @@ def by_keys(
 
     Args:
         labels: the class of each file, [n].
-        keys: what the files are told apart by, or the group that each belongs to, [n].
+        keys: what distinguishes the files, or the group that each belongs to, [n].
         validation: the fraction of each class for validation.
         test: the fraction of each class for the test.
 
@@ -47,8 +47,8 @@ def by_keys(
     class_of = labels.tolist()
     for key, indices in members.items():
         by_class.setdefault(class_of[indices[0]], []).append(key)
-    # Classes without a key of their own, and those of them that a key has. The last key of each
-    # other class is left for training below.
+    # Classes without a key of their own, and for each key the ones of these that it has. The last
+    # key of each other class is left for training below.
     guests = set(class_of) - by_class.keys()
     guests_of = {
         key: guests.intersection([class_of[index] for index in indices])
@@ -83,7 +83,7 @@ def by_keys(
 
 
 def by_numbers(labels: np.ndarray, *, validation: float, test: float) -> np.ndarray:
-    """The role of each of many rows: as `by_keys`, but rows are told apart by their numbers.
+    """The role of each of many rows: like `by_keys`, but rows are distinguished by their numbers.
 
     Rows that are added at the end move few others.
 

@@ -2,7 +2,8 @@
 
 `datasets` copies Parquet files into Arrow files once. One image of a Parquet file takes the time to
 read its whole row group: for photographs of 0.1 MB, 7 ms in row groups of 100 images and 57 ms in
-those of 100 MB that `datasets` writes. From an Arrow file it takes 0.01 ms. Decoding takes 3 ms.
+row groups of 100 MB, which `datasets` writes. From an Arrow file it takes 0.01 ms. Decoding takes 3
+ms.
 """
 
 import contextlib
@@ -27,11 +28,11 @@ from train.foundation.errors import UserError
 _PATTERN_CHARACTERS = frozenset("*?[]")
 # Files that `Dataset.save_to_disk` and `DatasetDict.save_to_disk` write.
 _SAVED, _SAVED_SPLITS = "state.json", "dataset_dict.json"
-# The number of a file among those of a split.
+# The number of a file among the files of a split.
 _SHARD = re.compile(r"-\d+-of-\d+$")
-# Of messages of `datasets`, which may list all features.
+# The longest message of `datasets` that is shown. It may list all features.
 _MOST_CHARACTERS = 250
-# Of a disk that is full or may not be written to or read.
+# The errors of a disk that is full, or that may not be written to or read.
 _OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES})
 
 
@@ -134,7 +135,7 @@ def _splits(opened: Any) -> dict[str, OpenedSplit]:
 
 
 def _check_splits(builder: Any, folder: Path) -> None:
-    """Refuses files for training whose names are those of other splits in another case.
+    """Refuses files for training that are named like another split in another case.
 
     `datasets` knows the names of splits in lower case only, and takes other files for training.
     """

@@ -29,9 +29,9 @@ from train.foundation.spelling import spell
 # The bytes of all image files, one after another. Measured for images of 1 kB in memory: to read
 # one takes a core 2 µs; from a file of its own 14 µs, and from a record of array_record 27 µs.
 RECORDS = "images.bin"
-# What else is known of them; a folder that has it is whole.
+# What else is known of them. A folder that has this file is complete.
 DESCRIPTION = "image_records.json"
-# In bytes. That of a million images has a hundred millions.
+# The largest description, in bytes. The description of a million images has a hundred millions.
 _LARGEST = 2**32
 _VERSION = 1
 
@@ -149,7 +149,7 @@ class _Part(io.RawIOBase):
 
 
 def are_at(path: Path) -> bool:
-    """Whether a path is that of a folder of records."""
+    """Whether there is a folder of records at a path."""
     return (path / DESCRIPTION).is_file()
 
 

@@ -106,7 +106,7 @@ class OwnImagesSpec(DatasetSpec):
         """The data set with the shape that its images were found to have."""
         height, width, channels = image_shape
         mean, std = (
-            # Of grey pixels, the mean over the colours.
+            # Grey pixels have the mean over the colours.
             values if channels == len(values) else (float(np.mean(values)),) * channels
             for values in (self.mean, self.std)
         )

@@ -27,7 +27,7 @@ from train.foundation.spelling import spell
 
 # The start of an absolute path of Windows.
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
-# Of the files that are missing, in the message.
+# How many missing files a message names.
 _MOST_NAMED = 10
 
 
@@ -104,8 +104,8 @@ def find(
 def _paths(root: Path, listed: Sequence[str], rows: Sequence[int], where: str) -> tuple[str, ...]:
     """The paths of the files; refuses one that is listed twice, or paths if none is a file.
 
-    A path finds a file whose name looks the same, and one with "/" in place of backslashes. Of a
-    file that is missing, too, backslashes become "/".
+    A path finds a file whose name looks the same, and one with "/" in place of backslashes.
+    Backslashes also become "/" if the file is missing.
 
     Args:
         root: the folder of the table.
@@ -154,7 +154,7 @@ def _in_words(root: Path, missing: Mapping[int, str]) -> str:
 
 
 def _tell_of_other_paths(listed: Sequence[str], paths: Sequence[str], where: str) -> None:
-    """Says how many paths are not written as those of their files."""
+    """Logs how many paths are written differently from the paths of their files."""
     pairs = zip(listed, map(names.in_utf8, paths), strict=True)
     different = [pair for pair in pairs if pair[0] != pair[1]]
     slashes = [path for path, found in different if path.count("\\") > found.count("\\")]

@@ -17,7 +17,7 @@ from train.data.own.found_images import FoundImages
 from train.data.own.named_splits import SplitImages
 from train.foundation.errors import UserError, first_line
 
-# Of `train.prepare --dataset`.
+# The start of a name in `train.prepare --dataset`.
 PREFIX = "tfds:"
 _FIELD = "config.dataset.tfds_name"
 
@@ -68,7 +68,7 @@ def find(fields: TfdsFields, data_dir: str | None) -> FoundImages:
     )
     where = f"{_FIELD} {name!r}"
     prepared_files.check_files(builder)
-    # Of the prepared files, which the builder's code may define differently.
+    # The features of the prepared files. The builder's code may define others.
     with prepared_files.telling_damage(builder):
         features = tfds.features.FeatureConnector.from_config(str(builder.data_dir))
     image, label = image_and_label(features, where)

@@ -16,9 +16,9 @@ _NOISE_SALT = "topk_jax label_noise 1"
 
 
 def chosen(fields: OwnImageFields, images: Listing) -> np.ndarray:
-    """The indices of the images that are used, a function of their paths and classes alone.
+    """The indices of the images that are used. They depend only on the paths and classes.
 
-    Those of a smaller number, or of a larger imbalance, are among those of a larger number.
+    A smaller number, or a larger imbalance, chooses a part of what a larger number chooses.
 
     Raises:
         UserError: a class would have none.
@@ -40,8 +40,8 @@ def labels_of(
 ) -> np.ndarray:
     """The labels [n] of some images, with noise.
 
-    Each is a function of the seed, the path and the class of the image. The labels that are drawn
-    anew with a lower probability are among those of a higher one.
+    Each is a function of the seed, the path and the class of the image. The labels that a lower
+    probability replaces are among the labels that a higher one replaces.
     """
     labels = images.labels[indices]
     if fields.label_noise == 0:
@@ -53,7 +53,7 @@ def labels_of(
 
 
 def _draws(salt: str, paths: Iterable[str]) -> np.ndarray:
-    """Two numbers in [0, 1) for each path, a function of the salt and the path alone, [n, 2]."""
+    """Two numbers in [0, 1) for each path, [n, 2], which depend only on the salt and the path."""
     texts = (f"{salt}\0{path}".encode(errors="surrogateescape") for path in paths)
     digests = b"".join(hashlib.sha256(text).digest()[:16] for text in texts)
     # 53 bits, which a float64 holds exactly.

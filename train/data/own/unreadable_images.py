@@ -25,7 +25,7 @@ HEADERS, ALL = CHECKS = ("headers", "all")
 # The images that one thread looks at before another one does.
 CHUNK = 64
 
-# Of the images that are refused, in the message and in the lines before it.
+# How many refused images the message names, and how many the lines before it.
 _MOST_NAMED = 10
 _MOST_TOLD = 1000
 # The pixels of images in these modes can always be converted.

@@ -27,8 +27,8 @@ from train.workdir import figure_style
 
 GENERA = ("Crotalaria", "Lupinus")
 MOST_PER_CLASS = 5
-# Of the published expert: the share of images whose species is not in the answer, and the mean
-# number of species in it.
+# The published expert's share of images whose species is not in the answer, and the mean number of
+# species in an answer.
 PUBLISHED_ERROR, PUBLISHED_SIZE = 0.205, 4.1
 _SEED = 0
 _TABLE = TableKind(

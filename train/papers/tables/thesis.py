@@ -56,7 +56,7 @@ _VALIDATION_AVERAGE_5 = ResultMetric(Metric.accuracy("average", 5), split="valid
 # The text of figure 5.5 names 0.01 to 10, and a sharp drop above.
 _ALPHAS = ("0.001", "0.01", "0.1", "0.3", "1", "10", "100")
 _BATCH_SIZES = (16, 32, 64, 128, 256, 512)
-# Of the recipe: 0.1 for batches of 64.
+# The recipe has the rate 0.1 for batches of 64.
 _RATE_OF_AN_EXAMPLE = 0.1 / 64
 # The recipes of the losses of chapter 5 have these values already.
 _CHAPTER_5 = {"dataset.holdout": "balanced", "select_by": "average_5_accuracy"}
@@ -71,7 +71,7 @@ def _chapter_5(loss: str) -> Recipe:
 
 
 def _networks_by_loss() -> Table:
-    # The runs with cross-entropy are those of table 3.1.
+    # Table 3.1 has the same runs with cross-entropy.
     choices = {"cross_entropy": "", "smooth_top_k_hinge": ",smooth_top_k_hinge"}
     return Table(
         number="3.9",

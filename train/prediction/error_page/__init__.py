@@ -1,7 +1,7 @@
 """An HTML page of the examples that are most wrong, of the classes and of their confusions.
 
-It is one file that needs no network. Its templates are next to this file; the colours and the cards
-are those of the page of sets. What it shows is bounded: all examples, classes and confusions are in
+It is one file that needs no network. Its templates are next to this file; it has the same colours
+and cards as the page of sets. What it shows is bounded: all examples, classes and confusions are in
 the CSV files beside it (see `train.evaluation.example_table`).
 """
 
@@ -30,7 +30,7 @@ _SCRIPT = (_HERE / "errors.js").read_text(encoding="utf-8") + html_page.DROPS
 # Thumbnails of photographs have 15 to 25 kB each.
 _MOST_BY_LOSS, _MOST = 200, 400
 _MOST_CLASSES, _MOST_CONFUSIONS = 500, 100
-# Of a row of the table of classes.
+# The most confusions in a row of the table of classes.
 _MOST_CONFUSED = 3
 _THUMBNAILS_AHEAD = 32
 

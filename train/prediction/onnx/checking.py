@@ -102,8 +102,8 @@ def not_at_limit(
 
     Args:
         choose: the rule in JAX: probabilities [n, L] to answers.
-        probabilities: those of the file.
-        answers: those of the file.
+        probabilities: the probabilities of the file.
+        answers: the answers of the file.
     """
     draws, wrong = np.random.default_rng(_SEED), np.ones(len(probabilities), np.bool_)
     for index in range(_DRAWS + 1):
@@ -133,7 +133,7 @@ def _examples(classifier: TrainedClassifier) -> tuple[str, Iterator[np.ndarray]]
         if dataset is not None:
             name, split = "test", dataset.test
             if not len(split):
-                # Of these, one has the score of the threshold.
+                # One of the validation examples has the score of the threshold.
                 name, split = "validation", dataset.validation
     if split is None:
         return f"{_EXAMPLES} random {classifier.spec.inputs}", _random(classifier)

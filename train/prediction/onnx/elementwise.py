@@ -27,7 +27,7 @@ def combine(
     Args:
         graph: the graph.
         operator: the operator of the node.
-        inputs: values of the shape of the output; those of no axis are numbers for all places.
+        inputs: values of the shape of the output; a value without axes is a number for all places.
         like: what has the shape and the type of the output.
         in_numpy: the operator for constants; None to have a node for these too.
         attributes: the attributes of the node.
@@ -61,7 +61,7 @@ def _simple(operator: str, in_numpy: Callable[..., np.ndarray] | None = None) ->
     return lower
 
 
-# Of ONNX's operators, those that compute what a primitive computes.
+# The operators of ONNX that compute what a primitive computes.
 for _primitive, _operator, _in_numpy in (
     ("abs", "Abs", np.abs),
     ("ceil", "Ceil", np.ceil),

@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 from train.prediction.onnx import tensors
 from train.prediction.onnx.tensors import Dim, Shape, Tensor
 
-# Of ONNX's types, those that the types of JAX become. See `Tensor.dtype`.
+# The types of ONNX that the types of JAX become. See `Tensor.dtype`.
 ELEMENTS: dict[str, int] = {
     "float32": onnx.TensorProto.FLOAT,
     "bool": onnx.TensorProto.BOOL,
@@ -33,7 +33,7 @@ class Graph:
         """Makes an empty graph.
 
         Args:
-            examples: the name of the input whose first axis is that of the examples.
+            examples: the name of the input whose first axis is over the examples.
             half: whether large constants are stored in 16 bits.
         """
         self.nodes: list[onnx.NodeProto] = []

@@ -98,7 +98,7 @@ def _lower_equation(graph: Graph, equation: Any, operands: Sequence[Tensor]) -> 
             f"--format=onnx has no form of the operation {name} of JAX for {error}"
         ) from error
     if name not in _CONTROL and _can_be_computed(name, operands, outputs):
-        # Of constants that the table does not compute itself.
+        # The operands are constants, and the table does not always compute with these itself.
         results = [found] if isinstance(found, Tensor) else list(found)
         if not all(one.is_constant for one in results):
             return _compute(equation, operands)

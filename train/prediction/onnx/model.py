@@ -13,11 +13,11 @@ from train.foundation.errors import UserError
 from train.prediction.onnx import graph, lowering
 from train.prediction.onnx.graph import ELEMENTS, Graph
 
-# Of ONNX's operators, those of ONNX Runtime 1.14 and later, of 2023, which browsers have too.
+# The operators of ONNX that ONNX Runtime has since 1.14, of 2023. Browsers have these too.
 OPSET = 18
 _IR = 8
 _NUMBER = "n"
-# What the error of ONNX Runtime for an empty batch says.
+# A part of the error of ONNX Runtime for an empty batch.
 AT_LEAST_ONE = "at_least_one_example"
 # A file of protobuf cannot be larger.
 _MOST_BYTES = 2**31 - 2**16

@@ -62,7 +62,7 @@ def _ordered_sets(conformal: ConformalSets, probabilities: jax.Array) -> jax.Arr
         mass = jnp.minimum(above, int(_UNIT)).astype(jnp.float32) / _UNIT
         scores = mass + penalties[None]
     limit = jnp.asarray(conformal.limits, jnp.float32)
-    # Scores grow with the rank. Of equal probabilities, the first has the score of all.
+    # Scores grow with the rank. The first of equal probabilities has the score of all of them.
     kept = jnp.where(scores <= limit, descending, jnp.inf)
     return probabilities >= kept.min(axis=-1, keepdims=True)
 
