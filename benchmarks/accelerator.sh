@@ -8,8 +8,8 @@
 # Run it from the checkout, with an environment that has JAX for the accelerator:
 #   pip install --constraint constraints.txt '.[train,test,benchmarks,cuda13]'
 # PYTHON names its interpreter (python by default). A part writes to benchmarks/results, or to RESULTS, and
-# says what it wrote. It is stopped after nine minutes, or after SECONDS_OF_A_PART. The evidence then goes on with
-# the same command.
+# prints what it wrote. It is stopped after nine minutes, or after SECONDS_OF_A_PART. To continue the evidence, run
+# the same command again.
 set -euo pipefail
 
 PARTS="machine on_device losses kernel memory other_losses selection estimators step_densenet step_resnet
@@ -17,7 +17,7 @@ PARTS="machine on_device losses kernel memory other_losses selection estimators 
   evidence_noise_40 evidence_noise_resnet18 evidence_tail"
 PYTHON=${PYTHON:-python}
 SECONDS_OF_A_PART=${SECONDS_OF_A_PART:-540}
-# Of the folder of Tiny ImageNet's images at 32 by 32 pixels.
+# The folder of Tiny ImageNet's images at 32 by 32 pixels.
 TINY_IMAGENET=${TINY_IMAGENET:-tiny_imagenet_32}
 
 smoke=false
@@ -78,13 +78,13 @@ study() {
   fi
 }
 
-# A run of the digits that is killed after its first checkpoint goes on to the results of one that is not.
+# A run of the digits that is killed after its first checkpoint resumes, with the results of a run that is not killed.
 kill_and_resume() {
   local folder="$RESULTS/kill_and_resume-$device" epochs=30
   $smoke && epochs=4
   rm -rf "$folder"
   mkdir -p "$folder"
-  # Sums in another order would be other results.
+  # Sums in another order would give other results.
   export XLA_FLAGS="${XLA_FLAGS:-} --xla_gpu_deterministic_ops=true"
   local run=("$PYTHON" -m train.main --config=configs/digits.py
     "--config.num_epochs=$epochs" --config.checkpoint.every_steps=10)
@@ -156,12 +156,13 @@ run_part() {
       suffix=_resnet measured train_step --model resnet50 "${few[@]}"
       ;;
     steps_on_device)
-      # What is measured is kept, so that the same command goes on.
+      # Measured results are kept, so that the same command can be run again to continue.
       $smoke && few+=(digits features)
       XLA_PYTHON_CLIENT_PREALLOCATE=false measured steps_on_device "${few[@]}"
       ;;
     networks)
-      # What is measured is kept, so that the same command goes on. PyTorch needs memory beside XLA.
+      # Measured results are kept, so that the same command can be run again to continue. PyTorch needs memory beside
+      # XLA.
       local networks=(--networks=resnet50,densenet121,efficientnet_b0,vit_base_patch16_224 --compile_limit=120)
       $smoke && networks=(--networks=shufflenet --image_size=64 --batch_size=2)
       XLA_PYTHON_CLIENT_PREALLOCATE=false measured networks "${networks[@]}" "${few[@]}"

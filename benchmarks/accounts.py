@@ -16,12 +16,12 @@ from train.planning.targets import find_target
 
 Account = dict[str, Any]
 Accounts = dict[str, Account]
-# Makes the account of the program of a name.
+# Makes the account of the program with this name.
 Make = Callable[[str], Account]
 
 SECONDS_OF_A_PROGRAM = 1800
-# What may not grow, with the part by which it may: another version of the compiler packs memory
-# otherwise.
+# What may not grow, each with the part by which it may: another version of the compiler packs
+# memory differently.
 MAY_GROW = {"sorts": 0.0, "loops": 0.0, "messages": 0.0, "temporary": 0.1}
 _NOT_WORTH_A_WORD = 2**16
 
@@ -35,11 +35,12 @@ def collect(
     processes: int,
     seconds: int = SECONDS_OF_A_PROGRAM,
 ) -> Accounts:
-    """The accounts of programs. What an output file has is not compiled again.
+    """The accounts of programs. Programs that the output file has are not compiled again.
 
     Args:
         names: the names of the programs.
-        make: makes the account of one of them; of a module, as other processes call it.
+        make: makes the account of one of them; a function of a module, because other processes call
+            it.
         kept: what the file has beside the accounts.
         output: a file that gets the accounts as they come, sorted by name.
         processes: compilers side by side.
@@ -93,14 +94,14 @@ def report(
 
 
 def committed(benchmark: str, device: str) -> Accounts:
-    """The accounts that are committed of a benchmark for a device; none if there are none."""
+    """The committed accounts of a benchmark for a device; empty if nothing is committed."""
     path = Path(__file__).parent / "results" / f"{benchmark}-{device}.json"
     found: Accounts = json.loads(path.read_text())["programs"] if path.exists() else {}
     return found
 
 
 def find_compiler(parser: argparse.ArgumentParser, device: str) -> None:
-    """Ends the command if the compiler is not installed. JAX then computes on the CPU alone."""
+    """Ends the command if the compiler is not installed. JAX then computes only on the CPU."""
     try:
         find_target(device)
     except UserError as error:
@@ -120,7 +121,7 @@ def failures(programs: Accounts) -> Iterator[str]:
 
 
 def cell(account: Account | None, show: Callable[[Account], str]) -> str:
-    """What a table has of a program: why it failed, or a dash if nobody tried."""
+    """What a table shows of a program; why it failed if it did, and a dash if it was not tried."""
     if account is None:
         return "–"
     return str(account["failed"]) if "failed" in account else show(account)
@@ -161,8 +162,8 @@ def growth(before: Accounts, now: Accounts) -> Iterator[str]:
 
 
 def _compile_all(names: Sequence[str], make: Make, keep: Callable[..., None], seconds: int) -> None:
-    """Keeps the accounts; a compiler that ends or does not end costs one program."""
-    # A fork would have the locks of the threads of JAX.
+    """Keeps the accounts; a compiler that crashes or hangs costs one program."""
+    # A forked process would inherit the locks of JAX's threads.
     context = multiprocessing.get_context("spawn")
     left = list(names)
     while left:

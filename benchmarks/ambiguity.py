@@ -13,14 +13,14 @@ r"""Two kinds of doubt: what an example leaves open, and what a classifier has n
     python -m benchmarks.ambiguity runs/doubt/* --figure=docs/figures/ambiguity.png \
         --output=benchmarks/results/ambiguity-cpu.json
 
-The truth of a name is the share of each country in the places of that name. Measured are the names
-of the test that several countries have; training has none of them. The members of an ensemble
-are the runs with the same number of names. The entropy of their mean is the sum of the mean of
-their entropies, which the members agree on, and of their mutual information, which is what they
-disagree about.
+The truth of a name is the share of each country in the places of that name. The names of the test
+that several countries have are measured. They are not in the training set. The members of an
+ensemble are the runs with the same number of names. The entropy of their mean is a sum of two
+parts. The mean of their entropies is the doubt that the members share. Their mutual information is
+what they disagree about.
 
-The figure has handwritten digits of the test, and ensembles of small networks, which are trained
-here on few and on all digits. Without runs, the command draws only the figure:
+The figure shows handwritten digits of the test. The command trains its ensembles of small networks,
+on few and on all digits. Without runs, the command draws only the figure:
 
     python -m benchmarks.ambiguity --figure=docs/figures/ambiguity.png
 """
@@ -38,11 +38,11 @@ from topk_jax import losses
 from train.prediction import trained
 
 _KS = (1, 5)
-# Of the digits: the members, the images of the small training set, and the width of a network.
+# For the digits: the members, the images of the small training set, and the width of a network.
 _MEMBERS, _FEW, _WIDTH, _STEPS = 10, 50, 64, 400
 # The figure, in inches: a phone shows its text in some ten pixels. A wider one has smaller text.
 _SHOWN, _WIDTH_OF_FIGURE, _HEIGHT_OF_FIGURE, _TEXT = 3, 4.0, 3.35, 8
-# Of a class that the figure names below a digit.
+# The least probability of a class that the figure names below a digit.
 _LEAST = 0.1
 
 
@@ -194,8 +194,8 @@ def _probabilities(
 def draw(images: np.ndarray, few: np.ndarray, every: np.ndarray) -> bytes:
     """The digits about which the members are most in doubt, and disagree most, as a PNG file.
 
-    The first row has the digits whose doubt is left with all training images, and is in each
-    member. The second row has those about which the members disagree after few images.
+    The first row has digits that each member still doubts after all training images. The second row
+    has digits about which the members disagree after few images.
     """
     from train.workdir import figure_style  # noqa: PLC0415
 

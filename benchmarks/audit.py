@@ -4,8 +4,8 @@
         [--output=FILE.json]
 
 Needs the program's dependencies, Linux, and room for the features on the disk of temporary files:
-half a gigabyte by default. The features are normal around the mean of their class, which is as far
-from the others as makes most labels the most probable class; one label of twenty is another one.
+half a gigabyte by default. The features are normal around the mean of their class. The means are so
+far apart that most labels are the most probable class. One label of twenty is wrong.
 """
 
 import csv

@@ -4,8 +4,8 @@ r"""Which losses are top-K calibrated, by minimising their risks on small laws.
 
 For each loss and law, the gap is the least risk of scores whose K best classes are wrong, minus the
 least risk of all scores. A gap of 0 shows that a loss is not calibrated. The hinges are linear for
-each order of the scores, so that their least risks are those of linear programs. Others are
-minimised from several random scores.
+each order of the scores, so linear programs find their least risks. Other losses are minimised from
+several random scores.
 """
 
 import functools
@@ -21,7 +21,7 @@ from scipy import optimize
 from benchmarks import command, markdown
 from topk_jax import losses, operators
 
-# A gap below this counts as none. Minimisation finds the least risks to about 1e-8.
+# A gap below this counts as 0. Minimisation finds the least risks to about 1e-8.
 NO_GAP = 1e-6
 _NUM_CLASSES = 4
 # The K-th probability exceeds the next by this, so that gaps that are there can be seen.
@@ -85,7 +85,7 @@ def laws(k: int, number: int) -> list[np.ndarray]:
         count = _NUM_CLASSES if len(found) < number else k + 1
         drawn = np.sort(rng.dirichlet(np.full(count, 4.0)))[::-1]
         p = np.pad(drawn, (0, _NUM_CLASSES - count))
-        # With a class of most of the mass, every loss has a gap at K = 1.
+        # If one class has most of the mass, every loss has a gap at K = 1.
         if p[k - 1] - p[k] > _LEAD and p[k] > _LEAD and (p[0] < 1 / 2 or count == 2):
             found.append(p)
     return found
@@ -145,7 +145,7 @@ def _smooth_losses(k: int) -> dict[str, Loss]:
 
 
 def _gap(p: np.ndarray, k: int, least: Callable[[tuple[int, int] | None], float]) -> float:
-    """From the least risk where a given class is not above another, or of all scores."""
+    """The gap, from the least risk of all scores or of scores with a wrong order of two classes."""
     # The K best classes are wrong exactly if one of them is not above another class.
     wrong = [(i, j) for i, j in itertools.product(range(k), range(k, len(p))) if p[i] > p[j]]
     right = least(None)

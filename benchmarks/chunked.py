@@ -74,8 +74,8 @@ def main() -> None:
 def memory(name: str, num_classes: int) -> dict[str, float | None]:
     """Bytes of a call of the chunked loss, and how they compare with the weights and the gradient.
 
-    `temporary` is what XLA plans for neither arguments nor results. `peak` is the highest memory of
-    the process in the call, less what it had before the weights were made.
+    `temporary` is what XLA plans besides arguments and results. `peak` is the highest memory of the
+    process in the call, minus what it had before the weights were made.
     """
     shapes = jax.eval_shape(functools.partial(batch, name, num_classes))
     compiled = gradient(chunked(name)).lower(*shapes).compile()
@@ -84,7 +84,7 @@ def memory(name: str, num_classes: int) -> dict[str, float | None]:
     data = jax.block_until_ready(draw(name, num_classes))
     needed = 2 * sum(weights.nbytes for weights in data[1])
     call = timing.blocking(compiled, *data)
-    # What drew the weights may still have its memory when they are there, but not after a call.
+    # The program that drew the weights may keep its memory for a while, but not beyond a call.
     call()
     highest = timing.peak_memory(call)
     analysis = compiled.memory_analysis()

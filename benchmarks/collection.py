@@ -2,9 +2,9 @@
 
     python -m benchmarks.collection [--repetitions=21] [--examples=100000] [--output=FILE.json]
 
-Needs jax, numpy and optax. Includes pytopk, difftopk, entmax, LapSum and TorchCP where they are
-installed; all need PyTorch. LapSum is built from its authors' repository, and DFTopK has no
-package. It measures on the CPU, in float32, forward and backward of the mean loss.
+Needs jax, numpy and optax. Includes pytopk, difftopk, entmax, LapSum and TorchCP if they are
+installed; all need PyTorch. LapSum is built from its authors' repository, and DFTopK is not
+packaged. It measures on the CPU, in float32, forward and backward of the mean loss.
 """
 
 import functools
@@ -186,8 +186,8 @@ def row(batch: int, num_classes: int, repetitions: int) -> dict[str, Any]:
 def relaxations() -> dict[str, dict[str, float]]:
     """The mean distance of each soft top-k from the hard one, by temperature.
 
-    The distance of an example is the sum over the classes, in units of the 2 K that two sets have
-    without a common class. The scores are normal.
+    The distance of an example is the sum over the classes, in units of 2 K, the distance of two
+    sets without a common class. The scores are normal.
     """
     scores = jax.random.normal(jax.random.key(0), (64, 1000))
     hard = sets.top_k_set(scores, k=RANK)
@@ -224,7 +224,7 @@ def relaxations() -> dict[str, dict[str, float]]:
 
 
 def conformal(examples: int, repetitions: int) -> dict[str, dict[str, Any]]:
-    """Seconds to calibrate on logits with labels, and to predict the sets of as many, by kind."""
+    """Seconds to calibrate on examples, and to predict the sets of the same number, by kind."""
     rng = np.random.default_rng(0)
     logits = jnp.asarray(2.5 * rng.standard_normal((examples, CONFORMAL_CLASSES), dtype=np.float32))
     labels = jax.random.categorical(jax.random.key(0), logits)
@@ -278,7 +278,7 @@ def _conformal_functions(settings: dict[str, Any]) -> tuple[Callable[..., jax.Ar
 
 
 def _torchcp() -> Callable[..., dict[str, timing.Contestant]] | None:
-    """The contestants of TorchCP, where it is installed."""
+    """The contestants of TorchCP, if it is installed."""
     if importlib.util.find_spec("torchcp") is None:
         return None
     import torch  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""What devices send each other where the classes are split over them, by the compiled programs.
+"""What devices send each other if the classes are split over them, by the compiled programs.
 
     python -m benchmarks.collectives [--output=FILE.json]
 
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def functions() -> dict[str, Function]:
-    """Functions of logits, of those of another head, labels and class counts, and of the name."""
+    """Functions of logits, another head's logits, labels, class counts and the name of the axis."""
 
     def loss(name: str, **parameters: Any) -> Function:
         call = functools.partial(getattr(losses, name), **parameters)
@@ -146,7 +146,7 @@ def account(function: Function, num_classes: int) -> Account:
     mesh = jax.make_mesh((DEVICES,), (NAME,), axis_types=(AxisType.Auto,))
     logits = jax.ShapeDtypeStruct((BATCH, num_classes), np.float32)
 
-    # Results of any kind, of which each device has its own.
+    # Results of any kind; each device has its own.
     def results(*arguments: jax.Array) -> Any:
         leaves = jax.tree.leaves(function(*arguments))
         return [jnp.asarray(leaf)[None] for leaf in leaves]

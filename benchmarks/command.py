@@ -18,7 +18,7 @@ def parser(
         doc: the benchmark's docstring.
         repetitions: the default number of measurements; None if it is determined later.
         what: what is repeated.
-        least: the fewest repetitions that tell anything.
+        least: the fewest useful repetitions.
     """
     made = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
     made.add_argument("--repetitions", type=whole_number(least), default=repetitions, help=what)

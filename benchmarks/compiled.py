@@ -2,12 +2,12 @@
 
     python -m benchmarks.compiled --device=v5e [--output=FILE.json] [--against=FILE.json] [NAME...]
 
-Needs the program's dependencies, those of the tests and the compiler of the device: `.[tpu]` for
+Needs the dependencies of the program and of the tests, and the compiler of the device: `.[tpu]` for
 v5e, `.[cuda13]` for h100, each in an environment of its own (`make test-compiled`). Nothing runs.
-Each function of `tests.topk_jax.cases`, with its gradient where it has one, of a head also by its
-weights, is compiled for a batch and several numbers of classes and ranks K. The sorts, loops,
-kernels and memory of the programs are counted. With --against it fails if a program has more of
-them than in the file. If the output file exists, only what it lacks is compiled.
+Each function of `tests.topk_jax.cases` is compiled for a batch and several numbers of classes and
+ranks K, with its gradient if it has one. The gradient of a head is also by its weights. The sorts,
+loops, kernels and memory of the programs are counted. With --against it fails if a program has more
+of them than in the file. If the output file exists, only what it lacks is compiled.
 """
 
 import argparse
@@ -34,9 +34,9 @@ from train.planning.accounts import compile_on_one
 BATCH = 256
 CLASSES = (100, 1_000, 10_000)
 RANKS = (1, 5, 20)
-# Of the features of a head.
+# The number of features of a head.
 WIDTH = 512
-# At one shape, what a loss of the papers is beside cross-entropy.
+# The shape at which the papers' losses are compared with cross-entropy.
 SHOWN_CLASSES, SHOWN_RANK = 1_000, 5
 # Up to this K nothing that selects K classes may have a sort.
 _LARGEST_RANK_WITHOUT_SORT = 16
@@ -132,7 +132,7 @@ def _cases_of(device: str) -> dict[str, Case]:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """A program: of which case, of how many classes, and K where the function has one."""
+    """A program: its case, its number of classes, and its K if the function has one."""
 
     case: str
     num_classes: int
@@ -192,7 +192,7 @@ def function_with_arrays(case: Case, num_classes: int) -> tuple[Any, ...]:
             values = case.function(**given | {"features": features}, **parameters | made)
             return jnp.square(values).sum(), values
 
-        # A head learns, so its weights have a gradient as its features do.
+        # A head learns, so its weights need a gradient, as its features do.
         slopes, values = jax.grad(total, (0, 1), has_aux=True)(given["features"], weights)
         return values, slopes
 
@@ -250,7 +250,7 @@ def tables(results: dict[str, Any]) -> str:
 
 
 def _ordered(programs: Accounts) -> Iterator[list[str]]:
-    """Of each function that sorts, for a small K or without K: how often, and what it orders."""
+    """How often each function sorts, for a small K or without K, and what it orders."""
     found: dict[str, int] = {}
     for program, account in programs.items():
         name, _, rank = (*program.split(", "), "")[:3]

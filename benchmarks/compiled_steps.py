@@ -40,7 +40,7 @@ ORDERED = {
     "place_regions": _N_GRAMS,
     "plantnet300k_average_k": "the candidates of a chip, of which the other chips get the scores",
 }
-# Of a user's own data.
+# What stands for a user's own data.
 _CLASSES, _PIXELS, _FEATURES = 1_000, 224, 2_048
 
 
@@ -92,7 +92,7 @@ def configuration(recipe: str, changes: dict[str, Any] | None = None) -> Config:
 
 
 def facts(config: Config) -> Facts | None:
-    """Of a user's own data, what the step needs to know; None if the recipe knows it."""
+    """What the step needs to know of a user's own data; None if the recipe knows it."""
     spec = dataset_spec(config.dataset)
     if spec.num_classes is not None and spec.image_shape is not None:
         return None
@@ -125,7 +125,7 @@ def _account(name: str) -> dict[str, Any]:
     recipe, chips = name.split(", ")
     target = find_target(chips)
     config = configuration(recipe)
-    # Two for each chip, where images are mixed in pairs.
+    # If images are mixed in pairs, each chip needs two.
     unit = (2 if config.dataset.mixup else 1) * config.optimizer.accumulation_steps
     unit *= len(target.devices)
     batch = math.ceil(config.dataset.batch_size / unit) * unit
@@ -174,7 +174,7 @@ def tables(results: dict[str, Any]) -> str:
 
 
 def _ordered(programs: accounts.Accounts) -> Iterator[list[str]]:
-    """Of each step that sorts: how often, and what it orders."""
+    """How often each step sorts, and what it orders."""
     for name, account in programs.items():
         recipe, chips = name.split(", ")
         if account.get("sorts"):

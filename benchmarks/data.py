@@ -116,7 +116,7 @@ def photographs() -> list[bytes]:
     return files
 
 
-# By what the names of their rates begin with.
+# By the prefix of the names of their rates.
 READERS = {"": reader_of("exact"), "fast, ": reader_of("fast")}
 
 
@@ -129,7 +129,7 @@ def split_of(encoded: list[bytes], reader: ImageReader = READERS[""]) -> Split:
 
 
 def small_split() -> Split:
-    """Images in memory, as many as the training images of CIFAR-100."""
+    """Images in memory: the number of CIFAR-100's training images."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (NUM_SMALL, 32, 32, 3), np.uint8)
     return Split(images, np.zeros(NUM_SMALL, np.int32))

@@ -4,10 +4,10 @@
 
 Needs the program's dependencies, cykooz-resizer and simplejpeg, and no data set. It reads
 random crops of JPEG files of 500 by 400 pixels: the generated photographs of `benchmarks.data`, and
-parts of the two photographs of scikit-learn, saved with quality 85 too. The generated ones have as
-many bytes as those of ImageNet and Pl@ntNet-300K, about 100 kB each; the others have fewer, which
-take less time to decode. The two decodings take turns, and so do decoding alone and resizing alone.
-The time is that of the process's work, which other jobs on the machine change less than the time
+parts of the two photographs of scikit-learn, saved with quality 85 too. A generated photograph has
+about 100 kB, like the photographs of ImageNet and Pl@ntNet-300K. The others are smaller, and take
+less time to decode. The two decodings take turns. Decoding and resizing are also timed separately,
+in turns. The times are processor time, which other jobs on the machine change less than the time
 that passes.
 """
 
@@ -34,7 +34,7 @@ DECODERS: Mapping[str, Callable[[bytes], object]] = {
     "exact": lambda file: images.decode(file, "a file"),
     "fast": fast_images.decode_jpeg,
 }
-# Where the crops lie that are compared: how far down and how far right.
+# The places of the crops that are compared: how far down and how far right.
 PLACES = np.array([(0, 0), (0.3, 0.6), (0.999, 0.999)])
 TIMED_PLACE = PLACES[1]
 # The upper left corners of the parts of scikit-learn's photographs, which have 640 by 427 pixels.
@@ -105,7 +105,7 @@ def _of_scikit_learn() -> list[bytes]:
 def _compared(files: list[bytes], repetitions: int) -> dict[str, Any]:
     seconds: dict[str, list[float]] = {}
     for repetition in range(repetitions + 1):
-        # Each is the first of the two as often.
+        # Each of the two is first equally often.
         for kind in sorted(READERS, reverse=bool(repetition % 2)):
             reader, decode = READERS[kind], DECODERS[kind]
             for name, run in {

@@ -6,17 +6,17 @@ Needs the program's dependencies, the packages of the server and scikit-learn. T
 exported: the network of the digits, trained for an epoch, and EfficientNet-Lite0 with random
 weights. Each request has one image in a form: a digit as a PNG file of 8 by 8 pixels, or a
 photograph as a JPEG file of 500 by 400. 1, 16 and 64 clients send their next request when they have
-the answer to the last one. They are one process on the same machine, whose work the server lacks.
-The server has one worker, and then as many as there are cores. A server with the same connections
-that answers all requests with a constant says what HTTP and the clients alone allow.
+the answer to the last one. They are one process on the same machine, and take processor time from
+the server. The server has one worker, and then one worker per core. A server with the same
+connections that answers all requests with a constant shows the limit that HTTP and the clients set.
 
-The loop decodes the same file for each answer. It is that of `train.predict`: threads read files
-a little ahead, and the program gets batches of the size that the server uses for as many waiting
-images. It has no HTTP and no JSON. The servers and the loop take turns, so that other jobs of the
-machine slow down all; the ratio is the median over the turns.
+The loop decodes the same file for each answer. It is the loop of `train.predict`: threads read
+files a little ahead, and the program gets batches of the size that the server uses for the same
+number of waiting images. It uses neither HTTP nor JSON. The servers and the loop take turns, so
+that other jobs on the machine slow down all of them. The ratio is the median over the turns.
 
-Then hostile requests come, and one client sends a request at a time beside them: the slowest answer
-and the memory are reported: before, after a quarter of the requests, after all of them, and some
+Then hostile requests come, and beside them one client sends a request at a time. The slowest answer
+is reported, and the memory before, after a quarter of the requests, after all of them, and some
 seconds later.
 """
 

@@ -8,15 +8,15 @@ Two unbiased Monte Carlo estimates of the gradient of E[(s + epsilon Z)_[k]], fr
   (1/M) sum_m onehot_k(s + epsilon Z_m). With p the exact gradient, its total variance is
   (1/M) sum_j p_j (1 - p_j): the measured variance is divided by it, as a check.
 - score function: `optax.perturbations.make_perturbed_fun` around the hard k-th largest f, which is
-  (1/M) sum_m (f(s + epsilon Z_m) - f(s)) Z_m / epsilon. f(s) is its default baseline; there are no
-  antithetic pairs. Its noise is set to the normal (the default is Gumbel). It is mapped over the
+  (1/M) sum_m (f(s + epsilon Z_m) - f(s)) Z_m / epsilon. f(s) is its default baseline; antithetic
+  pairs are not used. Its noise is set to the normal (the default is Gumbel). It is mapped over the
   examples, with one key per example. Called on a batch it would multiply the value of each example
   by the scores of all examples, and the variance by the batch size.
 
-The exact gradient is that of `operators.expected_top_k_value` in float64 with many nodes. The
-logits of an example are standard normals, with 3 added to ten random classes: a few candidates for
-rank k, and a tail. Times are for the value and gradient of a batch, interleaved. The errors are
-those of the timed gradients.
+The exact gradient is the gradient of `operators.expected_top_k_value` in float64 with many nodes.
+The logits of an example are standard normals, with 3 added to ten random classes: a few candidates
+for rank k, and a tail. Times are for the value and gradient of a batch, interleaved. The errors are
+measured on the timed gradients.
 """
 
 import functools

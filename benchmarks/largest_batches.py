@@ -6,8 +6,8 @@ Needs the program's dependencies and the compiler of the device: `.[tpu]` for v5
 `.[cuda13]` for h100. Nothing runs. `train.plan` looks for the batch: the step is compiled for
 batches of several sizes, until one that fits and one that does not are an eighth apart. Recipes of
 images are compiled in bfloat16, too. A recipe of a user's own data gets what
-`benchmarks.compiled_steps` gives it, and the search starts where its committed results point.
-Several devices may have one output file. If it exists, only what it lacks is compiled.
+`benchmarks.compiled_steps` gives it, and the search starts at the batch that its committed results
+suggest. Several devices may have one output file. If it exists, only what it lacks is compiled.
 """
 
 import argparse
@@ -22,7 +22,8 @@ from train.planning.targets import Target, find_target
 _UNIT = 16
 # A search compiles several programs.
 _SECONDS = 4 * accounts.SECONDS_OF_A_PROGRAM
-# Of what the account of another kind of chip says: its programs need other memory.
+# The part taken of a batch that comes from the account of another kind of chip, whose programs need
+# other memory.
 _CAREFUL = 0.75
 # How many examples in bfloat16 have the memory of one in float32, at least.
 _OF_HALF = 1.75
@@ -75,9 +76,9 @@ def _largest(recipe: str, target: Target, *, is_half: bool) -> dict[str, Any]:
 
 
 def _first_batch(recipe: str, target: Target, *, is_half: bool) -> int | None:
-    """Where the search starts: what the largest batch in float32 says, if it is known.
+    """The batch that the search starts with, from the largest batch in float32 if it is known.
 
-    Else it is what the step with the batch of the recipe says.
+    Else it comes from the memory of the step with the batch of the recipe.
     """
     in_full = accounts.committed("largest_batches", "chips").get(
         f"{recipe}, {target.name}, float32"

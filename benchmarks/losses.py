@@ -1,4 +1,4 @@
-"""The noised loss compared with its noise alone, cross-entropy and other implementations.
+"""The noised loss compared with only its noise, cross-entropy and other implementations.
 
     python -m benchmarks.losses [--device=cpu] [--sections memory ...] [--smallest]
         [--repetitions=21] [--output=FILE.json]
@@ -134,7 +134,7 @@ def memory(shape: tuple[int, int, int, int]) -> dict[str, Any]:
 
 
 def _memory_alone(shape: tuple[int, int, int, int]) -> dict[str, Any]:
-    """`memory` in a new process, which has no freed memory to reuse.
+    """`memory` in a new process, which cannot reuse freed memory.
 
     On an accelerator it is in this process, which has reserved the accelerator's memory.
     """
@@ -161,7 +161,7 @@ def _ours(
 
 
 def _normals(shape: tuple[int, int, int, int], key: jax.Array) -> timing.Contestant:
-    """Draws the noise alone, one sample at a time, and keeps only its sum."""
+    """Draws only the noise, one sample at a time, and keeps its sum."""
     batch, num_classes, num_samples, _ = shape
 
     @jax.jit
@@ -189,7 +189,7 @@ def _optax(
 
     def loss(logits: jax.Array, labels: jax.Array, keys: jax.Array) -> jax.Array:
         score = jnp.take_along_axis(logits, labels[:, None], axis=-1)[:, 0]
-        # Map over the examples, because it treats a whole batch as one function.
+        # Map over the examples, because it treats a batch as one function.
         return jax.nn.relu(1 + jax.vmap(perturbed)(keys, logits) - score)
 
     return timing.forward_and_backward(loss, logits, labels, keys)

@@ -81,7 +81,7 @@ def _seconds_to_open(folder: Path, pages: dict[str, Path]) -> dict[str, float]:
 
     Then the controls work.
     """
-    # Chromium is needed for this alone.
+    # Only this needs Chromium.
     from tests.browser.chromium import Tab  # noqa: PLC0415
 
     seconds = {}

@@ -4,8 +4,8 @@
 
 Needs the program's dependencies, and Linux. A linear network learns made-up features for epochs of
 1,000 steps, each with an evaluation and a checkpoint. The resident memory of the run is looked at
-several times a second. Compared are the medians of the second thousand steps, when everything is
-compiled, and of the last.
+several times a second. The medians of the second thousand steps, when everything is compiled, and
+of the last thousand are compared.
 """
 
 import statistics

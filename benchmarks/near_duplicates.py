@@ -1,13 +1,13 @@
-"""The time to group the photographs of a folder, and to find those of two splits that look alike.
+"""The time to group the photographs of a folder, and to find near-duplicates in two splits.
 
     python -m benchmarks.near_duplicates [--images=100000] [--output=FILE.json]
 
 Needs the program's dependencies, and 60 kB of disk for a photograph. The benchmark writes
-photographs of 500 by 400 pixels into a temporary folder, mixtures of those of `benchmarks.data`.
-Two are of one observation, by their names. One of a hundred is a copy of the one before it, at half
-the size. What is timed is what a new run does before its first step: with `config.dataset.group`
-for the observations, without groups, and with `near_duplicates`. All files are in the system's
-cache.
+photographs of 500 by 400 pixels into a temporary folder: mixtures of the photographs of
+`benchmarks.data`. By their names, two are of one observation. One of a hundred is a copy of the one
+before it, at half the size. The benchmark times what a new run does before its first step: with
+`config.dataset.group` for the observations, without groups, and with `near_duplicates`. All files
+are in the system's cache.
 """
 
 import io

@@ -3,8 +3,8 @@
     python -m benchmarks.network_memory --device=h100 [--output=FILE.json] [NAME...]
 
 Needs the program's dependencies and the compiler of the device: `.[tpu]` for v5e and v5p,
-`.[cuda13]` for h100. Nothing runs. The step is that of `configs/folder.py` on one chip, with 1,000
-classes, cross-entropy, SGD with momentum, and images of the size of the network. If the
+`.[cuda13]` for h100. Nothing runs. The step is the one of `configs/folder.py` on one chip, with
+1,000 classes, cross-entropy, SGD with momentum, and images of the size of the network. If the
 output file exists, only what it lacks is compiled.
 """
 
@@ -18,7 +18,7 @@ from train.models import FAMILIES, MODELS
 from train.planning.targets import find_target
 
 BATCHES = (32,)
-# Of networks without published weights.
+# The image size of networks without published weights.
 _PIXELS = {"densenet_40_40": 32}
 
 

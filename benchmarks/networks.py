@@ -7,15 +7,15 @@ Needs flax and safetensors, PyTorch, torchvision and timm, and no data set. It m
 on the GPU if JAX finds one, and else on the CPU. Forward is an evaluation. The gradients are those
 of the mean cross-entropy by all parameters, in training: batch norm uses and updates statistics of
 the batch. Dropout is off on both sides, and no optimizer runs. PyTorch's contestants are the
-network of torchvision or timm as it is, with `channels_last`, and compiled by `torch.compile` where
-that takes no longer than `--compile_limit` seconds for one of the two functions.
+network of torchvision or timm as it is, with `channels_last`, and compiled by `torch.compile` if
+that takes at most `--compile_limit` seconds for one of the two functions.
 
 Each network has a process of its own, in which the contestants take turns on the same number of
 threads. The memory is the peak of that process in a call, beyond what it had before: parameters and
 images do not count, nor does the memory of a GPU. A network that fails is listed with the reason.
 
-The results are written after every network. Results that are in the file already are kept, where
-they were measured in the same way, so that a run that was cut goes on. `--networks` measures again.
+The results are written after every network. Results in the file that were measured in the same way
+are kept, so that a run that was interrupted can be continued. `--networks` measures again.
 """
 
 import argparse
@@ -146,7 +146,8 @@ def _ours(
         functools.partial(model.init, train=False), jax.random.key(0), images[:1]
     )
     rng = np.random.default_rng(1)
-    # Drawn here, because compiling the initialisation takes as long as many steps.
+    # Drawn here, because the initialisation would take as long to compile as many steps take to
+    # run.
     variables = jax.tree_util.tree_map_with_path(functools.partial(_drawn, rng), shapes)
     params, state = variables["params"], {k: v for k, v in variables.items() if k != "params"}
 
@@ -192,7 +193,7 @@ def _theirs(
 
     from benchmarks import published_networks  # noqa: PLC0415
 
-    # As many as XLA has.
+    # The number of threads that XLA uses.
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     torch.manual_seed(0)
     # PyTorch's layout, in the order of memory of either contestant.
@@ -265,14 +266,14 @@ def _limited(seconds: int) -> Iterator[None]:
 def _memory(function: timing.Contestant) -> int | None:
     """The peak of the process in a call, in bytes, beyond what it had before."""
     gc.collect()
-    # Memory that was freed is given back, so that taking it again counts.
+    # Freed memory is given back first, so that it counts when it is taken again.
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
     return timing.extra_memory(function)
 
 
 def _in_process(name: str, settings: dict[str, int]) -> dict[str, Any]:
-    """What `measure` returns, or the reason for which it did not."""
+    """What `measure` returns, or the reason why it failed."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_send, args=(sender, name, settings))

@@ -114,7 +114,7 @@ def _measure(
         "scores": {score: _numbers(report) for score, report in reports["scores"].items()},
         "sure": {name: reports["selective"][name] for name in _SURE},
         "classes": reports["classes"],
-        # The same with every score.
+        # The same for every score.
         "new examples": reports["scores"][outlier_scores.DEFAULT][
             "num_examples_of_unknown_classes"
         ],

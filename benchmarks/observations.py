@@ -7,7 +7,7 @@ r"""Ways to combine the scores of several photographs of one plant, on hand-made
 An observation has one to four examples of one class of a file of scores: any of them, or examples
 with similar probabilities, as photographs of one plant have. Each repetition makes other
 observations, calibrates on one half and measures the other. `sum` takes the photographs as
-independent; `union` and `intersection` are those of the sets of photographs, whose threshold is
+independent; `union` and `intersection` combine the sets of the photographs, whose threshold is
 calibrated on photographs.
 """
 
@@ -101,7 +101,7 @@ def _measure(
     """The quality of each way in one repetition."""
     examples = _observations(scores, labels, rng, alike=alike)
     order = rng.permutation(int(examples[2].max()) + 1)
-    # In each repetition as many, for which the programs are compiled once.
+    # The same number in each repetition, so that the programs are compiled once.
     half = int(0.18 * len(labels))
     old, new = _part(examples, order[:half]), _part(examples, order[half : 2 * half])
     combined = {by: (_combined(old, by), _combined(new, by)) for by in _BY}
@@ -128,7 +128,7 @@ def _observations(
         (of_labels, scores.argmax(axis=-1), labels) if alike else (rng.random(len(labels)), labels)
     )
     sizes = rng.integers(1, _LARGEST + 1, size=len(labels))
-    # A new observation begins where the last is full, and with another class.
+    # A new observation starts when the last one is full, and at another class.
     of_sizes = np.repeat(np.arange(len(sizes)), sizes)[: len(labels)]
     changes = np.flatnonzero(np.diff(labels[order], prepend=-1))
     starts = np.union1d(np.flatnonzero(np.diff(of_sizes, prepend=-1)), changes)
@@ -147,7 +147,7 @@ def _part(examples: Examples, chosen: np.ndarray) -> Examples:
 
 def _combined(examples: Examples, by: Any = "log_probabilities", weights: Any = None) -> np.ndarray:
     logs, _, groups = examples
-    # Examples of no group, up to a number that few programs suffice for.
+    # Padding with examples of no group, to one of a few sizes, so that few programs are compiled.
     rest = -len(groups) % 2048
     logs = np.pad(logs, ((0, rest), (0, 0)))
     number = int(groups.max()) + 1

@@ -3,10 +3,10 @@
     python -m benchmarks.on_device [--device=cpu] [--repetitions=21] [--output=FILE.json]
         [NAME...]
 
-Needs the program's dependencies and those of the tests. Each function of `tests.topk_jax.cases`
-runs many times in one program, one run after another. So the time is the device's, without the
-calls from Python, which a training step does not have either. `benchmarks.compiled` has what is in
-the programs.
+Needs the dependencies of the program and of the tests. Each function of `tests.topk_jax.cases` runs
+many times in one program, one run after another. So the time is the device's, without the calls
+from Python, which a training step does not have either. `benchmarks.compiled` has what is in the
+programs.
 """
 
 import sys
@@ -21,9 +21,9 @@ from benchmarks import accounts, command, compiled, markdown, timing
 from tests.topk_jax.cases.case import Case
 
 RUNS = 50
-# Of the threads that compile.
+# The number of threads that compile.
 THREADS = 8
-# Whose committed accounts stand beside the times, and what of them.
+# The device whose committed accounts are shown beside the times, and what is shown of them.
 _COMPILED_FOR = "h100"
 _COUNTED = ("kernels", "loops", "sorts")
 
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def _tried(case: Case) -> timing.Contestant | str:
-    """The function in a loop, compiled and run once, or why it cannot be."""
+    """The function in a loop, compiled and run once, or the reason why that failed."""
     try:
         run = _in_a_loop(case)
         run()
@@ -86,7 +86,7 @@ def _in_a_loop(case: Case) -> timing.Contestant:
 
 def _depending(arrays: Any, number: jax.Array) -> Any:
     """The arrays, unchanged, but not before the number is known."""
-    # A comparison that XLA cannot decide; a product with 0 would be NaN where a loss is infinite.
+    # A comparison that XLA cannot decide; a product with 0 would be NaN if a loss is infinite.
     nothing = jnp.where(number == -1.0, 1.0, 0.0)
 
     def depending(array: jax.Array) -> jax.Array:

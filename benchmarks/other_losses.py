@@ -97,7 +97,7 @@ def all_losses(batch: int, num_classes: int, repetitions: int) -> dict[str, Any]
 
 
 def smooth(batch: int, num_classes: int, k: int, repetitions: int) -> dict[str, Any]:
-    """The smooth top-K hinge's time and memory, forward and backward, and those of a plain tree."""
+    """Time and memory, forward and backward, of the smooth top-K hinge and of a plain tree."""
     logits, labels = _batch(batch, num_classes)
     rivals: dict[str, Function] = {
         "cross_entropy": losses.cross_entropy,

@@ -31,7 +31,7 @@ BATCH = 64
 # A stretch takes a second or more.
 SECONDS = 1.0
 KINDS = ("files", "records")
-# The work is that of all threads; other jobs on the machine change it little.
+# The work of all threads counts; other jobs on the machine change it little.
 RATES = ("per second", "per second of a core")
 GENERATED = f"photographs of {SIZE[0]} × {SIZE[1]} pixels, generated"
 
@@ -115,7 +115,7 @@ def _rates(path: Path, records: Path, repetitions: int) -> dict[str, Any]:
         batches *= 2
     rates: dict[str, list[dict[str, float]]] = {name: [] for name in splits}
     for repetition in range(repetitions):
-        # Each is the first of the two as often.
+        # Each of the two is first equally often.
         for name in sorted(splits, reverse=bool(repetition % 2)):
             rates[name].append(_rate(splits[name], batches))
     pairs = list(zip(rates["files"], rates["records"], strict=True))

@@ -2,10 +2,10 @@
 
     python -m benchmarks.program_formats [--repetitions=21] [--output=FILE.json]
 
-Needs the program's dependencies and those of its ONNX export. The network of the digits, after an
-epoch, and EfficientNet-Lite0 with random weights. The first answer is that of the script beside a
-program, from its start to its end, for one photograph. The other times are of calls that take turns
-in one process, with pixels that are in memory.
+Needs the dependencies of the program and of its ONNX export. The networks are the digits' network,
+after an epoch, and EfficientNet-Lite0 with random weights. The time of the first answer is the time
+of the script beside a program, from its start to its end, for one photograph. The other times are
+of calls that take turns in one process, with pixels in memory.
 """
 
 import statistics

@@ -4,8 +4,8 @@ from typing import Any
 
 import torch
 
-# torchvision's package is built with CUDA. Without it, it has to be told the names of two operators
-# of detection before it can be imported.
+# torchvision's package is built with CUDA. Without CUDA, the names of two operators of detection
+# have to be registered before it can be imported.
 _OPERATORS = torch.library.Library("torchvision", "DEF")
 for _name in ("nms", "qnms"):
     _OPERATORS.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
@@ -15,7 +15,7 @@ import torchvision  # noqa: E402
 
 __all__ = ["make", "publisher_of", "timm", "torchvision", "without_randomness"]
 
-# Where the name here is another.
+# Networks that have another name here.
 _OTHER_NAMES = {"shufflenet": "shufflenet_v2_x1_0", "squeezenet": "squeezenet1_0"}
 # torchvision has networks of some of these names too, but not all of them.
 _OF_TIMM = (
@@ -29,7 +29,7 @@ _OPTIONS = {
 
 
 def publisher_of(name: str) -> str:
-    """Whose network it is."""
+    """The package that publishes the network."""
     return "timm" if name.startswith(_OF_TIMM) else "torchvision"
 
 

@@ -69,7 +69,7 @@ def _compiled(way: tuple[int, ...], scores: jax.Array, k: int) -> timing.Contest
     try:
         for name, value in zip(names, way, strict=True):
             setattr(_top_k, name, value)
-        # A new function each time, because JAX would reuse the trace of another method.
+        # A new function each time, because JAX would reuse the other method's trace.
         compiled = (
             jax.jit(functools.partial(lambda scores: _top_k.select_kth(scores, k)))
             .lower(scores)

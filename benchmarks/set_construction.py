@@ -3,8 +3,8 @@ r"""How long sets of 10,000 examples of 10,000 classes take, beside sets of the 
     python -m benchmarks.set_construction --repetitions=2 \
         --output=benchmarks/results/set_construction-cpu.json
 
-Each rule takes the probabilities in blocks of examples, so that a block and its sets are in memory.
-Rules take turns, block by block, and a time is the sum of the medians of all blocks.
+Each rule takes the probabilities in blocks of examples, so that only a block and its sets are in
+memory. Rules take turns, block by block, and a time is the sum of the medians of all blocks.
 """
 
 import functools

@@ -6,9 +6,9 @@ r"""Every rule of sets beside the others, on the test examples of finished runs.
 
 Each repetition calibrates the rules on one random half of the test examples, and measures their
 sets of the other half. Rules with a coverage get 90 %. The others get a mean size, or a size, of
-five classes, or what their probabilities promise. Names are the fewest that say a set by the
-run's taxonomy, and are not counted without one. The time is the shortest of all repetitions, for
-the sets of 1,000 examples.
+five classes, or what their probabilities promise. Names are the fewest that describe a set by the
+run's taxonomy; without a taxonomy they are not counted. The time is the shortest of all
+repetitions, for the sets of 1,000 examples.
 """
 
 import argparse
@@ -86,7 +86,7 @@ def _columns(found: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     differences = [
         abs(one["coverage"][0] - one["macro_coverage"][0]) for one in found["rules"].values()
     ]
-    # With balanced classes the mean over classes tells nothing more.
+    # With balanced classes the mean over classes adds nothing.
     macro = {"macro": ("macro_coverage", ".1%")} if max(differences) > _SAME else {}
     return {"coverage": ("coverage", ".1%"), **macro, "size": ("size", ".2f")}
 

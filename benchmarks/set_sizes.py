@@ -2,12 +2,12 @@
 
     python -m benchmarks.set_sizes [--repetitions=4] [--output=FILE.json]
 
-On the embedded digits (a network of one hidden layer) and on a part of `place_names` (n-grams).
-Each repetition has another seed, and divides the examples that are not trained on anew into two
-halves: one calibrates the score "lac" at an error, the other one has the coverage and the mean
-size. All losses of a repetition start from the same weights and see the same batches. The losses of
-sets are added to the cross-entropy with the settings of `configs/own_data.py`, for the error of the
-sets.
+It uses the embedded digits (a network of one hidden layer) and a part of `place_names` (n-grams).
+Each repetition has another seed, and another division of the examples that are not trained on into
+two halves: one calibrates the score "lac" at an error, the other one gives the coverage and the
+mean size. All losses of a repetition start from the same weights and see the same batches. The
+losses of sets are added to the cross-entropy with the settings of `configs/own_data.py`, for the
+error of the sets.
 
 The networks of cross-entropy also get randomised sets of the score "aps" at three temperatures: 1,
 the calibrated one, and the one of conformal temperature scaling (ConfTS). Thirds of the same
@@ -154,7 +154,7 @@ def _measure(name: str, repetitions: int) -> tuple[dict[str, Any], dict[str, Any
         for seed in range(repetitions):
             logits = {error: run(seed, held_out[0]) for error, run in runs.items()}
             for error in ERRORS:
-                # Cross-entropy knows no error.
+                # Cross-entropy does not depend on the error.
                 scores = logits.get(error, logits[ERRORS[0]])
                 old, new = _parts(scores, held_out[1], seed, 2)
                 found[str(error)][loss].append(_quality(old, new, error, kind="lac"))
@@ -278,7 +278,7 @@ def _at_temperatures(
 
 
 def _conformal_temperature(logits: np.ndarray, labels: np.ndarray, error: float) -> float:
-    """Some steps from 1 down the efficiency gap, which has no minimum."""
+    """The temperature after some steps from 1 that lower the efficiency gap; it has no minimum."""
     optimizer = optax.adam(CONFTS_RATE)
 
     def step(carry: Any, _: None) -> tuple[Any, None]:

@@ -3,9 +3,9 @@
     python -m benchmarks.shared_memory --device=h100:16 [--output=FILE.json] [NAME...]
 
 Needs the program's dependencies and the compiler of the device: `.[tpu]` for v5e and v5p,
-`.[cuda13]` for h100. Nothing runs. The step is that of `configs/folder.py` with a ViT-L of DINOv2,
-images of 518 by 518 pixels in bfloat16, 128 at once, 1,000 classes, and SGD with momentum. If the
-output file exists, only what it lacks is compiled.
+`.[cuda13]` for h100. Nothing runs. The step is the one of `configs/folder.py` with a ViT-L of
+DINOv2, images of 518 by 518 pixels in bfloat16, 128 at once, 1,000 classes, and SGD with momentum.
+If the output file exists, only what it lacks is compiled.
 """
 
 import argparse

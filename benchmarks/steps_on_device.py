@@ -3,11 +3,12 @@
     python -m benchmarks.steps_on_device [--batch=N] [--repetitions=21] [--output=FILE.json]
         [NAME...]
 
-Needs the program's dependencies, and no data set. The step is that of `benchmarks.compiled_steps`,
-with the batch of the recipe or of `--batch`, on one device. Each recipe has a process of its own,
-because JAX knows the highest memory of a process, not of a step. A compiler of GPUs tries kernels,
-which takes memory, too. So one process compiles the step, and another one runs it from JAX's
-persistent cache. If the output file exists, only what it lacks is measured.
+Needs the program's dependencies, and no data set. The step is the one of
+`benchmarks.compiled_steps`, with the batch of the recipe or of `--batch`, on one device. Each
+recipe has a process of its own, because JAX knows the highest memory of a process, not of a step. A
+compiler of GPUs tries kernels, which takes memory, too. So one process compiles the step, and
+another one runs it from JAX's persistent cache. If the output file exists, only what it lacks is
+measured.
 """
 
 import json
@@ -24,7 +25,7 @@ from train.planning.plans import Planner
 from train.planning.targets import Target
 from train.training.steps_in_flight import AHEAD
 
-# Of the account of the compiler of an H100 that need not be here.
+# The device whose committed accounts are shown beside the times; it need not be here.
 _COMPILED_FOR = "h100"
 
 
@@ -56,10 +57,10 @@ def main() -> None:
 
 
 def _measured_alone(recipe: str, batch: int | None, repetitions: int) -> dict[str, Any]:
-    """What is `measured` in a process that does not compile."""
+    """The result of `measured` in a process that does not compile."""
     with tempfile.TemporaryDirectory() as cache:
         os.environ["JAX_COMPILATION_CACHE_DIR"] = cache
-        # Every program is cached, as small and as soon compiled as it may be.
+        # Every program is cached, however small it is and however fast it compiles.
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
         os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
         for part in (0, repetitions):
@@ -157,7 +158,7 @@ def tables(results: dict[str, Any]) -> str:
 
 
 def _times(found: dict[str, Any]) -> list[str]:
-    """Milliseconds and examples per second; dashes where only the memory was measured."""
+    """Milliseconds and examples per second; dashes if only the memory was measured."""
     if "seconds" not in found:
         return ["–", "–"]
     seconds = found["seconds"]

@@ -96,7 +96,7 @@ def _on_one(loss: str, target: Target, width: int) -> dict[str, Any]:
 
 
 def _head_bytes(arrays: int, width: int) -> int:
-    """By arithmetic, the bytes of as many arrays of the head's weights and bias, in float32."""
+    """By arithmetic, the bytes of this number of copies of the weights and bias, in float32."""
     return 4 * (width + 1) * CLASSES * arrays
 
 

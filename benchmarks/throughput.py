@@ -7,9 +7,10 @@ Needs the program's dependencies and no download. Four recipes train with their 
 losses: two on their own data, CIFAR-100 on random images of its shape, and ImageNet on the
 photographs of `benchmarks.data`, decoded by two Grain processes. The benchmark times epochs of the
 program: batches, steps, and the metrics of every step on the host. The first epoch, which compiles,
-does not count. Interleaved with them, the same step runs alone on batches that are already on the
-devices. The difference is the cost of the loop. The benchmark uses all devices that JAX sees. On a
-CPU the batches of the large networks are smaller than in the recipes, and there are few of them.
+does not count. Interleaved with them, the same step runs without the loop on batches that are
+already on the devices. The difference is the cost of the loop. The benchmark uses all devices that
+JAX sees. On a CPU the batches of the large networks are smaller than in the recipes, and there are
+few of them.
 """
 
 import contextlib
@@ -54,7 +55,7 @@ class Workload:
 
     Attributes:
         config: makes the recipe's configuration.
-        split: training images; None for those of the recipe's data set.
+        split: training images; None for the training images of the recipe's data set.
         steps: the steps of an epoch.
         cpu_steps: the steps of one on a CPU.
         cpu_batch: a batch that a CPU gets through in a second or a few; None for the recipe's.
@@ -105,7 +106,7 @@ def main() -> None:
 
 
 def measure(name: str, repetitions: int) -> dict[str, Any]:
-    """Images per second of the loop and of the step alone, and the share of time without data."""
+    """Images per second of the loop and of only the step, and the share of time without data."""
     workload = WORKLOADS[name]
     on_cpu = jax.default_backend() == "cpu"
     recipe = workload.config()

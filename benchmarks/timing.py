@@ -48,7 +48,7 @@ def medians_in_turns(
     Args:
         contestants: the functions by name.
         repetitions: the timed calls of each.
-        settle: whether to begin each turn with a pause and a call that does not count. PyTorch's
+        settle: whether to start each turn with a pause and a call that does not count. PyTorch's
             threads keep spinning on the cores that the next contestant needs, which must then wake
             its own threads and fill the caches.
     """
@@ -68,7 +68,7 @@ def medians_in_turns(
 
 
 def in_process_of_its_own(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of the function in a new process, whose peak of memory is that of the function."""
+    """The result of the function in a new process, so that the peak of memory is the function's."""
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as executor:
         return executor.submit(function, *arguments).result()
@@ -93,7 +93,7 @@ def extra_memory(function: Contestant) -> int | None:
 
 
 def peak_memory(function: Contestant) -> int | None:
-    """The peak memory of the process during a call in bytes; None where `extra_memory` is."""
+    """The peak memory of the process during a call in bytes; None if `extra_memory` is None."""
     status, forget = Path("/proc/self/status"), Path("/proc/self/clear_refs")
     if not forget.exists():
         return None
@@ -114,7 +114,7 @@ def _status_bytes(status: Path, name: str) -> int:
 
 
 def machine(*peers: str) -> dict[str, Any]:
-    """The hardware and the versions that a result depends on, also of other people's packages."""
+    """The hardware and the versions that a result depends on, also of third-party packages."""
     versions = {}
     for package in (*_PACKAGES, *peers):
         try:

@@ -4,10 +4,11 @@
         [--ranks 5 10] [--repetitions=21] [--output=FILE.json]
 
 Needs jax, numpy, optax and flax, and no data set. A step is the program's own: images to float32,
-forward, backward, SGD with Nesterov momentum. Each loss is also timed alone, forward and backward
-on logits of the same shape, because a millisecond is not measurable in a step of a second. On a
-CPU a step takes seconds, and its compilation longer. There the batches are smaller than in the
-recipes, and only the losses of the thesis's figure 4.3, at K = 5, are timed in whole steps.
+forward, backward, SGD with Nesterov momentum. Each loss is also timed without the network, forward
+and backward on logits of the same shape, because a millisecond is not measurable in a step of a
+second. On a CPU a step takes seconds, and its compilation longer. There the batches are smaller
+than in the recipes, and only the losses of the thesis's figure 4.3, at K = 5, are timed in complete
+steps.
 """
 
 import importlib.metadata
@@ -40,11 +41,11 @@ LOSS_REPETITIONS = 101
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss with its set size K and its number of samples M, where it has them.
+    """A loss with its set size K and its number of samples M, if it has them.
 
     Attributes:
         function: logits [n, L], labels [n] and one random key per example [n] to losses [n].
-        on_cpu: whether it gets whole steps on a CPU too.
+        on_cpu: whether complete steps are timed on a CPU too.
     """
 
     name: str
@@ -82,7 +83,7 @@ def _smooth(k: int, *, on_cpu: bool = False) -> Loss:
     return Loss("smooth_top_k_hinge", function, k, on_cpu=on_cpu)
 
 
-# What the others are compared with, and then the others.
+# First the loss that the others are compared with, then the others.
 CROSS_ENTROPY = Loss(
     "cross_entropy",
     lambda logits, labels, _keys: losses.cross_entropy(logits, labels),
@@ -177,7 +178,7 @@ def measure(
     batch: int | None,
     repetitions: int,
 ) -> dict[str, Any]:
-    """The median seconds of a step with each loss, and of each loss alone, for one network."""
+    """The median seconds of a step with each loss, and of only each loss, for one network."""
     workload = WORKLOADS[name]
     on_cpu = device.platform == "cpu"
     if batch is None:
@@ -198,7 +199,7 @@ def measure(
             "K": loss.k,
             "M": loss.num_samples,
             "loss_seconds": loss_seconds[loss.title],
-            # What the loss by its own time adds to a step of cross-entropy.
+            # What the loss adds to a step of cross-entropy, by the times of the losses.
             "loss_overhead_percent": 100
             * (loss_seconds[loss.title] - loss_baseline)
             / step_baseline,
@@ -244,7 +245,8 @@ def whole_steps(
     shapes = jax.eval_shape(
         lambda key: initial_state(initializer(model, image_shape), sgd, key), jax.random.key(0)
     )
-    # Drawn here, because compiling the initialisation takes as long as many steps.
+    # Drawn here, because the initialisation would take as long to compile as many steps take to
+    # run.
     state = jax_utils.replicate(jax.tree.map(lambda leaf: _drawn(rng, leaf), shapes), [device])
     examples = {
         "images": rng.integers(0, 256, (batch, *image_shape)).astype(np.uint8),

@@ -6,7 +6,7 @@ from benchmarks import markdown
 
 
 def tables(results: dict[str, Any]) -> str:
-    """Times of a step and of the loss alone, and what the loss adds to that of cross-entropy."""
+    """Times of a step and of only the loss, and what the loss adds to the step of cross-entropy."""
     parts = [
         f"{markdown.machine(results['machine'])}; medians of {results['step_repetitions']} steps "
         f"and of {results['loss_repetitions']} evaluations of the loss alone, in turns."

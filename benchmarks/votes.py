@@ -1,4 +1,4 @@
-r"""What sets promise of the whole truth, on names of places that several countries have.
+r"""What sets promise of the complete truth, on names of places that several countries have.
 
     python -m train.main --config=configs/place_names.py --config.dataset.labels=votes \
         --config.num_epochs=3 --workdir=runs/shares

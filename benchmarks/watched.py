@@ -31,7 +31,7 @@ class Watched:
     samples: list[tuple[Any, float]]
 
     def to_json(self) -> dict[str, float]:
-        """What a file of results has of it."""
+        """What a file of results contains of it."""
         return {
             "peak_mb": round(self.peak_mb),
             "seconds_on_a_busy_machine": round(self.seconds, 1),
@@ -45,9 +45,9 @@ def run(
     """Runs `python` with these arguments to its end, and raises if it fails.
 
     Args:
-        arguments: those of the interpreter, such as -m and a module.
+        arguments: the arguments of the interpreter, such as -m and a module.
         count: how far the process has come; asked at each look.
-        environment: variables that are added to those of this process.
+        environment: variables that are added to the variables of this process.
     """
     began, peak, samples = time.monotonic(), 0.0, []
     with tempfile.TemporaryFile("w+") as said:
@@ -74,7 +74,7 @@ def run(
 
 
 def _memory(process: int) -> dict[str, float] | None:
-    """The resident memory and its peak so far, in 10^6 bytes; None where it has just ended."""
+    """The resident memory and its peak so far, in 10^6 bytes; None if it has just ended."""
     try:
         lines = Path(f"/proc/{process}/status").read_text().splitlines()
     except OSError:
