@@ -97,7 +97,7 @@ _OUT = flags.DEFINE_string(
     "images a script that runs it, as FILE.py. With --format=web or --format=tau_normalized the "
     "folder, which does not exist.",
 )
-# The others have the weights of a network alone.
+# The other formats have only the weights of a network.
 _WITH_RULES = ("program", "onnx", "web")
 _ROWS = flag_rules.declare(
     *(
@@ -194,7 +194,7 @@ def _write_program(chosen: ChosenClassifier, rule: ChosenRule, out: Path) -> Non
 
 
 def _loaded(chosen: ChosenClassifier) -> "TrainedClassifier":
-    """The classifier of a program, which takes what --takes says."""
+    """The classifier of a program, which takes what --takes names."""
     from train.prediction import classifiers
 
     asked = _TAKES.value
@@ -334,7 +334,7 @@ def _write(
     card: bytes,
     script: bytes | None = None,
 ) -> None:
-    """Writes the file and what is beside it, and says where they are."""
+    """Writes the file and what is beside it, and prints where they are."""
     from train.foundation import files
 
     described = _description(out)

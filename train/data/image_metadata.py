@@ -1,4 +1,4 @@
-"""What image files say beside their pixels: left out, or read where it says what the pixels are."""
+"""Metadata of image files: removed, or read if they describe the pixels."""
 
 import struct
 import zlib
@@ -37,7 +37,7 @@ def without_metadata(encoded: bytes) -> bytes:
 
 
 def significant_bits(png: bytes) -> int | None:
-    """The bits of a sample that were measured, as the chunk sBIT says; None without one."""
+    """The bits of a sample that were measured, by the chunk sBIT; None without one."""
     for name, start, end in _chunks(png):
         if name == b"sBIT" and _is_whole(png[start:end]) and end - start > _BEFORE + _AFTER:
             return png[start + _BEFORE]
@@ -50,14 +50,15 @@ def _png_without(encoded: bytes) -> bytes:
     kept = bytearray(_PNG)
     for name, start, end in _chunks(encoded):
         chunk = encoded[start:end]
-        # The case of the first letter says whether a chunk is metadata. Transparency is, too.
+        # The case of the first letter shows whether a chunk is metadata. tRNS, the transparency, is
+        # kept.
         if not name[:1].islower() or name == b"tRNS" or (name == b"eXIf" and _is_whole(chunk)):
             kept += chunk
     return bytes(kept)
 
 
 def _tiff_without(encoded: bytes) -> bytes:
-    """The file with fewer tags for its first picture; all else stays where it is."""
+    """The file with fewer tags for its first picture; everything else keeps its place."""
     order = _TIFF_ORDERS[encoded[:4]]
     try:
         (first,) = struct.unpack_from(f"{order}I", encoded, 4)

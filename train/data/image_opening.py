@@ -83,8 +83,8 @@ def loaded(
 
 
 def says_truncated(error: Exception) -> bool:
-    """Whether a reader of Pillow says by an error that a file lacks its end."""
-    # The second is said of a PNG file that ends inside the name of a chunk.
+    """Whether an error of Pillow means that a file lacks its end."""
+    # The second is for a PNG file that ends inside the name of a chunk.
     return str(error).startswith(("image file is truncated", "broken PNG file (chunk"))
 
 
@@ -115,7 +115,7 @@ def _is_preview(image: TiffImagePlugin.TiffImageFile, head: bytes) -> bool:
 
 @functools.cache
 def _register_heic() -> bool:
-    """Has Pillow read HEIC images if it can; imported where one comes, in any process."""
+    """Has Pillow read HEIC images if it can. Each process imports the package at its first one."""
     try:
         import pillow_heif  # noqa: PLC0415
 

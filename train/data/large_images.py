@@ -46,8 +46,8 @@ def stream(
     Args:
         batches: the batches by their number.
         numbers: the numbers of the batches.
-        num_workers: the number of processes that decode, each of them whole batches. With 0, as
-            many threads of this process decode as there are cores, and at most 16.
+        num_workers: the number of processes that decode; each decodes complete batches. With 0,
+            this process decodes in one thread for each core, and at most 16.
     """
     dataset = grain.MapDataset.source(_Source(batches, numbers))
     threads = 1 if num_workers else min(os.cpu_count() or 1, _MAX_THREADS)
@@ -96,13 +96,13 @@ def _end_with_the_stream() -> None:
     batches, which are larger than a pipe. Grain would wait for 25 seconds for each of the workers,
     one after another, and kill it.
     """
-    # Nothing public tells the queue. Without it workers end as late as without this function.
+    # No public attribute has the queue. Without it, workers end as late as without this function.
     queue = getattr(multiprocessing.current_process(), "_kwargs", {}).get("buffer")
     if queue is None:
         return
 
     def read() -> None:
-        # macOS cannot tell the size.
+        # macOS does not have the size.
         with contextlib.suppress(NotImplementedError):
             while queue.qsize():
                 # The program may have read the last one in the meantime.

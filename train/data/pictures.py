@@ -24,7 +24,7 @@ class Cut(NamedTuple):
     crop: tuple[int, int, int, int] | None = None
 
     def direct(self) -> "Cut":
-        """The same crop where only its own part of the picture is resized.
+        """The same crop, for which only its own part of the picture is resized.
 
         A value may differ by 1 of 255: Pillow stores the edges of a part in 32 bits, and may resize
         the axes in another order.
@@ -96,8 +96,8 @@ class PillowPicture(Picture):
     @override
     def cut(self, cut: Cut) -> Image.Image:
         image = self.image
-        # The whole image may be resized although the crop needs less: for photographs of published
-        # data sets, these are the pixels that gave the published numbers.
+        # The complete image may be resized although the crop needs less: for photographs of
+        # published data sets, these are the pixels that gave the published numbers.
         if (cut.box, cut.size) != (whole(image.size), image.size):
             image = image.resize(cut.size, Image.Resampling.BILINEAR, box=cut.box)
         return image if cut.crop is None else image.crop(cut.crop)

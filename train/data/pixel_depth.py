@@ -1,4 +1,4 @@
-"""From pixels of any depth to eight bits, by what the file says is white."""
+"""Converts pixels of any depth to eight bits, by the number that is white in the file."""
 
 from dataclasses import dataclass
 
@@ -25,8 +25,8 @@ class _Depth:
 
     Attributes:
         bits: white is 2^bits - 1.
-        is_said: whether the file says so, and not only that its pixels are stored in so many bits.
-        white_is_zero: whether the values are of the darkness.
+        is_said: whether the file states this, and not only in how many bits its pixels are stored.
+        white_is_zero: whether larger values are darker.
     """
 
     bits: int
@@ -35,17 +35,17 @@ class _Depth:
 
 
 def in_eight_bits(image: Image.Image, encoded: bytes) -> Image.Image:
-    """The image with eight bits per channel: the high eight of those that its values have.
+    """The image with eight bits per channel: the high eight of the bits of its values.
 
-    An image that has no more is returned as it is. What it says of transparency is then in the
-    values that its pixels have.
+    An image of eight bits or fewer is returned as it is. A transparent value is scaled like the
+    pixels.
 
     Args:
         image: with its pixels.
         encoded: the bytes of its file.
 
     Raises:
-        ValueError: the file does not say which number is white.
+        ValueError: the file does not state which number is white.
     """
     if image.mode == "F":
         # Pillow clips to 0 and 255, and an image from 0 to 1 would be black.
@@ -98,7 +98,7 @@ def _depth(image: Image.Image, encoded: bytes, largest: int) -> _Depth:
     if isinstance(image, TiffImagePlugin.TiffImageFile):
         return _tiff_depth(image.tag_v2, largest)
     if image.format == "PPM":
-        # The file says the largest value, and Pillow has scaled it to 16 bits.
+        # The file has the largest value, and Pillow has scaled it to 16 bits.
         return _Depth(16, is_said=True)
     # Some versions of Pillow read the 16 bits of a PNG file as 32.
     bits = 31 if image.mode == "I" and image.format != "PNG" else 16

@@ -151,7 +151,7 @@ def split_labels(
     labels = np.array([source[index][label] for index in range(len(source))], np.int64)
     _check_labels(labels, num_classes)
     labels = labels.astype(np.int32)
-    # Where the folder cannot be written to, every opening reads the records again.
+    # If the folder cannot be written to, every opening reads the records again.
     with contextlib.suppress(OSError):
         checksums.add(path.parent, path.name, labels_content(labels))
     return labels

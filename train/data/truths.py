@@ -1,4 +1,4 @@
-"""The truth of examples where it is more than one class: votes of people, or several labels.
+"""The truth of examples if it is more than one class: votes of annotators, or several labels.
 
 A row over the classes is kept sparse, as the few classes that have a share of it.
 """
@@ -39,7 +39,7 @@ class Truths:
         Args:
             examples: the examples of the entries, [v]; each from 0 to the largest has one.
             classes: their classes, [v].
-            shares: their weights, [v], above 0; those of an example are divided by their sum.
+            shares: their weights, [v], above 0; the weights of an example are divided by their sum.
             kind: what they are.
         """
         # The rarest label stands for the example: splits are held out of each class.
@@ -72,7 +72,7 @@ class Truths:
         return labels
 
     def renumbered(self, number: np.ndarray) -> "Truths":
-        """The truths where class c has the number `number[c]`."""
+        """The truths after class c got the number `number[c]`."""
         return Truths(number[self.classes].astype(np.int32), self.shares, self.kind)
 
     def entries(self) -> np.ndarray:
@@ -111,7 +111,7 @@ class Truths:
         return drawn
 
     def among(self, num_classes: int) -> "Truths":
-        """The truths over the first classes alone; where an example has none of these, class 0."""
+        """The truths over only the first classes; an example with none of these has class 0."""
         known = (self.classes < num_classes) & (self.shares > 0)
         shares = np.where(known, self.shares, 0)
         first = np.take_along_axis(self.classes, known.argmax(axis=1)[:, None], axis=1)
@@ -141,7 +141,7 @@ class Truths:
         return self.kind.encode() + b"".join(part.tobytes() for part in parts)
 
     def corrected(self, examples: np.ndarray, labels: np.ndarray) -> "Truths":
-        """The truths where some examples have one class each, as a person has found."""
+        """The truths with one class for each of some examples, which a person has corrected."""
         classes, shares = self.classes.copy(), self.shares.copy()
         classes[examples] = labels[:, None]
         shares[examples] = np.arange(shares.shape[1]) == 0
@@ -156,7 +156,7 @@ class Truths:
         """The truths from the result of `to_plain`.
 
         Raises:
-            ValueError: they are not those of that number of examples.
+            ValueError: they are not the truths of that number of examples.
         """
         classes = np.array(plain["classes"], np.int32)
         shares = np.array(plain["shares"], np.float32)

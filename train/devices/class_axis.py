@@ -17,12 +17,12 @@ def is_of_classes(path: tuple[Any, ...], leaf: Any, num_classes: int) -> bool:
     """Whether the last axis of an array is the axis of the classes.
 
     That is so in the parameters of the head, in what the optimizer has for them, and in the
-    parameters of losses. A layer below the head may happen to have as many units.
+    parameters of losses. A layer below the head may happen to have the same number of units.
 
     Args:
         path: where the array is in the state, or in the hyperparameters.
         leaf: the array.
-        num_classes: the number of classes that the array has if it has any.
+        num_classes: the size of the axis of the classes in an array that has one.
     """
     names = (key.key for key in path if isinstance(key, jax.tree_util.DictKey))
     part = next((name for name in names if name in (FEATURES, _NORM, HEAD)), None)
@@ -33,8 +33,8 @@ def is_of_classes(path: tuple[Any, ...], leaf: Any, num_classes: int) -> bool:
 class ClassAxis:
     """The axis of devices that the classes are split along; by default there is none.
 
-    The methods are for a step that runs on each device at once. Without an axis they do what they
-    say for a device that has all classes.
+    The methods are for a step that runs on each device at once. Without an axis, they work for a
+    device that has all classes.
 
     Attributes:
         name: the name of the axis; None if each device has all classes.

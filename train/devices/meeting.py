@@ -98,7 +98,7 @@ def meet(
 
 
 class _Connecting(threading.Thread):
-    """Has JAX connect this process, and says so.
+    """Has JAX connect this process, and reports this to the host.
 
     It is a thread because JAX waits in C++, where neither Ctrl-C nor the end of another process
     reaches it.
@@ -150,7 +150,8 @@ def _find_host(
             except OSError as error:
                 reason = _words(error)
                 if claim.is_shared():
-                    # Process 0 may come at the same time. Whom nobody tells waits for the others.
+                    # Process 0 may come at the same time. A process that gets no answer waits for
+                    # the others.
                     wait = _SHORT_SECONDS
             else:
                 if _read_line(connection) == meeting_host.GREETING:

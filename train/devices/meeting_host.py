@@ -1,8 +1,8 @@
 """Process 0 answers the processes that come, before it leaves its port to JAX; see `meeting`.
 
-Messages are lines. The host greets whoever connects. A process then says which one of how many it
-is, and later that JAX has connected it. The host answers `ok` once all processes have said it, or
-at once what is wrong.
+Messages are lines. The host greets whoever connects. A process then sends its index and the number
+of processes, and later that JAX has connected it. The host answers each of the two lines with `ok`
+when all processes have sent it. It answers a mistake at once.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ CONNECTING_SECONDS = 60
 _HELLO = re.compile(r"process (\d{1,9}) of (\d{1,9})")
 # How long the host waits without a word.
 _SILENT_SECONDS = 10
-# How long the host tells processes that come late of a mistake.
+# How long the host reports a mistake to processes that come late.
 _LINGER_SECONDS = 5
 # How long a process may take to take in its last line.
 _CLOSE_SECONDS = 1
@@ -53,7 +53,7 @@ class MeetingHost:
         self._num_processes = num_processes
         self._seconds = seconds
         self._guests: dict[int, asyncio.StreamWriter] = {}
-        # Those of the guests, and of others that have connected.
+        # The writers of the guests, and of others that have connected.
         self._writers: list[asyncio.StreamWriter] = []
         self._num_connected = 0
         self._num_told = 0
@@ -132,7 +132,7 @@ class MeetingHost:
         return ""
 
     def _fail(self, mistake: str) -> None:
-        """Tells the processes of a mistake, unless there is none, or was one before."""
+        """Reports a mistake to the processes, unless there is none, or one was reported before."""
         if mistake and not self._mistake:
             self._mistake = mistake
             self._tell(self._guests.values())
@@ -184,7 +184,7 @@ def _say(words: str, writers: Iterable[asyncio.StreamWriter]) -> int:
 
 
 async def _line(reader: asyncio.StreamReader) -> str:
-    """The next line; empty if there is none, or if it is none of ours."""
+    """The next line; empty if there is none, or if it is not one of ours."""
     try:
         return (await reader.readline()).decode(errors="replace").strip()
     except (OSError, ValueError):

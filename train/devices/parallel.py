@@ -177,7 +177,7 @@ class ShardMapDevices(Devices):
             in_specs=inputs,
             out_specs=outputs,
             # With the check, the gradients of replicated parameters arrive summed over the devices,
-            # and the step, which is also that of pmap, would take the sum for a mean.
+            # and the step, which pmap uses too, would take the sum for a mean.
             check_vma=False,
         )
 
@@ -190,8 +190,8 @@ class MeshDevices(ShardMapDevices):
     too, which the devices along the axis of the batch share. It has a copy of all else.
 
     Args:
-        class_devices: the devices that share the classes. Where they do not divide the devices of
-            a process, the largest number is taken that divides both, because a finished run may be
+        class_devices: the devices that share the classes. If they do not divide the devices of a
+            process, the largest number is taken that divides both, because a finished run may be
             used on any number of devices. None for the largest number that divides those and the
             classes.
         num_classes: the number of classes L, a multiple of `class_devices`.
@@ -231,7 +231,8 @@ class MeshDevices(ShardMapDevices):
 
     @override
     def make(self, function: Callable[..., Any], *inputs: Any) -> Any:
-        # No device makes all of the head, or of split parameters, which it may have no room for.
+        # No device makes the complete head, or complete split parameters: it may not have room for
+        # them.
         rows = np.array(jax.local_devices()).reshape(-1, self.class_axis.size)
         own = Mesh(rows if self.splits_parameters else rows[:1], (AXIS_NAME, CLASS_AXIS_NAME))
         shardings = jax.tree.map(

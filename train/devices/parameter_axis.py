@@ -22,7 +22,8 @@ def axis_to_split(
 ) -> int | None:
     """The axis that devices split an array along: the largest one that they can share equally.
 
-    The choice depends on the shape alone, so that the optimizer's state is split as the parameters.
+    The choice depends only on the shape, so that the optimizer's state is split like the
+    parameters.
 
     Args:
         path: where the array is in the state.
@@ -49,8 +50,8 @@ def axis_to_split(
 class ParameterAxis:
     """The axis of devices that the parameters are split along; by default there is none.
 
-    The methods are for a step that runs on each device at once. Without split parameters they do
-    what they say for a device that has all of them.
+    The methods are for a step that runs on each device at once. Without split parameters, they work
+    for a device that has all of them.
 
     Attributes:
         name: the name of the axis, along which the batch is split.

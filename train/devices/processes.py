@@ -35,7 +35,7 @@ def join_given(coordinator: str, num_processes: int, process_index: int) -> None
     """Connects to the processes of one coordinator.
 
     Raises:
-        UserError: the arguments are none of processes, or not all of them connected.
+        UserError: the arguments do not describe processes, or not all of them connected.
     """
     address = Address.parse(coordinator)
     if num_processes > _MOST_PROCESSES:
@@ -74,7 +74,7 @@ def check_joined() -> None:
     """Refuses devices of other processes to which this one is not connected.
 
     Raises:
-        UserError: JAX finds the other hosts of a TPU pod without being told.
+        UserError: there are some; JAX finds the other hosts of a TPU pod by itself.
     """
     if jax.process_count() > 1 and not jax.distributed.is_initialized():
         raise UserError(
@@ -115,7 +115,7 @@ def wait_for_others(place: str) -> None:
 def check_same(name: str, text: Callable[[], str]) -> None:
     """Raises `UserError` in every process unless the text is the same in all of them.
 
-    Without the check the run would go on, and each process would train something else.
+    Without the check the run would continue, and each process would train something else.
     """
     if jax.process_count() == 1:
         return
@@ -137,7 +137,7 @@ def gather(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def gather_parts(number: int, compute: Callable[[range], np.ndarray]) -> np.ndarray:
-    """What a function computes for each of so many things, [number, ...]; each process has a part.
+    """The results of a function for `number` things, [number, ...]; each process computes a part.
 
     Args:
         number: the number of things.

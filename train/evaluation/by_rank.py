@@ -51,7 +51,7 @@ def rate(sets: SetRule, examples: Predictions, tree: ClassTree) -> dict[str, Any
     Returns:
         "ranks": for each rank, how often a set has a class of the label's node, and of how many
         nodes it has classes. "height": the mean height of the lowest node with all classes of a
-        set, over those that are not empty. "names": the mean number of names that say a set.
+        set, over sets that are not empty. "names": the mean number of names that describe a set.
     """
     return summary(
         _of_chunks(examples, lambda scores, labels: values_of(sets(scores), labels, tree)), tree
@@ -90,7 +90,7 @@ def _accuracies(
 def _of_chunks(
     examples: Predictions, of_chunk: Callable[[np.ndarray, np.ndarray], Any]
 ) -> np.ndarray:
-    """Values of scores and labels, whose last axis is that of the examples, a chunk at a time."""
+    """Values of scores and labels, computed in chunks; the last axis is over the examples."""
     parts = (
         np.asarray(of_chunk(examples.scores[chunk], examples.labels[chunk]))
         for chunk in chunks(examples.scores)

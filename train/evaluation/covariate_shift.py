@@ -13,11 +13,11 @@ from train.evaluation.summaries import Sets
 
 @dataclass(frozen=True, eq=False)
 class LogWeights:
-    """The logarithms of the density of new inputs over that of calibration inputs.
+    """The logarithms of the density of new inputs divided by the density of calibration inputs.
 
     Attributes:
-        examples: those of the examples that are evaluated, [n].
-        calibration: those of the examples that are calibrated on, [m].
+        examples: the logarithms for the examples that are evaluated, [n].
+        calibration: the logarithms for the examples that are calibrated on, [m].
     """
 
     examples: np.ndarray

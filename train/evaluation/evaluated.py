@@ -31,7 +31,7 @@ def to_json(
 
     Returns:
         "groups": for all classes, and for the classes of each shot, the number of classes that have
-        examples, and of their examples, where an example counts for each of its classes;
+        examples, and of their examples; an example counts for each of its classes;
         "classes_without_examples": the number of other classes; "named": the names of the first of
         them; "num_examples": n, if it is less than v.
     """

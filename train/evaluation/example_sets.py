@@ -1,4 +1,4 @@
-"""The sets that a page of errors is about: those of one rule of a report."""
+"""The sets that a page of errors is about: the sets of one rule of a report."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,8 +13,8 @@ _USUAL = "0.9"
 def of_report(report: Mapping[str, Any], examples: Predictions, k: int) -> tuple[Sets, str]:
     """The sets of examples, and the rule in words.
 
-    They are conformal sets with a coverage of 0.9, or else the least coverage of the report. A
-    report without coverages has sets of its largest mean size, or those of the top K.
+    They are conformal sets with a coverage of 0.9, or else the least coverage of the report. If the
+    report has no coverages, they are the sets of its largest mean size, or the top-K sets.
 
     Args:
         report: the report; see `set_report` and `train.prediction.evaluating.new_data_report`.

@@ -1,4 +1,4 @@
-"""What calibration examples say of the sets of the K likeliest classes, before they are used.
+"""What to expect of the sets of the K likeliest classes, estimated with calibration examples.
 
 Such sets promise no coverage. What can be stated is the coverage of the calibration examples, with
 its interval, and by backward conformal prediction the mean level a at which sets of K classes are

@@ -1,4 +1,4 @@
-"""Sets that may say "none of these": the limits of outlier scores, and how good such sets are."""
+"""Sets that may have "none of these": the limits of outlier scores, and how good such sets are."""
 
 import math
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ from train.foundation.errors import UserError
 
 @dataclass(frozen=True)
 class NewClassLimits:
-    """Where sets say "none of these".
+    """The outlier scores at which "none of these" joins the classes of a set, and replaces them.
 
     Attributes:
         known_to: the largest outlier score of an example that may be of a known class. Above it,
-            the answer is "none of these" alone.
+            the answer is only "none of these".
         new_from: the smallest score of an example whose classes have "none of these" beside them.
     """
 
@@ -35,7 +35,7 @@ class NewClassLimits:
 
 
 def coverage_of_classes(coverage: float) -> float:
-    """The coverage of the classes alone: half of the error is for them."""
+    """The coverage that the classes need: half of the error is for them."""
     return float(1 - thresholds.error_of(coverage) / 2)
 
 

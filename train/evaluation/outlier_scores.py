@@ -4,7 +4,7 @@ Nothing is computed here: the help of commands names the scores without waiting 
 """
 
 DEFAULT = "either"
-# The number of neighbours; the distance to the nearest one alone depends on single examples.
+# The number of neighbours. The distance to only the nearest one would depend on single examples.
 NEIGHBORS = 5
 # What each is, in words; all are smaller for usual examples.
 OF_LOGITS = {

@@ -1,8 +1,8 @@
-"""Arrays in .npy and .npz files of others: found by one door, and read without mapping them.
+"""Finds arrays in untrusted .npy and .npz files, and reads them without mapping the files.
 
 A header can ask for more memory than there is. It is compared with the size of what follows before
-an array is made. A file in an .npz file has a checksum, with which it is compared; an .npy file has
-none.
+an array is made. A file in an .npz file is compared with its checksum; an .npy file does not have
+one.
 """
 
 import functools

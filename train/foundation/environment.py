@@ -53,7 +53,7 @@ def check_cache() -> None:
 
 
 def has_cache(folder: Path) -> bool:
-    """Whether compiled programs can be read from a folder, which is made if there is none.
+    """Whether compiled programs can be read from a folder, which is made if it does not exist.
 
     A folder that cannot be written to only costs time; a warning reports it.
     """

@@ -1,8 +1,8 @@
-"""The allowed values of a field of a configuration; each kind says what a wrong value must be.
+"""The allowed values of a field of a configuration; each kind returns what a wrong value must be.
 
-ml_collections checks the types of overrides alone, and the messages of general validators name
-neither the dotted field nor the nearest allowed name. The kinds also tell the program which fields
-are inputs of compiled steps (`Number`) and which depend on the number of classes (`SetSize`).
+ml_collections checks only the types of overrides, and the messages of general validators name
+neither the dotted field nor the nearest allowed name. The kinds also show which fields are inputs
+of compiled steps (`Number`) and which depend on the number of classes (`SetSize`).
 """
 
 import difflib
@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-# A value in, what it must be instead out; None where the value is fine.
+# A value in, what it must be instead out; None if the value is allowed.
 Field = Callable[[Any], str | None]
 
 
@@ -51,8 +51,9 @@ def one_or(other: int) -> Field:
 class Number:
     """A finite real number within bounds, also when it is rounded to 32 bits.
 
-    A parameter of this kind is an input of the compiled steps: another value is no other program.
-    The steps compute in 32 bits, where 1e-300 is 0, 1e300 is infinite, and 0.99999999999 is 1.
+    A parameter of this kind is an input of the compiled steps: another value does not need another
+    program. The steps compute in 32 bits, in which 1e-300 is 0, 1e300 is infinite, and
+    0.99999999999 is 1.
     """
 
     at_least: float = -math.inf
@@ -61,7 +62,7 @@ class Number:
     below: float = math.inf
 
     def __call__(self, value: Any) -> str | None:
-        """What the value must be instead; None where it is fine."""
+        """What the value must be instead; None if it is allowed."""
         fits = (
             isinstance(value, int | float)
             and not isinstance(value, bool)
@@ -181,7 +182,7 @@ def one_of(names: Collection[str]) -> Field:
     def check(value: Any) -> str | None:
         if isinstance(value, str) and value in names:
             return None
-        # In parentheses: messages go on after it.
+        # In parentheses, because messages continue after it.
         nearest = _nearest(str(value), names)
         return f"one of {', '.join(sorted(names))}" + (f" ({nearest})" if nearest else "")
 

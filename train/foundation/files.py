@@ -158,8 +158,8 @@ def write_whole(path: Path, content: bytes) -> None:
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write to, which replaces `path` at the end if there was no error.
 
-    The folder may be somebody else's: whatever has the name of the temporary file, a link or a
-    pipe too, is removed and not written to. A killed process can have left it as well.
+    Another user may control the folder. So whatever has the name of the temporary file, even a link
+    or a pipe, is removed and not written to. A killed process can have left it as well.
 
     Raises:
         OSError: the file cannot be written, or another process has started to write it since.

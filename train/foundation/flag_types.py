@@ -114,7 +114,7 @@ class _Tuple(tuple_parser.TupleParser):
             raise ValueError("must be a tuple, such as (1,5)") from None
 
 
-# For --config.FIELD, where the field is a whole number or a tuple.
+# For --config.FIELD, if the field is an integer or a tuple.
 config_flags.register_flag_parser_for_type(int, _WholeNumber())
 config_flags.register_flag_parser_for_type(tuple, _Tuple())
 

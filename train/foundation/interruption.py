@@ -33,7 +33,7 @@ CODE = 128 + signal.SIGINT
 _SECONDS = 10.0
 # How often the thread looks at the clock.
 _PAUSE = 0.1
-# The number of standard error; those of the other standard streams are smaller.
+# The number of standard error; the other standard streams have smaller numbers.
 _LAST_STREAM = 2
 # A progress bar hides the cursor.
 _SHOW_CURSOR = b"\x1b[?25h"
@@ -46,7 +46,7 @@ class _State:
     """What the handler and the thread know of the command.
 
     Attributes:
-        begun: whether this process is that of a command, which ends here.
+        begun: whether this is the process of a command, which ends here.
         unwinds: whether a KeyboardInterrupt is raised.
         raised: whether one was.
         patience: the number of contexts of `patient` that are open.
@@ -133,7 +133,7 @@ def leave(code: int) -> NoReturn:
     """
     if code == 0 or not _state.begun:
         sys.exit(code)
-    # Where the thread ends the process already, this waits for the end.
+    # If the thread is already ending the process, this waits for the end.
     _state.ending.acquire()
     try:
         _remove_semaphores()
@@ -142,7 +142,8 @@ def leave(code: int) -> NoReturn:
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
     finally:
-        # Whatever happens above: an error that went on would come here again, and wait for itself.
+        # Whatever happens above: an error that was passed on would come here again, and wait for
+        # itself.
         os._exit(code)
 
 
@@ -165,7 +166,7 @@ def _open_closed_streams() -> None:
 def _remove_semaphores() -> None:
     """Removes the semaphores of processes that decode; multiprocessing would warn of each.
 
-    It does so itself at Python's own exit, where it also waits for threads, which this does not.
+    multiprocessing removes them at Python's own exit, but there it also waits for threads.
     """
     if processes := sys.modules.get("multiprocessing.util"):
         processes._run_finalizers(minpriority=0)
@@ -220,8 +221,8 @@ def _watch(received: int) -> None:
 def _filter_what_python_prints() -> None:
     """Ends the process at a KeyboardInterrupt that Python would print and forget.
 
-    A signal that comes in the moment in which the handler of another one puts its own handling back
-    is no request of its own: Python would print that it is ignored.
+    A signal may come while the handler of another signal restores its own handling. It is not a
+    further request, and Python would print that it is ignored.
     """
     hook = sys.unraisablehook
 

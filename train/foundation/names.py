@@ -1,4 +1,4 @@
-"""Names in Unicode: when two of them are one, and the characters that the eye cannot tell apart.
+"""Names in Unicode: when two of them are the same, and which characters look the same.
 
 A file system may store "ê" as one character or as "e" and a combining accent, and a spreadsheet may
 keep characters that have no width. Such names look the same, so they are the same here.
@@ -32,7 +32,7 @@ _DRAWN = frozenset(
 # The pattern of Braille without dots, and a head of a note that is not drawn.
 _BLANK = "\u2800\U0001d159"
 _SPACE = re.compile(r"\s")
-# Flags of parts of countries: a black flag, and letters without a width that say which one.
+# Flags of parts of countries: a black flag, and letters without a width that name the part.
 _FLAG = re.compile("(\U0001f3f4[\U000e0020-\U000e007e]+\U000e007f)")
 
 
@@ -55,9 +55,9 @@ def same_form(text: str) -> str:
 
 
 def is_visible(text: str) -> bool:
-    r"""Whether a text has a character that can be seen; a combining accent alone is none.
+    r"""Whether a text has a character that can be seen; a combining accent by itself is not one.
 
-    A vowel sign with a width of its own, such as those of Bengali, is one.
+    A vowel sign with a width of its own, as in Bengali, is one.
 
     Examples:
         >>> is_visible("e\u0301"), is_visible("\u0301"), is_visible("\u200b \u202e")
@@ -103,7 +103,7 @@ def shown(text: str) -> str:
 
 
 class SimilarFiles:
-    """Finds files by names that look like those of the files, or are what `in_utf8` makes of them.
+    """Finds files by names that look like the names of the files, or that `in_utf8` makes of these.
 
     Args:
         root: the folder that relative paths start in.

@@ -1,7 +1,7 @@
 """Which packages an optional part of the program needs, and the command that installs them.
 
-The command names the packages themselves, not an extra of topk_jax: topk_jax is on no package
-index, and where an exported program runs it is not installed.
+The command names the packages themselves, not an extra of topk_jax: topk_jax is not on a package
+index, and not installed on machines that run an exported program.
 """
 
 import shlex

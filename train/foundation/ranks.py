@@ -12,7 +12,7 @@ class Ranks:
     """The ranks of a taxonomy, and the name of each class in each of them.
 
     Attributes:
-        names: the names of the ranks from the top down; the last is that of the classes, as in
+        names: the names of the ranks from the top down; the last is the rank of the classes, as in
             ("family", "genus", "species").
         above: for each class, its names in all ranks but the last; "" in a rank that it does not
             have.
@@ -64,10 +64,10 @@ def _first_word(name: str) -> str:
 
 
 def folders(class_names: Sequence[str]) -> Ranks | None:
-    """The folders above those of the classes, whose names are paths; None if there are none.
+    """The folders above the folders of the classes, whose names are paths; None if there are none.
 
-    A folder may be a class and be above others, as that of plants of which only the genus is known.
-    It is then a class of its own below itself.
+    A folder may be a class and also be above others, such as a genus with plants of unknown
+    species. It is then a class of its own below itself.
     """
     parents = [tuple(name.split("/")[:-1]) for name in class_names]
     above = {parent[:depth] for parent in parents for depth in range(1, len(parent) + 1)}

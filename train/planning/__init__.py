@@ -1,1 +1,1 @@
-"""Compiles programs for machines that are not here, and says what is in them."""
+"""Compiles programs for machines that are not here, and reports what is in them."""

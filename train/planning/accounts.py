@@ -150,8 +150,8 @@ def _kernels(names: list[str]) -> list[str]:
 def _received(
     arrays: list[tuple[str, str, str]], kind: str, *, is_start: bool
 ) -> list[tuple[str, str, str]]:
-    """The types of a collective's results, of which a start names its operands, too."""
-    # An all-reduce starts with its results alone.
+    """The types of a collective's results; the start of a collective also lists its operands."""
+    # The start of an all-reduce lists only results.
     if not is_start or kind == "all-reduce":
         return arrays
     # Others have operands, results, and perhaps numbers of their own.

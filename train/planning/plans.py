@@ -35,7 +35,7 @@ class Plan:
     Attributes:
         batch_size: of all chips.
         parts: bytes of what the step is given, by part.
-        account: of the compiled step; None if its compiler says that it does not fit.
+        account: of the compiled step; None if its compiler reports that it does not fit.
     """
 
     batch_size: int
@@ -134,9 +134,9 @@ class Planner:
     def find_largest(self, first: Plan) -> Largest | None:
         """A batch as large as fits, a multiple of eight examples of each chip.
 
-        Memory grows about linearly with the batch. So each batch that is tried is what the plans
-        before it say of the largest one, until one that fits and one that does not are an eighth
-        apart.
+        Memory grows about linearly with the batch. So each batch that is tried is the largest one
+        that the earlier plans predict to fit. The search ends when a batch that fits and one that
+        does not are an eighth apart.
 
         Args:
             first: a plan.
@@ -166,7 +166,7 @@ class Planner:
 
     def _next_size(self, known: Sequence[Plan], beyond: int | None, unit: int) -> int:
         """The batch to try after these plans, below one that does not fit."""
-        # Compilers of TPUs do not say how much memory a program without space needs.
+        # Compilers of TPUs do not report how much memory a program needs that does not fit.
         by_size = sorted((plan for plan in known if plan.account), key=lambda plan: plan.batch_size)
         fitting = [plan for plan in by_size if plan.fits(self._target)]
         largest, others = fitting[-1], [*by_size[len(fitting) :], *reversed(fitting[:-1])]
@@ -179,7 +179,7 @@ class Planner:
             # The next batch that does not fit, else the next smaller one.
             other = others[0]
             of_one = (other.needed - largest.needed) / (other.batch_size - size)
-            # Seldom more than eight times as large: two small batches say little of a large one.
+            # Seldom more than eight times as large: two small batches predict a large one badly.
             guess = size + int(min(left / max(of_one, 1), 7 * size))
         if guess - size < _PART * size:
             # The guess may be right. A batch that does not fit has to show it.

@@ -41,7 +41,7 @@ _KINDS = {
     "v6e": _Kind("tpu", 32 * _GIBIBYTE, "libtpu", "tpu", 2, 256),
     "h100": _Kind("cuda", 84_929_347_584, "jax_cuda13_plugin", "cuda13", 1, 256),
 }
-# An NVIDIA H100 SXM5, for XLA: what its programming guide and its data sheet say.
+# An NVIDIA H100 SXM5, for XLA, by its programming guide and its data sheet.
 _H100 = """
 platform_name: "CUDA"
 device_description_str: "NVIDIA H100 80GB HBM3"
@@ -90,7 +90,7 @@ class Target:
 def find_target(name: str) -> Target:
     """The chips of a name, `v5e:4x4` or `h100:8`; one chip without a topology.
 
-    JAX then computes on the CPU alone.
+    JAX then computes only on the CPU.
 
     Raises:
         UserError: there is no such kind or topology, or its compiler is not installed.

@@ -1,4 +1,4 @@
-"""The part of a rule that says "none of these"."""
+"""The part of a rule that adds "none of these"."""
 
 from dataclasses import dataclass
 
@@ -25,8 +25,8 @@ class NewClassRule:
         """The answer for inputs [n, ...] with who has "none of these" at its end, [n].
 
         Args:
-            answer: the sets [n, L], and the nodes that name them [n, V] if sets have names; they
-                are empty in what is returned where "none of these" is alone.
+            answer: the sets [n, L], and the nodes that name them [n, V] if sets have names; the
+                returned ones are empty if the answer is only "none of these".
             inputs: what the classifier takes.
         """
         outliers = self.score.of_inputs(inputs)

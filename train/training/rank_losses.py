@@ -16,10 +16,10 @@ from train.training.objectives import LossSpec, Objective
 
 
 def at_every_rank(objective: Objective, taxonomy: Taxonomy, weights: Sequence[float]) -> Objective:
-    """The objective that sums the losses at all ranks, of which a node has the sum of its classes.
+    """The objective that sums the losses at all ranks; a node has the sum of its classes.
 
-    Like a smoothed label, it is for training alone: the loss of the classes is evaluated, so that
-    runs with other weights compare.
+    Like a smoothed label, it is only for training. The loss of the classes is evaluated, so that
+    runs with other weights can be compared.
 
     Args:
         objective: of single examples.

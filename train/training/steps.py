@@ -264,10 +264,10 @@ def make_eval_step(
 ) -> Callable[[Any, Any, Any, Arrays], Arrays]:
     """Makes `(params, batch_stats, hyperparameters, batch) -> {"loss", "scores", "ranks"}`.
 
-    The loss is [n], the scores are [n, L], and the ranks of the labels are [n]. Where the truth is
-    more than one class, "class_ranks" [n, m] are the ranks of all of these. The hyperparameters
-    are the same as in the training step. Along `class_axis` the model, the loss and the scores are
-    of the classes of one device. A batch may have several crops of each image; see `ten_crops`.
+    The loss is [n], the scores are [n, L], and the ranks of the labels are [n]. If the truth is
+    more than one class, "class_ranks" [n, m] are the ranks of all of these. The hyperparameters are
+    the same as in the training step. Along `class_axis` the model, the loss and the scores are of
+    the classes of one device. A batch may have several crops of each image; see `ten_crops`.
     `gather` makes complete parameters of those that a device has.
     """
 

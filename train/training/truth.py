@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 
-# "labels" [n]. Where the truth is more than one class, also "classes" [n, m], and either "shares"
-# [n, m], of votes, or "present" bool [n, m], of several labels; see `train.data.truths.Truths`.
+# "labels" [n]. If the truth is more than one class, there are also "classes" [n, m], and either
+# "shares" [n, m], of votes, or "present" bool [n, m], of several labels; see
+# `train.data.truths.Truths`.
 Truth = dict[str, jax.Array]
 _NAMES = ("labels", "classes", "shares", "present")
 
@@ -19,8 +20,8 @@ def of_batch(batch: Mapping[str, jax.Array]) -> Truth:
 def expect(function: Callable[[jax.Array], jax.Array], truth: Truth) -> jax.Array:
     """The values [n] of a function of labels [n]: means over the classes of each row.
 
-    The function is computed for m classes, and no row over all classes is made. So it may be
-    computed where a device has a part of the classes.
+    The function is computed for m classes, and no row over all classes is made. So it may also be
+    computed if a device has a part of the classes.
     """
     if "classes" not in truth:
         return function(truth["labels"])

@@ -113,7 +113,8 @@ def check_path(directory: Path) -> None:
         UserError: it is a file, or has a name that the storage takes for another.
     """
     directory = directory.absolute()
-    # The functions of os.path do not raise for any name. Others report where no folder can be.
+    # The functions of os.path do not raise for any name. Other code reports where a folder cannot
+    # be.
     if os.path.exists(directory) and not os.path.isdir(directory):  # noqa: PTH110, PTH112
         raise UserError(f"{directory} must be a folder, for checkpoints; it is none")
     # Tensorstore takes a backslash for a slash, and only names in UTF-8.
@@ -182,8 +183,8 @@ def _ignore_closed_event_loops() -> None:
 
     Orbax writes the arrays of a save concurrently. When one write fails, on a full disk for
     example, orbax raises its error and closes the event loop; each of the others then fails in a
-    thread of tensorstore, where no caller can catch it, and Python prints its traceback. That can
-    be after the checkpointer is closed, so this lasts as long as the process.
+    thread of tensorstore, in which no caller can catch it, and Python prints its traceback. That
+    can be after the checkpointer is closed, so this lasts as long as the process.
     """
     hook = sys.unraisablehook
 

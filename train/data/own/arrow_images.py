@@ -147,7 +147,7 @@ def holds_images(kind: pyarrow.DataType) -> bool:
     if not pyarrow.types.is_struct(kind):
         return holds_bytes(kind) or holds_text(kind)
     fits = {"bytes": holds_bytes, "path": holds_text}
-    # Where all are in files, the bytes have no type, and likewise the paths.
+    # If all images are in files, the bytes have no type; if none is, the paths have no type.
     parts = [
         fits[field.name](field.type)
         for field in kind

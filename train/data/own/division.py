@@ -41,7 +41,7 @@ def divide(
     """Corrects labels, holds out missing splits, and checks that a classifier can be trained.
 
     They are held out of the examples without a split; if all have one, of the training examples.
-    An example without a split has that of its group, if others of the group have one.
+    An example without a split gets the split of its group, if others of the group have one.
 
     Args:
         given: the examples as they are given.
@@ -105,7 +105,7 @@ def divide(
 
 
 def _held_out(given: Listing, missing: Mapping[Role, float], free: np.ndarray) -> np.ndarray:
-    """The role of each example, where splits are held out of some of them, int8 [n]."""
+    """The role of each example, int8 [n], after splits were held out of the free ones."""
     roles, indices = given.roles.copy(), np.flatnonzero(free)
     labels = given.labels[indices]
     fractions = {

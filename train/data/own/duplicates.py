@@ -40,7 +40,7 @@ def warn(listing: Listing, images: EncodedImages) -> None:
 def _equal_marks(
     groups: Iterable[np.ndarray], roles: np.ndarray, images: EncodedImages
 ) -> Iterator[list[int]]:
-    """The indices of each group with equal marks, where they have several roles."""
+    """The indices of each group with equal marks and several roles."""
     for indices in groups:
         if len(np.unique(roles[indices])) == 1:
             continue
@@ -51,7 +51,7 @@ def _equal_marks(
 
 
 def _groups(values: np.ndarray) -> list[np.ndarray]:
-    """The indices of equal values, where there are at least two."""
+    """The indices of each value that occurs at least twice."""
     order = np.argsort(values, kind="stable")
     starts = np.flatnonzero(np.diff(values[order])) + 1
     return [indices for indices in np.split(order, starts) if len(indices) > 1]

@@ -51,7 +51,7 @@ class FeaturesSpec(DatasetSpec):
 
     def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
         """Opens the files, and goes through all features once; see `DatasetSpec`."""
-        del data_dir, seed  # They lie where `config.dataset.path` says, and have no noise.
+        del data_dir, seed  # They are at `config.dataset.path`, and have no noise.
         path = Path(self.fields.path).expanduser().absolute()
         arrays = feature_files.find(path, "config.dataset.path")
         features = feature_files.read_features(arrays)
@@ -105,9 +105,10 @@ def read_truths(
 ) -> tuple[np.ndarray, tuple[str, ...], Truths | None]:
     """The class that stands for each row, int32 [n], the names of the classes, and the truths.
 
-    Where a row may have several labels, `labels` is [rows, m] with empty texts or -1 in places that
-    a row does not need. `shares` [rows, m] are their shares or numbers of votes, and `annotators`
-    [rows, m] who gave them. Without `labels`, the columns of `shares` are those of `class_names`.
+    If a row may have several labels, `labels` is [rows, m] with empty texts or -1 in places that a
+    row does not need. `shares` [rows, m] are their shares or numbers of votes, and `annotators`
+    [rows, m] who gave them. Without `labels`, the columns of `shares` are in the order of
+    `class_names`.
 
     Args:
         arrays: the arrays.
@@ -147,7 +148,7 @@ def _determinations(arrays: Arrays, length: int, reading: Reading) -> Determinat
                 f"class_names; it has {', '.join(arrays.finders)}"
             )
         width = max(int((shares != 0).sum(axis=1).max(initial=0)), 1)
-        # The columns with a share, in their order; places beyond have none.
+        # The columns with a share, in their order; the further places have no class.
         columns = np.argsort(shares == 0, axis=1, kind="stable")[:, :width]
         shares = np.take_along_axis(shares, columns, axis=1)
         texts = [
@@ -278,7 +279,7 @@ def read_groups(arrays: Arrays, name: str | None, length: int) -> tuple[str, ...
 
 
 def texts_of_rows(arrays: Arrays, name: str, length: int) -> list[str] | None:
-    """Texts or whole numbers as texts, one of each row; None if there is no such array."""
+    """Texts, or integers as texts, one for each row; None if there is no such array."""
     found = arrays.read(name)
     if found is None:
         return None

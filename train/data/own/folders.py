@@ -123,7 +123,7 @@ def _check_not_empty(root: Path, splits: Iterable[str], found: Sequence[_Image])
 
 
 def _check_folders_below(root: Path, found: Sequence[_Image]) -> None:
-    """Refuses folders of splits that are not at the top, where they would be parts of classes."""
+    """Refuses folders of splits that are not at the top, because they would be parts of classes."""
     inside: dict[str, dict[str, None]] = {}
     for folder in dict.fromkeys(image.folder for image in found):
         parts = folder.split("/")

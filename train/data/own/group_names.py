@@ -3,8 +3,8 @@ r"""The group of each image, such as the plant that several photographs show, by
 - A regular expression with one capture, `(obs\d+)_`: what it finds in the path of the image.
 - `parent`: the folder of the image.
 - `exif:FIELD`: a field of its EXIF data, such as `exif:ImageUniqueID`.
-- `burst:SECONDS`: photographs of one folder and one camera, each taken at most so many seconds
-  after the one before it.
+- `burst:SECONDS`: photographs of one folder and one camera, each taken at most SECONDS after the
+  one before it.
 - `near_duplicates`: images that look alike; see `near_duplicates`.
 """
 
@@ -136,7 +136,7 @@ def _find(grammar: str, paths: Sequence[str], field: str, open_image: Open | Non
 
 
 def bursts(paths: Sequence[str], taken: Sequence[exif.Taken | None], seconds: float) -> list[str]:
-    """The burst of each photograph, named by its first one; empty where the time is not known.
+    """The burst of each photograph, named by its first one; empty if the time is not known.
 
     Args:
         paths: the paths of the photographs.

@@ -56,7 +56,7 @@ def open_folder(path: Path, config: str | None, cache: str | None) -> dict[str, 
         path: the folder or the file.
         config: the part of the data set that is meant, where the folder has several.
         cache: the folder that the Arrow files are written to; `None` for the one of `datasets`.
-            What `save_to_disk` wrote is read where it lies.
+            What `save_to_disk` wrote is read in place.
 
     Raises:
         UserError: it cannot be opened.
@@ -156,7 +156,7 @@ def _check_splits(builder: Any, folder: Path) -> None:
 def _warn_of_unused(builder: Any, folder: Path) -> None:
     """Warns of Parquet files in a folder that `datasets` takes for no split.
 
-    Where the folder describes its parts itself, in README.md, files of other parts are not used.
+    If the folder describes its parts itself, in README.md, files of other parts are not used.
     """
     if len(builder.builder_configs) > 1:
         return
@@ -177,7 +177,7 @@ def _warn_of_unused(builder: Any, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _reading(where: str) -> Iterator[None]:
-    """Makes one error of what `datasets` logs and raises, and shows its bars on terminals alone."""
+    """Makes one error of what `datasets` logs and raises, and shows its bars only on terminals."""
     loggers = [logging.getLogger(name) for name in ("datasets", "huggingface_hub")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -190,11 +190,11 @@ def _reading(where: str) -> Iterator[None]:
         library.disable_progress_bars()
     try:
         yield
-    except Exception as error:  # Other people's files can make the library raise anything.
+    except Exception as error:  # An untrusted file can make the library raise anything.
         _raise_of_disk(error)
         cause = error
         if isinstance(error, datasets.exceptions.DatasetGenerationError):
-            # It says no more than that there was one.
+            # It states only that there was an error.
             cause = error.__cause__ or error
         words = str(cause) or type(cause).__name__
         raise UserError(

@@ -32,8 +32,8 @@ def find(fields: HuggingfaceFields, data_dir: str | None) -> FoundImages:
         data_dir: the folder that Arrow files are written to; `None` for the one of `datasets`.
 
     Raises:
-        UserError: the data set cannot be opened, is no data set of images with classes, or lacks a
-            split.
+        UserError: the data set cannot be opened, is not a data set of images with classes, or lacks
+            a split.
     """
     cache = None if data_dir is None else str(Path(data_dir).expanduser().absolute())
     if fields.path is not None:
@@ -149,7 +149,7 @@ def _holds_labels(kind: pyarrow.DataType) -> bool:
 def _labels(
     opened: Mapping[str, OpenedSplit], features: Mapping[str, Any], column: str, where: str
 ) -> tuple[dict[str, np.ndarray], Sequence[str]]:
-    """The labels of each split, -1 where there is none, and the names of the classes."""
+    """The labels of each split, -1 for an image without a label, and the names of the classes."""
     columns = {
         split: arrow_images.read_column(one.files, column).to_pylist()
         for split, one in opened.items()

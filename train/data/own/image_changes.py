@@ -24,7 +24,7 @@ _RATIOS = (3 / 4, 4 / 3)
 # RandAugment (Cubuk et al. 2020) with the strength and the number of torchvision's defaults.
 _NUM_OPERATIONS = 2
 _STRENGTH = 9 / 30
-# Where a crop lies takes four numbers, a flip one, and each operation two.
+# The place of a crop takes four numbers, a flip one, and each operation two.
 NUM_DRAWS = 4 + 1 + 2 * _NUM_OPERATIONS
 
 

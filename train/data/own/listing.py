@@ -1,4 +1,4 @@
-"""A list of somebody's own examples with their classes and splits: what all their kinds share."""
+"""A list of the user's own examples with their classes and splits: what all kinds of them share."""
 
 import dataclasses
 import hashlib
@@ -23,7 +23,7 @@ class Role(IntEnum):
     TEST = 2
 
 
-# What stands for the split of an example that has none.
+# Stands for the split of an example without a split.
 NO_SPLIT = -1
 # How folders, tables, features and other data sets may name the splits, in lower case. An official
 # "evaluation" split is one for the test, as for the library `datasets`.
@@ -44,7 +44,7 @@ ROLE_NAMES = {
 }
 # In messages.
 SPLIT_WORDS = "train, val or test, or empty for an example without a split"
-# How the name of a group begins that is given.
+# The start of the name of a group that is given.
 _NAMED = "group "
 # As in "test_set" and "Training Images".
 _OF_A_SPLIT = re.compile("(set|split|data|images)$")
@@ -52,7 +52,7 @@ _BETWEEN_WORDS = re.compile("[ _-]")
 
 
 def role_named(name: str) -> Role | None:
-    """The role of a split by its name, in any case; None if the name says none.
+    """The role of a split by its name, in any case; None if the name is not the name of a role.
 
     Examples:
         >>> role_named("Test_Set").name, role_named("rose")
@@ -214,7 +214,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class ListedFiles:
-    """The images of a data set as a run found them when it began, so that it knows them again.
+    """The images of a data set as a run found them when it started, so that it can recognize them.
 
     Attributes:
         digest: the digest of the data set; see `Dataset.digest`.
@@ -227,7 +227,7 @@ class ListedFiles:
     listing: Listing
 
     def to_plain(self) -> dict[str, Any]:
-        """A JSON value; a path that is not UTF-8 has no text, and is written by its bytes."""
+        """A JSON value; a path that is not UTF-8 is not a text, and is written as its bytes."""
         listing = self.listing
         return {
             "digest": self.digest,
@@ -247,7 +247,7 @@ class ListedFiles:
         """The files from the result of `to_plain`.
 
         Raises:
-            ValueError: the lists are of different lengths, or a label is no class.
+            ValueError: the lists are of different lengths, or a label is not a class.
         """
         height, width, channels = plain["image_shape"]
         class_names, unseen_names, paths, groups = (

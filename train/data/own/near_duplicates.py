@@ -20,7 +20,7 @@ from train.foundation import reading
 # larger one if the hashes differ in more than a few bits.
 _MOST_BITS, _FEW_BITS = 10, 6
 _LEAST_CORRELATION, _IF_FEW_BITS = 0.95, 0.9
-# Copies differ in so many bits less than the most, at least a third of them.
+# At least a third of copies are this many bits, or more, below the most.
 _FAR_FEWER = 6
 # Frequencies of each direction in a hash.
 _FREQUENCIES = 8
@@ -55,7 +55,7 @@ class Pairs:
         return Pairs(self.first[chosen], self.second[chosen], self.correlation[chosen])
 
     def clusters(self, number: int) -> np.ndarray:
-        """The cluster of each of so many images, int32 [n]: the images that pairs connect."""
+        """The cluster of each image, int32 [n]; pairs connect the images of a cluster."""
         edges = sparse.coo_array(
             (np.ones(len(self), bool), (self.first, self.second)), (number, number)
         )
@@ -135,7 +135,7 @@ def _chunks(number: int) -> Iterator[slice]:
 
 
 def _bound(bits: np.ndarray) -> int:
-    """The most bits of near-duplicates in data where pairs differ in `bits`; -1 for no pairs.
+    """The most bits of near-duplicates, if pairs differ in `bits`; -1 for no pairs.
 
     Copies differ in few bits. If most pairs are near the bound, more are beyond it: they are
     different images that look alike, such as digits, and the bound is lowered.

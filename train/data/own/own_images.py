@@ -1,4 +1,4 @@
-"""A data set of people's own images, whose sizes and classes only they tell."""
+"""A data set of the user's own images, whose sizes and classes are found in the files."""
 
 import dataclasses
 import io
@@ -22,7 +22,7 @@ from train.foundation import ranks
 from train.foundation.ranks import Ranks
 
 _GROUP = "config.dataset.group"
-# What the network gets where the images are of many sizes, or large.
+# The size for the network if the images have many sizes, or are large.
 _USUAL_SIZE = 224
 # Images of one size up to this one are used as they are.
 _LARGEST_AS_IT_IS = 64
@@ -38,7 +38,7 @@ class OwnImagesSpec(DatasetSpec):
         fields: `config.dataset`.
         source: finds the images; called with the folder of all prepared data sets.
         kind: the kind of the pictures that the reader resizes.
-        files: the files of the run that goes on; `None` for a run that begins.
+        files: the files of the run that is resumed; `None` for a new run.
     """
 
     fields: OwnImageFields
@@ -134,7 +134,7 @@ def make(fields: OwnImageFields, source: Callable[[str | None], FoundImages]) ->
         name=fields.name,
         num_classes=None,
         image_shape=None,
-        # Images are changed where they are decoded.
+        # Images are changed when they are decoded.
         augment=augmentation.unchanged,
         mean=photographs.IMAGENET_MEAN if imagenet else (0.5,) * 3,
         std=photographs.IMAGENET_STD if imagenet else (0.5,) * 3,
@@ -188,13 +188,13 @@ def _shape(found: FoundImages, fields: OwnImageFields) -> tuple[int, int, int]:
 
 
 def _size_and_mode(encoded: bytes, *, upright: bool) -> tuple[tuple[int, int], str] | None:
-    """Width and height of an image and its mode, from its first bytes; None if it is none."""
+    """Width, height and mode of an image, from its first bytes; None if it is not an image."""
     try:
         with image_opening.opened(io.BytesIO(encoded)) as image:
             size, mode = image.size, image.mode
             if upright and max(size) <= _LARGEST_AS_IT_IS:
-                # It may lie on its side. The sizes of larger images are not used.
+                # It may be turned by 90 degrees. The sizes of larger images are not used.
                 size = turned_upright(image).size
             return size, mode
-    except Exception:  # Whatever a damaged file makes Pillow's many readers raise; told when read.
+    except Exception:  # Whatever Pillow raises for a damaged file; reported when it is read.
         return None

@@ -17,7 +17,7 @@ FIRST_WORD = "first_word"
 _TABLE = TableKind(
     field=FIELD,
     what=f"a table of classes and their ranks, or {FIRST_WORD}",
-    # They tell what is between the columns.
+    # These names show what is between the columns.
     known=("class", "species", "genus", "family", "order"),
     takes_all=True,
 )
@@ -34,7 +34,7 @@ def read(given: str, class_names: Sequence[str]) -> Ranks:
         class_names: the classes.
 
     Raises:
-        UserError: the table cannot be read, lacks a class, or its ranks are no tree.
+        UserError: the table cannot be read, lacks a class, or its ranks are not a tree.
     """
     if given == FIRST_WORD:
         return ranks.first_words(class_names)
@@ -63,7 +63,7 @@ def read(given: str, class_names: Sequence[str]) -> Ranks:
 
 
 def _check_cells(columns: Columns, where: str) -> None:
-    """Refuses empty names, and names of one rank that differ in case alone."""
+    """Refuses empty names, and names of one rank that differ only in case."""
     for name, column in columns.items():
         are_visible = [*map(names.is_visible, column)]
         if not all(are_visible):

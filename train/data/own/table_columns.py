@@ -1,8 +1,8 @@
 """Reads the columns of a table of examples: a CSV, TSV or Parquet file, as spreadsheets write them.
 
-Of text files these are read as they are meant: a mark of byte order, other separators than the
-usual one, spaces around values, blank rows, empty cells at the ends of rows, and the apostrophe
-before a text that a spreadsheet would compute.
+In text files these are accepted: a mark of byte order, other separators than the usual one, spaces
+around values, blank rows, empty cells at the ends of rows, and the apostrophe before a text that a
+spreadsheet would compute.
 """
 
 import collections
@@ -25,7 +25,7 @@ GROUP = "group"
 # What is between the columns, by the ending of the file.
 _DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 _OTHER_DELIMITERS = (",", ";", "\t", "|")
-# A first line that tells Excel what is between the columns.
+# A first line that gives Excel the separator of the columns.
 _TOLD = re.compile("sep=(.)")
 
 # In the column `mark` of a table that a page of sets has written, in place of a label.
@@ -54,7 +54,7 @@ class TableKind:
         field: the field of the configuration that names it.
         what: what the field must name, in messages.
         known: the names of the columns that are used.
-        needed: those of them that the table must have.
+        needed: the known columns that the table must have.
         takes_all: whether all columns are used, whatever their names.
         keeps_others: whether the other columns are returned behind those that are used.
     """
@@ -85,7 +85,7 @@ def read(
 ) -> Columns:
     """The columns of a table that are used, by their known names.
 
-    Rows with a mark that no class is right, or that a person could not tell, are left out.
+    Rows are left out if they are marked: no class is right, or the person did not know.
 
     Args:
         table: the file.

@@ -1,8 +1,8 @@
 """Finds the images that cannot be read, before a run needs them.
 
 The header of every image is read, and the last bytes of a JPEG or PNG file, which lack the end if a
-copy broke off. What does not look whole is then read as training reads it, and only what fails
-there is unreadable: nothing is refused that training could use.
+copy broke off. An image that does not look complete is then read as training reads it. It is
+unreadable only if that fails, so that no image is refused that training could use.
 """
 
 from collections.abc import Iterator, Sequence
@@ -100,7 +100,7 @@ def without_images(classes: Sequence[str], source: str) -> UserError:
 
 
 def _looks_whole(records: Records, index: int) -> bool:
-    """Whether an image can be read as far as its first and last bytes tell."""
+    """Whether an image can be read, judged by its first and last bytes."""
     source = records.source
     in_source = int(records.indices[index])
     if not isinstance(source, EncodedImages) or image_formats.why_unreadable(
@@ -146,7 +146,7 @@ def _end_of(tile: Any, image: Image.Image) -> int:
 
 
 def _start_of_scan(file: BinaryIO) -> int:
-    """Where the pixels of a JPEG file begin, behind the segments of its header."""
+    """The place where the pixels of a JPEG file start, behind the segments of its header."""
     place, marker = 2, b""
     while marker[1:2] != bytes([_SCAN]):
         file.seek(place)

@@ -42,7 +42,7 @@ class Species:
 
 
 class Photograph(NamedTuple):
-    """What the metadata say of an image; empty texts for what they do not say."""
+    """What the metadata have for an image; empty texts for what they lack."""
 
     organ: str = ""
     author: str = ""
@@ -67,7 +67,7 @@ def _species_from_json(text: str) -> dict[str, Species]:
 
 
 def _images_from_json(text: str) -> dict[str, Photograph]:
-    """Version 1.1: what is said of each image."""
+    """Version 1.1: the metadata of each image."""
 
     def described(fields: dict[str, Any]) -> Photograph | dict[str, Any]:
         # Few fields of an image are kept while the file is read: there are 306,146 images.
@@ -86,7 +86,7 @@ def _species_from_csv(text: str) -> dict[str, Species]:
 
 
 def _images_from_csv(text: str) -> dict[str, Photograph]:
-    """Version 2: what is said of each image."""
+    """Version 2: the metadata of each image."""
     return {row["PN_hash"]: Photograph.of(row) for row in csv.DictReader(io.StringIO(text))}
 
 
@@ -227,7 +227,7 @@ def list_images(download: Download, manual_dir: Path) -> Contents:
 
 
 def _said(images: Mapping[str, Photograph], path: str) -> Photograph:
-    """What the metadata say of the image of a file."""
+    """The metadata of the image of a file."""
     return images.get(PurePosixPath(path).stem, Photograph())
 
 

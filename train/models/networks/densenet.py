@@ -127,7 +127,7 @@ def _grow(
     hidden = layers.conv(hidden, _BOTTLENECK * growth, 1, name=f"{before}conv1")
     hidden = nn.relu(layers.batch_norm(hidden, name=f"{before}bn2"))
     hidden = layers.conv(hidden, growth, 3, name=f"{before}conv2")
-    # The new channels alone: to concatenate them again takes little time, and much memory is saved.
+    # Only the new channels are kept. Concatenating again takes little time and saves much memory.
     new = layers.keep(layers.dropout(hidden, dropout))
     return jnp.concatenate([inputs, new], axis=-1)
 

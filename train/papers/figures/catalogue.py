@@ -17,7 +17,7 @@ class Kind:
         options: the flags that it has beside `--out`, with their default values.
         of: what it is drawn from, and is then the first argument of `draw`: "runs" of one data
             set, runs of any "data sets", or "networks" for what networks reach in runs and
-            evaluations of any data sets; None for its options alone.
+            evaluations of any data sets; None if it has only options.
     """
 
     what: str

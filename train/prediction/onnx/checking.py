@@ -71,7 +71,7 @@ def check(classifier: TrainedClassifier, rule: CalibratedRule, content: bytes) -
     for batch in batches:
         wanted = [np.asarray(output) for output in infer(batch)]
         found = call(batch)
-        # NaN is no number below the bound.
+        # NaN is not below the bound.
         difference = max(difference, float(np.abs(found[0] - wanted[0]).max()))
         if not difference <= BOUND:
             raise UserError(
@@ -150,7 +150,7 @@ def _read(examples: Split) -> Iterator[np.ndarray]:
 
 
 def _random(classifier: TrainedClassifier) -> Iterator[np.ndarray]:
-    """Inputs of the right type, where no examples are on this machine."""
+    """Inputs of the right type, used if no examples are on this machine."""
     generator = np.random.default_rng(_SEED)
     shape = tuple(classifier.image_shape)
     for number in (1, *[_BATCH_SIZE] * (_EXAMPLES // _BATCH_SIZE - 1), _BATCH_SIZE - 1):
