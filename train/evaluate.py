@@ -1,7 +1,7 @@
 """Everything about the sets of a classifier: `python -m train.evaluate --workdir=DIR`.
 
 For a finished run, every metric of the papers on a split, with thresholds from its validation
-images; the same for a published network, or for somebody else's scores without a model:
+images; the same for a published network, or for scores from elsewhere, without a model:
 
     python -m train.evaluate --weights=resnet18_weights_best_acc.tar --dataset=plantnet300k
     python -m train.evaluate --logits=test.npz --calibration_logits=validation.npz

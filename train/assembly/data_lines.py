@@ -10,7 +10,7 @@ from train.workdir.checked_images import Unreadable
 
 
 def show_data(assembly: Assembly, workdir: Path, unreadable: Unreadable) -> None:
-    """Says what was found in the data, before the first step, which takes long."""
+    """Prints what was found in the data, before the first step, which takes long."""
     data = assembly.data
     dataset = data.dataset
     splits = {"training": dataset.train, "validation": dataset.validation, "the test": dataset.test}

@@ -1,4 +1,4 @@
-"""What a network with some parameters says about examples, on all devices, and its reports."""
+"""Computes the predictions of a network on all devices, and reports on them."""
 
 import dataclasses
 import math
@@ -40,8 +40,8 @@ class SelectedEvaluation:
         validation: the report of the validation split.
         tests: the report of each test split, by its name.
         temperature: the fitted temperature; None without `config.eval.temperature`.
-        left_out: how many examples of each split were left out as unreadable, without those of
-            training.
+        left_out: how many examples of each split were left out as unreadable, except the training
+            split.
     """
 
     validation: Evaluation

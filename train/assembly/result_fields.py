@@ -67,7 +67,7 @@ def _facts(assembly: Assembly, final: TrainState, progress: Progress) -> dict[st
 
 
 def _licenses(data: RunData) -> dict[str, Any]:
-    """The training images of each licence, if the data set says their licences."""
+    """The number of training images of each licence, if the data set has their licences."""
     credited = data.dataset.train.credits
     return {} if credited is None else {"training_licenses": credited.license_counts()}
 

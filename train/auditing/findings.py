@@ -39,7 +39,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Findings:
-    """What the heads say about the labels. All arrays are in the order of the examples.
+    """What the heads found about the labels. All arrays are in the order of the examples.
 
     Attributes:
         examples: the examples whose label can be judged.

@@ -24,7 +24,8 @@ def assign(
     # The largest groups first: the folds of a class then differ by at most one group of its size.
     draws = np.random.default_rng(seed).random(len(first)) - sizes
     position = splits.position_in_class(class_of_group, draws)
-    # A class begins where the one before it ended, so that small classes are not all in one fold.
+    # A class starts in the fold in which the one before it ended, so that small classes are not all
+    # in one fold.
     counts = np.bincount(class_of_group)
     begin = (np.cumsum(counts) - counts)[class_of_group]
     fold_of_group = (begin + position) % num_folds

@@ -19,8 +19,8 @@ from train.series.printing import Column, console_of_tables, show_columns
 _COLUMNS = ("rank", "name", "group", "split", "label", "likely", "margin", "probability")
 # The classes and the pairs that are printed.
 _MOST_SHOWN = 10
-# Measured with 5 % of wrong labels: the estimate is 1.0 times their number where the heads agree
-# with 91 % of the labels, and 12 times where they agree with 34 %.
+# Measured with 5 % of wrong labels: the estimate is 1.0 times their number if the heads agree with
+# 91 % of the labels, and 12 times if they agree with 34 %.
 _ENOUGH = 0.8
 
 

@@ -15,7 +15,7 @@ _MOST_LICENSES = 100
 
 @dataclass(frozen=True)
 class Credits:
-    """The authors and the licences of n images; empty texts where they are not known.
+    """The authors and the licences of n images; empty texts if they are not known.
 
     Attributes:
         authors: the author of each image, texts [n].

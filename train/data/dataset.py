@@ -39,11 +39,12 @@ class Dataset:
             which may change between two starts of a run; `None` for data sets that do not.
         mean: the mean of each feature over the training rows; `None` for images.
         std: the standard deviation of each feature over the training rows; `None` for images.
-        balanced_test: test examples of which every class has as many; `None` for most data sets.
-        unseen_class_names: the names of further classes, which only the test has. Their labels are
-            those from `num_classes` on, and no classifier of the data set can answer them.
-        files: the files of people's own images, which may be gone when a run goes on; `None` for
-            other data sets.
+        balanced_test: a test set with equally many examples of each class; `None` for most data
+            sets.
+        unseen_class_names: the names of further classes, which only the test has. Their labels
+            start at `num_classes`, and no classifier of the data set can answer them.
+        files: the files of the user's own images, which may be gone when a run is resumed; `None`
+            for other data sets.
         ranks: what the data set has above its classes; `None` if it has nothing.
         embedded_by: the network that made the features, as `train.embed` describes it; `None` if
             it is not known, and for other data.
@@ -88,17 +89,17 @@ class DatasetSpec(abc.ABC):
 
     Attributes:
         name: `config.dataset.name`.
-        num_classes: the number of classes L; `None` where only the files have it.
+        num_classes: the number of classes L; `None` if only the files have it.
         image_shape: height, width and channels of the images that the model gets; the
-            number of features, or of characters of a name, alone; `None` where only the files
-            have it.
+            number of features, or of characters of a name, for other examples; `None` if only the
+            files have it.
         augment: maps a random key and one uint8 image to one uint8 image; runs on the device.
         mean: the mean of a channel over the training images, in [0, 1]; the mean of each feature,
-            empty where only the files have it.
+            empty if only the files have it.
         std: the standard deviation, as `mean`.
         reader: makes pixels of images that stay encoded on disk and are decoded, resized and
-            cropped for each batch; `None` where all images are in memory.
-        true_distribution: the distribution of the data; `None` where it is not known.
+            cropped for each batch; `None` if all images are in memory.
+        true_distribution: the distribution of the data; `None` if it is not known.
         inputs: what the examples are: "images", "features" or "names". The last are rows of
             characters, int32.
         attribution: whom the data are to be attributed to, with their licence; may be empty.
@@ -149,16 +150,16 @@ class DatasetSpec(abc.ABC):
         """
 
     def going_on(self, files: ListedFiles) -> "DatasetSpec":
-        """The data set of a run that goes on, some of whose files may be gone.
+        """The data set of a run that is resumed; some of its files may be gone.
 
         Args:
-            files: `Dataset.files` when the run began.
+            files: `Dataset.files` when the run started.
         """
         del files
         return self
 
     def of_shape(self, image_shape: tuple[int, ...]) -> "DatasetSpec":
-        """The data set with what its files have told of its images."""
+        """The data set with the shape that was found in its files."""
         return dataclasses.replace(self, image_shape=image_shape)
 
 
@@ -169,8 +170,8 @@ class DatasetFamily:
     Attributes:
         spec: makes the data set from `config.dataset`.
         builder: makes the tfds builder for `train.prepare`; called with `data_dir` and
-            `file_format`. `None` where files are read where they lie.
-        prepare: the import path of the function that writes the files; `None` where the builder
+            `file_format`. `None` if the files are read in place.
+        prepare: the import path of the function that writes the files; `None` if the builder
             generates them itself. The function is called with the builder, the folder of the
             downloads and the keyword `skip_unreadable`. It returns the numbers of images that it
             left out, by split.

@@ -20,7 +20,7 @@ _RAW = frozenset(
 )
 # Other images that are not decoded.
 _UNSUPPORTED = frozenset({".eps", ".jxl", ".ps", ".svg", ".psd"})
-# What lies beside images in a folder: texts, tables, and what programs and cameras note of them.
+# Other files in a folder of images: texts, tables, and notes of programs and cameras.
 _SIDE_FILES = frozenset(
     {
         *(".txt", ".md", ".rst", ".log", ".html", ".htm", ".csv", ".tsv", ".tab", ".parquet"),

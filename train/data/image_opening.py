@@ -65,8 +65,9 @@ def loaded(
     Args:
         encoded: a file's bytes.
         header: what `opened` gave for these bytes, which gets the pixels; None to open them.
-        read_truncated: whether a file that lacks its end is read as far as it goes. Of a JPEG file
-            the rest is grey, or in less detail if it is progressive; of others it is black.
+        read_truncated: whether a file that lacks its end is read as far as it goes. The rest is
+            then grey in a JPEG file, or has less detail if the file is progressive; in other files
+            it is black.
 
     Raises:
         ImportError: see `opened`.

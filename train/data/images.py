@@ -79,7 +79,7 @@ def uncompressed(image: Image.Image) -> bytes:
 
 
 def orientation(encoded: bytes) -> int:
-    """The EXIF orientation of a JPEG file by its first bytes; 1 where it is not known."""
+    """The EXIF orientation of a JPEG file by its first bytes; 1 if it is not known."""
     try:
         with image_opening.opened(io.BytesIO(encoded)) as header:
             return int(header.getexif().get(ExifTags.Base.Orientation, 1))

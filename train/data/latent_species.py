@@ -12,8 +12,8 @@ import numpy as np
 from train.foundation.errors import UserError
 
 LATENT_SIZE = 16
-# Two draws of this standard deviation in each coordinate of a latent are at the distance 1, as a
-# root mean square: those of standard deviation s are at the distance √(2 d) s.
+# Two draws of standard deviation s in each coordinate of a latent are at the distance √(2 d) s, as
+# a root mean square. With this standard deviation the distance is 1.
 DEVIATION = 1 / math.sqrt(2 * LATENT_SIZE)
 
 # Each of these is drawn from the seed with random streams of its own, one for each purpose. A name

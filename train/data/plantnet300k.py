@@ -73,7 +73,7 @@ def _family(builder: type[Plantnet]) -> DatasetFamily:
             augment=augmentation.unchanged,
             attribution=f"{builder.TITLE} ({builder.URL}), whose metadata have the author and the "
             "licence of each image",
-            # The names of the species begin with the genus.
+            # The names of the species start with the genus.
             ranks_of=ranks.first_words,
         )
 

@@ -20,7 +20,7 @@ class Records:
 
     Attributes:
         source: the examples, images undecoded: dictionaries with "image" and, for messages,
-            optionally "file_name"; where the file of an image cannot be read, with the reason as
+            optionally "file_name"; if the file of an image cannot be read, with the reason as
             "unreadable".
         indices: the indices of the chosen examples in `source`, [n].
         name: the name of the source in messages.
@@ -110,9 +110,9 @@ class Split:
 
     `names` [n] are the names of the examples, as the paths of files, and `groups` [n] the names of
     what they belong to, as the photographs of one plant do; both are texts, and None if the data
-    set has none. `truths` [n] are what the labels stand for where the truth of an example is more
-    than one class; None elsewhere. `credits` [n] are the authors and the licences of the images;
-    None if the data set has none.
+    set has none. `truths` [n] are what the labels stand for if the truth of an example is more than
+    one class; else None. `credits` [n] are the authors and the licences of the images; None if the
+    data set has none.
     """
 
     images: np.ndarray | Records | Rows

@@ -30,7 +30,7 @@ def to_plain() -> dict[str, Any]:
 
 @functools.cache
 def vertical_first_ratio() -> int | None:
-    """The number that says which images the installed version resizes vertically first; or None.
+    """The ratio that decides which images the installed version resizes vertically first; or None.
 
     From a size (w, h) to (W, H), the columns come before the rows if h > H and h - H exceeds this
     number times w - W. None if the rows always come first.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from absl import logging
 
-# In lower case. Names that could be those of a class, such as "thumbs", are not among them.
+# In lower case. Names that a class could have, such as "thumbs", are not among them.
 _SIDE_FOLDERS = frozenset(
     {
         # Stores of files in the network: Synology, QNAP, NetApp.
@@ -58,7 +58,7 @@ class PassedOver:
         return is_hidden(name)
 
     def tell(self, where: str | Path) -> None:
-        """Says how many were passed over, if any were."""
+        """Logs how many were passed over, if any were."""
         if self._names:
             named = ", ".join(f"{name} ({count:,})" for name, count in sorted(self._names.items()))
             logging.warning(

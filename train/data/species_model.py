@@ -1,6 +1,6 @@
 """The distribution of `synthetic_species`, and the accuracies of the best classifier.
 
-A class y, a species, has the prior probability π_y and a mean μ_y near that of its genus. An
+A class y, a species, has the prior probability π_y and a mean μ_y near the mean of its genus. An
 example is a latent z ~ N(μ_y, I) of 16 numbers, rendered as an image of 32 by 32 pixels. So
 
     p(y | z) = softmax_y(μ_y · z - |μ_y|² / 2 + log π_y).

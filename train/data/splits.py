@@ -114,7 +114,7 @@ def long_tail_sizes(counts: np.ndarray, factor: float) -> np.ndarray:
 def position_in_class(labels: np.ndarray, draws: np.ndarray) -> np.ndarray:
     """The number of examples of the same class with a smaller draw, int64 [n].
 
-    Of those with the same draw, the first comes first.
+    Examples with the same draw are counted in their order.
     """
     order = np.lexsort((draws, labels))
     counts = np.bincount(labels)

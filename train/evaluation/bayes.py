@@ -25,10 +25,10 @@ def summarize(
 ) -> dict[Metric, float]:
     """The metrics of the best scores on some examples.
 
-    The best over all examples are the probabilities p(y | x). The best over classes, where each
-    class counts the same, are in proportion to p(y | x) / p(y). The accuracies of few, medium and
-    many shot classes use the second. Neither is the best for such a group: that would be a
-    classifier that only returns classes of the group.
+    The best over all examples are the probabilities p(y | x). The best over classes, if each class
+    counts the same, are in proportion to p(y | x) / p(y). The accuracies of few, medium and many
+    shot classes use the second. Neither is the best for such a group: that would be a classifier
+    that only returns classes of the group.
 
     Args:
         true_distribution: the true distribution of the data.

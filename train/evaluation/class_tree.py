@@ -25,7 +25,7 @@ class ClassTree:
     """A taxonomy with the names of its ranks.
 
     Attributes:
-        ranks: the names of the ranks from the top down; the last is that of the classes.
+        ranks: the names of the ranks from the top down; the last is the rank of the classes.
         taxonomy: the tree.
     """
 
@@ -83,7 +83,7 @@ class ClassTree:
         ]
 
     def title(self, node: int, class_names: Sequence[str]) -> str:
-        """What people read: "Quercus (4 species)", or the name of a class."""
+        """What is shown to users: "Quercus (4 species)", or the name of a class."""
         (described,) = self.describe([node], class_names)
         if node < self.taxonomy.num_classes:
             return str(described["name"])
@@ -104,7 +104,7 @@ class ClassTree:
         """The tree from the result of `to_plain`.
 
         Raises:
-            ValueError: it is none.
+            ValueError: it is not one.
         """
         tree = Taxonomy(tuple(plain["names"]), tuple(plain["parents"]))
         if tree.ancestors.shape[1] - 1 > len(plain["ranks"]):

@@ -1,7 +1,7 @@
 """The threshold that bounds the mean cost of sets: conformal risk control.
 
 Angelopoulos et al. (2024) bound the expected loss of new examples, for losses that do not grow as
-sets grow. Where the truth of an example is several classes, its loss is their mean by their shares.
+sets grow. If the truth of an example is several classes, its loss is their mean by their shares.
 """
 
 import dataclasses

@@ -147,8 +147,8 @@ class ExampleTable:
     def worst(self, most_by_loss: int, most: int) -> np.ndarray:
         """The examples that a page shows, by decreasing loss.
 
-        The first are those of the largest loss. Then each class in turn adds its example of the
-        largest loss whose label is outside its set, so that no class hides the others.
+        The first are the examples of the largest loss. Then each class in turn adds its example of
+        the largest loss whose label is outside its set, so that no class hides the others.
 
         Args:
             most_by_loss: how many there are of the largest loss.

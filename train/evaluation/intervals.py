@@ -18,7 +18,7 @@ Interval = Callable[[np.ndarray], list[float]]
 def of(examples: Predictions) -> Interval:
     """The interval for hits of these examples: by clusters if groups have several, else exact.
 
-    Where the truth is more than one class, hits are shares; see `of_shares`.
+    If the truth is more than one class, hits are shares; see `of_shares`.
     """
     of_examples = np.arange(len(examples.labels))
     if example_groups.have_several(examples):

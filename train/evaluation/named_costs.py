@@ -63,7 +63,7 @@ def _macro(class_counts: np.ndarray | None) -> Costs:
 
 
 def _of_tree(tree: ClassTree | None) -> Costs:
-    """The height of the lowest node with the label and a class of the set, 1 for that of all."""
+    """The height of the lowest node with the label and a class of the set; 1 for the root."""
     if tree is None:
         raise UserError(
             f"--costs={TAXONOMY} needs what is above the classes: "

@@ -117,7 +117,7 @@ class Observations:
 
 @dataclass(frozen=True, eq=False)
 class InGroups:
-    """Examples that have groups, and how those of a group become an observation.
+    """Examples that have groups, and how the examples of a group become an observation.
 
     Attributes:
         examples: the predictions for the examples.
@@ -223,7 +223,7 @@ def have_labels(examples: Predictions) -> bool:
 
 
 def _extreme_labels(of: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The smallest and the largest label of each observation; `of` has that of each example."""
+    """The smallest and the largest label of each observation; `of` has the one of each example."""
     number = int(of.max()) + 1
     lowest, highest = np.full(number, np.iinfo(np.int64).max), np.full(number, -1)
     np.minimum.at(lowest, of, labels)

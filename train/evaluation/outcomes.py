@@ -25,10 +25,10 @@ class Outcomes:
         labels: the class of each example, int32 [n].
         ranks: how many classes come before the label, int32 [n]. A rank of 0 is a top-1 hit.
         average_ks: the K of the average-K sets, int32 [m].
-        in_average_sets: whether each of these sets has the label, bool [m, n]; where the truth is
-            more than one class, the share of the truth that it has, float64.
-        truths: what the labels stand for, [n], where the truth of an example is more than one
-            class; None elsewhere. They are not in the file.
+        in_average_sets: whether each of these sets has the label, bool [m, n]; if the truth is more
+            than one class, the share of the truth that it has, float64.
+        truths: what the labels stand for, [n], if the truth of an example is more than one class;
+            else None. They are not in the file.
         class_ranks: the ranks of all classes of the truths, [n, m].
     """
 
@@ -46,7 +46,7 @@ class Outcomes:
 
     @property
     def are_of_labels(self) -> bool:
-        """Whether the truth of each example is its label alone."""
+        """Whether the truth of each example is only its label."""
         return self.in_average_sets.dtype.kind == "b"
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What a model says of the examples of each batch, as work that processes can share."""
+"""The predictions of a model for the examples of each batch, as work that processes can share."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace

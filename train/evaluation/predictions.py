@@ -20,7 +20,7 @@ from train.evaluation.stored_scores import CollectedScores, Scores
 CHUNK = 2**12
 _MOST_SCORES = 2**22
 _DRAW_SEED = 20261125
-# What a step tells of examples, beside the numbers of these.
+# What a step returns for examples, and their numbers.
 _OF_BATCHES = ("examples", "scores", "loss", "labels", "ranks", "class_ranks")
 # The attributes of `Predictions`, each with an entry for each example.
 _OF_EXAMPLES = (
@@ -45,8 +45,8 @@ class Predictions:
         groups: the names of what examples belong to, [n]; None if they have none.
         indices: the places of the examples in their split, [n]; None for scores from a file, whose
             examples are all there.
-        truths: what the labels stand for, [n], where the truth of an example is more than one
-            class; None elsewhere.
+        truths: what the labels stand for, [n], if the truth of an example is more than one class;
+            else None.
         class_ranks: the ranks of all classes of the truths, [n, m].
         outliers: how unusual the examples are, [n]; None if that is not needed.
     """
@@ -81,7 +81,7 @@ class Predictions:
 
     @property
     def drawn_labels(self) -> np.ndarray:
-        """A label of each example to calibrate on, [n]: drawn where the truth is several classes.
+        """A label of each example to calibrate on, [n]; drawn if the truth is several classes.
 
         It is drawn from the shares of the classes that the model knows, and always the same.
         """
@@ -139,7 +139,7 @@ def predict(
     split: Split,
     num_classes: int,
 ) -> Predictions:
-    """The predictions of the compiled step for all examples; the arguments are those of `rows`."""
+    """The predictions of the compiled step for all examples; the arguments are as in `rows`."""
     found = rows(
         eval_step, params, batch_stats, batches, devices, split=split, num_classes=num_classes
     )

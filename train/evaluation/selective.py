@@ -1,4 +1,4 @@
-"""Answers of one class where a classifier is sure enough: the threshold, and how good they are."""
+"""Answers of one class, given if a classifier is sure enough: the threshold, and their quality."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -63,9 +63,9 @@ class SetReport:
         evaluated: how many classes and examples accuracies are over; see `evaluated.to_json`.
         num_calibration_examples: the examples that thresholds are calibrated on.
         metrics: the metrics of the split.
-        mean_average_precision: that of the scores; None if the examples have one label.
-        top_k_estimates: what the calibration examples say of the sets of the K likeliest classes,
-            by K; see `limited_sets.estimate`.
+        mean_average_precision: of the scores; None if the examples have one label.
+        top_k_estimates: what to expect of the sets of the K likeliest classes, by the calibration
+            examples, by K; see `limited_sets.estimate`.
         thresholds: the thresholds of the average-K sets, by K.
         size_counts: how many average-K sets have 0, 1, 2, … classes, up to the largest of all sets,
             by K and by group of classes.
@@ -79,7 +79,7 @@ class SetReport:
         intervals: the confidence intervals of the accuracies over examples; None if the examples
             have no groups. Coverages have theirs beside them.
         observations: the same report for the groups of examples; None without groups of several.
-        by_rank: what `by_rank.report` says of genera and other nodes above the classes; None
+        by_rank: what `by_rank.report` has for genera and other nodes above the classes; None
             without a taxonomy.
     """
 
@@ -386,7 +386,7 @@ def rate_by_rank(rule: SetRule, examples: Predictions, tree: ClassTree | None) -
 def evaluate_utility(
     examples: Predictions, name: str, ks: Sequence[int], class_counts: np.ndarray | None
 ) -> dict[str, Any]:
-    """The quality of the sets of the largest expected utility, with that of top-K sets."""
+    """The quality of the sets of the largest expected utility, and of top-K sets."""
     if not score_files.are_probabilities(examples.scores):
         raise UserError(
             "--utility needs probabilities that add up to 1 for each example; these scores do not"

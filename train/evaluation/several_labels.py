@@ -1,4 +1,4 @@
-"""The quality of sets and of scores where examples have several labels that are present at once."""
+"""The quality of sets and of scores if examples have several labels that are present at once."""
 
 from typing import Any
 

@@ -23,10 +23,11 @@ class Sets:
     """The quality of the sets of n examples.
 
     Attributes:
-        hits: whether each has the label, [n]; where the truth is more than one class, the share of
-            the truth that it has.
+        hits: whether each has the label, [n]; if the truth is more than one class, the share of the
+            truth that it has.
         sizes: the number of its classes, [n].
-        of_classes: whether each has each class of the truth, [n, m]; None where the truth is one.
+        of_classes: whether each has each class of the truth, [n, m]; None if the truth is one
+            class.
     """
 
     hits: np.ndarray
@@ -198,7 +199,7 @@ def _shares(
 def _weighted_shares(
     outcome: Sets, predictions: Predictions, class_counts: np.ndarray | None
 ) -> dict[str, float]:
-    """The same where the truth is more than one class, each with its share of the example."""
+    """The same if the truth is more than one class, each with its share of the example."""
     weights, hits = outcome.by_class(predictions).sums(predictions.num_classes)
     groups = {"macro": np.ones(len(weights), bool)}
     if class_counts is not None:

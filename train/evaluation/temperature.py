@@ -14,7 +14,7 @@ from train.evaluation.predictions import Predictions, chunks
 
 # Bounds of the logarithm of the inverse temperature; `sets.temperature` has the same.
 _LARGEST = 20 * math.log(2)
-# Where the search ends: the temperature is rounded to 32 bits.
+# The width at which the search ends: the temperature is rounded to 32 bits.
 _TOLERANCE = 1e-8
 
 

@@ -34,7 +34,7 @@ def average_k_threshold(scores: Scores, k: float) -> jax.Array:
 def conformal_threshold(predictions: Predictions, coverage: float) -> float:
     """The threshold whose sets have the label of a new example with at least that probability.
 
-    Where the truth is more than one class, it is the expected share of the truth.
+    If the truth is more than one class, it is the expected share of the truth.
 
     Raises:
         UserError: the examples are too few to promise that.
@@ -45,7 +45,7 @@ def conformal_threshold(predictions: Predictions, coverage: float) -> float:
         scores, shares = predictions.of_known_truths(_scores_of)
         return -float(sets.vote_quantile(-scores, shares, error=error))
     # It is one of the scores of the labels. So these are given as the scores of a single class.
-    # `conformal_threshold` refuses scores that are no probabilities.
+    # `conformal_threshold` refuses scores that are not probabilities.
     of_labels = scores_of_labels(predictions)
     only_class = np.zeros(len(of_labels), np.int32)
     return -float(sets.conformal_quantile(-of_labels, only_class, error=error))

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from train.foundation import fields
 
-# Names for people: the kind of `topk_jax.sets.set_utilities` and its parameters.
+# The names that users give, with the kind of `topk_jax.sets.set_utilities` and its parameters.
 _NAMED: Mapping[str, tuple[str, Mapping[str, float]]] = {
     "precision": ("precision", {}),
     "f1": ("f_beta", {"beta": 1.0}),
@@ -33,9 +33,10 @@ class Utility:
     """A utility.
 
     Attributes:
-        kind: that of `topk_jax.sets.set_utilities`; None for a free one.
-        parameters: those of the kind.
-        values: of a free one, the worth of a set of 1, 2, … classes; larger sets are worth nothing.
+        kind: the kind of `topk_jax.sets.set_utilities`; None for a free utility.
+        parameters: the parameters of the kind.
+        values: of a free utility, the worth of a set of 1, 2, … classes; larger sets are worth
+            nothing.
     """
 
     kind: str | None
@@ -56,7 +57,7 @@ def named(text: str) -> Utility:
     """The utility of a flag.
 
     Raises:
-        ValueError: it is none; the message is what it must be.
+        ValueError: it is not one; the message is what it must be.
     """
     if text in _NAMED:
         return Utility(*_NAMED[text])

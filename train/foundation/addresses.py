@@ -56,7 +56,8 @@ def check_arguments(arguments: Sequence[str]) -> None:
     """Raises `UserError` for an address in the value of a flag, or in TFDS_DATA_DIR.
 
     Args:
-        arguments: the command line, before it is parsed: not every parser would say what is wrong.
+        arguments: the command line, before it is parsed: not every parser would report what is
+            wrong.
     """
     before = ""
     for argument in arguments:

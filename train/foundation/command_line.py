@@ -112,7 +112,7 @@ def _parse(arguments: list[str], command: Callable[[], None]) -> list[str]:
 
 
 def _of_another_type(message: str) -> str:
-    """The message of a flag whose value is no number or no truth value, in the words of ours."""
+    """The message for a flag whose value is not a number or a truth value, in our words."""
     if found := _ILLEGAL.fullmatch(message):
         return f"{found[1]} must be {_TYPES[found[3]]}; got {found[2]!r}"
     return message

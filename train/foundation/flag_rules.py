@@ -116,8 +116,7 @@ def check(rows: Iterable[Row], given: Given | None = None) -> None:
 
     Args:
         rows: see `declare`.
-        given: the values of the flags that are given, by their names; None for those of the command
-            line.
+        given: the values of the flags that are given, by their names; None for the command line.
     """
     given = _given() if given is None else given
     for row in rows:

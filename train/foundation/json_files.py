@@ -52,7 +52,7 @@ def read(path: Path, shape: Field, what: str) -> Any:
 
     Args:
         path: the file.
-        shape: that of the value.
+        shape: the shape of the value.
         what: what the file is, for the message.
 
     Raises:

@@ -54,7 +54,7 @@ def none(_class_names: Sequence[str]) -> Ranks | None:
 
 
 def first_words(class_names: Sequence[str]) -> Ranks:
-    """The genera of species whose names begin with them, as "Quercus" of "Quercus robur"."""
+    """The genera of species whose names start with them, as "Quercus" of "Quercus robur"."""
     return Ranks(("genus", "species"), tuple((_first_word(name),) for name in class_names))
 
 

@@ -1,4 +1,4 @@
-"""The shapes of JSON values; as a field of a configuration, each says what a value must be instead.
+"""The shapes of JSON values; each is also a field, and returns what a value must be instead.
 
 A library of schemas has the same few kinds in thousands of lines, and its messages are for
 programmers. These messages are for a file that was cut or edited.

@@ -1,7 +1,7 @@
 """The outcomes of sets: lines of train.predict, or rows of a table, with the label that was found.
 
 A line is counted once it is complete. How much of a file was counted is kept with a digest of its
-last bytes, so that the reading of a file that grows goes on there, and another file is refused.
+last bytes, so that the reading of a file that grows resumes there, and another file is refused.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ class Outcome:
     Attributes:
         rule: the rule of the set, as train.predict writes it.
         missed: whether the label is outside the set.
-        probability: that of the label; None if it is outside the set, or not known.
+        probability: the probability of the label; None if it is outside the set, or not known.
         size: the number of classes in the set.
     """
 
@@ -73,7 +73,7 @@ def opened(
         path: the file; None for standard input.
         place: how much of the file was counted before; all of standard input is new.
         class_names: the names of the classes of the run.
-        rule: the rule of the sets; None for that of the first line.
+        rule: the rule of the sets; None for the rule of the first line.
 
     Raises:
         UserError: the file cannot be read, is not the one that was counted before, or is a table
@@ -132,7 +132,7 @@ class OutcomeFile:
         """The outcomes that are there now, in parts; `place` is then the end of that part.
 
         Raises:
-            UserError: a line is no set with a label of the run. The lines before it were given.
+            UserError: a line is not a set with a label of the run. The lines before it were given.
         """
         rest = b""
         while content := self._file.read(_PART):
@@ -141,7 +141,7 @@ class OutcomeFile:
                 raise UserError(f"{self._name} has a line of more than {_LONGEST:,} bytes")
             yield from self._outcomes([line + b"\n" for line in lines])
         if self._columns is None and _is_json(rest):
-            # The last line may have no end; one of which a part is written is no JSON.
+            # The last line may lack its end. A line that is only partly written is not JSON.
             yield from self._outcomes([rest])
         elif self._path is not None:
             # It is read again when it is complete.

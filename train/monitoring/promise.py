@@ -67,9 +67,10 @@ def of_rule(
     """The promise of the sets of a rule.
 
     Args:
-        results: those of the run.
+        results: the results of the run.
         rule: the rule, as train.predict writes it.
-        coverage: the coverage that sets without a promise are held to; None for those with one.
+        coverage: the coverage that sets without a promise are held to; None for sets with a
+            promise.
         calibrated_on: the number of examples that the sets are calibrated on, if they are not the
             validation examples.
         delta: the probability of a false alarm.

@@ -107,7 +107,7 @@ def _update(
 
     def step(tests: StreamTests, given: tuple[jax.Array, ...]) -> tuple[StreamTests, jax.Array]:
         missed, score, is_there = given
-        # A number of its own for each outcome, wherever a block begins.
+        # Each outcome has its own number, wherever a block starts.
         drawn = jax.random.uniform(jax.random.fold_in(key, tests.coverage.wealth.count))
         ranks, p_value = tests.ranks.update(score, uniform=drawn)
         after = StreamTests(tests.coverage.update(missed), ranks, tests.change.update(p_value))

@@ -56,7 +56,7 @@ def watch(asked: Asked) -> Monitor:
     """The monitor after all outcomes that are there.
 
     Raises:
-        UserError: the state is of something else, or a line is no outcome of the run. What was
+        UserError: the state is of something else, or a line is not an outcome of the run. What was
             counted before that line is kept.
     """
     _, results = runs.read_finished(asked.workdir)
@@ -75,7 +75,7 @@ def watch(asked: Asked) -> Monitor:
                     promised = asked.promise(results, part[0].rule)
                     monitor = Monitor(promised, StreamTests.start(promised.allowed_error()))
                 monitor = monitor.add(part)
-                # Standard input has no place to go on at.
+                # The reading of standard input cannot be resumed at a place.
                 state_file.write(
                     asked.state, monitor, place if asked.outcomes is None else outcomes.place
                 )

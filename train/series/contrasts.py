@@ -53,8 +53,8 @@ def contrast(
     standard error; interval and p-value are by Student's t with S - 1 degrees of freedom.
 
     The bootstrap counts noise that neither the seed nor the example explains three times, so that
-    intervals are a little too wide where it prevails. The factor makes up for the share
-    (S - 1) / S of the variance between seeds that resamples of them have.
+    intervals are a little too wide if it prevails. The factor makes up for the share (S - 1) / S of
+    the variance between seeds that resamples of them have.
 
     Args:
         first: whether the sets have the label, bool [S, n]: a row for each of two seeds or more.
@@ -164,7 +164,7 @@ def _resample(
     product of matrices. Few rows of it are made at once, because one row has all examples.
 
     Args:
-        shares: [n, S], the examples of each class after those of the class before.
+        shares: [n, S], sorted by the class of the examples.
         sizes: the examples of each class.
         num_resamples: the resamples.
         rng: draws seeds and examples.

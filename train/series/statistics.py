@@ -66,7 +66,7 @@ def half_width(standard_error: float, degrees_of_freedom: float) -> float:
 
 
 def compare(ours: Summary, published: Summary) -> Literal["above", "below"] | None:
-    """Where our mean is if the two means differ by more than both half widths together.
+    """The side of our mean if the two means differ by more than both half widths together.
 
     A mean that was published without an interval is taken as exact. The result is None if ours does
     not have an interval, because the difference can then not be judged.

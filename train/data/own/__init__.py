@@ -1,1 +1,1 @@
-"""People's own images and features: found in folders or tables, and read where they lie."""
+"""The user's own images and features: found in folders or tables, and read in place."""

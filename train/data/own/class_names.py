@@ -87,7 +87,7 @@ def _merged(texts: Sequence[str], where: str) -> dict[str, str]:
 
 
 def _likeness(name: str) -> str:
-    """What names have in common that are most likely those of one class."""
+    """A form of a name that is the same for names that most likely mean one class."""
     compatible = unicodedata.normalize("NFKC", names.same_form(name))
     return " ".join(compatible.translate(_LOOK_LIKE).casefold().split())
 

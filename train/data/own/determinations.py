@@ -1,7 +1,8 @@
-"""Labels of examples that may have more than one: votes of several people, or several labels.
+"""Labels of examples that may have more than one: votes of several annotators, or several labels.
 
-A cell of a table has one label or several, with semicolons between them: "oak; ash". Of votes, a
-label may have a number: "oak: 3; ash: 1" are four votes, and "oak: 0.75; ash: 0.25" are shares.
+A cell of a table has one label or several, with semicolons between them: "oak; ash". A label that
+is voted for may have a number: "oak: 3; ash: 1" are four votes, and "oak: 0.75; ash: 0.25" are
+shares.
 """
 
 import dataclasses
@@ -26,7 +27,7 @@ _ROUNDING = 1e-3
 
 @dataclass(frozen=True)
 class Reading:
-    """How the labels of somebody's own examples are read.
+    """How the labels of the user's own examples are read.
 
     Attributes:
         labels: what they are, a value of `config.dataset.labels`.
@@ -77,7 +78,7 @@ class Determinations:
         examples: the example of each label, [v].
         texts: the labels, [v].
         weights: how many votes each is, [v].
-        voters: who gave it, [v]; empty texts where that is not known.
+        voters: who gave it, [v]; empty texts if that is not known.
     """
 
     examples: np.ndarray
@@ -134,7 +135,7 @@ def in_columns(
         where: the table in messages.
 
     Raises:
-        UserError: a label or a number is missing or wrong, or somebody has voted twice.
+        UserError: a label or a number is missing or wrong, or an annotator has voted twice.
     """
     names = reading.label_columns
     of_experts = len(names) > 1
@@ -186,7 +187,8 @@ def in_lists(
         where: the arrays in messages.
 
     Raises:
-        UserError: a row has no label, its shares are wrong, or somebody has two votes on it.
+        UserError: a row does not have a label, its shares are wrong, or an annotator has two votes
+            on it.
     """
     rows = []
     for example, labels in enumerate(texts):

@@ -1,4 +1,4 @@
-"""Somebody's own images as data sets: where each kind's source is, and the fields that it has."""
+"""The user's own images as data sets: the source of each kind, and the fields that it has."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""Somebody's own images as a source finds them: listed, and still encoded."""
+"""The user's own images as a source finds them: listed, and still encoded."""
 
 import dataclasses
 import functools
@@ -48,7 +48,7 @@ class FoundImages:
         return kinds.digest(self.digest, kinds.digest_of_files(files))
 
     def divided(self, fields: DividedFields) -> "FoundImages":
-        """The images with all splits; those of two splits with the same content are reported.
+        """The images with all splits; images of two splits with the same content are reported.
 
         Raises:
             UserError: no classifier can be trained with them; see `division.divide`.

@@ -1,10 +1,10 @@
-"""A sample of somebody's own images by the rules that made Pl@ntNet-300K (thesis, 3.2.2).
+"""A sample of the user's own images by the rules that made Pl@ntNet-300K (thesis, 3.2.2).
 
 Some of the genera are drawn, and all their species are kept, since species of one genus look alike:
 the sample is as ambiguous as all images. Then species with few images are left out, and each of the
-others is divided by images. Where the text of the thesis contradicts itself (docs/errata.md), the
-rules here are: more than four images, and ceil(0.1 n) images of a species for validation and for
-the test.
+others is divided by images. The text of the thesis contradicts itself (docs/errata.md). The rules
+here are: more than four images, and ceil(0.1 n) images of a species for validation and for the
+test.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from train.foundation.errors import UserError
 
 # A species has more images than these.
 FEW = 4
-# One in ten images of a species, rounded up, is for validation, and as many are for the test.
+# One in ten images of a species, rounded up, is for validation, and one in ten for the test.
 _ONE_IN = 10
 
 
@@ -92,7 +92,7 @@ def draw(
 
 
 def _divided(number: int) -> np.ndarray:
-    """The splits of a species of so many images, in any order, int8 [number]."""
+    """The splits of the images of a species, in any order, int8 [number]."""
     held_out = -(-number // _ONE_IN)
     roles = np.full(number, Role.TRAIN, np.int8)
     roles[:held_out], roles[held_out : 2 * held_out] = Role.VALIDATION, Role.TEST

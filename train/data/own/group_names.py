@@ -95,7 +95,7 @@ def check(grammar: str, field: str) -> None:
     """Refuses what is not a grammar.
 
     Raises:
-        UserError: it is none.
+        UserError: it is not one.
     """
     if grammar in (_PARENT, _NEAR_DUPLICATES):
         return

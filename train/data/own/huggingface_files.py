@@ -54,7 +54,7 @@ def open_folder(path: Path, config: str | None, cache: str | None) -> dict[str, 
 
     Args:
         path: the folder or the file.
-        config: the part of the data set that is meant, where the folder has several.
+        config: the part of the data set that is meant, if the folder has several.
         cache: the folder that the Arrow files are written to; `None` for the one of `datasets`.
             What `save_to_disk` wrote is read in place.
 
@@ -98,7 +98,7 @@ def open_name(name: str, config: str | None, cache: str | None) -> dict[str, Ope
 
     Args:
         name: of the data set, as in "user/name".
-        config: the part of the data set that is meant, where it has several.
+        config: the part of the data set that is meant, if it has several.
         cache: the folder that the Arrow files are written to; `None` for the one of `datasets`.
 
     Raises:

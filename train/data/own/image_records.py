@@ -53,7 +53,7 @@ class ImageRecords:
     left_out: tuple[str, ...]
 
     def is_of(self, listing: Listing, *, nested: bool, group: str | None) -> bool:
-        """Whether these are records of some images, as far as all but their pixels tell."""
+        """Whether these are records of some images, judged by everything but the pixels."""
         absent = frozenset(self.left_out)
         kept = listing.take(
             [index for index, path in enumerate(listing.paths) if path not in absent]

@@ -14,7 +14,7 @@ import numpy as np
 from train.data.own import exif, group_names
 from train.data.own.listing import role_named
 
-# The photographs of a burst are taken at most so many seconds one after the other.
+# The most seconds between two consecutive photographs of a burst.
 BURST_SECONDS = 10
 # Fewer groups of several images are chance, as is a smaller part of all images.
 _FEWEST_GROUPS = 5
@@ -98,7 +98,7 @@ def by_names(paths: Sequence[str], labels: np.ndarray) -> Likely | None:
         labels: the class of each image, [n].
     """
     folders = [path.rpartition("/")[0] for path in paths]
-    # Below the folder of a class, which may be in that of a split.
+    # Folders below the folder of a class, which may be in the folder of a split.
     has_splits = all(role_named(folder.partition("/")[0]) is not None for folder in set(folders))
     are_deeper = all(folder.count("/") > has_splits for folder in set(folders))
     # Larger ones are usually species of a genus.

@@ -114,19 +114,19 @@ class Listing:
     Attributes:
         paths: the names of images, as the paths of their files with "/" between folders; empty for
             rows of features, which have numbers.
-        sizes: the bytes of each image, int64 [n]; 0 where the digest does not depend on them,
-            negative where they could not be found out; empty for rows.
+        sizes: the bytes of each image, int64 [n]; 0 if the digest does not depend on them, negative
+            if they could not be found out; empty for rows.
         labels: the class of each example, int32 [n].
         roles: the `Role` of each example, int8 [n]; `NO_SPLIT` for one without a split, or that is
             left out.
         class_names: the names of the classes.
         unseen_names: the names of further classes, which have no training examples.
-        given: the roles that are given, with or without examples; examples of the others are held
-            out of those for training.
+        given: the roles that are given, with or without examples; the other roles are held out of
+            the training examples.
         groups: the group of each example, [n], as `name_groups` names it. Examples of one group
             stay together when splits are held out. None if each is a group of its own.
-        truths: what the labels stand for, [n], where the truth of an example is more than one
-            class; None elsewhere.
+        truths: what the labels stand for, [n], if the truth of an example is more than one class;
+            else None.
         credits: the authors and the licences of images, [n]; None if none is given. The digest does
             not depend on them.
     """
@@ -160,7 +160,7 @@ class Listing:
         return (classes[self.truths.classes] & (self.truths.shares > 0)).any(axis=1)
 
     def renumbered(self, number: np.ndarray) -> "Listing":
-        """The examples where class c has the number `number[c]`; names are not changed."""
+        """The examples after class c got the number `number[c]`; names are not changed."""
         truths = None if self.truths is None else self.truths.renumbered(number)
         labels = number[self.labels].astype(np.int32)
         return dataclasses.replace(self, labels=labels, truths=truths)
@@ -196,7 +196,7 @@ class Listing:
         """A text that is another for other paths, sizes, labels, splits or names of classes.
 
         Args:
-            version: of the data, where they have one.
+            version: the version of the data, if they have one.
         """
         digest = hashlib.sha256()
         # A copy on another file system may have its names in another form of Unicode.

@@ -2,8 +2,9 @@
 
 Each image has a perceptual hash of 64 bits, the signs of its lowest frequencies (pHash, Zauner
 2010), of a grey copy of 16 x 16 pixels. Images whose hashes differ in at most 10 bits are compared
-by the correlation of these copies. Of the 6e9 pairs of 110,000 photographs of Tiny ImageNet, 30 are
-found; one of these is of different photographs. benchmarks/README.md has how many copies are found.
+by the correlation of these copies. In the 6e9 pairs of 110,000 photographs of Tiny ImageNet, 30
+pairs are found; one of these has different photographs. benchmarks/README.md has how many copies
+are found.
 """
 
 import functools

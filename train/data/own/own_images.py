@@ -93,8 +93,8 @@ class OwnImagesSpec(DatasetSpec):
         """The images with all splits.
 
         Raises:
-            UserError: they cannot be found, have no groups where these are asked for, or no
-                classifier can be trained with them.
+            UserError: they cannot be found, lack groups that are asked for, or no classifier can be
+                trained with them.
         """
         return grouped(self.source(data_dir), self.fields, self.files).divided(self.fields)
 

@@ -1,4 +1,4 @@
-"""The images of a run that goes on, some of which may be gone since it began."""
+"""The images of a run that is resumed; some may be gone since it started."""
 
 import dataclasses
 import errno
@@ -20,14 +20,14 @@ _GONE = "it is gone since the run began"
 
 
 def of_run(found: FoundImages, listed: ListedFiles, reader: ImageReader) -> FoundImages:
-    """The images that a run began with, in the order and with the splits that they had.
+    """The images that a run started with, in the order and with the splits that they had.
 
     Images that are gone are still among them, and cannot be read. So the order of the examples, the
-    classes and the splits are those of the run, whatever was left out.
+    classes and the splits do not depend on what was left out.
 
     Args:
         found: the images as they are now.
-        listed: the images as they were when the run began.
+        listed: the images as they were when the run started.
         reader: reads the images.
 
     Returns:
@@ -62,7 +62,7 @@ def of_run(found: FoundImages, listed: ListedFiles, reader: ImageReader) -> Foun
 
 
 def groups(listed: ListedFiles | None, paths: Sequence[str]) -> tuple[str, ...] | None:
-    """The groups that images had when a run began; None if an image is new, or for a new run."""
+    """The groups that images had when a run started; None if an image is new, or for a new run."""
     if listed is None or listed.listing.groups is None:
         return None
     then = listed.listing

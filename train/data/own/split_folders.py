@@ -1,4 +1,4 @@
-"""Whether the folders in a folder of images are those of splits, or those of classes."""
+"""Finds out whether the folders in a folder of images are splits or classes."""
 
 import os
 from collections.abc import Collection, Sequence
@@ -28,8 +28,8 @@ def find(root: Path, folders: Sequence[str]) -> dict[str, Role]:
         folders: the names of the folders in it.
 
     Raises:
-        UserError: some folders are those of splits, and others are not, have the same role, or
-            none is for training.
+        UserError: only some folders are splits, two of them have the same role, or none is for
+            training.
     """
     roles = {name: role for name in folders if (role := role_named(name)) is not None}
     if not roles:

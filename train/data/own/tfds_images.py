@@ -33,7 +33,7 @@ def open_by_name(
     try:
         return tfds.builder(name, data_dir=data_dir, file_format=file_format)
     except tfds.core.DatasetNotFoundError as error:
-        # The lists of other people's data sets are on the network.
+        # The lists of data sets of other publishers are on the network.
         known = tfds.list_builders(with_community_datasets=False)
         plain, *_ = re.split("[/:]", name)
         near = difflib.get_close_matches(plain, known, 1)
@@ -43,7 +43,8 @@ def open_by_name(
             f"config.dataset.data_dir; got {name!r}{meant}"
         ) from error
     except (AssertionError, ImportError, ValueError) as error:
-        # tfds names the call, then says that there is no such config or version, for example.
+        # tfds names the call, and then reports, for example, that there is no such config or
+        # version.
         reason = first_line(error).rpartition('}": ')[2]
         raise UserError(f"{_FIELD} {name!r}: {reason}") from error
 
@@ -56,8 +57,8 @@ def find(fields: TfdsFields, data_dir: str | None) -> FoundImages:
         data_dir: the folder of all prepared data sets; `None` for tfds's own default.
 
     Raises:
-        UserError: the data set is not prepared, is no data set of images with classes, or lacks a
-            split.
+        UserError: the data set is not prepared, is not a data set of images with classes, or lacks
+            a split.
     """
     name = fields.tfds_name
     builder = builders.open_builder(

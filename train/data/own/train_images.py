@@ -1,4 +1,4 @@
-"""Which of somebody's own training images are used, and with which labels."""
+"""Which of the user's own training images are used, and with which labels."""
 
 import hashlib
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
 """Classes that have examples for validation or test, and none for training.
 
-No classifier can answer such a class. `config.dataset.unseen_classes` says what becomes of it:
+No classifier can answer such a class. `config.dataset.unseen_classes` chooses what is done with it:
 
 - "refuse": the data set is refused.
 - "leave_out": its examples are left out.
@@ -23,7 +23,7 @@ REFUSE, _LEAVE_OUT, COUNT_AS_UNKNOWN = "refuse", "leave_out", "count_as_unknown"
 
 
 def sort_out(examples: Listing, unseen: str | None, where: str, example: str) -> Listing:
-    """Does with classes without training examples what `unseen_classes` says.
+    """Treats classes without training examples as `unseen_classes` asks.
 
     Unseen classes that are kept come last, and those that are left out after them.
 

@@ -1,4 +1,4 @@
-"""From labels that people gave to the truths of examples."""
+"""Computes the truths of examples from the labels of annotators."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from train.foundation.errors import UserError
 
 # Votes that are equal but for rounding.
 _ROUNDING = 1e-9
-# The confusions of all people, and a smaller plausibility than any that is kept.
+# The confusions of all annotators, and a smaller plausibility than any that is kept.
 _MOST_CONFUSIONS = 2**28
 _LEAST = 1e-3
 

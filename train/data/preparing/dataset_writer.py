@@ -209,7 +209,7 @@ class _Files:
         return self._by_split(found[unit] for unit in self._units)
 
     def work(self) -> Work[Shard]:
-        """The work of writing all files, one unit each; its results say what is in them."""
+        """The work of writing all files, one unit each; its results describe what is in them."""
         return Work(
             "files",
             _WHAT,

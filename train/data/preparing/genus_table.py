@@ -1,4 +1,4 @@
-"""Writes a sample of somebody's own images as a table, which has all columns of theirs."""
+"""Writes a sample of the user's own images as a table, which has all columns of their table."""
 
 import csv
 import dataclasses
@@ -151,7 +151,7 @@ def _of_taxonomy(taxonomy: str, class_names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _of_images(texts: Sequence[str], found: FoundImages) -> tuple[str, ...]:
-    """The genus of each class from those of the images."""
+    """The genus of each class, from the genera of the images."""
     rows: dict[int, int] = {}
     spelled: dict[str, str] = {}
     genera = [*map(same_form, texts)]
@@ -197,7 +197,7 @@ def _to_csv(source: Source, sample: GenusSample, folder: Path) -> bytes:
 
 def _moved(root: Path, folder: Path) -> Callable[[str], str]:
     """What makes a path below `root` one that is relative to `folder`; absolute paths stay."""
-    # Links are followed: the system goes up from where they lead.
+    # Links are followed: the system goes up from their targets.
     before = os.path.relpath(root.resolve(), folder.resolve())
     return lambda path: path if before == os.curdir else (Path(before) / path).as_posix()
 

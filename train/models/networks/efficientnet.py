@@ -29,7 +29,8 @@ class Stage(NamedTuple):
     """Blocks of one shape.
 
     Attributes:
-        expansion: the number of channels inside a block, divided by that of its inputs.
+        expansion: the number of channels inside a block, divided by the number of channels of its
+            inputs.
         size: the rows and columns of the depthwise convolutions.
         stride: the stride of the first block.
         channels: the channels of the results.

@@ -21,8 +21,9 @@ class MobileNetV2(nn.Module):
 
     Attributes:
         axis_name: the axis over devices over which batch norm averages.
-        stages: for each, the number of channels inside a block divided by that of its inputs, the
-            channels of its result, the number of blocks, and the stride of the first block.
+        stages: for each, the number of channels inside a block divided by the channels of its
+            inputs, the channels of its result, the number of blocks, and the stride of the first
+            block.
         stem: the channels of the first convolution.
         last: the number of features.
         dropout: the probability that a feature is set to 0 in training.

@@ -364,7 +364,7 @@ class _Unpickler(pickle._Unpickler):
             pickle.FROZENSET: slice(None),
         }.items()
     }
-    # It makes as many zeros as the file states bytes.
+    # It makes as many zeros as the file asks for.
     del dispatch[pickle.BYTEARRAY8[0]]
 
     def find_class(self, module: str, name: str) -> Any:

@@ -19,7 +19,7 @@ from train.workdir import figure_style, run_files
 from train.workdir.runs import Run
 
 _BATCH_SIZE, _RATE = "dataset.batch_size", "optimizer.learning_rate"
-# People round the rates that they type.
+# Users round the rates that they type.
 _ROUNDING = 0.01
 _SPLITS = {"validation": "best validation", "test": "test"}
 

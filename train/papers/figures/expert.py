@@ -151,7 +151,7 @@ def _read(path: Path) -> Scored:
 
 
 def _published(scored: Scored) -> Expert:
-    """The published expert, and images that are drawn as those of the thesis were."""
+    """The published expert, and images that are drawn like the images of the thesis."""
     genera = [genus for (genus,) in ranks.first_words(scored.class_names).above]
     by_class: dict[int, list[str]] = {
         label: [] for label, genus in enumerate(genera) if genus in GENERA
@@ -205,7 +205,7 @@ def _draw(errors: Mapping[str, float], answers: Expert) -> Figure:
     axes.axvline(answers.error, color=figure_style.REFERENCE_COLOR, ls=":")
     axes.set_yticks(range(len(errors)), [*errors], fontsize=8)
     axes.set_ylim(len(errors) - 0.5, -0.5)
-    # A marker at 0 is whole.
+    # A marker at 0 is not cut off.
     axes.set_xlim(left=-0.02 * axes.get_xlim()[1])
     figure_style.show_as_percent(axes.xaxis)
     axes.set_title(

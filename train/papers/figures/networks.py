@@ -58,7 +58,7 @@ def on_two_data_sets(results: Sequence[Tested], *, metric: str, loss: str) -> Fi
     Networks with results on only one of the two are named and left out.
 
     Raises:
-        UserError: no network has results on both, or the metric is no accuracy.
+        UserError: no network has results on both, or the metric is not an accuracy.
     """
     shown = Metric.parse(metric)
     if not shown.is_accuracy:

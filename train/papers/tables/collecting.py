@@ -32,7 +32,7 @@ class CellNumbers:
 
     @property
     def differs(self) -> Literal["above", "below"] | None:
-        """Where it is if it differs from the published value by more than both intervals."""
+        """Our side of the published value if the two differ by more than both intervals."""
         if self.values.summary is None or self.cell.published is None:
             return None
         return statistics.compare(self.values.summary, self.cell.published.summary)

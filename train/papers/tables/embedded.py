@@ -166,7 +166,7 @@ def _tables(data: _Embedded) -> tuple[Table, ...]:
             note=noise_note,
         ),
         imbalanced("4.5", "test macro top-K accuracy (%)", IMBALANCED, macro_columns, data.recipe),
-        # The published one is on a class-balanced test set, where macro and regular are the
+        # The published one is on a class-balanced test set, on which macro and regular are the
         # same.
         imbalanced(
             "4.6",

@@ -49,7 +49,7 @@ class Table:
         note: what a reader of the numbers has to know.
         on: the embedded data set; None for the paper's.
         has_best: whether the runs report what the best classifier reaches, which is then a row.
-        is_figure: whether the number is that of a figure; no table of the paper has it.
+        is_figure: whether the number is the number of a figure, and not of a table of the paper.
     """
 
     number: str
