@@ -55,7 +55,7 @@ def get_config(loss: str = "noised_balanced") -> ConfigDict:
                 "validation_size": 5000,
                 "holdout": "permuted",
                 # "blocks" of five classes in alphabetical order, as for the published numbers;
-                # "superclass", as the papers say; or "across" superclasses.
+                # "superclass", as in the papers; or "across" superclasses.
                 "label_noise_kind": "blocks",
             },
             "model": {"name": "densenet_40_40"},

@@ -5,8 +5,8 @@
         --config.dataset.huggingface_name=ylecun/mnist
 
 It needs the package datasets. The columns of the images and of the labels are found by their types.
-Splits that are missing are held out of the training images. The loss is cross-entropy; any other of
-the program may stand after the colon: docs/which_loss.md.
+Splits that are missing are held out of the training images. The loss is cross-entropy; any other
+loss of the program may follow the colon: docs/which_loss.md.
 """
 
 from ml_collections import ConfigDict

@@ -14,10 +14,10 @@ The test set is the official validation set. 50 images per class are held out of
 for selection.
 
 The finished run is evaluated by ten crops of each image: its shorter side at 256, four corners and
-the middle of 224 pixels, each also mirrored. The mean is of the softmax for cross-entropy, and of
-the scores for other losses. The thesis says that its procedure is that of Berrada et al., and their
-program does this. It is inferred that the published numbers are made so. The epoch is selected by
-the middle of each image.
+the middle of 224 pixels, each also mirrored. For cross-entropy, the mean is taken of the softmax,
+and for other losses of the scores. The thesis states that it follows the procedure of Berrada et
+al., and their program does this. From this it is inferred that the published numbers were made in
+the same way. The epoch is selected by the middle of each image.
 """
 
 from ml_collections import ConfigDict

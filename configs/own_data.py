@@ -1,4 +1,4 @@
-"""The fields that recipes share after whose colon any loss may stand."""
+"""The fields shared by the recipes that take any loss after their colon."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ _LOSS = {
     "weight": 0.01,
     "label_learning_rate": 1.0,
 }
-# For losses that need other values of them, or fields of their own.
+# Other values of these fields for some losses, and the fields that only one loss has.
 _OF_LOSS: dict[str, dict[str, Any]] = {
     "vector_scaling": {"gamma": 0.2, "tau": 1.2},
     "generalized_cross_entropy": {"q": 0.7},
@@ -57,7 +57,7 @@ OPTIMIZER = {
 
 
 def loss_fields(loss: str, **fields: Any) -> dict[str, Any]:
-    """`config.loss` of a recipe after whose colon any loss may stand.
+    """`config.loss` of a recipe that takes any loss after its colon.
 
     Args:
         loss: the name of the loss.
@@ -71,7 +71,7 @@ def own_images(loss: str, **dataset: Any) -> ConfigDict:
 
     Args:
         loss: the name of the loss.
-        **dataset: the fields of `config.dataset` that the kind has of its own, or with another
+        **dataset: the fields of `config.dataset` that only this kind has, or that have another
             default; `name` is one of them.
     """
     return complete(

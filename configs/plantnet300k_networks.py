@@ -9,7 +9,7 @@ Published test top-1 accuracy in per cent of the ResNet-50, by the training imag
     0-10  10-50  50-500  500-2000  2000-
        9     35      59        79     93
 
-The thesis has the accuracies of the other networks in figures only. Its networks start from
+The thesis has the accuracies of the other networks only in figures. Its networks start from
 ImageNet weights. To do the same, pass a file of weights: --config.model.pretrained=FILE
 (docs/networks.md). Without it the network starts from random weights and will not reach these
 results.
@@ -76,7 +76,7 @@ _NETWORKS = {
 _NORMALIZED_BY_IMAGENET = ("inception_resnet_v2", "inception_v4", "vit_base_patch16_224")
 
 
-# After a comma behind the network: thesis 3.8.3.
+# The losses that may follow the network after a comma: thesis 3.8.3.
 _TRAINED_WITH = {"cross_entropy": {}, "smooth_top_k_hinge": {"k": 5, "tau": 1.0}}
 
 

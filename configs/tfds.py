@@ -5,7 +5,7 @@
 
 Preparing needs TensorFlow; training does not. The name may have a config and a version, as in
 `name/config:1.0.0`. Splits that are missing are held out of the training images. The loss is
-cross-entropy; any other of the program may stand after the colon: docs/which_loss.md.
+cross-entropy; any other loss of the program may follow the colon: docs/which_loss.md.
 """
 
 from ml_collections import ConfigDict
@@ -17,6 +17,6 @@ def get_config(loss: str = "cross_entropy") -> ConfigDict:
     return own_images(
         loss,
         name="tfds",
-        # tensorflow-datasets does not look at it either.
+        # tensorflow-datasets does not use the orientation either.
         respect_exif_orientation=False,
     )

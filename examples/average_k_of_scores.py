@@ -2,7 +2,7 @@
 
     python -m examples.average_k_of_scores
 
-Here the scores are those of scikit-learn's logistic regression; any probabilities [n, L] work. The
+Here a logistic regression of scikit-learn makes the scores; any probabilities [n, L] work. The
 calibrator keeps only the K n largest of them in memory.
 """
 

@@ -4,7 +4,7 @@
 
 Needs Equinox: `pip install '.[train,examples]'`, or `make test-examples`.
 
-Equinox uses `vmap` to apply a module to a batch. The loss takes the whole batch at once.
+Equinox uses `vmap` to apply a module to a batch. The loss takes the complete batch at once.
 """
 
 import equinox as eqx

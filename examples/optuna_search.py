@@ -2,10 +2,11 @@
 
     python -m examples.optuna_search
 
-Each trial is a run of the program. After each epoch the trial hears of its validation accuracy. If
-it is below the median of the earlier trials, Optuna raises `TrialPruned`, which ends the run.
+Each trial is a run of the program. After each epoch the run reports its validation accuracy to the
+trial. If the accuracy is below the median of the earlier trials, Optuna raises `TrialPruned`, which
+ends the run.
 
-A search that can be stopped and goes on has its runs in a folder that stays, and a study with a
+To stop a search and continue it later, keep its runs in a permanent folder and give the study a
 `storage`.
 """
 
@@ -54,7 +55,7 @@ def main() -> float:
         pruner=optuna.pruners.MedianPruner(n_startup_trials=2, n_warmup_steps=1),
     )
     with tempfile.TemporaryDirectory() as folder:
-        # A trial whose training diverges fails, and the search goes on.
+        # A trial whose training diverges fails, and the search continues.
         study.optimize(
             lambda trial: objective(trial, Path(folder)), n_trials=NUM_TRIALS, catch=UserError
         )

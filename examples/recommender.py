@@ -25,7 +25,7 @@ from topk_jax import heads, losses, metrics, sets
 
 NUM_ITEMS = 1_000_000
 NUM_TASTES = 40
-# Tastes are narrow and wide in turns: the sets of some users should be larger than those of others.
+# Tastes are narrow and wide in turns, so that some users should get larger sets than others.
 NUM_LIKED = (5, 50)
 WIDTH = 32
 K = 20
@@ -118,7 +118,7 @@ def hits_and_sizes(
 def on_each_device(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function that each device calls for its own items, with the same result on all devices.
 
-    The types of the arguments tell how they are split, because the axis of the mesh is Explicit.
+    The types of the arguments show how they are split, because the axis of the mesh is Explicit.
     """
     # It keeps the first mesh that it is called with. So each program has one of its own.
     return jax.shard_map(function, out_specs=PartitionSpec())

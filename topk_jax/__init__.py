@@ -11,7 +11,8 @@ __all__ = ["__version__", "drift", "heads", "losses", "metrics", "operators", "s
 if TYPE_CHECKING:
     from topk_jax import drift, heads, losses, metrics, operators, sets, taxonomy
 else:
-    # On first use, as they import JAX. Type checkers would take it for any name.
+    # The modules are imported on first use, because they import JAX. Type checkers would accept any
+    # name here.
     def __getattr__(name: str) -> ModuleType:
         if not name.startswith("_"):
             if name in __all__:

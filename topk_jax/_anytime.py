@@ -13,8 +13,9 @@ from topk_jax import _checks, _numerics
 
 __all__ = ["anytime_interval"]
 
-# The parameters of the mixture, from shares near 1 to intervals of a hundred-thousandth. Halving a
-# best one costs a sixth of the exponent, and a finer grid as much by its number.
+# The parameters of the mixture, from shares near 1 to intervals of a hundred-thousandth. Half of
+# the best parameter costs a sixth of the exponent. A finer grid costs as much by its larger number
+# of parameters.
 _NUM_PARAMETERS = 20
 _BISECTIONS = 40
 
@@ -31,11 +32,12 @@ def anytime_interval(
         \frac{e^{\lambda_j h}}{(1 - m + m e^{\lambda_j})^t} < \frac{2}{1 - \text{level}},
         \qquad \lambda_j = 2^{3 - j},
 
-    and the upper bound is 1 less that of the t - h others. Let :math:`\mu_t` be the probability of
-    hit t, given all that came before. The probability that all means :math:`\frac1t \sum_{s \le t}
-    \mu_s` are in their intervals, for t = 1, 2, …, is at least `level`. So the outcomes may depend
-    on each other, their probability may drift, and one may stop at any time. An interval for one
-    number of outcomes that was chosen before is about half as long.
+    and the upper bound is 1 minus the lower bound of the t - h others. Let :math:`\mu_t` be the
+    probability of hit t, given all that came before. The probability that all means
+    :math:`\frac1t \sum_{s \le t} \mu_s` are in their intervals, for t = 1, 2, …, is at least
+    `level`. So the outcomes may depend on each other, their probability may drift, and one may stop
+    at any time. An interval for one number of outcomes that was chosen before is about half as
+    long.
 
     Why: for each :math:`\lambda`, :math:`\prod_s e^{\lambda x_s} / (1 - \mu_s + \mu_s e^\lambda)`
     is fair. The logarithm of the denominator is concave in :math:`\mu`, so the product with the
@@ -105,6 +107,6 @@ def _lower_bound(hits: jax.Array, counts: jax.Array, error: float) -> jax.Array:
         refuted = is_refuted(middle)
         return jnp.where(refuted, middle, low), jnp.where(refuted, high, middle)
 
-    # What is refuted is below the share.
+    # Refuted values are below the share.
     low, _ = jax.lax.fori_loop(0, _BISECTIONS, halve, (share * 0.0, share))
     return low

@@ -171,7 +171,7 @@ def _call_on_devices(
             spec = (*batch, classes)
         elif name in _OF_BATCH and value is not None and np.ndim(value) == len(batch_shape):
             spec = batch
-        # Noise of a quantile of the batch is whole on each device.
+        # Each device has all of the noise of a quantile of the batch.
         elif name == "noise" and np.ndim(value) > len(batch_shape) + 1:
             spec = (None, *batch, classes)
         elif name in _OF_CLASSES and np.ndim(value) == 1:

@@ -1,10 +1,10 @@
 """The console command `topk-jax`, which runs the program from any folder.
 
 The packages of the program are called `train` and `configs`. Many users have files with these
-names, with which packages at the top of an environment would clash. The wheel therefore has them in
-the folder `topk_jax/_program`, which is not a package, and this command finds them there in its own
-process. Import paths in the sources, in the configurations of runs and in data for other processes
-are then the same as in a checkout, and imports of other programs do not change.
+names, and packages at the top of an environment would clash with them. The wheel therefore has them
+in the folder `topk_jax/_program`, which is not a package, and this command finds them there in its
+own process. Import paths in the sources, in the configurations of runs and in data for other
+processes are then the same as in a checkout, and imports of other programs do not change.
 """
 
 import importlib

@@ -74,7 +74,7 @@ class _State:
 
 
 def begin(folder: str) -> None:
-    """Has this process find its modules so from now on.
+    """Makes this process find its modules in this way from now on.
 
     Args:
         folder: where the packages of the program are.
@@ -99,14 +99,14 @@ def is_process_of_the_program() -> bool:
 
 
 def name(module: str) -> None:
-    """Lets a module of the current folder be imported, which the user has named."""
+    """Allows the import of a module of the current folder that the user has named."""
     if _State.own is not None:
         _State.own.named.add(module.partition(".")[0])
 
 
 @contextlib.contextmanager
 def starting_processes() -> Iterator[None]:
-    """Within this context processes can be started that decode, and that import as this one does.
+    """Within this context, processes that decode can be started, which import as this one does.
 
     Python gives them `sys.path`, and imports the file that this process was started with. That file
     calls `begin`, and has to be found before.
@@ -116,7 +116,7 @@ def starting_processes() -> Iterator[None]:
         return
     path, variables = list(sys.path), dict(os.environ)
     sys.path[:] = [*_State.path, *(one for one in path if one not in _State.path)]
-    # Otherwise the current folder is the first one in which they look for Python's own modules.
+    # Otherwise they look for Python's own modules in the current folder first.
     os.environ["PYTHONSAFEPATH"] = "1"
     os.environ[_VARIABLE] = " ".join(sorted(_State.own.found)) if _State.own else ""
     try:

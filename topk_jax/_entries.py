@@ -7,9 +7,9 @@ import jax.numpy as jnp
 
 from topk_jax import _platforms
 
-# Of each row. Beyond, as many comparisons for each entry cost more than a scatter.
+# The most indices of a row that are compared with its entries. For more, a scatter costs less.
 _MOST_COMPARED = 16
-# Of each row, with each other. Beyond, as many comparisons cost more than a sort.
+# The most indices of a row that are compared with each other. For more, a sort costs less.
 _MOST_COUNTED = 66
 
 
@@ -17,10 +17,10 @@ _MOST_COUNTED = 66
 def take_entries(rows: jax.Array, indices: jax.Array) -> jax.Array:
     """The entries [..., S] of rows [..., L] at indices [..., S], which are in [0, L).
 
-    Identity: the gradient of an entry is the comparison of its index with those of the row. Hazard:
-    the transpose of a gather is a scatter, which needs a row of zeros, and on an accelerator XLA
-    fuses neither with what follows. Choice: there comparisons, for few entries. Cost: one
-    comparison of each entry of the row with each index.
+    Identity: the gradient of an entry is the comparison of its index with the indices of the row.
+    Hazard: the transpose of a gather is a scatter, which needs a row of zeros, and on an
+    accelerator XLA fuses neither with what follows. Choice: on accelerators, comparisons for few
+    entries. Cost: one comparison of each entry of the row with each index.
     """
     return jnp.take_along_axis(rows, indices, axis=-1, mode="promise_in_bounds")
 
@@ -48,9 +48,9 @@ def take_entry(rows: jax.Array, index: jax.Array) -> jax.Array:
     """The entry [...] of rows [..., L] at an index [...] of each, for rows that are computed.
 
     Identity: the sum of the row, with zeros at the other indices. Hazard: on a TPU a gather is
-    several kernels, and stores the rows for them; on a GPU it is fused. Choice: but for the CPU and
-    NVIDIA's GPUs, the sum, which XLA fuses with the code of the rows. Cost: a pass over the rows;
-    an entry of -0 becomes 0.
+    several kernels, and stores the rows for them; on a GPU it is fused. Choice: except on the CPU
+    and NVIDIA's GPUs, the sum, which XLA fuses with the code of the rows. Cost: a pass over the
+    rows; an entry of -0 becomes 0.
     """
 
     def elsewhere(rows: jax.Array, index: jax.Array) -> Any:
@@ -94,8 +94,8 @@ def in_ascending_order(indices: jax.Array) -> jax.Array:
     """The indices [..., S] of each row in ascending order, without a gradient.
 
     Identity: the place of an index is the number of those before it. Hazard: a sort on an
-    accelerator is a kernel of its own, and it is slow for few entries. Choice: there comparisons of
-    all pairs, for few indices. Cost: 2 S comparisons for each index.
+    accelerator is a kernel of its own, and it is slow for few entries. Choice: on accelerators,
+    comparisons of all pairs for few indices. Cost: 2 S comparisons for each index.
     """
     size = indices.shape[-1]
 

@@ -21,8 +21,8 @@ def label_margins(scores: ArrayLike, labels: ArrayLike) -> jax.Array:
         m(s, y) = s_y - \max_{j \ne y} s_j
 
     A label is likely to be wrong if its margin is far below 0, and if the classifier was not
-    trained on the example. Of probabilities p, (m(p, y) + 1) / 2 is the normalized margin of
-    cleanlab. Of logits or log-probabilities it is the logarithm of a ratio of probabilities.
+    trained on the example. For probabilities p, (m(p, y) + 1) / 2 is the normalized margin of
+    cleanlab. For logits or log-probabilities, m is the logarithm of a ratio of probabilities.
 
     Args:
         scores: floating-point scores or probabilities, `[..., L]`, with L at least 2.
@@ -73,8 +73,8 @@ def confident_classes(probabilities: ArrayLike, thresholds: ArrayLike) -> jax.Ar
             with this label.
 
     Returns:
-        Integers, `[...]`, from 0 to L - 1, or -1. Of equal probabilities, the lowest index counts.
-        -1 where a probability is NaN.
+        Integers, `[...]`, from 0 to L - 1, or -1. Among equal probabilities, the lowest index
+        counts. -1 where a probability is NaN.
 
     Raises:
         TypeError: `probabilities` is not floating-point or `thresholds` is not real.

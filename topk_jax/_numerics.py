@@ -239,7 +239,7 @@ def with_slopes_unless(valid: jax.Array, values: jax.Array) -> jax.Array:
 def with_slope_of(values: jax.Array, others: jax.Array) -> jax.Array:
     """The values, with the derivative of other values that equal them up to rounding.
 
-    Hazard: if vmap has a new axis for the others alone, JAX gives it to the slopes and not to the
+    Hazard: if vmap adds an axis only to the others, JAX gives it to the slopes and not to the
     values, and the derivative of a compiled function fails. Choice: the values have it, too. Cost:
     none, because the compiler sees that both sides are the same.
     """

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from topk_jax import _ordinals, _sharding
 
-# Beyond, a sort needs fewer passes over its array.
+# For longer selections, a sort needs fewer passes over its array.
 LONGEST = 64
 # A list of 16 takes many seconds to compile, so longer selections have shorter lists: one of 8
 # takes twice as long as two of 4.
@@ -22,17 +22,17 @@ def select_in_passes(scores: jax.Array, k: int, num_parts: int = 1) -> tuple[jax
     A pass is a reduction of `num_parts` parts of each row, then of their lists.
 
     Identity: the k largest of two rows are among the k largest of each, so an ordered list of k
-    entries can be the state of a reduction. Hazard: XLA's selection sorts whole rows, on a GPU if
-    they are short, on a TPU if they have batch axes, on both for k > 16; and it stores the scores
-    first. Choice: reductions whose operator merges two lists. They are fused with the code of the
-    scores, which need not be stored. Cost: some k log(k) comparisons for each score; for k > 16,
-    one pass over the scores for each 4 entries.
+    entries can be the state of a reduction. Hazard: XLA's selection sorts complete rows, on a GPU
+    if they are short, on a TPU if they have batch axes, on both for k > 16; and it stores the
+    scores first. Choice: reductions whose operator merges two lists. They are fused with the code
+    of the scores, which need not be stored. Cost: some k log(k) comparisons for each score; for k >
+    16, one pass over the scores for each 4 entries.
     """
     ordinals = _ordinals.to_ordinals(scores)
     # Added to zeros, which are on the devices that the scores are on.
     indices = jax.lax.broadcasted_iota(jnp.int32, scores.shape, scores.ndim - 1)
     indices = jnp.zeros_like(ordinals, jnp.int32) + indices
-    # No score has the ordinal 0, whose bits are those of a NaN.
+    # No score has the ordinal 0, which is the ordinal of a NaN.
     nothing = ordinals.dtype.type(0), jnp.int32(jnp.iinfo(jnp.int32).max)
     num_passes = 1 if k <= LONGEST_IN_ONE_PASS else math.ceil(k / _ENTRIES_IN_A_PASS)
     length = math.ceil(k / num_passes)
@@ -48,7 +48,7 @@ def select_in_passes(scores: jax.Array, k: int, num_parts: int = 1) -> tuple[jax
 
     first = select(None)
     if num_passes == 1:
-        # The floats of each entry, so that one that is taken alone needs no list of all.
+        # One array of floats for each entry, so that a single entry does not need the list of all.
         floats = [_ordinals.to_floats(first[0][..., place], scores.dtype) for place in range(k)]
         return jnp.stack(floats, axis=-1), first[1]
     lists = [first]

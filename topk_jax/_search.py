@@ -9,9 +9,9 @@ import numpy as np
 
 from topk_jax import _ordinals, _platforms
 
-# Of the number that an accelerator finds in one pass: 15 integers are tried at once.
+# The number of bits that an accelerator finds in one pass: 15 integers are tried at once.
 _BITS_IN_A_PASS = 4
-# Of flags that are counted together, and of such groups.
+# The number of flags that are counted together, and of such groups.
 _GROUP = 128
 
 
@@ -100,13 +100,14 @@ def are_first(
 ) -> list[jax.Array]:
     """Whether each entry is among the first `count` of all, in the order of its keys.
 
-    Entries with the keys of the last of them are, too. It is for accelerators: see `last_where`.
+    Entries with the same keys as the last of them are, too. It is for accelerators: see
+    `last_where`.
 
     Args:
-        parts: of several arrays of entries, their keys, unsigned integers of the shape of the
+        parts: for each of several arrays of entries its keys, unsigned integers of the shape of the
             array. The first key orders entries, the next one orders those with equal first keys.
         count: how many, `[]`, an int32.
-        num_bits: of each key, how many bits a key needs.
+        num_bits: how many bits each key needs.
     """
     chosen = [jnp.zeros_like(keys[0], jnp.bool_) for keys in parts]
     are_open = [~is_chosen for is_chosen in chosen]
@@ -150,7 +151,8 @@ def _num_true(parts: Sequence[jax.Array]) -> jax.Array:
 def nth_true(flags: jax.Array, ranks: jax.Array) -> jax.Array:
     """The indices [S] of the true ones of some ranks [S], from 0 on, among flags [N].
 
-    If there is no such one, any index. It is for accelerators, on which a scatter is slow.
+    A rank that no true flag has gets any index. This is for accelerators, on which a scatter is
+    slow.
 
     Identity: the counts of groups of flags, and of groups of groups, are a tree. Cost: one pass
     over the flags, and a group of each level for each rank.

@@ -275,9 +275,9 @@ def _sum_in_blocks(values: jax.Array) -> jax.Array:
 def sum_of_rows_in_blocks(rows: jax.Array) -> jax.Array:
     """`sum_in_blocks` of all the values [n, L].
 
-    Hazard: blocks of rows on several devices have values of two of them. Choice: if the rows are
-    split, each row is added up by itself, and its sum is sent to all devices. Cost: the rounding
-    differs from one device.
+    Hazard: if the rows are on several devices, a block may have values of two devices. Choice: if
+    the rows are split, each row is added up by itself, and its sum is sent to all devices. Cost:
+    the rounding differs from one device.
     """
     if not _sharding.may_be_split(rows):
         return sum_in_blocks(rows.reshape(-1))

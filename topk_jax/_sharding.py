@@ -28,8 +28,9 @@ def map_over_devices(
 ) -> Any:
     """`function(*arrays)` on each device, for its parts of the arrays along Explicit mesh axes.
 
-    Each of the arrays may be a tree of arrays, to all of which its spec applies. Axes for which the
-    spec has `None` are gathered. Without `gathers` they stay as they are, like axes beyond it.
+    Each of the arrays may be a tree of arrays; its spec then applies to all of them. Axes for which
+    the spec has `None` are gathered. Without `gathers` they stay as they are, like axes beyond the
+    spec.
     """
     meshes = (jax.typeof(array).sharding.mesh for array in jax.tree.leaves(arrays))
     mesh = next(mesh for mesh in meshes if not mesh.empty)

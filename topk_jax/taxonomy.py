@@ -30,8 +30,8 @@ class Taxonomy:
 
     Raises:
         TypeError: a name is not a string or a parent is not an integer.
-        ValueError: the parents are no tree: there are several roots or a circle, or the root is not
-            the last node; or the classes do not come before the other nodes.
+        ValueError: the parents are not a tree: there are several roots or a circle, or the root is
+            not the last node; or the classes do not come before the other nodes.
 
     Example:
         >>> from topk_jax.taxonomy import Taxonomy
@@ -145,7 +145,7 @@ class Taxonomy:
 
     @cached_property
     def heights(self) -> np.ndarray:
-        """How many nodes are below each node on the longest way to a class, `[V]`; 0 of classes."""
+        """How many nodes are below each on the longest way to a class, `[V]`; 0 for classes."""
         heights = np.zeros(self.num_nodes, np.int32)
         for way in self.ancestors:
             nodes = way[: len({*way.tolist()})]

@@ -8,7 +8,7 @@ import numpy as np
 
 
 def as_array(array: Any, name: str, expected: str) -> jax.Array:
-    """An array of JAX of what the user gave, or raises for what is no array."""
+    """Returns what the user gave as an array of JAX, or raises if it is not an array."""
     try:
         if not isinstance(array, jax.Array):
             array = _saturated(array)

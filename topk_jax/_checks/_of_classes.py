@@ -55,7 +55,7 @@ def relative_weights(
 ) -> jax.Array:
     """Returns one relative weight per class, [L], or raises if the ratios are undefined.
 
-    Infinite weights have no ratios, and neither have weights that are all 0. If the weights are
+    The ratios of infinite weights, and of weights that are all 0, are undefined. If the weights are
     traced, all of them become NaN.
     """
     converted = per_class(weights, name, num_classes, dtype)

@@ -42,7 +42,7 @@ def only_probabilities(given: ArrayLike, converted: jax.Array, name: str) -> jax
     """
     largest = 1 + ROUNDING_OF_SUM
     if not is_traced(given):
-        # `converted` is traced where the caller is, even if the numbers are not.
+        # `converted` is traced if the caller is, even if the numbers are not.
         with jax.ensure_compile_time_eval():
             extremes = np.asarray(_extremes(jnp.asarray(given)))
         wrong = extremes[(extremes < 0) | (extremes > largest)]
@@ -89,7 +89,7 @@ def distributions(
     dtype: jnp.dtype,
     class_axis_name: Hashable | None = None,
 ) -> jax.Array:
-    """Returns distributions over the last axis in `dtype`, or raises; NaN if a traced one is none.
+    """Returns distributions over the last axis in `dtype`, or raises; a wrong traced one is NaN.
 
     The sums may differ from 1 by `ROUNDING_OF_SUM`.
     """

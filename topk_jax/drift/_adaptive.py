@@ -41,8 +41,8 @@ class AdaptiveQuantile:
     With one rate, the part of missed labels among the first T is within
     :math:`(\max(\varepsilon, 1 - \varepsilon) + \gamma) / (\gamma T)` of :math:`\varepsilon`,
     whatever the scores are. With several, the regret to the best rate over any 500 outcomes is
-    bounded, and nothing is said of the part of missed labels. It is too small where many labels
-    score above all calibration examples, as errors on both sides of 1 / (n + 1) are averaged.
+    bounded, but nothing is proven about the part of missed labels. It is too small if many labels
+    score above all calibration examples, because errors on both sides of 1 / (n + 1) are averaged.
 
     Attributes:
         error: the rate of missed labels that is asked for, a scalar.
@@ -119,8 +119,8 @@ class AdaptiveQuantile:
     def quantile(self) -> jax.Array:
         """The quantile for the next set, a scalar for `sets.score_set` or `sets.conformal_set`.
 
-        It is infinity, which keeps every class, or minus infinity, which keeps none, where the
-        error is too small or too large for the number of calibration examples.
+        It is infinity, which keeps every class, or minus infinity, which keeps none, if the error
+        is too small or too large for the number of calibration examples.
         """
         return self._at(self.current_error())
 

@@ -32,8 +32,8 @@ class CoverageTest:
 
     If each label is missed with a probability of at most :math:`\varepsilon`, whatever came before
     it, the probability that W ever reaches :math:`1 / \delta` is at most :math:`\delta`. So the
-    test may be looked at after each outcome, and for any time. It may begin to bet at any outcome
-    s, which is why it also notices a change after many good outcomes.
+    test may be looked at after each outcome, and for any time. It may start to bet at any outcome
+    s, so that it also notices a change after many good outcomes.
 
     A threshold that is calibrated on n examples misses with a probability that varies around the
     promise, with a standard deviation of :math:`\sqrt{\varepsilon (1 - \varepsilon) / n}`. In a
@@ -60,7 +60,7 @@ class CoverageTest:
     Source: Waudby-Smith and Ramdas (2024), "Estimating means of bounded random variables by
     betting"; Robbins (1970), "Statistical methods related to the law of the iterated logarithm",
     for the mixture of bets; Shin, Ramdas and Rinaldo (2024), "E-detectors: a nonparametric
-    framework for sequential change detection", for bets that begin at any outcome.
+    framework for sequential change detection", for bets that start at any outcome.
     """
 
     error: jax.Array

@@ -66,7 +66,7 @@ class OnlineRanks:
 
         Raises:
             TypeError: `edges` is not floating-point.
-            ValueError: `edges` is no vector, or concrete ones are not finite and ascending.
+            ValueError: `edges` is not a vector, or concrete ones are not finite and ascending.
         """
         bounds = _checks.ascending(edges, "edges")
         return OnlineRanks(bounds, jnp.zeros(bounds.shape[0] + 1, int))

@@ -66,5 +66,5 @@ class Wealth:
             log_capital=jnp.logaddexp(capital, invested) + log_factors,
             count=self.count + 1,
         )
-        # A NaN is no evidence.
+        # A NaN is not evidence.
         return dataclasses.replace(grown, log_peak=jnp.fmax(self.log_peak, grown.log_value()))

@@ -45,8 +45,9 @@ def average_k(
         - \frac{\alpha}{n (L - 1) - m} \sum_{(i, j) \notin C,\, j \ne y_i} \log(1 - \sigma(z_{ij}))
 
     This is `losses.average_k` of the scores z of `head` and z' of `proposal_head`, with the m
-    candidates C of `losses.average_k_candidates`. Scores may be rounded differently, and so may
-    candidates that are equally likely up to rounding be chosen. Only reverse mode is supported.
+    candidates C of `losses.average_k_candidates`. Scores may be rounded differently, so that the
+    choice may differ among candidates that are equally likely up to rounding. Only reverse mode is
+    supported.
 
     Args:
         features: floating-point features of both heads, `[..., d]`; all axes but the last are the

@@ -41,7 +41,7 @@ def merge(
 ) -> Candidates:
     """The first candidates of the list and of the log-odds [n, B] of a block of classes [B].
 
-    The classes of the list are below those of the block. An entry of -inf is no candidate.
+    The classes of the list are below the classes of the block. An entry of -inf is not a candidate.
     """
 
     def by_sorts(found: Candidates, log_odds: jax.Array, classes: jax.Array) -> Candidates:
@@ -113,7 +113,7 @@ def _merge_by_searches(
     found: Candidates, log_odds: jax.Array, classes: jax.Array, num_classes: int
 ) -> Candidates:
     size, (num_examples, block_size) = len(found.log_odds), log_odds.shape
-    # Compared several times, which must have one result.
+    # The log-odds are compared several times, with results that must agree.
     log_odds = jax.lax.optimization_barrier(log_odds)
     examples = jax.lax.broadcasted_iota(jnp.int32, log_odds.shape, 0)
     block = Candidates(log_odds, examples, jnp.broadcast_to(classes[None], log_odds.shape))
@@ -125,7 +125,7 @@ def _merge_by_searches(
             strict=True,
         )
     )
-    # Of each example the kept ones come first: the classes of the block are above theirs.
+    # The kept candidates of an example come first: their classes are below the block's.
     of_example = found.examples[:, None] == jnp.arange(num_examples)[None]
     num_kept = (of_example & is_kept[:, None]).sum(axis=0, dtype=jnp.int32)
     num_new = is_new.sum(axis=1, dtype=jnp.int32)

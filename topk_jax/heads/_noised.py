@@ -41,9 +41,9 @@ def noised_top_k_hinge(
 
     This is `losses.noised_top_k_hinge` of the scores, with the same noise for the same key: the
     noise is a function of the key, the example, the sample and the class. Scores may be rounded
-    differently, and so may perturbed scores that are equal up to rounding be ranked. The backward
-    pass reads and writes only the vectors of the true class and of the M selected ones. Only
-    reverse mode is supported.
+    differently, so that the order may differ among perturbed scores that are equal up to rounding.
+    The backward pass reads and writes only the vectors of the true class and of the M selected
+    ones. Only reverse mode is supported.
 
     Args:
         features: floating-point features x, `[..., d]`.

@@ -52,8 +52,8 @@ def average_k(
     adds nothing to the loss.
 
     If the batch is split over devices along Explicit or Auto axes of a mesh, no `axis_name` is
-    needed. As with it, each device gets the at most (K - 1) n most likely candidates of the others,
-    because the candidates are chosen from the complete batch.
+    needed. As with `axis_name`, each device gets the most likely candidates of the other devices,
+    at most (K - 1) n, because the candidates are chosen from the complete batch.
 
     In float32, the value is right to 1e-5.
 
@@ -149,8 +149,8 @@ def average_k_candidates(
     1.15.
 
     If the batch is split over devices along Explicit or Auto axes of a mesh, no `axis_name` is
-    needed. As with it, each device gets the at most (K - 1) n most likely candidates of the others,
-    because the candidates are chosen from the complete batch.
+    needed. As with `axis_name`, each device gets the most likely candidates of the other devices,
+    at most (K - 1) n, because the candidates are chosen from the complete batch.
 
     Args:
         proposal_logits: floating-point scores Z', `[..., L]`; all axes but the last are the batch
@@ -235,8 +235,9 @@ def _candidates_of_part(
 def _mark_largest(entries: jax.Array, size: int) -> jax.Array:
     """Whether each of the entries [N] is one of the largest; equal ones rank by their index.
 
-    Hazard: an accelerator sorts all entries to select many. Choice: there a search for the last
-    one, to which each entry is compared. Cost: one pass for 4 bits of a float or of an index.
+    Hazard: an accelerator sorts all entries to select many. Choice: on accelerators, a search for
+    the last one, and a comparison of each entry with it. Cost: one pass for 4 bits of a float or of
+    an index.
     """
 
     def by_search(entries: jax.Array) -> jax.Array:

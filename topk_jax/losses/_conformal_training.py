@@ -21,12 +21,12 @@ from topk_jax.operators._top_k import compute_top_k_value
 __all__ = ["conformal_training"]
 
 _QUANTILES = ("bitonic", "expected", "neural_sort", "odd_even", "perturbed", "soft_sort")
-# Below the logarithm, for a batch whose sets have no cost.
+# Added below the logarithm, for a batch whose sets cost nothing.
 _SMALLEST = 1e-8
 
 
 class _Smoothing(NamedTuple):
-    """How the quantile is smoothed; the last three are of the noise of "perturbed"."""
+    """How the quantile is smoothed; the last three fields are for the noise of "perturbed"."""
 
     quantile: str
     scale: ArrayLike
@@ -73,8 +73,8 @@ def conformal_training(
     the identity for W, :math:`\Omega` is the missed coverage. Everything has a gradient, the
     quantile too.
 
-    The program and the source add a cross-entropy. After training, calibrate the sets anew
-    (`conformal_threshold`): the guarantee comes from there.
+    The program and the source add a cross-entropy. After training, calibrate the sets again
+    (`conformal_threshold`): the guarantee comes from this calibration.
 
     Args:
         logits: floating-point scores Z, `[..., L]`; all axes but the last are the batch, at least
@@ -91,7 +91,7 @@ def conformal_training(
         target_size: scalar kappa, at least 0: smaller sets do not cost less.
         loss_matrix: W, `[L, L]`, at least 0 and finite: on the diagonal the cost of missing a
             class, and in row y the costs of other classes in the set of an example of class y.
-            `None` for the identity. With split classes, all of them on each device.
+            `None` for the identity. With split classes, each device needs the complete matrix.
         conformity: "log_probability" for s = log softmax(Z), as in the sets of "lac", or "logit"
             for s = Z.
         num_samples: static number of noise vectors, for "perturbed".

@@ -33,16 +33,16 @@ def efficiency_gap(
 
     The examples at places 0, 2, ... of the batch calibrate: q is the r-th smallest of their m
     scores, with :math:`r = \lceil (m + 1)(1 - \varepsilon) \rceil`, or the largest if r is more
-    than m. The others are P. The scores are those of sets that are not randomised.
+    than m. The others are P. These are scores of sets that are not randomised.
 
     Conformal temperature scaling (ConfTS) changes the temperature T of a finished classifier by
-    steps of gradient descent on this loss of `logits / T`. The loss has no best temperature: it
-    goes to 0 with T, because all scores go to 1, and then the sets have all classes. So the start
-    and the number of steps decide; compare the mean sizes on other examples.
-    [Losses of sets](../sets_losses.md) has measured ones.
+    steps of gradient descent on this loss of `logits / T`. No temperature is best for the loss: it
+    goes to 0 with T, because all scores go to 1, and then the sets have all classes. So the result
+    depends on the start and on the number of steps; compare the mean sizes on other examples.
+    [Losses of sets](../sets_losses.md) has measured sizes.
 
-    The gradient goes through q to the example that it is the score of. Which classes are above the
-    label is constant, so the gradient is exact almost everywhere.
+    The gradient goes through q to the example whose score q is. Which classes are above the label
+    is constant, so the gradient is exact almost everywhere.
 
     Args:
         logits: floating-point scores Z, `[..., L]`; all axes but the last are the batch, at least

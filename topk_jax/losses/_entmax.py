@@ -196,8 +196,8 @@ def _doubt(others: jax.Array, alpha: jax.Array) -> jax.Array:
 
     Identity: (1 - (1 - e)^(alpha - 1) (1 + (alpha - 1) e)) / (alpha (alpha - 1)) is the integral
     of x (1 - x)^(alpha - 2) from 0 to e. Hazard: the closed form loses the digits of a small e, and
-    has no value at alpha = 1. Choice: quadrature, whose terms are positive. Cost: twelve powers
-    per example.
+    is undefined at alpha = 1. Choice: quadrature, whose terms are positive. Cost: twelve powers per
+    example.
     """
     shape = (*others.shape, len(_NODES))
     nodes = jnp.broadcast_to(jnp.asarray(_NODES, others.dtype), shape)

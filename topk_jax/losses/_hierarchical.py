@@ -1,4 +1,4 @@
-"""Losses in a taxonomy, where a mistake within the genus of the label costs less than others."""
+"""Losses in a taxonomy: a mistake within the genus of the label costs less than others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def hierarchical_cross_entropy(
     alpha: ArrayLike,
     where: ArrayLike | None = None,
 ) -> jax.Array:
-    r"""The cross-entropies of the ways to go on from each node above the label, summed.
+    r"""The sum of the cross-entropies of the choice of a child at each node above the label.
 
     .. math::
         \ell(s, y) = -\sum_{i = 1}^{d} e^{-\alpha h(v_i)} \log \frac{P(v_i)}{P(v_{i - 1})}
@@ -208,7 +208,7 @@ def sum_over_depths(
             gradient of the others are 0, whatever their logits and label are.
 
     Returns:
-        One loss per example, `[...]`; NaN where the loss of a depth is.
+        One loss per example, `[...]`; NaN where the loss of a depth is NaN.
 
     Raises:
         TypeError: `logits` is not floating-point, `labels` is not integer, `weights` are not real,
@@ -255,7 +255,7 @@ def _of_examples(
     where: ArrayLike | None,
     **parameter: ArrayLike,
 ) -> jax.Array:
-    """The losses of checked arguments, which `compute` makes, with one parameter of them."""
+    """Checks the arguments and one parameter, and returns what `compute` makes of them."""
     scores, labels = _checks.logits_and_labels(logits, labels, where=where)
     _tree.check_classes(scores.shape, "logits", taxonomy)
     ((name, value),) = parameter.items()
@@ -272,9 +272,9 @@ def _hierarchical(
     """`hierarchical_cross_entropy` of checked arguments.
 
     Identity: -log(P(v) / P(above)) = softplus(r - s), with the logarithms r of the sum over the
-    classes of the node above that are not below v, and s of that over those below v. Hazard: the
-    difference of two logarithms of sums loses the digits of a small loss. Choice: r and s, of
-    classes that are a finite score apart. Cost: D + 1 passes over the scores.
+    classes of the node above that are not below v, and s of the sum over the classes below v.
+    Hazard: the difference of two logarithms of sums loses the digits of a small loss. Choice: r and
+    s, of classes that are a finite score apart. Cost: D + 1 passes over the scores.
     """
     rows = scores.reshape(-1, scores.shape[-1])
     flat = labels.reshape(-1)
@@ -300,7 +300,7 @@ def _soft_labels(taxonomy: Taxonomy, labels: jax.Array, beta: jax.Array) -> jax.
     flat = labels.reshape(-1)
     shared = _tree.shared_depths(taxonomy, flat)
     heights = _tree.heights_of_ways(taxonomy, flat).astype(beta.dtype)
-    # Of one class alone, the root is as high as its only class.
+    # If there is only one class, the root is as high as this class.
     heights = heights / max(1, int(taxonomy.heights[-1]))
     distances = jnp.take_along_axis(heights, shared - 1, axis=-1)
     targets = jax.nn.softmax(-beta * distances, axis=-1)

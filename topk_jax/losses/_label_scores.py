@@ -1,4 +1,4 @@
-"""What losses of sets share: scores that conform, and the scores of the labels of a whole batch."""
+"""What losses of sets share: scores that conform, and the scores of the labels of a batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CONFORMITIES = ("log_probability", "logit")
 
 
 class Conformity(NamedTuple):
-    """The scores of a batch, of which larger ones conform.
+    """The scores of a batch; larger scores conform better.
 
     Attributes:
         logits: the checked logits, `[..., L]`, which mark invalid examples.
@@ -85,7 +85,7 @@ def mass_up_to_labels(
 
 
 def mean_of_odd_places(values: jax.Array, axis_name: Hashable | None) -> jax.Array:
-    """The mean of values [...] at places 1, 3, ... of the whole batch; NaN if any value is."""
+    """The mean of values [...] at places 1, 3, ... of the complete batch; NaN if a value is."""
     places = jnp.arange(values.size)
     if axis_name is not None:
         places = places + values.size * jax.lax.axis_index(axis_name)

@@ -90,7 +90,7 @@ def asymmetric(
         + (1 - t_j) \, q_j^{\gamma_-} \log(1 - q_j), \qquad
         p_j = \sigma(s_j), \quad q_j = \max(p_j - m, 0)
 
-    Of many classes few are present, and the others dominate `binary_cross_entropy`. An absent class
+    If few of many classes are present, the others dominate `binary_cross_entropy`. An absent class
     whose probability is at most the margin m costs nothing. With 0 for all three parameters it is
     `binary_cross_entropy`.
 
@@ -134,7 +134,7 @@ def asymmetric(
     gamma_positive = _checks.scalar(gamma_positive, "gamma_positive", scores.dtype, at_least=0)
     gamma_negative = _checks.scalar(gamma_negative, "gamma_negative", scores.dtype, at_least=0)
     margin = _checks.scalar(margin, "margin", scores.dtype, at_least=0, below=1)
-    # Classes below the margin have no slope, but NaN where the example is invalid.
+    # The slope of classes below the margin is 0, but NaN if the example is invalid.
     marked = _numerics.nan_where_invalid_targets(
         scores, scores[..., None, :], targets[..., None, :], may_be_soft=True
     )
@@ -146,9 +146,9 @@ def asymmetric(
     above = jnp.exp(-likely) - margin
     counts = (targets < 1) & ~(above <= 0)
     # Identity: 1 - q = sigmoid(-s) + m. Hazards: 1 - p has no correct digit near p = 1, and powers
-    # of 0 have infinite slopes. Choices: the sigmoid of minus the score, and another number where
-    # the class does not count. Without a margin the logarithm is that of the sigmoid, which may be
-    # 0. Cost: a logarithm per entry.
+    # of 0 have infinite slopes. Choices: the sigmoid of minus the score, and another number if the
+    # class does not count. Without a margin, the log-sigmoid is used: the sigmoid may be 0.
+    # Cost: a logarithm per entry.
     above = jnp.where(counts, above, 1)
     has_margin = margin > 0
     complement = jnp.where(counts & has_margin, jnp.exp(-unlikely) + margin, 1)
@@ -169,12 +169,13 @@ def positive_cross_entropy(
     where: ArrayLike | None = None,
     class_axis_name: Hashable | None = None,
 ) -> jax.Array:
-    r"""The binary cross-entropy of the positive class alone.
+    r"""The binary cross-entropy of only the positive class.
 
     .. math:: \ell(z, y) = -\log\sigma(z_y)
 
-    Nothing holds the scores of the other classes down, so alone it is minimised by large scores of
-    all classes. Add a term for the size of the sets: `expected_positive_regularization` does.
+    Nothing keeps the scores of the other classes low, so without another term large scores of all
+    classes minimise it. Add a term for the size of the sets: `expected_positive_regularization`
+    does.
 
     Args:
         logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked

@@ -59,7 +59,7 @@ def noised_top_k_hinge(
         logits: floating-point scores, `[..., L]`, for the imbalanced loss usually cosines; -inf
             masks a class. The label of a masked class costs about 1e30.
         labels: integer classes, `[...]`.
-        k: static set size K, from 1 to L - 1; of the convex hinge to L.
+        k: static set size K, from 1 to L - 1; up to L for the convex hinge.
         epsilon: scalar standard deviation of the noise, in the units of the logits, at least 0.
         num_samples: static number M of noise vectors per example, at least 1.
         key: one random key, or one per example, `[...]`; use a new one for each call.
@@ -142,7 +142,7 @@ def expected_top_k_hinge(
         logits: floating-point scores, `[..., L]`, for the imbalanced loss usually cosines; -inf
             masks a class. The label of a masked class costs about 1e30.
         labels: integer classes, `[...]`.
-        k: static set size K, from 1 to L - 1; of the convex hinge to L.
+        k: static set size K, from 1 to L - 1; up to L for the convex hinge.
         epsilon: scalar standard deviation of the noise, in the units of the logits, at least 0.
         margins: m, in the units of the logits, at least 0: a scalar, or one value per class, `[L]`.
         scale: positive scalar factor of the loss (gamma above), needed for cosines.
@@ -192,7 +192,7 @@ def expected_top_k_hinge(
 
 
 class _Hinge(NamedTuple):
-    """The checked arguments that both losses take; `rank` is that of the threshold's score."""
+    """The checked arguments that both losses take; `rank` is the rank of the threshold's score."""
 
     scores: jax.Array
     labels: jax.Array

@@ -92,5 +92,5 @@ def p_value_uniformity(
     size = ascending.size
     steps = jnp.arange(size + 1, dtype=ascending.dtype) / size
     distance = jnp.maximum(steps[1:] - ascending, ascending - steps[:-1]).max()
-    # Of equal numbers, so that the gradients of the devices add up to one.
+    # The mean of equal numbers, so that the gradients of the devices add up to one.
     return _numerics.batch_mean(marks + distance, axis_name)

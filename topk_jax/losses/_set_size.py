@@ -48,8 +48,8 @@ def size_at_average_error(
     The expectation of the bracket over the label is :math:`1 - \Lambda \, p_j(x)`. So the scores of
     the classes that are more likely than :math:`1 / \Lambda` rise, and the others fall. It is the
     dual of the average-K loss: the rate is given, and the size is minimised.
-    [Losses of sets](../sets_losses.md) has the derivation and what is proven. The gradient
-    vanishes where all sets are certain, so add it to a cross-entropy.
+    [Losses of sets](../sets_losses.md) has the derivation and what is proven. The gradient vanishes
+    if all sets are certain, so add it to a cross-entropy.
 
     Args:
         logits: floating-point scores Z, `[..., L]`; all axes but the last are the batch of n
@@ -194,9 +194,9 @@ def pointwise_error(
         \frac{\partial \ell}{\partial z_j} = p_j - \mathbb 1\{j = y\}, \qquad
         \frac{\partial \ell}{\partial t} = w \bigl(\mathbb 1\{\log p_y < t\} - \varepsilon\bigr)
 
-    The set of an example is :math:`\{j : \log p_j \ge t(x)\}`. The expected loss is minimal where p
-    is the law of the label and t(x) is the :math:`\varepsilon`-quantile of :math:`\log p_Y` under
-    it. This set is the smallest one that misses the label with a probability of at most
+    The set of an example is :math:`\{j : \log p_j \ge t(x)\}`. The expected loss is minimal if p is
+    the law of the label and t(x) is the :math:`\varepsilon`-quantile of :math:`\log p_Y` under it.
+    This set is the smallest one that misses the label with a probability of at most
     :math:`\varepsilon` for this x; see [Losses of sets](../sets_losses.md). `adaptive_set` computes
     its threshold from the probabilities instead, and is right only as far as they are. A threshold
     is learnt from the labels, by one more output of the network.
@@ -243,7 +243,7 @@ def pointwise_error(
     _, thresholds = _checks.zero_elsewhere(where, scores, thresholds)
     error = _checks.scalar(error, "error", dtype, above=0, below=1)
     weight = _checks.scalar(weight, "weight", dtype, at_least=0)
-    # The gradient of the cross-entropy does not know of them.
+    # The gradient of the cross-entropy does not depend on them, so the scores carry their NaN.
     scores = _numerics.nan_unless(~jnp.isnan(error + weight), scores)
     of_classes = log_probabilities(_numerics.finite_scores(scores), class_axis_name)
     of_label = _numerics.score_of_label(of_classes, labels, class_axis_name)
@@ -261,10 +261,9 @@ def _sizes_over(
 ) -> jax.Array:
     """The soft sizes of scores [..., L], summed over thresholds [n]: `[...]`.
 
-    Hazard: the sigmoids of all thresholds are n times as many as the scores. Choice: one threshold
-    at a time, whose sigmoids are computed again for the gradient. On accelerators several at a
-    time, because a loop takes longer than its passes, and sums do not store their terms. Cost: a
-    third.
+    Hazard: for n thresholds there are n sigmoids of each score. Choice: one threshold at a time,
+    whose sigmoids are computed again for the gradient. On accelerators several at a time, because a
+    loop takes longer than its passes, and sums do not store their terms. Cost: a third.
     """
 
     @jax.checkpoint
@@ -340,7 +339,7 @@ def _sum_of_memberships_jvp(
 
 
 def _at_the_end(numbers: jax.Array, batch_ndim: int) -> jax.Array:
-    """The numbers [m] after as many axes of size 1."""
+    """The numbers [m] with an axis of size 1 in front for each axis of the batch."""
     return numbers.reshape(*[1] * batch_ndim, -1)
 
 
@@ -372,8 +371,8 @@ def _threshold(
 def _root(gaps: jax.Array, coverage: jax.Array, temperature: jax.Array) -> jax.Array:
     """The t at which the mean of sigmoid((gaps - t) / T) of gaps [n] is the coverage.
 
-    The mean falls in t, and the root is between the smallest and the largest gap less T logit of
-    the coverage. It is searched in the order of the floats.
+    The mean falls in t, and the root is between the smallest and the largest gap, both minus T
+    logit of the coverage. It is searched in the order of the floats.
     """
     shift = temperature * (jnp.log(coverage) - jnp.log1p(-coverage))
     slack = 1 + 8 * float(jnp.finfo(gaps.dtype).eps)
@@ -397,9 +396,9 @@ def _root_jvp(
     """The derivative of the implicit function, in closed form.
 
     With the slopes v of the sigmoids and their shares w of the sum of v, dt = sum w (dgap -
-    (gap - t) dT / T) - n T dcoverage / sum v. Hazard: where all sigmoids are 0 or 1, all slopes
-    round to 0, and so does their sum. Choice: the softmax of their logarithms; a finite number for
-    an infinite slope in the coverage. Cost: two logarithms per example.
+    (gap - t) dT / T) - n T dcoverage / sum v. Hazard: if all sigmoids are 0 or 1, all slopes round
+    to 0, and so does their sum. Choice: the softmax of their logarithms; a finite number for an
+    infinite slope in the coverage. Cost: two logarithms per example.
     """
     gaps, _, temperature = primals
     slope, of_coverage, of_temperature = tangents

@@ -160,7 +160,7 @@ def successive_softmax_top_k_loss(
     .. math:: \ell(s, y) = -\log \Bigl( 1 - \prod_{j=1}^k \bigl(1 - p^{(j)}_y\bigr) \Bigr)
 
     where the shares p are defined in `operators.successive_softmax_top_k`. With k = 1 and tau = 1
-    it is the cross-entropy. The sum of the shares can exceed 1, and so is no chance.
+    it is the cross-entropy. The sum of the shares can exceed 1, so it is not a probability.
 
     Args:
         logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
@@ -200,7 +200,7 @@ def successive_softmax_top_k_loss(
     tau = _checks.scalar(tau, "tau", scores.dtype, above=0)
     rounds = log_successive_softmax(scores, k, tau)
     # Identity: 1 - prod (1 - p_j) = sum_j p_j prod_{i < j} (1 - p_i). Hazard: the product rounds to
-    # 1 where all shares are small. Choice: the sum, of logarithms. Cost: none.
+    # 1 if all shares are small. Choice: the sum, of logarithms. Cost: none.
     chances = rounds.of_rounds + rounds.left_before
     chosen = [_numerics.score_of_label(chance, labels) for chance in chances]
     loss = -jax.nn.logsumexp(jnp.stack(chosen), axis=0)

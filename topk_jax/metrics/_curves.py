@@ -1,4 +1,4 @@
-"""Sums along examples in the order of their scores, where examples of one score come together."""
+"""Sums along examples in the order of their scores; examples of one score come together."""
 
 import jax
 import jax.numpy as jnp
@@ -53,7 +53,7 @@ def scores_and_weights(
 
 
 def share(part: jax.Array, whole: jax.Array) -> jax.Array:
-    """The quotients in the default float type; NaN where the whole is 0."""
+    """The quotients in the default float type; NaN where the denominator is 0."""
     dtype = jnp.result_type(float)
     shares = part.astype(dtype) / jnp.where(whole > 0, whole, 1).astype(dtype)
     return jnp.where(whole > 0, shares, jnp.nan)

@@ -68,13 +68,13 @@ def weighted_votes(
     threshold: ArrayLike = 0.0,
     num_rounds: int = 10,
 ) -> jax.Array:
-    r"""The weight of the votes for each class of an example, where those who know more count more.
+    r"""The weight of the votes for each class of an example; people who know more count more.
 
     .. math::
         v_{iy} = \sum_{u : y_i^u = y} w_u, \qquad w_u = n_u^\alpha - n_u^\beta + b_0
 
     Here :math:`n_u` is the number of different classes that person u has named, plus the number of
-    classes of which u is the author of a valid example. An example is valid if its largest weight
+    classes that have a valid example whose author is u. An example is valid if its largest weight
     is above the threshold :math:`\theta`; that class is then its label. Weights and labels depend
     on each other, and are computed in turn, at first without authors.
 
@@ -90,7 +90,8 @@ def weighted_votes(
         beta: see `voter_weights`.
         offset: see `voter_weights`.
         threshold: scalar, at least 0, the weight that a valid label exceeds. May be traced.
-        num_rounds: static number of rounds, at least 1; more change nothing without authors.
+        num_rounds: static number of rounds, at least 1; without authors, more rounds change
+            nothing.
 
     Returns:
         Floats, `[n, L]`. The label of an example is the class with the largest weight, and the
@@ -139,7 +140,7 @@ def dawid_skene(
     smoothing: ArrayLike = 0.01,
     num_steps: int = 50,
 ) -> jax.Array:
-    r"""The probabilities of the true classes, if each person confuses classes in an own way.
+    r"""The probabilities of the true classes, if each person confuses classes differently.
 
     .. math::
         p(y_i = k) \propto \pi_k \prod_{u \in U_i} \theta^u_{k, y_i^u}, \qquad

@@ -33,8 +33,8 @@ def label_ranks(
             parts, or `None`; see `docs/scaling.md`.
 
     Returns:
-        Integers, `[...]`, from 0 to L - 1. The rank is L, which is not less than any k, where a
-        score is NaN or the label is outside [0, L).
+        Integers, `[...]`, from 0 to L - 1. Where a score is NaN or the label is outside [0, L), the
+        rank is L, which is not less than any k.
 
     Raises:
         TypeError: `scores` is not floating-point or `labels` is not integer.

@@ -26,7 +26,7 @@ def open_set_accuracy(
     Args:
         hits: whether the set has the label, booleans `[...]`, as from `top_k_hits`; not used for
             examples of new classes.
-        says_new: whether the answer has "new", beside the set or alone, booleans `[...]`.
+        says_new: whether the answer has "new", with or without a set, booleans `[...]`.
         is_new: whether the example is of a new class, booleans `[...]`.
         where: booleans, `[...]`, the examples to include; all if `None`.
         weights: real, `[...]`, how much each example counts: finite, at least 0; all 1 if `None`.
@@ -89,7 +89,7 @@ def auroc(
 
     Args:
         scores: floating-point and larger for positive examples, `[...]`: for example outlier scores
-            to tell new classes from known ones.
+            to distinguish new classes from known ones.
         positives: which examples are positive, booleans `[...]`.
         where: booleans, `[...]`, the examples to include; all if `None`.
         weights: real, `[...]`, how much each example counts: finite, at least 0; all 1 if `None`.
@@ -147,8 +147,8 @@ def oscr_curve(
 
     Returns:
         The rates FPR and CCR, floats `[n + 1]` for the n examples, from (0, 0) on. Examples of one
-        confidence have one point, which is repeated. NaN where a rate has no examples, if a
-        confidence is NaN, or if a traced weight is negative or not finite.
+        confidence have one point, which is repeated. NaN if a rate has no examples, if a confidence
+        is NaN, or if a traced weight is negative or not finite.
 
     Raises:
         TypeError: `confidences` is not floating-point, a mask is not boolean, or `weights` is not
@@ -243,6 +243,6 @@ def _curve(
     masses: tuple[jax.Array, jax.Array],
     wholes: tuple[jax.Array, jax.Array],
 ) -> tuple[jax.Array, jax.Array]:
-    """The sums of each mass from the largest score down, as shares of the sum of its whole."""
+    """The sums of each mass from the largest score down, as shares of its total."""
     x, y = compute_sums(scores, *masses)
     return share(x, wholes[0].sum()), share(y, wholes[1].sum())

@@ -65,8 +65,8 @@ def label_coverage(
 
     .. math:: c(S, Y) = \frac{|S \cap Y|}{|Y|}
 
-    It is 1 for an example without labels, none of which is missing. One minus it is the false
-    negative rate, for which `sets.false_negative_rates` has the losses of many thresholds.
+    It is 1 for an example without labels, because none is missing. One minus the recall is the
+    false negative rate; `sets.false_negative_rates` computes it for many thresholds.
 
     Args:
         chosen: booleans, `[..., L]`, as the functions of `sets` return them.
@@ -111,8 +111,8 @@ def macro_f1(
         \frac{1}{|C|} \sum_{c \in C} \frac{2 \, n(c \in S \cap Y)}{n(c \in S) + n(c \in Y)}, \qquad
         C = \{ c : n(c \in S) + n(c \in Y) > 0 \}
 
-    Here n is the sum of the weights of such examples. A class that is in no set and is nobody's
-    label is left out. scikit-learn counts it as 0, unless `zero_division` is NaN.
+    Here n is the sum of the weights of such examples. A class that is in no set and is not the
+    label of any example is left out. scikit-learn counts it as 0, unless `zero_division` is NaN.
 
     Args:
         chosen: booleans, `[..., L]`, as the functions of `sets` return them.

@@ -21,11 +21,11 @@ class Tally:
     """Sums and counts of values, over all examples (`[]`) or per class (`[L]`).
 
     Tallies of parts of the data add up to the tally of all data, in any order: with `+` or `sum`
-    over batches, and with `jax.lax.psum` over devices. Of hits and sizes without weights they add
-    up exactly. The numbers are integers with 32 bits (64 in JAX's 64-bit mode), so each total must
-    stay below 2^31, which is about two million sets of a thousand classes. `mean` adds up the
+    over batches, and with `jax.lax.psum` over devices. Without weights, tallies of hits and sizes
+    add up exactly. The numbers are integers with 32 bits (64 in JAX's 64-bit mode), so each total
+    must stay below 2^31, which is about two million sets of a thousand classes. `mean` adds up the
     totals of all classes, and this sum may be larger. With weights, or of real values, the numbers
-    are floats, and sums in another order are rounded otherwise.
+    are floats, and sums in another order are rounded differently.
 
     Attributes:
         total: the sum of the values, each times its weight.
@@ -201,14 +201,14 @@ def _totals_and_counts(
     if jnp.issubdtype(numbers.dtype, jnp.floating) or jnp.issubdtype(counts.dtype, jnp.floating):
         dtype = jnp.result_type(float) if numbers.dtype.kind == "i" else numbers.dtype
         numbers, counts = numbers.astype(dtype), counts.astype(dtype)
-    # Not a product alone: the value of an example that is left out may be NaN.
+    # A product is not enough: the value of an example that is left out may be NaN.
     return jnp.where(counts == 0, 0, numbers * counts), counts
 
 
 def compute_weights(
     shape: tuple[int, ...], where: ArrayLike | None, weights: ArrayLike | None
 ) -> jax.Array:
-    """The weights of examples [...], 0 for those that are left out; integers if there are none.
+    """The weights of examples [...], 0 for those left out; integers without `weights`.
 
     Raises if `where` or `weights` is neither an array of this shape nor `None`.
     """
@@ -228,7 +228,7 @@ def _sum(numbers: jax.Array) -> jax.Array:
     Hazard: the sum of the classes may be beyond the integers. Choice: add up each byte of the
     numbers, which is exact for up to 2^23 classes. Cost: a pass for each byte.
     """
-    # Of a tally on the host, too.
+    # The tally may be on the host.
     numbers = jnp.asarray(numbers)
     if jnp.issubdtype(numbers.dtype, jnp.floating):
         return numbers.sum()

@@ -1,4 +1,4 @@
-"""Hits, sizes and heights in a taxonomy: of genera and families in place of species."""
+"""Hits, sizes and heights in a taxonomy, for genera and families in place of species."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def ancestor_ranks(
         depth: static; 1 for the nodes right below the root, `taxonomy.depth` for the classes.
 
     Returns:
-        Integers, `[...]`, from 0. The number of nodes of that depth, which is not less than any k,
-        where a probability is NaN or the label is outside [0, L).
+        Integers, `[...]`, from 0. Where a probability is NaN or the label is outside [0, L), it is
+        the number of nodes of that depth, which is not less than any k.
 
     Raises:
         TypeError: `probabilities` is not floating-point, `labels` is not integer, `taxonomy` is not
@@ -84,8 +84,8 @@ def ancestor_hits(
 
     .. math:: h(S, y) = \mathbf 1[ S \cap a(y) \ne \emptyset ]
 
-    with the classes :math:`a(y)` of the node at that depth that has the label. `accuracy` makes the
-    coverage by rank of them.
+    with the classes :math:`a(y)` of the node at that depth that has the label. `accuracy` of these
+    hits is the coverage by rank.
 
     Args:
         chosen: booleans, `[..., L]`, as the functions of `sets` return them.
@@ -167,15 +167,15 @@ def set_heights(chosen: ArrayLike, taxonomy: Taxonomy) -> jax.Array:
 
     .. math:: h(S) = \min \{ h(v) : S \subseteq v \}
 
-    The height of a node is the number of nodes below it on the longest way to a class: 0 of a
-    class, and 1 of a genus.
+    The height of a node is the number of nodes below it on the longest way to a class: 0 for a
+    class, and 1 for a genus.
 
     Args:
         chosen: booleans, `[..., L]`, as the functions of `sets` return them.
         taxonomy: a tree whose leaves are the L classes.
 
     Returns:
-        Integers, `[...]`; -1 of an empty set.
+        Integers, `[...]`; -1 for an empty set.
 
     Raises:
         TypeError: `chosen` is not boolean or `taxonomy` is not a `Taxonomy`.
@@ -204,7 +204,7 @@ def set_heights(chosen: ArrayLike, taxonomy: Taxonomy) -> jax.Array:
 
 @_class_axis.refuse_split
 def name_counts(chosen: ArrayLike, taxonomy: Taxonomy) -> jax.Array:
-    r"""With how many names of a taxonomy a set can be said, with no other class.
+    r"""How many names of a taxonomy are needed to describe a set without other classes.
 
     .. math:: \#\{ v : v \subseteq S, \, \text{the node above } v \not\subseteq S \}
 
@@ -215,7 +215,7 @@ def name_counts(chosen: ArrayLike, taxonomy: Taxonomy) -> jax.Array:
         taxonomy: a tree whose leaves are the L classes.
 
     Returns:
-        Integers, `[...]`; 0 of an empty set.
+        Integers, `[...]`; 0 for an empty set.
 
     Raises:
         TypeError: `chosen` is not boolean or `taxonomy` is not a `Taxonomy`.
@@ -247,7 +247,7 @@ def mistake_heights(predictions: ArrayLike, labels: ArrayLike, taxonomy: Taxonom
 
     .. math:: h(\hat y, y) = \min \{ h(v) : \hat y \in v, \, y \in v \}
 
-    It is 0 where they are equal, 1 for two species of a genus. The mean over the mistakes is the
+    It is 0 if they are equal, and 1 for two species of a genus. The mean over the mistakes is the
     severity of the mistakes. See `set_heights` for the height.
 
     Args:

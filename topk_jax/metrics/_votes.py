@@ -34,7 +34,8 @@ def expected_hits(
             parts, or `None`; see `docs/scaling.md`.
 
     Returns:
-        Floats in [0, 1], `[...]`, for `tally`; NaN where traced plausibilities are no distribution.
+        Floats in [0, 1], `[...]`, for `tally`; NaN where traced plausibilities are not a
+        distribution.
 
     Raises:
         TypeError: `chosen` is not boolean or `plausibilities` is not real.

@@ -82,15 +82,15 @@ def leave_one_out(
     passes near the saddle point. The phases of k events and their logarithms are large numbers.
     Choice: the radius r for which N has the mean k - 1/2 after tilting. The summands then decrease
     like the characteristic function of N, at least like exp(-V (1 - cos t)) for a variance V, so a
-    number of points that does not depend on k is enough. Of the first k - 1 events those that do
-    not occur are counted, which leaves small phases. Division by a factor is stable, because all
-    numbers have a small relative error. Cost: one product and one division for each event and
-    point.
+    number of points that does not depend on k is enough. Among the first k - 1 events, the ones
+    that do not occur are counted, which leaves small phases. Division by a factor is stable,
+    because all numbers have a small relative error. Cost: one product and one division for each
+    event and point.
     """
     tilt = jax.lax.stop_gradient(_tilt(k - 0.5, single, repeated))
     ratio = jnp.exp(tilt)
     tilted = _tilted(single, ratio)
-    # The first events are counted where they do not occur.
+    # The first events are counted if they do not occur.
     logs = _log_scales(k, single, tilted, ratio)
     log_scale = logs.sum(axis=0)
     amplitudes = jnp.concatenate([-tilted.complements[: k - 1], tilted.probabilities[k - 1 :]])

@@ -124,7 +124,7 @@ def compute_expected_mean(
 ) -> jax.Array:
     """The mean of `expected_top_k_value` over ranks with their numbers of nodes.
 
-    The classes of the checked scores [..., L] may be split over devices. It is -inf where a rank
+    The classes of the checked scores [..., L] may be split over devices. The mean is -inf if a rank
     has no score.
 
     Communication: each device sends its most likely classes, and one number for each point of the
@@ -215,7 +215,7 @@ def _value_and_slopes(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The sum of the values [b], its gradient in the scores [b, L] and derivative in epsilon [b].
 
-    On accelerators all ranks that are not by a contour are computed together.
+    On accelerators all ranks that do not use a contour are computed together.
     """
     pairs = list(zip(ranks, num_nodes, strict=True))
     together = [pair for pair in pairs if not _by_contour(pair[0])]

@@ -26,7 +26,7 @@ from topk_jax.operators._top_k import select_largest_of_split
 
 # The polynomials of all nodes are computed at once if they fit in this many bytes.
 _BYTES_AT_ONCE = 1 << 26
-# Of `_quadrature.COARSE`: every tenth threshold is tried, then those after one of them.
+# Every tenth threshold of `_quadrature.COARSE` is tried, then the thresholds after one of these.
 _PART = 10
 _Polynomial = list[jax.Array]
 
@@ -50,11 +50,11 @@ class _Others(NamedTuple):
     """The classes that are not among the most likely ones.
 
     Attributes:
-        scores: of all classes, [b, L].
+        scores: the scores of all classes, [b, L].
         are_others: which classes these are, [b, L].
-        noise: of the scores.
-        highest_chance: at which their probabilities are clipped.
-        class_axis_name: along which the classes are split, or `None`.
+        noise: the noise of the scores.
+        highest_chance: the number at which their probabilities are clipped.
+        class_axis_name: the axis that the classes are split along, or `None`.
     """
 
     scores: jax.Array
@@ -167,7 +167,7 @@ def _interval(
     sure = jnp.asarray([one.mean for one in bounds], dtype)[None, :, None]
 
     def num_reached(thresholds: jax.Array) -> jax.Array:
-        """Of thresholds [T, R, b], how many have means that are large enough."""
+        """How many of the thresholds [T, R, b] have means that are large enough."""
         num_flat = thresholds.shape[0] * thresholds.shape[1]
         flat = thresholds.reshape(num_flat, *thresholds.shape[2:])
         of_each = jnp.broadcast_to(origins[None], thresholds.shape).reshape(flat.shape)

@@ -143,9 +143,9 @@ def _distances_and_weights_jvp(
 ) -> tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
     """The sum of the memberships stays k: the mean of dr with weights q is dk over the sum of f.
 
-    Hazard: with a whole k and scores that are far apart, the sum of f underflows. Choice: at least
-    the smallest number, so that the memberships do not change, as they do not with the scores.
-    Cost: nothing for a static k, whose slope is not used.
+    Hazard: for an integer k and scores that are far apart, the sum of f underflows. Choice: at
+    least the smallest number, so that the memberships do not change, as they do not with the
+    scores. Cost: nothing for a static k, whose slope is not used.
     """
     scores, alpha, k = primals
     distances, weights = _distances_and_weights(scores, alpha, k, rank)

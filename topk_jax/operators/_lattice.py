@@ -111,7 +111,7 @@ def _clipped_chances(k: int, distances: np.ndarray) -> np.ndarray:
 def _matrix(of_distances: np.ndarray, places: np.ndarray, dtype: jnp.dtype) -> jax.Array:
     """The numbers [m, D] of the distances at the places [T, Q]: `[m, T, Q]`.
 
-    Hazard: a program with all numbers takes megabytes in a file. Choice: it has those of the
+    Hazard: a program with all numbers takes megabytes in a file. Choice: it has the numbers of the
     distances, and XLA selects from them when it compiles. Cost: none when it runs.
     """
     numbers = jnp.asarray(of_distances, dtype)

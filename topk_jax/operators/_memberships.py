@@ -13,7 +13,7 @@ from topk_jax.operators._top_k import select_kth
 def from_kth_largest(scores: jax.Array, k: int | jax.Array, scale: jax.Array) -> jax.Array:
     """The distances of the scores [..., L] from the k-th largest, in steps of the scale.
 
-    A real k, a scalar, is rounded up. It may be traced, for which the scores are sorted.
+    A real k, a scalar, is rounded up. It may be traced; the scores are then sorted.
 
     Hazard: scores of 1e4 over a scale of 1e-6 are 1e10, and their differences do not have a correct
     digit. Choice: subtract the k-th largest score first. In steps of the scale the threshold is
@@ -40,15 +40,15 @@ def find_threshold(
 
     F is the CDF of a symmetric distribution with a density f and |f'| <= f.
 
-    Identity: let m be the number of distances above u less k, a the sum of 1 - F over these, and b
+    Identity: let m be the number of distances above u minus k, a the sum of 1 - F over these, and b
     the sum of F over the others. When u grows by d, a grows at most by e^d, b shrinks at most by
     e^-d and so does the slope. So neither the root of m - a e^d + b e^-d nor log(1 + error / slope)
-    lies beyond the threshold. Hazard: Newton's method diverges to infinity where the sum has a
-    plateau, and a sort takes as long as 30 passes. Choice: take the longer of these two steps. The
-    first one is exact if the tail is exponential and no distance is passed. While more than 1 of
-    the log L is left, a step is at least 0.49; later it leaves at most the square of what was left.
-    So 2.1 log L + 10 steps are enough, also for float64. A limit ends the search for a scale that
-    is traced and negative. Cost: one pass for each step: 1 to 3 for Laplace, 3 to 6 otherwise.
+    is beyond the threshold. Hazard: Newton's method diverges to infinity if the sum has a plateau,
+    and a sort takes as long as 30 passes. Choice: take the longer of these two steps. The first one
+    is exact if the tail is exponential and no distance is passed. While more than 1 of the log L is
+    left, a step is at least 0.49; later it leaves at most the square of what was left. So
+    2.1 log L + 10 steps are enough, also for float64. A limit ends the search for a scale that is
+    traced and negative. Cost: one pass for each step: 1 to 3 for Laplace, 3 to 6 otherwise.
 
     Args:
         distances: the result of `from_kth_largest`, `[..., L]`.

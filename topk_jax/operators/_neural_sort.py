@@ -40,7 +40,7 @@ def _log_ranks_by_order(
 def _deficits(sorted_scores: jax.Array, k: int) -> jax.Array:
     """How far each position is below the best one in each of the first k rows, `[..., k, L]`.
 
-    Identity: in row j (from 0) the logit of NeuralSort at position r is the one at position j less
+    Identity: in row j (from 0) the logit of NeuralSort at position r is the one at position j minus
     the sum of |2 (q - j) + 1| (s_q - s_{q+1}) over the positions q between r and j. Hazard: the sum
     of L distances has an absolute error of L times the error of a score, and differences of such
     sums do not have a correct digit at 1e4 classes. Choice: only nonnegative terms are added,

@@ -56,7 +56,7 @@ def perturbed_top_k_sum(
     only the selected coordinates. Only reverse mode is supported. The gradient is piecewise
     constant, so second derivatives are zero.
 
-    The normals are those of `perturbed_top_k_value`, and so are the bounds in float32.
+    The normals and the bounds in float32 are the same as for `perturbed_top_k_value`.
 
     Args:
         key: one random key, or an array of keys of the batch's shape; `None` if `noise` is given.
@@ -72,8 +72,8 @@ def perturbed_top_k_sum(
         axis: the axis of the classes.
         implementation: "xla", or "pallas" for one kernel on TPU, with the same noise: for float32,
             with a key, and a batch size that is known. No measurement has shown yet that it is
-            faster. On the CPU it is slow, for tests, and in `shard_map` needs `check_vma=False`.
-            On GPU both are the same.
+            faster. On the CPU it is slow and only for tests; in `shard_map` it needs
+            `check_vma=False`. On GPU both are the same.
 
     Returns:
         The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN or +inf.
@@ -128,8 +128,8 @@ def perturbed_top_k_value(
     The gradient is the share of the perturbations in which each class has rank k. Only reverse
     mode is supported. The gradient is piecewise constant, so second derivatives are zero.
 
-    A normal is one of :math:`2^{23}` numbers, of which the largest is 5.29. So the expected largest
-    of L equal scores is too low by 7e-5 epsilon at L = 10,000, and by 7e-4 epsilon at 100,000. With
+    A normal is one of :math:`2^{23}` numbers; the largest is 5.29. So the expected largest of L
+    equal scores is too low by 7e-5 epsilon at L = 10,000, and by 7e-4 epsilon at 100,000. With
     given noise, the gradient is exact, and the value is right to :math:`5 (k + 5) 2^{-23}` in
     float32.
 
@@ -147,8 +147,8 @@ def perturbed_top_k_value(
         axis: the axis of the classes.
         implementation: "xla", or "pallas" for one kernel on TPU, with the same noise: for float32,
             with a key, and a batch size that is known. No measurement has shown yet that it is
-            faster. On the CPU it is slow, for tests, and in `shard_map` needs `check_vma=False`.
-            On GPU both are the same.
+            faster. On the CPU it is slow and only for tests; in `shard_map` it needs
+            `check_vma=False`. On GPU both are the same.
 
     Returns:
         The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN or +inf.

@@ -19,7 +19,8 @@ from topk_jax.operators._perturbed_selection import (
 )
 from topk_jax.operators._top_k import merge_devices
 
-# Selected classes of each row. Beyond, as many comparisons for each class cost more than a scatter.
+# The most selected classes of a row that each class is compared with. For more, a scatter costs
+# less.
 _MOST_COMPARED = 128
 
 

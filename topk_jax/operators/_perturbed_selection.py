@@ -19,9 +19,11 @@ _BLOCK_SIZE_ELSEWHERE = 2**24
 # XLA's kernels of reductions on a GPU.
 _WARP = 32
 _ENTRIES_OF_A_THREAD = 16
-# Half of those that an H100 has at once. XLA of JAX 0.10.2 expects a kernel of fewer to be slow.
+# Half of the threads that an H100 has at once. XLA of JAX 0.10.2 expects that a kernel with fewer
+# threads is slow.
 _FEWEST_THREADS = 132 * 1024
-# More entries from parts of rows, and XLA stores the noise with any number of threads.
+# If more entries are selected from parts of rows, XLA stores the noise, however many threads there
+# are.
 _MOST_FROM_PARTS = 12
 
 # Makes a tree of the selected perturbed scores of a row and sample, of their places, and of the
@@ -225,7 +227,7 @@ def _map_at_once(
 def _in_rows(
     scores: jax.Array, epsilon: jax.Array, source: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The scores [..., L], epsilon [...] and the source of a batch, as those of rows [n, ...]."""
+    """The scores [..., L], epsilon [...] and the source of a batch, reshaped to rows [n, ...]."""
     num_rows = epsilon.size
     return (
         scores.reshape(num_rows, scores.shape[-1]),
@@ -235,7 +237,7 @@ def _in_rows(
 
 
 def _integer(source: jax.Array, first: jax.Array | None) -> Any:
-    """The dtype of samples and classes: that of a counter, if nothing is taken by them."""
+    """The dtype of samples and classes: a counter's, unless something is taken by them."""
     return jnp.int32 if is_noise(source) or first is not None else jnp.uint32
 
 

@@ -38,7 +38,7 @@ def sinkhorn_top_k(scores: ArrayLike, k: int, *, epsilon: ArrayLike, axis: int =
     the solution. The authors' code divides the costs by the largest one in the batch, which makes
     examples depend on each other; this function does not.
 
-    The bounds in float32 are those of `lapsum_top_k`.
+    The bounds in float32 are the same as for `lapsum_top_k`.
 
     Args:
         scores: floating-point array with L entries along `axis`.

@@ -157,8 +157,8 @@ def _pad_front(lanes: jax.Array, count: int, value: float) -> jax.Array:
 
 def _mix(gates: Gates, first: jax.Array, second: jax.Array) -> tuple[jax.Array, jax.Array]:
     # Identity: keep a + swap b = a + swap (b - a) = b - keep (b - a). Hazard: rounded products give
-    # equal scores of 1e4 a gap of 1e-3, and a + swap (b - a) is not exactly b where swap is 1.
-    # Choice: the smaller probability, times the gap. Cost: three selections.
+    # equal scores of 1e4 a gap of 1e-3, and a + swap (b - a) is not exactly b if swap is 1. Choice:
+    # the smaller probability, times the gap. Cost: three selections.
     keeps = gates.keep > gates.swap
     moved = jnp.exp(jnp.where(keeps, gates.swap, gates.keep)) * (second - first)
     low, high = first + moved, second - moved

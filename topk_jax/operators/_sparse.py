@@ -117,7 +117,8 @@ def _project_jvp(
 def _float_above_threshold(scores: jax.Array, k: jax.Array) -> jax.Array:
     """The smallest float t with sum clip(scores - t, 0, 1) < k, or the largest score: [..., 1].
 
-    A search among the ordinals of the floats takes as many passes for any range of the scores.
+    A search among the ordinals of the floats takes the same number of passes for any range of the
+    scores.
     """
     highest = _ordinals.to_ordinals(scores.max(axis=-1, keepdims=True))
     minus_infinity = jnp.array(-jnp.inf, scores.dtype)

@@ -76,10 +76,10 @@ class Rounds(NamedTuple):
 def log_successive_softmax(scores: jax.Array, k: int, tau: jax.Array) -> Rounds:
     """The k rounds for scores [..., L].
 
-    Identity: 1 - p is the share of all other classes. Hazard: where p rounds to 1, log(1 - p) is
+    Identity: 1 - p is the share of all other classes. Hazard: if p rounds to 1, log(1 - p) is
     infinite, and all later rounds are NaN; this is the instability that the thesis names. Choice:
-    for the largest share, the log-sum-exp of the other classes minus that of all; the others are at
-    most 1/2. Cost: two log-sum-exps a round.
+    for the largest share, the log-sum-exp of the other classes minus the log-sum-exp of all; other
+    shares are at most 1/2. Cost: two log-sum-exps a round.
     """
 
     def advance(logits: jax.Array, _: None) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:

@@ -13,7 +13,8 @@ from topk_jax.operators import _polynomials
 # Up to this degree a sum gives a good enough tilt; above it bisection is used.
 _HIGHEST_SUMMED_DEGREE = 32
 _BISECTIONS = 12
-# On an accelerator, where a loop starts kernels in each pass. The terms grow with the square.
+# Up to this number there is no loop on an accelerator, because a loop starts kernels in each pass.
+# The number of terms grows with the square.
 _MOST_UNROLLED_COEFFICIENTS = 16
 
 

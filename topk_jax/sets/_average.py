@@ -120,9 +120,8 @@ class AverageKCalibrator:
 
         Raises:
             TypeError: `batch` is not floating-point, or it is traced.
-            ValueError: the number of classes is less than k or differs from that of earlier
-                batches, or there are more than `num_examples` examples. The calibrator does not
-                change.
+            ValueError: the number of classes is less than k or differs from earlier batches, or
+                there are more than `num_examples` examples. The calibrator does not change.
         """
         if isinstance(batch, jax.core.Tracer):
             raise TypeError(

@@ -61,15 +61,15 @@ def clustered_quantiles(
             down, where m is the size of the smallest class, but at least 1 / error - 1, and K is
             the number of classes with m examples.
         clustering_part: the scalar part of the examples that describes the classes, in [0, 1); by
-            default m K / (75 + K) rounded down, divided by m, where the authors take K / (75 + K);
-            or 0 if there are fewer than two clusters. It is given if and only if `num_clusters` is.
-            May be traced.
+            default m K / (75 + K) rounded down, divided by m (the authors take K / (75 + K)), or 0
+            if there are fewer than two clusters. It is given if and only if `num_clusters` is. May
+            be traced.
         num_classes: the static number L of classes; needed with scores of the labels only.
 
     Returns:
         One quantile per class, `[L]`, for `conformal_set` or `score_set`, in the scores' dtype
-        (float32 or float64); infinity where the examples of a cluster are too few; all are NaN if a
-        score is NaN, a label is outside [0, L) or a traced `clustering_part` is outside [0, 1).
+        (float32 or float64); infinity for a cluster with too few examples; all are NaN if a score
+        is NaN, a label is outside [0, L) or a traced `clustering_part` is outside [0, 1).
 
     Raises:
         TypeError: an argument has a wrong type, `error` is not a static real number, or the labels

@@ -20,7 +20,8 @@ def covariate_shift_quantiles(
 ) -> jax.Array:
     r"""A conformal quantile for each new example, if new examples have another distribution.
 
-    With :math:`w(x)` the density of new examples over that of the calibration examples:
+    With :math:`w(x)` the density of new examples divided by the density of the calibration
+    examples:
 
     .. math::
         \hat q(x) = \min \Big\{ s : \sum_{i : s_i \le s} w(x_i)
@@ -31,9 +32,9 @@ def covariate_shift_quantiles(
     the weights does not change the result. With equal weights, every quantile is the
     `conformal_quantile`.
 
-    The weights may be known, or come from a classifier that tells new examples from calibration
-    examples: its logit is log w(x), up to a constant. Estimated weights promise as much less as
-    they are wrong.
+    The weights may be known, or come from a classifier that distinguishes new examples from
+    calibration examples: its logit is log w(x), up to a constant. If the weights are estimated,
+    their errors weaken the promise.
 
     Args:
         log_weights: log w(x) of the new examples, floating-point, `[...]`.

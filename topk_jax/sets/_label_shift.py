@@ -23,7 +23,8 @@ def label_shift_quantiles(
 ) -> jax.Array:
     r"""Conformal quantiles for new examples whose classes have other frequencies.
 
-    With :math:`w_c = q_c / p_c` the frequency of class c among new examples over that among these:
+    With :math:`w_c = q_c / p_c` the frequency of class c among new examples divided by its
+    frequency among these:
 
     .. math::
         \hat q_c = \min \Big\{ s : \sum_{i : s_i \le s} w_{y_i}

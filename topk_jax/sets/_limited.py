@@ -75,8 +75,8 @@ def left_out_top_k_levels(scores: ArrayLike, labels: ArrayLike, *, k: ArrayLike)
 
     .. math:: a_i = 1 / E_{(k+1)}(x_i), \text{ with the scores of the labels of all } j \ne i
 
-    Their mean estimates the mean of `top_k_levels` of new examples. There is what it says of the
-    rate at which sets of k classes miss.
+    Their mean estimates the mean of `top_k_levels` of new examples. `top_k_levels` describes how
+    that mean bounds the rate at which sets of k classes miss.
 
     Args:
         scores: floating-point scores of all classes, at least 0 and smaller for classes that fit

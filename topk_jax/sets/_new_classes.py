@@ -111,7 +111,7 @@ def new_class_p_values(
 def new_class_threshold(
     calibration_outlier_scores: ArrayLike, seen_once: ArrayLike, *, error: float
 ) -> jax.Array:
-    r"""The outlier score from which on an example may be of a new class.
+    r"""The smallest outlier score of an example that may be of a new class.
 
     .. math::
         \tau = \text{the } r\text{-th smallest } u(x_i) \text{ of the examples seen once}, \qquad
@@ -119,9 +119,9 @@ def new_class_threshold(
 
     The scores of at least tau are those whose `new_class_p_values` exceed :math:`\varepsilon`. So
     the probability that a new example is of a new class and has a smaller score is at most
-    :math:`\varepsilon`. If r is 0, tau is minus infinity: so few labels exclude a new class for no
-    example. If r exceeds the number of examples seen once, it is infinity: new classes are rarer
-    than :math:`\varepsilon`, whatever the example.
+    :math:`\varepsilon`. If r is 0, tau is minus infinity: with so few labels, a new class cannot be
+    excluded for any example. If r exceeds the number of examples seen once, it is infinity: new
+    classes are rarer than :math:`\varepsilon`, whatever the example.
 
     Args:
         calibration_outlier_scores: scores of the n calibration examples, floating-point and smaller
@@ -169,21 +169,22 @@ def open_set(
     known_to: ArrayLike,
     new_from: ArrayLike = jnp.inf,
 ) -> jax.Array:
-    r"""Sets of classes and of one symbol more, for a class that is none of them.
+    r"""Sets of classes and of one more symbol, which stands for a class that is not among them.
 
     .. math::
         \Gamma'(x) = \{ l \in \Gamma(x) : u(x) \le \kappa \} \cup
         \{ \text{new} : u(x) \ge \tau \text{ or } u(x) > \kappa \}
 
-    An example whose score exceeds :math:`\kappa` is like none of the known ones: its set is "new"
-    alone. From :math:`\tau` on, "new" is beside the classes. A set with "new" is right for an
-    example of an unseen class. Three errors add up. With a :math:`\Gamma` that misses the labels of
-    known classes with a probability of at most :math:`\varepsilon_1`, with the `conformal_quantile`
-    of the outlier scores of known classes at :math:`\varepsilon_2` as :math:`\kappa`, and with the
-    `new_class_threshold` at :math:`\varepsilon_3` as :math:`\tau`, the set of a new example is
-    wrong with a probability of at most :math:`\varepsilon_1 + \varepsilon_2 + \varepsilon_3`. With
-    an infinite :math:`\kappa` the second is 0. With the default :math:`\tau`, the first two are the
-    error of an example of a known class, and nothing is promised for others.
+    An example whose score exceeds :math:`\kappa` is like none of the known ones: its set is only
+    "new". From :math:`\tau` on, the set has "new" beside the classes. A set with "new" is right for
+    an example of an unseen class. Three errors add up. With a :math:`\Gamma` that misses the labels
+    of known classes with a probability of at most :math:`\varepsilon_1`, with the
+    `conformal_quantile` of the outlier scores of known classes at :math:`\varepsilon_2` as
+    :math:`\kappa`, and with the `new_class_threshold` at :math:`\varepsilon_3` as :math:`\tau`, the
+    set of a new example is wrong with a probability of at most
+    :math:`\varepsilon_1 + \varepsilon_2 + \varepsilon_3`. With an infinite :math:`\kappa` the
+    second is 0. With the default :math:`\tau`, the first two are the error of an example of a known
+    class, and nothing is promised for others.
 
     Args:
         members: whether each class is in the set of an example, booleans, `[..., L]`.

@@ -1,4 +1,4 @@
-"""How unusual an example is: from its logits, or from its features beside those in training.
+"""How unusual an example is: from its logits, or from its features and the training features.
 
 All scores are smaller for usual examples, so that each of them suits every function that takes
 outlier scores.
@@ -20,7 +20,7 @@ from topk_jax.operators import _top_k
 __all__ = ["class_gaussian", "mahalanobis_scores", "neighbor_scores", "outlier_scores"]
 
 _KINDS = ("energy", "logit", "probability")
-# Of so many examples, the distances to so many others are in memory at a time.
+# The distances in memory at a time: from this number of examples to this number of others.
 _ROWS, _OTHERS = 1024, 4096
 
 
@@ -219,13 +219,13 @@ def _outlier_scores(logits: jax.Array, kind: str, name: Hashable | None) -> jax.
     largest = jax.lax.stop_gradient(_classes.max_classes(scores, name, keepdims=True))
     is_largest = scores == largest
     ties = _classes.sum_classes(is_largest, name, keepdims=True, dtype=scores.dtype)
-    # A maximum over devices has no gradient. This 0 has it, and equal logits share it.
+    # A maximum over devices does not have a gradient. This 0 has it, and equal logits share it.
     own = jnp.where(is_largest, scores - largest, 0)
     largest += _classes.sum_classes(own, name, keepdims=True) / jnp.maximum(ties, 1)
     if kind == "logit":
         return -largest[..., 0]
     # Identity: 1 - p = r / (1 + r), with r the sum of exp(s - max) of all classes but one largest.
-    # Hazard: of confident examples p is 1 in float32, and 1 - p is 0 for all of them. Choice: the
+    # Hazard: for confident examples p is 1 in float32, and 1 - p is 0 for all of them. Choice: the
     # sum without the largest, which ties count for once less. Cost: none.
     others = jnp.where(is_largest, 0, jnp.exp(scores - largest))
     rest = _classes.sum_classes(others, name) + (ties[..., 0] - 1)
@@ -249,7 +249,7 @@ def _class_gaussian(
     sums, counts = _sharding.sum_examples(sums_of, index, features)
     means = sums / jnp.maximum(counts, 1)[:, None]
 
-    # Hazard: products of features less a product of means cancel. Choice: a second pass over
+    # Hazard: products of features minus a product of means cancel. Choice: a second pass over
     # differences. Cost: that pass.
     def products_of(index: jax.Array, features: jax.Array, means: jax.Array) -> jax.Array:
         index, rows = index.reshape(-1), features.reshape(-1, size)
@@ -258,7 +258,7 @@ def _class_gaussian(
 
     products = _sharding.sum_examples(products_of, index, features, shared=(means,))
     covariance = products / counts.sum()
-    # Where features are constant within classes, the distance is that of the plain features.
+    # If features are constant within classes, the distance is the distance of the plain features.
     trace = jnp.trace(covariance)
     spread = shrinkage * jnp.where(trace == 0, 1, trace / size)
     shrunk = (1 - shrinkage) * covariance + spread * jnp.eye(size, dtype=covariance.dtype)
@@ -272,8 +272,8 @@ def _whitening(matrix: jax.Array) -> jax.Array:
     """The inverse W of the Cholesky factor, so that W^T W is the inverse of the matrix.
 
     Hazard: kernels of factorizations belong to one platform each, and a program for others cannot
-    have them. Choice: Gauss elimination of the matrix and the identity. Cost: as many steps as
-    there are features, in a function that is called once.
+    have them. Choice: Gauss elimination of the matrix and the identity. Cost: one step for each
+    feature, in a function that is called once.
     """
     size = matrix.shape[0]
 
@@ -288,7 +288,7 @@ def _whitening(matrix: jax.Array) -> jax.Array:
 
 
 def _vectors(array: ArrayLike, name: str, features: jax.Array) -> jax.Array:
-    """Returns a matrix with as many columns as there are features, on each device, or raises."""
+    """Returns a matrix with one column for each feature, on each device, or raises."""
     rows = _checks.floating_array(array, name)
     if rows.ndim != 2 or rows.shape[1] != features.shape[-1]:
         raise ValueError(
@@ -310,8 +310,8 @@ def _distances(values: jax.Array, known: jax.Array, present: jax.Array, k: int) 
 def _kth_distances(k: int, values: jax.Array, known: jax.Array, present: jax.Array) -> jax.Array:
     """The same on one device.
 
-    Identity: the order of the distances is that of |y|^2 - 2 x y, a product of matrices. Hazard:
-    the squares cancel, most of all near 0. Choice: the origin is the mean of the known vectors, the
+    Identity: the distances are in the order of |y|^2 - 2 x y, a product of matrices. Hazard: the
+    squares cancel, most of all near 0. Choice: the origin is the mean of the known vectors, the
     product only chooses the neighbour, and its distance is computed from the difference. Cost: one
     more vector for each example.
     """

@@ -64,7 +64,7 @@ def rank_calibrated_quantiles(
     Returns:
         The quantiles of the scores and of the ranks, both `[L]`, for
         `score_set(scores, quantiles) & score_set(ranks, rank_quantiles)`, in the scores' dtype
-        (float32 or float64). They are infinity where the examples are too few. All are NaN if a
+        (float32 or float64). They are infinity for classes with too few examples. All are NaN if a
         score or a rank is NaN or a label is outside [0, L).
 
     Raises:

@@ -19,9 +19,9 @@ def risk_controlled_index(losses: ArrayLike, *, error: float, bound: float = 1.0
         \text{ for all } j' \ge j \Big\}
 
     Column j has the losses of the sets of parameter j, such as a threshold that falls from column
-    to column. Larger sets have no larger loss. For an example exchangeable with these, the expected
-    loss of the sets of parameter :math:`\hat\jmath` is at most :math:`\varepsilon`. A usual loss is
-    the part of the labels of an example that its set misses.
+    to column. A larger set must not have a larger loss. For an example exchangeable with these, the
+    expected loss of the sets of parameter :math:`\hat\jmath` is at most :math:`\varepsilon`. A
+    usual loss is the part of the labels of an example that its set misses.
 
     Args:
         losses: floating-point losses in [0, B] of each example with each parameter, `[..., m]`.
@@ -60,7 +60,7 @@ def risk_controlled_index(losses: ArrayLike, *, error: float, bound: float = 1.0
     largest = _checks.static_positive(bound, "bound")
     rate = _checks.static_error(error, below=largest)
     values = _checks.within(losses, values, "losses", (0.0, float(largest)))
-    # The rank of a quantile: exact for losses of 0 and 1, whose sums are whole numbers.
+    # The rank of a quantile: exact for losses of 0 and 1, whose sums are integers.
     allowed = float(rate * (values.size // values.shape[-1] + 1) - largest)
     is_small = values.sum(axis=range(values.ndim - 1)) <= allowed
     # Only the columns at the end that are all small count. A NaN is not small.
@@ -76,8 +76,8 @@ def false_negative_rates(
 
     .. math:: \ell_j(p, Y) = \frac{|\{ y \in Y : p_y < \lambda_j \}|}{|Y|}
 
-    These are losses for `risk_controlled_index`, for examples with several labels. An example
-    without labels has no loss.
+    These are losses for `risk_controlled_index`, for examples with several labels. The loss of an
+    example without labels is 0.
 
     Args:
         probabilities: floating-point scores, larger for classes that fit better, `[..., L]`; of any

@@ -226,7 +226,7 @@ def _adaptive_cut(error: jax.Array, probabilities: jax.Array) -> tuple[jax.Array
     smallest = jnp.where(ordinals >= lower, padded, jnp.inf).min()
     missed, num_missed = below(_ordinals.to_ordinals(smallest))
     num_tied = (values == smallest).sum()
-    # Of equal ones, as many are missed as may be.
+    # Among equal probabilities, as many as possible are missed.
     ranks = jnp.arange(1, values.size + 1)
     fits = missed + ranks.astype(values.dtype) * smallest <= allowed
     num_missed += (fits & (ranks <= num_tied)).sum()

@@ -1,4 +1,4 @@
-"""Answers only where a classifier is confident enough, with few errors among the answers."""
+"""Answers only if a classifier is confident enough, with few errors among the answers."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def selective_threshold(
         P( \mathrm{Bin}(n_{\lambda'}, \varepsilon) \le 1 ) \le \delta \}
 
     These are the p-values of fixed-sequence testing, from the largest threshold down to the first
-    one that is not rejected. Thresholds that so few examples exceed that not even one error is
-    allowed are left out, so that a single confident error does not end the sequence. With a
+    one that is not rejected. If so few examples exceed a threshold that not even one error is
+    allowed, it is left out, so that a single confident error does not end the sequence. With a
     probability of at least :math:`1 - \delta` over the calibration examples, the rate of errors
     among the answers, :math:`P(\text{wrong} \mid c > \hat\lambda)`, is at most :math:`\varepsilon`.
     This needs a rate that does not fall as the threshold falls.
@@ -44,7 +44,7 @@ def selective_threshold(
         delta: static probability that the rate is larger, a real number in (0, 1).
 
     Returns:
-        A scalar in float32 or float64: give an answer where the confidence is greater. It is
+        A scalar in float32 or float64: give an answer if the confidence is greater. It is
         infinity if no threshold is good enough, minus infinity if every answer may be given, and
         NaN if a confidence is NaN.
 
@@ -84,8 +84,8 @@ def allowed_errors(number: int, error: Fraction, delta: Fraction) -> np.ndarray:
 
     Identity: P(Bin(m + 1, e) <= k) = P(Bin(m, e) <= k) - e P(Bin(m, e) = k), and the smallest k
     that is too large grows by at most 1 with m. Hazard: sums of binomials underflow. Choice: one
-    step a number of answers, near the mean, where they do not. Cost: a loop over all of them on the
-    host, a second for a million.
+    step for each number of answers, near the mean, where the sums do not underflow. Cost: a loop
+    over all of them on the host, a second for a million.
     """
     rate, level = float(error), float(delta)
     allowed = np.empty(number + 1, np.int32)
@@ -107,7 +107,7 @@ def _selective_threshold(values: jax.Array, hits: jax.Array, allowed: jax.Array)
     order = jnp.argsort(-confidences)
     descending = confidences[order]
     errors = (~hits.reshape(-1)[order]).cumsum()
-    # Of equal confidences all or none are above a threshold.
+    # Either all or none of several equal confidences are above a threshold.
     is_last = jnp.append(descending[1:] < descending[:-1], True)
     is_tested = is_last & (allowed[1:] >= 1)
     fails = is_tested & (errors > allowed[1:])

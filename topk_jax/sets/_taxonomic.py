@@ -29,11 +29,11 @@ def node_probabilities(probabilities: ArrayLike, taxonomy: Taxonomy) -> jax.Arra
 
     Args:
         probabilities: floating-point, from 0 to 1, `[..., L]`.
-        taxonomy: a tree of V nodes, of which the first L are the classes.
+        taxonomy: a tree of V nodes; the first L nodes are the classes.
 
     Returns:
-        One probability for each node, `[..., V]`, in float32 or float64; those of the classes come
-        first, and the last one is the sum over all classes.
+        One probability for each node, `[..., V]`, in float32 or float64; the classes come first,
+        and the last one is the sum over all classes.
 
     Raises:
         TypeError: `probabilities` is not floating-point or `taxonomy` is not a `Taxonomy`.
@@ -124,8 +124,8 @@ def fewest_names(members: ArrayLike, taxonomy: Taxonomy, *, names: int) -> jax.A
         \operatorname*{arg\,min}_{N : |N| \le r, \, S \subseteq \bigcup N}
         \Bigl| \bigcup N \Bigr|
 
-    Of several solutions it is one with the fewest names. A set that contains a valid set is valid.
-    It takes about V r^2 steps for each example.
+    Among several solutions, one with the fewest names is chosen. A set that contains a valid set is
+    valid. It takes about V r^2 steps for each example.
 
     Args:
         members: the classes of each set, booleans `[..., L]`.
@@ -312,7 +312,7 @@ def _fewest_names_of_row(plan: _Plan, members: jax.Array) -> jax.Array:
     """The nodes of one set, `[V]`, by costs that go up the tree and choices that go down.
 
     The cost of a node with k names is the number of classes that they contain, then the number of
-    names: one whole number of both, so that of equal sets the one of the fewest names is chosen.
+    names: one integer for both, so that among equal sets the one with the fewest names is chosen.
     """
     most, unit = plan.names, plan.names + 1
     sizes = jnp.asarray(plan.sizes)
@@ -327,7 +327,7 @@ def _fewest_names_of_row(plan: _Plan, members: jax.Array) -> jax.Array:
         )
         whole = jnp.where(jnp.arange(unit) > 0, own[nodes][:, None], _NEVER)
         costs = costs.at[nodes].set(jnp.minimum(jnp.minimum(shared, whole), _NEVER))
-    # How many names each node may use: none if it has no member, or a name above has it.
+    # How many names each node may use: none if it has no member, or if it is below a name.
     room = jnp.zeros(len(plan.sizes), jnp.int32).at[plan.order[-1]].set(most)
     used = jnp.zeros(len(plan.sizes), jnp.bool_)
     for nodes, left, right in reversed(plan.levels):

@@ -80,7 +80,7 @@ def _temperature(logits: jax.Array, labels: jax.Array) -> jax.Array:
     Identity: the cross-entropy is convex in the inverse temperature, its slope is the mean of E[s]
     - s_y, and its curvature the mean variance of s. Hazard: Newton's steps hardly shrink if the
     slope decays exponentially. Choice: a bisection of the bounds' logarithms instead of a step that
-    leaves them or is more than half as long as the one before. Cost: two exponentials' passes for
+    leaves them or is more than half as long as the one before. Cost: two passes of exponentials for
     each step, about ten steps.
     """
     scores = _numerics.finite_scores(logits)

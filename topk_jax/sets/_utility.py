@@ -38,15 +38,15 @@ class _Best(NamedTuple):
 
 
 def utility_set(probabilities: ArrayLike, *, utilities: ArrayLike) -> jax.Array:
-    r"""The set of the largest expected utility, if a set that has the label is worth g(its size).
+    r"""The set of the largest expected utility, if g is the value of a set with the label, by size.
 
     .. math::
         \Gamma(x) = \operatorname*{arg\,max}_S \; g(|S|) \sum_{l \in S} p_l
         = \{ l : p_l \text{ is among } p_{[1]}, \dots, p_{[m]} \}, \qquad
         m = \operatorname*{arg\,max}_m \; g(m) \sum_{j \le m} p_{[j]}
 
-    A set without the label is worth 0. Of several sizes with the same expected utility it is the
-    smallest one. The set is never empty, except for a NaN.
+    The value of a set without the label is 0. Among several sizes with the same expected utility,
+    the smallest one is chosen. The set is never empty, except for a NaN.
 
     Args:
         probabilities: floating-point, from 0 to 1, `[..., L]`, with sum 1 over the classes.
@@ -164,7 +164,7 @@ def _utility_set(probabilities: jax.Array, utilities: jax.Array) -> jax.Array:
 
 
 def _best_of_few(probabilities: jax.Array, utilities: jax.Array) -> _Best:
-    """`_best` of all sizes, from the k largest probabilities where this is enough.
+    """`_best` of all sizes, from the k largest probabilities if this is enough.
 
     Identity: the m largest probabilities add up to at most the sum of the first k, plus (m - k)
     times the k-th, and to at most the sum of all. Hazard: a sort costs more than all else. Choice:

@@ -42,7 +42,7 @@ def vote_quantile(
     If r exceeds m n, or there is no such q, it is infinity. A label that is drawn from the
     plausibilities of a new example is in its set with a probability of at least
     :math:`1 - \varepsilon`: the expected plausibility outside of the set is a risk, which
-    `risk_controlled_index` would control so. Stutz et al. prove it for m = 1, and
+    `risk_controlled_index` would control in the same way. Stutz et al. prove it for m = 1, and
     :math:`1 - 2 \varepsilon` for other m. A larger m makes the quantile depend less on `key`, and
     without `num_samples` it does not depend on draws. The most voted class as the label would
     promise nothing about the other plausible classes.
@@ -62,7 +62,7 @@ def vote_quantile(
 
     Returns:
         A scalar for `score_set` or `conformal_set`, in the scores' dtype (float32 or float64); NaN
-        if a score is NaN, or if the traced plausibilities of an example are no distribution.
+        if a score is NaN, or if the traced plausibilities of an example are not a distribution.
 
     Raises:
         TypeError: an argument has a wrong type.
@@ -119,7 +119,7 @@ def _quantile(values: jax.Array, votes: jax.Array, allowed: float) -> jax.Array:
     """The smallest score above which there are at most `allowed` votes.
 
     Hazard: sums of many votes lose the digits of the last ones. Choice: sums from the largest score
-    on, which stay small. Votes that are all in one class make whole numbers, without rounding.
+    on, which stay small. Votes that are all in one class make integers, without rounding.
     """
     ascending, weights = jax.lax.sort((values.reshape(-1), votes.reshape(-1)), num_keys=1)
     above = jax.lax.cumsum(weights, reverse=True) - weights
