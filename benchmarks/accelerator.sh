@@ -60,7 +60,7 @@ study() {
   local name=${1##*/}
   local file="docs/evidence/studies/$1.toml" runs="$RESULTS/runs-$name-$device"
   if $smoke; then
-    # Prints the commands of the first runs and makes none.
+    # Prints the commands of the first runs, but does not start them.
     limited "$PYTHON" -m train.compare --study="$file" --runs="$runs" --plan | tail -n 3
     echo "wrote nothing: the study can be read"
     return

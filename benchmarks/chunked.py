@@ -31,7 +31,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "average_k": {"k": RANK, "alpha": 1.0},
 }
 
-# From the features, the weights of all heads and the labels to the mean loss.
+# Maps the features, the weights of all heads and the labels to the mean loss.
 Loss = Callable[[jax.Array, tuple[jax.Array, ...], jax.Array], jax.Array]
 
 

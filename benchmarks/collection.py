@@ -33,7 +33,7 @@ CONFORMAL_BATCH = 1000
 _TOP_K_WEIGHTS = (0.5, 0.0, 0.0, 0.0, 0.5)
 
 Loss = Callable[[jax.Array, jax.Array], jax.Array]
-# From the number of classes to a PyTorch loss of scores and classes.
+# Makes a PyTorch loss of scores and classes for a number of classes.
 Peer = Callable[[int], Callable[[Any, Any], Any]]
 
 

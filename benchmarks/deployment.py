@@ -56,7 +56,7 @@ from train.serving.batcher import Batcher, choose
 
 CLIENTS = (1, 16, 64)
 HOSTILE = 2000
-# In seconds: until the last images of hostile requests are decoded.
+# The wait in seconds, until the last images of hostile requests are decoded.
 _LATER = 15
 _NUM_CLASSES = 1000
 K = 5

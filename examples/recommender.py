@@ -225,6 +225,6 @@ def main(
 
 
 if __name__ == "__main__":
-    # Without effect on accelerators.
+    # This has no effect on accelerators.
     jax.config.update("jax_num_cpu_devices", 8)
     main(int(sys.argv[1]) if len(sys.argv) > 1 else NUM_ITEMS)

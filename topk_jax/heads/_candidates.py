@@ -87,7 +87,8 @@ def mark(found: Candidates, classes: jax.Array, num_examples: int) -> jax.Array:
         places = found.classes - classes[0]
         is_here = (found.log_odds > -jnp.inf) & (places >= 0) & (places < size)
         marks = jnp.zeros_like(found.classes, jnp.bool_, shape=(num_examples, size))
-        # A TPU sorts indices that are not in ascending order. Those of other blocks stay in it.
+        # A TPU sorts indices that are not in ascending order. Clipping keeps the order for other
+        # blocks.
         nearest = jnp.clip(places, 0, size - 1)
         return marks.at[found.examples, nearest].max(
             is_here, mode="promise_in_bounds", indices_are_sorted=True

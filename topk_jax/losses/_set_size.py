@@ -15,7 +15,7 @@ from topk_jax.losses._softmax import compute_cross_entropy
 
 __all__ = ["pointwise_error", "size_at_average_error", "size_over_errors"]
 
-# On accelerators.
+# The number of sigmoids in memory at a time on accelerators.
 _SIGMOIDS_AT_ONCE = 2**28
 
 

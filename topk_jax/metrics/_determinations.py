@@ -279,7 +279,7 @@ def _dawid_skene(
     def of_step(_: int, shares: jax.Array) -> jax.Array:
         of_votes = shares.at[examples].get(mode="fill", fill_value=0)
         joint = jnp.zeros((num_voters, num_classes, num_classes), dtype)
-        # By person, label and class.
+        # The sums by person, label and class.
         joint = joint.at[voters, labels].add(of_votes, mode="drop") + smoothing
         # Hazard: products of many probabilities are 0. Choice: sums of logarithms, and a softmax.
         # The smoothing keeps the logarithms finite.

@@ -97,7 +97,7 @@ def _mask(k: int, gaps: jax.Array, p: jax.Array, regularization: jax.Array) -> j
     """
     gaps = gaps / regularization
     power = p - 1
-    # With room for rounding.
+    # The lower bound leaves room for rounding.
     lowest = -math.log(gaps.shape[-1] - k + 1) - 1
 
     def entries(log_kth: jax.Array, offset: jax.Array | float = 0.0) -> _Entries:

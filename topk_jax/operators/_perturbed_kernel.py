@@ -57,7 +57,7 @@ def select_perturbed(
     padding = -num_classes % _BLOCK
     padded = jnp.pad(scores, ((0, 0), (0, padding)), constant_values=-jnp.inf)
     size = 1 if only_last else k
-    # In shard_map: over which devices the results vary.
+    # In shard_map, this describes over which devices the results vary.
     varies = jax.typeof(scores).mat
     kernel = functools.partial(_kernel, k, only_last, at_once, num_classes)
     # A middle axis of 1: blocks of a TPU's arrays have all of the last two axes, or tiles of them.

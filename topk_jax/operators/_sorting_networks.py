@@ -26,11 +26,11 @@ class Gates(NamedTuple):
     swap: jax.Array
 
 
-# From the gaps of comparators, the second score minus the first, to their gates.
+# Maps the gaps of comparators, the second score minus the first, to their gates.
 Comparator = Callable[[jax.Array], Gates]
-# From the logarithms [n, ...] of a column at the end of a network to the logarithms at its start.
+# Maps the logarithms [n, ...] of a column at the end of a network to the logarithms at its start.
 PassBack = Callable[[jax.Array], jax.Array]
-# From gates and the values on the first and second lanes of comparators to the mixed values.
+# Maps gates and the values on the first and second lanes of comparators to the mixed values.
 Mix = Callable[[Gates, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 
 

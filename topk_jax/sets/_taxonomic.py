@@ -264,7 +264,7 @@ def _plan(taxonomy: Taxonomy, names: int) -> _Plan:
     children: dict[int, list[int]] = {node: [] for node in range(num_classes, taxonomy.num_nodes)}
     for node, parent in enumerate(taxonomy.parents[:-1]):
         children[parent].append(node)
-    # After the classes comes one that is in no set, for nodes with one node below.
+    # One more class follows, which is in no set, for nodes with one node below.
     nothing = num_classes
     heights, sizes = [0] * (num_classes + 1), [*[1] * num_classes, 0]
     pairs: list[tuple[int, int]] = []
@@ -332,7 +332,8 @@ def _fewest_names_of_row(plan: _Plan, members: jax.Array) -> jax.Array:
     used = jnp.zeros(len(plan.sizes), jnp.bool_)
     for nodes, left, right in reversed(plan.levels):
         own_room = room[nodes]
-        # [nodes, names of the left one]: what has more names than there is room for never wins.
+        # [nodes, names of the left one]: a choice with more names than there is room for never
+        # wins.
         sums = jnp.stack([_sums(costs[left], costs[right], k) for k in range(unit)], axis=0)
         sums = jnp.take_along_axis(sums, own_room[None, :, None], axis=0)[0]
         is_whole = (own_room > 0) & (own[nodes] < sums.min(axis=-1)) & (costs[nodes, 0] > 0)
