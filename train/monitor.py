@@ -71,7 +71,7 @@ _ROWS = flag_rules.declare(
 
 
 def main() -> None:
-    """Counts the outcomes that were added, and says whether the promise holds."""
+    """Counts the outcomes that were added, and prints whether the promise holds."""
     flag_rules.check(_ROWS)
     assert _WORKDIR.value is not None
     assert _OUTCOMES.value is not None

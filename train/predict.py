@@ -244,7 +244,7 @@ def _with_similar(
 
 
 def _targets(kept: Mapping[Path, str]) -> tuple[Path | None, Path | None]:
-    """The file of the lines and that of the page, if there are such; no file that is kept."""
+    """The file of the lines and the file of the page, or None; refuses files that are kept."""
     if _CLASS_NAMES.value:
         kept = {**kept, Path(_CLASS_NAMES.value): "the file of --class_names"}
     out, html = _target("out", _OUT.value, kept), _target("html", _HTML.value, kept)

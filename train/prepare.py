@@ -356,8 +356,8 @@ def write_sample(
         most_bytes: the largest size of a file of an image.
 
     Raises:
-        UserError: there are no such images, they make no sample, or the file is there already with
-            something else in it.
+        UserError: there are no such images, they are not enough for a sample, or the file is there
+            already with something else in it.
     """
     path = names.existing(path.expanduser().absolute())
     out = out.expanduser().absolute()

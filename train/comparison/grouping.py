@@ -39,7 +39,7 @@ class Group:
     runs: Mapping[int, Run]
 
     def text(self, field: str) -> str:
-        """The value of a field for people; a dash if the configuration does not have the field."""
+        """The value of a field as it is shown; a dash if the configuration lacks the field."""
         return _value_text(self.fields[field]) if field in self.fields else _ABSENT
 
 
@@ -58,7 +58,7 @@ class Groups:
     groups: tuple[Group, ...]
 
     def label(self, group: Group) -> str:
-        """A group as people name it: `loss=focal, gamma=2.0`."""
+        """The name of a group: `loss=focal, gamma=2.0`."""
         return ", ".join(f"{head}={group.text(field)}" for field, head in self.columns.items())
 
     def matching(self, wanted: Mapping[str, str]) -> list[Group]:
@@ -164,7 +164,7 @@ def _order(group: Group, field: str) -> tuple[int, float, str]:
 
 
 def _value_text(value: Any) -> str:
-    """A value for people: a tuple as the command line takes it."""
+    """A value as it is shown: a tuple as the command line takes it."""
     if isinstance(value, list):
         inside = ", ".join(map(_value_text, value))
         return f"({inside},)" if len(value) == 1 else f"({inside})"

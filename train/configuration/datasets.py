@@ -385,7 +385,7 @@ class _HasPath(Protocol):
 
 
 def path_of(fields: DatasetFields) -> str | None:
-    """Where the data of a run are; None for data sets without such a field."""
+    """The place of the data of a run; None for data sets without such a field."""
     return fields.path if isinstance(fields, _HasPath) else None
 
 

@@ -39,7 +39,7 @@ class Framing(ABC):
     @property
     @abstractmethod
     def in_words(self) -> str:
-        """How an image is resized, for people who prepare images themselves."""
+        """How an image is resized, for users who prepare images themselves."""
 
     @property
     @abstractmethod

@@ -66,7 +66,7 @@ class Metric:
 
     @property
     def in_words(self) -> str:
-        """The name as people write it: `macro top-5 accuracy`."""
+        """The name in words: `macro top-5 accuracy`."""
         return " ".join([*self._sets("-"), self.quantity.replace("_", " ")])
 
     @property
@@ -76,11 +76,11 @@ class Metric:
 
     @property
     def is_accuracy(self) -> bool:
-        """Whether it is a share, which people read in per cent."""
+        """Whether it is a share, which is printed in per cent."""
         return self.quantity == "accuracy"
 
     def format(self, value: float | None) -> str:
-        """A value for people; a dash if there is none, as for classes that do not occur."""
+        """A value as it is printed; a dash if there is none, as for classes that do not occur."""
         if value is None or math.isnan(value):
             return "-"
         return f"{value:.2%}" if self.is_accuracy else f"{value:.4g}"

@@ -57,7 +57,7 @@ max_pool.defvjp(_forward, _backward)
 def _find_places(
     inputs: jax.Array, windows: tuple[int, int], size: int, stride: int, padding: Padding
 ) -> jax.Array:
-    """Where in each window the first of its largest numbers is, as row · size + column."""
+    """The place of the first largest number in each window, as row · size + column."""
     images, channels = inputs.shape[0], inputs.shape[-1]
     height, width = windows
     lowest = jnp.array(-jnp.inf, inputs.dtype)

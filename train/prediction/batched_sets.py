@@ -68,7 +68,7 @@ def score(
     Args:
         examples: the examples.
         classifier: the classifier.
-        orders: the indices; each array begins a new batch.
+        orders: the indices; each array starts a new batch.
     """
     size = batching.batch_size(len(examples), _LARGEST_BATCH)
     inputs = examples.batches(batching.divided(orders, size), size)

@@ -40,7 +40,7 @@ def indices(batches: range, size: int, number: int) -> list[np.ndarray]:
 
 
 def divided(orders: Sequence[np.ndarray], size: int) -> list[np.ndarray]:
-    """Batches of examples at some indices; each of the arrays begins a new batch."""
+    """Batches of examples at some indices; each of the arrays starts a new batch."""
     return [order[start : start + size] for order in orders for start in range(0, len(order), size)]
 
 

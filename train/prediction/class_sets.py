@@ -13,7 +13,7 @@ from train.prediction.thumbnails import Photograph, Thumbnail
 
 
 class SetRule(Protocol):
-    """What is shown of a rule beside its sets: that of a run, or of an exported program."""
+    """What is shown of a rule of a run, or of an exported program, beside its sets."""
 
     @property
     def threshold(self) -> float | None:

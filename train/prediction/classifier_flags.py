@@ -14,7 +14,7 @@ from train.foundation.flag_rules import Exclusive, Flag, Needed
 from train.prediction.rule_flags import ChosenRule
 from train.workdir import run_inputs
 
-# So that --help shows the flags as those of the command.
+# So that --help shows the flags as flags of the command.
 flags.disclaim_key_flags()
 
 
@@ -31,7 +31,7 @@ class ChosenClassifier:
         model: the name of the network; None to find it by the number of its parameters.
         dataset: the name of the data set whose classes the head is for.
         data_dir: the folder of all prepared data sets.
-        path: with `workdir`, where the run's own images, table or features are now.
+        path: with `workdir`, the present place of the run's own images, table or features.
         classes: instead of a data set, a file with one class name per line.
         image_size: with `classes` or `features_run`, the height and width of the images; None for
             the size that the network was published for.

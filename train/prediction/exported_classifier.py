@@ -189,7 +189,7 @@ class ExportedClassifier:
     def _rows(
         self, batches: Iterable[Batch], examples: Split, tree: ClassTree | None
     ) -> Iterator[dict[str, np.ndarray]]:
-        """What the program says of the examples of each batch."""
+        """The predictions of the program for the examples of each batch."""
         num_classes = len(self.expected.class_names)
         truths = examples.truths
         for batch in batches:

@@ -139,7 +139,7 @@ class ImageFiles:
 
         Args:
             classifier: the classifier.
-            orders: the indices; each array begins a new batch.
+            orders: the indices; each array starts a new batch.
             thumbnails: whether to make a thumbnail of each image of all, [n].
         """
         size = batching.batch_size(len(self), _LARGEST_BATCH)

@@ -129,7 +129,7 @@ def join(run: TrainedClassifier, chosen: ChosenClassifier) -> JoinedClassifier:
 
     Args:
         run: the run.
-        chosen: the flags, which may say where the weights are.
+        chosen: the flags, which may give the path of the weights.
 
     Raises:
         UserError: the run is on other examples, or its network is not known or not there; or other

@@ -67,8 +67,8 @@ class LabelledData:
     """New labelled examples.
 
     Attributes:
-        examples: the examples. Labels from the number of classes on are classes that the classifier
-            does not know.
+        examples: the examples. Labels that are not below the number of classes are classes that the
+            classifier does not know.
         unknown_names: the names of these classes.
         path: where the examples are.
         sizes: the bytes of each image, [n]; empty for rows.
@@ -167,7 +167,7 @@ def _groups(found: FoundImages, expected: Expected) -> tuple[str, ...] | None:
             open_image=found.images.open,
         )
     except UserError as error:
-        # The user has not asked for those of the run.
+        # The user has not asked for the groups of the run.
         if expected.group_field == GROUP_FLAG:
             raise
         logging.warning("%s; each image is taken as a group of its own", error)

@@ -34,7 +34,8 @@ def write(
         classifier: the classifier.
         rule: what makes its sets; None for a file of weights.
         name: the name of the exported file.
-        numbers: how the numbers of the file differ from those of the classifier, in a sentence.
+        numbers: how the numbers of the file differ from the numbers of the classifier, in a
+            sentence.
     """
     sections = [
         _head(classifier),

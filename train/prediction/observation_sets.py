@@ -74,7 +74,7 @@ class Examples(MakesSets, Protocol):
     def score(
         self, classifier: TrainedClassifier, orders: Sequence[np.ndarray], thumbnails: np.ndarray
     ) -> Iterator[Scored | Unreadable]:
-        """The probabilities of the examples at some indices; each array begins a new batch."""
+        """The probabilities of the examples at some indices; each array starts a new batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,7 +251,7 @@ class Observations:
 
 
 def _bounds(sizes: np.ndarray) -> list[int]:
-    """Where chunks of observations end, by the numbers of examples of these; but for the last."""
+    """The ends of all chunks of observations but the last, by the numbers of their examples."""
     bounds, start, end = [], 0, 0
     for size in sizes.tolist():
         if end - start >= _EXAMPLES_TOGETHER:

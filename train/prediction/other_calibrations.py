@@ -2,7 +2,7 @@
 
 `train.evaluate --recalibrate=half` calibrates on new examples and writes the thresholds to a file
 of their own; the thresholds of the workdir stay as they are. `--thresholds=FILE` of the commands
-reads them in place of those of the run.
+reads them in place of the thresholds of the run.
 """
 
 from collections.abc import Callable, Sequence

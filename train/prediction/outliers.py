@@ -92,7 +92,7 @@ def measure(
         share: how this process takes part in the work.
 
     Raises:
-        UserError: a score is no number.
+        UserError: a score is not a number.
     """
     found = of_split(score, examples, what, share)
     scores = found if predictions.indices is None else found[predictions.indices]

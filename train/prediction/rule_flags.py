@@ -57,7 +57,7 @@ class ChosenRule:
         value: the K, the coverage, the error or the risk; the name of the utility.
         conformal: the name of the conformal rule that makes sets of a coverage.
         costs: the costs of the risk, as the flag has them; None for other rules.
-        thresholds: a file with thresholds; None for those of the validation images.
+        thresholds: a file with thresholds; None for the thresholds of the validation images.
         max_names: the most names of a set; None for sets of any classes.
         new_score: the name of the outlier score that says "none of these"; None for sets that
             cannot say that.

@@ -57,7 +57,7 @@ def beside(
     """
     found: TrainingFeatures | None = None
     for batch in _batched(entries, _TOGETHER):
-        # Only now: a process that makes a part of the sets has none.
+        # Made only if there are sets: a process that makes a part of them has none here.
         found = found or TrainingFeatures(classifier)
         sets = [entry for entry in batch if not isinstance(entry, Unreadable)]
         queries = found.features_of(examples.inputs(classifier, sets))

@@ -144,7 +144,7 @@ def main() -> None:
 
 
 def _set(outputs: dict[str, np.ndarray], classes: Sequence[str]) -> dict[str, Any]:
-    """The fields of a line that say what an image may be."""
+    """The fields of a line with the set of an image."""
     probabilities, chosen = outputs["probabilities"], outputs["chosen"]
     members = [
         {"class": classes[index], "probability": float(probabilities[index])}

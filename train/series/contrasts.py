@@ -61,7 +61,7 @@ def contrast(
         second: the same for the other classifier.
         labels: the classes of the examples, [n].
         macro: whether the accuracies are means over the classes that occur; otherwise over
-        examples.
+            examples.
         num_resamples: the resamples. The standard error is then right to 1 part in
             sqrt(2 * num_resamples).
         seed: the seed of the resamples.

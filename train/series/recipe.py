@@ -41,7 +41,7 @@ class Recipe:
 
     @property
     def file(self) -> str:
-        """The configuration file with the choice, for people."""
+        """The configuration file with the choice, as it is shown to users."""
         is_name = self.config.isidentifier()
         path = f"configs/{self.config}{_SUFFIX}" if is_name else self.config
         return f"{path}:{self.choice}" if self.choice else path

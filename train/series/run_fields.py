@@ -1,4 +1,4 @@
-"""The fields of a configuration as people compare runs by them."""
+"""The fields of a configuration by which users compare runs."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -84,7 +84,7 @@ async def _read_body(request: Request, most: int, held: Held) -> bytes:
 
 
 def _too_large(most: int) -> RefusalError:
-    # Made where it is raised: a frame that keeps its own error keeps the body, too.
+    # Made at the place that raises it: a frame that keeps its own error keeps the body, too.
     return RefusalError(413, f"the body has more than {most:,} bytes")
 
 

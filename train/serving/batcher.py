@@ -57,7 +57,7 @@ class Batcher:
 
     Args:
         classifier: the program.
-        on_batch: is told the size of each batch and the number of its examples.
+        on_batch: is called with the size of each batch and the number of its examples.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Batcher:
         Sizes grow as long as a larger one answers more examples per second.
 
         Raises:
-            UserError: the program returns something else than its description says.
+            UserError: the program returns something else than its description has.
         """
         seconds: dict[int, float] = {}
         for size in _SIZES:

@@ -11,7 +11,7 @@ _FIELD = b"image"
 
 
 def log_nothing() -> None:
-    """Has the parser log nothing, in this process: a response says why a form is refused."""
+    """Has the parser log nothing, in this process: a response has the reason of a refusal."""
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
 
 
@@ -59,7 +59,7 @@ class _Form:
         self._value = b""
 
     def begin(self) -> None:
-        """A part begins."""
+        """A part starts."""
         if len(self.files) == MOST_EXAMPLES:
             raise RefusalError(413, f"a request has at most {MOST_EXAMPLES} examples")
         self.files.append(bytearray())

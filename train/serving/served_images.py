@@ -26,7 +26,8 @@ _WITHOUT_LENGTH = (0x01, 0xD8)
 def allow_few_formats() -> None:
     """Has Pillow open only the formats that the server takes, in this process."""
     Image.init()
-    # Pillow looks for the format of a file in this list. That of HEIC is added at the first one.
+    # Pillow looks for the format of a file in this list. HEIC is added to it at the first HEIC
+    # image.
     Image.ID[:] = [name for name in Image.ID if name in _FORMATS]
 
 

@@ -31,7 +31,7 @@ class _Child:
         pid: the process.
         reports: a pipe, with `_READY` or the message of an error.
         is_ready: whether it answers.
-        said: the message.
+        said: the message that it has sent.
     """
 
     index: int
@@ -41,7 +41,7 @@ class _Child:
     said: str = ""
 
     def hear(self) -> None:
-        """Reads what the process has said; never waits."""
+        """Reads what the process has sent; never waits."""
         while select.select([self.reports], [], [], 0)[0]:
             content = os.read(self.reports, _MOST_BYTES)
             if not content:
@@ -64,7 +64,7 @@ class Supervisor:
         self._number = number
         self._children: dict[int, _Child] = {}
         self._stops_at: float | None = None
-        # Why the workers are ended, if it is no signal.
+        # Why the workers are ended, unless it is a signal.
         self._mistake: Exception | None = None
         # Ends with this process: the workers then end, too.
         self._life = os.pipe()
@@ -72,7 +72,8 @@ class Supervisor:
     def run(self, on_ready: Callable[[], None]) -> None:
         """Runs the workers until SIGTERM or SIGINT comes.
 
-        The first one starts alone. It finds what is wrong with the program, and answers /health.
+        The first worker starts before the others. It finds what is wrong with the program, and
+        answers /health.
 
         Args:
             on_ready: is called when all are ready.

@@ -12,7 +12,7 @@ from absl import flags
 
 from train.foundation import files
 
-# What says how the work is shared, and not what it is.
+# Flags that choose how the work is shared, and not what it is.
 _OF_SHARING = ("shard", "merge", "cluster")
 _VERSIONS = ("topk-jax", "jax", "jaxlib", "numpy")
 _PART = 2**20

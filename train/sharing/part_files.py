@@ -1,6 +1,7 @@
-"""The file of a part: a line that says what it is, and the results of its units, one by one.
+"""The file of a part: a line that describes it, and the results of its units, one by one.
 
-A result is added as soon as it is there, so that a process that was killed goes on after it.
+A result is added as soon as it is there, so that a process that was killed continues after it when
+it is started again.
 """
 
 import contextlib
@@ -70,7 +71,7 @@ class Head:
 
 
 class PartFile:
-    """The results of consecutive units in an open file, to go on from.
+    """The results of consecutive units in an open file, to which more are added.
 
     Attributes:
         done: the number of results that are there.
@@ -119,7 +120,7 @@ class PartFile:
 
 @contextlib.contextmanager
 def opened(path: Path, head: Head) -> Iterator[PartFile]:
-    """The file of a part, to go on with what an earlier start has computed.
+    """The file of a part, opened to continue after what an earlier start has computed.
 
     A file without any result is removed at the end, unless the part has no units.
 
@@ -174,7 +175,7 @@ def _why_other(path: Path, head: Head) -> str:
 
 
 def read_head(path: Path) -> Head | None:
-    """What a file is; None if it is no part."""
+    """What a file is; None if it is not a part."""
     try:
         with files.open_regular(path) as file:
             line = file.read(_MOST_HEAD_BYTES).partition(b"\n")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from train.foundation.errors import UserError
 
-# Further processes would be idle: no command has so many batches.
+# No command has enough batches for more processes.
 _MOST = 2**20
 _PATTERN = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
 

@@ -186,7 +186,7 @@ class Part:
 
 @contextlib.contextmanager
 def taking_part(share: Share) -> Iterator[Part]:
-    """Ends a command that shares its work: says which part is written, or removes merged parts.
+    """Ends a command that shares its work: prints which part is written, or removes merged parts.
 
     Raises:
         UserError: another process merges the same parts.

@@ -39,9 +39,10 @@ class _Array:
     Attributes:
         what: the array, in words.
         index: the variable with the index of this task.
-        first: the one with the first index; None where that is 0.
-        last: the one with the last index; None where `count` has the number of tasks.
-        step: the one with the difference of two indices; None where that is 1 or has no variable.
+        first: the one with the first index; None if that is 0.
+        last: the one with the last index; None if `count` has the number of tasks.
+        step: the one with the difference of two indices; None if that is 1 or does not have a
+            variable.
         count: the one with the number of tasks.
     """
 
@@ -126,7 +127,7 @@ def started_together(environment: Mapping[str, str] = os.environ) -> Tasks | Non
 
 
 def refuse_to_train_apart(environment: Mapping[str, str] = os.environ) -> None:
-    """Refuses to train if `started_together` finds tasks, and nobody said what they are for.
+    """Refuses to train if `started_together` finds tasks, and no flag has their purpose.
 
     Raises:
         UserError: it finds some.
@@ -195,7 +196,7 @@ def _of_pod(environment: Mapping[str, str]) -> Tasks | None:
 
 
 def _of_metadata(environment: Mapping[str, str]) -> Tasks | None:
-    """The hosts of a TPU pod whose machines tell it through the metadata server of Google Cloud."""
+    """The hosts of a TPU pod, from the metadata server of Google Cloud."""
     host = environment.get("GCE_METADATA_IP", "metadata.google.internal")
     address = f"http://{host}/computeMetadata/v1/instance/attributes"
 

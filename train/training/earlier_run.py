@@ -29,7 +29,7 @@ def load(
     facts: Facts,
     new_head: bool = False,
 ) -> Pretrained:
-    """The variables of a network, replaced by those of an earlier run at its selected epoch.
+    """The variables of a network, replaced by an earlier run's variables at its selected epoch.
 
     The head is read too if it is of the same kind, for the same classes in the same order.
     Otherwise, and with `new_head`, it keeps its initial values. Moving averages are used if the run

@@ -49,8 +49,8 @@ class Objective:
         scores: takes outputs and returns the scores [n, L] that sets are made of.
         takes_targets: whether both losses take a row over the classes for each example, [n, L],
             in place of its label.
-        average: takes the logits of several crops of each image, [n, v, L], and returns those of
-            the images, [n, L].
+        average: takes the logits of several crops of each image, [n, v, L], and returns the logits
+            of the images, [n, L].
     """
 
     loss: Callable[[Any, jax.Array, jax.Array, jax.Array | None], jax.Array]

@@ -17,7 +17,7 @@ def averaged(outputs: Any, num_images: int, average: Callable[[jax.Array], jax.A
     """What the head returns for images, from what it returns for their crops.
 
     Args:
-        outputs: logits [v n, L], or two of them, those of an image one after another.
+        outputs: logits [v n, L], or two of them; the crops of an image are one after another.
         num_images: the number of images n.
         average: see `Objective.average`.
     """

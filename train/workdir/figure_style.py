@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from train.foundation.printable import printable_lines
 
-# The name of a clip path, where it is given and where it is used.
+# The name of a clip path, both at its definition and at its uses.
 _CLIP = re.compile(rb'(?<=clipPath id=")p[0-9a-f]{10}(?=")|(?<=url\(#)p[0-9a-f]{10}(?=\))')
 # A file matplotlibrc in the current folder may ask for LaTeX, which is a program that reads files.
 mpl.rcParams["text.usetex"] = False

@@ -191,8 +191,8 @@ def _between_splits(pairs: Pairs, roles: np.ndarray) -> Pairs:
 def _described(pairs: Pairs, listing: Listing) -> tuple[Sequence[Sequence[str]], str]:
     """The most similar image of another split for each image, and a summary of all.
 
-    Of two splits, the later one of training, validation and test has the image, and the earlier one
-    the image that it looks like.
+    The image is from the later one of the two splits, in the order training, validation, test. The
+    image that it looks like is from the earlier one.
     """
     best: dict[int, tuple[float, int]] = {}
     pairs_of_indices = zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)

@@ -48,7 +48,7 @@ def _accuracies(ranks: Mapping[str, Mapping[str, Any]]) -> Table:
 def _sets(report: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """The coverages, the names and the values of sets that are reported by rank."""
     for level, kinds in report["coverages"].items():
-        # Those of conformal rules may have the same.
+        # A conformal rule may have the name of a kind.
         rules = report.get("conformal_rules", {}).get(level, {})
         for name, values in {**kinds, **rules}.items():
             if "height" in values:

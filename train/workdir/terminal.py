@@ -187,7 +187,7 @@ def _show_intervals(report: Mapping[str, Any]) -> None:
 
 
 def _show_top_k_estimates(report: Mapping[str, Any]) -> None:
-    """Prints what the calibration examples say of the sets of the K likeliest classes."""
+    """Prints what to expect of the sets of the K likeliest classes, by the calibration examples."""
     estimates = report.get("top_k_estimates", {})
     if not estimates:
         return
@@ -317,7 +317,7 @@ def _note_unknown(fields: Mapping[str, Any], evaluated: Mapping[str, Any] | None
 
 
 def _note_thresholds(report: Mapping[str, Any]) -> str:
-    """What thresholds are from; nothing for a classifier that has none, or has its own rule."""
+    """What thresholds are from; nothing for a classifier without any, or with its own rule."""
     if not report["thresholds"] and not report["coverages"]:
         return ""
     number = report.get("num_calibration_examples")
@@ -381,8 +381,8 @@ def _table(
     Args:
         metrics: the metrics.
         groups: the numbers of classes and examples that a column is the mean over, by its title;
-            "macro" has those of "all".
-        counted: what these numbers of examples are of.
+            "macro" has the numbers of "all".
+        counted: what the numbers of examples count, "examples" or "labels".
     """
     rows: dict[tuple[int, Rule], dict[str, str]] = {}
     for metric, value in metrics.items():

@@ -1,7 +1,7 @@
 """Copies of a run's metrics in MLflow and in Weights & Biases, as `config.trackers` asks for.
 
 A tracker may be slow, full or away. Each is written to in a thread of its own, and a run neither
-waits for a tracker nor ends because of one: a warning says that it gets no more.
+waits for a tracker nor ends because of one: a warning reports that it gets no more.
 """
 
 import contextlib
@@ -141,7 +141,7 @@ class _MLflow:
 
     def __init__(self, workdir: Path, config: Mapping[str, Any]) -> None:
         self._mlflow: Any = importlib.import_module("mlflow")
-        # It warns of each of its retries; one warning says that all have failed.
+        # urllib3 warns of each of its retries; one warning reports that all have failed.
         getLogger("urllib3").setLevel(ERROR)
         self._client = self._mlflow.MlflowClient()
         project = os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)

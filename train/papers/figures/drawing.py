@@ -14,7 +14,7 @@ from train.workdir.runs import Run
 
 
 class _Source(NamedTuple):
-    """Where the data of a figure are read from.
+    """How the data of a figure are found and read.
 
     Attributes:
         read: reads it from workdirs.

@@ -22,7 +22,7 @@ AVERAGE_K = (
     "noised_balanced",
 )
 NOISES = (0, 0.1, 0.2, 0.3, 0.4)
-# As people write them; also the keys of the columns.
+# As texts, which are also the keys of the columns.
 EPSILONS = ("0", "1e-4", "1e-3", "1e-2", "0.1", "1", "10", "100")
 SAMPLES = (1, 2, 3, 5, 10, 50, 100)
 
@@ -114,7 +114,7 @@ def sample_columns(samples: Iterable[int], metric: Reading) -> dict[str, Variant
 
 
 def alpha_columns(alphas: Iterable[str], metric: Reading) -> dict[str, Variant]:
-    """A column for each weight alpha of the candidate classes, as people write it."""
+    """A column for each weight alpha of the candidate classes, headed by alpha as it is given."""
     return {f"alpha={alpha}": Variant(metric, (("loss.alpha", float(alpha)),)) for alpha in alphas}
 
 

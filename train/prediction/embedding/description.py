@@ -30,7 +30,7 @@ _SHAPE: Field = shapes.record(
 
 
 def to_plain(network: Network) -> Mapping[str, Any] | None:
-    """The description of a network; None if there is none of how it reads images."""
+    """The description of a network; None if its reading of images cannot be described."""
     steps = preparation.to_plain(network.reader)
     # Not resolved: a link may be there to be changed.
     path = os.path.abspath(network.path)  # noqa: PTH100

@@ -48,8 +48,8 @@ def embed(
         out: the file.
         skip_unreadable: whether images that cannot be read are left out; otherwise they are an
             error, before the first feature is computed if their first and last bytes show it.
-        share: how this process takes part in the work. Alone, it goes on after what an earlier
-            start has left in a file beside `out`.
+        share: how this process takes part in the work. If it does all of the work, it continues
+            after what an earlier start has left in a file beside `out`.
 
     Raises:
         PartWritten: this process has written its part.
@@ -92,7 +92,7 @@ def embed(
 
 
 def beside(out: Path) -> Path:
-    """The file of the features that were computed so far, where one process computes all."""
+    """The file of the features that were computed so far, if one process computes all."""
     return out.with_name(f"{out.name}.partial")
 
 
@@ -145,7 +145,7 @@ def _compute(
 
 
 def _check(network: Network, images: FoundImages) -> None:
-    """Refuses images that cannot be read, as far as it can be told without decoding all of them."""
+    """Refuses images that cannot be read, if this shows without decoding all of them."""
     records = _records(network, images)
     found = [
         SkippedImage(records.file_name(index), records.name, str(error))

@@ -43,7 +43,7 @@ class Network:
         name: the name of the network, with what its computations depend on.
         params: the parameters below the head.
         batch_stats: the batch norm statistics below the head.
-        network: the name of the network alone.
+        network: only the name of the network.
         path: the file of weights, or the folder of the run.
     """
 
@@ -119,7 +119,7 @@ def of_run(workdir: Path) -> Network:
     """The network of a finished run.
 
     Raises:
-        UserError: there is no finished run, or it takes no images.
+        UserError: there is no finished run, or it does not take images.
     """
     classifier = trained.load(workdir)
     if not classifier.spec.has_images:
@@ -150,14 +150,15 @@ def of_weights(
     Args:
         path: the file.
         name: the name of the network; None to find it by the file.
-        image_size: the height and width of its input; None for those of the images that the weights
-            were trained on.
-        normalization: of the images, a name of `NORMALIZATIONS`; None for that of the network.
+        image_size: the height and width of its input; None for the size of the images that the
+            weights were trained on.
+        normalization: the normalization of the images, a name of `NORMALIZATIONS`; None for the
+            network's own.
         decoding: of the images: fields of `config.dataset` that are not as in the recipes.
 
     Raises:
-        UserError: the file cannot be read, is of no network that is known, or is of another one;
-            or the network takes no images of that size.
+        UserError: the file cannot be read, is not of a known network, or is of another one; or the
+            network does not take images of that size.
     """
     if name is None:
         name = network_of(str(path))

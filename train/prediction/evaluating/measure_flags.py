@@ -1,4 +1,4 @@
-"""The flags that say what is measured, as --ks, --coverages, --rules, --utility and --risks."""
+"""The flags that choose what is measured, as --ks, --coverages, --rules, --utility and --risks."""
 
 from collections.abc import Callable
 from typing import Any

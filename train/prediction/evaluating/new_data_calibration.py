@@ -1,4 +1,4 @@
-"""Which thresholds new data are evaluated with: given ones, or those of the run or of new data."""
+"""Chooses the thresholds for new data: given ones, the thresholds of the run, or new ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -142,7 +142,7 @@ def calibrate_observations(
     coverages: Sequence[float],
     rules: Sequence[ConformalRule],
 ) -> NewCalibration:
-    """The thresholds of observations, as those of examples."""
+    """The thresholds of observations, in the form of the thresholds of examples."""
     assert calibrated.in_groups is not None
     made = NewCalibration(classifier, calibrated.in_groups)
     made.most_combined()

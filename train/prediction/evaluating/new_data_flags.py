@@ -74,7 +74,7 @@ class Asked:
 
     @property
     def place(self) -> Path:
-        """Where the data are, from the root."""
+        """The absolute path of the data."""
         return Path(os.path.normpath(self.path.expanduser().absolute()))
 
     def report_in(self, workdir: Path) -> Path:

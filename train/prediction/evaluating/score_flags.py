@@ -1,4 +1,4 @@
-"""The flags --logits, --labels and others: somebody's scores, evaluated without a network."""
+"""The flags --logits, --labels and others: scores from files, evaluated without a network."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

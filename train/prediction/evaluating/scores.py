@@ -1,4 +1,4 @@
-"""Evaluates somebody's scores, without a network."""
+"""Evaluates scores from files, without a network."""
 
 import dataclasses
 

@@ -36,7 +36,7 @@ def evaluate(
         split: the split.
         measures: what is measured.
         share: how this process takes part in the work.
-        crops: the number of crops of each image that are averaged; None for those of the run.
+        crops: the number of crops of each image that are averaged; None for the crops of the run.
         is_half: whether thresholds are calibrated on one half of the validation examples.
 
     Raises:

@@ -14,7 +14,7 @@ from train.workdir import run_files
 
 
 def warn_of_own_data(classifier: TrainedClassifier, flag: str, path: Path) -> bool:
-    """Warns of a place of new data that is where the run has its own; returns whether it is."""
+    """Warns if the new data are at the place of the run's own data; returns whether they are."""
     own = path_of(classifier.config.dataset)
     if own is None or not Path(own).exists() or not path.samefile(own):
         return False

@@ -124,7 +124,7 @@ class Page:
         self._path = path
         self._facts = facts
         self._cards = cards
-        # Where the cards of each page start in their file.
+        # The start of the cards of each page in their file.
         self._starts = [0]
         self._card = _templates.get_template("card.html")
         self._digest = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""Makes the ONNX file of a classifier and its rule, and what it says of itself."""
+"""Makes the ONNX file of a classifier and its rule, with its own description."""
 
 import json
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Exported:
         original: the classifier with its own numbers, and its workdir.
         rule: its rule, with thresholds for these numbers.
         content: the bytes of the file.
-        description: what it says of itself.
+        description: its own description.
         checked: what the comparison with JAX has found.
     """
 
@@ -76,7 +76,7 @@ def serialize(
     Args:
         classifier: the classifier, as `precision.adapted` has it.
         rule: the rule.
-        description: what the file says of itself, as `describe` has it.
+        description: the description of the file, by `describe`.
         half: whether weights are stored in 16 bits.
 
     Raises:

@@ -101,7 +101,7 @@ def _of_grid(
     indexed = tuple(dimension_numbers.start_index_map)
     collapsed = tuple(dimension_numbers.collapsed_slice_dims)
     batch = [axis for axis in range(len(like.shape)) if axis not in dimension_numbers.offset_dims]
-    # The axes of the places must be where the axes of the value were, in the same order.
+    # The axes of the places must take the places of the axes of the value, in the same order.
     if collapsed != indexed or tuple(batch) != indexed or places.ndim - 1 != len(indexed):
         return None
     parts = {}
@@ -261,7 +261,7 @@ def _spread(
     """A place for each number that is written along an axis with places, if these are windows.
 
     Returns:
-        The places, with an axis more for each such axis, and their axes of the value: those of
+        The places, with an axis more for each such axis, and their axes of the value: the axes of
         windows last.
     """
     windows = [axis for axis in indexed if axis in offsets]

@@ -36,12 +36,12 @@ def make(
     """The contents of a file of ONNX.
 
     Args:
-        function: examples [n, ...] to arrays [n, ...], for any n from 1 on.
+        function: maps examples [n, ...] to arrays [n, ...], for any n of at least 1.
         name: the name of its input.
         shape: the shape of an example.
         dtype: the type of the examples.
         outputs: the names of its results.
-        metadata: what the file says of itself; JSON values by names.
+        metadata: the description of the file; JSON values by names.
         half: whether numbers that 16 bits have exactly are stored in 16 bits.
 
     Raises:
@@ -82,9 +82,9 @@ def make(
 def _nothing(made: Graph, number: Any) -> str:
     """The name of a zero that is an error without examples, as each output then is.
 
-    ONNX has no assertions. Choice: the first of as many numbers as there are examples. The error of
-    ONNX Runtime has the name of the node. Cost: none, because an output that has its shape already
-    is not copied, and the shapes inside of the network do not depend on it.
+    ONNX has no assertions. Choice: take the first number of a range that is as long as there are
+    examples. The error of ONNX Runtime has the name of the node. Cost: none, because an output that
+    has its shape already is not copied, and the shapes inside of the network do not depend on it.
     """
     ends = [made.store(np.array(end, np.int64)) for end in (0, 1)]
     numbers = made.add("Range", [ends[0], made.add("Squeeze", [made.sizes([number])]), ends[1]])

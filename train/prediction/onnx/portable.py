@@ -78,6 +78,6 @@ def _best_sets(worth: np.ndarray, probabilities: jax.Array) -> jax.Array:
 
 
 def places_of(classes: jax.Array) -> jax.Array:
-    """Where each class is in an order of the classes, [n, L] both."""
+    """The place of each class in an order of the classes, [n, L] both."""
     # The smallest first: the inverse of a permutation.
     return jax.lax.top_k(-classes, classes.shape[-1])[1]

@@ -50,7 +50,7 @@ def _sizes(value: Tensor, axes: Sequence[int]) -> Shape:
 
 
 def _grouped(graph: Graph, value: Tensor, groups: Sequence[Sequence[int]], joins: bool) -> Tensor:
-    """The axes in another order; those of each group but the first are one axis.
+    """The axes in another order; the axes of each group but the first become one axis.
 
     Args:
         graph: the graph.

@@ -42,7 +42,7 @@ def _stretch(
 def stretched(
     graph: Graph, value: Tensor, like: Any, broadcast_dimensions: Sequence[int]
 ) -> Tensor:
-    """A value with new axes, and with longer ones in the place of those of size 1."""
+    """A value with new axes, and with axes of size 1 stretched."""
     shape = tuple(like.shape)
     held: list[Any] = [1] * len(shape)
     for axis, dim in zip(broadcast_dimensions, value.held, strict=True):

@@ -22,7 +22,8 @@ class Tensor:
         shape: the shape in JAX.
         dtype: the type in JAX. Unsigned integers of 32 bits are integers of 64 bits in the graph,
             because ONNX Runtime does not multiply them.
-        held: by the axes of JAX, the size that is held: that of `shape`, or 1 for equal numbers.
+        held: for each axis of JAX, the size that is held: the size in `shape`, or 1 for equal
+            numbers.
         order: of each axis that is held, the axis of JAX.
         name: its name in the graph; None for a constant.
         array: the numbers of a constant, in `order`.
@@ -46,7 +47,7 @@ class Tensor:
         return self.array is not None
 
     def place(self, axis: int) -> int:
-        """Where an axis of JAX is held."""
+        """The position at which an axis of JAX is held."""
         return self.order.index(axis)
 
     def numbers(self) -> np.ndarray:
@@ -78,7 +79,7 @@ def constant(
 
     Args:
         array: the numbers that are held.
-        shape: the shape in JAX; by default that of the array.
+        shape: the shape in JAX; by default the shape of the array.
         order: of each axis of the array, the axis of JAX.
     """
     held = np.asarray(array)

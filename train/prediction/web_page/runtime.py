@@ -13,7 +13,7 @@ from train.foundation.errors import UserError, first_line
 
 PACKAGE = "onnxruntime-web"
 VERSION = "1.30.0"
-# The digests of what is copied, which is code that people's browsers run.
+# The digests of what is copied: it is code that the browsers of users run.
 _SCRIPT, _MACHINE = "ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm"
 DIGESTS = {
     _SCRIPT: "11e64bd8ffe11bd1a2a2f0d6275fdfbbba7262f0b76b99b53d228a8a22ef3d90",

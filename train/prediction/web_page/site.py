@@ -87,7 +87,7 @@ def write(
         f"onnxruntime/{name.replace('.mjs', '.js')}": content for name, content in runtime.items()
     }
     contents[_KEEPER] = _keeper(contents)
-    # Whole, or not at all.
+    # The folder appears complete, or not at all.
     partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         for name, content in contents.items():
