@@ -62,7 +62,7 @@ _CALIBRATION = flags.DEFINE_string(
 _MEASURES = measure_flags.define()
 _OUTPUTS = output_flags.define()
 _SHARE = share_flags.define()
-# What is read; it is to be kept.
+# Files that are read, and must be kept.
 _INPUTS = (*score_flags.NAMES, "program", *new_data_flags.NAMES, "thresholds", "costs")
 # What is named by these flags has a digest, or is an output.
 _PLACES = (

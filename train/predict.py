@@ -180,7 +180,7 @@ def main() -> None:
     rule = calibrated_rule.calibrate(classifier, rule_chosen, combined_by)
     facts = html_page.Facts.of(classifier, rule, names)
     if _GROUP.value is not None:
-        # The results of the run are of single examples.
+        # The results of the run are for single examples.
         facts = dataclasses.replace(facts, example="observation", expected="")
     total = set_outputs.Total(len(examples), f"{classifier.spec.example}s")
     share = shared.share(

@@ -20,8 +20,8 @@ _MOST_MEASURED = 1024
 def with_feature_norm(assembly: Assembly, state: TrainState) -> TrainState:
     """The state before the first step, with the norm of the features below a new head.
 
-    It is of training examples as they are evaluated. Every process looks at the same ones, on
-    one of its devices.
+    It is measured on training examples, in the form in which examples are evaluated. Every process
+    looks at the same ones, on one of its devices.
 
     Raises:
         UserError: none of these examples can be read.

@@ -156,7 +156,7 @@ class Assembly:
         return Evaluator(self.data, self.devices, self._compile_eval_step)
 
     def state_shapes(self) -> TrainState:
-        """The shapes of the state in training, but for estimated labels."""
+        """The shapes of the state in training, without estimated labels."""
         values = optimizer.hyperparameters(self.config.optimizer)
         # Neither the number of steps nor the rates of layers change a shape.
         transformation = optimizer.build(
@@ -213,14 +213,14 @@ class Assembly:
 
     @cached_property
     def _initializer(self) -> Callable[[jax.Array], Mapping[str, Any]]:
-        """What makes the variables of the network, for which few data sets have to be opened."""
+        """Makes the variables of the network. Few data sets have to be opened for this."""
         num_classes = self.data.unopened.num_classes or self.data.num_classes
         return initializer(self._model(num_classes), self.data.image_shape)
 
     def _initial_state_of(
         self, transformation: optax.GradientTransformation
     ) -> Callable[[jax.Array], TrainState]:
-        """What makes the state before the first step from a key, but for estimated labels."""
+        """Makes the state before the first step from a key, without estimated labels."""
         return partial(
             initial_state,
             self._initializer,

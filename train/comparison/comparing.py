@@ -71,10 +71,10 @@ class Comparison:
     """Groups of runs with their numbers.
 
     Attributes:
-        split: the split that the metrics are of.
+        split: the split of the metrics.
         metrics: the metrics.
         tables: one for each data set.
-        notes: what a reader has to know, one line each: what was left out, and why.
+        notes: lines for the reader: what was left out, and why.
     """
 
     split: str

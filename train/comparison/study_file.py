@@ -70,7 +70,7 @@ class Study:
         file: the name of the file.
         content: what the file has.
         select_by: the validation metric that candidates are selected by, an accuracy.
-        split: the split that the contrasts are of.
+        split: the split of the contrasts.
         seeds: the seeds of the selected candidates.
         arms: the arms by name.
         contrasts: the contrasts.

@@ -24,7 +24,7 @@ class ArmNumbers:
     """The numbers of an arm.
 
     Attributes:
-        split: the split that they are of.
+        split: the split of the results.
         finals: its runs with the selected candidate.
         outcomes: by seed, which examples of the split have their label in a set; None after
             divergence.

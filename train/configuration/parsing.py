@@ -63,7 +63,7 @@ def parse(config: Mapping[str, Any]) -> Config:
 
 
 def _loss_parameters(values: Mapping[str, Any]) -> Iterator[str]:
-    """The fields of all losses of ours, and the fields of the configuration's loss."""
+    """The fields of all our losses, and the fields of the configuration's loss."""
     for loss in LOSSES.values():
         yield from (f"loss.{name}" for name in loss.parameters)
     name = values.get("loss.name")

@@ -58,7 +58,7 @@ class _Rule(NamedTuple):
     """A rule that a configuration keeps.
 
     Attributes:
-        field: the field that has to be another one if the configuration breaks the rule.
+        field: the field to change if the configuration breaks the rule.
         is_broken: whether it does.
         must_be: what the field must be, and why; with attributes of the run in braces.
     """

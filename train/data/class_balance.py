@@ -1,6 +1,6 @@
 """Class-balanced sampling: an epoch draws all classes equally often, whatever their sizes.
 
-The draws of all epochs are numbered, and draw i is of class i mod C; C is the number of classes
+The draws of all epochs are numbered, and draw i has the class i mod C; C is the number of classes
 that have examples. So each class is drawn as often as any other, to within one draw, in each epoch
 and in all epochs together. The draws of a class go through its examples in passes, each in an order
 of its own: no example is drawn again before all others of its class were. The classes of the draws

@@ -35,8 +35,8 @@ class Dataset:
         class_names: the names of the classes, in the order of the labels.
         image_shape: height, width and channels of the images that the model gets; the
             number of features, or of characters of a name, alone.
-        digest: a text that is another for other files, labels or splits, of people's own files,
-            which may change between two starts of a run; `None` for data sets that do not.
+        digest: a hash of the files, labels and splits of the user's own files, which may change
+            between two starts of a run; `None` for data sets that do not change.
         mean: the mean of each feature over the training rows; `None` for images.
         std: the standard deviation of each feature over the training rows; `None` for images.
         balanced_test: a test set with equally many examples of each class; `None` for most data
@@ -85,7 +85,7 @@ class TrueDistribution:
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetSpec(abc.ABC):
-    """A data set of which no file has been read.
+    """A data set before any of its files is read.
 
     Attributes:
         name: `config.dataset.name`.
@@ -102,7 +102,7 @@ class DatasetSpec(abc.ABC):
         true_distribution: the distribution of the data; `None` if it is not known.
         inputs: what the examples are: "images", "features" or "names". The last are rows of
             characters, int32.
-        attribution: whom the data are to be attributed to, with their licence; may be empty.
+        attribution: the names to attribute the data to, with their licence; may be empty.
     """
 
     name: str
@@ -165,7 +165,7 @@ class DatasetSpec(abc.ABC):
 
 @dataclass(frozen=True)
 class DatasetFamily:
-    """An entry of the registry: a data set, of which the configuration chooses the variant.
+    """An entry of the registry: a data set. The configuration chooses its variant.
 
     Attributes:
         spec: makes the data set from `config.dataset`.

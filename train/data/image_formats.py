@@ -10,7 +10,7 @@ from PIL import Image, ImageFile
 _NO_PICTURES = frozenset({"EPS", "MPEG"})
 # Read with the package pillow-heif, which may not be installed.
 _HEIC = frozenset({".heic", ".heics", ".heif", ".heifs", ".hif"})
-# Raw photographs of cameras. Many are TIFF files, of which Pillow would read a small preview.
+# Raw photographs of cameras. Many are TIFF files, and Pillow would read a small preview of these.
 _RAW = frozenset(
     {
         *(".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dcr", ".dng", ".erf", ".iiq", ".kdc", ".mef"),

@@ -92,7 +92,7 @@ def _start(_index: int, _count: int) -> None:
 def _end_with_the_stream() -> None:
     """Has a worker read what it wrote last, when the program has closed the stream.
 
-    A process ends when all that it put into a queue is in the pipe. Nobody else reads these
+    A process ends when all that it put into a queue is in the pipe. No other process reads these
     batches, which are larger than a pipe. Grain would wait for 25 seconds for each of the workers,
     one after another, and kill it.
     """

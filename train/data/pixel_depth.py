@@ -122,7 +122,7 @@ def _tiff_depth(tags: TiffImagePlugin.ImageFileDirectory_v2, largest: int) -> _D
 
 
 def _check_colours(image: Image.Image) -> None:
-    """Refuses colours of 16 bits, of which Pillow has kept the high eight, if these are zeros."""
+    """Refuses colours of 16 bits that are nearly black in the high eight, which Pillow keeps."""
     largest = int(np.asarray(image)[..., :3].max())
     if largest < 2 ** (8 - _DARK_BITS):
         raise ValueError(
@@ -132,7 +132,7 @@ def _check_colours(image: Image.Image) -> None:
 
 
 def _stored_bits(image: Image.Image, encoded: bytes) -> int:
-    """In how many bits a value is stored; 8 for formats of which Pillow scales the values."""
+    """The bits in which a value is stored; 8 for formats whose values Pillow scales."""
     if image.format == "PNG":
         return encoded[_PNG_DEPTH]
     if isinstance(image, TiffImagePlugin.TiffImageFile):

@@ -233,7 +233,7 @@ def _digest(
     class_names: np.ndarray,
     truths: Truths | None,
 ) -> str:
-    """A text that is another for other names, classes or splits, as of another version."""
+    """A hash of the names, classes and splits, which other versions may have changed."""
     digest = hashlib.sha256(json.dumps([source.names.tolist(), class_names.tolist()]).encode())
     for numbers in (names, labels, roles):
         digest.update(numbers.astype("<i8").tobytes())

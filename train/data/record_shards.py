@@ -1,4 +1,4 @@
-"""The records of many files, of which few are open at a time."""
+"""The records of many files; only a few files are open at a time."""
 
 import bisect
 import itertools

@@ -40,7 +40,7 @@ class Devices(ABC):
 
     @abstractmethod
     def replicate(self, state: Any) -> Any:
-        """A copy of the state on every device, but for what the devices share."""
+        """A copy of the state on every device, except what the devices share."""
 
     @abstractmethod
     def to_host(self, state: Any) -> Any:
@@ -71,7 +71,8 @@ class PmapDevices(Devices):
 
     @override
     def replicate(self, state: Any) -> Any:
-        # As `pmap` has the state that a step returns: another one is traced and compiled again.
+        # In the layout of the state that a step of `pmap` returns: for another layout, the step is
+        # traced and compiled again.
         devices = np.array(jax.local_devices())
         first = NamedSharding(Mesh(devices, (AXIS_NAME,)), PartitionSpec(AXIS_NAME))
 
@@ -256,7 +257,7 @@ class MeshDevices(ShardMapDevices):
         return jax.tree.map(lambda leaf: _assembled(self._with_own_rows(leaf)), state)
 
     def _with_own_rows(self, leaf: jax.Array) -> jax.Array:
-        """The array, of which the devices of this process have all parts."""
+        """The array; the devices of this process have all of its parts."""
         if not self.splits_parameters or leaf.is_fully_addressable:
             return leaf
         sharding: Any = leaf.sharding
@@ -283,7 +284,8 @@ class MeshDevices(ShardMapDevices):
     @override
     def compile_eval_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
         def of_device(*inputs: Any) -> tuple[Any, Any]:
-            # The scores are of the classes of a device. All else is of its share of the batch.
+            # The scores are for the classes of a device. All other results are for its share of the
+            # batch.
             found = dict(step(*inputs))
             return found.pop("scores"), found
 
@@ -337,7 +339,7 @@ def find_devices(kind: str, *, class_devices: int | None, num_classes: int) -> D
 def devices_to_plan_for(
     devices: Sequence[Any], kind: str, *, class_devices: int | None, num_classes: int
 ) -> ShardMapDevices:
-    """As `find_devices`, for devices that need not be here; `pmap` has the step of `shard_map`."""
+    """Like `find_devices`, for devices that need not be here; `pmap` has `shard_map`'s step."""
     if kind == "mesh":
         return MeshDevices(class_devices, num_classes, devices)
     if kind == "fsdp":

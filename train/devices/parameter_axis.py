@@ -74,7 +74,7 @@ class ParameterAxis:
         return leaf if axis is None else jax.lax.all_gather(leaf, self.name, axis=axis, tiled=True)
 
     def mean(self, gradients: Any, metrics: Any) -> tuple[Any, Any]:
-        """The means over devices, of which a device has its part of the split gradients.
+        """The means over devices; a device has its part of the means of split gradients.
 
         Args:
             gradients: by the parameters of the device. Those by split parameters are sums already.

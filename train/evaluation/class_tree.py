@@ -49,7 +49,7 @@ class ClassTree:
 
     @cached_property
     def digest(self) -> str:
-        """A text that is another for another tree."""
+        """A hash of the tree."""
         plain = json.dumps([self.taxonomy.names, self.taxonomy.parents])
         return hashlib.sha256(plain.encode(errors="surrogatepass")).hexdigest()[:12]
 

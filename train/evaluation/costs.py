@@ -36,7 +36,7 @@ class Costs:
 
     @cached_property
     def digest(self) -> str:
-        """A text that is another for other costs."""
+        """A hash of the costs."""
         arrays = [self.of_labels] if self.between is None else [self.of_labels, self.between]
         content = b"".join(array.astype("<f8").tobytes() for array in arrays)
         return hashlib.sha256(content).hexdigest()[:12]

@@ -50,7 +50,7 @@ def estimate(examples: Predictions, ks: Sequence[int]) -> dict[int, dict[str, An
 
 
 def _smallest_scores(examples: Predictions, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Scores -log p of which the levels of sets of at most k classes are the same as of all.
+    """Scores -log p that give the same levels of sets of at most k classes as all scores.
 
     Identity: a level depends on the scores of the labels and on the (k + 1)-th smallest score of
     its example. Hazard: the scores of all classes may be larger than the memory. Choice: the k + 1

@@ -74,7 +74,7 @@ def limits(outliers: np.ndarray, labels: np.ndarray, coverage: float) -> NewClas
     number = len(labels)
     check_enough(number, coverage)
     error = float(error_of_limit(coverage))
-    # As for `thresholds.conformal_threshold`: the scores are of a single class.
+    # The scores have a single class, as in `thresholds.conformal_threshold`.
     known_to = sets.conformal_quantile(outliers, np.zeros(number, np.int32), error=error)
     once = np.bincount(labels)[labels] == 1
     new_from = sets.new_class_threshold(outliers, once, error=error)
@@ -86,7 +86,8 @@ def rate(found: Sets, says_new: np.ndarray, is_new: np.ndarray) -> dict[str, Any
 
     Args:
         found: the sets of the classes that are left.
-        says_new: whether "none of these" is beside them or in their place, as of all empty sets.
+        says_new: whether "none of these" is beside them or in their place; so it is in all empty
+            sets.
         is_new: whether an example is of a class that is not known.
     """
     hits = found.of_labels

@@ -11,7 +11,7 @@ from train.evaluation.metric import Metric
 from train.foundation import array_files, files, json_files
 from train.foundation.errors import UserError, first_line
 
-# In bytes; the outcomes of ImageNet's validation images have less than a million.
+# The largest file, in bytes. The outcomes of ImageNet's validation images have less than a million.
 _LARGEST = 2**30
 # The first attributes, in their order.
 _IN_FILES = ("labels", "ranks", "average_ks", "in_average_sets")

@@ -156,7 +156,7 @@ def rows(
     split: Split,
     num_classes: int,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Runs the compiled step, with variables that each device has a copy of, and drops the padding.
+    """Runs the compiled step with variables that are copied to each device, and drops the padding.
 
     Every process runs it over its share, and gets the results of all processes.
 

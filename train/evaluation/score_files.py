@@ -115,7 +115,8 @@ def write_scores(
             if array is None:
                 continue
             dtype = _dtype_of(array)
-            # As `np.savez_compressed` does, but with a few rows of the scores in memory at a time.
+            # Like `np.savez_compressed`, but with only a few rows of the scores in memory at a
+            # time.
             with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
                 description = np.lib.format.dtype_to_descr(dtype)
                 header = {"descr": description, "fortran_order": False, "shape": array.shape}

@@ -19,7 +19,7 @@ def describe_sets(found: Sets, examples: Predictions, rule: SetRule) -> dict[str
 
     Args:
         found: the quality of the sets.
-        examples: those that they are of.
+        examples: the examples of the sets.
         rule: what made the sets.
     """
     truths = examples.truths

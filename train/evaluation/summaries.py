@@ -45,7 +45,7 @@ class Sets:
         return Sets(self.hits[chosen], self.sizes[chosen], of_classes)
 
     def by_class(self, examples: Predictions) -> "ByClass":
-        """The hits by the classes of the examples that they are of."""
+        """The hits, by the classes of their examples."""
         truths = examples.truths
         if truths is None or self.of_classes is None:
             return ByClass(examples.labels, self.hits, np.ones(len(self.hits)))

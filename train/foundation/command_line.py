@@ -238,7 +238,7 @@ class _Warning(logging.Formatter):
 
 
 def _explain(error: Exception) -> NoReturn:
-    """Ends with the line of an error that has one; raises it again if it is a mistake of ours."""
+    """Ends with the line of an error that has one; raises it again if it is a bug of ours."""
     match error:
         case UserError():
             _fail(str(error), _USER_ERROR, error.usually)

@@ -236,7 +236,7 @@ def _filter_what_python_prints() -> None:
 
 
 def _end_after_tracebacks() -> None:
-    """Ends the process after an error that is a mistake of ours, as `leave` does."""
+    """Ends the process like `leave`, after an error that is a bug of the program."""
     hook = sys.excepthook
 
     def filtered(

@@ -212,7 +212,7 @@ def _quoted(name: str) -> str:
 
 
 def _same_shape(one: Sequence[int], other: Sequence[int]) -> bool:
-    """Whether two shapes are equal, but for axes of length 1."""
+    """Whether two shapes are equal, except for axes of length 1."""
     return [n for n in one if n != 1] == [n for n in other if n != 1]
 
 

@@ -11,8 +11,8 @@ from train.evaluation import evaluated, named_costs, promises, thresholds
 from train.evaluation.conformal_rules import DEFAULT, RULES
 from train.foundation.errors import UserError
 
-# A false alarm is of one of them, each with the same probability: a calibration that happened to
-# miss more than allowed, outcomes that did, and scores that seem to change.
+# The causes of a false alarm, each with the same probability: a calibration that happened to miss
+# more than allowed, outcomes that did, and scores that seem to change.
 _CAUSES = 3
 
 

@@ -15,7 +15,7 @@ from train.monitoring.outcome_lines import Outcome
 
 # Outcomes of one call.
 _BLOCK = 256
-# The scores of labels are 1 less their probability, in intervals of this length, and _MISSED
+# The scores of labels are 1 minus their probability, in intervals of this length, and _MISSED
 # outside the set.
 _INTERVALS = 64
 _MISSED = 2.0
@@ -74,7 +74,7 @@ class StreamTests:
         """The tests from the result of `to_plain`.
 
         Raises:
-            ValueError: it is of other tests.
+            ValueError: it is the state of other tests.
         """
         like, tree = jax.tree.flatten(StreamTests.start(0.5))
         if len(like) != len(plain):

@@ -74,7 +74,7 @@ class CalibratedRule:
 
     @property
     def digest(self) -> str:
-        """A text that is another for other sets."""
+        """A hash of all that the sets depend on."""
         arrays = [] if self.conformal is None else [self.conformal.limits]
         arrays += [] if self.worth is None else [self.worth]
         weights = None if self.combination is None else self.combination.weights

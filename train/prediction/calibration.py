@@ -226,7 +226,7 @@ class Calibration:
         return value
 
     def _full_name(self, name: str) -> str:
-        """The name of a value in files, which is another for observations."""
+        """The name of a value in files; values of observations have other names."""
         return name if self._combined_by is None else f"observations_{self._combined_by}_{name}"
 
     def most_combined(self) -> int:

@@ -79,7 +79,7 @@ class ImageFiles:
 
     @property
     def digest(self) -> str:
-        """A text that is another for other paths, or for files that were changed."""
+        """A hash of the paths, which also changes with the files."""
         return kinds.digest([str(path) for path in self.files], kinds.digest_of_files(self.files))
 
     def make_sets(
@@ -176,8 +176,8 @@ def make_sets(
 ) -> Iterator[ImageSet | Unreadable]:
     """The set of each image, in the order of the paths. Few images are in memory at a time.
 
-    The batch size is 64, or less if there are fewer images. The last bits of a probability may
-    depend on it, and on the place of the image in its batch.
+    The batch size is 64, or the number of images if it is smaller. The last bits of a probability
+    may depend on it, and on the place of the image in its batch.
 
     Args:
         classifier: the classifier.

@@ -81,7 +81,7 @@ class LabelledData:
 
     @property
     def digest(self) -> str:
-        """A text that is another for other examples, or if their files were changed."""
+        """A hash of the examples, which also changes with their files."""
         examples, images = self.examples, self.examples.images
         names = [] if examples.names is None else [*examples.names]
         if not isinstance(images, Records):
@@ -187,7 +187,7 @@ def _split(examples: Records | Rows, listing: Listing, texts: Sequence[str] | No
 
 
 def _refuse_splits(found: FoundImages, flag: str, path: Path) -> None:
-    """Refuses folders of splits, of which one may have the training images."""
+    """Refuses folders of splits, because one of them may have the training images."""
     if (found.listing.roles == Role.TRAIN).all():
         return
     splits = dict.fromkeys(one.partition("/")[0] for one in found.listing.paths)

@@ -65,7 +65,7 @@ class Names:
 
     @property
     def digest(self) -> str:
-        """A text that is another for other names."""
+        """A hash of the names."""
         return kinds.digest([*self.names])
 
     def make_sets(

@@ -60,7 +60,7 @@ class Examples(MakesSets, Protocol):
 
     @property
     def digest(self) -> str:
-        """A text that is another for other examples."""
+        """A hash of the examples."""
 
     def check(self, classifier: TrainedClassifier) -> None:
         """Refuses a classifier that does not take them."""

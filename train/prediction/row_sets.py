@@ -93,7 +93,7 @@ class NamedRows:
 
     @property
     def digest(self) -> str:
-        """A text that is another for another content of the file."""
+        """A hash of the content of the file."""
         return kinds.digest(kinds.digest_of_content(self.path))
 
     def make_sets(

@@ -109,7 +109,7 @@ class TrainedClassifier:
 
     @functools.cached_property
     def digest(self) -> str:
-        """A text that is another for another network, or another way from its input to scores."""
+        """A hash of the network and of all that its scores depend on."""
         config, spec = self.config, self.spec
         reader = spec.image_reader if spec.has_images else None
         return kinds.digest(

@@ -147,7 +147,7 @@ def equivalence(found: Contrast, margin: float, degrees_of_freedom: float) -> fl
     Args:
         found: the difference.
         margin: positive, a share as the difference is.
-        degrees_of_freedom: of Student's t: the seeds less one.
+        degrees_of_freedom: of Student's t: the seeds minus one.
 
     Source: Schuirmann (1987), "A comparison of the two one-sided tests procedure and the power
     approach for assessing the equivalence of average bioavailability".

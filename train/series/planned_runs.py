@@ -1,4 +1,4 @@
-"""Runs that are to be made: their configurations, names and commands."""
+"""Planned runs: their configurations, names and commands."""
 
 import functools
 import hashlib
@@ -19,14 +19,14 @@ from train.series.recipe import Recipe
 from train.series.run_fields import short_name
 from train.workdir import runs
 
-# The split that evaluations are of.
+# The split that is evaluated.
 SPLIT: Literal["test"] = "test"
 _LONGEST_NAME = 180
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run that is to be made: a configuration and a seed.
+    """A planned run: a configuration and a seed.
 
     Attributes:
         recipe: the configuration without the seed, as the table and its tuning, or the sweep, has

@@ -34,9 +34,9 @@ def of(
         network: a digest of the network; empty for work without one.
         inputs: a digest of the inputs.
         places: flags whose values are places, which may differ from host to host: outputs, and
-            inputs of which there is a digest.
-        contents: flags that name files of which the contents count, and not the places.
-        outputs: flags that name further outputs, of which counts whether there are any.
+            inputs that have a digest.
+        contents: flags that name files whose contents count, and not their places.
+        outputs: flags that name further outputs; only whether there are any counts.
     """
     contents, outputs = tuple(contents), tuple(outputs)
     without = {*_OF_SHARING, *places, *contents, *outputs}
@@ -53,7 +53,7 @@ def of(
 
 
 def digest(*values: Any) -> str:
-    """A text that is another for other values of JSON, bytes or paths."""
+    """A hash of values of JSON, bytes or paths."""
     found = hashlib.sha256()
     for value in values:
         content = value if isinstance(value, bytes) else json.dumps(value, default=str).encode()
@@ -62,7 +62,7 @@ def digest(*values: Any) -> str:
 
 
 def digest_of_files(paths: Iterable[Path]) -> str:
-    """A text that is another for files of other sizes or times of change, which are not read."""
+    """A hash of the sizes of files and their times of change. The files are not read."""
     found = hashlib.sha256()
     for path in paths:
         try:
@@ -76,7 +76,7 @@ def digest_of_files(paths: Iterable[Path]) -> str:
 
 
 def digest_of_content(path: Path) -> str:
-    """A text that is another for another content of a file, or of the files of a folder."""
+    """A hash of the content of a file, or of the files of a folder."""
     found = hashlib.sha256()
     for file in sorted(path.iterdir()) if path.is_dir() else [path]:
         if file.is_dir():

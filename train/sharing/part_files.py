@@ -217,7 +217,7 @@ def read_results(path: Path, head: Head) -> Iterator[bytes]:
 
 
 def differing(other: Head, head: Head) -> str:
-    """In words, what a part is of that is not as this one; empty if nothing differs.
+    """In words, how another part differs from this one; empty if nothing differs.
 
     Args:
         other: the other part.

@@ -51,7 +51,7 @@ class WritesPart:
     """Computes one share of a work and writes it to the folder of the parts.
 
     Attributes:
-        out: the output of which it makes a part.
+        out: the output that it makes a part of.
         shard: which part.
         kind: see `kinds`.
     """

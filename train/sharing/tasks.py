@@ -16,7 +16,7 @@ from train.sharing.shard import Shard
 
 @dataclass(frozen=True)
 class Tasks:
-    """The tasks that one of which this process is.
+    """The tasks that were started together; this process is one of them.
 
     Attributes:
         what: what started them, in words.

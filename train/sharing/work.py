@@ -64,7 +64,7 @@ class PartWritten(Exception):  # noqa: N818 (it is no error)
 
 
 def counting(examples: int, size: int) -> Callable[[range], int]:
-    """The `count` of a work whose units have one size, but for the last."""
+    """The `count` of a work whose units have one size, except the last."""
     return lambda units: max(0, min(units.stop * size, examples) - units.start * size)
 
 

@@ -13,7 +13,7 @@ from train.workdir import run_files
 FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
 # Links in them, such as /dev/stdout, belong to the machine, and would be replaced by files.
 _SYSTEM = (Path("/dev"), Path("/proc"), Path("/sys"))
-# In /dev, but for the files of all users, in memory.
+# It is in /dev, but has files of all users, in memory.
 _SHARED_MEMORY = Path("/dev/shm")
 # A folder with one of them is a prepared data set, of tfds or of `image_records`.
 _DESCRIPTIONS = ("dataset_info.json", "image_records.json")

@@ -143,7 +143,7 @@ def new_evaluation(workdir: Path, name: str, *, recalibrated: bool) -> Path:
 
 
 def data_of_new_evaluation(path: Path) -> str | None:
-    """The data that an evaluation of new data is of; None if there is no such file, or it is bad.
+    """The data of an evaluation of new data; None if there is no such file, or it is bad.
 
     A damaged file may be replaced.
     """

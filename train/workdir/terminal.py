@@ -111,14 +111,14 @@ def show_results(
     )
     _show_table(console, test, evaluated.get("test"))
     if "balanced_test" in results:
-        show_line("on test examples of which every class has as many:")
+        show_line("on the class-balanced test set:")
         balanced = from_json(results["balanced_test"])
         _show_table(console, balanced, evaluated.get("balanced_test"))
     if "bayes" in results:
         show_line(_BEST_POSSIBLE)
         console.print(_table(from_json(results["bayes"])))
     if "bayes_balanced_test" in results:
-        show_line("and on test examples of which every class has as many:")
+        show_line("and on the class-balanced test set:")
         console.print(_table(from_json(results["bayes_balanced_test"])))
     notes = []
     if optimizes_top_k and (k := config.loss.parameters["k"]) > 1:

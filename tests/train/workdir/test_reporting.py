@@ -438,7 +438,7 @@ def test_a_balanced_test_has_a_table_and_outcomes_of_its_own(tmp_path, capsys):
         train(written, range(1, 61))
         written.results(results, tests)
     rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    start = rows.index("on test examples of which every class has as many:")
+    start = rows.index("on the class-balanced test set:")
     assert rows.index("top-3 - 99.12% -") < start < rows.index("top-3 62.50%")
     assert "balanced test outcomes" in " ".join(rows)
     for split, outcomes in (("test", OUTCOMES), ("balanced_test", balanced)):

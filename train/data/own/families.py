@@ -110,6 +110,6 @@ FOLDER = _family(FolderFields, _in_folder)
 TABLE = _family(TableFields, _in_table)
 HUGGINGFACE = DatasetFamily(_huggingface, fields=HuggingfaceFields)
 TFDS = _family(TfdsFields, _in_tfds)
-# Images of which only the classes are known, for networks that were trained elsewhere; `path` is
-# the file with the names of the classes, and images get the form that own ones have.
+# Images of known classes without a data set, for networks that were trained elsewhere. `path` is
+# the file with the names of the classes; images are prepared like the user's own images.
 CLASS_LIST = DatasetFamily(_class_list, fields=FolderFields)

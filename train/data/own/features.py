@@ -41,7 +41,7 @@ _GROUP = "group"
 
 @dataclass(frozen=True, kw_only=True)
 class FeaturesSpec(DatasetSpec):
-    """Features in files, of which the rows of a batch are read when it wants them.
+    """Features in files; the rows of a batch are read when it wants them.
 
     Attributes:
         fields: `config.dataset`.

@@ -38,12 +38,12 @@ class FoundImages:
 
     @functools.cached_property
     def digest(self) -> str:
-        """A text that is another for other images, labels or splits."""
+        """A hash of the images, labels and splits."""
         return self.listing.digest(self.version)
 
     @property
     def state(self) -> str:
-        """A text that is another for images whose files were changed."""
+        """A hash that also changes with the files of the images."""
         files = self.images.files() if isinstance(self.images, Files) else ()
         return kinds.digest(self.digest, kinds.digest_of_files(files))
 

@@ -193,7 +193,7 @@ class Listing:
         )
 
     def digest(self, version: str = "") -> str:
-        """A text that is another for other paths, sizes, labels, splits or names of classes.
+        """A hash of the paths, sizes, labels, splits and names of the classes.
 
         Args:
             version: the version of the data, if they have one.

@@ -93,7 +93,7 @@ def _given_roles(listing: Listing, indices: np.ndarray) -> np.ndarray:
 
 
 class _Placed(NamedImages):
-    """The images of a source in another order, some of which it lacks.
+    """The images of a source in another order; the source may lack some.
 
     Args:
         images: the images that there are.

@@ -94,7 +94,7 @@ def refused(images: Sequence[SkippedImage], advice: str) -> UserError:
 
 
 def without_images(classes: Sequence[str], source: str) -> UserError:
-    """The error of classes of which no training image can be read."""
+    """The error for classes without a training image that can be read."""
     named = messages.in_words(classes, "classes")
     return UserError(f"no training image of {named} in {source} can be read")
 
@@ -141,7 +141,7 @@ def _end_of(tile: Any, image: Image.Image) -> int:
     if tile.codec_name != "raw":
         return int(tile.offset)
     left, upper, right, lower = tile.extents
-    # A byte for each band; a pixel can have less, and such a file is then read.
+    # A byte for each band. If pixels have less, the file is read.
     return int(tile.offset) + (right - left) * (lower - upper) * len(image.getbands())
 
 

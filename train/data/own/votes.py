@@ -9,7 +9,7 @@ from train.data.own.determinations import Determinations, Reading
 from train.data.truths import SEVERAL, VOTES, Truths
 from train.foundation.errors import UserError
 
-# Votes that are equal but for rounding.
+# Votes that are equal up to rounding.
 _ROUNDING = 1e-9
 # The confusions of all annotators, and a smaller plausibility than any that is kept.
 _MOST_CONFUSIONS = 2**28

@@ -40,7 +40,7 @@ _WHAT = "checking and writing"
 
 @dataclass(frozen=True)
 class _Unit:
-    """A shard that is to be written.
+    """A shard to write.
 
     Attributes:
         split: its split.

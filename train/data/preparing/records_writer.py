@@ -102,7 +102,7 @@ def write(
 
 
 def _check_classes(found: FoundImages, written: Listing) -> None:
-    """Refuses classes of which no training image can be read."""
+    """Refuses classes without a training image that can be read."""
     before, left = (
         listing.labels[np.isin(listing.roles, (Role.TRAIN, NO_SPLIT))]
         for listing in (found.listing, written)

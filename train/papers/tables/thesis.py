@@ -1,6 +1,6 @@
 """The tables of the thesis on its own data sets, with the recipes that reproduce each number.
 
-Figures 3.9, 5.5 and 5.6, whose runs are of no table, are here too. What they show is not printed as
+Figures 3.9, 5.5 and 5.6, whose runs are in no table, are here too. What they show is not printed as
 numbers, so nothing is published beside ours, and the points of 5.5 and 5.6 are chosen here.
 """
 

@@ -60,7 +60,7 @@ def spec_of(plain: Mapping[str, Any]) -> DatasetSpec:
     reader = preparation.from_plain(plain["steps"], (height, width, channels))
     if plain["decoding"] == "fast":
         reader = dataclasses.replace(reader, kind=image_reader.kind_of("fast"))
-    # Images that no data set has: only how they are read is of use.
+    # Images without a data set: only how they are read is used.
     spec = dataset_spec(found.configuration("folder", Path(plain["path"])))
     return dataclasses.replace(
         spec.of_shape(reader.shape),

@@ -35,7 +35,7 @@ from train.training.state import parameters_digest
 
 @dataclass(frozen=True)
 class Network:
-    """A trained network, of which the layers below the head are used.
+    """A trained network. Only its layers below the head are used.
 
     Attributes:
         spec: how images become its input.
@@ -75,12 +75,12 @@ class Network:
 
     @property
     def parameters_digest(self) -> str:
-        """A text that is another for other weights."""
+        """A hash of the weights."""
         return parameters_digest(self._variables)
 
     @property
     def digest(self) -> str:
-        """A text that is another for other weights, or for another way to make their input."""
+        """A hash of the weights and of the way to make their input."""
         reader = self.reader
         described = [
             self.image_shape,

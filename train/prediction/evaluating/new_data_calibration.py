@@ -159,7 +159,7 @@ def calibrate_observations(
 def _num_validation_examples(classifier: TrainedClassifier) -> int:
     """The validation examples, for which the data set of a run need not be there.
 
-    There are none for a network of which only the names of the classes are known.
+    A network for which only the names of the classes are known has no thresholds.
     """
     if not classifier.class_counts.any():
         return 0

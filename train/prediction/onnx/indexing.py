@@ -87,7 +87,7 @@ def _window(
 
 
 def _are_whole(shape: Sequence[Any], sizes: Sequence[Any], indexed: Sequence[int]) -> bool:
-    """Whether slices are of one number along the axes with places, and of all along the others."""
+    """Whether slices have one number along the axes with places, and all along the others."""
     return all(
         is_same(size, 1) if axis in indexed else is_same(size, dim)
         for axis, (size, dim) in enumerate(zip(sizes, shape, strict=True))

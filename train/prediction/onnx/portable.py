@@ -1,7 +1,7 @@
 """The rules that search by the bits of floats, in forms that sort: the same sets, in JAX.
 
 ONNX has no operation that takes floats for integers before opset 26, which browsers do not have.
-Sums of probabilities are of integers here too, so that they are exact.
+Probabilities are summed as integers here too, so that sums are exact.
 """
 
 from collections.abc import Callable

@@ -13,7 +13,7 @@ from train.prediction.trained import TrainedClassifier
 
 
 def needs_new_thresholds(classifier: TrainedClassifier, *, half: bool) -> bool:
-    """Whether the numbers of the file differ from those that the run's thresholds are of."""
+    """Whether the numbers of the file differ from the numbers that the run's thresholds are for."""
     return half or classifier.config.model.half_precision
 
 
@@ -29,7 +29,7 @@ def adapted(classifier: TrainedClassifier, rule: ChosenRule, *, half: bool) -> T
         half: whether weights are stored in 16 bits.
 
     Raises:
-        UserError: thresholds are given that are of other numbers, or a weight is too large.
+        UserError: the given thresholds are for other numbers, or a weight is too large.
     """
     if not needs_new_thresholds(classifier, half=half):
         return classifier

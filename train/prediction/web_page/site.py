@@ -115,6 +115,6 @@ def _keeper(contents: Mapping[str, bytes]) -> bytes:
 
 
 def _folding() -> dict[str, str]:
-    """What the case folding of Python makes of each character, if it is another one."""
+    """The case folding of Python for each character that it changes."""
     characters = map(chr, range(_LAST_CHARACTER + 1))
     return {one: one.casefold() for one in characters if one.casefold() != one}
