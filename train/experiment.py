@@ -112,7 +112,7 @@ def run(
 
 def _parsed(config: Mapping[str, Any], workdir: Path, *, extend: bool) -> tuple[Config, int | None]:
     """The configuration of the run; see `extensions.add`."""
-    # What a run has written may be given as it is.
+    # The configuration that a run has written may be given without a change.
     parsed = parse({name: value for name, value in config.items() if name != json_files.SEAL})
     if parsed.model.tau_normalized is not None:
         raise UserError(

@@ -28,7 +28,7 @@ from train.workdir import terminal
 
 # A compiled step of evaluation: parameters, statistics and batch to predictions.
 EvalStep = Callable[[Any, Any, Any], Any]
-# From the outputs of the network to scores.
+# Maps the outputs of the network to scores.
 MakesScores = Callable[[Any], jax.Array]
 
 

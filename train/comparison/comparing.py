@@ -16,7 +16,7 @@ from train.workdir.runs import Run
 
 # The number that fits a line.
 _NAMED = 3
-# Between the parts of a baseline: values may have commas, too.
+# The comma between two parts of a baseline. Values may also have commas.
 _COMMA = re.compile(r",\s*(?=[\w.]+=)")
 
 
@@ -230,7 +230,7 @@ def _values(group: Group, metric: Metric, split: str) -> Values:
 
 
 def _are_comparable(group: Group, other: Group, metric: Metric) -> bool:
-    """Whether a difference of the metric has a meaning: two kinds of loss have none."""
+    """Whether a difference of the metric has a meaning, as it has not between two kinds of loss."""
 
     def loss(of: Group) -> dict[str, object]:
         # Losses are evaluated without label smoothing and weights.

@@ -232,7 +232,7 @@ def _run(seed: int, run: Run | None, split: str, select_by: Metric) -> dict[str,
         "folder": run.workdir.name,
         "metrics": dict(run.results[split]),
         **{name: run.results[name] for name in _OF_RESULTS if name in run.results},
-        # For the time to an accuracy.
+        # For a computation of the time to an accuracy.
         "validation_by_epoch": _by_epoch(run, select_by),
     }
 

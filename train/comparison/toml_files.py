@@ -9,7 +9,7 @@ from typing import Any
 from train.foundation import fields, json_files, text_files
 from train.foundation.errors import UserError, first_line
 
-# In bytes; users write these files by hand.
+# The largest file, in bytes. Users write these files by hand.
 _LARGEST = 2**20
 # The most values of a field, seeds, files or tables.
 MOST_VALUES = 1_000

@@ -8,9 +8,9 @@ from train.configuration.declaring import field
 from train.foundation.fields import Number, integer, text
 from train.foundation.files import MOST_IMAGE_BYTES
 
-# More do not fit into the memory of a host: a class has a name, a count and a prior there.
+# More classes do not fit into the memory of a host, which has a name, a count and a prior of each.
 MOST_CLASSES = 10**8
-# On any machine. The limit of this one's memory is known when the examples are made.
+# The limit for any machine. The limit of this machine's memory is known when the examples are made.
 MOST_EXAMPLES = 10**15
 
 

@@ -296,9 +296,9 @@ class Config:
         default=(),
         of_machine=True,
     )
-    # For each extension the epochs that the run had before it, and the steps that it had made. With
-    # a cosine schedule, or with class weights that start late, these steps differ from a run that
-    # was started with more epochs.
+    # For each extension, the epochs of the run before it, and the steps that were made. With a
+    # cosine schedule, or with class weights that start late, these steps differ from the steps of a
+    # run that was started with more epochs.
     extensions: tuple[tuple[int, int], ...] = field(
         "The epochs and the steps that the run had before each extension.",
         several(_epochs_and_steps),

@@ -281,7 +281,7 @@ _RULES = (
         "0 for names, whose characters cannot be mixed",
     ),
 )
-# What these fields may hold depends on other fields, and on the number of classes.
+# The allowed values of these fields depend on other fields, and on the number of classes.
 DEPENDENT: Mapping[str, Callable[[_Run], Field]] = {
     "eval.scores": lambda run: fields.one_of(run.objective.scores),
     "eval.ks": lambda run: fields.several(_among(fields.SetSize(), run), increasing=True),

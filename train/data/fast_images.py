@@ -76,8 +76,8 @@ class FastPicture(Picture):
 
     @override
     def cut(self, cut: Cut) -> Image.Image:
-        # From the upright picture to the stored one and back: the axes change places, then each of
-        # them is mirrored or not.
+        # A part of the upright picture becomes a part of the stored one: the axes change places,
+        # then each of them is mirrored or not. The result is turned back.
         (left, upper, right, lower), size, _ = cut.direct()
         if self.orientation in _ON_ITS_SIDE:
             size = size[::-1]
@@ -108,7 +108,8 @@ def decode_jpeg(encoded: bytes) -> np.ndarray | None:
         if small and colour_space in _COLOUR_SPACES:
             return simplejpeg.decode_jpeg(encoded)
     except ValueError:
-        # Also what libjpeg-turbo only warns of. Pillow says what is wrong, or reads the file.
+        # libjpeg-turbo only warns of some of these errors. Pillow reports what is wrong, or reads
+        # the file.
         pass
     return None
 

@@ -21,7 +21,7 @@ from train.foundation import array_files, packages
 from train.foundation.errors import UserError
 
 ATTRIBUTION = "GeoNames (https://www.geonames.org), CC BY 4.0"
-# The format of the files: another one for another content of the same places.
+# The format of the files. It is changed if the same places get another content.
 _FORMAT = 2
 # The package has all places with at least this number of inhabitants.
 _FEWEST_INHABITANTS = 500

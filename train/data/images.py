@@ -83,7 +83,7 @@ def orientation(encoded: bytes) -> int:
     try:
         with image_opening.opened(io.BytesIO(encoded)) as header:
             return int(header.getexif().get(ExifTags.Base.Orientation, 1))
-    except Exception:  # As in `turned_upright`.
+    except Exception:  # For the same reason as in `turned_upright`.
         return 1
 
 

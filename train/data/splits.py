@@ -107,7 +107,7 @@ def long_tail_sizes(counts: np.ndarray, factor: float) -> np.ndarray:
         )
     rank = _rank(len(counts), _LONG_TAIL_SEED)
     kept = largest / factor ** (rank / (len(counts) - 1))
-    # Up by a hair: 32 / 32**0.8 is 2, and slightly less in floating point.
+    # Raised a little, because 32 / 32**0.8 is 2, but slightly less in floating point.
     return np.minimum((kept * (1 + 1e-9)).astype(np.int64), counts)
 
 

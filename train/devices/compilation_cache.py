@@ -88,7 +88,7 @@ def _folder(variables: Mapping[str, str]) -> Path:
     """The folder of the entries of all versions."""
     cache = Path(variables.get("XDG_CACHE_HOME", ""))
     if not cache.is_absolute():
-        # As the specification of the variable has it.
+        # The default in the specification of the variable.
         cache = Path.home() / ".cache"
     return cache / "topk_jax" / "compiled"
 

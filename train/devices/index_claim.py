@@ -57,7 +57,7 @@ class IndexClaim:
             listener.listen()
         except OSError:
             listener.close()
-            # What cannot be reached has just ended, or listens the next time.
+            # A process that cannot be reached has just ended, or listens the next time.
             with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as other:
                 other.connect(self._name)
                 self._is_shared = True

@@ -25,7 +25,7 @@ from train.foundation.errors import UserError
 # The longest wait for a greeting, and for the name of the host to be known. Process 0 of a run that
 # was killed can still be at its end when the same command is given again.
 _SHORT_SECONDS = 10
-# Between two attempts to connect.
+# The seconds between two attempts to connect.
 _PAUSE = 0.1
 _LONGEST_LINE = 2**12
 

@@ -93,7 +93,7 @@ class MeetingHost:
 
     async def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
-        with contextlib.suppress(asyncio.CancelledError):  # At the end. asyncio would print it.
+        with contextlib.suppress(asyncio.CancelledError):  # At the end; asyncio would print it.
             await self._talk(reader, writer)
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

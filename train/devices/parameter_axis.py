@@ -95,7 +95,7 @@ class ParameterAxis:
         """The Euclidean norm of parameters, or of what has their structure."""
         if not self.split:
             return self.class_axis.norm(parameters)
-        # By the axes of devices that have different parts.
+        # The keys are the axes of devices that have different parts.
         squares: dict[tuple[str, ...], jax.Array] = defaultdict(lambda: jnp.float32(0))
         classes = self.class_axis
         for path, leaf in jax.tree_util.tree_leaves_with_path(parameters):

@@ -48,7 +48,7 @@ def join_given(coordinator: str, num_processes: int, process_index: int) -> None
         coordinator_address=coordinator,
         num_processes=num_processes,
         process_id=process_index,
-        # What was given is all there is: no look at the environment.
+        # Only the given arguments count; JAX does not look at the environment.
         cluster_detection_method="deactivate",
     )
     # The processes are beside each other: a proxy for the Internet does not lead to them.

@@ -6,7 +6,7 @@ Nothing is computed here: the help of commands names the scores without waiting 
 DEFAULT = "either"
 # The number of neighbours. The distance to only the nearest one would depend on single examples.
 NEIGHBORS = 5
-# What each is, in words; all are smaller for usual examples.
+# Each score in words. All are smaller for usual examples.
 OF_LOGITS = {
     "energy": "minus the logarithm of the sum of the exponentials of the logits",
     "logit": "minus the largest logit",

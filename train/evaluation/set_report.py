@@ -46,7 +46,8 @@ from train.foundation.errors import UserError
 
 Value = TypeVar("Value")
 
-# The groups of classes by training images, each after one bound up to the next: thesis, table 3.1.
+# Bounds of the groups of classes by training images. A group is above a bound, up to the next one:
+# thesis, table 3.1.
 _COUNT_BOUNDS = (0, 10, 50, 500, 2000)
 # The number of listed classes with the least coverage.
 _NUM_LISTED = 5

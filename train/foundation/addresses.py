@@ -12,7 +12,7 @@ from train.foundation.errors import UserError
 
 # A scheme of two letters or more, because C:/ is a path. Several paths may have commas between.
 _ADDRESS = re.compile(r"(?:^|,)\s*([A-Za-z][A-Za-z0-9+.-]+):/", re.ASCII)
-# What is given for buckets by those who mount them.
+# The schemes of buckets. Users can mount these.
 _BUCKETS = frozenset(
     {"gs", "gcs", "s3", "s3a", "s3n", "az", "abfs", "abfss", "wasb", "wasbs", "oss"}
 )

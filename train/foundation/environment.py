@@ -12,7 +12,8 @@ from pathlib import Path
 from absl import logging
 
 _CACHE = "JAX_COMPILATION_CACHE_DIR"
-# In columns. absl fails on less than its own indents, and rich prints nothing in none.
+# The widths of a terminal, in columns. absl fails if its indents do not fit, and rich prints
+# nothing in 0 columns.
 _NARROWEST, _WIDEST = 20, 10_000
 # A complete block: a full disk may still have room for an empty file.
 _PROBE = bytes(4096)
@@ -40,7 +41,7 @@ def _mend_home() -> None:
     if not Path(os.environ.get("HOME", "")).is_absolute():
         os.environ.pop("HOME", None)
     if not os.path.isabs(os.path.expanduser("~")):  # noqa: PTH111, PTH117 (the others raise)
-        # As systems call the home of users without one.
+        # The name that systems use for the home of users without one.
         os.environ["HOME"] = "/nonexistent"
 
 

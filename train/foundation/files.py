@@ -193,7 +193,8 @@ def to_json(value: Any, indent: int | None = None) -> bytes:
     try:
         text = json.dumps(value, indent=indent, allow_nan=False)
     except (TypeError, ValueError):
-        # To look at each value takes longer than to encode it, and few have what needs it.
+        # Done only here: to look at each value takes longer than to encode it, and few objects need
+        # it.
         text = json.dumps(_plain(value), indent=indent, allow_nan=False)
     return f"{text}\n".encode()
 

@@ -184,7 +184,7 @@ def _recipe(name: str) -> Path:
     recipes = {
         file.stem: file
         for file in _RECIPES.glob("*.py")
-        # Others have what the recipes share.
+        # Files without this function have what the recipes share.
         if "def get_config(" in file.read_text(encoding="utf-8")
     }
     if wrong := fields.one_of(recipes)(name):

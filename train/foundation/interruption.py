@@ -26,7 +26,7 @@ from types import FrameType, TracebackType
 from typing import NoReturn
 
 MESSAGE = "stopped by SIGINT"
-# As in shells.
+# The exit code that shells give.
 CODE = 128 + signal.SIGINT
 
 # The time that a command has to put its files in order; see `patient` for what may take longer.

@@ -21,7 +21,7 @@ from train.foundation import files, text_files
 from train.foundation.errors import UserError
 from train.foundation.fields import Field
 
-# In bytes. The evaluation of 100,000 classes has some tens of millions.
+# The largest file, in bytes. The evaluation of 100,000 classes has some tens of millions.
 LARGEST = 2**28
 # The entry of a sealed object with the checksum of the others.
 SEAL = "sha256"
@@ -37,7 +37,7 @@ class ChangedError(UserError):
 
 def sealed(value: Mapping[str, Any], indent: int | None = None) -> bytes:
     """The content of a file for an object, with its checksum; see `files.to_json`."""
-    # As it is read back.
+    # The value in the form in which it is read back.
     plain: dict[str, Any] = json.loads(files.to_json(value))
     return files.to_json({**plain, SEAL: checksum(plain)}, indent=indent)
 

@@ -9,8 +9,8 @@ import sys
 
 _USER_ERROR = 2
 _GIGABYTE = 10**9
-# By the option of `ulimit`: the limit, the smallest one, and both in words. A small network takes
-# 1.6 GB of addresses on two cores, and 20 open files.
+# For each option of `ulimit`: the limit, its smallest value, and both in words. A small network
+# takes 1.6 GB of addresses on two cores, and 20 open files.
 _NEEDED = {
     "v": (resource.RLIMIT_AS, 2 * _GIGABYTE, "of address space"),
     "d": (resource.RLIMIT_DATA, 2 * _GIGABYTE, "of data"),

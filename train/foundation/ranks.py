@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-# In front of the names of hybrids.
+# Signs in front of the names of hybrids.
 _HYBRID = ("×", "x")
 
 

@@ -10,7 +10,7 @@ before it does anything.
 from collections.abc import Sequence
 
 _FLAG_FILE = "flagfile"
-# In letters.
+# The longest name of a flag, in letters.
 _LONGEST = 200
 _REFUSED = (
     *(_FLAG_FILE, "helpxml", "only_check_args", "pdb", "pdb_post_mortem", "profile_file"),

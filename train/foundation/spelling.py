@@ -7,8 +7,8 @@ stands for which field, and the messages of all rooms, errors and warnings, then
 import contextlib
 from collections.abc import Iterator, Mapping
 
-# By the field. Not a context variable: threads that read images have messages, too. Processes that
-# read images belong to a training run, whose user gives fields.
+# The flags by their fields. This is not a context variable, because threads that read images have
+# messages, too. Processes that read images belong to a training run, whose user gives fields.
 _flags: Mapping[str, str] = {}
 
 

@@ -50,7 +50,7 @@ def opened(file: Path | IO[bytes]) -> zipfile.ZipFile:
 def _check(archive: zipfile.ZipFile) -> None:
     end = archive.start_dir
     for member in sorted(archive.infolist(), key=lambda one: one.header_offset, reverse=True):
-        # At least: only the member's own header has the length of what follows its name.
+        # A lower bound: only the member's own header has the length of what follows its name.
         length = _LOCAL_HEADER + len(member.orig_filename) + member.compress_size
         if member.header_offset < 0 or member.header_offset + length > end:
             raise zipfile.BadZipFile(f"{member.filename!r} in it lies in another of its files")

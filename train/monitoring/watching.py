@@ -14,7 +14,7 @@ from train.monitoring.outcome_lines import BEGIN, opened
 from train.monitoring.stream_tests import StreamTests
 from train.workdir import run_files, runs
 
-# In seconds, between looks at a file that grows.
+# The seconds between two looks at a file that grows.
 _PAUSE = 1.0
 
 

@@ -30,7 +30,7 @@ from train.sharing.work import ALONE, Share
 from train.workdir import terminal
 
 _FLAGS = {"config.model.pretrained": "--weights", "config.model.name": "--model"}
-# What the run knows, if it knows the network.
+# Flags for values that the run has, if it knows the network.
 _KNOWN = ("model", "image_size", "normalization")
 
 _BATCH_SIZE = 64

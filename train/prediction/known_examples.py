@@ -58,7 +58,8 @@ def of(classifier: TrainedClassifier) -> KnownExamples:
     """The examples, read from the workdir if they are there.
 
     Raises:
-        UserError: they are not stored, and the data set is not on this machine, or there is none.
+        UserError: they are not stored, and the data set is not on this machine, or there is no data
+            set.
     """
     path = None if classifier.workdir is None else classifier.workdir / run_files.KNOWN_FEATURES
     if path is not None and path.exists():

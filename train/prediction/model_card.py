@@ -154,7 +154,7 @@ def _quality(classifier: TrainedClassifier, numbers: str) -> Iterator[str]:
 
 
 def _measured(classifier: TrainedClassifier) -> Mapping[metric.Metric, float]:
-    """What the run has measured on its test split, without what has no value."""
+    """The metrics of the run on its test split, without metrics that do not have a value."""
     found = metric.from_json(classifier.results.get("test", {}))
     return {one: value for one, value in found.items() if value is not None}
 

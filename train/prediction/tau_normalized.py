@@ -35,7 +35,7 @@ from train.workdir import run_files
 from train.workdir.checkpoint import Checkpointer
 from train.workdir.progress import Progress
 
-# What is tried: the range of the paper.
+# The values that are tried: the range of the paper.
 TAUS = tuple(step / 10 for step in range(11))
 # A tau above 1 may make lengths from this one to its reciprocal. In float32, logits of longer
 # weights have rounding errors of about 1, and logits of shorter ones vanish beside 1 in a softmax.

@@ -56,7 +56,7 @@ class ChildProcesses:
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
-                    # What it does is not shared with children of other tasks.
+                    # The work of a child is not shared with children of other tasks.
                     env=tasks.without_tasks(),
                 )
                 self._running.append(process)

@@ -12,7 +12,7 @@ Scale = Literal["log", "linear"]
 
 # The part of a range next to an end within which a value counts as at that end.
 _OUTER = 0.1
-# By which part of its length a range is extended.
+# A range is extended by this part of its length.
 _EXTENSION = 0.5
 
 

@@ -65,12 +65,12 @@ class Batcher:
     ) -> None:
         self._classifier = classifier
         self._on_batch = on_batch
-        # Those that the thread does not know of yet, and those that it does.
+        # Requests that the thread has not seen yet, and requests that it has seen.
         self._arrived: list[tuple[_Asked, int, np.ndarray]] = []
         self._waiting: deque[tuple[_Asked, int, np.ndarray]] = deque()
         self._changed = threading.Condition()
         self._is_closed = False
-        # By the size of a batch: the time that a call takes.
+        # The seconds that a call takes, by the size of the batch.
         self.seconds: Mapping[int, float] = {}
 
     def compile(self) -> None:

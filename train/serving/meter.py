@@ -112,7 +112,7 @@ class Meter(Collector):
     def totals(self) -> tuple[int, int]:
         """How many requests for sets have come, and how many were answered."""
         cells = self._table.sum(axis=0)
-        # Those for sets come first.
+        # The cells of the path for sets come first.
         return int(cells[self._accepted]), int(cells[: len(_STATUSES)].sum())
 
     def text(self) -> bytes:

@@ -182,7 +182,8 @@ class Service:
 
     def _give_back(self) -> None:
         self._gives_back = False
-        # In a thread, because it takes some milliseconds; at the end there are none any longer.
+        # In a thread, because it takes some milliseconds. At the end there are no threads any
+        # longer.
         with contextlib.suppress(RuntimeError):
             self._threads.submit(freed_memory.give_back)
 

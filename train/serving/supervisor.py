@@ -137,7 +137,7 @@ class Supervisor:
     def _kill(self) -> None:
         for pid in self._children:
             os.kill(pid, signal.SIGKILL)
-        # They are reaped at their signals.
+        # Workers are reaped at their signals.
         self._stops_at = time.monotonic() + _MORE_SECONDS
 
     def _reap(self) -> None:

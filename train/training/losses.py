@@ -14,13 +14,13 @@ from train.training.objectives import LossSpec
 _K = {"k": SetSize(leaves_one_out=True)}
 _MEAN_SIZE = {"k": SetSize()}
 _NOISE = {"epsilon": Number(at_least=0)}
-# They are computed one after another: more would take minutes for a single batch.
+# Samples are computed one after another: more would take minutes for a single batch.
 _SAMPLES = {"num_samples": integer(1, 10_000)}
 _TAU = {"tau": Number(at_least=0)}
 _MARGINS = {"max_margin": Number(at_least=0), "scale": Number(above=0)}
 _ERROR = Number(above=0, below=1)
 _OF_SETS = {"temperature": Number(above=0), "weight": Number(at_least=0)}
-# Those without noise.
+# The quantiles without noise.
 _QUANTILES = ("bitonic", "expected", "neural_sort", "odd_even", "soft_sort")
 # Every configuration has the field.
 _LABEL_SMOOTHING = declaring.of_group(LossFields)["label_smoothing"].check

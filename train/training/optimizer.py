@@ -15,9 +15,9 @@ MOST_STEPS = 2**31 - 1
 
 # The transformations that an optimizer chains.
 Parts = tuple[optax.GradientTransformation, ...]
-# From the parameters to True if they have the weight decay; None if all have it.
+# Maps parameters to True if they have the weight decay; None if all have it.
 Mask = Callable[[Any], Any] | None
-# From parameters, or a pytree of their structure, to their Euclidean norm.
+# Maps parameters, or a pytree of their structure, to their Euclidean norm.
 Norm = Callable[[Any], jax.Array]
 # Takes the learning rate by step, the hyperparameters, whether the momentum is Nesterov's, and the
 # mask of the weight decay.

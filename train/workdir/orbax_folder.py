@@ -28,7 +28,7 @@ PROGRESS = "progress"
 _ORBAX = Path(ocp.__file__).parent
 # The storage treats these as the schemes of clouds.
 _CLOUDS = ("gs", "s3", "az", "hf")
-# In bytes, of the files that describe the numbers of a checkpoint.
+# The largest file that describes the numbers of a checkpoint, in bytes.
 _LARGEST = json_files.LARGEST
 
 

@@ -148,7 +148,7 @@ def _row(source: EncodedImages, index: int) -> np.ndarray:
             file.seek(0)
             taken = exif.taken(file)
     except (OSError, ValueError):
-        pass  # It is reported by the check of all images.
+        pass  # The check of all images reports it.
     camera, seconds = ("", np.nan) if taken is None else taken
     packed = _TAKEN.pack(hashlib.sha256(camera.encode(errors="replace")).digest()[:8], seconds)
     return np.concatenate([thumbnails.stacked([copy])[0], np.frombuffer(packed, np.uint8)])

@@ -33,7 +33,7 @@ def by_rule(rules: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Figure:
         figure_style.finish(axes, x_label=label, y_label="")
     for axes in panels[:2]:
         figure_style.show_as_percent(axes.xaxis)
-    # From one class to thousands.
+    # Sizes are from one class to thousands.
     panels[2].set_xscale("log")
     panels[2].xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     panels[2].xaxis.set_major_formatter(FuncFormatter(lambda size, _: f"{size:g}"))

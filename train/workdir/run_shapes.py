@@ -9,7 +9,7 @@ from train.foundation.shapes import NUMBER, NUMBER_OR_NULL, list_of, record, str
 # Float64 can represent all integers up to here.
 _COUNT = integer(0, 2**53)
 _SIZES = list_of(integer(1, 2**31 - 1), at_least=1)
-# By the names of the metrics.
+# Values by the names of the metrics.
 METRICS: Field = table_of(NUMBER_OR_NULL)
 
 # Runs are found and compared by these. Training or loading a run checks all groups and fields.

@@ -32,7 +32,7 @@ _LONGEST = 250
 _MOST_FIELDS = 100
 # Calls that wait for a tracker. A run logs some ten times an epoch.
 _MOST_WAITING = 10_000
-# For what still waits at the end of the run.
+# The time for calls that still wait at the end of the run.
 _SECONDS_AT_END = 30.0
 
 # Metrics by their names, and the step.
@@ -192,7 +192,7 @@ class _WeightsAndBiases:
             config=dict(flatten(config)),
             dir=str(workdir),
             resume="allow",
-            # It would print, and ask for a key that is missing.
+            # Otherwise wandb prints, and asks for a missing key.
             settings=wandb.Settings(silent=True, console="off", login_timeout=1),
         )
 

@@ -14,7 +14,8 @@ from typing_extensions import override
 from train.foundation import files
 from train.foundation.files import MOST_IMAGE_BYTES, open_bounded, read_bounded
 
-# The ends of two photographs differ in fewer: compressed pixels come last.
+# The length of the end of a file that is compared. Two photographs already differ in a shorter end,
+# because compressed pixels come last.
 MARK_BYTES = 256
 # The size of a file that cannot be looked at.
 NO_SIZE = -1

@@ -141,7 +141,7 @@ def _check_splits(builder: Any, folder: Path) -> None:
     """
     root = folder.resolve()
     files = map(Path, builder.config.data_files.get("train", ()))
-    # Others are what a README.md names.
+    # Files elsewhere are named by a README.md.
     for file in (file for file in files if file.is_relative_to(root)):
         parts = file.relative_to(root).with_suffix("").parts
         # As in "Test-00000-of-00001".

@@ -104,7 +104,7 @@ def _enhanced(kind: Callable[[Image.Image], ImageEnhance._Enhance]) -> Callable[
     return lambda image, strength: kind(image).enhance(1 + 0.9 * strength)
 
 
-# Each of an image and a strength in [-1, 1]; those that know no sign take its size.
+# Each takes an image and a strength in [-1, 1]; operations without a sign use its absolute value.
 _OPERATIONS: Mapping[str, Callable[[Image.Image, float], Image.Image]] = {
     "identity": lambda image, _: image,
     "shear_x": lambda image, strength: _affine(image, 1, 0.3 * strength, 0, 0, 1, 0),

@@ -19,14 +19,15 @@ BURST_SECONDS = 10
 # Fewer groups of several images are chance, as is a smaller part of all images.
 _FEWEST_GROUPS = 5
 _LEAST_PART = 0.2
-# Groups of a class on average. A name with the class, such as oak_0012.jpg, makes it one group.
+# The fewest groups of a class on average. By a name with the class, such as oak_0012.jpg, a class
+# would be one group.
 _LEAST_PER_CLASS = 3
 # The part of the groups that may be exceptions.
 _MOST_EXCEPTIONS = 0.05
 _MOST_OTHER_NUMBERS = 0.3
-# Images of a folder on average.
+# The most images of a folder on average.
 _MOST_IN_FOLDER = 10
-# Words such as leaf and flower.
+# The most images of a group that differ in a word, such as leaf and flower.
 _MOST_WORDS = 12
 _BETWEEN = "[-_. ]+"
 

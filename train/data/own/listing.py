@@ -42,7 +42,7 @@ ROLE_NAMES = {
     "holdout": Role.TEST,
     "heldout": Role.TEST,
 }
-# In messages.
+# What a split may be, in messages.
 SPLIT_WORDS = "train, val or test, or empty for an example without a split"
 # The start of the name of a group that is given.
 _NAMED = "group "
@@ -79,12 +79,12 @@ def roles_given(roles: np.ndarray) -> frozenset[Role]:
 
 
 def name_groups(groups: Sequence[str], otherwise: Iterable[str]) -> tuple[str, ...]:
-    """The name of the group of each example, which no example without a group has.
+    """The name of the group of each example. An example without a group has a name of its own.
 
     Args:
         groups: the groups as they are given, [n]; empty for an example that is a group of its own.
             Names that look the same are one; see `names.same_form`.
-        otherwise: what is the name of such an example, as "path P", [n].
+        otherwise: the names for examples without a group, as "path P", [n].
 
     Raises:
         UserError: a group is an accent without a letter, or else cannot be seen.

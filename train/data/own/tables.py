@@ -136,7 +136,7 @@ def _paths(root: Path, listed: Sequence[str], rows: Sequence[int], where: str) -
                 f"{where}: no file is there: {named}",
                 usually="the paths begin in another folder than that of the table",
             )
-        # These are images that cannot be read, as others may be.
+        # Missing files are treated like other images that cannot be read.
         logging.warning("%s: missing files: %s of %s: %s", where, len(missing), len(listed), named)
     _tell_of_other_paths(listed, paths, where)
     return tuple(paths)

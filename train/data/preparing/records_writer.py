@@ -80,7 +80,7 @@ def write(
     except OSError as error:
         raise UserError(f"--out {out} cannot be written: {error.strerror}") from error
     with locked(unfinished):
-        for left in unfinished.iterdir():  # By a start that was killed.
+        for left in unfinished.iterdir():  # Left by a start that was killed.
             if left.name != LOCK:
                 left.unlink()
         kept, sizes, sums, unreadable = _write_records(images, len(every), unfinished)

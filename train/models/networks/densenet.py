@@ -175,7 +175,7 @@ def _densenet(
     )
 
 
-# By torchvision's names, with the parameters below the head; and the one of Chapter 4.
+# The network of Chapter 4, and torchvision's by its names, with the parameters below the head.
 NETWORKS = {
     "densenet_40_40": ModelSpec(SmallDenseNet, has_blocks=True),
     "densenet121": _densenet((6, 12, 24, 16), 6_953_856),

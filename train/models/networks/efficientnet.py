@@ -144,7 +144,7 @@ _MODULES = {
     "last_bn": "bn2",
 }
 
-# In torchvision's names a block numbers its layers, and timm's.
+# The numbers of the layers of a block in torchvision's names, and timm's names of the layers.
 _TORCHVISION_FIRST = {
     "0.0": "conv_dw",
     "0.1": "bn1",
@@ -180,7 +180,7 @@ _TORCHVISION = OtherNames(
     },
 )
 
-# In the names of lukemelas' EfficientNet-PyTorch, and timm's.
+# The names of the layers in lukemelas' EfficientNet-PyTorch, and timm's names.
 _LUKEMELAS_FIRST = {
     "_depthwise_conv": "conv_dw",
     "_bn1": "bn1",

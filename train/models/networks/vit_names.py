@@ -6,7 +6,7 @@ import numpy as np
 
 from train.models.weights.names import Arrays, OtherNames, PublishedNames
 
-# What is left out of a complete CLIP: all of its text tower. The names here of the image tower:
+# The text tower of a complete CLIP is left out. These names are of the image tower.
 _OF_TOWERS = ("patch_embed.", "cls_token", "pos_embed", "norm_pre.", "blocks.", "norm.", "proj.")
 
 

@@ -271,7 +271,8 @@ def _check_key(key: Any) -> None:
         raise TypeError(f"a key is no text or number, but a {type(key).__name__}")
 
 
-# What PyTorch names first if weights are quantised, to integers or to real numbers of 8 bits.
+# One of these is PyTorch's first name in a file of weights that are quantised to integers, or to
+# real numbers of 8 bits.
 _QUANTISED = {
     ("torch._utils", "_rebuild_qtensor"),
     ("torch._utils", "_rebuild_tensor_v3"),
@@ -375,7 +376,7 @@ class _Unpickler(pickle._Unpickler):
                 "weights in floating point"
             )
         if allowed is None:
-            # As a literal: a name can have line ends and control characters.
+            # Shown as a literal, because a name can have line ends and control characters.
             raise UserError(
                 f"asks for {f'{module}.{name}'[:200]!r}, which is refused: weights need tensors "
                 "and containers alone; in PyTorch, save model.state_dict() instead of the model "

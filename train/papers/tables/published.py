@@ -63,5 +63,5 @@ def _read() -> dict[str, dict[tuple[str, str], Published]]:
     return found
 
 
-# By table, row and column.
+# The published values by table, row and column.
 PUBLISHED = _read()

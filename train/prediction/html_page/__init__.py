@@ -30,7 +30,7 @@ from train.prediction.trained import TrainedClassifier
 
 _HERE = Path(__file__).parent
 STYLE = (_HERE / "style.css").read_text(encoding="utf-8")
-# For every page.
+# The script that every page has.
 DROPS = (_HERE / "drops.js").read_text(encoding="utf-8")
 # In the order in which they run: a file uses what the files before it define.
 _SCRIPTS = ("csv.js", "marks.js", "view.js", "keys.js")

@@ -30,7 +30,7 @@ def _read(
         return _window(graph, value, places.numbers(), outputs[0], dimension_numbers, slice_sizes)
     whole = [axis for axis in indexed if is_same(slice_sizes[axis], value.shape[axis])]
     if whole and whole != list(indexed) and mode != GatherScatterMode.FILL_OR_DROP:
-        # Such a slice starts at 0, wherever it should.
+        # A slice of a complete axis starts at 0, whatever its given start is.
         chosen = [number for number, axis in enumerate(indexed) if axis not in whole]
         places = _columns(graph, places, chosen)
         indexed = tuple(indexed[number] for number in chosen)

@@ -165,7 +165,7 @@ def _reverse(
     value = inputs[0]
     if value.is_constant and tensors.is_static(value.shape):
         return tensors.constant(np.flip(value.numbers(), dimensions))
-    # From the last on to before the first, as ONNX writes it.
+    # From the last number to the first one, in ONNX's form.
     whole = (-1, -(2**62), -1)
     return sliced(graph, value, outputs[0], dict.fromkeys(dimensions, whole))
 

@@ -20,7 +20,7 @@ DIGESTS = {
     _MACHINE: "3398c10d07d229bd91b364548e130e0e51a8e5704b88c7c083ebbeb78842dee2",
 }
 _MOST_BYTES = 2**26
-# In seconds: 33 MB, by a slow line.
+# The limit in seconds: 33 MB come over a slow line.
 _TIME_LIMIT = 900
 _HOW = (
     f"on a machine with npm, `npm pack {PACKAGE}@{VERSION}` and `tar xzf {PACKAGE}-{VERSION}.tgz` "
