@@ -113,7 +113,7 @@ _ROWS = flag_rules.declare(
     Needed(("out",), "the .npz file for the features"),
     *share_flags.ROWS,
 )
-# What is named by these flags has a digest, or is an output.
+# The files of these flags have a digest, or are outputs.
 _PLACES = ("workdir", "weights", "images", "table", "out")
 # Fields of the configuration that have flags here, but `config.dataset.path`.
 _FLAGS = {

@@ -64,7 +64,7 @@ _OUTPUTS = output_flags.define()
 _SHARE = share_flags.define()
 # Files that are read, and must be kept.
 _INPUTS = (*score_flags.NAMES, "program", *new_data_flags.NAMES, "thresholds", "costs")
-# What is named by these flags has a digest, or is an output.
+# The files of these flags have a digest, or are outputs.
 _PLACES = (
     *("workdir", "weights", "program", "path", "data_dir"),
     *(*new_data_flags.NAMES, *output_flags.NAMES),

@@ -128,7 +128,7 @@ _ROWS = flag_rules.declare(
     ),
     *share_flags.ROWS,
 )
-# What is named by these flags has a digest, or is an output.
+# The files of these flags have a digest, or are outputs.
 _PLACES = ("workdir", "weights", "images", "features", "names", "out", "path", "data_dir")
 _CONTENTS = ("classes", "class_names", "taxonomy", "thresholds", "costs")
 

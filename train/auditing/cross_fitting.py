@@ -24,7 +24,7 @@ _BATCH = 1024
 # The heads are compared with their earlier state after at least this many steps.
 _STEPS = 32
 _MOST_ROUNDS = 40
-# How many rounds may be without a better one.
+# The most rounds in a row that are not better than the best one.
 _PATIENCE = 3
 # The slopes of the cross-entropy change by at most half of the largest eigenvalue of the features'
 # second moments. Steps of gradient descent are stable up to 4 over this eigenvalue.
@@ -32,7 +32,7 @@ _STABLE = 4.0
 # The part of it that is used, as momentum makes steps ten times as long, and batches vary.
 _PART = 1 / 16
 _MOMENTUM = optax.trace(decay=0.9, nesterov=True)
-# The rows of one fold that are judged together.
+# How many rows of one fold are judged together.
 _CHUNK = 2**13
 
 # The weights [folds, d, L] and the biases [folds, L].

@@ -63,7 +63,7 @@ def several(name: str, value: Any) -> list[Any]:
     if len(values) > MOST_VALUES:
         raise UserError(f"{name} must have at most {MOST_VALUES:,} values; got {len(values):,}")
     for index, one in enumerate(values):
-        # True equals 1 in Python, but is another value.
+        # True equals 1 in Python, but is a different value here.
         equal = [other for other in values[:index] if other == one]
         if any(isinstance(other, bool) == isinstance(one, bool) for other in equal):
             raise UserError(f"{name} has {one!r} twice")

@@ -18,7 +18,7 @@ from absl import flags
 from topk_jax import _console_imports
 from train.data.batches import Batch, EvaluationBatches, TrainingBatches
 
-# The finished batches that each process keeps ready.
+# How many finished batches each process keeps ready.
 _READ_AHEAD = 2
 # Each thread holds a batch, and more threads would only wait for Python's lock.
 _MAX_THREADS = 16

@@ -41,7 +41,7 @@ class Records:
         return Records(self.source, self.indices[chosen], self.name, self.reader)
 
     def file_name(self, index: int) -> str:
-        """The name of an image in its source; its number if it has none."""
+        """The name of an image in its source; its number if it does not have a name."""
         in_source = int(self.indices[index])
         return _file_name(self.source[in_source], in_source)
 

@@ -26,7 +26,7 @@ _HELLO = re.compile(r"process (\d{1,9}) of (\d{1,9})")
 _SILENT_SECONDS = 10
 # How long the host reports a mistake to processes that come late.
 _LINGER_SECONDS = 5
-# How long a process may take to take in its last line.
+# How long a process may take to receive its last line.
 _CLOSE_SECONDS = 1
 # The most processes that a message names.
 _MOST_NAMED = 5

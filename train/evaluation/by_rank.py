@@ -21,7 +21,7 @@ def report(examples: Predictions, tree: ClassTree, ks: Sequence[int]) -> dict[st
     Args:
         examples: the predictions.
         tree: what is above the classes.
-        ks: the K; those above the number of nodes of a rank are left out there.
+        ks: the K; at a rank with fewer nodes than a K, this K is left out.
 
     Returns:
         "ranks": for each rank its number of nodes and its top-K accuracies. Probabilities of nodes

@@ -89,7 +89,7 @@ def let_through(error: BaseException) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message; the name of its type if it has none."""
+    """The first line of an error's message; the name of its type if there is no message."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 

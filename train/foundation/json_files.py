@@ -6,7 +6,8 @@ has no number that is not finite unless its shape allows any value there.
 An object can be sealed: it then has the SHA-256 of its other entries, so that a digit that changed
 on the disk is found. The checksum is in the file itself, and not in another one beside it: a kill
 between two writes, a second writer, or a copy of one file cannot make them differ. It is of the
-values, and not of the bytes: the text may be reformatted. Files of earlier versions have none.
+values, and not of the bytes: the text may be reformatted. Files of earlier versions do not have a
+checksum.
 """
 
 import hashlib
@@ -178,6 +179,6 @@ def _finite(text: str) -> float:
 
 
 def _whole(text: str) -> int:
-    """A whole number that a float can hold, if not to the last digit: it may become one."""
+    """An integer in the range of floats. It may become a float, without its last digits."""
     _finite(text)
     return int(text)

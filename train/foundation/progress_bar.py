@@ -64,7 +64,7 @@ class ImageProgress:
         what: what is done with them, as "checking and writing".
         total: the number of images.
         done: how many of them an earlier start has done.
-        counted: what they are, if they are no images.
+        counted: what they are, if they are not images.
     """
 
     def __init__(self, what: str, total: int, *, done: int = 0, counted: str = "images") -> None:

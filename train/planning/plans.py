@@ -182,7 +182,7 @@ class Planner:
             # Seldom more than eight times as large: two small batches predict a large one badly.
             guess = size + int(min(left / max(of_one, 1), 7 * size))
         if guess - size < _PART * size:
-            # The guess may be right. A batch that does not fit has to show it.
+            # The guess may be the largest batch. Only a batch that does not fit can show this.
             guess = size + int(_PART * size)
         if beyond is not None and guess >= beyond:
             guess = (size + beyond) // 2

@@ -1,4 +1,4 @@
-"""The size of batches, and the computation of one batch ahead of the one that is used."""
+"""The size of batches, and their computation one batch ahead of the batch that is used."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence

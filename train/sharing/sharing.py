@@ -71,7 +71,7 @@ class WritesPart:
         folder = folder_of(self.out)
         folder.mkdir(parents=True, exist_ok=True)
         for path, other in _heads(folder):
-            # So that no hour of work is lost to what the merge would refuse.
+            # Checked first, so that no hour of work is lost if the merge would refuse the result.
             if other is not None and other.work == work.name and other.index != head.index:
                 _check_alike(path, other, head)
         path = folder / f"{work.name}.{head.index}-of-{head.number}"

@@ -259,7 +259,7 @@ def read_listed(workdir: Path) -> "ListedFiles | None":
 
 
 def read_results(workdir: Path) -> dict[str, Any] | None:
-    """The results of the finished run in a workdir; None if there are none that can be read."""
+    """The results of the finished run in a workdir; None if none can be read."""
     try:
         return _results(workdir, run_shapes.RESULTS)
     except (OSError, UserError):

@@ -62,7 +62,7 @@ class ArrowImages(EncodedImages):
 
     @override
     def read(self, index: int) -> bytes:
-        """The bytes of an image; none if it has none.
+        """The bytes of an image; empty if it does not have any.
 
         Raises:
             OSError: its file cannot be read.

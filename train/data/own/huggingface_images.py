@@ -18,7 +18,7 @@ from train.data.own.listing import Role, name_groups
 from train.data.own.named_splits import SplitImages
 from train.foundation.errors import UserError
 
-# What stands for the label of an image that has none.
+# Stands for the label of an image without a label.
 _NO_LABEL = frozenset({None, "", -1})
 # The column of the groups if `config.dataset.group` names no other.
 _GROUP = "group"

@@ -152,7 +152,7 @@ def the_only(
         hint: what the user can do, at the end of the message.
 
     Raises:
-        UserError: there is none, or there are several, none of which has the usual name.
+        UserError: there is none, or there are several and none has the usual name.
     """
     if usual in names:
         return usual

@@ -61,7 +61,7 @@ def of_table(table: Path, *, taxonomy: str | None, group: str | None, most_bytes
         most_bytes: the largest size of a file of an image.
 
     Raises:
-        UserError: it is no table of images without splits, or a class does not have one genus.
+        UserError: it is not a table of images without splits, or a class does not have one genus.
     """
     found = tables.find(table, reading=Reading.of_group(group), most_bytes=most_bytes)
     _check(found, has_splits=bool(found.listing.given))
@@ -83,7 +83,7 @@ def of_folder(folder: Path, *, taxonomy: str | None, nested: bool, most_bytes: i
     """The images of a folder with nested folders, or with a taxonomy of its classes.
 
     Raises:
-        UserError: it is no folder of images without splits, or a class does not have one genus.
+        UserError: it is not a folder of images without splits, or a class does not have one genus.
     """
     found = folders.find(folder, nested=nested, most_bytes=most_bytes)
     # Without folders of splits, all images are given for training.

@@ -61,7 +61,7 @@ def scores() -> np.ndarray:
 
 
 def rescaled(loss: Loss) -> np.ndarray:
-    """The loss at all points, [points], from 0 at its least to 1 at its greatest."""
+    """The loss at all points, [points], scaled from 0 at its minimum to 1 at its maximum."""
     values = np.asarray(jax.jit(loss)(jnp.asarray(scores())), np.float64)
     return (values - values.min()) / (values.max() - values.min())
 

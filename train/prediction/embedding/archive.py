@@ -12,7 +12,7 @@ from train.data.own import feature_files
 from train.data.own.listing import Listing, Role
 from train.foundation import files, zip_files
 
-# Rows of texts that are in memory at a time.
+# How many rows of texts are in memory at a time.
 _CHUNK = 2**14
 # The names of the splits in files of features.
 _WORDS = {Role.TRAIN: "train", Role.VALIDATION: "val", Role.TEST: "test"}

@@ -71,8 +71,8 @@ def write(
         path: the file.
         table: the examples.
         facts: what the page shows beside them.
-        thumbnail: makes the thumbnail of the example at a place of its split; None if examples have
-            none.
+        thumbnail: makes the thumbnail of the example at a place of its split; None if examples do
+            not have thumbnails.
     """
     chosen = table.worst(_MOST_BY_LOSS, _MOST)
     shown = {

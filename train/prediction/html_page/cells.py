@@ -27,7 +27,7 @@ def of(entry: ClassSet) -> tuple[Sequence[str], str]:
     else:
         columns = {name: [value] for name, value in origin.items()}
     if "row" in columns:
-        # As other tables call rows without names.
+        # The name that other tables have for rows without names.
         columns.setdefault("name", [f"row {row}" for row in columns["row"]])
     if "group" in origin:
         # An example that is a group of its own has no name of a group.
