@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Hashable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -109,18 +110,39 @@ def nan_where_invalid(
 
 
 def with_slopes_or_nan(
-    rows: jax.Array,
+    losses: jax.Array,
     logits: jax.Array,
     labels: jax.Array,
     class_axis_name: Hashable | None = None,
 ) -> jax.Array:
-    """The rows [..., m] of examples, whose slopes are NaN where the example is invalid.
+    """The losses [...], whose slope in each logit [..., L] is NaN if the example is invalid.
 
-    `nan_where_invalid` makes the values NaN. Hazard: the slope of an entry that is not selected is
-    0 then. Choice: a factor of the slopes before a selection. Cost: none for values, one reduction
-    and a factor for gradients.
+    `nan_where_invalid` makes the values NaN. Hazard: the slope in a logit that is not selected is 0
+    then. Choice: a slope of 0 or NaN in the sum of the logits. So the scores stay the same under
+    vmap of the labels alone. Cost: none for values, one reduction and a sum for gradients.
     """
-    return with_slopes_unless(are_examples(logits, labels, class_axis_name)[..., None], rows)
+    valid = are_examples(logits, labels, class_axis_name)
+    slopes = jnp.where(valid, 0.0, jnp.nan).astype(losses.dtype)
+    return _with_slopes_in_sum(class_axis_name, losses, logits, slopes)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _with_slopes_in_sum(
+    _class_axis_name: Hashable | None, losses: jax.Array, _logits: jax.Array, _slopes: jax.Array
+) -> jax.Array:
+    """The losses [...], to whose slopes in all logits [..., L] the slopes [...] are added."""
+    return losses
+
+
+@_with_slopes_in_sum.defjvp
+def _with_slopes_in_sum_jvp(
+    class_axis_name: Hashable | None,
+    primals: tuple[jax.Array, jax.Array, jax.Array],
+    tangents: tuple[jax.Array, jax.Array, jax.Array],
+) -> tuple[jax.Array, jax.Array]:
+    of_losses, of_logits, _ = tangents
+    added = primals[2] * _classes.sum_classes(of_logits, class_axis_name)
+    return _with_slopes_in_sum(class_axis_name, *primals), of_losses + added
 
 
 def batch_with_slopes_or_nan(

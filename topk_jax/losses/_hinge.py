@@ -135,12 +135,13 @@ def compute_top_k_hinge(
     scores: jax.Array, labels: jax.Array, k: int, class_axis_name: Hashable | None = None
 ) -> jax.Array:
     """`top_k_hinge` of checked arguments."""
-    scores, labels = _few_classes(scores, labels, k, class_axis_name)
-    threshold = compute_top_k_value(_numerics.without_label(scores, labels), k)
+    few, places = _few_classes(scores, labels, k, class_axis_name)
+    threshold = compute_top_k_value(_numerics.without_label(few, places), k)
     gap = _numerics.nan_where_invalid(
-        threshold - _numerics.score_of_label(scores, labels), scores, labels
+        threshold - _numerics.score_of_label(few, places), few, places
     )
-    return jax.nn.relu(1.0 + gap)
+    losses = jax.nn.relu(1.0 + gap)
+    return _numerics.with_slopes_or_nan(losses, scores, labels, class_axis_name)
 
 
 @_class_axis.allow_split()
@@ -197,13 +198,14 @@ def compute_convex_top_k_hinge(
     scores: jax.Array, labels: jax.Array, k: int, class_axis_name: Hashable | None = None
 ) -> jax.Array:
     """`convex_top_k_hinge` of checked arguments."""
-    scores, labels = _few_classes(scores, labels, k, class_axis_name)
+    few, places = _few_classes(scores, labels, k, class_axis_name)
     # Identity: a shift of all scores shifts their mean. Hazard: at scores of 1e4 a sum of k scores
     # loses the digits of the margin. Choice: differences to s_y, which are exact for close scores.
     # Cost: one elementwise pass.
-    gaps = scores - _numerics.score_of_label(scores, labels)[..., None]
-    gaps = jnp.where(_numerics.is_label(scores, labels), 0.0, 1.0 + gaps)
-    return jax.nn.relu(_numerics.nan_where_invalid(compute_top_k_sum(gaps, k) / k, scores, labels))
+    gaps = few - _numerics.score_of_label(few, places)[..., None]
+    gaps = jnp.where(_numerics.is_label(few, places), 0.0, 1.0 + gaps)
+    losses = jax.nn.relu(_numerics.nan_where_invalid(compute_top_k_sum(gaps, k) / k, few, places))
+    return _numerics.with_slopes_or_nan(losses, scores, labels, class_axis_name)
 
 
 @_class_axis.allow_split()
@@ -262,9 +264,10 @@ def compute_calibrated_top_k_hinge(
     scores: jax.Array, labels: jax.Array, k: int, class_axis_name: Hashable | None = None
 ) -> jax.Array:
     """`calibrated_top_k_hinge` of checked arguments."""
-    scores, labels = _few_classes(scores, labels, k + 1, class_axis_name)
-    gap = compute_top_k_value(scores, k + 1) - _numerics.score_of_label(scores, labels)
-    return jax.nn.relu(1.0 + _numerics.nan_where_invalid(gap, scores, labels))
+    few, places = _few_classes(scores, labels, k + 1, class_axis_name)
+    gap = compute_top_k_value(few, k + 1) - _numerics.score_of_label(few, places)
+    losses = jax.nn.relu(1.0 + _numerics.nan_where_invalid(gap, few, places))
+    return _numerics.with_slopes_or_nan(losses, scores, labels, class_axis_name)
 
 
 def _few_classes(
@@ -277,7 +280,6 @@ def _few_classes(
     then becomes -1.
     """
     given, scores = scores, _numerics.finite_scores(scores)
-    scores = _numerics.with_slopes_or_nan(scores, given, labels, class_axis_name)
     if class_axis_name is None:
         return scores, labels
     num_classes = _classes.count(scores, class_axis_name)

@@ -410,9 +410,9 @@ def _positive_loss(
     scores: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
 ) -> jax.Array:
     rows = _numerics.finite_scores(scores)
-    rows = _numerics.with_slopes_or_nan(rows, scores, labels, class_axis_name)
     loss = -jax.nn.log_sigmoid(_numerics.score_of_label(rows, labels, class_axis_name))
-    return _numerics.nan_where_invalid(loss, scores, labels, class_axis_name)
+    losses = _numerics.nan_where_invalid(loss, scores, labels, class_axis_name)
+    return _numerics.with_slopes_or_nan(losses, scores, labels, class_axis_name)
 
 
 def _cross_loss(scores: jax.Array, others: jax.Array) -> jax.Array:

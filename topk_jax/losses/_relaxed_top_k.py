@@ -108,7 +108,7 @@ def relaxed_top_k_cross_entropy(
             reason="the number of classes",
         )
     softmax_top_1 = _checks.static_boolean(softmax_top_1, "softmax_top_1")
-    finite = _numerics.with_slopes_or_nan(_numerics.finite_scores(scores), scores, labels)
+    finite = _numerics.finite_scores(scores)
     if num_candidates is None:
         candidates, positions = finite, jnp.clip(labels, 0, num_classes - 1)
     else:
@@ -126,7 +126,9 @@ def relaxed_top_k_cross_entropy(
         log_probability = jnp.logaddexp(log_top_1, log_probability)
     # Logarithms and maxima of the weights may lose the NaN of traced weights outside their range.
     losses = _numerics.nan_unless(~jnp.isnan(weights).any(), -log_probability)
-    return _numerics.zero_left_out(_numerics.nan_where_invalid(losses, scores, labels), where)
+    losses = _numerics.nan_where_invalid(losses, scores, labels)
+    losses = _numerics.with_slopes_or_nan(losses, scores, labels)
+    return _numerics.zero_left_out(losses, where)
 
 
 def _candidates(scores: jax.Array, labels: jax.Array, count: int) -> jax.Array:

@@ -139,10 +139,10 @@ def sigmoid_top_k_loss(
     scores, labels = _checks.logits_and_labels(logits, labels, where=where)
     k = _checks.rank(k, scores.shape[-1] - 1, reason=REASON_BETWEEN)
     tau = _checks.scalar(tau, "tau", scores.dtype, above=0)
-    rows = _numerics.with_slopes_or_nan(scores, scores, labels)
-    distances = distances_from_middle(rows, k, tau)
+    distances = distances_from_middle(scores, k, tau)
     loss = jax.nn.softplus(-_numerics.score_of_label(distances, labels))
     losses = _numerics.nan_where_invalid_labels(loss, labels, scores.shape[-1])
+    losses = _numerics.with_slopes_or_nan(losses, scores, labels)
     return _numerics.zero_left_out(losses, where)
 
 
