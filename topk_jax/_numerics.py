@@ -121,6 +121,9 @@ def with_slopes_or_nan(
     then. Choice: a slope of 0 or NaN in the sum of the logits. So the scores stay the same under
     vmap of the labels alone. Cost: none for values, one reduction and a sum for gradients.
     """
+    # The losses of an empty batch may be constants, which do not vary over devices as slopes do.
+    if not losses.size:
+        return losses
     valid = are_examples(logits, labels, class_axis_name)
     slopes = jnp.where(valid, 0.0, jnp.nan).astype(losses.dtype)
     return _with_slopes_in_sum(class_axis_name, losses, logits, slopes)
