@@ -109,43 +109,43 @@ def nan_where_invalid(
     return nan_unless(are_examples(logits, labels, class_axis_name), values)
 
 
-def with_slopes_or_nan(
+def nan_with_slopes_where_invalid(
     losses: jax.Array,
     logits: jax.Array,
     labels: jax.Array,
     class_axis_name: Hashable | None = None,
 ) -> jax.Array:
-    """The losses [...], whose slope in each logit [..., L] is NaN if the example is invalid.
+    """As `nan_where_invalid`, with a slope of NaN in each logit [..., L] of an invalid example.
 
-    `nan_where_invalid` makes the values NaN. Hazard: the slope in a logit that is not selected is 0
-    then. Choice: a slope of 0 or NaN in the sum of the logits. So the scores stay the same under
-    vmap of the labels alone. Cost: none for values, one reduction and a sum for gradients.
+    Hazard: after a product by NaN the slope in a logit that is not selected is 0. Choice: a sum
+    with 0 or NaN, which is also the slope in the sum of the logits. So the scores stay the same
+    under vmap of the labels alone. Cost: one reduction, and a sum for gradients.
     """
     # The losses of an empty batch may be constants, which do not vary over devices as slopes do.
     if not losses.size:
         return losses
     valid = are_examples(logits, labels, class_axis_name)
-    slopes = jnp.where(valid, 0.0, jnp.nan).astype(losses.dtype)
-    return _with_slopes_in_sum(class_axis_name, losses, logits, slopes)
+    mark = jnp.where(valid, 0.0, jnp.nan).astype(losses.dtype)
+    return _add_mark(class_axis_name, losses, logits, mark)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _with_slopes_in_sum(
-    _class_axis_name: Hashable | None, losses: jax.Array, _logits: jax.Array, _slopes: jax.Array
+def _add_mark(
+    _class_axis_name: Hashable | None, losses: jax.Array, _logits: jax.Array, mark: jax.Array
 ) -> jax.Array:
-    """The losses [...], to whose slopes in all logits [..., L] the slopes [...] are added."""
-    return losses
+    """The losses [...] plus the mark [...], 0 or NaN, which is added to all slopes, too."""
+    return losses + mark
 
 
-@_with_slopes_in_sum.defjvp
-def _with_slopes_in_sum_jvp(
+@_add_mark.defjvp
+def _add_mark_jvp(
     class_axis_name: Hashable | None,
     primals: tuple[jax.Array, jax.Array, jax.Array],
     tangents: tuple[jax.Array, jax.Array, jax.Array],
 ) -> tuple[jax.Array, jax.Array]:
     of_losses, of_logits, _ = tangents
     added = primals[2] * _classes.sum_classes(of_logits, class_axis_name)
-    return _with_slopes_in_sum(class_axis_name, *primals), of_losses + added
+    return _add_mark(class_axis_name, *primals), of_losses + added
 
 
 def batch_with_slopes_or_nan(
@@ -158,7 +158,8 @@ def batch_with_slopes_or_nan(
     """The logits of each head, whose slopes are all NaN if an example of the batch is invalid.
 
     It is for losses that couple the examples of a batch, over all devices along `axis_name`. Cost:
-    as for `with_slopes_or_nan`; for gradients over devices, one all-reduce of one byte, too.
+    none for values; for gradients, one reduction and a factor, and over devices one all-reduce of
+    one byte.
     """
     given = (logits, *heads)
     valid = jnp.stack([are_examples(head, labels, class_axis_name).all() for head in given]).all()

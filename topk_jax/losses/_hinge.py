@@ -137,11 +137,8 @@ def compute_top_k_hinge(
     """`top_k_hinge` of checked arguments."""
     few, places = _few_classes(scores, labels, k, class_axis_name)
     threshold = compute_top_k_value(_numerics.without_label(few, places), k)
-    gap = _numerics.nan_where_invalid(
-        threshold - _numerics.score_of_label(few, places), few, places
-    )
-    losses = jax.nn.relu(1.0 + gap)
-    return _numerics.with_slopes_or_nan(losses, scores, labels, class_axis_name)
+    losses = jax.nn.relu(1.0 + (threshold - _numerics.score_of_label(few, places)))
+    return _numerics.nan_with_slopes_where_invalid(losses, scores, labels, class_axis_name)
 
 
 @_class_axis.allow_split()
@@ -204,8 +201,8 @@ def compute_convex_top_k_hinge(
     # Cost: one elementwise pass.
     gaps = few - _numerics.score_of_label(few, places)[..., None]
     gaps = jnp.where(_numerics.is_label(few, places), 0.0, 1.0 + gaps)
-    losses = jax.nn.relu(_numerics.nan_where_invalid(compute_top_k_sum(gaps, k) / k, few, places))
-    return _numerics.with_slopes_or_nan(losses, scores, labels, class_axis_name)
+    losses = jax.nn.relu(compute_top_k_sum(gaps, k) / k)
+    return _numerics.nan_with_slopes_where_invalid(losses, scores, labels, class_axis_name)
 
 
 @_class_axis.allow_split()
@@ -266,8 +263,8 @@ def compute_calibrated_top_k_hinge(
     """`calibrated_top_k_hinge` of checked arguments."""
     few, places = _few_classes(scores, labels, k + 1, class_axis_name)
     gap = compute_top_k_value(few, k + 1) - _numerics.score_of_label(few, places)
-    losses = jax.nn.relu(1.0 + _numerics.nan_where_invalid(gap, few, places))
-    return _numerics.with_slopes_or_nan(losses, scores, labels, class_axis_name)
+    losses = jax.nn.relu(1.0 + gap)
+    return _numerics.nan_with_slopes_where_invalid(losses, scores, labels, class_axis_name)
 
 
 def _few_classes(

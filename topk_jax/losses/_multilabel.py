@@ -411,8 +411,7 @@ def _positive_loss(
 ) -> jax.Array:
     rows = _numerics.finite_scores(scores)
     loss = -jax.nn.log_sigmoid(_numerics.score_of_label(rows, labels, class_axis_name))
-    losses = _numerics.nan_where_invalid(loss, scores, labels, class_axis_name)
-    return _numerics.with_slopes_or_nan(losses, scores, labels, class_axis_name)
+    return _numerics.nan_with_slopes_where_invalid(loss, scores, labels, class_axis_name)
 
 
 def _cross_loss(scores: jax.Array, others: jax.Array) -> jax.Array:

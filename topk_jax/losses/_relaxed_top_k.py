@@ -126,8 +126,7 @@ def relaxed_top_k_cross_entropy(
         log_probability = jnp.logaddexp(log_top_1, log_probability)
     # Logarithms and maxima of the weights may lose the NaN of traced weights outside their range.
     losses = _numerics.nan_unless(~jnp.isnan(weights).any(), -log_probability)
-    losses = _numerics.nan_where_invalid(losses, scores, labels)
-    losses = _numerics.with_slopes_or_nan(losses, scores, labels)
+    losses = _numerics.nan_with_slopes_where_invalid(losses, scores, labels)
     return _numerics.zero_left_out(losses, where)
 
 

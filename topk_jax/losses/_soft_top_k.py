@@ -141,8 +141,7 @@ def sigmoid_top_k_loss(
     tau = _checks.scalar(tau, "tau", scores.dtype, above=0)
     distances = distances_from_middle(scores, k, tau)
     loss = jax.nn.softplus(-_numerics.score_of_label(distances, labels))
-    losses = _numerics.nan_where_invalid_labels(loss, labels, scores.shape[-1])
-    losses = _numerics.with_slopes_or_nan(losses, scores, labels)
+    losses = _numerics.nan_with_slopes_where_invalid(loss, scores, labels)
     return _numerics.zero_left_out(losses, where)
 
 
