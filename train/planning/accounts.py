@@ -58,7 +58,8 @@ class Account:
         peak: bytes at once, of all of these.
         moved: bytes that its operations read and write, as XLA estimates it; a loop counts once.
             None if the compiler has no estimate.
-        seconds: of compilation.
+        seconds: of compilation. They are those of the processor, or those that passed if these are
+            fewer. Other work of the machine hardly changes them.
     """
 
     sorts: int
@@ -85,7 +86,7 @@ def compile_on_one(function: Callable[..., Any], target: Target, *shapes: Any) -
 def compile_for(jitted: Any, target: Target, *shapes: Any) -> Account:
     """The account of a jitted function whose arrays are on chips of the target."""
     lowered = jitted.trace(*shapes).lower(lowering_platforms=(target.platform,))
-    start = time.perf_counter()
+    began = _clocks()
     try:
         compiled = lowered.compile()
     except jax.errors.JaxRuntimeError as error:
@@ -94,11 +95,16 @@ def compile_for(jitted: Any, target: Target, *shapes: Any) -> Account:
         # With a GPU, XLA measures which tiles a product has. Without one, it finds none for some
         # products (JAX 0.10.2). NVIDIA's library computes these.
         compiled = lowered.compile(compiler_options={"xla_gpu_enable_triton_gemm": False})
-    seconds = time.perf_counter() - start
+    seconds = min(now - then for now, then in zip(_clocks(), began, strict=True))
     # None of a compiler of GPUs without a GPU.
     costs: Any = compiled.cost_analysis()
     moved = int(costs["bytes accessed"]) if costs else None
     return account(compiled.as_text() or "", compiled.memory_analysis(), moved, seconds)
+
+
+def _clocks() -> tuple[float, float]:
+    """The seconds that have passed, and those of the processor."""
+    return time.perf_counter(), time.process_time()
 
 
 def account(text: str, memory: Any, moved: int | None, seconds: float) -> Account:
