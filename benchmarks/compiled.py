@@ -187,11 +187,16 @@ def function_with_arrays(case: Case, num_classes: int) -> tuple[Any, ...]:
     def results(arrays: Any, weights: Any) -> Any:
         given = {argument: arrays[name] for argument, name in case.arrays.items()}
 
-        def total(features: Any, weights: Any) -> tuple[jax.Array, jax.Array]:
+        def values_of(features: Any, weights: Any) -> Any:
             made = {name: parameters[name]._replace(weights=weights[name]) for name in weights}
-            values = case.function(**given | {"features": features}, **parameters | made)
+            return case.function(**given | {"features": features}, **parameters | made)
+
+        def total(features: Any, weights: Any) -> tuple[jax.Array, jax.Array]:
+            values = values_of(features, weights)
             return jnp.square(values).sum(), values
 
+        if not case.slopes:
+            return values_of(given["features"], weights)
         # A head learns, so its weights need a gradient, as its features do.
         slopes, values = jax.grad(total, (0, 1), has_aux=True)(given["features"], weights)
         return values, slopes

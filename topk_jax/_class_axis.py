@@ -53,7 +53,7 @@ def allow_split(
                 return function(*args, **kwargs)
             given = signature.bind(*args, **kwargs).arguments
             if name is not None:
-                _check_name(name, first, given)
+                check_name(name, first, given[first], {"labels": given.get("labels")})
                 return function(*args, **kwargs)
             check_not_split(first, scores, given.get("labels"), "give class_axis_name={}")
             spec = _explicit_spec(scores)
@@ -89,26 +89,36 @@ def refuse_split(function: Callable[Parameters, Result]) -> Callable[Parameters,
     return called
 
 
-def _check_name(name: Hashable, first: str, given: dict[str, Any]) -> None:
-    """Raises if no map binds the name, or if the classes are not split along it."""
+def check_name(name: Hashable, first: str, scores: Any, same: dict[str, Any]) -> None:
+    """Raises if no map binds the name, or if the classes are not split along it.
+
+    Args:
+        name: the user's argument `class_axis_name`.
+        first: the name of the argument whose classes are split.
+        scores: that argument, or an array of it.
+        same: the arguments that are the same on all devices along this axis, by name.
+    """
     _checks.axis_size(name, "class_axis_name")
     names = set(name) if isinstance(name, tuple) else {name}
     # Without check_vma, types do not show along which axes an array varies.
     if not names & _varying(jax.lax.axis_index(name)):
         return
-    if not names <= _varying(given[first]):
+    if not names <= _varying(scores):
         raise ValueError(
             f"class_axis_name must be an axis that the classes of {first} are split along, got "
             f"{name!r}, along which {first} is the same on all devices."
         )
-    if "labels" in given and names & _varying(given["labels"]):
-        raise ValueError(
-            "class_axis_name must be an axis along which all devices have the same labels, got "
-            f"{name!r}, along which labels vary."
-        )
+    for other, array in same.items():
+        if names & _varying(array):
+            raise ValueError(
+                f"class_axis_name must be an axis along which all devices have the same {other}, "
+                f"got {name!r}, along which {other} vary."
+            )
 
 
-def check_not_split(name: str, scores: Any, labels: Any, way: str) -> None:
+def check_not_split(
+    name: str, scores: Any, labels: Any, way: str, *, of_labels: str = "labels"
+) -> None:
     """Raises if the scores vary along a mapped axis and the labels do not.
 
     Hazard: each device would treat its classes as all classes, and the loss would be a plausible
@@ -120,6 +130,7 @@ def check_not_split(name: str, scores: Any, labels: Any, way: str) -> None:
         scores: the argument, or an array of it.
         labels: the labels, or `None` for a function without labels.
         way: what to do if the classes are split; a format string for the names of the axes.
+        of_labels: the name of the argument that is in the place of the labels.
     """
     if labels is None:
         return
@@ -127,10 +138,10 @@ def check_not_split(name: str, scores: Any, labels: Any, way: str) -> None:
     if missing:
         names = repr(missing[0] if len(missing) == 1 else tuple(missing))
         raise ValueError(
-            f"{name} must have all classes on each device where labels are the same on all, got "
-            f"{name} that vary along {names} and labels that do not: if the classes are split, "
-            f"{way.format(names)}; else mark the labels with "
-            f"jax.lax.pcast(labels, {names}, to='varying')."
+            f"{name} must have all classes on each device where {of_labels} are the same on all, "
+            f"got {name} that vary along {names} and {of_labels} that do not: if the classes are "
+            f"split, {way.format(names)}; else mark the {of_labels} with "
+            f"jax.lax.pcast({of_labels}, {names}, to='varying')."
         )
 
 

@@ -82,14 +82,14 @@ def take(values: jax.Array, classes: jax.Array, name: Hashable | None) -> jax.Ar
     """
     if name is None:
         return take_entries(values, classes)
-    places, is_own = _places(classes, values.shape[-1], name)
+    places, is_own = own_places(classes, values.shape[-1], name)
     taken = take_entries(values, places)
     return jax.lax.psum(jnp.where(is_own, taken, 0), name)
 
 
 def take_shared(values: jax.Array, classes: jax.Array, name: Hashable) -> jax.Array:
     """The values of some classes [...], from values [L] that all examples share."""
-    places, is_own = _places(classes, values.shape[-1], name)
+    places, is_own = own_places(classes, values.shape[-1], name)
     return jax.lax.psum(jnp.where(is_own, values[places], 0), name)
 
 
@@ -103,7 +103,7 @@ def put(
     rows = jnp.arange(values.shape[0])[:, None]
     if name is None:
         return values.at[rows, classes].set(others, mode="promise_in_bounds")
-    places, is_own = _places(classes, values.shape[-1], name)
+    places, is_own = own_places(classes, values.shape[-1], name)
     return values.at[rows, jnp.where(is_own, places, values.shape[-1])].set(others, mode="drop")
 
 
@@ -131,7 +131,7 @@ def concatenate(arrays: tuple[jax.Array, ...], name: Hashable) -> tuple[jax.Arra
     return found
 
 
-def _places(classes: jax.Array, size: int, name: Hashable) -> tuple[jax.Array, jax.Array]:
+def own_places(classes: jax.Array, size: int, name: Hashable) -> tuple[jax.Array, jax.Array]:
     """The positions of classes on this device, or 0, and whether the device has them."""
     places = localize(classes, size, name)
     is_own = (places >= 0) & (places < size)

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.tree_util import keystr
 
 
 def map_over_devices(
@@ -68,12 +69,13 @@ def call_on_devices(
 ) -> Any:
     """`function(**arguments)` on each device: see `map_over_devices`.
 
-    Leaves of the arguments that are not JAX arrays are static. Arguments without a spec, and axes
-    for which a spec has `None`, stay as they are.
+    Leaves of the arguments that are not JAX arrays are static. The specs have the names of leaves,
+    such as "head.weights". Leaves without a spec, and axes for which a spec has `None`, stay as
+    they are.
     """
     leaves, tree = jax.tree.flatten_with_path(arguments)
     arrays = {
-        place: (leaf, specs.get(path[0].key, PartitionSpec()))
+        place: (leaf, specs.get(keystr(path, simple=True, separator="."), PartitionSpec()))
         for place, (path, leaf) in enumerate(leaves)
         if isinstance(leaf, jax.Array)
     }

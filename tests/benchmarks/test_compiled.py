@@ -63,3 +63,9 @@ def test_a_head_has_its_weights(name):
     assert {name: slope.shape for name, slope in of_weights.items()} == {
         name: array.shape for name, array in weights.items()
     }
+
+
+def test_the_best_classes_are_accounted_for_without_a_gradient():
+    case = compiled._cases_of("h100")["heads.top_k"]
+    scores, classes = jax.eval_shape(*compiled.function_with_arrays(case, 10))
+    assert scores.shape == classes.shape == (compiled.BATCH, 3)

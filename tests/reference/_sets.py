@@ -18,6 +18,31 @@ def top_k_set(scores, *, k):
     return chosen
 
 
+def top_k(scores, *, k):
+    """The k largest scores (2.13), of lower index among equals, and their classes; NaN and -1
+    beside a NaN or +inf.
+    """
+    scores = float64(scores)
+    values, classes = np.full((*scores.shape[:-1], k), np.nan), np.full((*scores.shape[:-1], k), -1)
+    for position in np.ndindex(scores.shape[:-1]):
+        if (scores[position] < np.inf).all():
+            classes[position] = descending(scores[position])[:k]
+            values[position] = scores[position][classes[position]]
+    return values, classes
+
+
+def top_k_gradient(scores, shares, *, k):
+    """Of the sum of the k largest scores, the first times the first share [k] and so on."""
+    values, classes = top_k(scores, k=k)
+    slope = np.zeros(np.shape(scores))
+    for position in np.ndindex(slope.shape[:-1]):
+        if np.isnan(values[position]).any():
+            slope[position] = np.nan
+        else:
+            slope[position][classes[position]] = np.where(np.isneginf(values[position]), 0, shares)
+    return slope
+
+
 def threshold_set(probabilities, threshold):
     """The classes with `p >= threshold` (2.31)."""
     return float64(probabilities) >= float64(threshold)

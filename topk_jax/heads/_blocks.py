@@ -162,6 +162,29 @@ def _scores_of_classes_backward(
 scores_of_classes.defvjp(_scores_of_classes_forward, _scores_of_classes_backward)
 
 
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def with_slopes_of_scores(
+    unit: bool, values: jax.Array, rows: jax.Array, layer: Layer, classes: jax.Array
+) -> jax.Array:
+    """The values [n, S], with the derivative of `scores_of_classes`, which are not computed."""
+    return _with_slopes_forward(unit, values, rows, layer, classes)[0]
+
+
+def _with_slopes_forward(
+    _unit: bool, values: jax.Array, rows: jax.Array, layer: Layer, classes: jax.Array
+) -> tuple[jax.Array, Any]:
+    return values, (rows, layer, classes)
+
+
+def _with_slopes_backward(
+    unit: bool, residuals: Any, cotangent: jax.Array
+) -> tuple[None, jax.Array, Layer, None]:
+    return None, *_scores_of_classes_backward(unit, residuals, cotangent)
+
+
+with_slopes_of_scores.defvjp(_with_slopes_forward, _with_slopes_backward)
+
+
 def unit_vectors(vectors: jax.Array, *, axis: int) -> jax.Array:
     """Vectors divided by their length; 0 where the length is below 1e-12.
 

@@ -21,13 +21,19 @@ LABELED = {"features": "logits", "labels": "labels"}
 
 
 def of_features(
-    name: str, arrays: Any = LABELED, *, ranges: Any = (), variant: str = "", **parameters: Any
+    name: str,
+    arrays: Any = LABELED,
+    *,
+    ranges: Any = (),
+    variant: str = "",
+    slopes: int = 1,
+    **parameters: Any,
 ) -> Case:
     return Case(
         public=f"heads.{name}",
         variant=variant,
         arrays=arrays,
-        slopes=1,
+        slopes=slopes,
         parameters={"head": cosine, **parameters},
         ranges=dict(ranges),
     )
@@ -49,6 +55,7 @@ CASES: list[Case] = [
         scale=2.0,
     ),
     of_features("scores", {"features": "logits"}),
+    of_features("top_k", {"features": "logits"}, slopes=0, k=3),
     of_features("top_k_hinge", k=3),
     of_features("top_k_hinge", {**LABELED, "where": "hits"}, k=3, variant="where"),
 ]
