@@ -52,7 +52,7 @@ def top_k(
     Returns:
         The scores in descending order, in float32 or float64, and their classes, int32, both
         `[..., k]`. Among equal scores, lower classes come first. A masked class has a score of
-        -inf. Where a score is NaN or +inf, all scores of the example are NaN and its classes -1.
+        -inf. If a score is NaN or +inf, all scores of the example are NaN and its classes -1.
 
     Raises:
         TypeError: an argument has the wrong type or dtype.
