@@ -33,6 +33,8 @@ BATCH_SIZE = 64
 NUM_STEPS = 50
 NUM_CALIBRATION_USERS = 128
 NUM_TEST_BATCHES = 10
+# How many users' best items are printed, and how many of each.
+SHOWN = (3, 5)
 OPTIMIZER = optax.adam(0.03)
 
 # "users" is a layer [features, WIDTH] that makes the vectors of users from their features. "items"
@@ -74,12 +76,17 @@ class Tastes:
         }
 
 
-def own_scores(model: Model, features: jax.Array) -> jax.Array:
-    """The scores of the items that this device has."""
+def vectors_and_items(model: Model, features: jax.Array) -> tuple[jax.Array, heads.LinearHead]:
+    """The vectors of the users, and the items that this device has."""
     users = features @ model["users"]
     # Vectors of one length make the scores of different users comparable.
     users = WIDTH**0.5 * users / jnp.linalg.norm(users, axis=-1, keepdims=True)
-    return heads.scores(users, heads.LinearHead(model["items"]))
+    return users, heads.LinearHead(model["items"])
+
+
+def own_scores(model: Model, features: jax.Array) -> jax.Array:
+    """The scores of the items that this device has."""
+    return heads.scores(*vectors_and_items(model, features))
 
 
 def mean_loss(model: Model, features: jax.Array, taken: jax.Array, key: jax.Array) -> jax.Array:
@@ -93,6 +100,12 @@ def mean_loss(model: Model, features: jax.Array, taken: jax.Array, key: jax.Arra
 def average_threshold(model: Model, features: jax.Array) -> jax.Array:
     """The threshold for sets of K items on average."""
     return sets.average_k_threshold(own_scores(model, features), k=K, class_axis_name="items")
+
+
+def best_items(model: Model, features: jax.Array) -> jax.Array:
+    """The K best items of each user, best first."""
+    _, items = heads.top_k(*vectors_and_items(model, features), k=K, class_axis_name="items")
+    return items
 
 
 def hits_and_sizes(
@@ -142,6 +155,7 @@ def compiled(model: Model, state: optax.OptState, tastes: Tastes) -> dict[str, j
         "training": jax.jit(step, donate_argnums=(0, 1)).lower(model, state, users, taken, key),
         "calibration": jax.jit(on_each_device(average_threshold)).lower(model, calibration_users),
         "test": jax.jit(on_each_device(hits_and_sizes)).lower(model, threshold, users, taken),
+        "use": jax.jit(on_each_device(best_items)).lower(model, users[: SHOWN[0]]),
     }
     return {name: program.compile() for name, program in lowered.items()}
 
@@ -220,7 +234,11 @@ def main(
         threshold = programs["calibration"](model, calibration_users)
         batches = [tastes.draw(BATCH_SIZE) for _ in range(NUM_TEST_BATCHES)]
         found = [jax.device_get(programs["test"](model, threshold, *batch)) for batch in batches]
+        best = jax.device_get(programs["use"](model, batches[0][0][: SHOWN[0]]))
     print_memory(model, state, programs)
+    print("\nbest items of new users, best first")
+    for items in best[:, : SHOWN[1]]:
+        print(*items)
     return print_recalls(jax.tree.map(lambda *parts: np.concatenate(parts), *found), tastes)
 
 

@@ -78,7 +78,7 @@ def test_the_recommender_on_eight_devices_and_on_one(monkeypatch, capsys):
             recalls[len(devices)] = recommender.main(num_items, num_steps=5, devices=devices)
         # A shape, as in f32[64,5003].
         shape = re.compile(rf"[\[,]{num_items}[\],]")
-        assert [bool(shape.search(text)) for text in texts.values()] == [len(devices) == 1] * 3
+        assert [bool(shape.search(text)) for text in texts.values()] == [len(devices) == 1] * 4
         rows = re.findall(r"^cpu:\d +[\d,]+ +([\d.]+)$", capsys.readouterr().out, re.MULTILINE)
         assert len(rows) == len(devices)
         held[len(devices)] = {float(row) for row in rows}

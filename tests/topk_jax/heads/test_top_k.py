@@ -357,7 +357,7 @@ def test_split_classes_by_the_type_of_the_arrays(sizes, axis_kind, kind, k, rng)
         assert tuple(slope.sharding.spec[-1] for slope in slopes) == (None, "classes", "classes")
 
 
-def test_devices_send_their_best_classes_alone(rng):
+def test_devices_send_only_their_best_classes(rng):
     features, weights, bias = split_arrays("linear", rng)
     mesh = jax.make_mesh((8,), ("classes",))
     with jax.set_mesh(mesh):
