@@ -441,6 +441,11 @@ def test_shard_map_splits_the_batch(name, rng):
     [
         ({"features": jnp.ones((6, 5), jnp.int32)}, TypeError, "features must be a floating"),
         (
+            {"features": heads.LinearHead(jnp.ones((5, 21)))},
+            TypeError,
+            "features must be a floating-point array, got LinearHead",
+        ),
+        (
             {"features": jnp.ones((6, 4))},
             ValueError,
             r"head.weights must have shape \(4, classes\)",

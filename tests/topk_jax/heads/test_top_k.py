@@ -433,6 +433,11 @@ def test_other_splits_are_refused(rng):
     [
         ({"features": jnp.ones((6, 5), jnp.int32)}, TypeError, "features must be a floating"),
         (
+            {"features": heads.LinearHead(jnp.ones((5, 21)))},
+            TypeError,
+            "features must be a floating-point array, got LinearHead",
+        ),
+        (
             {"features": jnp.ones((2, 6, 4))},
             ValueError,
             r"head.weights must have shape \(4, classes\) where features has shape \(2, 6, 4\)",
