@@ -52,7 +52,8 @@ def top_k(
     Returns:
         The scores in descending order, in float32 or float64, and their classes, int32, both
         `[..., k]`. Among equal scores, lower classes come first. A masked class has a score of
-        -inf, as has a class with a score below -1e30. If a score is NaN or +inf, all scores of the example are NaN and its classes -1.
+        -inf, as has a class with a score below -1e30. If a score is NaN or +inf, all scores of
+        the example are NaN and its classes -1.
 
     Raises:
         TypeError: an argument has the wrong type or dtype.
