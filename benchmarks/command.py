@@ -48,7 +48,7 @@ def whole_number(least: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         if not text.isdecimal() or int(text) < least:
             raise argparse.ArgumentTypeError(
-                f"must be a whole number of at least {least}; got {text!r}"
+                f"must be an integer of at least {least}; got {text!r}"
             )
         return int(text)
 

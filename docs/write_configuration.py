@@ -28,8 +28,8 @@ names the data sets that have its fields.
 """
 # The words of messages, and how the page has them.
 _SHORT = (
-    (r"a whole number of at least (\d+)", r"integer ≥ \1"),
-    (r"a whole number from (\d+) to (\d+)", r"integer in [\1, \2]"),
+    (r"an integer of at least (\d+)", r"integer ≥ \1"),
+    (r"an integer from (\d+) to (\d+)", r"integer in [\1, \2]"),
     (r"a finite number at least (\d+) and less than (\d+)", r"[\1, \2)"),
     (r"a finite number at least (\d+) and at most (\d+)", r"[\1, \2]"),
     (r"a finite number greater than (\d+) and at most (\d+)", r"(\1, \2]"),
@@ -37,7 +37,7 @@ _SHORT = (
     (r"a finite number at least (\d+)", r"≥ \1"),
     (r"a finite number greater than (\d+)", r"> \1"),
     (r"one of (.*)", r"\1"),
-    (r"a text that is not empty", "text"),
+    (r"a non-empty text", "text"),
     (r"the path of a file or a folder", "path"),
     (r"the path of a table", "table"),
     (r"a tuple", "tuple"),

@@ -69,7 +69,7 @@ def main() -> None:
             examples.of_dataset(dataset, spec), num_folds=_FOLDS.value, seed=parsed.seed
         )
     except KeyboardInterrupt as error:
-        raise InterruptedRunError(signal.SIGINT, "the same command begins anew") from error
+        raise InterruptedRunError(signal.SIGINT, "the same command starts over") from error
     files.write_whole(out, outputs.to_csv(found, corrections.read(corrected) if corrected else []))
     if json is not None:
         files.write_whole(json, files.to_json(outputs.to_plain(found), indent=1))

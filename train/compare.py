@@ -32,22 +32,21 @@ _SPLITS = ("test", "validation")
 _RUNS = flags.DEFINE_list(
     "runs",
     None,
-    "Folders with a folder for each run, or folders of single runs, with commas between them. With "
-    "--sweep or --study one folder, where the runs are looked for and made; by default runs.",
+    "Folders of runs, or folders that contain these, with commas between. With --sweep or --study: "
+    "the one folder of their runs; by default runs.",
 )
 _SWEEP = flags.DEFINE_string(
     "sweep",
     None,
-    "A TOML file with a recipe, values of its fields, and seeds. The runs of all combinations that "
-    "are not finished are made, then they are compared. A command that was stopped can be given "
-    "again.",
+    "A TOML file with a recipe, values of its fields, and seeds. Makes the missing runs of all "
+    "combinations, then compares them. A stopped command continues if it is repeated.",
 )
 _STUDY = flags.DEFINE_string(
     "study",
     None,
-    "A TOML file with arms, whose parameters are tuned by a random search, seeds for what was "
-    "selected, and contrasts of arms. The runs that are not finished are made, then the arms are "
-    "contrasted. A command that was stopped can be given again.",
+    "A TOML file with arms, whose parameters a random search tunes, seeds for the selected values, "
+    "and contrasts of arms. Makes the missing runs, then contrasts the arms. A stopped command "
+    "continues if it is repeated.",
 )
 _PLAN = flags.DEFINE_bool(
     "plan",
@@ -63,7 +62,7 @@ _METRICS = flags.DEFINE_list(
     "metrics",
     None,
     "The metrics, as results.json calls them, for example top_1_accuracy,macro_average_5_accuracy; "
-    "by default those that the runs selected by, and their top-K accuracies.",
+    "by default the metrics of their selection, and top-K accuracies.",
 )
 _SPLIT = flags.DEFINE_string(
     "split", None, f"The split, one of {', '.join(_SPLITS)}; by default test."
@@ -85,7 +84,7 @@ _ROWS = flag_rules.declare(
     Flag("plan", needs=("sweep", "study")),
     Flag("jobs", needs=("sweep", "study")),
     *(
-        Flag(name, excludes=("study",), because="its file says what is compared")
+        Flag(name, excludes=("study",), because="its file sets what is compared")
         for name in ("metrics", "split", "baseline")
     ),
     *(

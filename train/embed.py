@@ -31,12 +31,12 @@ _WEIGHTS = flags.DEFINE_string(
 _MODEL = flags.DEFINE_string(
     "model",
     None,
-    "the name of the network, as config.model.name has it; needed where the file fits several.",
+    "the name of the network, as config.model.name has it; needed if the file fits several.",
 )
 _IMAGE_SIZE = flag_types.define_whole_number(
     "image_size",
-    "the height and width that the network gets; by default those of the images "
-    "that it was published for, such as 224.",
+    "the height and width of the images for the network; by default as it was "
+    "published, such as 224.",
     lower_bound=1,
 )
 _NORMALIZATION = flags.DEFINE_string(
@@ -58,8 +58,7 @@ _TRANSPARENCY = flags.DEFINE_string(
 _READ_TRUNCATED = flags.DEFINE_boolean(
     "read_truncated",
     None,
-    "whether a file that lacks its end is read as far as it goes, as "
-    "config.dataset.read_truncated.",
+    "whether a truncated file is read as far as it goes, as config.dataset.read_truncated.",
 )
 _IMAGES = flags.DEFINE_string(
     "images", None, "A folder with a folder for each class, as for configs/folder.py."
@@ -77,7 +76,7 @@ _GROUP = flags.DEFINE_string(
 _VALIDATION_FRACTION = flags.DEFINE_float(
     "validation_fraction",
     0.15,
-    "The part of each class that is held out for validation where no split is given.",
+    "The part of each class that is held out for validation if no split is given.",
     lower_bound=0,
     upper_bound=1,
 )
@@ -195,7 +194,7 @@ def _embed(out: Path, shared: share_flags.ChosenShare) -> None:
         with taking_part(share):
             embed(used, given, out, skip_unreadable=_SKIP_UNREADABLE.value, share=share)
     except KeyboardInterrupt as error:
-        raise InterruptedRunError(signal.SIGINT, "the same command goes on from here") from error
+        raise InterruptedRunError(signal.SIGINT, "the same command continues from here") from error
 
 
 def _path(flag: flags.FlagHolder[str | None]) -> Path | None:

@@ -42,8 +42,8 @@ _SPLIT = flags.DEFINE_string(
     "split",
     None,
     f"With --workdir or --weights: the split of the data set, one of {', '.join(_SPLITS)}; by "
-    "default test. Only place_names and synthetic_latents have balanced_test, with as many "
-    "examples of every class.",
+    "default test. Only place_names and synthetic_latents have balanced_test, with equally "
+    "many examples of every class.",
 )
 _CROPS = flags.DEFINE_integer(
     "crops",
@@ -56,8 +56,9 @@ _SCORES = score_flags.define()
 _CALIBRATION = flags.DEFINE_string(
     "calibration",
     None,
-    "all, the default: thresholds are calibrated on all the examples for it. half: on one half of "
-    "them; if they are the examples that are evaluated, the other half is. A group is in one half.",
+    "all, the default: thresholds are calibrated on all calibration examples. half: on one half of "
+    "them; if these are also the evaluated examples, only the other half is evaluated. A group is "
+    "in one half.",
 )
 _MEASURES = measure_flags.define()
 _OUTPUTS = output_flags.define()
@@ -75,20 +76,20 @@ _OF_RUNS = tuple(name for name in classifier_flags.NAMES if name != "taxonomy")
 _ROWS = flag_rules.declare(
     Needed(
         ("workdir", "features_run", "weights", "logits", "program"),
-        "the folder of a finished run, a file of the weights of a network, somebody's logits, or "
+        "the folder of a finished run, a file of the weights of a network, a file of logits, or "
         "an exported program",
     ),
     Flag(
         "logits",
         excludes=(*_OF_RUNS, "program", *new_data_flags.NAMES),
-        because="logits are evaluated alone",
+        because="logits are evaluated without a network",
     ),
     Flag(
         "program",
         fields.text("a file"),
         needs=new_data_flags.NAMES,
         excludes=_OF_RUNS,
-        because="it is evaluated on new data, with nothing of a run",
+        because="it is evaluated on new data, without a run",
     ),
     Flag(
         "program",
@@ -101,7 +102,7 @@ _ROWS = flag_rules.declare(
         fields.one_or(TEN_CROPS),
         needs=("workdir", "weights"),
         excludes=new_data_flags.NAMES,
-        because="new data are evaluated as train.predict looks at them",
+        because="new data have one crop, as in train.predict",
     ),
     Flag("calibration", fields.one_of(("all", "half"))),
     *new_data_flags.ROWS,

@@ -97,7 +97,7 @@ def run(
         if _parsed(config, workdir, extend=extend) != (parsed, shorter):
             raise UserError(
                 f"another command has extended the run in --workdir {workdir} in the meantime; "
-                "the same command, given again, looks at it anew"
+                "repeat the same command"
             )
         state, progress = starting.restore(checkpointer, assembly, state)
         if shorter is not None:
@@ -116,8 +116,8 @@ def _parsed(config: Mapping[str, Any], workdir: Path, *, extend: bool) -> tuple[
     parsed = parse({name: value for name, value in config.items() if name != json_files.SEAL})
     if parsed.model.tau_normalized is not None:
         raise UserError(
-            "config.model.tau_normalized is of runs that train.export has written; they are not "
-            "trained, and config.model.start_from starts from one"
+            "config.model.tau_normalized is for runs that train.export wrote, which cannot be "
+            "trained; start from one with config.model.start_from"
         )
     return continuing.check_workdir(parsed, workdir, extend=extend)
 
@@ -149,7 +149,7 @@ def _earlier_results(config: Config, workdir: Path) -> dict[str, Any] | None:
     finished = run_files.read_whole_results(workdir)
     reason = run_files.why_no_results(workdir, whole=True) if processes.is_first() else None
     if finished is None and reason is not None:
-        logging.warning("%s; they are made anew", reason)
+        logging.warning("%s; they are written again", reason)
     processes.check_same("the configuration", lambda: json.dumps(config.to_plain(), sort_keys=True))
     processes.check_same("what --workdir holds", lambda: json.dumps(finished, sort_keys=True))
     return finished

@@ -58,14 +58,14 @@ _FORMAT = flags.DEFINE_enum(
     "program",
     ["program", "onnx", "web", "safetensors", "tau_normalized"],
     "program: images to probabilities and sets, for JAX. onnx: the same for ONNX Runtime. web: a "
-    "page that computes the same in a browser, as a folder of files for any server. "
-    "safetensors: the weights of the network alone. "
-    "tau_normalized: a workdir whose head has its weights divided by powers of their lengths.",
+    "page that computes the same in a browser, as a folder of files for any server. safetensors: "
+    "only the weights of the network. tau_normalized: a workdir whose head has its weights divided "
+    "by powers of their lengths.",
 )
 _FLOAT16 = flags.DEFINE_bool(
     "float16",
     None,
-    "Weights in 16 bits, in half of the space, with thresholds that are calibrated with these.",
+    "Stores weights in 16 bits, in half of the space, and calibrates thresholds with these.",
 )
 _TAKES = flags.DEFINE_enum(
     "takes",
@@ -88,7 +88,7 @@ _TAU = flags.DEFINE_float(
 _SELECT_BY = flags.DEFINE_string(
     "select_by",
     None,
-    "the metric that says which is best, without --tau; by default that of the run.",
+    "the metric that selects it, without --tau; by default the metric of the run.",
 )
 _OUT = flags.DEFINE_string(
     "out",
@@ -167,7 +167,7 @@ def _new_folder(value: str, kept: Mapping[Path, str]) -> Path:
             f"{value or 'an empty text'}"
         )
     if not path.parent.is_dir():
-        raise UserError(f"--out must be in a folder that is there; there is no {path.parent}")
+        raise UserError(f"--out must be in an existing folder; there is no {path.parent}")
     output_files.refuse_folders_of_the_system("out", path)
     output_files.refuse_kept("out", path, kept)
     output_files.refuse_files_of_runs("out", path)
@@ -279,7 +279,7 @@ def _write_weights(chosen: ChosenClassifier, out: Path) -> None:
     weights = exported_weights.serialize(classifier)
     card = model_card.write(classifier, None, out.name)
     _write("weights", out, weights, exported_weights.describe(classifier), card)
-    show_line("to read them, where PyTorch and safetensors are installed:")
+    show_line("to read them, with PyTorch and safetensors installed:")
     show_line("  import safetensors.torch")
     show_line(f"  network.load_state_dict(safetensors.torch.load_file({str(out)!r}))")
 

@@ -9,19 +9,19 @@ from train.foundation.flag_rules import Flag, Together
 
 _CONFIG = flag_types.define_configuration(
     "Needed. The configuration: a recipe, for example digits, or the path of a Python file with "
-    "get_config(). A loss of the recipe follows a colon, as in digits:ldam. Any field, of which "
-    "docs/configuration.md has the list, can be changed: --config.num_epochs=5."
+    "get_config(). A loss of the recipe follows a colon, as in digits:ldam. Any field can be "
+    "changed, as in --config.num_epochs=5; docs/configuration.md lists them."
 )
 _WORKDIR = flags.DEFINE_string(
     "workdir",
     None,
-    "Where the run leaves its checkpoints, metrics and results, and goes on from what is there; "
-    "by default a folder under runs/ named after the configuration.",
+    "The folder for checkpoints, metrics and results; an unfinished run in it continues. By "
+    "default a folder under runs/ named after the configuration.",
 )
 _EXTEND = flags.DEFINE_bool(
     "extend",
     False,
-    "To train the run in --workdir for more epochs: config.num_epochs may be larger than its own.",
+    "Trains the run in --workdir for more epochs, up to a larger config.num_epochs.",
 )
 _COORDINATOR = flags.DEFINE_string(
     "coordinator",
@@ -38,7 +38,7 @@ _CLUSTER = flags.DEFINE_bool(
     "cluster",
     None,
     "To train on all processes that the environment of Slurm, Open MPI, Kubernetes or a TPU pod "
-    "names. If it names several, give this or --nocluster, which trains on this one alone.",
+    "names. If it names several, give this or --nocluster, which trains only on this one.",
 )
 _GIVEN = ("coordinator", "num_processes", "process_index")
 _ROWS = flag_rules.declare(

@@ -47,7 +47,7 @@ _DELTA = flags.DEFINE_float("delta", 0.01, "The probability of a false alarm, at
 _COVERAGE = flags.DEFINE_float(
     "coverage",
     None,
-    "How often sets that promise no coverage, as of --top_k or --average_k, are to have the label.",
+    "The coverage to test sets for that promise none, as of --top_k or --average_k.",
 )
 _CALIBRATED_ON = flags.DEFINE_integer(
     "calibrated_on",
@@ -102,7 +102,7 @@ def main() -> None:
         try:
             monitor = watching.watch(asked)
         except KeyboardInterrupt as error:
-            raise InterruptedRunError(signal.SIGINT, "the same command goes on") from error
+            raise InterruptedRunError(signal.SIGINT, "the same command continues") from error
     for line in monitor.in_words():
         show_line(line)
     if figure is not None:

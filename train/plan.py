@@ -19,7 +19,9 @@ _DEVICE = flags.DEFINE_string(
     "One chip without a topology.",
 )
 _LARGEST = flags.DEFINE_bool(
-    "largest", True, "whether the largest batch that fits is looked for, with some more programs."
+    "largest",
+    True,
+    "whether to search for the largest batch that fits, which compiles some more programs.",
 )
 _ROWS = flag_rules.declare(
     Needed(("device",), "the chips, for example v5e:4x4"), Flag("device", fields.text("chips"))

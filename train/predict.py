@@ -100,7 +100,7 @@ _SHARE = share_flags.define()
 _CLASS_NAMES = flags.DEFINE_string(
     "class_names",
     None,
-    "A file with the name of a class a line, in UTF-8, to be used instead of those of the run.",
+    "A file with one class name per line, in UTF-8, to be used instead of the names of the run.",
 )
 _EXAMPLES = ("images", "features", "names")
 _ROWS = flag_rules.declare(
@@ -119,7 +119,7 @@ _ROWS = flag_rules.declare(
         "similar",
         fields.integer(1, 12),
         needs=("html",),
-        because="the page has them",
+        because="the page shows them",
     ),
     Flag(
         "similar",

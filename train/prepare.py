@@ -71,11 +71,9 @@ _GENERA = flags.DEFINE_float(
     None,
     "the share of the genera that are drawn: a table is written of all their species with more "
     "than 4 images, divided by the rule of Pl@ntNet-300K (whose share is 0.1). It has all columns "
-    "of the given table, as authors and licences.",
+    "of the given table, such as authors and licences.",
 )
-_SEED = flag_types.define_whole_number(
-    "seed", "the number that the draw is a function of; by default 0.", lower_bound=0
-)
+_SEED = flag_types.define_whole_number("seed", "the seed of the draw; by default 0.", lower_bound=0)
 _TAXONOMY = flags.DEFINE_string(
     "taxonomy",
     None,
@@ -90,14 +88,14 @@ _GROUP = flags.DEFINE_string(
 _READ_TRUNCATED = flags.DEFINE_boolean(
     "read_truncated",
     False,
-    "whether a file that lacks its end is packed if it can be read as far as it goes; a run on the "
+    "whether a truncated file is packed, to be read as far as it goes; a run on the "
     "records needs config.dataset.read_truncated=True, too.",
 )
 _DATA_DIR = flags.DEFINE_string(
     "data_dir",
     None,
-    "Where prepared data sets lie; by default the environment variable TFDS_DATA_DIR, or else "
-    "~/tensorflow_datasets.",
+    "The folder of prepared data sets; by default the environment variable TFDS_DATA_DIR, or "
+    "else ~/tensorflow_datasets.",
 )
 _MANUAL_DIR = flags.DEFINE_string(
     "manual_dir",
@@ -109,7 +107,7 @@ _SKIP_UNREADABLE = flags.DEFINE_boolean(
     "skip_unreadable",
     False,
     "Whether images that cannot be decoded are left out and counted; otherwise they end the "
-    "preparation. Where tfds prepares the data set, images are not looked at.",
+    "preparation. If tfds prepares the data set, images are not checked.",
 )
 
 
@@ -235,7 +233,7 @@ def prepare(
     if family.builder is None:
         optional = "; --path and --out write them as records" if name in _OWN_IMAGES else ""
         raise UserError(
-            f"--dataset={name} needs no preparation: its files are read where they lie{optional}"
+            f"--dataset={name} needs no preparation: its files are read in place{optional}"
         )
     if not family.shares_preparation:
         shared.refuse(f"--dataset={name}, which one process prepares")
@@ -256,7 +254,7 @@ def prepare(
     except PartWritten:
         return
     except KeyboardInterrupt as error:
-        begins = "goes on from here" if isinstance(builder, ReadOnlyBuilder) else "begins anew"
+        begins = "continues from here" if isinstance(builder, ReadOnlyBuilder) else "starts over"
         raise InterruptedRunError(signal.SIGINT, f"the same command {begins}") from error
     _summarize(name, builder, skipped)
 
@@ -319,7 +317,7 @@ def write_records(
                 share=share,
             )
     except KeyboardInterrupt as error:
-        begins = "goes on from here" if isinstance(share, WritesPart) else "begins anew"
+        begins = "continues from here" if isinstance(share, WritesPart) else "starts over"
         raise InterruptedRunError(signal.SIGINT, f"the same command {begins}") from error
     if part.is_written:
         return

@@ -30,8 +30,8 @@ from train.foundation.flag_rules import Flag, Needed
 _PROGRAM = flags.DEFINE_string(
     "program",
     None,
-    "Needed. A program that train.export wrote. It is read once: the server serves it until its "
-    "end, also if the file is replaced.",
+    "Needed. A program that train.export wrote. It is read once, at the start: a replaced file "
+    "has no effect.",
 )
 _HOST = flags.DEFINE_string(
     "host", "127.0.0.1", "The address to listen at; 0.0.0.0 is every address of the machine."

@@ -32,9 +32,7 @@ _ON = flags.DEFINE_string(
     f"An embedded data set, {' or '.join(EMBEDDED)}, on which to make the same table without "
     "a download; by default the table is on the paper's own.",
 )
-_RUNS = flags.DEFINE_string(
-    "runs", "runs", "The folder with a folder for each run, where they are looked for and made."
-)
+_RUNS = flags.DEFINE_string("runs", "runs", "The folder of the runs.")
 _ONLY_ROWS = flags.DEFINE_list(
     "rows",
     None,
@@ -51,14 +49,14 @@ _PLAN = flags.DEFINE_bool("plan", False, "Print the commands of the runs, one a 
 _RUN = flags.DEFINE_bool(
     "run",
     False,
-    "Make the runs that are not finished, one after another, then print the table. A command that "
-    "was stopped can be given again.",
+    "Make the runs that are not finished, one after another, then print the table. A stopped "
+    "command continues if it is repeated.",
 )
 _OVERRIDE = flags.DEFINE_multi_string(
     "override",
     [],
-    "A field to change in all runs, for example dataset.data_dir=DIR; may be given several times, "
-    "and has to be given alike to make runs and to collect them. {model.name} in the value stands "
+    "A field to change in all runs, for example dataset.data_dir=DIR; may be given several times. "
+    "Give the same to make the runs and to collect them. {model.name} in the value stands "
     "for the network of the run: model.pretrained=weights/{model.name}.pth.",
 )
 _JSON = flags.DEFINE_string("json", None, "A file to write the collected numbers to.")
@@ -119,7 +117,7 @@ def _table() -> Table:
 
 def _seeds(texts: Sequence[str]) -> tuple[int, ...]:
     wrong = UserError(
-        "--seeds must be different whole numbers from 0 to 4294967295, with commas between them; "
+        "--seeds must be different integers from 0 to 4294967295, with commas between them; "
         f"got {','.join(texts)!r}"
     )
     try:

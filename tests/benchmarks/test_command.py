@@ -32,10 +32,10 @@ def test_flags_become_a_device_a_number_and_a_file(tmp_path):
     [
         (
             "--repetitions=1",
-            "--repetitions: must be a whole number of at least 2; got '1'",
+            "--repetitions: must be an integer of at least 2; got '1'",
         ),
-        ("--repetitions=-3", "must be a whole number of at least 2; got '-3'"),
-        ("--repetitions=two", "must be a whole number of at least 2; got 'two'"),
+        ("--repetitions=-3", "must be an integer of at least 2; got '-3'"),
+        ("--repetitions=two", "must be an integer of at least 2; got 'two'"),
         ("--device=abacus", "argument --device: must be cpu on this machine; got 'abacus'"),
         (
             "--output=/proc/nowhere/results.json",

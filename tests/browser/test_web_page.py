@@ -539,7 +539,7 @@ def test_a_page_of_names_refuses_files_and_what_cannot_be_seen(opened):
     ask_for = """document.getElementById("name").value = %s;
       document.getElementById("ask-name").click()"""
     tab.evaluate(ask_for % json.dumps("\u200b\u0301"))
-    assert trouble(tab) == "A name must have a character that can be seen."
+    assert trouble(tab) == "A name must have a visible character."
     assert shown(tab) == []
     texts = [
         *"aé\u0301\u0903\u06dd\u200b\u202e\ufeff\u2065\u3164\ufe0f\U000e0100\u2800\t\x01",

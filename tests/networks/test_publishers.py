@@ -174,7 +174,7 @@ def test_dinov2s_hub(registers, tmp_path):
     found, read = features(path, _vit(layer_scale=1.0, registers=registers))
     assert difference(found, outputs(network)) < BOUND
     assert read.message.endswith(
-        "but its head starts anew: the file has none; left out: 'mask_token'"
+        "but its head starts from random weights: the file has none; left out: 'mask_token'"
     )
 
 
@@ -245,5 +245,5 @@ def test_open_clip(form, activation, tmp_path):
         spec = VITS["vit_base_patch16_clip_quickgelu_224"]
     found, read = features(path, spec.build(axis_name=None, projection=7, **_SMALL))
     assert difference(found, outputs(peer)) < BOUND
-    assert "its head starts anew: the file has none" in read.message
+    assert "its head starts from random weights: the file has none" in read.message
     assert ("left out: 'text.ln_final.weight', " in read.message) == (form == "whole")

@@ -28,16 +28,16 @@ def test_the_recipe_is_fine(config):
 
 # The field, its value, and what it must be instead.
 MISTAKES = [
-    ("seed", -1, "a whole number from 0"),
-    ("num_epochs", 0, "a whole number of at least 1"),
+    ("seed", -1, "an integer from 0"),
+    ("num_epochs", 0, "an integer of at least 1"),
     ("num_epochs", 1.5, ""),
     ("dataset.name", "digit", "did you mean 'digits'"),
     ("dataset.batch_size", 0, ""),
     ("dataset.data_dir", 3, ""),
     ("model.name", "smal_cnn", "did you mean 'small_cnn'"),
     ("loss.name", "cross_entropi", "did you mean 'cross_entropy'"),
-    ("loss.k", 10, r"a whole number from 1 to 9 \(one less than the classes"),
-    ("loss.k", 0, "a whole number from 1 to 9"),
+    ("loss.k", 10, r"an integer from 1 to 9 \(one less than the classes"),
+    ("loss.k", 0, "an integer from 1 to 9"),
     ("loss.epsilon", -0.1, "a finite number at least 0"),
     ("loss.num_samples", 0, ""),
     ("optimizer.learning_rate", 0.0, ""),
@@ -67,7 +67,7 @@ MISTAKES = [
     ),
     ("eval.scores", "softmx", r"one of softmax \(did you mean 'softmax'"),
     ("model.pretrained", "", ""),
-    ("model.start_from", "", "a text that is not empty, or None"),
+    ("model.start_from", "", "a non-empty text, or None"),
     (
         "model.normalization",
         "clp",
@@ -87,11 +87,11 @@ MISTAKES = [
     ("optimizer.layer_decay", 0, "greater than 0"),
     ("optimizer.decay_biases_and_norms", 0, "True or False"),
     ("model.width", 8, "None with small_cnn; it is for mlp, ngram_bag"),
-    ("model.depth", 0, "a whole number from 1 to 100, or None"),
+    ("model.depth", 0, "an integer from 1 to 100, or None"),
     ("model.dropout", 1.0, "less than 1, or None"),
     ("model.sync_batch_norm", 1, "True or False"),
     ("parallel", "pmpa", r"one of fsdp, mesh, pmap, shard_map \(did you mean 'pm"),
-    ("class_devices", 0, "a whole number of at least 1, or None"),
+    ("class_devices", 0, "an integer of at least 1, or None"),
     ("class_devices", 2, "1 with config.parallel=pmap; it is for mesh and fsdp"),
     ("loss.label_smoothing", 1.0, "at least 0 and less than 1"),
     ("loss.class_weights", "balanced", r"one of class_balanced, none \(did"),
@@ -178,7 +178,7 @@ def test_without_a_number_any_devices_can_share_the_classes(config, kind):
 
 
 def test_a_whole_number_is_a_float_where_the_field_is_for_floats(config):
-    """JAX refuses whole numbers of more than 32 bits in a step, and optax computes with these."""
+    """JAX refuses integers of more than 32 bits in a step, and optax computes with these."""
     config["optimizer"] |= {"decay_factor": 10**30, "decay_epochs": (1,), "learning_rate": 1}
     settings = parse(config).optimizer
     assert {type(settings.decay_factor), type(settings.learning_rate)} == {float}

@@ -166,7 +166,7 @@ def test_where_the_law_is_known_the_gap_to_the_best_is_said(tmp_path):
     }
     for name, value in gap.items():
         assert value == report["bayes"][name] - report["metrics"][name]
-    assert "how far the classifier is below the best" in on_test.stdout
+    assert "gap to the best possible" in on_test.stdout
     halved = read(tmp_path / "run" / "evaluation_validation.json")
     assert halved["num_examples"] == halved["num_calibration_examples"] == 75
     assert 0 < halved["bayes"]["top_5_accuracy"] <= 1
@@ -271,13 +271,13 @@ def test_every_mistake_with_a_run_is_one_line_and_exit_code_two(workdir, somebod
         ([f"--workdir={earlier}"], "classes.json is missing"),
         (
             [run, "--ks=1,11"],
-            "each a whole number from 1 to 10 (the number of classes); got '11'",
+            "each an integer from 1 to 10 (the number of classes); got '11'",
         ),
         ([run, "--ks=0"], "--ks must be numbers between commas"),
         ([run, "--coverages=0.999"], "at least 1 / 0.001 - 1 = 999 examples"),
         ([run, "--rules=lac,psa"], "--rules must be one of aps, "),
         ([run, "--path=there"], "--path is for runs whose data are at a path; that in --workdir"),
-        ([run, "--out=nowhere/at/all.json"], "--out must be in a folder that is there"),
+        ([run, "--out=nowhere/at/all.json"], "--out must be in an existing folder"),
     ]
     check_mistakes("train.evaluate", mistakes, ENVIRONMENT)
 
@@ -288,7 +288,7 @@ def test_every_mistake_with_scores_is_one_line_and_exit_code_two(somebodys):
         ([logits], "--labels is needed"),
         ([logits, f"--labels={somebodys}/integers.npy"], "each of the 200 examples; got 300"),
         ([logits, f"--labels={somebodys}/out_of_range.npy"], "from 0 to 5, the classes of the"),
-        ([logits, f"--labels={somebodys}/logits.npy"], "must be whole numbers [examples]"),
+        ([logits, f"--labels={somebodys}/logits.npy"], "must be integers [examples]"),
         ([logits, labels, "--rules=pas"], "pas needs the number of training examples of each"),
         ([logits, labels, "--ks=7"], "from 1 to 6 (the number of classes); got '7'"),
         ([logits, labels, f"--class_counts={somebodys}/labels.npy"], "each of the 6 classes"),
@@ -323,5 +323,5 @@ def test_a_data_set_that_is_not_the_runs_is_refused(workdir, tmp_path):
     assert refused.returncode == 2
     assert "is not the one that the run" in refused.stderr
     assert damaged.returncode == 2
-    assert "is not what was written" in damaged.stderr
+    assert "changed since it was written" in damaged.stderr
     assert damaged.stderr.count("\n") == 1

@@ -58,7 +58,7 @@ def test_a_second_run_in_the_workdir_is_told_of_the_first(config, tmp_path):
     workdir = tmp_path / "run"
     with (
         folder_lock.held(workdir, "a test"),
-        pytest.raises(UserError, match=f"^another run is at work in {workdir}; wait for its end"),
+        pytest.raises(UserError, match=f"^another run is using {workdir}; wait until it ends"),
     ):
         experiment.run(config, workdir)
     assert list(workdir.iterdir()) == []
@@ -347,7 +347,7 @@ def test_a_run_is_extended_on_request_alone(of_two_epochs):
 
 def test_what_cannot_be_extended_is_refused(of_two_epochs, tmp_path):
     config, workdir = of_two_epochs
-    message = r"config\.num_epochs must be larger than that of the run that is extended, 2; got 1"
+    message = r"config\.num_epochs must be larger than the 2 of the run that is extended; got 1"
     refused({**config, "num_epochs": 1}, workdir, message, extend=True)
     refused(config, tmp_path / "none", "--extend needs a run in --workdir; .* none", extend=True)
     progress = Progress(step=38, best_epoch=1, epoch_seconds=(1.0, 1.0))
@@ -360,7 +360,7 @@ def test_what_cannot_be_extended_is_refused(of_two_epochs, tmp_path):
 @pytest.mark.parametrize(
     ("group", "name", "value", "message"),
     [
-        ("loss", "k", 10, "config.loss.k must be a whole number from 1 to 9"),
+        ("loss", "k", 10, "config.loss.k must be an integer from 1 to 9"),
         ("loss", "name", "hinge", "config.loss.name must be one of"),
         ("dataset", "batch_size", 60, "config.dataset.batch_size must be a multiple of the 8"),
         ("dataset", "batch_size", 1264, "config.dataset.batch_size must be at most the 1257"),
@@ -417,10 +417,10 @@ def test_a_folder_in_the_place_of_a_file_of_the_run_is_refused(config, tmp_path,
 def test_a_file_in_the_place_of_a_folder_of_the_run_is_refused(config, tmp_path, name):
     path = tmp_path / name
     path.touch()
-    refused(config, tmp_path, f"^{path} must be a folder, for [a-zA-Z]+; it is none$")
+    refused(config, tmp_path, f"^{path} must be a folder, for [a-zA-Z]+; it is not$")
     path.unlink()
     path.symlink_to(tmp_path / "nowhere")
-    refused(config, tmp_path, f"^{path} must be a folder, for [a-zA-Z]+; it is none$")
+    refused(config, tmp_path, f"^{path} must be a folder, for [a-zA-Z]+; it is not$")
 
 
 def test_speed_leaves_out_the_epochs_that_compiled():
@@ -450,7 +450,7 @@ def test_a_validation_loss_of_nan_is_the_worst_of_a_tie():
         ({"unlogged": [1.0]}, "whose 'unlogged' is a list whose element 0 is an object$"),
         ({"unlogged": [{}]}, "whose element 0 is an object with 'loss'$"),
         ({"epoch_waiting": None}, "whose 'epoch_waiting' is a list$"),
-        ({"best_step": -1}, "whose 'best_step' is a whole number of at least 0$"),
+        ({"best_step": -1}, "whose 'best_step' is an integer of at least 0$"),
     ],
 )
 def test_progress_of_another_version_is_refused(changes, message):
@@ -466,7 +466,7 @@ def test_progress_of_another_version_is_refused(changes, message):
 
 def test_checkpoints_of_an_unknown_run_are_refused(config, tmp_path):
     (tmp_path / "checkpoints" / "19").mkdir(parents=True)
-    refused(config, tmp_path, "holds checkpoints, and no config.json")
+    refused(config, tmp_path, "holds checkpoints but no config.json")
 
 
 def test_a_damaged_data_set_is_refused(config, tmp_path):

@@ -70,7 +70,7 @@ def test_a_run_starts_from_an_earlier_one_and_needs_it_no_more(
         experiment.run(config, workdir)
     shutil.rmtree(earlier)
     experiment.run(config, workdir)
-    assert "going on after epoch 1 of 2" in capsys.readouterr().out
+    assert "continuing after epoch 1 of 2" in capsys.readouterr().out
     results = json.loads((workdir / "results.json").read_text())
     assert results["config"]["model"]["start_from"] == str(earlier)
     found = trained.load(workdir)
@@ -129,7 +129,7 @@ def test_the_head_starts_anew_where_that_is_asked_for(config, finished_run, caps
     assert as_bytes(found["head"]) == as_bytes(initial["head"])
     selected = trained.load(finished_run).params
     assert as_bytes(found["features"]) == as_bytes(selected["features"])
-    reason = "but its head starts anew: config.model.new_head says so"
+    reason = "but its head starts from random weights: config.model.new_head asks for it"
     assert reason in capsys.readouterr().out
 
 
@@ -146,7 +146,9 @@ def test_the_head_starts_anew_for_other_classes(finished_run, ready):
     ):
         others = dataclasses.replace(facts, classes=Classes(classes, (1,) * len(classes)))
         loaded = load(finished_run, dataclasses.replace(state, params=params), others)
-        assert loaded.message.endswith(f", but its head starts anew: the run's is {reason}")
+        assert loaded.message.endswith(
+            f", but its head starts from random weights: the run's is {reason}"
+        )
         assert as_bytes(loaded.params["head"]) == as_bytes(params["head"])
         assert as_bytes(loaded.params["features"]) == as_bytes(selected.params["features"])
 
@@ -307,8 +309,8 @@ def a_file(workdir):
 DAMAGES = {
     shutil.rmtree: "must be the workdir of a finished run; .*earlier does not exist",
     emptied: "must be the workdir of a finished run; .*earlier holds no run",
-    a_file: "earlier is a file: weights of other programs are for config.model.pretrained",
-    without_results: "that in .*earlier is not finished: the command that started it goes on",
+    a_file: "earlier is a file: config.model.pretrained takes weights of other programs",
+    without_results: "the run in .*earlier is not finished: the command that started it continues",
     without_checkpoints: "the run in .*earlier has no checkpoints any more",
     damaged: "the checkpoints in .*earlier/checkpoints cannot be read: ",
     of_another_version: "earlier is a run of another version",
@@ -420,9 +422,12 @@ def test_the_commands_of_the_page_run_in_their_order(rng, tmp_path, monkeypatch)
         printed.append(done.stdout)
     assert len(printed) == PAGE.count("python -m train.main") == 5
     for text in printed[:3]:
-        assert "its head starts anew: the file's is for 1000 classes, not 6" in text
+        assert "its head starts from random weights: the file's is for 1000 classes, not 6" in text
     assert "the weights of the run in runs/frozen, its head too, of 6 classes" in printed[3]
-    assert "runs/both, but its head starts anew: config.model.new_head says so" in printed[4]
+    assert (
+        "runs/both, but its head starts from random weights: config.model.new_head asks for it"
+        in printed[4]
+    )
     found = {name: trained.load(tmp_path / "runs" / name).params for name in ("frozen", "both")}
     kernel = variables["params"]["features"]["layer1_0"]["conv1"]["kernel"]
     kept, moved = (found[name]["features"]["layer1_0"]["conv1"]["kernel"] for name in found)

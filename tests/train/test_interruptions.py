@@ -79,7 +79,7 @@ def test_divergence_is_told_with_the_last_good_checkpoint(tmp_path, when):
     # It is complete and has finite numbers; and the same command comes to the same end.
     done = PROGRAM.run(workdir, every_step, *rate)
     assert (done.returncode, done.stderr) == (2, f"{line}\n")
-    assert "going on after epoch 1 of 8\n" in done.stdout
+    assert "continuing after epoch 1 of 8\n" in done.stdout
 
 
 OTHERS = {

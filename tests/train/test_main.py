@@ -65,7 +65,7 @@ MISTAKES = {
         [CONFIG, "--config.eval.ks=" + "-" * 50_000 + "1"],
         "must be a tuple, such as (1,5)",
     ),
-    "a whole number of many digits": ([CONFIG, "--config.seed=" + "9" * 5000], "a whole number"),
+    "an integer of many digits": ([CONFIG, "--config.seed=" + "9" * 5000], "an integer"),
     "unknown field": ([CONFIG, "--config.los.name=focal"], "did you mean 'config.loss.name'?"),
     "unknown field of a loss": (
         [CONFIG, "--config.loss.epsilonn=2"],

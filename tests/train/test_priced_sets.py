@@ -66,7 +66,7 @@ def test_the_report_has_what_sets_are_worth_and_cost(evaluated, costs):
             assert value == pytest.approx((worth[sizes - 1] * hits).mean())
     names = [str(digit) for digit in range(10)]
     table = named_costs.named(str(costs), names, None)
-    assert f"sets that are to cost at most this on average, by {costs}:" in printed
+    assert f"sets with a bounded mean cost, by {costs}:" in printed
     for risk, values in report["risks"].items():
         chosen = scores >= np.float32(values["threshold"])
         assert values["mean_cost"] == pytest.approx(table.of_sets(chosen, labels).mean())

@@ -54,7 +54,7 @@ def check_fits(data: RunData, workdir: Path) -> None:
             which = path_of(data.config.dataset) or f"the data set {name}"
             raise UserError(
                 f"the files of {which}, their labels or their splits changed since the run in "
-                f"--workdir {workdir} began; give another --workdir"
+                f"--workdir {workdir} started; give another --workdir"
             )
     _ = data.steps_per_epoch
     _check_selects(data)

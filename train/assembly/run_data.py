@@ -114,8 +114,8 @@ class RunData:
         # A run of an earlier version kept none.
         if kept.ranks not in (None, found.ranks) and kept.names == found.names:
             raise UserError(
-                "config.dataset.taxonomy must have what it had when the run in --workdir "
-                f"{self._workdir} began; give another --workdir"
+                "config.dataset.taxonomy changed since the run in --workdir {self._workdir} "
+                f"started; give another --workdir"
             )
         if isinstance(self.config.dataset, OwnImageFields) and kept.are_some_of(found):
             return kept

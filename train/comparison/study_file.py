@@ -286,7 +286,7 @@ def _whole_number(name: str, value: Any) -> int:
 
 def _check_single(seeds: Sequence[int]) -> Sequence[int]:
     if len(seeds) != 1:
-        raise UserError(field="search_seed", must_be="one whole number", got=list(seeds))
+        raise UserError(field="search_seed", must_be="one integer", got=list(seeds))
     return seeds
 
 

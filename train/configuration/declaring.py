@@ -203,7 +203,7 @@ def _check_of(kind: Any) -> Field:
 
 
 def _typed(value: Any, kind: type) -> Any:
-    """The value, as a float for a field of floats: JAX refuses whole numbers of over 32 bits."""
+    """The value, as a float for a field of floats: JAX refuses integers of over 32 bits."""
     return float(value) if kind is float and isinstance(value, int) else value
 
 

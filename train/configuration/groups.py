@@ -250,7 +250,7 @@ class CheckpointFields:
 
 def _epochs_and_steps(value: Any) -> str | None:
     wrong = several(integer(0))(value)
-    return wrong or (None if len(value) == 2 else "two whole numbers")
+    return wrong or (None if len(value) == 2 else "two integers")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,7 +291,7 @@ class Config:
         of_machine=True,
     )
     trackers: tuple[str, ...] = field(
-        "`mlflow`, `wandb` or both; their environment variables say where.",
+        "`mlflow`, `wandb` or both; their environment variables set where.",
         several(one_of(("mlflow", "wandb")), empty=True),
         default=(),
         of_machine=True,

@@ -122,7 +122,7 @@ def _of_trained_layers(field: str) -> _Rule:
     return _Rule(
         field,
         lambda run: run.model.freeze and run.values[field] is not None,
-        "None with config.model.freeze, where the head alone is trained, with "
+        "None with config.model.freeze, which trains only the head, with "
         "config.optimizer.learning_rate",
     )
 
@@ -212,8 +212,8 @@ _RULES = (
     _Rule(
         "model.new_head",
         lambda run: run.model.new_head and not (run.model.start_from or run.model.pretrained),
-        "False without config.model.start_from and config.model.pretrained, where all layers start "
-        "anew",
+        "False without config.model.start_from and config.model.pretrained: all layers start from "
+        "random weights",
     ),
     _of_trained_layers("optimizer.head_learning_rate"),
     _of_trained_layers("optimizer.layer_decay"),
@@ -254,13 +254,14 @@ _RULES = (
     _Rule(
         "optimizer.name",
         lambda run: run.may_split_classes and run.optimizer.name in NEED_WHOLE_LAYERS,
-        f"one of {_OF_PARTS} with config.parallel=mesh, unless config.class_devices is 1: else no "
-        "device has the norm of the head",
+        f"one of {_OF_PARTS} with config.parallel=mesh, unless config.class_devices is 1: others "
+        "need the norm of the head, which is split",
     ),
     _Rule(
         "optimizer.name",
         lambda run: run.config.parallel == "fsdp" and run.optimizer.name in NEED_WHOLE_LAYERS,
-        f"one of {_OF_PARTS} with config.parallel=fsdp: no device has the norm of a layer",
+        f"one of {_OF_PARTS} with config.parallel=fsdp: others need the norms of layers, which are "
+        "split",
     ),
     _Rule(
         "loss.name",

@@ -124,8 +124,8 @@ def check_same(name: str, text: Callable[[], str]) -> None:
     differing = np.flatnonzero((digests != digests[0]).any(axis=-1))
     if differing.size:
         raise UserError(
-            f"{name} must be the same in all processes; in process {differing[0]} it is not what "
-            "it is in process 0"
+            f"{name} must be the same in all processes; in process {differing[0]} it differs from "
+            "process 0"
         )
 
 

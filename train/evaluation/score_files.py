@@ -355,7 +355,7 @@ def read_integers(path: Path, *, flag: str) -> np.ndarray:
             numbers = np.loadtxt(io.StringIO(_read_text(path)), dtype=np.float64, ndmin=1)
         whole = np.isfinite(numbers) & (numbers == np.round(numbers))
         if numbers.ndim != 1 or not whole.all():
-            raise UserError(f"--{flag} must be whole numbers, one a line; {path} has others")
+            raise UserError(f"--{flag} must be integers, one a line; {path} has others")
         return numbers.astype(np.int64)
     with _naming_flag(path, flag):
         files.open_bounded(path, files.MOST_EXAMPLES_BYTES).close()
@@ -397,8 +397,7 @@ def _losses(array: np.ndarray, num_examples: int, path: Path, flag: str) -> np.n
 def _check_integers(array: np.ndarray, path: Path, flag: str) -> np.ndarray:
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise UserError(
-            f"--{flag} must be whole numbers [examples]; {path} has {array.dtype} "
-            f"{list(array.shape)}"
+            f"--{flag} must be integers [examples]; {path} has {array.dtype} {list(array.shape)}"
         )
     return array.astype(np.int64)
 

@@ -17,7 +17,7 @@ _BUCKETS = frozenset(
     {"gs", "gcs", "s3", "s3a", "s3n", "az", "abfs", "abfss", "wasb", "wasbs", "oss"}
 )
 _INSTEAD: Mapping[str, Callable[[str], str]] = {
-    "file": lambda text: f"give the path alone, {text.partition('file:')[2].replace('//', '', 1)}",
+    "file": lambda text: f"give only the path, {text.partition('file:')[2].replace('//', '', 1)}",
     **dict.fromkeys(
         ("http", "https", "ftp"), lambda _: "download what is there, and give its path"
     ),

@@ -167,7 +167,7 @@ def _of(
     with opened() as file:
         start = file.read(_MOST_HEADER)
     if not start.startswith(NPY):
-        raise ValueError("it is no .npy file")
+        raise ValueError("it is not an .npy file")
     header = io.BytesIO(start)
     version = np.lib.format.read_magic(header)
     if version not in _HEADERS:

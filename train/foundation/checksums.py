@@ -44,7 +44,7 @@ def check(folder: Path, parts: Iterable[str] = ()) -> None:
             # leads to is not listed.
             is_ours = not path.name.startswith(".") and (path.is_symlink() or not path.is_dir())
             if name not in known and is_ours:
-                raise OSError(f"{folder} is not whole: {FILE} in it does not have {name}")
+                raise OSError(f"{folder} is damaged: its {FILE} does not list {name}")
 
 
 def changed(folder: Path) -> dict[str, str]:
@@ -57,7 +57,7 @@ def changed(folder: Path) -> dict[str, str]:
     for name, checksum in _read(folder).items():
         try:
             if _sha256(folder / name) != checksum:
-                found[name] = "is not what was written"
+                found[name] = "changed since it was written"
         except FileNotFoundError:
             found[name] = "is missing"
     return found
@@ -71,7 +71,7 @@ def _read(folder: Path) -> dict[str, str]:
     for name in known:
         path = Path(name)
         if path.is_absolute() or ".." in path.parts or not path.name or "\0" in name:
-            raise OSError(f"{folder / FILE} is damaged: {name!r} is no file in its folder")
+            raise OSError(f"{folder / FILE} is damaged: {name!r} is not a file in its folder")
     return known
 
 

@@ -57,7 +57,7 @@ _LONGEST = 8192
 # What was expected, by the start of the message for a value of another type. absl has messages of
 # its own, and passes on messages of Python.
 _TYPES = {
-    "invalid literal for int()": "a whole number",
+    "invalid literal for int()": "an integer",
     "could not convert string to float": "a number",
     "('Non-boolean argument": "true or false",
 }
@@ -250,7 +250,7 @@ def _explain(error: Exception) -> NoReturn:
             code = _USER_ERROR if error.errno in NO_PATH else _SYSTEM_ERROR
             _fail(f"{error.strerror}: {error.filename}" if named else str(error), code)
         case RuntimeError() if str(error) == _NO_HOME:
-            _fail("there is no user of the name after the ~ of a path", _USER_ERROR)
+            _fail("a path starts with ~ and the name of an unknown user", _USER_ERROR)
         case LimitError():
             _fail(str(error), _SYSTEM_ERROR)
         case ImportError() if ".so" in str(error):
@@ -266,7 +266,7 @@ def _explain(error: Exception) -> NoReturn:
             platforms = os.environ.get("JAX_PLATFORMS", "")
             _fail(f"JAX finds no devices with JAX_PLATFORMS={platforms!r}: {reason}", _USER_ERROR)
         case ValueError() if _JAX_SETTING.search(str(error)) is not None:
-            _fail(f"the environment has a setting that JAX does not take: {error}", _USER_ERROR)
+            _fail(f"JAX refuses a setting of the environment: {error}", _USER_ERROR)
     raise error
 
 

@@ -65,7 +65,7 @@ def has_cache(folder: Path) -> bool:
     except OSError as error:
         logging.warning(
             "%s cannot be written to (%s): compiled programs are not kept, and the next start "
-            "takes longer; %s names another folder",
+            "takes longer; set %s to another folder",
             *(folder, error.strerror, _CACHE),
         )
         return folder.is_dir()

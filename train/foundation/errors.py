@@ -17,7 +17,7 @@ _LIMITS = ("can't start new thread", os.strerror(errno.ENFILE), os.strerror(errn
 # The second line of an error starts with this.
 USUALLY = "usually because"
 # Why there is nothing at a path.
-ELSEWHERE = "the path is misspelled, or relative to another folder than that of the command"
+ELSEWHERE = "the path is misspelled, or is not relative to the current folder"
 # None is a value that a field can have.
 _NOTHING: Any = object()
 

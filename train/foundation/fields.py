@@ -18,11 +18,11 @@ Field = Callable[[Any], str | None]
 
 
 def integer(minimum: int, maximum: int | None = None, reason: str = "") -> Field:
-    """A whole number in [minimum, maximum]."""
+    """An integer in [minimum, maximum]."""
     allowed = (
-        f"a whole number of at least {minimum}"
+        f"an integer of at least {minimum}"
         if maximum is None
-        else f"a whole number from {minimum} to {maximum}"
+        else f"an integer from {minimum} to {maximum}"
     )
 
     def check(value: Any) -> str | None:
@@ -75,7 +75,7 @@ class Number:
             return allowed
         rounded = _in_32_bits(value)
         fits = math.isfinite(rounded) and self.above < rounded < self.below
-        return None if fits else f"{allowed}, also when it is rounded to 32 bits"
+        return None if fits else f"{allowed}, also after rounding to 32 bits"
 
     def _bounds(self) -> str:
         bounds = (
@@ -90,7 +90,7 @@ class Number:
 def _is_finite(value: float) -> bool:
     try:
         return math.isfinite(value)
-    except OverflowError:  # A whole number that no float can hold.
+    except OverflowError:  # An integer that no float can hold.
         return False
 
 
@@ -130,7 +130,7 @@ def boolean() -> Field:
     return lambda value: None if isinstance(value, bool) else "True or False"
 
 
-def text(is_what: str = "a text that is not empty", *, optional: bool = False) -> Field:
+def text(is_what: str = "a non-empty text", *, optional: bool = False) -> Field:
     """A string that is not empty, which messages call `is_what`."""
     allowed = is_what + (", or None" if optional else "")
 

@@ -89,12 +89,12 @@ class Flag:
         if self.needs and not any(_is_given(name, given) for name in self.needs):
             other, has_value, _ = self.needs[0].partition("=")
             got = f"; got --{other}={given[other]}" if has_value and other in given else ""
-            raise UserError(f"--{self.name} goes with {_listed(self.needs, 'or')}{why}{got}")
+            raise UserError(f"--{self.name} needs {_listed(self.needs, 'or')}{why}{got}")
         for other in self.excludes:
             if _is_given(other, given):
                 # A flag for yes and no is written without the yes.
                 written = other.removesuffix("=True")
-                raise UserError(f"--{self.name} does not go with --{written}{why}")
+                raise UserError(f"--{self.name} cannot be given with --{written}{why}")
         if self.may_be is not None and (wrong := self.may_be(given[self.name])):
             raise UserError(field=f"--{self.name}", must_be=wrong, got=given[self.name])
 

@@ -1,4 +1,4 @@
-"""Flags for whole numbers and for the configuration, with plain error messages."""
+"""Flags for integers and for the configuration, with plain error messages."""
 
 import json
 import sys
@@ -51,7 +51,7 @@ def define_configuration(help_text: str) -> Callable[[], dict[str, Any]]:
             if interruption.raised():
                 raise
             raise UserError(
-                f"the values of the configuration must be those of JSON: {_described(error)}"
+                f"the values of the configuration must be values of JSON: {_described(error)}"
             ) from error
         return plain
 
@@ -70,7 +70,7 @@ def read_configuration(argument: str) -> ConfigDict:
 def define_whole_number(
     name: str, help_text: str, *, lower_bound: int | None = None
 ) -> flags.FlagHolder[int | None]:
-    """Defines a flag for a whole number, which is None by default."""
+    """Defines a flag for an integer, which is None by default."""
     return flags.DEFINE(_WholeNumber(lower_bound=lower_bound), name, None, help_text)
 
 
@@ -101,7 +101,7 @@ class _WholeNumber(flags.IntegerParser):
         try:
             return super().convert(argument)
         except ValueError:
-            raise ValueError("must be a whole number") from None
+            raise ValueError("must be an integer") from None
 
 
 class _Tuple(tuple_parser.TupleParser):

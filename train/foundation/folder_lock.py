@@ -53,13 +53,11 @@ def _locked(folder: Path, who: str, name: str) -> BinaryIO | None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             file.close()
-            raise UserError(
-                f"{who} is at work in {folder}; wait for its end, or stop it"
-            ) from error
+            raise UserError(f"{who} is using {folder}; wait until it ends, or stop it") from error
         except OSError as error:
             file.close()
             logging.warning(
-                "%s: the file system has no locks (%s); see to it that nothing else writes there",
+                "%s: the file system has no locks (%s); make sure that nothing else writes there",
                 folder,
                 error.strerror,
             )

@@ -33,7 +33,7 @@ _MOST_BITS = 1024
 
 
 class ChangedError(UserError):
-    """A sealed file whose content is not what was written."""
+    """A sealed file whose content changed since it was written."""
 
 
 def sealed(value: Mapping[str, Any], indent: int | None = None) -> bytes:
@@ -59,7 +59,7 @@ def read(path: Path, shape: Field, what: str) -> Any:
     Raises:
         FileNotFoundError: there is no such file.
         OSError: it cannot be read.
-        ChangedError: it is sealed, and is not what was written.
+        ChangedError: it is sealed, and changed since it was written.
         UserError: it is something else; the message has one line.
     """
     try:
@@ -69,8 +69,8 @@ def read(path: Path, shape: Field, what: str) -> Any:
     seal = value.pop(SEAL, None) if isinstance(value, dict) else None
     if seal not in (None, checksum(value)):
         raise ChangedError(
-            f"{path} is not {what} as it was written: it was changed or damaged since; whoever "
-            f"changed it on purpose takes the line {SEAL} out of it"
+            f"{path} is not {what} as it was written: it was changed or damaged since; if you "
+            f"changed it on purpose, remove its line {SEAL}"
         )
     if (wrong := shape(value)) is not None:
         raise UserError(f"{path} is not {what}: {_must_be(wrong)}")
@@ -124,24 +124,24 @@ def read_bytes(path: Path, largest: int = LARGEST) -> bytes:
                 raise ValueError(f"it has {size:,} bytes, and more than {largest:,} are not read")
             return file.readall()
     except (files.NotRegularError, IsADirectoryError) as error:
-        raise ValueError("it is no regular file") from error
+        raise ValueError("it is not a regular file") from error
 
 
-_TOO_DEEP = f"it has more than {_DEEPEST} lists or objects in each other"
+_TOO_DEEP = f"its lists and objects are nested more than {_DEEPEST} deep"
 
 
 def check_parts(value: Any) -> None:
     """Refuses what cannot be printed in a message, and what is nested too deeply.
 
     Raises:
-        ValueError: a text has half a character, a whole number has more digits than Python prints,
+        ValueError: a text has half a character, an integer has more digits than Python prints,
             or lists and objects are nested too deeply.
     """
     level = [value]
     for _ in range(_DEEPEST + 1):
         for number in filter(_is_whole, level):
             if number.bit_length() > _MOST_BITS:
-                raise ValueError(f"it has a whole number of {number.bit_length():,} bits")
+                raise ValueError(f"it has an integer of {number.bit_length():,} bits")
         for text in filter(_is_text, level):
             if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
                 raise ValueError("it has half a character, an unpaired surrogate")

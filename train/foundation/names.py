@@ -69,7 +69,7 @@ def is_visible(text: str) -> bool:
 def check_visible(text: str, what: str) -> None:
     """Raises `UserError` if a text is not empty and has no character that can be seen."""
     if text and not is_visible(text):
-        raise UserError(f"{what} must have a character that can be seen; got {code_points(text)!r}")
+        raise UserError(f"{what} must have a visible character; got {code_points(text)!r}")
 
 
 def in_utf8(text: str) -> str:

@@ -53,10 +53,10 @@ def _check(archive: zipfile.ZipFile) -> None:
         # A lower bound: only the member's own header has the length of what follows its name.
         length = _LOCAL_HEADER + len(member.orig_filename) + member.compress_size
         if member.header_offset < 0 or member.header_offset + length > end:
-            raise zipfile.BadZipFile(f"{member.filename!r} in it lies in another of its files")
+            raise zipfile.BadZipFile(f"{member.filename!r} in it overlaps another of its files")
         end = member.header_offset
         if member.file_size > max(_MOST_BYTES, _MOST_RATIO * member.compress_size):
             raise zipfile.BadZipFile(
-                f"{member.filename!r} in it has {member.compress_size:,} bytes, and says that it "
-                f"unpacks to {member.file_size:,}"
+                f"{member.filename!r} in it has {member.compress_size:,} bytes, and claims to "
+                f"unpack to {member.file_size:,}"
             )

@@ -208,8 +208,8 @@ def network_of(path: str) -> str:
         )
     if len(found) > 1:
         raise UserError(
-            f"{spell('config.model.pretrained')}: {path} can be for each of {', '.join(found)}; "
-            f"{spell('config.model.name=NAME')} says which"
+            f"{spell('config.model.pretrained')}: {path} fits each of {', '.join(found)}; "
+            f"{spell('config.model.name=NAME')} chooses one"
         )
     return found[0]
 

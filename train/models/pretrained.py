@@ -15,7 +15,7 @@ from train.models.weights import files, names
 from train.models.weights.names import Arrays, PublishedNames
 
 # The reason for a new head if the user asked for one.
-NEW_HEAD = "config.model.new_head says so"
+NEW_HEAD = "config.model.new_head asks for it"
 # The number of names that a message lists.
 _LISTED = 3
 # The most nested modules in which a network is searched.
@@ -84,8 +84,8 @@ def load(
         dtype = arrays[name].dtype if name in arrays else np.dtype(np.float32)
         if not jnp.issubdtype(dtype, jnp.floating):
             raise UserError(
-                f"{named} has {dtype} numbers in {name}, where "
-                "floating-point ones belong: quantised weights are not read"
+                f"{named} has {dtype} numbers in {name}, in place of floating-point ones: "
+                "quantised weights are not read"
             )
     differences = _differences(arrays, shapes, published)
     if differences:
@@ -105,7 +105,7 @@ def load(
     head = (
         f"its head too, of {shapes[f'{published.head}.weight'][0]} classes"
         if why_new_head is None
-        else f"but its head starts anew: {why_new_head}"
+        else f"but its head starts from random weights: {why_new_head}"
     )
     unused = [_quoted(name) for name in published.unused(in_file)]
     left_out = f"; left out: {_listed(unused)}" if unused else ""

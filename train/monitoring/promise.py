@@ -86,13 +86,10 @@ def of_rule(
         parts = {**parts, "coverage": str(1 - _number(parts.get("risk", "")))}
     if "coverage" not in parts:
         if coverage is None:
-            raise UserError(
-                f"sets of {rule} promise no coverage: --coverage says how often they are to have "
-                "the label"
-            )
+            raise UserError(f"sets of {rule} promise no coverage: give the --coverage to test")
         return Promise(digest, rule, coverage, None, delta)
     if coverage is not None:
-        raise UserError(f"--coverage does not go with sets of {rule}, which promise it themselves")
+        raise UserError(f"--coverage cannot be given with sets of {rule}, which promise their own")
     asked = _number(parts["coverage"])
     if not 0 < asked < 1:
         raise UserError(f"sets must be of a coverage from 0 to 1; they are of {rule!r}")

@@ -103,7 +103,7 @@ class ChosenClassifier:
 NAMES = tuple(one.name for one in dataclasses.fields(ChosenClassifier))
 
 
-def _goes_with(name: str, *needs: str, because: str = "") -> Flag:
+def _needing(name: str, *needs: str, because: str = "") -> Flag:
     may_be = None if name == "image_size" else fields.text()
     return Flag(name, may_be, needs, because=because)
 
@@ -111,24 +111,26 @@ def _goes_with(name: str, *needs: str, because: str = "") -> Flag:
 RULES: tuple[flag_rules.Row, ...] = (
     Exclusive(("workdir", "weights")),
     Exclusive(("workdir", "features_run")),
-    _goes_with("workdir"),
-    _goes_with("features_run"),
-    _goes_with(
-        "path", "workdir", "features_run", because="it is where the data of the run are now"
+    _needing("workdir"),
+    _needing("features_run"),
+    _needing(
+        "path", "workdir", "features_run", because="it is the new place of the data of the run"
     ),
-    *(_goes_with(name, "weights") for name in ("model", "dataset", "classes", "normalization")),
+    *(_needing(name, "weights") for name in ("model", "dataset", "classes", "normalization")),
     Exclusive(("dataset", "classes")),
     Flag("features_run", excludes=("dataset", "classes"), because="the run has its classes"),
-    _goes_with("data_dir", "workdir", "dataset"),
-    _goes_with(
+    _needing("data_dir", "workdir", "dataset"),
+    _needing(
         *("taxonomy", "workdir", "weights", "features_run"),
-        because="it is of the classes of a network",
+        because="it describes the classes of a network",
     ),
-    _goes_with("image_size", "classes", "features_run", because="a data set has images of a size"),
-    _goes_with(
+    _needing(
+        "image_size", "classes", "features_run", because="a data set has its own size of images"
+    ),
+    _needing(
         "weights",
         *("dataset", "classes", "features_run"),
-        because="the classes of the network; train.evaluate takes --classes only with new data",
+        because="they give the classes; train.evaluate takes --classes only with new data",
     ),
     Needed(
         ("workdir", "features_run", "weights"),
@@ -152,8 +154,8 @@ def define(*, has_classes: bool) -> Callable[[], ChosenClassifier]:
         "weights": "Instead of --workdir: a file of the weights of a network with its head, of "
         "safetensors or torch.save. With --features_run: the network that made the features, also "
         "as the folder of a run.",
-        "model": "With --weights: the name of the network, as in config.model.name; needed where "
-        "the file can be for several.",
+        "model": "With --weights: the name of the network, as in config.model.name; needed if the "
+        "file fits several.",
         "dataset": "With --weights: the data set that the network was trained on, prepared by "
         "train.prepare. It gives the classes, and the validation images to calibrate on.",
         "data_dir": "With --dataset: the folder of all prepared data sets; by default "
@@ -165,11 +167,11 @@ def define(*, has_classes: bool) -> Callable[[], ChosenClassifier]:
     }
     if has_classes:
         texts["classes"] = (
-            "Instead of --dataset: a file with the name of a class a line, in UTF-8, in the order "
-            "of the network's outputs."
+            "Instead of --dataset: a file with one class name per line, in UTF-8, in the order of "
+            "the network's outputs."
         )
         texts["taxonomy"] = (
-            "What is above the classes, if the run does not have it: a table with a column for "
+            "The taxonomy of the classes, if the run has none: a table with a column for "
             "each rank, from the classes up or from the top down, or first_word, the genera of "
             "names of species."
         )
@@ -184,8 +186,8 @@ def define(*, has_classes: bool) -> Callable[[], ChosenClassifier]:
     if has_classes:
         holders["image_size"] = flag_types.define_whole_number(
             "image_size",
-            "With --classes or --features_run: the height and width that the network gets; by "
-            "default those of the images that it was published for.",
+            "With --classes or --features_run: the height and width of the images for the "
+            "network; by default as it was published.",
             lower_bound=1,
         )
     return lambda: ChosenClassifier(**{name: holder.value for name, holder in holders.items()})

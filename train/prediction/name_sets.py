@@ -143,7 +143,7 @@ def read(names: Sequence[str]) -> Names:
         if not is_visible(name):
             raise UserError(
                 field="--names",
-                must_be="names with a character that can be seen",
+                must_be="names with a visible character",
                 got=code_points(name),
             )
     return Names(stripped)

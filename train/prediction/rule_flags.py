@@ -22,12 +22,12 @@ MAX_ERROR = Flag("max_error", fields.Number(above=0, below=1))
 _SETS = ("top_k", "average_k", "coverage", "max_error", "utility", "risk")
 NAMES = (*_SETS, "rule", "max_names", "allow_new", "costs", "thresholds")
 _RULES = (
-    Needed(_SETS, "it says which sets are made"),
+    Needed(_SETS, "it chooses how sets are made"),
     Exclusive(_SETS),
     Flag("coverage", fields.Number(above=0, below=1)),
     MAX_ERROR,
     Flag("rule", needs=("coverage",), because="other sets have one rule"),
-    Flag("allow_new", needs=("coverage",), because="a part of the error is for it"),
+    Flag("allow_new", needs=("coverage",), because="it takes a part of the error"),
     new_class_flags.SCORE,
     Flag(
         "max_names",
@@ -107,7 +107,7 @@ def define() -> Callable[[], dict[str, Any]]:
     )
     max_names = flag_types.define_whole_number(
         "max_names",
-        "Sets with at most this number of names, each a class or what is above classes, such as a "
+        "Sets with at most this number of names, each a class or a group of classes, such as a "
         "genus: the smallest that contain the chosen sets.",
     )
     max_error = define_max_error()
@@ -115,8 +115,7 @@ def define() -> Callable[[], dict[str, Any]]:
     utility = flags.DEFINE_string(
         "utility",
         None,
-        "Sets of the largest expected utility, from the probabilities alone: "
-        f"{utilities.IN_WORDS}.",
+        f"Sets of the largest expected utility, from the probabilities only: {utilities.IN_WORDS}.",
     )
     risk = flags.DEFINE_float(
         "risk",
@@ -146,8 +145,8 @@ def define_max_error() -> flags.FlagHolder[float | None]:
     return flags.DEFINE_float(
         "max_error",
         None,
-        "Answers of one class, and none where the classifier is not sure enough: of the answers at "
-        "most this share is wrong, calibrated on the validation images.",
+        "Answers of one class, or none if the classifier is not sure enough: at most this share of "
+        "the answers is wrong, calibrated on the validation images.",
     )
 
 
@@ -166,10 +165,10 @@ def define_costs() -> flags.FlagHolder[str | None]:
     return flags.DEFINE_string(
         "costs",
         None,
-        "What a set costs that does not have the true class: missed, 1 for each class, so that the "
-        "mean is the share of missed labels; macro, where each class costs the same in all; or a "
-        "table with the columns label and cost, and optionally chosen, a class "
-        "of the set that makes it cheaper.",
+        "The cost of a set without the true class: missed, 1 for each class, so that the mean is "
+        "the share of missed labels; macro, with the same total for each class; or a table with "
+        "the columns label and cost, and optionally chosen, a class of the set that makes it "
+        "cheaper.",
     )
 
 

@@ -73,7 +73,7 @@ class ChildProcesses:
 
     def _stop_if_asked(self) -> None:
         if self._signal is not None:
-            raise InterruptedRunError(self._signal, "the same command goes on from here")
+            raise InterruptedRunError(self._signal, "the same command continues from here")
 
     def _pass_on(self, number: int, _frame: FrameType | None) -> None:
         with self._lock:

@@ -168,6 +168,6 @@ def _name(example: Any, name: str) -> np.ndarray:
     if not normalized:
         raise RefusalError(422, f"{name} must be a name; it is empty")
     if not is_visible(example):
-        raise RefusalError(422, f"{name} must be a name; it has no character that can be seen")
+        raise RefusalError(422, f"{name} must be a name; it has no visible character")
     (row,) = characters.to_rows([normalized])
     return row

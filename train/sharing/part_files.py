@@ -158,11 +158,11 @@ def _lock(file: BinaryIO, path: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise UserError(
-            f"another process is at work on {path}; wait for its end, or stop it"
+            f"another process is using {path}; wait until it ends, or stop it"
         ) from error
     except OSError as error:
         logging.warning(
-            "%s: the file system has no locks (%s); see to it that nothing else writes there",
+            "%s: the file system has no locks (%s); make sure that nothing else writes there",
             path,
             error.strerror,
         )

@@ -18,7 +18,7 @@ from train.sharing.work import ALONE, Share
 flags.disclaim_key_flags()
 
 ROWS = (
-    Flag("shard", excludes=("cluster=True",), because="the cluster says which part this is"),
+    Flag("shard", excludes=("cluster=True",), because="the cluster chooses the part"),
     Flag("merge", excludes=("shard", "cluster=True"), because="one process merges the parts"),
 )
 
@@ -51,7 +51,7 @@ class ChosenShare:
         """Raises `UserError` if flags ask to share what cannot be shared."""
         if self.is_asked_for:
             flag = "--merge" if self.merges else "--shard"
-            raise UserError(f"{flag} does not go with {why}")
+            raise UserError(f"{flag} cannot be given with {why}")
 
     def check(self, out: object) -> None:
         """Raises `UserError` if there are parts, and no output beside which they could be."""
@@ -97,14 +97,14 @@ def define() -> Callable[[], ChosenShare]:
     merge = flags.DEFINE_bool(
         "merge",
         False,
-        "to put the parts of all shares together: the same command with --merge in place of "
-        "--shard. What it writes is what one process writes.",
+        "puts the parts of all shares together: the same command with --merge in place of "
+        "--shard. The result is the same as from one process.",
     )
     cluster = flags.DEFINE_bool(
         "cluster",
         None,
-        "to share the work among the tasks that the cluster's environment names, or else to stop; "
-        "--nocluster does all of the work here.",
+        "shares the work among the tasks that the cluster's environment names, and fails without "
+        "any; --nocluster does all of the work here.",
     )
 
     def chosen() -> ChosenShare:

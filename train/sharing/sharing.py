@@ -36,7 +36,7 @@ def complete(part: PartFile, share: range, work: Work[Any]) -> None:
     """
     done, total = work.count(share[: part.done]), work.count(share)
     if part.done:
-        show_line(f"going on after {done:,} of {total:,} {work.counted}")
+        show_line(f"continuing after {done:,} of {total:,} {work.counted}")
     rest = share[part.done :]
     if rest:
         with ImageProgress(work.what, total, done=done, counted=work.counted) as progress:
@@ -120,15 +120,15 @@ class Merges:
         numbers: dict[int, Path] = {}
         for path, head in _heads(folder):
             if head is None:
-                raise UserError(f"{path} is no part of a work; delete it")
+                raise UserError(f"{path} is not a part of shared work; delete it")
             if head.work != work.name:
                 continue
             numbers.setdefault(head.number, path)
             if len(numbers) > 1:
                 (one, first), (other, second) = numbers.items()
                 raise UserError(
-                    f"{folder} has parts of {one} shares and of {other}, as {first.name} and "
-                    f"{second.name}; delete those of one of them"
+                    f"{folder} has parts of {one} shares and of {other}, such as {first.name} "
+                    f"and {second.name}; delete one kind"
                 )
             if head.index in found:
                 raise UserError(
@@ -162,7 +162,7 @@ class Merges:
             if done < len(head.share):
                 raise UserError(
                     f"{path} is not complete: it has {done:,} of {len(head.share):,} batches; the "
-                    f"command with --shard={head.shard} in place of --merge goes on with it"
+                    f"command with --shard={head.shard} in place of --merge continues it"
                 )
 
     def finish(self) -> None:
@@ -225,6 +225,5 @@ def _check_alike(path: Path, other: Head, head: Head) -> None:
     expected = Head(head.work, other.index, head.number, head.units, head.kind)
     if differs := part_files.differing(other, expected):
         raise UserError(
-            f"{path} has results of {differs}; delete it, or give the command that it was written "
-            "with"
+            f"{path} has results of {differs}; delete it, or give the command that wrote it"
         )

@@ -170,7 +170,7 @@ def of_cluster(environment: Mapping[str, str] = os.environ) -> Tasks:
         return found
     index = environment.get("JOB_COMPLETION_INDEX")
     given = "i/n" if index is None else f"{index}/n, with the completions of the job as n"
-    raise UserError(f"--cluster: the environment names no several tasks; give --shard={given}")
+    raise UserError(f"--cluster: the environment does not name several tasks; give --shard={given}")
 
 
 def _of_srun(environment: Mapping[str, str]) -> Tasks | None:
@@ -220,5 +220,5 @@ def _of_numbers(what: str, rank: int | None, number: int | None) -> Tasks | None
 
 
 def _number(text: str | None) -> int | None:
-    """A whole number; None for another text, such as the "undefined" of Grid Engine."""
+    """An integer; None for another text, such as the "undefined" of Grid Engine."""
     return int(text) if text is not None and text.isascii() and text.isdecimal() else None

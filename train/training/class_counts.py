@@ -14,4 +14,4 @@ def check_all_positive(class_counts: np.ndarray, rule: str) -> None:
     """
     if not class_counts.all():
         without = int(np.flatnonzero(class_counts == 0)[0])
-        raise UserError(f"{rule} where a class has no training images, as class {without} here")
+        raise UserError(f"{rule} if a class has no training images, as class {without} here")

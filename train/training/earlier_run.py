@@ -50,7 +50,8 @@ def load(
     name, _, earlier = _describe(workdir)
     if name != model_name:
         raise UserError(
-            f"{_FIELD} must be a run of the network {model_name!r}; that in {path} is of {name!r}"
+            f"{_FIELD} must be a run of the network {model_name!r}; the run in {path} is of "
+            f"{name!r}"
         )
     found = _read(workdir)
     wanted = {"params": params, "batch_stats": batch_stats}
@@ -58,7 +59,7 @@ def load(
     if differences:
         raise UserError(
             f"{_FIELD}: the network of the run in {path} does not fit: {differences}. Its images "
-            f"are of shape {earlier.image_shape}, and those of this run of {facts.image_shape}"
+            f"are of shape {earlier.image_shape}, and the images of this run of {facts.image_shape}"
         )
     why_new_head = NEW_HEAD if new_head else _why_new_head(found["params"], params, earlier, facts)
     loaded = {collection: dict(parts or {}) for collection, parts in found.items()}
@@ -73,7 +74,7 @@ def load(
     head = (
         f"its head too, of {len(earlier.classes.names)} classes"
         if why_new_head is None
-        else f"but its head starts anew: {why_new_head}"
+        else f"but its head starts from random weights: {why_new_head}"
     )
     return Pretrained(loaded["params"], loaded["batch_stats"], f"{what}, {head}", why_new_head)
 
@@ -95,8 +96,8 @@ def _describe(workdir: Path) -> tuple[str, DatasetSpec, Facts]:
     """The name of the network of a finished run, its data set, and the facts that it stored."""
     if workdir.is_file():
         raise UserError(
-            f"{_FIELD} must be the workdir of a finished run; {workdir} is a file: weights of "
-            "other programs are for config.model.pretrained"
+            f"{_FIELD} must be the workdir of a finished run; {workdir} is a file: "
+            "config.model.pretrained takes weights of other programs"
         )
     config = run_files.read_config(workdir) if workdir.is_dir() else None
     if config is None:
@@ -104,8 +105,8 @@ def _describe(workdir: Path) -> tuple[str, DatasetSpec, Facts]:
         raise UserError(f"{_FIELD} must be the workdir of a finished run; {workdir} {what}")
     if run_files.read_results(workdir) is None:
         raise UserError(
-            f"{_FIELD} must be the workdir of a finished run; that in {workdir} is not finished: "
-            "the command that started it goes on with it"
+            f"{_FIELD} must be the workdir of a finished run; the run in {workdir} is not "
+            "finished: the command that started it continues it"
         )
     try:
         name, spec = str(config["model"]["name"]), data.read(config["dataset"])

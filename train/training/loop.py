@@ -142,7 +142,7 @@ class Loop:
         )
         return InterruptedRunError(
             number,
-            f"saved after step {progress.step}, {where}; the same command goes on from there",
+            f"saved after step {progress.step}, {where}; the same command continues from there",
         )
 
     def _is_finished(self, progress: Progress) -> bool:

@@ -32,12 +32,12 @@ def describe(settings: ModelFields, spec: DatasetSpec) -> str:
         spec: the data set, with the normalization of the run.
     """
     if settings.normalization is not None:
-        reason = f"{spell(f'{_FIELD}={settings.normalization}')} says"
+        reason = f"{spell(f'{_FIELD}={settings.normalization}')} sets"
     elif settings.start_from is not None:
         reason = f"the run in {settings.start_from} did"
     else:
         reason = f"weights of {settings.name} expect"
-    return f"images are normalized as {reason}, not as the data set says: {describe_numbers(spec)}"
+    return f"images are normalized as {reason}, not as the data set does: {describe_numbers(spec)}"
 
 
 def describe_numbers(spec: DatasetSpec) -> str:

@@ -50,7 +50,7 @@ def check(fields: LossFields, spec: LossSpec, tree: ClassTree | None) -> None:
         if spec.needs_taxonomy or weights:
             named = f"config.loss.{'rank_weights' if weights else f'name={fields.name}'}"
             raise UserError(
-                f"{named} needs what is above the classes: give config.dataset.taxonomy, "
+                f"{named} needs a taxonomy of the classes: give config.dataset.taxonomy, "
                 f"{HOW_TO_GIVE}"
             )
         return

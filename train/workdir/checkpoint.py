@@ -263,7 +263,9 @@ class Checkpointer:
             self._check_files(best_step)
         except Exception as error:
             let_through(error)
-            raise OSError(f"that of its best step, {best_step}, is not whole: {error}") from error
+            raise OSError(
+                f"the checkpoint of its best step, {best_step}, is damaged: {error}"
+            ) from error
 
     def _remove_leftovers(self) -> None:
         """Deletes damaged checkpoints, and the temporary folders of saves that were killed."""

@@ -31,7 +31,7 @@ def check_workdir(config: Config, workdir: Path, *, extend: bool) -> tuple[Confi
     earlier = run_files.read_config(workdir)
     if earlier is None and run_files.has_checkpoints(workdir):
         raise UserError(
-            f"--workdir {workdir} holds checkpoints, and no config.json that says of what run; "
+            f"--workdir {workdir} holds checkpoints but no config.json, so the run is unknown; "
             "give another --workdir, or delete it"
         )
     continued, shorter = extensions.add(config, earlier, workdir, extend=extend)
@@ -57,6 +57,6 @@ def check_workdir(config: Config, workdir: Path, *, extend: bool) -> tuple[Confi
         raise UserError(
             f"--workdir {workdir} holds a run of another configuration ({'; '.join(differing)}); "
             f"give another --workdir{hint}",
-            usually="a field was changed after the run began, which goes on as it began",
+            usually="a field was changed after the run started",
         )
     return continued, shorter

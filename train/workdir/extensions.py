@@ -40,7 +40,7 @@ def add(
         return config, None
     if before > after:
         raise UserError(
-            f"config.num_epochs must be larger than that of the run that is extended, {before}; "
+            f"config.num_epochs must be larger than the {before} of the run that is extended; "
             f"got {after}"
         )
     extension = (before, run_files.latest_step(workdir))

@@ -85,7 +85,7 @@ def show_as_percent(*axes: Axis) -> None:
 
 
 def count_whole(*axes: Axis) -> None:
-    """Labels axes of counts at whole numbers."""
+    """Labels axes of counts at integers."""
     for axis in axes:
         axis.set_major_locator(MaxNLocator(integer=True))
 

@@ -38,7 +38,7 @@ class MetricsFile:
             if is_there:
                 raise UserError(
                     f"{path} is not what the run wrote up to step {first_step}: it was changed or "
-                    "damaged since; delete it to go on without what was logged"
+                    "damaged since; delete it to continue without the logged metrics"
                 )
             logging.warning("%s is missing: the metrics of %d steps are lost", path, first_step)
         elif digest is None:
@@ -83,7 +83,7 @@ def _lines(content: bytes) -> tuple[list[tuple[dict[str, Any], bytes]], list[str
 def _warn(path: Path, bad: Sequence[str]) -> None:
     if bad:
         logging.warning(
-            "%s: lines that are no metrics of a step, and are left out: %d, the first of them %s",
+            "%s: lines that are not metrics of a step, and are left out: %d, the first of them %s",
             path,
             len(bad),
             bad[0],

@@ -116,7 +116,7 @@ def check_path(directory: Path) -> None:
     # The functions of os.path do not raise for any name. Other code reports where a folder cannot
     # be.
     if os.path.exists(directory) and not os.path.isdir(directory):  # noqa: PTH110, PTH112
-        raise UserError(f"{directory} must be a folder, for checkpoints; it is none")
+        raise UserError(f"{directory} must be a folder, for checkpoints; it is not")
     # Tensorstore takes a backslash for a slash, and only names in UTF-8.
     if "\\" in str(directory) or any("\ud800" <= letter <= "\udfff" for letter in str(directory)):
         raise UserError(
@@ -127,7 +127,7 @@ def check_path(directory: Path) -> None:
     if directory.parts[1] in _CLOUDS or within.intersection(directory.parts):
         raise UserError(
             f"{directory} cannot hold checkpoints: it must be a folder of this machine, or one "
-            "that is mounted. Its path must not have gs:, s3:, az: or hf: in it, nor begin with "
+            "that is mounted. Its path must not have gs:, s3:, az: or hf: in it, nor start with "
             "/gs, /s3, /az or /hf"
         )
 

@@ -44,7 +44,7 @@ def checked(
     if not path.name or path.is_dir():
         raise UserError(f"--{flag} must be a file; got {value or 'an empty text'}")
     if not path.parent.is_dir():
-        raise UserError(f"--{flag} must be in a folder that is there; there is no {path.parent}")
+        raise UserError(f"--{flag} must be in an existing folder; there is no {path.parent}")
     # Replacing a device or a pipe would remove it.
     if path.exists() and not path.is_file():
         raise UserError(field=f"--{flag}", must_be="a file", but=f"{path} is a device or a pipe")
@@ -117,8 +117,8 @@ def refuse_protected_folders(flag: str, path: Path) -> None:
     if path.parent.is_dir() and not os.access(path.parent, os.W_OK | os.X_OK):
         raise UserError(
             field=f"--{flag}",
-            must_be="in a folder that may be written to",
-            but=f"{path.parent} may not",
+            must_be="in a writable folder",
+            but=f"{path.parent} is not",
         )
 
 

@@ -26,8 +26,8 @@ def show(console: Console, report: Mapping[str, Any]) -> None:
     sets = [*_sets(report)]
     if sets:
         show_line(
-            "sets by rank: how often the one of the label is there, how many are there on average "
-            "(in the plural), how far up the answer is, and how many names say it:"
+            "sets by rank: the coverage, the mean number (in the plural), the mean ranks up to the "
+            "answer, and the mean number of names:"
         )
         console.print(_coverages(sets))
 

@@ -115,8 +115,8 @@ class Reporter:
             files.write_whole(classes, files.to_json(facts.classes.to_plain(), indent=1))
         elif not is_kept:
             raise UserError(
-                f"{classes} has not the classes of the data set, and was "
-                "changed or damaged since the run began; delete it, and the run writes it again"
+                f"{classes} does not have the classes of the data set: it was changed or damaged "
+                "since the run started; delete it, and the run writes it again"
             )
         # A run that starts from scratch may be normalized differently than by an earlier version.
         begins = first_step == 0 or not (workdir / run_files.DATA).exists()

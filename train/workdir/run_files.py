@@ -101,7 +101,7 @@ def check_places(workdir: Path) -> None:
     for name, what in ((CHECKPOINTS, "checkpoints"), (EVENTS, "TensorBoard")):
         path = workdir / name
         if os.path.lexists(path) and not path.is_dir():
-            raise UserError(f"{path} must be a folder, for {what}; it is none")
+            raise UserError(f"{path} must be a folder, for {what}; it is not")
 
 
 def has_checkpoints(workdir: Path) -> bool:
@@ -223,7 +223,9 @@ def read_facts(workdir: Path, classes: Classes, image_shape: tuple[int, ...] | N
     try:
         return _read_data(workdir, functools.partial(Facts.from_plain, classes))
     except FileNotFoundError as error:
-        raise UserError(f"{path} is missing: it says what data the run was trained on") from error
+        raise UserError(
+            f"{path} is missing: it describes the data that the run was trained on"
+        ) from error
 
 
 def read_digest(workdir: Path) -> str | None:
@@ -253,7 +255,9 @@ def read_listed(workdir: Path) -> "ListedFiles | None":
     except FileNotFoundError:
         return None
     except UserError as error:
-        raise UserError(f"{error}; without that file the run goes on with all its files") from error
+        raise UserError(
+            f"{error}; without that file the run continues with all its files"
+        ) from error
     except ValueError as error:
         raise UserError(f"{path} is not {what}: {error}") from error
 

@@ -54,7 +54,7 @@ def naming_place(path: str | None, flag: str) -> Iterator[None]:
         if path is None or os.path.lexists(os.path.expanduser(path)):  # noqa: PTH111
             raise
         raise UserError(
-            f"{error}; if the data of the run were moved, {flag} says where they are now"
+            f"{error}; if the data of the run were moved, give their new place with {flag}"
         ) from error
 
 

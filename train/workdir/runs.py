@@ -220,10 +220,10 @@ def read_finished(workdir: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     results = run_files.read_results(workdir)
     if results is None:
         reason = run_files.why_no_results(workdir)
-        state = f"that in {workdir} is not finished" if reason is None else reason
+        state = f"the run in {workdir} is not finished" if reason is None else reason
         raise UserError(
             f"--workdir must be the folder of a finished run; {state}: the command that started it "
-            "goes on with it"
+            "continues it"
         )
     check_same_run(workdir, config, results)
     return config, results
@@ -238,6 +238,6 @@ def check_same_run(workdir: Path, config: Mapping[str, Any], results: Mapping[st
     found.setdefault(DATASET_PATH, None)
     if differing := differences(found, of_results):
         raise UserError(
-            f"{run_files.CONFIG} and {run_files.RESULTS} in {workdir} are not of one run, for they "
-            f"differ in {differing[0]}: one of them was changed"
+            f"{run_files.CONFIG} and {run_files.RESULTS} in {workdir} are not of one run, because "
+            f"they differ in {differing[0]}: one of them was changed"
         )

@@ -62,7 +62,7 @@ class Terminal:
         if first_step > 0:
             epochs, steps = divmod(first_step, steps_per_epoch)
             within = f" and {steps} of {steps_per_epoch} steps" if steps else ""
-            show_line(f"going on after epoch {epochs} of {num_epochs}{within}", self._console)
+            show_line(f"continuing after epoch {epochs} of {num_epochs}{within}", self._console)
         self._bar.start()
 
     def training(
@@ -145,7 +145,7 @@ def show_report(title: str, report: Mapping[str, Any]) -> None:
     if "bayes" in report:
         show_line(_BEST_POSSIBLE)
         console.print(_table(from_json(report["bayes"])))
-        show_line("how far the classifier is below the best:")
+        show_line("gap to the best possible:")
         console.print(_table(from_json(report["gap_to_bayes"])))
     _show_coverages(console, report)
     rank_tables.show(console, report)
@@ -247,7 +247,7 @@ def _show_coverages(console: Console, report: Mapping[str, Any]) -> None:
     if "conformal_rules" in report:
         for level, rules in report["conformal_rules"].items():
             show_line(
-                f"conformal rules at a coverage of {level}; least: of the class that has the least:"
+                f"conformal rules at a coverage of {level}; least: of the least covered class:"
             )
             console.print(_rule_table(rules))
 
@@ -271,7 +271,7 @@ def _show_worth(console: Console, report: Mapping[str, Any]) -> None:
         )
         console.print(table)
     if "risks" in report:
-        show_line(f"sets that are to cost at most this on average, by {report['costs']}:")
+        show_line(f"sets with a bounded mean cost, by {report['costs']}:")
         names = ("at most", "mean cost", "coverage", "set size")
         table = Table(*(Column(one, justify="right") for one in names), box=SIMPLE)
         for risk, values in report["risks"].items():
@@ -328,14 +328,14 @@ def _note_thresholds(report: Mapping[str, Any]) -> str:
 
 def _note_on_metrics(name: str, k: int) -> str:
     return (
-        f"Note: {name} with k = {k} is a top-{k} loss. It does not optimise the top-1 accuracy, "
-        f"which is not the number to read here; the top-{k} accuracy is."
+        f"Note: {name} with k = {k} is a top-{k} loss. Read its top-{k} accuracy: it does not "
+        "optimise the top-1 accuracy."
     )
 
 
 def _note_on_class_weights(results: Mapping[str, Any], config: Config) -> str:
     note = (
-        f"Note: the selected epoch {results['best_epoch']} is before the class weights begin, in "
+        f"Note: the selected epoch {results['best_epoch']} is before the class weights start, in "
         f"epoch {results['class_weights_epoch']}. Its parameters were trained without them."
     )
     other = Metric.accuracy("top", min(config.eval.ks), "macro").name

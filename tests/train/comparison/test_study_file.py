@@ -67,11 +67,11 @@ MISTAKES = {
         "arm 'hinge': configs/digits.py:noised_balanced: config.select_by must be one of",
     ),
     "split": ('"test"', '"tset"', "split must be one of balanced_test, test (did you mean 'test'"),
-    "candidates": ("candidates = 6", "candidates = 0", "candidates must be a whole number from 1"),
+    "candidates": ("candidates = 6", "candidates = 0", "candidates must be an integer from 1"),
     "many candidates": (
         "candidates = 6",
         "candidates = 10_000_000_000",
-        "candidates must be a whole number from 1 to 1000; got 10000000000",
+        "candidates must be an integer from 1 to 1000; got 10000000000",
     ),
     "many candidates of all arms": (
         "candidates = 6",
@@ -96,7 +96,7 @@ MISTAKES = {
     "negative seed": (
         "search_seed = 0",
         "search_seed = -1",
-        "search_seed must be a whole number f",
+        "search_seed must be an integer f",
     ),
     "no arms": (STUDY[STUDY.index("[[arms]]") :], "", "arms are missing"),
     "no contrasts": (STUDY[STUDY.index("[[contrasts]]") :], "", "contrasts are missing"),
@@ -124,7 +124,7 @@ MISTAKES = {
     "bad value": (
         "num_epochs = 2",
         "num_epochs = 0",
-        "config.num_epochs must be a whole number of",
+        "config.num_epochs must be an integer of",
     ),
     "both": (
         "[arms.space]",
@@ -172,16 +172,16 @@ MISTAKES = {
         "space.loss.epsilon needs another least, where extensions end: they can reach -2.175, and "
         "configs/digits.py:noised_balanced: config.loss.epsilon must be a finite number",
     ),
-    "a whole number": (
+    "an integer": (
         '"loss.epsilon"',
         '"loss.num_samples"',
-        "loss.num_samples is a whole number",
+        "loss.num_samples is an integer",
     ),
     "a text": ('"loss.epsilon"', '"model.name"', "model.name is no number"),
     "bad choice": (
         '"loss.epsilon" = {',
         'loss.num_samples = {values = [3, 0]}\n"loss.epsilon" = {',
-        "config.loss.num_samples must be a whole number from 1 to 10000; got 0",
+        "config.loss.num_samples must be an integer from 1 to 10000; got 0",
     ),
     "choice twice": (
         '"loss.epsilon" = {',

@@ -70,13 +70,13 @@ MISTAKES = {
         DIGITS + "seeds = 0\nfields = {" + r'"\"" . ' * 20_000 + "b = 1}",
         "sweep.toml is not TOML: line 3 has a key of more than 32 parts",
     ),
-    "tables in each other": (
+    "nested more than 32 deep": (
         DIGITS + "seeds = 0\nfields = " + "{a = " * 40 + "1" + "}" * 40,
-        "sweep.toml is not TOML: it has more than 32 lists or objects in each other",
+        "sweep.toml is not TOML: its lists and objects are nested more than 32 deep",
     ),
     "a number that cannot be printed": (
         DIGITS + "seeds = 0x" + "f" * 5000,
-        "sweep.toml is not TOML: it has a whole number of 20,000 bits",
+        "sweep.toml is not TOML: it has an integer of 20,000 bits",
     ),
     "a number that cannot be read": (DIGITS + "seeds = " + "9" * 5000, "sweep.toml is not TOML: "),
     "a large file": ("#" * 2**20 + "\n", "it has 1,048,577 bytes, and more than 1,048,576 are not"),
@@ -103,7 +103,7 @@ MISTAKES = {
     "no seeds": (DIGITS, "seeds is missing"),
     "empty seeds": (DIGITS + "seeds = []", "seeds has no value"),
     "seed twice": (DIGITS + "seeds = [0, 1, 0]", "seeds has 0 twice"),
-    "negative seed": (DIGITS + "seeds = [-1]", "seeds must be a whole number from 0 to 4294967295"),
+    "negative seed": (DIGITS + "seeds = [-1]", "seeds must be an integer from 0 to 4294967295"),
     "seed of text": (DIGITS + 'seeds = "all"', "or several; got 'all'"),
     "config of number": ("config = 3\nseeds = 0", "config must be a file as --config takes it"),
     "no such config": ('config = "configs/x.py"\nseeds = 0', "there is no configs/x.py"),
@@ -129,11 +129,11 @@ MISTAKES = {
     ),
     "another type": (
         DIGITS + 'seeds = 0\nfields.num_epochs = "many"',
-        "must be a whole number",
+        "must be an integer",
     ),
     "out of range": (
         DIGITS + "seeds = 0\nfields.num_epochs = [1, 0]",
-        "config.num_epochs must be a whole number of at least 1; got 0",
+        "config.num_epochs must be an integer of at least 1; got 0",
     ),
     "a tuple as values": (
         DIGITS + "seeds = 0\nfields.optimizer.decay_epochs = [15, 25]",

@@ -201,7 +201,7 @@ def test_options_are_checked_and_belong_to_their_data_set():
         ("label_noise_kind", "block", "did you mean 'blocks'"),
         ("imbalance_factor", 0.5, "imbalance_factor must be a finite number at least 1"),
         ("holdout", "random", "one of balanced, permuted"),
-        ("train_size", 0, "train_size must be a whole number of at least 1, or None; got 0"),
+        ("train_size", 0, "train_size must be an integer of at least 1, or None; got 0"),
         ("validation_size", 0, "validation_size must be"),
         ("num_workers", 2, "config.dataset.num_workers is not a field"),
     ):

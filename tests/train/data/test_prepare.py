@@ -84,7 +84,7 @@ def test_after_a_kill_nothing_is_prepared_and_a_second_start_goes_on(
     rewritten = {name for name, stamp in before.items() if after[name] != stamp}
     assert len(rewritten) == (moment == "before the journal")
     images = {7: 48}.get(len(before), 22 if len(before) - len(rewritten) == 3 else 15)
-    assert f"going on: {images} of 48 images" in capsys.readouterr().out
+    assert f"continuing: {images} of 48 images" in capsys.readouterr().out
     run(tmp_path / "manual", tmp_path / "uninterrupted")
     expected = contents_of(tmp_path / "uninterrupted/plantnet300k/1.1.0")
     assert contents_of(data / "1.1.0") == expected
@@ -136,7 +136,7 @@ def interrupt_after(monkeypatch, count):
 def interrupted(monkeypatch, tmp_path, count):
     patched = interrupt_after(monkeypatch, count)
     next(patched)
-    message = "stopped by SIGINT: the same command goes on from here"
+    message = "stopped by SIGINT: the same command continues from here"
     with pytest.raises(InterruptedRunError, match=message):
         run(tmp_path / "manual", tmp_path / "data")
     next(patched, None)
@@ -164,11 +164,11 @@ def test_a_torn_line_of_the_journal_is_dropped(tmp_path, shrunk, monkeypatch, ca
     journal = interrupted(monkeypatch, tmp_path, 3) / "journal.jsonl"
     journal.write_bytes(journal.read_bytes()[:-5])
     unfinished = interrupted(monkeypatch, tmp_path, 1)
-    assert "going on: 15 of 48 images" in capsys.readouterr().out
+    assert "continuing: 15 of 48 images" in capsys.readouterr().out
     # The journal is intact again: new lines are not appended to the torn line.
     assert len((unfinished / "journal.jsonl").read_bytes().splitlines()) == 1 + 3
     run(tmp_path / "manual", tmp_path / "data")
-    assert "going on: 22 of 48 images" in capsys.readouterr().out
+    assert "continuing: 22 of 48 images" in capsys.readouterr().out
 
 
 def test_with_other_contents_everything_is_written_anew(tmp_path, shrunk, monkeypatch, capsys):
@@ -178,7 +178,7 @@ def test_with_other_contents_everything_is_written_anew(tmp_path, shrunk, monkey
     files[changed] = archives.jpeg(99)
     archives.write_zip(tmp_path / "manual/plantnet_300K.zip", files)
     run(tmp_path / "manual", tmp_path / "data")
-    assert "going on" not in capsys.readouterr().out
+    assert "continuing" not in capsys.readouterr().out
     run(tmp_path / "manual", tmp_path / "uninterrupted")
     final = tmp_path / "data/plantnet300k/1.1.0"
     assert contents_of(final) == contents_of(tmp_path / "uninterrupted/plantnet300k/1.1.0")
@@ -236,7 +236,9 @@ def test_shares_of_processes_become_the_files_of_one(tmp_path, shrunk, monkeypat
 
 def test_a_data_set_that_one_process_prepares_is_not_shared(tmp_path):
     asked = ChosenShare(Shard(0, 2), merges=False, tasks=None)
-    with pytest.raises(UserError, match="--shard does not go with --dataset=cifar100, which one"):
+    with pytest.raises(
+        UserError, match="--shard cannot be given with --dataset=cifar100, which one"
+    ):
         prepare.prepare(
             "cifar100",
             data_dir=str(tmp_path),
@@ -252,7 +254,7 @@ def test_two_preparations_of_one_data_set_do_not_mix(tmp_path, shrunk):
     unfinished.mkdir(parents=True)
     with (
         dataset_writer.locked(unfinished),
-        pytest.raises(UserError, match=f"another preparation is at work in {unfinished}"),
+        pytest.raises(UserError, match=f"another preparation is using {unfinished}"),
     ):
         run(tmp_path / "manual", tmp_path / "data")
 

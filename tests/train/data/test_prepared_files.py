@@ -136,13 +136,13 @@ def with_label(label):
 
 
 LABELS = {
-    "empty": (lambda _: b"", "it is no .npy file"),
-    "text": (lambda _: b"text", "it is no .npy file"),
+    "empty": (lambda _: b"", "it is not an .npy file"),
+    "text": (lambda _: b"text", "it is not an .npy file"),
     "negative": (with_label(-2), "the label of example 3 is -2, of 6 classes"),
     "missing": (with_label(-1), "train has an example without a label"),
     "too large": (with_label(6), "the label of example 3 is 6, of 6 classes"),
     "far too large": (with_label(2**24), "the label of example 3 is 16777216, of 6 classes"),
-    "floats": (changed_labels(lambda labels: labels + 0.5), "it has no whole numbers"),
+    "floats": (changed_labels(lambda labels: labels + 0.5), "it has no integers"),
     "matrix": (changed_labels(lambda labels: labels[None]), r"it is of \[1, 30\] of 30 examples"),
     "fewer": (changed_labels(lambda labels: labels[:-1]), r"it is of \[29\] of 30 examples"),
     "many": (
@@ -159,7 +159,7 @@ def test_damaged_labels_are_told(folder, case):
     whole = path.read_bytes()
     path.write_bytes(change(np.load(path)))
     with pytest.raises(
-        UserError, match=r"labels-train\.npy: is not what was written\); delete that"
+        UserError, match=r"labels-train\.npy: changed since it was written\); delete that"
     ):
         read(folder)
     # As an earlier version has prepared it.
@@ -175,7 +175,7 @@ def test_damaged_labels_are_told(folder, case):
 def test_another_label_that_is_a_class_is_found(folder):
     path = folder / "labels-train.npy"
     path.write_bytes(with_label(5)(np.load(path)))
-    with pytest.raises(UserError, match=r"labels-train\.npy: is not what was written\)"):
+    with pytest.raises(UserError, match=r"labels-train\.npy: changed since it was written\)"):
         read(folder)
 
 
@@ -190,7 +190,7 @@ def test_labels_that_are_listed_on_use_have_a_checksum(folder):
     assert path.read_bytes() == whole[path.name]
     read(folder)
     path.write_bytes(with_label(5)(np.load(path)))
-    with pytest.raises(UserError, match=r"labels-train\.npy: is not what was written\)"):
+    with pytest.raises(UserError, match=r"labels-train\.npy: changed since it was written\)"):
         read(folder)
 
 

@@ -203,5 +203,5 @@ def test_devices_that_can_share_no_array_are_refused():
 
 @pytest.mark.parametrize("name", ["lamb", "lars"])
 def test_optimizers_that_need_whole_layers_are_refused(name):
-    with pytest.raises(UserError, match=r"with config\.parallel=fsdp: no device"):
+    with pytest.raises(UserError, match=r"with config\.parallel=fsdp: others need"):
         parse(configured("cross_entropy", parallel="fsdp", **{"optimizer.name": name}))

@@ -203,7 +203,7 @@ def test_labels_may_be_texts_of_several_kinds(tmp_path):
     np.savetxt(path, [3, 0, 5])
     np.testing.assert_array_equal(score_files.read_integers(path, flag="labels"), [3, 0, 5])
     path.write_text("1.5\n")
-    with pytest.raises(UserError, match="must be whole numbers, one a line"):
+    with pytest.raises(UserError, match="must be integers, one a line"):
         score_files.read_integers(path, flag="labels")
 
 
@@ -294,7 +294,7 @@ def test_a_pipe_is_not_waited_for(tmp_path):
 def test_labels_of_a_text_are_whole_numbers(tmp_path, text):
     path = tmp_path / "labels.txt"
     path.write_text(text)
-    with pytest.raises(UserError, match="must be whole numbers, one a line"):
+    with pytest.raises(UserError, match="must be integers, one a line"):
         score_files.read_integers(path, flag="labels")
 
 

@@ -17,7 +17,7 @@ ADVICE = {
     "photos,s3://bucket": MOUNT,
     "abfs://container@account/x": MOUNT,
     "https://example.org/photos.zip": "download what is there, and give its path",
-    "file:///data/photos": "give the path alone, /data/photos",
+    "file:///data/photos": "give only the path, /data/photos",
     "hdfs://name/photos": "mount what is there, and give the path in the mount",
 }
 PATHS = [

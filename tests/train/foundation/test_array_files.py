@@ -109,7 +109,7 @@ def test_headers_that_numpy_reads_slowly_or_never(tmp_path):
     deep = b"\x93NUMPY\x02\x00" + (2**20).to_bytes(4, "little") + b"(" * 2**20
     for content in (deep, npy(described("<f4", 6), bytes(24), (3, 0)), b"", b"\x93NUMPY\x01"):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"cut short|version|EOF|no \.npy|large"):
+        with pytest.raises(ValueError, match=r"cut short|version|EOF|not an \.npy|large"):
             array_files.in_npy(path)
 
 
@@ -141,7 +141,7 @@ def test_any_changed_bit_of_the_numbers_is_found(save, rng, tmp_path):
 
 def test_members_that_share_bytes_are_refused(tmp_path):
     (tmp_path / "a.npz").write_bytes(bombs.quoted(4, npy(described("<f4", 6), bytes(24))))
-    with pytest.raises(zipfile.BadZipFile, match="lies in another of its files"):
+    with pytest.raises(zipfile.BadZipFile, match="overlaps another of its files"):
         array_files.in_npz(tmp_path / "a.npz")
 
 

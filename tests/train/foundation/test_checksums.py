@@ -20,7 +20,10 @@ def test_what_changed_and_what_is_missing_is_told(tmp_path):
     assert checksums.changed(tmp_path) == {}
     paths[1].write_bytes(b"c")
     paths[2].unlink()
-    assert checksums.changed(tmp_path) == {"c": "is missing", "part/b": "is not what was written"}
+    assert checksums.changed(tmp_path) == {
+        "c": "is missing",
+        "part/b": "changed since it was written",
+    }
     with pytest.raises(OSError, match=r"/c is missing$"):
         checksums.check(tmp_path)
 
@@ -57,11 +60,11 @@ def test_each_file_of_a_part_must_have_a_checksum(tmp_path):
     (tmp_path / "part" / ".DS_Store").touch()
     checksums.check(tmp_path, ["part"])
     (tmp_path / "part" / "b").symlink_to(tmp_path)
-    with pytest.raises(OSError, match=r"is not whole: checksums\.json in it does not have part/b$"):
+    with pytest.raises(OSError, match=r"is damaged: its checksums\.json does not list part/b$"):
         checksums.check(tmp_path, ["part"])
     checksums.write(tmp_path, [])
     checksums.check(tmp_path)
-    with pytest.raises(OSError, match=r"does not have part/b$"):
+    with pytest.raises(OSError, match=r"does not list part/b$"):
         checksums.check(tmp_path, ["part"])
 
 
@@ -70,6 +73,6 @@ def test_a_name_outside_of_the_folder_is_refused(tmp_path, name):
     (tmp_path / "folder").mkdir()
     (tmp_path / "outside").touch()
     (tmp_path / "folder" / checksums.FILE).write_text(json.dumps({name: "0"}))
-    with pytest.raises(OSError, match="is no file in its folder") as caught:
+    with pytest.raises(OSError, match="is not a file in its folder") as caught:
         checksums.changed(tmp_path / "folder")
     assert "\n" not in str(caught.value)

@@ -141,7 +141,9 @@ def test_a_path_of_nobody_is_a_mistake(capsys):
     with pytest.raises(SystemExit) as ended:
         command_line._guarded(looked_for)
     assert ended.value.code == 2
-    assert capsys.readouterr().err == "error: there is no user of the name after the ~ of a path\n"
+    assert (
+        capsys.readouterr().err == "error: a path starts with ~ and the name of an unknown user\n"
+    )
 
 
 def test_a_message_has_an_end(capsys):

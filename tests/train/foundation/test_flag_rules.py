@@ -36,17 +36,17 @@ def test_help_has_the_flags_that_a_flag_needs():
         (Exclusive(("a_number", "a_switch")), ["--a_number=0", "--noa_switch"], None),
         (Together(("a_number", "a_list")), ["--a_list=1"], "; --a_number is missing"),
         (Flag("a_number", needs=("a_switch",)), [], None),
-        (Flag("a_number", needs=("a_switch",)), ["--a_number=0"], "--a_number goes with --a_sw"),
+        (Flag("a_number", needs=("a_switch",)), ["--a_number=0"], "--a_number needs --a_sw"),
         (
             Flag("a_number", needs=("a_text=other",), because="so it is"),
             ["--a_number=0"],
-            "--a_number goes with --a_text=other: so it is; got --a_text=usual",
+            "--a_number needs --a_text=other: so it is; got --a_text=usual",
         ),
         (Flag("a_number", needs=("a_text=usual",)), ["--a_number=0"], None),
         (
             Flag("a_text=usual", excludes=("a_number",)),
             ["--a_number=0"],
-            "--a_text=usual does not go with --a_number",
+            "--a_text=usual cannot be given with --a_number",
         ),
         (
             Flag("a_text", fields.one_of(("usual", "other"))),

@@ -63,7 +63,7 @@ def test_values_that_json_does_not_have_end_a_command_in_one_line(tmp_path):
             "from ml_collections import ConfigDict\n"
             f"def get_config():\n    config = ConfigDict({{'k': 1}}); {line}\n    return config\n"
         )
-        told = f"the values of the configuration must be those of JSON: {message}"
+        told = f"the values of the configuration must be values of JSON: {message}"
         mistakes.append(([f"--config={file}", f"--workdir={tmp_path / 'run'}"], told))
     check_mistakes("train.main", mistakes)
 
@@ -122,5 +122,5 @@ def test_what_follows_the_colon_is_given_to_get_config(tmp_path):
 def test_a_whole_number_is_one():
     assert _WholeNumber().parse("7") == 7
     for wrong in ("seven", "7.0", ""):
-        with pytest.raises(ValueError, match=r"^must be a whole number$"):
+        with pytest.raises(ValueError, match=r"^must be an integer$"):
             _WholeNumber().parse(wrong)

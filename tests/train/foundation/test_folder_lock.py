@@ -32,9 +32,9 @@ def test_the_second_is_told_in_one_line_and_the_next_finds_nothing(tmp_path):
     with hold(folder):
         with pytest.raises(UserError) as raised, hold(folder):
             pass
-        assert str(
-            raised.value
-        ) == f"another test is at work in {folder}; wait for its end, or " + ("stop it")
+        assert str(raised.value) == f"another test is using {folder}; wait until it ends, or " + (
+            "stop it"
+        )
     assert list(folder.iterdir()) == []
     with hold(folder):
         pass
@@ -44,7 +44,7 @@ def test_a_killed_holder_loses_it(tmp_path):
     command = [sys.executable, "-c", HOLDER, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"held\n"
-        with pytest.raises(UserError, match="another test is at work"), hold(tmp_path):
+        with pytest.raises(UserError, match="another test is using"), hold(tmp_path):
             pass
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -88,8 +88,8 @@ def test_a_file_system_without_locks_is_warned_of(tmp_path, monkeypatch):
     with hold(tmp_path):
         pass
     assert warned == [
-        f"{tmp_path}: the file system has no locks (No locks available); see to it that nothing "
-        "else writes there"
+        f"{tmp_path}: the file system has no locks (No locks available); make sure that "
+        "nothing else writes there"
     ]
 
 

@@ -31,7 +31,7 @@ def test_a_value_of_the_shape_is_read(tmp_path):
         (b"\xff\xfe\x00", "byte 2 is not UTF-16"),
         (b"[1]", "it must be an object"),
         (b"{}", "it must be an object with 'name'"),
-        (WHOLE.replace(b"[0, 2]", b'["0"]'), "whose 'counts' is a list whose element 0 is a whole"),
+        (WHOLE.replace(b"[0, 2]", b'["0"]'), "whose 'counts' is a list whose element 0 is an int"),
         (WHOLE.replace(b"[0, 2]", b"[]"), "whose 'counts' is a list of at least 1"),
         (WHOLE.replace(b"[0, 2]", b"{}"), "whose 'counts' is a list"),
         (WHOLE.replace(b"0.5", b"NaN"), "it has NaN, which is not JSON"),
@@ -43,10 +43,10 @@ def test_a_value_of_the_shape_is_read(tmp_path):
         ),
         (WHOLE.replace(b"0.5", b'"0.5"'), "whose 'a' is a finite number, or None"),
         (WHOLE.replace(b"\xc3\xa9", b"\\ud800"), "it has half a character"),
-        (WHOLE.replace(b"\xc3\xa9", b"\\u0000"), "whose 'name' is a text that is not empty"),
-        (b"[" * 100_000 + b"]" * 100_000, "it has more than 32 lists or objects in each other"),
-        (b"[" * 900 + b"]" * 900, "it has more than 32 lists or objects in each other"),
-        (b'{"a":' * 900 + b"1" + b"}" * 900, "it has more than 32 lists or objects in each other"),
+        (WHOLE.replace(b"\xc3\xa9", b"\\u0000"), "whose 'name' is a non-empty text"),
+        (b"[" * 100_000 + b"]" * 100_000, "its lists and objects are nested more than 32 deep"),
+        (b"[" * 900 + b"]" * 900, "its lists and objects are nested more than 32 deep"),
+        (b'{"a":' * 900 + b"1" + b"}" * 900, "its lists and objects are nested more than 32 deep"),
     ],
 )
 def test_anything_else_is_one_line(tmp_path, content, reason):
@@ -69,7 +69,7 @@ def test_depth_is_counted_to_the_last_level():
 def test_files_that_never_end_or_are_too_large_are_not_read(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(UserError, match=r"is not a list: it is no regular file$"):
+    with pytest.raises(UserError, match=r"is not a list: it is not a regular file$"):
         json_files.read(pipe, SHAPE, "a list")
     sparse = tmp_path / "sparse"
     with sparse.open("wb") as file:
@@ -98,5 +98,5 @@ def test_random_bytes_in_a_file_are_the_shape_or_one_line():
 
 def test_numbers_that_no_float_can_hold_are_refused():
     assert Number()(10**400) == "a finite number"
-    assert Number()(10**300) == "a finite number, also when it is rounded to 32 bits"
+    assert Number()(10**300) == "a finite number, also after rounding to 32 bits"
     assert Number()(10**30) is None

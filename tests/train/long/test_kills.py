@@ -118,7 +118,7 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(unbroken, tmp_path):
     kept = checkpoints(workdir)
     assert kept[-1] > STEPS_PER_EPOCH
     done = program.complete(workdir)
-    assert "going on after epoch" in done.stdout
+    assert "continuing after epoch" in done.stdout
     assert done.stderr == ""
     assert outcome(workdir) == outcome(whole)
 
@@ -132,7 +132,7 @@ def test_other_numbers_of_devices_go_on(unbroken, tmp_path):
             running.send(signal.SIGKILL)
             assert running.end().stderr == ""
     done = program.complete(workdir)
-    assert "going on after epoch" in done.stdout
+    assert "continuing after epoch" in done.stdout
     results, expected = (
         json.loads((path / "results.json").read_text()) for path in (workdir, whole)
     )

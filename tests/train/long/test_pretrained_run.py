@@ -37,10 +37,10 @@ def test_a_run_starts_with_the_weights_of_a_file(tmp_path):
     )
     workdir = tmp_path / "run"
     with program.start(workdir) as running:
-        running.read_until("its head starts anew: the file's is for 1000 classes")
+        running.read_until("its head starts from random weights: the file's is for 1000 classes")
         running.read_until("epoch 1/5")
         running.send(signal.SIGTERM)
         assert running.end().returncode == 128 + signal.SIGTERM
     weights.unlink()
     done = program.complete(workdir)
-    assert "going on after epoch" in done.stdout
+    assert "continuing after epoch" in done.stdout

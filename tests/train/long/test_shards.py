@@ -78,7 +78,7 @@ def share(command, *arguments, code=0, killed=None):
     # Before all parts are complete.
     assert "--shard=" in run(command, *arguments, "--merge", code=2).stderr
     for index in kills:
-        assert "going on after" in run(command, *arguments, f"--shard={index}/{NUMBER}").stdout
+        assert "continuing after" in run(command, *arguments, f"--shard={index}/{NUMBER}").stdout
     return run(command, *arguments, "--merge", code=code)
 
 

@@ -45,7 +45,7 @@ def stop(running, epoch, number, *, to_group):
     assert done.returncode == 128 + number, done.stderr
     *warnings, line = done.stderr.splitlines()
     assert line.startswith(f"stopped by {number.name}: saved after step ")
-    assert line.endswith("the same command goes on from there")
+    assert line.endswith("the same command continues from there")
     step = int(line.split("after step ")[1].split(",")[0])
     assert epoch * STEPS_PER_EPOCH < step < 8 * STEPS_PER_EPOCH
     assert f"in epoch {1 + step // STEPS_PER_EPOCH} of 8" in line
@@ -66,7 +66,7 @@ def test_signals_and_damage_in_the_middle_of_epochs_change_nothing(unbroken, tmp
     def goes_on_from(step):
         epoch, in_epoch = divmod(step, STEPS_PER_EPOCH)
         within = f" and {in_epoch} of {STEPS_PER_EPOCH} steps" if in_epoch else ""
-        return f"going on after epoch {epoch} of 8{within}\n"
+        return f"continuing after epoch {epoch} of 8{within}\n"
 
     with PROGRAM.start(workdir) as running:
         first, warnings, _ = stop(running, 1, signal.SIGTERM, to_group=False)

@@ -160,7 +160,7 @@ def test_a_head_that_starts_anew(head, num_classes, removed, reason, tmp_path):
     assert_equal(params["features"], written[0]["features"])
     assert_equal(batch_stats, written[1])
     assert_equal(params["head"], before[0]["head"])
-    assert message.endswith(f"of {path}, but its head starts anew: {reason}")
+    assert message.endswith(f"of {path}, but its head starts from random weights: {reason}")
 
 
 def test_a_head_starts_anew_where_that_is_asked_for(tmp_path):
@@ -170,7 +170,9 @@ def test_a_head_starts_anew_where_that_is_asked_for(tmp_path):
     params, _, message, _ = load(path, before, new_head=True)
     assert_equal(params["features"], written[0]["features"])
     assert_equal(params["head"], before[0]["head"])
-    assert message.endswith("but its head starts anew: config.model.new_head says so")
+    assert message.endswith(
+        "but its head starts from random weights: config.model.new_head asks for it"
+    )
 
 
 @pytest.mark.parametrize("shape", [(), (6,), (6, 5), (6, 16, 2), (0, 16)])
@@ -179,7 +181,7 @@ def test_a_head_of_an_odd_shape_starts_anew(shape, tmp_path):
     path = tmp_path / "model.safetensors"
     path.write_bytes(safetensors.numpy.save(arrays | {"fc.weight": np.zeros(shape, np.float32)}))
     found = load(path, small_variables(2))
-    assert "but its head starts anew: the file's is for " in found.message
+    assert "but its head starts from random weights: the file's is for " in found.message
     assert not found.head_is_read
 
 
@@ -375,7 +377,7 @@ def test_integers_where_weights_belong(tmp_path):
         path.write_bytes(safetensors.numpy.save(arrays | quantised))
         message = refused(path, small_variables(2))
         assert message.endswith(
-            f"has {np.dtype(dtype)} numbers in bn1.weight, where floating-point ones belong: "
+            f"has {np.dtype(dtype)} numbers in bn1.weight, in place of floating-point ones: "
             "quantised weights are not read"
         )
 
@@ -448,7 +450,7 @@ def test_a_file_that_several_networks_could_have_written(tmp_path, monkeypatch):
     assert network_of(str(path)) == "resnet18"
     monkeypatch.setitem(MODELS, "twin", MODELS["resnet18"])
     with pytest.raises(
-        UserError, match=r"can be for each of resnet18, twin; config.model.name=NAME says which$"
+        UserError, match=r"fits each of resnet18, twin; config.model.name=NAME chooses one$"
     ):
         network_of(str(path))
 
@@ -477,7 +479,7 @@ def test_files_that_are_no_weights(tmp_path):
     for content in (b"", b"<!DOCTYPE html>", b"version https://git-lfs.github.com/spec/v1\n"):
         path.write_bytes(content)
         assert refused(path, variables).endswith(
-            f"{path} is no file of safetensors or torch.save: it starts with {content[:9]!r}"
+            f"{path} is not a file of safetensors or torch.save: it starts with {content[:9]!r}"
         )
     # A type of safetensors that no weights of a ResNet have.
     header = b'{"conv1.weight":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]}}'

@@ -104,7 +104,7 @@ def test_what_is_not_of_the_state_is_refused_and_changes_nothing(monitor, tmp_pa
     # Two monitors at once.
     with (tmp_path / ".state.json.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert "another monitor is at work in" in monitor(lines, code=2).stderr
+        assert "another monitor is using" in monitor(lines, code=2).stderr
     assert "is not the file whose first" in monitor([], code=2).stderr
     assert state.read_bytes() == kept
 

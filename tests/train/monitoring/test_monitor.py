@@ -120,9 +120,9 @@ def test_the_promise_is_that_of_the_rule(rule, coverage, calibrated_on, expected
 @pytest.mark.parametrize(
     ("rule", "coverage", "message"),
     [
-        ("top_k=5", None, "sets of top_k=5 promise no coverage: --coverage says how often"),
-        ("coverage=0.9", 0.8, "--coverage does not go with sets of coverage=0.9"),
-        ("risk=0.1, costs=missed", 0.8, "--coverage does not go with sets of risk=0.1"),
+        ("top_k=5", None, "sets of top_k=5 promise no coverage: give the --coverage"),
+        ("coverage=0.9", 0.8, "--coverage cannot be given with sets of coverage=0.9"),
+        ("risk=0.1, costs=missed", 0.8, "--coverage cannot be given with sets of risk=0.1"),
         ("risk=1, costs=missed", None, "sets must be of a coverage from 0 to 1"),
         ("coverage=1.5", None, "sets must be of a coverage from 0 to 1"),
         ("coverage=0.9, combine=maximum", None, "--calibrated_on is needed with sets of"),

@@ -62,7 +62,7 @@ def calibrated(name, classifier=None):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"rule": "aps", "average_k": 3.0}, "--rule goes with --coverage"),
+        ({"rule": "aps", "average_k": 3.0}, "--rule needs --coverage"),
         ({"rule": "raqs", "coverage": 0.9}, "(did you mean 'raps'?); got 'raqs'"),
         ({"rule": "", "coverage": 0.9}, "--rule must be one of aps, "),
     ],

@@ -185,7 +185,7 @@ def test_weights_choose_their_network_and_its_images(weights, monkeypatch):
     assert not np.allclose(used.compiled()(images), by_imagenet.compiled()(images))
     flags = {"config.model.pretrained": "--weights", "config.model.name": "--model"}
     for arguments, message in (
-        ((), r"^--weights: .* can be for each of resnet50, twin; --model=NAME says which$"),
+        ((), r"^--weights: .* fits each of resnet50, twin; --model=NAME chooses one$"),
         (("twn",), r"^--model must be one of .* \(did you mean 'twin'\?\); got 'twn'$"),
         (("mlp",), r"^--weights is for networks with published weights, .*; --model is 'mlp'$"),
         (
@@ -450,7 +450,7 @@ def test_a_killed_command_goes_on(photos, weights, tmp_path):
         )
         assert (done.returncode, done.stderr) == (code, "")
         if code == 0:
-            assert ("going on after 128 of 150 images" in done.stdout) == (out == "a.npz")
+            assert ("continuing after 128 of 150 images" in done.stdout) == (out == "a.npz")
             assert "6 classes; rows: 102 train, 24 validation, 24 test" in done.stdout
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npz", "b.npz"]

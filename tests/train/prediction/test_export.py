@@ -140,7 +140,7 @@ def test_the_script_beside_it_says_what_train_predict_says(workdir, exported, tm
 def test_a_mistake_is_one_line_and_exit_code_two(workdir, tmp_path):
     run, out = f"--workdir={workdir}", f"--out={tmp_path}/program"
     mistakes = [
-        ([run, f"--out={tmp_path}/x/program", "--top_k=1"], "--out must be in a folder"),
+        ([run, f"--out={tmp_path}/x/program", "--top_k=1"], "--out must be in an existing folder"),
         (
             [run, f"--out={workdir}/classes.json", "--top_k=1"],
             "not replace classes.json of the run",

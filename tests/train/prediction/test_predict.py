@@ -118,7 +118,10 @@ def test_thresholds_are_calibrated_and_names_replaced(predicted, images, workdir
 MISTAKES = {
     "only text": ("--workdir=% --images=%/../texts --top_k=1", "there are none in"),
     "no run": ("--workdir=@ --images=@ --top_k=1", "holds no run"),
-    "html": ("--workdir=% --images=@ --top_k=1 --html=@/x/y.html", "--html must be in a folder"),
+    "html": (
+        "--workdir=% --images=@ --top_k=1 --html=@/x/y.html",
+        "--html must be in an existing folder",
+    ),
     "device": ("--workdir=% --images=@ --top_k=1 --out=/dev/null", "is a device or a pipe"),
     "out": ("--workdir=% --images=@ --top_k=1 --out=@/1.png", "must not be one of the images"),
     "names as out": (

@@ -134,7 +134,7 @@ def test_a_file_that_does_not_fit_is_one_line(data, tmp_path):
         (of_names(data, model="mlp"), "--weights is for networks .*; --model is 'mlp'"),
         (of_names(data, model="resnet18"), "--weights: .* does not fit --model=resnet18, it holds"),
         (of_names(data, normalization="half"), "--normalization must be one of clip, "),
-        (of_names(data, image_size=5000), "--image_size must be a whole number from 1 to 4096"),
+        (of_names(data, image_size=5000), "--image_size must be an integer from 1 to 4096"),
         (on_plantnet(data, dataset="folder"), "--dataset must be one of cifar100, "),
         (on_plantnet(data, data_dir=path), "train.prepare --dataset=plantnet300k"),
     ]
@@ -150,7 +150,7 @@ def test_a_rule_needs_images_to_calibrate_it_on():
         ChosenClassifier(weights="w.pth", classes="names.txt").check_rule(
             ChosenRule("coverage", 0.9)
         )
-    with pytest.raises(UserError, match="--risks goes with --recalibrate=half, --thresholds or"):
+    with pytest.raises(UserError, match="--risks needs --recalibrate=half, --thresholds or"):
         needed(None, "--risks")
 
 

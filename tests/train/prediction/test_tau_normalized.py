@@ -109,7 +109,9 @@ def test_its_configuration_says_so(finished_run, normalized, tmp_path):
     assert list(differing) == ["model.tau_normalized"]
     assert f"tau          {differing['model.tau_normalized']:g}, by" in printed
     assert found.results["config"] == found.config
-    with pytest.raises(UserError, match=r"model\.tau_normalized is of runs that train\.export has"):
+    with pytest.raises(
+        UserError, match=r"model\.tau_normalized is for runs that train\.export wrote"
+    ):
         experiment.run(found.config, tmp_path / "run")
     with pytest.raises(UserError, match="is tau-normalized already"):
         tau_normalized.check(trained.load(out))

@@ -65,9 +65,7 @@ def test_a_second_command_on_the_folder_is_told_of_the_first(tmp_path, made):
     order, _ = made
     with (
         folder_lock.held(tmp_path, "a test"),
-        pytest.raises(
-            UserError, match=f"^another command that makes runs is at work in {tmp_path};"
-        ),
+        pytest.raises(UserError, match=f"^another command that makes runs is using {tmp_path};"),
     ):
         execution.execute(lambda: look(tmp_path))
     assert order == []

@@ -99,7 +99,7 @@ def test_a_part_that_was_stopped_goes_on(out, capsys):
     computed = []
     write(out, 1, 2, squares(10, computed))
     assert computed == [8, 9]
-    assert "going on after 3 of 5 numbers" in capsys.readouterr().out
+    assert "continuing after 3 of 5 numbers" in capsys.readouterr().out
     computed.clear()
     write(out, 1, 2, squares(10, computed))
     assert computed == []
@@ -175,7 +175,7 @@ def test_parts_of_other_numbers_of_shares_are_refused(out):
     write(other, 1, 4)
     shutil.copy(other.with_name("other.parts") / "squares.1-of-4", folder)
     with pytest.raises(
-        UserError, match=r"has parts of 3 shares and of 4, as squares\.0-of-3 and sq"
+        UserError, match=r"has parts of 3 shares and of 4, such as squares\.0-of-3 and sq"
     ):
         merge(out)
 
@@ -223,7 +223,7 @@ def test_inputs_of_another_number_are_refused(out):
 
 def test_another_file_among_the_parts_is_refused(out):
     (parts_of(out) / "notes.txt").write_text("notes")
-    with pytest.raises(UserError, match=r"notes\.txt is no part of a work; delete it"):
+    with pytest.raises(UserError, match=r"notes\.txt is not a part of shared work; delete it"):
         merge(out)
 
 
@@ -232,7 +232,7 @@ def test_two_processes_do_not_write_one_part(tmp_path):
     path = tmp_path / "work.0-of-1"
     with part_files.opened(path, head) as part:
         again = part_files.opened(path, head)
-        with pytest.raises(UserError, match=r"another process is at work on .*0-of-1; wait"), again:
+        with pytest.raises(UserError, match=r"another process is using .*0-of-1; wait"), again:
             pass
         part.add(b"abc")
         # As soon as it is added.

@@ -71,7 +71,7 @@ def test_indices_without_an_order_are_refused():
 def test_a_cluster_that_says_nothing_is_refused(monkeypatch):
     # Nothing listens there.
     environment = {"GCE_METADATA_IP": "127.0.0.1:9"}
-    with pytest.raises(UserError, match=r"names no several tasks; give --shard=i/n$"):
+    with pytest.raises(UserError, match=r"does not name several tasks; give --shard=i/n$"):
         tasks.of_cluster(environment)
     with pytest.raises(UserError, match=r"give --shard=3/n, with the completions of the job as n"):
         tasks.of_cluster({**environment, "JOB_COMPLETION_INDEX": "3"})

@@ -94,7 +94,7 @@ def test_all_that_uses_a_run_normalizes_as_it_was_trained(photos, run_by_clip):
     assert data.facts.mean is None
     line = normalization.describe(classifier.config.model, classifier.spec)
     assert line == (
-        "images are normalized as config.model.normalization=clip says, not as the data set says: "
+        "images are normalized as config.model.normalization=clip sets, not as the data set does: "
         "mean 0.481, 0.458, 0.408; standard deviation 0.269, 0.261, 0.276"
     )
 

@@ -218,7 +218,7 @@ def test_a_checkpoint_whose_best_is_not_whole_is_passed_over(directory, state, c
         assert checkpointer.restore_latest(state) is None
         assert checkpointer.latest() is None
         messages = [record.message for record in caplog.records]
-        assert any(f"checkpoint {directory / '3'}: that of its best step, 2, is not whole" in
+        assert any(f"checkpoint {directory / '3'}: the checkpoint of its best step, 2, is" in
                    message for message in messages)  # fmt: skip
         checkpointer.save(1, at(state, 1), {"best_step": 0})
     assert steps(directory) == [1]
@@ -263,7 +263,7 @@ def test_torn_checkpoints_alone_are_none(directory, state, caplog):
         truncate(directory / str(step))
     with Checkpointer(directory) as checkpointer:
         assert checkpointer.restore_latest(state) is None
-        with pytest.raises(OSError, match="is not what was written"):
+        with pytest.raises(OSError, match="changed since it was written"):
             checkpointer.restore(1, state)
     assert len(caplog.records) == 2
 
@@ -470,7 +470,7 @@ def test_a_checkpoint_without_a_checksum_of_each_file_is_not_whole(directory, st
     fill(directory, state, [1])
     (directory / "1" / checksums.FILE).write_text("{}")
     with Checkpointer(directory) as checkpointer:
-        with pytest.raises(OSError, match="1 is not whole: "):
+        with pytest.raises(OSError, match="1 is damaged: "):
             checkpointer.read_selected()
         assert checkpointer.restore_latest(state) is None
 

@@ -138,7 +138,9 @@ def test_results_of_another_configuration_are_told(tmp_path):
     assert Run.read(tmp_path).is_finished
     other = {**CONFIG, "loss": {**CONFIG["loss"], "gamma": 3.0}}
     (tmp_path / "config.json").write_text(json.dumps(other))
-    message = r"not of one run, for they differ in loss\.gamma: 3\.0 -> 2\.0: one of them was ch"
+    message = (
+        r"not of one run, because they differ in loss\.gamma: 3\.0 -> 2\.0: one of them was ch"
+    )
     with pytest.raises(UserError, match=message):
         _ = Run.read(tmp_path).is_finished
 

@@ -43,7 +43,7 @@ def test_a_torn_line_is_no_news(tmp_path, warned):
         ("{", "Expecting property name"),
         ("[]", "it must be an object"),
         ('{"step": 7}', "it must be an object with 'split'"),
-        ('{"step": "7", "split": "train"}', "whose 'step' is a whole number"),
+        ('{"step": "7", "split": "train"}', "whose 'step' is an integer"),
         ('{"step": 7, "split": "train", "loss": "1"}', "whose 'loss' is a finite number, or None"),
         ('{"step": 7, "split": "train", "loss": NaN}', "it has NaN"),
         ('{"step": 7, "split": "train", "loss": [1]}', "whose 'loss' is a finite number"),
@@ -56,7 +56,7 @@ def test_a_bad_line_is_left_out_and_told(tmp_path, warned, bad, reason):
     assert run_files.read_metrics(tmp_path) == LINES
     (message,) = warned
     assert message.startswith(
-        f"{path}: lines that are no metrics of a step, and are left out: 2, the first of them "
+        f"{path}: lines that are not metrics of a step, and are left out: 2, the first of them "
         "line 2: "
     )
     assert reason in message

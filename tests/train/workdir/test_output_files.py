@@ -60,7 +60,7 @@ def test_a_folder_that_may_not_be_written_to_is_refused(tmp_path, monkeypatch):
 
     monkeypatch.setattr(output_files.os, "access", may)
     tmp_path.chmod(0o555)
-    message = f"--out must be in a folder that may be written to; {tmp_path} may not"
+    message = f"--out must be in a writable folder; {tmp_path} is not"
     with pytest.raises(UserError, match=re.escape(message)):
         output_files.checked("out", tmp_path / "sets.jsonl")
     tmp_path.chmod(0o755)

@@ -560,7 +560,7 @@ def test_the_numbers_of_a_top_k_loss_come_with_a_note(tmp_path, capsys, loss, pa
         assert "Note" not in output
     else:
         assert f"{loss} with k = {k} is a top-{k} loss" in output
-        assert "does not optimise the top-1 accuracy, which is not the number to read" in output
+        assert f"Read its top-{k} accuracy: it does not optimise the top-1 accuracy" in output
 
 
 @pytest.mark.parametrize(
@@ -589,7 +589,7 @@ def test_an_epoch_before_the_class_weights_comes_with_a_note(
     if hint is None:
         assert "Note" not in output
     else:
-        assert "Note: the selected epoch 2 is before the class weights begin, in epoch 3." in output
+        assert "Note: the selected epoch 2 is before the class weights start, in epoch 3." in output
         assert output.endswith(f"Its parameters were trained without them.{hint}")
 
 
@@ -619,7 +619,7 @@ def shown_on_a_terminal(tmp_path, monkeypatch, steps):
 
 def test_a_terminal_gets_a_line_for_each_epoch_above_the_bar(tmp_path, monkeypatch):
     output = shown_on_a_terminal(tmp_path, monkeypatch, range(21, 41))
-    assert output.startswith("going on after epoch 1 of 3")
+    assert output.startswith("continuing after epoch 1 of 3")
     assert "epoch 2/3  training: loss 38, accuracy 50.00%  validation: loss 0.25" in output
 
 

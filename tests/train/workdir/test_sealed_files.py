@@ -74,7 +74,7 @@ def test_the_message_says_what_to_do_after_a_change_on_purpose(tmp_path):
     path.write_bytes(whole.replace(b'"seed": 1', b'"seed": 2'))
     message = (
         r"config\.json is not the configuration of a run as it was written: it was changed or "
-        r"damaged since; whoever changed it on purpose takes the line sha256 out of it$"
+        r"damaged since; if you changed it on purpose, remove its line sha256$"
     )
     with pytest.raises(json_files.ChangedError, match=message):
         run_files.read_config(tmp_path)
@@ -142,7 +142,9 @@ def test_a_run_goes_on_with_the_lines_that_it_has_saved_and_no_others(tmp_path, 
     ]
     for content in damaged:
         path.write_bytes(content)
-        message = rf"{path} is not what the run wrote up to step 10: .*; delete it to go on without"
+        message = (
+            rf"{path} is not what the run wrote up to step 10: .*; delete it to continue without"
+        )
         with pytest.raises(UserError, match=message):
             MetricsFile(path, 10, digest)
         assert path.read_bytes() == content

@@ -278,7 +278,7 @@ def _checked(numbers: list[float], place: str) -> list[float]:
     whole = all(number == int(number) for number in numbers)
     if not whole and abs(total - 1) > _ROUNDING * len(numbers):
         raise UserError(
-            f"{place}: shares must add up to 1, and votes must be whole numbers; got "
+            f"{place}: shares must add up to 1, and votes must be integers; got "
             f"{_listed(numbers)}, which add up to {total:g}"
         )
     return numbers

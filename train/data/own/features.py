@@ -227,9 +227,7 @@ def read_labels(arrays: Arrays, length: int) -> tuple[np.ndarray, tuple[str, ...
         raise UserError(f"{arrays.where}: class_names must be different; two are the same")
     if found.dtype.kind not in "iu":
         if found.dtype.kind not in "US":
-            raise UserError(
-                f"{arrays.where}: labels must be whole numbers or texts; got {found.dtype}"
-            )
+            raise UserError(f"{arrays.where}: labels must be integers or texts; got {found.dtype}")
         return _of_texts(arrays, feature_files.decode(arrays, "labels", found), given)
     if found.min() < 0:
         row = int((found < 0).argmax())

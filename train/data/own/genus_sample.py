@@ -56,7 +56,7 @@ def draw(
         paths: the paths of the images, [n], all different.
         labels: the species of each image, [n].
         genera: the genus of each species.
-        share: the share of the genera that are drawn; rounded to a whole number, at least 1.
+        share: the share of the genera that are drawn; rounded to an integer, at least 1.
         seed: what the draws are a function of.
 
     Raises:

@@ -80,10 +80,10 @@ def _image_column(features: Any, chosen: str | None, where: str) -> str:
 
 
 def _label_column(features: Any, chosen: str | None, where: str) -> str:
-    """The column of the labels: of class labels, or else of texts or whole numbers."""
+    """The column of the labels: of class labels, or else of texts or integers."""
     types = _types(features)
     if chosen is not None:
-        words = "class labels, texts or whole numbers"
+        words = "class labels, texts or integers"
         return _checked(chosen, types, "label_column", _holds_labels, words)
     names = [name for name, kind in features.items() if isinstance(kind, datasets.ClassLabel)]
     names = names or [name for name, kind in types.items() if _holds_labels(kind)]
@@ -94,11 +94,11 @@ def _label_column(features: Any, chosen: str | None, where: str) -> str:
 
 
 def _group_column(features: Any, chosen: str | None) -> str | None:
-    """The column of the groups: of texts or whole numbers; None if there is none."""
+    """The column of the groups: of texts or integers; None if there is none."""
     types = _types(features)
     if chosen is None:
         return _GROUP if _GROUP in types and _holds_labels(types[_GROUP]) else None
-    return _checked(chosen, types, "group", _holds_labels, "texts or whole numbers")
+    return _checked(chosen, types, "group", _holds_labels, "texts or integers")
 
 
 def _groups(

@@ -96,7 +96,7 @@ class _Images(EncodedImages):
         encoded = os.pread(self._file.fileno(), size, int(self._ends[index]) - size)
         if sums is not None and zlib.crc32(encoded) != sums[index]:
             raise _damaged(
-                folder, ValueError(f"{paths[index]} in {RECORDS} is not what was written")
+                folder, ValueError(f"{paths[index]} in {RECORDS} changed since it was written")
             )
         return encoded
 

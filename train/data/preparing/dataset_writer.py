@@ -200,7 +200,7 @@ class _Files:
         total = sum(len(unit.indices) for unit in self._units)
         done = total - sum(len(unit.indices) for unit in missing)
         if done:
-            show_line(f"going on: {done:,} of {total:,} images are written already")
+            show_line(f"continuing: {done:,} of {total:,} images are written already")
         with ImageProgress(_WHAT, total, done=done) as progress:
             for unit, shard in zip(missing, self._write(missing), strict=True):
                 journal.note(shard)

@@ -44,8 +44,8 @@ def read(path: Path) -> Arrays:
         with io.BufferedReader(open_regular(path)) as file:
             if _PART.search(path.name):
                 raise UserError(
-                    "is one of several files of the same weights, or their index: they are read "
-                    "from a single file alone"
+                    "is one of several files of the same weights, or their index: only single "
+                    "files are read"
                 )
             return _reader(file)(file)
     except OSError as error:
@@ -69,7 +69,7 @@ def _reader(file: IO[bytes]) -> Callable[[IO[bytes]], Arrays]:
         return _read_safetensors
     if start.startswith((torch_files.ZIP_START, torch_files.LEGACY_START)):
         return torch_files.read_state_dict
-    raise UserError(f"is no file of safetensors or torch.save: it starts with {start!r}")
+    raise UserError(f"is not a file of safetensors or torch.save: it starts with {start!r}")
 
 
 def _read_safetensors(file: IO[bytes]) -> Arrays:

@@ -183,7 +183,7 @@ def _find_state_dict(saved: Any) -> dict[str, _Tensor]:
     )
     if not tensors or not all(isinstance(name, str) for name in tensors):
         raise UserError(
-            "has no state dict, neither alone nor under one of the names "
+            "has no state dict, neither by itself nor under one of the names "
             + ", ".join(_STATE_DICT_NAMES)
         )
     for prefix in _NAME_PREFIXES:
@@ -268,7 +268,7 @@ def _is_size(value: Any) -> bool:
 def _check_key(key: Any) -> None:
     """Refuses a key of a dictionary whose hash may take for ever."""
     if not isinstance(key, str | bytes | int | float | None):
-        raise TypeError(f"a key is no text or number, but a {type(key).__name__}")
+        raise TypeError(f"a key is neither a text nor a number, but a {type(key).__name__}")
 
 
 # One of these is PyTorch's first name in a file of weights that are quantised to integers, or to
@@ -378,8 +378,8 @@ class _Unpickler(pickle._Unpickler):
         if allowed is None:
             # Shown as a literal, because a name can have line ends and control characters.
             raise UserError(
-                f"asks for {f'{module}.{name}'[:200]!r}, which is refused: weights need tensors "
-                "and containers alone; in PyTorch, save model.state_dict() instead of the model "
+                f"asks for {f'{module}.{name}'[:200]!r}, which is refused: weights need only "
+                "tensors and containers; in PyTorch, save model.state_dict() instead of the model "
                 "or of all that was kept beside it"
             )
         return allowed

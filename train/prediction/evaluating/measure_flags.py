@@ -23,11 +23,11 @@ ROWS: tuple[Row, ...] = (
         "allow_new",
         needs=("workdir", "features_run", "weights"),
         excludes=("coverages=",),
-        because="the sets of a network with a coverage say it",
+        because="it needs a network and a coverage",
     ),
     new_class_flags.SCORE,
     Flag("combine", fields.one_of(combinations.COMBINATIONS)),
-    Flag("rules", excludes=("coverages=",), because="rules make sets of a coverage"),
+    Flag("rules", excludes=("coverages=",), because="a rule needs a coverage"),
     Flag("costs", fields.text("a file")),
     Together(("risks", "costs")),
 )
@@ -49,7 +49,7 @@ def define() -> Callable[[], Measures]:
     coverages = flags.DEFINE_string(
         "coverages",
         None,
-        "Probabilities that sets are to have the label with; may be empty. By default 0.8, 0.9 and "
+        "The coverages to calibrate sets for; may be empty. By default 0.8, 0.9 and "
         "0.95, as far as there are enough examples to calibrate on.",
     )
     rules = flags.DEFINE_list(
@@ -73,8 +73,8 @@ def define() -> Callable[[], Measures]:
     combine = flags.DEFINE_string(
         "combine",
         None,
-        "How the examples of an observation are combined, in the second reading of a split whose "
-        f"examples have groups; by default {combinations.DEFAULT}. {combinations.IN_WORDS}.",
+        "How the examples of an observation are combined, if the split has groups; by "
+        f"default {combinations.DEFAULT}. {combinations.IN_WORDS}.",
     )
     return lambda: Measures(
         rules=_named_rules(rules.value or []),
@@ -98,7 +98,7 @@ def _named_rules(names: list[str]) -> list[ConformalRule]:
     if names == [_ALL]:
         return list(conformal_rules.RULES.values())
     if _ALL in names:
-        raise UserError("--rules must be all alone, or rules with commas between; got both")
+        raise UserError("--rules must be all, or rules with commas between; got both")
     return [conformal_rules.named("rules", name) for name in dict.fromkeys(names)]
 
 

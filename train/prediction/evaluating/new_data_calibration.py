@@ -110,7 +110,7 @@ def needed(calibration: Calibration | None, flag: str) -> Calibration:
     """
     if calibration is None:
         raise UserError(
-            f"{flag} goes with --recalibrate=half, --thresholds or --dataset: --classes has no "
+            f"{flag} needs --recalibrate=half, --thresholds or --dataset: --classes has no "
             "images to calibrate on"
         )
     return calibration

@@ -33,7 +33,7 @@ ROWS: tuple[Row, ...] = (
         )
         for name in NAMES
     ),
-    Flag("classes", needs=NAMES, because="they have no examples of their own"),
+    Flag("classes", needs=NAMES, because="a list of classes has no examples"),
     Flag(
         "features_run",
         needs=("images", "table"),
@@ -41,8 +41,8 @@ ROWS: tuple[Row, ...] = (
     ),
     Flag("group", fields.text(), needs=NAMES),
     Flag("recalibrate", fields.one_of(("half",)), needs=NAMES),
-    Flag("thresholds", needs=NAMES, because="a split is evaluated with thresholds of validation"),
-    Flag("thresholds", excludes=("recalibrate",), because="that makes thresholds of its own"),
+    Flag("thresholds", needs=NAMES, because="a split has thresholds from validation"),
+    Flag("thresholds", excludes=("recalibrate",), because="it makes new thresholds"),
     Flag("combine", excludes=NAMES, because="new data are evaluated example by example"),
 )
 

@@ -18,8 +18,8 @@ flags.disclaim_key_flags()
 NAMES = ("out", "scores", "figure", "calibration_out", "examples")
 ROWS = (
     *(Flag(name, fields.text("a file")) for name in NAMES),
-    Flag("calibration_out", needs=("recalibrate",), because="it has new thresholds"),
-    Flag("figure", needs=("rules",), because="it is drawn of them"),
+    Flag("calibration_out", needs=("recalibrate",), because="it saves new thresholds"),
+    Flag("figure", needs=("rules",), because="it shows them"),
 )
 _SUFFIXES = {"figure": output_files.FIGURE_SUFFIXES, "examples": (".html", ".csv")}
 

@@ -52,28 +52,28 @@ def define() -> Callable[[], ScoreFiles | None]:
     logits = flags.DEFINE_string(
         "logits",
         None,
-        "Instead of --workdir: an .npy file of somebody's logits [examples, classes], or an .npz "
+        "Instead of --workdir: an .npy file of logits [examples, classes], or an .npz "
         "file with an array called logits, probabilities or scores. A logit of -inf masks its "
         "class.",
     )
     labels = flags.DEFINE_string(
         "labels",
         None,
-        "their labels, an .npy or .npz file or a text with one a line; not needed where "
-        "the .npz file has an array called labels.",
+        "their labels, an .npy or .npz file or a text with one a line; not needed if the "
+        ".npz file has an array called labels.",
     )
     calibration_logits = flags.DEFINE_string(
         "calibration_logits",
         None,
-        "those of the examples to calibrate on; by default the same, on which "
-        "thresholds look better than they are.",
+        "the logits of the calibration examples; by default --logits itself, on which thresholds "
+        "look better than they are.",
     )
-    calibration_labels = flags.DEFINE_string("calibration_labels", None, "their labels.")
+    calibration_labels = flags.DEFINE_string("calibration_labels", None, "the labels of these.")
     class_counts = flags.DEFINE_string(
         "class_counts",
         None,
-        "the training images of each class, a file as of --labels; without it nothing "
-        "is said of few, medium and many shot classes.",
+        "the number of training images of each class, in a file as for --labels; needed "
+        "for few, medium and many shot classes.",
     )
 
     def given() -> ScoreFiles | None:

@@ -213,7 +213,7 @@ FOLDERS = {
     ),
     "no size": (
         photos(),
-        "image_size must be a whole number from 1 to 4096, or None; got 0",
+        "image_size must be an integer from 1 to 4096, or None; got 0",
         {"dataset.image_size": 0},
     ),
     "all for validation": (

@@ -148,8 +148,8 @@ REFUSED = {
     "a.png,,oak: 0; ash: 0\n": r"row 1: an example must have a vote; all its numbers are 0$",
     "a.png,,oak: 2; ash\n": r"all labels of an example must have a number, or none; got 'oak: 2; a",
     "a.png,,;\n": r"row 1: a label must be a text; got ';'$",
-    "a.png,\u0301,oak\n": r"row 1: the name of an annotator must .* be seen; got '<U\+0301>'$",
-    "a.png,x,oak; \u200b\n": r"the name of a class must have .* be seen; got '<U\+200B>'$",
+    "a.png,\u0301,oak\n": r"row 1: name of an annotator must .* character; got '<U\+0301>'$",
+    "a.png,x,oak; \u200b\n": r"the name of a class must have .* character; got '<U\+200B>'$",
 }
 
 

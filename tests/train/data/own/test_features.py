@@ -439,7 +439,7 @@ REFUSED = {
     "few labels": (changed(labels=NAMES), "labels must have an entry for each of the 60 rows"),
     "a column of labels": (changed(labels=np.zeros((60, 1), int)), "labels must be [n]; got the"),
     "negative": (changed(labels=np.arange(60) - 1), "must not be negative; row 0, counted from 0"),
-    "fractions": (changed(labels=np.zeros(60)), "labels must be whole numbers or texts; got float"),
+    "fractions": (changed(labels=np.zeros(60)), "labels must be integers or texts; got float"),
     "a missing label": (changed(labels=at("labels", 5, "")), "labels must not be empty; entry 5, "),
     "objects": (
         changed(labels=matrices.arrays()["labels"].astype(object)),

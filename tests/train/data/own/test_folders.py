@@ -126,9 +126,7 @@ def test_names_may_have_any_characters(tmp_path):
 
 def test_a_class_without_a_name_that_can_be_seen_is_refused(tmp_path):
     pictures.write_classes(tmp_path, ("oak", "\u202e\u200b"), 5)
-    message = (
-        r"the name of a class must have a character that can be seen; got '<U\+202E><U\+200B>'"
-    )
+    message = r"the name of a class must have a visible character; got '<U\+202E><U\+200B>'"
     with pytest.raises(UserError, match=message):
         find(tmp_path)
 

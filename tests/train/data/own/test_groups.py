@@ -217,7 +217,7 @@ WRONG = {
     "a table": (table, "plant", "a column of TABLE, which are path, label, group; got 'plant'"),
     "features": (features, "plant", "an array of config.dataset.path FILE, which are features, "),
     "huggingface": (huggingface, "plant", "one of image, label, group, or None; got 'plant'"),
-    "images": (huggingface, "image", "a column of texts or whole numbers; 'image' is a column of"),
+    "images": (huggingface, "image", "a column of texts or integers; 'image' is a column of"),
     "records": (records_of_a_table, None, "plant number, as the records in FILE were prepared"),
     "a folder": (folder, "(plant", "'(plant' is no regular expression"),
 }

@@ -384,7 +384,7 @@ REFUSED = {
     "no labels": (
         {},
         {"label_column": "place"},
-        r"label_column must be .* class labels, texts or whole numbers; 'place' is .* of float",
+        r"label_column must be .* class labels, texts or integers; 'place' is .* of float",
     ),
     "no images": (
         {},

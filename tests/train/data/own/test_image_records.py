@@ -178,7 +178,7 @@ def test_a_preparation_that_ends_early_leaves_nothing_and_begins_anew(tmp_path, 
 
     monkeypatch.setattr(os, "fsync", end)
     for expected, message in (
-        (InterruptedRunError, "the same command begins anew"),
+        (InterruptedRunError, "the same command starts over"),
         (OSError, r"No space left on device: \S+/incomplete\.records/images\.bin"),
     ):
         with pytest.raises(expected, match=message):
@@ -244,7 +244,7 @@ def of_a_later_version(folder):
         (lose_records, r"the records in \S+ are damaged \(.*\); delete the folder and prepare"),
         (fewer_records, r"are damaged \(image_records\.json has 14 paths and 15 sizes\)"),
         (damage_description, r"the records in \S+ are damaged \(.*\); delete the folder"),
-        (another_label, r"image_records\.json is not what was written\); delete the folder"),
+        (another_label, r"image_records\.json changed since it was written\); delete the folder"),
         (of_no_class, r"image_records\.json has a label that is no class"),
         (of_a_later_version, r"are of another version of the program; prepare them again"),
     ],
@@ -272,7 +272,9 @@ def test_a_changed_image_is_told_when_it_is_read(tmp_path, capfd):
     sent = pickle.loads(pickle.dumps(source))
     for index, image in enumerate(whole):
         if index == 6:
-            with pytest.raises(UserError, match=r"1\.png in images\.bin is not what was written\)"):
+            with pytest.raises(
+                UserError, match=r"1\.png in images\.bin changed since it was written\)"
+            ):
                 _ = sent[index]
         else:
             assert sent[index]["image"] == image

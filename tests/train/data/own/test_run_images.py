@@ -303,13 +303,13 @@ def test_a_run_goes_on_with_data_that_were_moved(began, moved, capsys):
     expected = experiment.run(config_of(began), moved / "there")
     capsys.readouterr()
     results = experiment.run(config_of(moved), moved / "run")
-    assert "going on after epoch 1 of 2" in capsys.readouterr().out
+    assert "continuing after epoch 1 of 2" in capsys.readouterr().out
     assert without_times(results) == without_times(expected)
     assert results["config"]["dataset"]["path"] == str(moved / "photos")
     assert run_files.read_config(moved / "run")["dataset"]["path"] == str(moved / "photos")
     # The finished run, too; and a classifier reads them where it is told.
     (moved / "photos").rename(moved / "again")
-    message = r"moved, --path says where they are now$"
+    message = r"moved, give their new place with --path$"
     with pytest.raises(UserError, match=message):
         trained.load(moved / "run").predict("test")
     found = trained.load(moved / "run", {"path": str(moved / "again")}).predict("test")
@@ -362,7 +362,7 @@ def test_a_run_is_finished_without_the_images_that_are_gone(moved, capsys):
     printed = capsys.readouterr().out
     words = "1 of train, 1 of test"
     assert f"images that cannot be read, and are left out: {words}; the next one that" in printed
-    assert "going on after epoch 1 of 2" in printed
+    assert "continuing after epoch 1 of 2" in printed
     assert f"images left out as unreadable: {words}; listed in " in printed
     assert results["left_out"] == {"train": 1, "validation": 0, "test": 1}
     listed = (moved / "run" / "skipped_images.jsonl").read_text().splitlines()
@@ -391,12 +391,12 @@ def test_an_image_that_fails_in_the_test_costs_no_training(moved, capsys):
     message = rf"cannot decode {names_of(moved, 2)[0]} of .*; the command of the run, given again w"
     with pytest.raises(UserError, match=message):
         experiment.run(config_of(moved, **{"dataset.check_images": "all"}), moved / "run")
-    assert "going on" not in capsys.readouterr().out
+    assert "continuing" not in capsys.readouterr().out
     with pytest.raises(UserError, match=message):
         experiment.run(config_of(moved), moved / "run")
-    assert "going on after epoch 1 of 2" in capsys.readouterr().out
+    assert "continuing after epoch 1 of 2" in capsys.readouterr().out
     results = experiment.run(config_of(moved, **SKIP), moved / "run")
-    assert "going on after epoch 2 of 2" in capsys.readouterr().out
+    assert "continuing after epoch 2 of 2" in capsys.readouterr().out
     assert results["left_out"] == {"train": 0, "validation": 0, "test": 1}
 
 

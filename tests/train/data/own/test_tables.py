@@ -223,7 +223,7 @@ def test_a_group_that_cannot_be_seen_is_refused(tmp_path):
     listed = [
         (path, label, "\u0301" if n == 3 else "\u200b") for n, (path, label) in enumerate(rows(5))
     ]
-    message = rf"path {listed[3][0]}: a group must have a character .* be seen; got '<U\+0301>'$"
+    message = rf"path {listed[3][0]}: a group must have a visible .*; got '<U\+0301>'$"
     with pytest.raises(UserError, match=message):
         find(write(tmp_path, listed, ("path", "label", "group")))
 

@@ -149,7 +149,7 @@ def test_a_split_without_labels_is_left_out(data_dir):
         ("oxford_flowers102", {}, r"is not prepared in .*--dataset=tfds:oxford_flowers102 --data_"),
         ("mnist:9.9.9", {}, r"tfds_name 'mnist:9\.9\.9': .*at version 9\.9\.9, only: 3\.0\.1"),
         ("cifar10/no", {}, r"tfds_name 'cifar10/no': BuilderConfig no not found"),
-        (None, {}, r"tfds_name must be a text that is not empty; got None"),
+        (None, {}, r"tfds_name must be a non-empty text; got None"),
         ("a name", {}, r"tfds_name 'a name': .*builder name string a name"),
         (
             "two_labels",

@@ -321,7 +321,7 @@ MISTAKES = {
     "unknown data": (["--table=4.4", "--on=digit"], "did you mean 'digits'?"),
     "unknown row": (["--table=4.4", "--rows=cross_entropi"], "did you mean 'cross_entropy'?"),
     "unknown column": (["--table=4.4", "--columns=p=0.7"], "--columns must be one of p=0, p=0.1"),
-    "seeds of text": (["--table=4.4", "--seeds=a,b"], "--seeds must be different whole numbers"),
+    "seeds of text": (["--table=4.4", "--seeds=a,b"], "--seeds must be different integers"),
     "negative seed": (["--table=4.4", "--seeds=-1"], "got '-1'"),
     "no runs": (["--table=4.4", "--runs=/proc/nowhere/runs"], "there is no /proc/nowhere/runs"),
     "runs in a file": (["--table=4.4", "--runs=README.md", "--plan"], "--runs must be a folder"),
@@ -341,7 +341,7 @@ MISTAKES = {
     ),
     "override of another type": (
         ["--table=4.4", "--plan", "--override=num_epochs=a"],
-        "must be a whole number",
+        "must be an integer",
     ),
     "override without value": (["--table=4.4", "--plan", "--override=x"], "a field and a value"),
     "override of the seed": (["--table=4.4", "--plan", "--override=seed=1"], "--seeds does"),
@@ -351,7 +351,7 @@ MISTAKES = {
     ),
     "override out of range": (
         ["--table=4.4", "--plan", "--override=num_epochs=0"],
-        "config.num_epochs must be a whole number",
+        "config.num_epochs must be an integer",
     ),
     "left-over argument": (["--table=4.4", "table"], "unexpected argument 'table'"),
 }
@@ -447,6 +447,6 @@ def test_ctrl_c_stops_with_130(tmp_path):
         process.send_signal(signal.SIGINT)
         rest, error = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 130
-    assert error == "stopped by SIGINT: the same command goes on from here\n"
+    assert error == "stopped by SIGINT: the same command continues from here\n"
     assert rest == ""
     assert not list((tmp_path / "runs").glob("*/results.json"))

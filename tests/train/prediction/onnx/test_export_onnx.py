@@ -283,7 +283,7 @@ def test_a_mistake_is_one_line_and_exit_code_two(workdir, tmp_path):
     run, out = f"--workdir={workdir}", f"--out={tmp_path}/program.onnx"
     mistakes = [
         ([run, out, "--format=onnx", "--top_k=11"], "--top_k must be from 1 to 10"),
-        ([run, out, "--top_k=1", "--float16"], "--float16 goes with --format=onnx"),
+        ([run, out, "--top_k=1", "--float16"], "--float16 needs --format=onnx"),
     ]
     check_mistakes("train.export", mistakes)
     assert list(tmp_path.iterdir()) == []
