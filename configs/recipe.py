@@ -69,5 +69,5 @@ def chosen(entries: Mapping[str, _Entry], name: str, kind: str) -> _Entry:
     """
     if name not in entries:
         known = ", ".join(entries)
-        raise ValueError(f"the recipe has no {kind} {name!r}; after the colon may stand {known}")
+        raise ValueError(f"the recipe has no {kind} {name!r}; after the colon, give {known}")
     return entries[name]

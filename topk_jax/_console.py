@@ -51,7 +51,7 @@ def main() -> None:
 
 def _list(commands: dict[str, str], console: str) -> None:
     lines = [f"  {name:<10}{words}\n" for name, words in commands.items()]
-    head = f"The commands, of which {console} COMMAND --help says more:\n\n"
+    head = f"The commands; {console} COMMAND --help lists the flags of each:\n\n"
     _show(head + "".join(lines))
 
 

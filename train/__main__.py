@@ -20,6 +20,6 @@ COMMANDS = {
 
 if __name__ == "__main__":
     interruption.begin()
-    head = "The commands, of which python -m train.COMMAND --help says more:\n\n"
+    head = "The commands; python -m train.COMMAND --help lists the flags of each:\n\n"
     lines = [f"  train.{name:<10}{words}\n" for name, words in COMMANDS.items()]
     standard_output.show(head + "".join(lines))

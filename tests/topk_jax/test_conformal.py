@@ -803,18 +803,18 @@ KEY = jax.random.key(0)
         (
             lambda: untyped.conformal_quantile(S, Y[:1], error=0.1),
             ValueError,
-            r"labels must have shape \(2,\) where scores has shape \(2,\), got shape \(1,\)",
+            r"labels must have shape \(2,\) for scores of shape \(2,\), got shape \(1,\)",
         ),
         (
             lambda: untyped.class_conditional_quantiles(S, Y[:1], error=0.1, num_classes=3),
             ValueError,
-            r"labels must have shape \(2,\) where scores has shape \(2,\), got shape \(1,\)",
+            r"labels must have shape \(2,\) for scores of shape \(2,\), got shape \(1,\)",
         ),
         (lambda: untyped.conformal_quantile(P[:0], Y[:0], error=0.1), ValueError, "scores must h"),
         (
             lambda: untyped.class_conditional_quantiles(S, Y, error=0.1),
             ValueError,
-            "num_classes must be an integer for the scores of the labels alone, got None",
+            "num_classes must be an integer for only the scores of the labels, got None",
         ),
         (
             lambda: untyped.class_conditional_quantiles(3.0, Y, error=0.1),
@@ -834,7 +834,7 @@ KEY = jax.random.key(0)
         (
             lambda: untyped.class_conditional_quantiles(P, Y, error=0.1, num_classes=4),
             ValueError,
-            r"num_classes must be 3 where scores has shape \(2, 3\), got 4",
+            r"num_classes must be 3 for scores of shape \(2, 3\), got 4",
         ),
         (
             lambda: untyped.interpolated_quantiles(P, Y, error=0.1, weight=1.5),

@@ -46,7 +46,9 @@ def test_every_loss_of_every_recipe_is_a_configuration(recipe, loss):
 def test_the_default_is_one_of_them_and_others_are_refused(recipe):
     module = importlib.import_module(f"configs.{recipe}")
     parse(module.get_config().to_dict())
-    with pytest.raises(ValueError, match="the recipe has no loss 'adaboost'; after the colon may"):
+    with pytest.raises(
+        ValueError, match="the recipe has no loss 'adaboost'; after the colon, give"
+    ):
         module.get_config("adaboost")
 
 
@@ -157,7 +159,7 @@ def test_every_network_of_the_thesis_is_a_configuration(name):
 
 def test_the_default_network_is_a_resnet50_and_unknown_ones_are_refused():
     assert plantnet300k_networks.get_config().model.name == "resnet50"
-    message = "the recipe has no network 'resnet9'; after the colon may stand alexnet, densenet121"
+    message = "the recipe has no network 'resnet9'; after the colon, give alexnet, densenet121"
     with pytest.raises(ValueError, match=message):
         plantnet300k_networks.get_config("resnet9")
 
@@ -173,6 +175,6 @@ def test_each_network_may_be_trained_with_the_smooth_hinge():
     # All else is as with the cross-entropy.
     usual = plantnet300k_networks.get_config("vgg11").to_dict()
     assert config.to_dict() == {**usual, "loss": config.loss.to_dict()}
-    message = "the recipe has no loss 'focal'; after the colon may stand cross_entropy, smooth_top"
+    message = "the recipe has no loss 'focal'; after the colon, give cross_entropy, smooth_top"
     with pytest.raises(ValueError, match=message):
         plantnet300k_networks.get_config("vgg11,focal")

@@ -276,7 +276,10 @@ def test_every_mistake_with_a_run_is_one_line_and_exit_code_two(workdir, somebod
         ([run, "--ks=0"], "--ks must be numbers between commas"),
         ([run, "--coverages=0.999"], "at least 1 / 0.001 - 1 = 999 examples"),
         ([run, "--rules=lac,psa"], "--rules must be one of aps, "),
-        ([run, "--path=there"], "--path is for runs whose data are at a path; that in --workdir"),
+        (
+            [run, "--path=there"],
+            "--path is for runs whose data are at a path; the run in --workdir",
+        ),
         ([run, "--out=nowhere/at/all.json"], "--out must be in an existing folder"),
     ]
     check_mistakes("train.evaluate", mistakes, ENVIRONMENT)
@@ -300,9 +303,9 @@ def test_every_mistake_with_scores_is_one_line_and_exit_code_two(somebodys):
         ([f"--logits={somebodys}/nothing.npz", labels], "one array called logits, probab"),
         (
             [f"--logits={somebodys}/text.npy", labels],
-            "cannot be read: it is no .npy or .npz",
+            "cannot be read: it is not an .npy or .npz",
         ),
-        ([f"--logits={somebodys}/absent.npy", labels], "absent.npy is not there"),
+        ([f"--logits={somebodys}/absent.npy", labels], "absent.npy does not exist"),
         ([f"--logits={somebodys}", labels], "is a folder"),
     ]
     check_mistakes("train.evaluate", mistakes, ENVIRONMENT)

@@ -340,8 +340,8 @@ def test_an_earlier_run_on_images_that_do_not_fit_is_refused(photos, finished_ru
     config = changed(photos, {"model.start_from": str(finished_run)})
     message = (
         r"params\.features\.Conv_0\.kernel is float32\[3, 3, 1, 32\] there and "
-        r"float32\[3, 3, 3, 32\] here\. Its images are of shape \(8, 8, 1\), and those of this "
-        r"run of \(8, 8, 3\)"
+        r"float32\[3, 3, 3, 32\] here\. Its images are of shape \(8, 8, 1\), and the images of "
+        r"this run of \(8, 8, 3\)"
     )
     with pytest.raises(UserError, match=message):
         experiment.run(config, tmp_path / "run")

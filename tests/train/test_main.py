@@ -79,7 +79,7 @@ MISTAKES = {
     "unknown loss": ([CONFIG, "--config.loss.name=cross_entrop"], "did you mean 'cross_entropy'?"),
     "no loss of the recipe": (
         ["--config=configs/cifar100.py:adaboost"],
-        "error: --config: the recipe has no loss 'adaboost'; after the colon may stand",
+        "error: --config: the recipe has no loss 'adaboost'; after the colon, give",
     ),
     "unknown model": ([CONFIG, "--config.model.name=smallcnn"], "did you mean 'small_cnn'?"),
     "unknown data set": ([CONFIG, "--config.dataset.name=digit"], "did you mean 'digits'?"),

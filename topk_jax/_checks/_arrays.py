@@ -53,7 +53,7 @@ def integer_array(
     if not jnp.issubdtype(converted.dtype, jnp.integer):
         raise TypeError(f"{name} must be an integer array, got dtype {converted.dtype}.")
     if shape is not None and converted.shape != shape:
-        follows = "" if of is None else f" where {of[0]} has shape {of[1]}"
+        follows = "" if of is None else f" for {of[0]} of shape {of[1]}"
         raise ValueError(f"{name} must have shape {shape}{follows}, got shape {converted.shape}.")
     # Eight bits hold at most 256 classes; comparisons with larger indices would wrap around.
     return converted.astype(jnp.int32) if converted.dtype.itemsize < 4 else converted

@@ -41,15 +41,15 @@ def split_examples(function: Callable[Parameters, Result]) -> Callable[Parameter
         *batch, last = _spec_of(given["features"])
         if last is not None:
             raise ValueError(
-                "features must be whole on each device along their last axis, got features that "
-                f"are split along {last!r}."
+                "features must not be split along their last axis, got features that are split "
+                f"along {last!r}."
             )
         spec = PartitionSpec(*batch)
         of_classes = {*_sharding.mesh_axes(PartitionSpec(classes))}
         if shared := of_classes.intersection(_sharding.mesh_axes(spec)):
             raise ValueError(
-                "features must be whole on each device along the axes that the classes are split "
-                f"along, got features that are split along {', '.join(map(repr, shared))}."
+                "features must not be split along the axes that the classes are split along, "
+                f"got features that are split along {', '.join(map(repr, shared))}."
             )
         if not of_classes and not _sharding.mesh_axes(spec):
             return function(*args, **kwargs)
@@ -76,10 +76,10 @@ def _split_of_classes(name: str, weights: Any, takes_classes: bool) -> Any:
         where, way = (
             ("along their first axis", "")
             if takes_classes
-            else ("on each device", ": use heads.scores and the loss of topk_jax.losses")
+            else ("over devices", ": use heads.scores and the loss of topk_jax.losses")
         )
         raise ValueError(
-            f"{name}.weights must be whole {where}, got weights that are split along {names}{way}."
+            f"{name}.weights must not be split {where}, got weights that are split along {names}{way}."
         )
     return classes
 

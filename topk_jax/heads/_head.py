@@ -145,7 +145,7 @@ def check_scores(
         raise TypeError(f"{name}.weights must be floating-point, got dtype {weights.dtype}.")
     if weights.ndim != 2 or weights.shape[0] != shape[-1] or weights.shape[1] == 0:
         raise ValueError(
-            f"{name}.weights must have shape ({shape[-1]}, classes) where features has shape "
+            f"{name}.weights must have shape ({shape[-1]}, classes) for features of shape "
             f"{shape}, got shape {weights.shape}."
         )
     widest = jnp.float64 if jnp.float64 in (given.dtype, weights.dtype) else jnp.float32
@@ -158,7 +158,7 @@ def check_scores(
         bias = _checks.floating_array(head.bias, f"{name}.bias")
         if bias.shape != weights.shape[1:]:
             raise ValueError(
-                f"{name}.bias must have shape {weights.shape[1:]} where {name}.weights has shape "
+                f"{name}.bias must have shape {weights.shape[1:]} for {name}.weights of shape "
                 f"{weights.shape}, got shape {bias.shape}."
             )
         bias = bias.astype(rows.dtype)

@@ -74,7 +74,7 @@ def macro_average_k_thresholds(
     counts = _checks.class_counts(class_counts, "class_counts")
     if counts.shape != (num_classes,):
         raise ValueError(
-            f"class_counts must have shape ({num_classes},) where probabilities has shape "
+            f"class_counts must have shape ({num_classes},) for probabilities of shape "
             f"{values.shape}, got shape {counts.shape}."
         )
     rank = math.floor(size * (values.size // num_classes))

@@ -62,11 +62,11 @@ def calibration_by_class(
     if _of_labels_alone(values, labels):
         if num_classes is None:
             raise ValueError(
-                "num_classes must be an integer for the scores of the labels alone, got None."
+                "num_classes must be an integer for only the scores of the labels, got None."
             )
     elif num_classes not in (None, values.shape[-1]):
         raise ValueError(
-            f"num_classes must be {values.shape[-1]} where scores has shape {values.shape}, got "
+            f"num_classes must be {values.shape[-1]} for scores of shape {values.shape}, got "
             f"{num_classes}."
         )
     else:

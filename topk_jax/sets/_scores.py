@@ -319,7 +319,7 @@ def _terms(values: jax.Array, kind: str, given: dict[str, Any]) -> _Terms:
         counts = _checks.class_counts(given["class_counts"], "class_counts").astype(dtype)
         if counts.shape != (num_classes,):
             raise ValueError(
-                f"class_counts must have shape ({num_classes},) where probabilities has shape "
+                f"class_counts must have shape ({num_classes},) for probabilities of shape "
                 f"{values.shape}, got shape {counts.shape}."
             )
         weights = given.get("class_weights", 1.0)

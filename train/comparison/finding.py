@@ -65,7 +65,7 @@ def _select(runs: Iterable[Run]) -> Found:
         elif (run.workdir / run_files.RESULTS).exists():
             raise UserError(
                 f"{run.workdir / run_files.RESULTS} cannot be read as the results of a run; delete "
-                "it, and the command that started the run makes it anew"
+                "it, and the command that started the run writes it again"
             )
         else:
             left_out[run.workdir] = "not finished"

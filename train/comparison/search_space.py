@@ -64,7 +64,7 @@ def parse(name: str, table: Any, default: Any) -> Parameter:
 
 def _range(name: str, where: str, table: Mapping[str, Any], default: Any) -> Range:
     if isinstance(default, int | str | list):
-        kind = "an integer" if type(default) is int else "no number"
+        kind = "an integer" if type(default) is int else "not a number"
         raise UserError(f"{where} must have values, as {{values = [1, 3]}}: {name} is {kind}")
     for key in ("from", "to", "least", "most"):
         if key in table or key in ("from", "to"):

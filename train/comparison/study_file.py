@@ -203,7 +203,7 @@ def _arm(
 
 def _check_field(base: Recipe, field: str, known: Mapping[str, Any]) -> None:
     if field in _ELSEWHERE:
-        raise UserError(f"{field} cannot be a field: {_ELSEWHERE[field]} of the file says it")
+        raise UserError(f"{field} cannot be a field: {_ELSEWHERE[field]} of the file sets it")
     if field not in known:
         raise UserError(f"{base.file} has no field {field!r}{fields.did_you_mean(field, known)}")
 
@@ -260,7 +260,7 @@ def _check_ends(search: Search) -> None:
                 planned_runs.check(PlannedRun(some.changed({parameter.name: value}), 0))
             except UserError as error:
                 raise UserError(
-                    f"space.{parameter.name} needs another {limit}, where extensions end: they can "
+                    f"space.{parameter.name} needs another {limit}: extensions can "
                     f"reach {value:g}, and {error}"
                 ) from error
 

@@ -68,7 +68,7 @@ def _read_fields(base: Recipe, values: Mapping[str, Any]) -> dict[str, list[Any]
     known = planned_runs.all_fields(base)
     for name in values:
         if name == "seed":
-            raise UserError("fields cannot have the seed: seeds says which there are")
+            raise UserError("fields cannot have the seed: list the seeds in seeds")
         if name not in known:
             raise UserError(f"{base.file} has no field {name!r}{fields.did_you_mean(name, known)}")
     return {

@@ -70,7 +70,7 @@ def _check_readable(data_dir: Path, name: str) -> None:
             if path.suffix in _READ_BY_TFDS and path.is_file():
                 size = path.stat().st_size
                 if size > json_files.LARGEST:
-                    raise wrong(path, f"has {size:,} bytes, and is no more a description")
+                    raise wrong(path, f"has {size:,} bytes, too many for a description")
 
 
 def open_builder(
@@ -154,9 +154,9 @@ def check_writable(builder: tfds.core.DatasetBuilder) -> None:
             pass
     except OSError as error:
         raise UserError(
-            f"{folder} cannot be written to ({error.strerror}); where prepared data sets lie is "
-            "said by --data_dir of python -m train.prepare, --config.dataset.data_dir, or the "
-            "environment variable TFDS_DATA_DIR"
+            f"{folder} cannot be written to ({error.strerror}); give another folder with "
+            "--data_dir of python -m train.prepare, --config.dataset.data_dir, or the environment "
+            "variable TFDS_DATA_DIR"
         ) from error
 
 

@@ -50,7 +50,7 @@ def in_eight_bits(image: Image.Image, encoded: bytes) -> Image.Image:
     if image.mode == "F":
         # Pillow clips to 0 and 255, and an image from 0 to 1 would be black.
         raise ValueError(
-            "its pixels are floating-point numbers, of which no file says what is white; save it "
+            "its pixels are floating-point numbers, for which white is not known; save it "
             "with 8 or 16 bits"
         )
     if image.mode == "I" or image.mode.startswith("I;16"):
@@ -79,7 +79,7 @@ def _grey(image: Image.Image, encoded: bytes) -> Image.Image:
     if not depth.is_said and 0 < largest < 2 ** (depth.bits - _DARK_BITS):
         raise ValueError(
             f"no value is above {largest:,}, and white is {white:,}: it would be nearly black, and "
-            "nothing in it says how many bits are used; scale its values, or save it with 8 bits"
+            "the number of bits used is not known; scale its values, or save it with 8 bits"
         )
     high = values >> (depth.bits - 8) if depth.bits >= 8 else values * 255 // white
     high = np.minimum(high, 255).astype(np.uint8)

@@ -175,7 +175,7 @@ def labels_content(labels: np.ndarray) -> bytes:
 def _read_labels(path: Path, num_examples: int, num_classes: int) -> np.ndarray:
     found = array_files.in_npy(path)
     if found.dtype.kind not in "iu":
-        raise TypeError("it has no integers")
+        raise TypeError("its numbers are not integers")
     if found.shape != (num_examples,):
         raise ValueError(f"it is of {list(found.shape)} of {num_examples} examples")
     labels = found.read()

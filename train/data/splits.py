@@ -39,7 +39,7 @@ def hold_out(
         if size % num_classes:
             raise UserError(
                 "config.dataset.validation_size must be a multiple of the "
-                f"{num_classes} classes, of which it takes as many examples; got {size}"
+                f"{num_classes} classes, from which it takes equally many examples; got {size}"
             )
         each = size // num_classes
         if each >= counts.min():

@@ -54,7 +54,7 @@ class ConformalRule:
 
 
 _LAC = {"kind": "lac"}
-_LAC_IN_WORDS = "1 less its probability"
+_LAC_IN_WORDS = "1 minus its probability"
 _LIKELIER = "the sum of the probabilities of likelier classes"
 
 # There are no flags for the parameters, because a quantile is valid for any values. The authors use
@@ -89,7 +89,7 @@ _RULES = (
         name="margin",
         what="the classes that are not far below the likeliest",
         score={"kind": "margin"},
-        score_in_words="the largest probability of another class, less its own",
+        score_in_words="the largest probability of another class, minus its own",
     ),
     ConformalRule(
         name="pas",

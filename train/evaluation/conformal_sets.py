@@ -74,7 +74,7 @@ def why_not(
             "scores do not"
         )
     if rule.score is not None and not score_files.are_from_0_to_1(scores):
-        return f"the rule {rule.name} needs probabilities, from 0 to 1; these scores are others"
+        return f"the rule {rule.name} needs probabilities, from 0 to 1; these scores are not"
     return why_not_with(rule, class_counts, tree)
 
 
@@ -83,7 +83,7 @@ def why_not_with(
 ) -> str | None:
     """Why a rule cannot be used with what is known of the classes; None if it can."""
     if rule.needs_taxonomy and tree is None:
-        return f"the rule {rule.name} needs what is above the classes: {HOW_TO_GIVE_TAXONOMY}"
+        return f"the rule {rule.name} needs a taxonomy of the classes: {HOW_TO_GIVE_TAXONOMY}"
     if not rule.needs_class_counts:
         return None
     if class_counts is None:

@@ -66,7 +66,7 @@ def _of_tree(tree: ClassTree | None) -> Costs:
     """The height of the lowest node with the label and a class of the set; 1 for the root."""
     if tree is None:
         raise UserError(
-            f"--costs={TAXONOMY} needs what is above the classes: "
+            f"--costs={TAXONOMY} needs a taxonomy of the classes: "
             f"{conformal_sets.HOW_TO_GIVE_TAXONOMY}"
         )
     classes = np.arange(tree.taxonomy.num_classes)
@@ -113,7 +113,8 @@ def _index(name: str, index: dict[str, int], where: str) -> int:
     found = index.get(names.same_form(name))
     if found is None:
         raise UserError(
-            f"{where}: {names.shown(name)} is no class of the run{fields.did_you_mean(name, index)}"
+            f"{where}: {names.shown(name)} is not a class of the "
+            f"run{fields.did_you_mean(name, index)}"
         )
     return found
 

@@ -63,7 +63,7 @@ class Outcomes:
         except FileNotFoundError as error:
             raise UserError(
                 f"there is no {path}: the run is not finished, or is of an earlier version. "
-                "Without results.json, the command that started the run writes it"
+                "To write it, delete results.json and repeat the command of the run"
             ) from error
         try:
             arrays = array_files.in_npz(io.BytesIO(content))

@@ -10,7 +10,7 @@ NEIGHBORS = 5
 OF_LOGITS = {
     "energy": "minus the logarithm of the sum of the exponentials of the logits",
     "logit": "minus the largest logit",
-    "probability": "1 less the largest probability of the softmax",
+    "probability": "1 minus the largest probability of the softmax",
 }
 OF_FEATURES = {
     "neighbors": f"the distance to the training example that is number {NEIGHBORS} by nearness, "

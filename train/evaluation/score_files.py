@@ -211,13 +211,13 @@ def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:
         )
     if name == _PROBABILITIES and not are_probabilities(values):
         raise UserError(
-            f"--{flag}: what is called probabilities must not be negative, and add up to 1 for "
-            f"each example; that in {logits} does not. What need not is called scores"
+            f"--{flag}: an array probabilities must be at least 0 and add up to 1 for each "
+            f"example; the array in {logits} does not. Name it scores if it need not"
         )
     if name == _LOGITS and are_probabilities(values):
         logging.warning(
-            "what --%s has looks like probabilities and is taken as logits; in an .npz file, an "
-            "array called probabilities is taken as such",
+            "--%s looks like probabilities, and is read as logits; to have it read as "
+            "probabilities, give an .npz file with an array of that name",
             flag,
         )
     if _LOSS in arrays:
@@ -410,8 +410,8 @@ def _check_labels(labels: np.ndarray, shape: tuple[int, ...], *, flag: str) -> N
     bad = np.flatnonzero((labels < 0) | (labels >= shape[1]))
     if bad.size:
         raise UserError(
-            f"--{flag} must be from 0 to {shape[1] - 1}, the classes of the scores; that of "
-            f"example {bad[0]} is {labels[bad[0]]}"
+            f"--{flag} must be from 0 to {shape[1] - 1}, the classes of the scores; example "
+            f"{bad[0]} has {labels[bad[0]]}"
         )
 
 
@@ -468,7 +468,7 @@ def _read(path: Path, flag: str) -> _Arrays:
             return _Arrays(path, flag, is_npy=True, finders={_LOGITS: one})
         if start.startswith(array_files.ZIP):
             return _Arrays(path, flag, is_npy=False, finders=array_files.in_npz(path))
-        raise ValueError("it is no .npy or .npz file")
+        raise ValueError("it is not an .npy or .npz file")
 
 
 @contextmanager
@@ -476,7 +476,7 @@ def _naming_flag(path: Path, flag: str) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, IsADirectoryError) as error:
-        state = "is a folder" if path.is_dir() else "is not there"
+        state = "is a folder" if path.is_dir() else "does not exist"
         raise UserError(f"--{flag} must name a file; {path} {state}") from error
     except (files.NotRegularError, files.TooLargeError) as error:
         raise UserError(f"--{flag}: {path} cannot be read: {error.strerror}") from error

@@ -28,7 +28,7 @@ def threshold(predictions: Predictions, error: float) -> float:
     if found == np.inf:
         raise UserError(
             f"--max_error={error:g} cannot be promised: the {len(surest):,} examples to calibrate "
-            "on are too few or too often wrong to show it of any answers"
+            "on are too few, or too often wrong, for any answers"
         )
     return found
 

@@ -225,7 +225,7 @@ class OutcomeFile:
         index = self._classes.get(names.same_form(name))
         if index is None:
             raise ValueError(
-                f"its {what} has {name!r}, which is no class of the run"
+                f"its {what} has {name!r}, which is not a class of the run"
                 f"{fields.did_you_mean(name, self._classes)}"
             )
         return index
@@ -236,7 +236,7 @@ class OutcomeFile:
         try:
             columns = next(csv.reader(io.StringIO(text_files.decoded(line))), [])
         except (UnicodeDecodeError, csv.Error) as error:
-            raise UserError(f"{self._name} is no table: {error}") from error
+            raise UserError(f"{self._name} is not a table: {error}") from error
         if missing := [column for column in _COLUMNS if column not in columns]:
             raise UserError(
                 f"{self._name} must have the columns {', '.join(_COLUMNS)}; it has no {missing[0]}"

@@ -92,10 +92,10 @@ def watch(asked: Asked) -> Monitor:
 def _check(asked: Asked, now: promise.Promise, kept: promise.Promise) -> None:
     """Refuses the state of another run, or of other flags."""
     if now.run != kept.run:
-        raise UserError(f"--state {asked.state} is of another run than that in {asked.workdir}")
+        raise UserError(f"--state {asked.state} is of another run than {asked.workdir}")
     for name in ("coverage", "calibrated_on", "delta"):
         before, after = getattr(kept, name), getattr(now, name)
         if before != after:
             raise UserError(
-                f"--state {asked.state} is of --{name}={before}; with {after} begin another state"
+                f"--state {asked.state} is of --{name}={before}; for {after}, give another --state"
             )

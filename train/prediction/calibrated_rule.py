@@ -175,7 +175,7 @@ class CalibratedRule:
         if self.name == "max_error":
             where = ""
             if self.threshold != -math.inf:
-                where = f", where that exceeds {self.threshold:.4g}; otherwise there is no answer"
+                where = f", if that exceeds {self.threshold:.4g}; otherwise there is no answer"
             return (
                 f"An answer is the class of highest probability{where}. Of the answers at most "
                 f"{_percent(float(self.value))} are wrong, for new examples like {calibrated_on}. "
@@ -226,7 +226,7 @@ def calibrate(
     has_names = rule.max_names is not None or RULES[rule.conformal].needs_taxonomy
     tree = classifier.tree if has_names else None
     if rule.max_names is not None and tree is None:
-        raise UserError(f"--max_names needs what is above the classes: {HOW_TO_GIVE_TAXONOMY}")
+        raise UserError(f"--max_names needs a taxonomy of the classes: {HOW_TO_GIVE_TAXONOMY}")
     scores = classifier.config.eval.scores if rule.name == "utility" else "softmax"
     if scores != "softmax" and classifier.temperature is None:
         raise UserError(

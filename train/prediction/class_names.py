@@ -46,7 +46,7 @@ def read(flag: str, path: str) -> GivenNames:
         raise UserError(f"--{flag} {path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UserError(
-            f"--{flag} {path} is not in UTF-8, or as its mark of byte order says: {error}"
+            f"--{flag} {path} is not in UTF-8, or in the encoding of its byte order mark: {error}"
         ) from error
     # Not splitlines, which splits at further characters. Editors on Windows write other line ends.
     names = [line.strip() for line in re.split("\r\n?|\n", text.rstrip())]

@@ -250,7 +250,8 @@ class ProgramFile:
             raise
         except Exception as error:  # A damaged file can make the reader raise anything.
             raise UserError(
-                f"--program {self.path} is no program that train.export wrote: {first_line(error)}"
+                f"--program {self.path} is not a program that train.export wrote: "
+                f"{first_line(error)}"
             ) from error
         return ExportedClassifier(
             self.path,
@@ -302,7 +303,7 @@ def _rule(path: Path, description: dict[str, Any]) -> ExportedRule:
             tree = ClassTree.from_plain(plain)
         except ValueError as error:
             raise UserError(
-                f"--program {path} has a description whose taxonomy is not one: {error}"
+                f"--program {path} has a description with an invalid taxonomy: {error}"
             ) from error
     return ExportedRule(
         description["rule"],
@@ -324,7 +325,7 @@ def _expected(path: Path, description: dict[str, Any]) -> Expected:
         steps = of_inputs.get("steps")
         if steps is None:
             raise UserError(
-                f"--program {path} has a description that does not have how images are read: "
+                f"--program {path} has a description without how images are read: "
                 "export it again; or evaluate the run, with --workdir"
             )
         try:

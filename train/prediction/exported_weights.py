@@ -38,7 +38,7 @@ def describe(classifier: TrainedClassifier) -> dict[str, Any]:
         "images": {
             "shape": ["n", *classifier.image_shape],
             "preparation": description.preparation(spec, classifier.image_shape)
-            + " Then divided by 255, less the mean and divided by the standard deviation of each "
+            + " Then divided by 255, minus the mean and divided by the standard deviation of each "
             "channel.",
             **description.steps(spec),
         },

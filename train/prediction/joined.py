@@ -138,14 +138,14 @@ def join(run: TrainedClassifier, chosen: ChosenClassifier) -> JoinedClassifier:
     if run.spec.inputs != "features":
         raise UserError(
             f"--features_run must be the folder of a run on features; the run in {run.workdir} is "
-            f"one on {run.spec.inputs}"
+            f"on {run.spec.inputs}"
         )
     found = _known(run, chosen) if is_known(run) else _given(run, chosen)
     (expected,) = run.image_shape
     if found.num_features != expected:
         raise UserError(
             f"--weights {found.path} is of a network with {found.num_features:,} features; the run "
-            f"in {run.workdir} is one on {expected:,}"
+            f"in {run.workdir} is on {expected:,}"
         )
     return JoinedClassifier(**_parts(run), network=found)
 
@@ -196,8 +196,8 @@ def _known(run: TrainedClassifier, chosen: ChosenClassifier) -> Network:
         if given is not None:
             raise UserError(f"--weights {given} cannot be read: there is no such file or folder")
         raise UserError(
-            f"the network that made the features of the run in {run.workdir} is not at {path} any "
-            f"more: give --features_run={run.workdir} and --weights, the file of weights or the "
+            f"the network that made the features of the run in {run.workdir} is no longer at "
+            f"{path}: give --features_run={run.workdir} and --weights, the file of weights or the "
             "folder of the run that it is in now"
         )
     found = _read(path, str(plain["network"]), spec)

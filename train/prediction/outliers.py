@@ -98,7 +98,7 @@ def measure(
     scores = found if predictions.indices is None else found[predictions.indices]
     if np.isnan(scores).any():
         raise UserError(
-            f"--new_score={score.name} is no number for {int(np.isnan(scores).sum()):,} of the "
+            f"--new_score={score.name} is NaN for {int(np.isnan(scores).sum()):,} of the "
             f"{len(scores):,} {what} examples"
         )
     return dataclasses.replace(predictions, outliers=scores)

@@ -62,7 +62,7 @@ def check(classifier: TrainedClassifier) -> None:
     if classifier.temperature is not None:
         raise UserError(
             "--format=tau_normalized is for runs without config.eval.temperature; the run in "
-            f"--workdir {classifier.workdir} has a temperature, which is that of its own head"
+            f"--workdir {classifier.workdir} has a temperature, which fits only its own head"
         )
 
 

@@ -163,9 +163,7 @@ class TrainedClassifier:
                     f"; with --features_run={self.workdir} and the network that made the features, "
                     "--weights=FILE, it takes images"
                 )
-            raise UserError(
-                f"--{needed} is needed, not --{inputs}: {what} is one on {needed}{instead}"
-            )
+            raise UserError(f"--{needed} is needed, not --{inputs}: {what} is on {needed}{instead}")
 
     def scores(self) -> Callable[[jax.Array], jax.Array]:
         """uint8 images [n, height, width, channels], features or names to scores [n, L]; pure.
@@ -319,8 +317,8 @@ def load(
     dataset = written.get("dataset", {})
     for field in places.keys() - dataset.keys():
         raise UserError(
-            f"--{field} is for runs whose data are at a {field}; that in --workdir {workdir} is on "
-            f"the data set {dataset.get('name')}"
+            f"--{field} is for runs whose data are at a {field}; the run in --workdir {workdir} is "
+            f"on the data set {dataset.get('name')}"
         )
     try:
         config = parse({**written, "dataset": {**dataset, **places}})

@@ -144,7 +144,7 @@ def _run_commands(run: PlannedRun, folder: RunsFolder, processes: ChildProcesses
             return folder.last_line(run) or f"exit code {code}"
     after = RunsFolder(folder.path)
     if after.status(run) is not Status.FINISHED:
-        return "the command ended well, and left no results"
+        return "the command ended without an error, and without results"
     return None
 
 

@@ -67,7 +67,7 @@ class RunsFolder:
         if path.exists():
             raise UserError(
                 f"{path} cannot be read as the results of a run; delete it, and the same command "
-                "makes it anew"
+                "writes it again"
             )
         return None
 

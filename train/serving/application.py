@@ -18,7 +18,7 @@ from train.serving.meter import PREDICT
 from train.serving.service import ENDING, READY, Held, Service
 
 _MORE_HEADERS = {405: {"Allow": "POST"}, 503: {"Retry-After": "1"}}
-_MISTAKE = "a mistake of the server; its log has more"
+_MISTAKE = "an error of the server; see its log"
 
 
 def make(service: Service) -> ASGIApp:

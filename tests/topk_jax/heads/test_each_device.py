@@ -102,13 +102,13 @@ def test_split_heads_and_features_are_refused(arrays):
     mesh = mesh_of(AxisType.Explicit)
     weights = jax.device_put(weights[:, :20], NamedSharding(mesh, PartitionSpec(None, "columns")))
     message = (
-        "head.weights must be whole on each device, got weights that are split along 'columns'"
+        "head.weights must not be split over devices, got weights that are split along 'columns'"
     )
     with pytest.raises(ValueError, match=f"{message}: use heads.scores"):
         heads.cross_entropy(features, heads.LinearHead(weights), labels)
     features = jax.device_put(
         np.ones((2, 8, 4), np.float32), NamedSharding(mesh, PartitionSpec("rows", None, "columns"))
     )
-    message = "features must be whole on each device along their last axis, got features that are"
+    message = "features must not be split along their last axis, got features that are"
     with pytest.raises(ValueError, match=re.escape(message)):
         heads.cross_entropy(features, heads.LinearHead(np.ones((4, 9), np.float32)), labels)

@@ -169,7 +169,7 @@ MISTAKES = {
     "extended to nothing": (
         "least = 0.1, ",
         "",
-        "space.loss.epsilon needs another least, where extensions end: they can reach -2.175, and "
+        "space.loss.epsilon needs another least: extensions can reach -2.175, and "
         "configs/digits.py:noised_balanced: config.loss.epsilon must be a finite number",
     ),
     "an integer": (
@@ -177,7 +177,7 @@ MISTAKES = {
         '"loss.num_samples"',
         "loss.num_samples is an integer",
     ),
-    "a text": ('"loss.epsilon"', '"model.name"', "model.name is no number"),
+    "a text": ('"loss.epsilon"', '"model.name"', "model.name is not a number"),
     "bad choice": (
         '"loss.epsilon" = {',
         'loss.num_samples = {values = [3, 0]}\n"loss.epsilon" = {',

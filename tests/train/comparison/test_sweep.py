@@ -125,7 +125,7 @@ MISTAKES = {
     "empty table": (DIGITS + "seeds = 0\nfields.loss = {}", "has no field 'loss'"),
     "the seed as a field": (
         DIGITS + "seeds = 0\nfields.seed = [1, 2]",
-        "fields cannot have the seed: seeds says which there are",
+        "fields cannot have the seed: list the seeds in seeds",
     ),
     "another type": (
         DIGITS + 'seeds = 0\nfields.num_epochs = "many"',

@@ -203,7 +203,7 @@ def test_the_same_command_leaves_the_table_and_another_is_refused(photos, tmp_pa
     sample(photos / "all.csv", out)
     assert capsys.readouterr().out == f"the sample is written already, in {out}\n"
     assert (out.stat().st_ino, out.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-    with pytest.raises(UserError, match="is there with something else; delete it, or give another"):
+    with pytest.raises(UserError, match="has something else; delete it, or give another"):
         sample(photos / "all.csv", out, seed=1)
     assert [path.name for path in tmp_path.iterdir()] == ["sample.csv"]
 
@@ -248,7 +248,7 @@ def test_genera_come_from_a_taxonomy_or_from_folders(photos, tmp_path):
         ),
         (
             lambda row: row.update(genus="quercus"),
-            r"the column genus has 'Quercus' and 'quercus', which differ in case alone",
+            r"the column genus has 'Quercus' and 'quercus', which differ only in case",
         ),
         (lambda row: row.update(path="gone.png"), r"1 of 92 are missing, the first of them gone"),
         (lambda row: row.update(split="train"), "must have images without a split"),

@@ -222,7 +222,7 @@ def test_shares_of_processes_become_the_files_of_one(tmp_path, shrunk, monkeypat
     file = min((data / "incomplete.1.1.0").glob("*array_record*"))
     content = file.read_bytes()
     file.write_bytes(content[:-1])
-    with pytest.raises(UserError, match="is not what a part says of it; delete the parts"):
+    with pytest.raises(UserError, match="does not match its part; delete the parts"):
         share()
     file.write_bytes(content)
     capsys.readouterr()
@@ -274,14 +274,18 @@ def test_a_folder_with_something_else_in_it_is_not_written_to(tmp_path, shrunk):
     other = tmp_path / "data/plantnet300k/1.1.0/notes.txt"
     other.parent.mkdir(parents=True)
     other.write_text("mine")
-    with pytest.raises(UserError, match="exists and is not a whole prepared data set; delete it"):
+    with pytest.raises(
+        UserError, match="exists and is not a complete prepared data set; delete it"
+    ):
         run(tmp_path / "manual", tmp_path / "data")
     assert other.read_text() == "mine"
     # A link too: no folder gets its name.
     link = other.parent
     shutil.rmtree(link)
     link.symlink_to(tmp_path / "nowhere")
-    with pytest.raises(UserError, match="exists and is not a whole prepared data set; delete it"):
+    with pytest.raises(
+        UserError, match="exists and is not a complete prepared data set; delete it"
+    ):
         run(tmp_path / "manual", tmp_path / "data")
     assert list(link.parent.iterdir()) == [link]
     with pytest.raises(UserError, match=r"^--data_dir must not be in /proc, a folder"):
@@ -340,7 +344,7 @@ def test_an_imagenet_archive_that_is_not_whole_is_refused(tmp_path, case):
     with tarfile.open(archive) as members:
         last = members.getmembers()[-1].offset
     archive.write_bytes(BROKEN_OFF[case](archive.read_bytes(), last))
-    message = r"img_train\.tar is not a tar archive, or not all of one; .* MD5 checksum is 1d675b47"
+    message = r"img_train\.tar is not a complete tar archive; .* MD5 checksum is 1d675b47"
     with pytest.raises(UserError, match=message):
         imagenet.check_whole(archive, "1d675b47")
 

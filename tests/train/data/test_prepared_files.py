@@ -253,7 +253,7 @@ def test_a_device_or_far_too_many_bytes_in_the_place_of_a_file_are_told(folder, 
     (folder / name).unlink()
     with (folder / name).open("wb") as file:
         file.truncate(2**40)
-    with pytest.raises(UserError, match=r"has 1,099,511,627,776 bytes, and is no more a descripti"):
+    with pytest.raises(UserError, match=r"has 1,099,511,627,776 bytes, too many for a descripti"):
         read(folder)
 
 

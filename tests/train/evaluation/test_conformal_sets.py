@@ -128,7 +128,7 @@ def test_what_a_rule_needs_is_said(calibrated_on):
         "pas", calibrated_on, None
     )
     without = refused("taxonomic", calibrated_on, None, tree=None)
-    assert "taxonomic needs what is above the classes: give --taxonomy" in without
+    assert "taxonomic needs a taxonomy of the classes: give --taxonomy" in without
     none = np.where(np.arange(NUM_CLASSES) < 2, 0, COUNTS)
     assert "of every class; 2 of 6 classes have none" in refused("pas", calibrated_on, none)
     doubled = dataclasses.replace(calibrated_on, scores=2 * calibrated_on.scores)

@@ -145,7 +145,7 @@ def test_a_table_has_costs_of_labels_and_of_similar_classes(tmp_path):
         (EVERY[1:], "must have a row for each class, without a chosen class; it has none for ash"),
         ([*EVERY, EVERY[0]], "row 7: it must have a label that no other row has"),
         ([*EVERY, ",ash,1"], "row 7: it must have a label"),
-        ([*EVERY, "elm,beech,1"], "row 7: beech is no class of the run; did you mean"),
+        ([*EVERY, "elm,beech,1"], "row 7: beech is not a class of the run; did you mean"),
         ([*EVERY, "elm,oak,-1"], "row 7: its cost must be a finite number at least 0; got '-1'"),
         ([*EVERY[1:], "ash,,0"], "row 6: its cost must be a finite number greater than 0"),
         ([*EVERY[1:], "ash,,much"], "row 6: its cost must be a finite number"),
@@ -171,7 +171,7 @@ def test_a_taxonomy_costs_by_the_height_at_which_the_set_and_the_label_meet():
             if label == other:
                 expected[label, other] = 0
     np.testing.assert_allclose(costs.between, expected)
-    with pytest.raises(UserError, match="--costs=taxonomy needs what is above the classes"):
+    with pytest.raises(UserError, match="--costs=taxonomy needs a taxonomy of the classes"):
         named_costs.named("taxonomy", NAMES, None)
 
 

@@ -128,7 +128,7 @@ def test_probabilities_have_to_be_some(tmp_path, rng):
     negative[3] = [1.5, -0.5, 0.0, 0.0]
     for bad in (one_row_off, negative):
         assert not score_files.are_probabilities(bad)
-        with pytest.raises(UserError, match="must not be negative, and add up to 1"):
+        with pytest.raises(UserError, match="must be at least 0 and add up to 1"):
             read(tmp_path, probabilities=bad, labels=labels)
     assert score_files.are_probabilities(values.astype(np.float16))
     with pytest.raises(UserError, match="one array called logits, probabilities or scores"):

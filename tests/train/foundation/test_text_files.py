@@ -50,7 +50,9 @@ def test_every_door_reads_every_encoding(write, tmp_path):
 
 def test_another_encoding_is_told(tmp_path):
     (tmp_path / "names.txt").write_bytes("hêtre\n".encode("latin-1"))
-    with pytest.raises(UserError, match=r"names\.txt is not in UTF-8, or as its mark of byte ord"):
+    with pytest.raises(
+        UserError, match=r"names\.txt is not in UTF-8, or in the encoding of its byte ord"
+    ):
         class_names.read("class_names", str(tmp_path / "names.txt"))
     with pytest.raises(UnicodeDecodeError):
         text_files.decoded(codecs.BOM_UTF16_LE + b"a")

@@ -38,4 +38,4 @@ def test_the_runs_of_a_table_are_started_in_the_same_way(commands, folder):
     assert planned.stdout.startswith("topk-jax train --config=digits:cross_entropy "), planned
     done = installation.run(commands, folder, "tables", *table, *few, "--run")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Of the seed 0 alone" in done.stdout
+    assert "One seed, 0," in done.stdout

@@ -86,10 +86,10 @@ def test_what_is_not_of_the_state_is_refused_and_changes_nothing(monitor, tmp_pa
     kept = state.read_bytes()
     mistakes = [
         (made.lines([0, 1, 0, 1], rule="coverage=0.8"), (), "is not the file whose first"),
-        (lines, ("--delta=0.05",), "is of --delta=0.01; with 0.05 begin another state"),
+        (lines, ("--delta=0.05",), "is of --delta=0.01; for 0.05, give another --state"),
         (lines, ("--calibrated_on=50",), "is of --calibrated_on=270; with 50 begin"),
         ([*lines, *made.lines([0], "top_k=1")], (), "line 4: its set is of top_k=1; the sets"),
-        ([*lines, lines[0].replace('"0"', '"oak"')], (), "which is no class of the run"),
+        ([*lines, lines[0].replace('"0"', '"oak"')], (), "which is not a class of the run"),
     ]
     for given, arguments, message in mistakes:
         done = monitor(given, *arguments, code=2)
@@ -99,7 +99,7 @@ def test_what_is_not_of_the_state_is_refused_and_changes_nothing(monitor, tmp_pa
     # The state of another run.
     changed = kept.replace(b'"run": "', b'"run": "0').split(b', "sha256"')[0] + b"}\n"
     state.write_bytes(changed)
-    assert "is of another run than that in" in monitor(lines, code=2).stderr
+    assert "is of another run than" in monitor(lines, code=2).stderr
     state.write_bytes(kept)
     # Two monitors at once.
     with (tmp_path / ".state.json.lock").open("w") as file:

@@ -96,7 +96,7 @@ GOOD = made.lines([0])[0]
         (GOOD.replace('"label": "0"', '"label": null'), "line 2: it has no label"),
         (
             GOOD.replace('"label": "0"', '"label": "oak"'),
-            "line 2: its label has 'oak', which is no class of the run",
+            "line 2: its label has 'oak', which is not a class of the run",
         ),
         (
             GOOD.replace("=0.9", "=0.8"),

@@ -254,7 +254,7 @@ def test_weights_that_moved_are_named_and_checked(folder, run, tmp_path):
     data = unsealed(run / run_files.DATA)
     data["embedded_by"]["path"] = str(tmp_path / "gone")
     (run / run_files.DATA).write_bytes(json.dumps(data).encode())
-    with pytest.raises(UserError, match=r"is not at .*gone any more: .* or the folder of the run"):
+    with pytest.raises(UserError, match=r"is no longer at .*gone: .* or the folder of the run"):
         classifiers.load(ChosenClassifier(workdir=str(run)), takes_images=True)
     assert load(run, weights=str(folder / "w.safetensors")).image_shape == (32, 32, 3)
     variables = small_network.weights()[1]

@@ -109,7 +109,7 @@ def test_names_of_classes_are_enough_to_predict(data, changes, size, normalizati
     pixels = reader.fit(image_files.read(data / "photos" / "a.jpg", reader), "a.jpg")
     scores = jax.jit(classifier.scores())(pixels[None])
     np.testing.assert_allclose(scores, by_hand([pixels], normalization), rtol=1e-4, atol=1e-6)
-    with pytest.raises(UserError, match=r"names.txt has the names of classes alone"):
+    with pytest.raises(UserError, match=r"names.txt has only the names of classes"):
         classifier.load_dataset()
 
 

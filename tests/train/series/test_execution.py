@@ -100,7 +100,7 @@ def test_a_failed_run_does_not_stop_the_others(tmp_path, made, capsys):
     result = execution.execute(lambda: look(tmp_path))
     assert result.failed == {
         "digits-focal-gamma=0.5-seed=0": "error: no room",
-        "digits-cross_entropy-seed=2": "the command ended well, and left no results",
+        "digits-cross_entropy-seed=2": "the command ended without an error, and without results",
     }
     # The other runs of focal wait for all of the search.
     assert ("focal", 2.0, 2) not in order
@@ -129,7 +129,7 @@ def test_a_signal_is_passed_on_and_ends_all(tmp_path, made, number):
     order, scripts = made
     scripts["focal", 1.0, 0] = (STOPS_ALL, str(int(number)))
     before = signal.getsignal(number)
-    with pytest.raises(InterruptedRunError, match="the same command goes on") as raised:
+    with pytest.raises(InterruptedRunError, match="the same command continues") as raised:
         execution.execute(lambda: look(tmp_path))
     assert raised.value.number == number
     assert order == [("focal", 0.5, 0), ("focal", 1.0, 0)]
@@ -149,7 +149,7 @@ def test_a_signal_while_a_run_is_started_reaches_it(tmp_path, monkeypatch, numbe
         return started[0]
 
     monkeypatch.setattr(child_processes.subprocess, "Popen", interrupted)
-    with pytest.raises(InterruptedRunError, match="the same command goes on"):
+    with pytest.raises(InterruptedRunError, match="the same command continues"):
         execution.execute(lambda: look(tmp_path))
     assert [process.returncode for process in started] == [-number]
 
@@ -168,7 +168,7 @@ def test_a_signal_that_does_not_end_the_wait_is_not_lost(tmp_path, monkeypatch, 
         return started[0]
 
     monkeypatch.setattr(child_processes.subprocess, "Popen", interrupted)
-    with pytest.raises(InterruptedRunError, match="the same command goes on"):
+    with pytest.raises(InterruptedRunError, match="the same command continues"):
         execution.execute(lambda: look(tmp_path))
     assert [process.returncode for process in started] == [-number]
 
@@ -239,7 +239,7 @@ def test_a_signal_ends_all_runs_that_are_being_made(tmp_path, made, two_runs):
     for seed, (place, then) in enumerate((("first", STOPS_BOTH), ("second", WAITS_FOR_IT))):
         script = SAVES_AND_STOPS + MEETS + then + WAITS_FOR_IT
         scripts["focal", 1.0, seed] = (script, str(tmp_path / "meeting"), place)
-    with pytest.raises(InterruptedRunError, match="the same command goes on"):
+    with pytest.raises(InterruptedRunError, match="the same command continues"):
         execution.execute(two_runs, jobs=2)
     logs = sorted((tmp_path / "runs").glob("*.log"))
     assert [log.read_text() for log in logs] == ["saved\n"] * 2

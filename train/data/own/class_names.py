@@ -78,8 +78,8 @@ def _merged(texts: Sequence[str], where: str) -> dict[str, str]:
     found = [_compared(sorted(group)) for group in forms.values() if len(group) > 1]
     if found:
         logging.warning(
-            "%s has names of classes in several forms of Unicode, or with characters that cannot "
-            "be seen; names that look the same are one class: %s",
+            "%s has names of classes in several forms of Unicode, or with invisible characters; "
+            "names that look the same are one class: %s",
             where,
             in_words(found, "classes"),
         )

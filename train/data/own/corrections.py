@@ -133,9 +133,9 @@ def apply(
         # images.
         if not named and one.label is not None and key(one.label) != key(before):
             raise UserError(
-                f"{in_table}, row {one.row}: the label of {one.name} must be that of {where}, "
-                f"{before!r}; got {one.label!r}",
-                usually="the table is one of other data",
+                f"{in_table}, row {one.row}: the label of {one.name} must be {before!r}, as in "
+                f"{where}; got {one.label!r}",
+                usually="the table is for other data",
             )
         label = class_of.get(key(one.correction))
         if label is not None:
@@ -154,7 +154,7 @@ def apply(
             f"{in_table}: {where} has no {example} {messages.in_words(missing, f'{example}s')}"
         )
     logging.warning(
-        "%s: labels that are changed: %s; %ss that are left out: %s",
+        "%s: changed labels: %s; %ss left out: %s",
         in_table,
         f"{np.count_nonzero(labels != given.labels):,}",
         example,

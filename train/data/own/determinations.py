@@ -142,7 +142,7 @@ def in_columns(
     voters, shares = columns.get("annotator", ()), columns.get("shares")
     if of_experts and (voters or shares is not None):
         raise UserError(
-            f"{where} must have one column of labels where it has a column annotator or shares; "
+            f"{where} must have one column of labels if it has a column annotator or shares; "
             f"config.dataset.label has {len(names)}"
         )
     rows = []

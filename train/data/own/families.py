@@ -100,7 +100,7 @@ def _in_tfds(fields: TfdsFields, data_dir: str | None) -> FoundImages:
 
 def _class_list(fields: FolderFields) -> DatasetSpec:
     def find(_data_dir: str | None) -> FoundImages:
-        raise UserError(f"{fields.path} has the names of classes alone, and no images")
+        raise UserError(f"{fields.path} has only the names of classes, and no images")
 
     name = f"unknown (classes of {Path(fields.path).name})"
     return dataclasses.replace(own_images.make(fields, find), name=name)

@@ -88,12 +88,12 @@ def find(path: Path, named_by: str) -> Arrays:
     if start == array_files.NPY:
         return Arrays(where, {FEATURES: functools.partial(array_files.in_npy, path)})
     if not start.startswith(array_files.ZIP):
-        what = "is no such file" if start else "is empty"
+        what = "is neither" if start else "is empty"
         raise UserError(f"{where} must be an .npz file, or a folder of .npy files; it {what}")
     try:
         return Arrays(where, array_files.in_npz(path))
     except (zipfile.BadZipFile, OSError, ValueError) as error:
-        raise UserError(f"{where} is no whole .npz file: {first_line(error)}") from error
+        raise UserError(f"{where} is not a complete .npz file: {first_line(error)}") from error
 
 
 def read_features(arrays: Arrays) -> np.ndarray | StoredRows:

@@ -105,7 +105,7 @@ def _class_of(below: str, folder: Path, *, nested: bool) -> str:
         raise UserError(
             f"{spell('config.dataset.path')}: {folder / below} must be in the folder of a class, "
             f"as {folder}/CLASS/{below}",
-            usually="the path is that of one class, and not of the folder with all classes",
+            usually="the path is the folder of one class, not the folder with all classes",
         )
     return parent if nested else parent.partition("/")[0]
 

@@ -191,7 +191,7 @@ def _compiled(grammar: str, field: str) -> re.Pattern[str]:
         raise UserError(
             field=field,
             must_be=HOW_GROUPS_ARE_FOUND,
-            but=f"'{grammar}' is no regular expression: {error}",
+            but=f"'{grammar}' is not a regular expression: {error}",
         ) from error
     if pattern.groups != 1:
         several = " ((?:…) groups without a capture)" if pattern.groups else ""
@@ -254,7 +254,7 @@ def _read_all(
     """What is read of each image, in several threads; None for one that cannot be opened."""
     if open_image is None:
         raise UserError(
-            field=field, must_be="found in the paths, for the data are not images", got=grammar
+            field=field, must_be="found in the paths, because the data are not images", got=grammar
         )
 
     def read_one(index: int) -> _Found | None:

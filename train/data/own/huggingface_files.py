@@ -170,7 +170,7 @@ def _warn_of_unused(builder: Any, folder: Path) -> None:
     ]
     if unused:
         absl.logging.warning(
-            "not used, because `datasets` takes them for no split: %s",
+            "not used, because they are not splits for `datasets`: %s",
             messages.in_words(unused, "files"),
         )
 

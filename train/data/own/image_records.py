@@ -220,7 +220,7 @@ def read(folder: Path) -> ImageRecords:
         if any(len(column) != len(paths) for column in columns) or sizes.min(initial=0) < 0:
             raise ValueError(f"{DESCRIPTION} has {len(paths)} paths and {len(sizes)} sizes")
         if not set(listing.labels.tolist()) <= set(range(len(listing.class_names))):
-            raise ValueError(f"{DESCRIPTION} has a label that is no class")
+            raise ValueError(f"{DESCRIPTION} has a label that is not a class")
         images = _Images(folder, paths, sizes, sums)
     except UserError:
         raise

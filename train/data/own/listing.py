@@ -271,7 +271,7 @@ class ListedFiles:
         # An image that is left out may be of a class that is left out, too.
         used = listing.labels[listing.roles != NO_SPLIT]
         if used.size and not used.max() < len(class_names) + len(unseen_names):
-            raise ValueError("it has a label that is no class")
+            raise ValueError("it has a label that is not a class")
         return cls(plain["digest"], (height, width, channels), listing)
 
 

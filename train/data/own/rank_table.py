@@ -76,7 +76,7 @@ def _check_cells(columns: Columns, where: str) -> None:
                 raise UserError(
                     f"{where}: the column {name} has {shown(other)!r} (row "
                     f"{rows[cell.casefold()] + 1}) and {shown(cell)!r} (row {row + 1}), which "
-                    "differ in case alone"
+                    "differ only in case"
                 )
 
 

@@ -16,7 +16,7 @@ from train.data.own.listing import NO_SPLIT, ListedFiles, Listing, Role
 from train.data.records import Records
 from train.foundation import names
 
-_GONE = "it is gone since the run began"
+_GONE = "it was removed after the run started"
 
 
 def of_run(found: FoundImages, listed: ListedFiles, reader: ImageReader) -> FoundImages:

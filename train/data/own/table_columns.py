@@ -178,8 +178,8 @@ def _read_text(table: Path, kind: TableKind, usual: str) -> Columns:
             header, rows = _rows(file, kind, usual)
     except UnicodeError as error:
         raise UserError(
-            f"{kind.named(table)} is not a text in UTF-8, or as its mark of byte order "
-            f"says: {error}; save it as CSV UTF-8"
+            f"{kind.named(table)} is not a text in UTF-8, or in the encoding of its byte "
+            f"order mark: {error}; save it as CSV UTF-8"
         ) from error
     except csv.Error as error:
         raise UserError(f"{kind.named(table)} is not a table: {error}") from error
@@ -242,7 +242,9 @@ def _read_parquet(table: Path, kind: TableKind) -> Columns:
     try:
         columns = pyarrow.parquet.read_table(table).to_pydict()
     except Exception as error:  # A damaged file can make the reader raise anything.
-        raise UserError(f"{kind.named(table)} is no Parquet file: {first_line(error)}") from error
+        raise UserError(
+            f"{kind.named(table)} is not a Parquet file: {first_line(error)}"
+        ) from error
     return {
         same_form(str(name)): ["" if value is None else str(value).strip() for value in values]
         for name, values in columns.items()

@@ -133,8 +133,8 @@ def _paths(root: Path, listed: Sequence[str], rows: Sequence[int], where: str) -
         named = _in_words(root, missing)
         if len(missing) == len(listed):
             raise UserError(
-                f"{where}: no file is there: {named}",
-                usually="the paths begin in another folder than that of the table",
+                f"{where}: none of the files exists: {named}",
+                usually="the paths are relative to another folder than the folder of the table",
             )
         # Missing files are treated like other images that cannot be read.
         logging.warning("%s: missing files: %s of %s: %s", where, len(missing), len(listed), named)
@@ -147,7 +147,7 @@ def _in_words(root: Path, missing: Mapping[int, str]) -> str:
     rows = [f"{names.shown(path)} (row {row})" for row, path in missing.items()]
     told = f"{messages.first_names(rows, _MOST_NAMED)}; paths are relative to {root}"
     if any(map(_DRIVE.match, missing.values())):
-        return f"{told}, and one with a drive of Windows must be made so"
+        return f"{told}, and a path with a drive of Windows must become relative"
     if any("\\" in path for path in missing.values()):
         return f"{told}, and their backslashes were also read as /"
     return told

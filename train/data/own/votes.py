@@ -35,7 +35,7 @@ def truths_of(
         if "" in people:
             raise UserError(
                 field="config.dataset.votes",
-                must_be="shares or majority where it is not known who gave each vote",
+                must_be="shares or majority if it is not known who gave each vote",
                 got=reading.votes,
             )
         if reading.votes == "dawid_skene":
@@ -83,8 +83,7 @@ def _dawid_skene(
     if (given.weights != 1).any():
         raise UserError(
             field="config.dataset.votes",
-            must_be="weighted, shares or majority where a person names several classes of one "
-            "example",
+            must_be="weighted, shares or majority if a person names several classes of one example",
             got="dawid_skene",
         )
     found = np.asarray(metrics.dawid_skene(classes, given.examples, voters, **sizes))

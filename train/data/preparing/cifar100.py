@@ -28,8 +28,8 @@ def prepare(
     archive = manual_dir / _ARCHIVE
     if not archive.is_file():
         show_line(
-            f"downloading {_URL} (169 MB), as it is not in --manual_dir={manual_dir}; "
-            "where it cannot be reached, four minutes pass before that is said"
+            f"downloading {_URL} (169 MB), which is not in --manual_dir={manual_dir}; "
+            "without a connection, this fails after four minutes"
         )
     try:
         tfds_datasets.write(builder, manual_dir)

@@ -143,7 +143,7 @@ def check_absent(final: Path) -> None:
     # The files get the name of the folder in one step, which a link does not allow.
     if final.is_symlink() or (final.exists() and (not final.is_dir() or any(final.iterdir()))):
         raise UserError(
-            f"{final} exists and is not a whole prepared data set; delete it to prepare it anew"
+            f"{final} exists and is not a complete prepared data set; delete it to prepare it again"
         )
 
 
@@ -228,8 +228,7 @@ class _Files:
         for unit, shard in zip(self._units, results, strict=True):
             if not shards.is_whole(unit.path, shard):
                 raise UserError(
-                    f"{unit.path} is not what a part says of it; delete the parts, and start them "
-                    "again"
+                    f"{unit.path} does not match its part; delete the parts, and start them again"
                 )
             found.append(shard)
         return self._by_split(found)

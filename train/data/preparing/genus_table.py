@@ -72,7 +72,7 @@ def of_table(table: Path, *, taxonomy: str | None, group: str | None, most_bytes
         genera = _of_images(columns[_GENUS], found)
     else:
         raise UserError(
-            f"{found.where} must have a column {_GENUS}, of which some are drawn; it has "
+            f"{found.where} must have a column {_GENUS}, to draw from; it has "
             f"{', '.join(map(repr, columns))}. {_OTHERWISE}"
         )
     others = {name: texts for name, texts in columns.items() if name not in _FIRST}
@@ -118,7 +118,7 @@ def write(source: Source, out: Path, *, share: float, seed: int) -> None:
     content = _to_csv(source, sample, out.parent)
     if out.exists():
         if not out.is_file() or out.read_bytes() != content:
-            raise UserError(f"--out {out} is there with something else; delete it, or give another")
+            raise UserError(f"--out {out} has something else; delete it, or give another")
         show_line(f"the sample is written already, in {out}")
         return
     files.write_whole(out, content)
@@ -132,7 +132,7 @@ def _check(found: FoundImages, *, has_splits: bool) -> None:
     missing = np.flatnonzero(found.listing.sizes == NO_SIZE)
     if missing.size:
         raise UserError(
-            f"{found.where} must list files that are there; {missing.size:,} of "
+            f"{found.where} must list files that exist; {missing.size:,} of "
             f"{len(found.listing):,} are missing, the first of them "
             f"{shown(found.listing.paths[missing[0]])}"
         )
@@ -163,14 +163,14 @@ def _of_images(texts: Sequence[str], found: FoundImages) -> tuple[str, ...]:
         if other != genus:
             raise UserError(
                 f"{found.where}: the column {_GENUS} has {shown(other)!r} and {shown(genus)!r}, "
-                "which differ in case alone"
+                "which differ only in case"
             )
         first = rows.setdefault(label, row)
         if genera[first] != genus:
             raise UserError(
                 f"{found.where}: rows {first + 1} and {row + 1} have the class "
                 f"{shown(names[label])!r} in two genera, {shown(genera[first])} and "
-                f"{shown(genus)}; the name of a species begins with its genus"
+                f"{shown(genus)}; the name of a species starts with its genus"
             )
     return tuple(genera[rows[label]] for label in range(len(names)))
 

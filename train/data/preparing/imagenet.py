@@ -70,8 +70,7 @@ def check_whole(archive: Path, md5: str) -> None:
         is_whole = False
     if not is_whole:
         raise UserError(
-            f"{archive} is not a tar archive, or not all of one; download it again; its MD5 "
-            f"checksum is {md5}"
+            f"{archive} is not a complete tar archive; download it again; its MD5 checksum is {md5}"
         )
 
 

@@ -62,9 +62,7 @@ class ZipSource:
             self._zip = zip_files.opened(archive)
         except zipfile.BadZipFile as error:
             # The list of members is at the end: a download that broke off does not have it.
-            raise UserError(
-                f"{archive} is not a zip archive, or not all of one ({error}); {hint}"
-            ) from error
+            raise UserError(f"{archive} is not a complete zip archive ({error}); {hint}") from error
 
     def paths(self) -> Iterator[str]:
         """The members in the archive's order; folders among them end with a slash."""

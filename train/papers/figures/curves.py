@@ -143,8 +143,8 @@ def epoch_seconds(run: Run) -> float:
     seconds = run.results.get("epoch_seconds")
     if not isinstance(seconds, list) or len(seconds) < 2:
         raise UserError(
-            f"the time of an epoch needs a run of two epochs or more, for the first is left out; "
-            f"{run.workdir} has {len(seconds) if isinstance(seconds, list) else 0}"
+            f"the time of an epoch needs a run of two epochs or more, because the first is left "
+            f"out; {run.workdir} has {len(seconds) if isinstance(seconds, list) else 0}"
         )
     return float(np.mean(seconds[1:]))
 

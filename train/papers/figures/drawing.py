@@ -65,7 +65,7 @@ def draw(
     given = {**options, "workdirs": workdirs, "runs": folder}
     for option in (option for option, value in given.items() if value is not None):
         if option not in kind.options and not (kind.of and option in ("workdirs", "runs")):
-            raise UserError(f"--{option} says nothing to --figure={name}")
+            raise UserError(f"--{option} cannot be given with --figure={name}")
     settings = {**kind.options, **options}
     draw_figure = import_paths.load(f"train.papers.figures.{kind.draw}")
     if kind.of is None:

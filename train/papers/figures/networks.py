@@ -144,14 +144,14 @@ def _pairs(
     """
     points = {network: (value, y[network]) for network, value in x.items() if network in y}
     listed = [
-        f"{word} alone {', '.join(alone)}"
+        f"only {word} {', '.join(alone)}"
         for word, found in zip(words, (x, y), strict=True)
         if (alone := [network for network in found if network not in points])
     ]
     if not points:
         raise UserError(f"no network has both results of the figure: {'; '.join(listed)}")
     if listed:
-        show_line(f"not drawn, for want of the other result: {'; '.join(listed)}")
+        show_line(f"not drawn, because the other result is missing: {'; '.join(listed)}")
     return points
 
 

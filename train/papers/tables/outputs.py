@@ -39,7 +39,7 @@ def show(numbers: TableNumbers) -> None:
         console.print()
         _show_search(console, search, tuned)
     for path, differing in collected.foreign.items():
-        show_line(f"not taken, for it is another run: {path} ({'; '.join(differing)})")
+        show_line(f"ignored, because its configuration differs: {path} ({'; '.join(differing)})")
     if collected.to_go:
         show_line(f"{_runs(collected.to_go)} to go; --run makes them, --plan prints how")
 
@@ -118,7 +118,7 @@ def _legend(numbers: TableNumbers) -> Iterator[str]:
     if len(numbers.seeds) > 1:
         yield f"Mean over the seeds {seeds} ± 95 % interval (Student's t)."
     else:
-        yield f"Of the seed {seeds} alone, without an interval."
+        yield f"One seed, {seeds}, without an interval."
     cells = numbers.numbers.values()
     yield from printing.selected_by(run for one in cells for run in one.finals.finished.values())
     if numbers.overrides:
@@ -133,7 +133,7 @@ def _legend(numbers: TableNumbers) -> Iterator[str]:
         )
     if numbers.best:
         yield (
-            "Best possible: what the true class probabilities reach on the test images. For macro "
+            "Best possible: the accuracy of the Bayes classifier on the test images. For macro "
             "accuracies, and few, medium and many shot, it is the best over all classes together, "
             "which some losses exceed on some of them."
         )

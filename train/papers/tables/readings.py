@@ -126,5 +126,5 @@ def _evaluation(run: Run) -> tuple[Path, dict[str, Any]]:
 
 def _unreadable(path: Path) -> UserError:
     return UserError(
-        f"{path} cannot be read as an evaluation; delete it, and the same command makes it anew"
+        f"{path} cannot be read as an evaluation; delete it, and the same command writes it again"
     )

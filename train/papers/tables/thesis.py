@@ -99,7 +99,7 @@ TABLES = (
         COUNT_COLUMNS,
         _recipe("plantnet300k_networks"),
         seeds=1,
-        note="The thesis has these numbers of the ResNet-50 alone; it shows the other networks in "
+        note="The thesis has these numbers only for the ResNet-50; it shows the other networks in "
         "figures. The epoch is selected by top-1, as the authors' program does. The published "
         "networks start from weights trained on ImageNet: "
         "--override=model.pretrained=weights/{model.name}.pth.",

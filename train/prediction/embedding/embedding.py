@@ -211,7 +211,7 @@ def _summarize(out: Path, images: listing.Listing, readable: np.ndarray, num_fea
         )
         show_line(f"labels       {len(images.class_names):,} classes; rows: {words}")
     else:
-        show_line("labels       none: the images lie in no folders of classes")
+        show_line("labels       none: the images are not in folders of classes")
     unreadable = [images.paths[index] for index in np.flatnonzero(~readable).tolist()]
     if unreadable:
         show_line(f"left out     unreadable: {messages.in_words(unreadable, 'images')}")

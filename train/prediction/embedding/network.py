@@ -124,7 +124,7 @@ def of_run(workdir: Path) -> Network:
     classifier = trained.load(workdir)
     if not classifier.spec.has_images:
         raise UserError(
-            f"--workdir must be the folder of a run on images; the run in {workdir} is one on "
+            f"--workdir must be the folder of a run on images; the run in {workdir} is on "
             f"{classifier.spec.inputs}"
         )
     return Network(

@@ -322,7 +322,7 @@ TABLES = {
     ),
     "half a UTF-16": (
         holding("path,label".encode("utf-16")[:-1]),
-        "TABLE is not a text in UTF-8, or as its mark of byte order says: 'utf-16-le' codec",
+        "TABLE is not a text in UTF-8, or in the encoding of its byte order mark: 'utf-16-le'",
     ),
     "UTF-16 without a mark": (
         holding("path,label\na,b\n".encode("utf-16-le")),
@@ -334,15 +334,15 @@ TABLES = {
     ),
     "a path with backslashes": (
         holding(b"path,label\nimg\\a.png,ash\n"),
-        "TABLE: no file is there: img\\a.png (row 1); paths are relative to ROOT, and their backs",
+        "TABLE: none of the files exists: img\\a.png (row 1); paths are relative to ROOT, and",
     ),
     "a path of Windows": (
         holding(b"path,label\nC:\\img\\a.png,ash\n"),
-        "C:\\img\\a.png (row 1); paths are relative to ROOT, and one with a drive of Windows must",
+        "C:\\img\\a.png (row 1); paths are relative to ROOT, and a path with a drive of Windows",
     ),
     "a path that cannot be seen as it is": (
         holding("path,label\na\u200b.png,ash\n".encode()),
-        "no file is there: a\u200b.png (a<U+200B>.png) (row 1); paths are relative to ROOT",
+        "none of the files exists: a\u200b.png (a<U+200B>.png) (row 1); paths are relative to ROOT",
     ),
     "one path in two forms": (
         written(*rows(), ("ash-0\u200b.png", "birch"), missing=["ash-0\u200b.png"]),
@@ -364,19 +364,22 @@ TABLES = {
     ),
     "a missing file": (
         written(*rows(), missing=["birch-1.png"]),
-        "cannot read birch-1.png of ROOT: No such file or directory; the command of the run, given",
+        "cannot read birch-1.png of ROOT: No such file or directory; the same command",
     ),
     "two missing files": (
         written(*rows(), missing=["birch-1.png", "birch-2.png"]),
-        "2 images of ROOT cannot be read: birch-1.png, birch-2.png; the command of the run, given",
+        "2 images of ROOT cannot be read: birch-1.png, birch-2.png; the same command",
     ),
     "no file": (
         written(*rows(), missing=[path for path, _ in rows()]),
-        "TABLE: no file is there: ash-0.png (row 1), ash-1.png (row 2), ash-2.png (row 3), "
+        "TABLE: none of the files exists: ash-0.png (row 1), ash-1.png (row 2), ash-2.png (row 3), "
         "ash-3.png (row 4), ash-4.png (row 5), birch-0.png (row 6), birch-1.png (row 7), "
         "birch-2.png (row 8), birch-3.png (row 9), birch-4.png (row 10), …; paths are relative to",
     ),
-    "the path of a folder": (holding(b"path,label\n.,ash\n"), "TABLE: no file is there: . (row 1)"),
+    "the path of a folder": (
+        holding(b"path,label\n.,ash\n"),
+        "TABLE: none of the files exists: . (row 1)",
+    ),
     "one class": (written(*rows(classes=["ash"])), "at least two classes; it has 1 (ash)"),
     "an unknown split": (
         written(("a.png", "ash", "extra"), header=SPLIT),
@@ -400,7 +403,7 @@ TABLES = {
         written(*[(path, label, label) for path, label in rows()], header=GROUP),
         "TABLE has no images for validation",
     ),
-    "no Parquet": (holding(b"PAR1", name="photos.parquet"), "TABLE is no Parquet file: "),
+    "no Parquet": (holding(b"PAR1", name="photos.parquet"), "TABLE is not a Parquet file: "),
     "no label in Parquet": (
         in_parquet(path=["a.png"], species=["ash"]),
         "TABLE must have the columns path and label; it has 'path', 'species'",

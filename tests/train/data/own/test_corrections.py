@@ -50,7 +50,7 @@ def test_a_label_is_corrected_and_an_example_left_out(tmp_path):
 def test_what_is_corrected_is_counted(tmp_path, caplog):
     applied(tmp_path, ("ash/1.png", "cedar"), ("birch/0.png", "-"), ("cedar/0.png", ""))
     (message,) = caplog.messages
-    assert message.endswith(": labels that are changed: 1; images that are left out: 1")
+    assert message.endswith(": changed labels: 1; images left out: 1")
 
 
 def test_a_label_and_a_mark_of_no_class_contradict_each_other(tmp_path):
@@ -189,7 +189,7 @@ def test_rows_of_other_data_are_refused(tmp_path):
         UserError, match=r"the label of row 1 must be .*'ash'; got 'birch'"
     ) as error:
         applied(tmp_path, ("row 1", "birch", "cedar"), names=(), header=header)
-    assert error.value.usually == "the table is one of other data"
+    assert error.value.usually == "the table is for other data"
 
 
 @pytest.mark.parametrize(

@@ -116,9 +116,7 @@ def test_the_confusions_of_people_are_estimated(tmp_path):
 @pytest.mark.parametrize("votes", ["weighted", "dawid_skene"])
 def test_who_voted_has_to_be_known(tmp_path, votes):
     table = write(tmp_path, FORMS["rows without names"])
-    with pytest.raises(
-        UserError, match=r"votes must be shares or majority where .*; got '" + votes
-    ):
+    with pytest.raises(UserError, match=r"votes must be shares or majority if .*; got '" + votes):
         find(table, votes=votes)
 
 
@@ -148,7 +146,7 @@ REFUSED = {
     "a.png,,oak: 0; ash: 0\n": r"row 1: an example must have a vote; all its numbers are 0$",
     "a.png,,oak: 2; ash\n": r"all labels of an example must have a number, or none; got 'oak: 2; a",
     "a.png,,;\n": r"row 1: a label must be a text; got ';'$",
-    "a.png,\u0301,oak\n": r"row 1: name of an annotator must .* character; got '<U\+0301>'$",
+    "a.png,\u0301,oak\n": r"row 1: the name of an annotator .* .* character; got '<U\+0301>'$",
     "a.png,x,oak; \u200b\n": r"the name of a class must have .* character; got '<U\+200B>'$",
 }
 

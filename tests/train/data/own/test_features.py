@@ -420,8 +420,8 @@ SPLIT = np.tile(["train", "train", "train", "val", "val", "val", "test", "test",
 # The content of the file, and what the line says.
 REFUSED = {
     "empty": (b"", "must be an .npz file, or a folder of .npy files; it is empty"),
-    "no npz": (b"path,label\n", "must be an .npz file, or a folder of .npy files; it is no such"),
-    "cut off": (changed()[:-200], "is no whole .npz file: File is not a zip file"),
+    "no npz": (b"path,label\n", "must be an .npz file, or a folder of .npy files; it is neither"),
+    "cut off": (changed()[:-200], "is not a complete .npz file: File is not a zip file"),
     "a password": (encrypted(), "the array features cannot be read: "),
     "no features": (changed(features=None), "must have an array features; it has labels"),
     "no labels": (changed(labels=None), "must have an array labels; it has features"),

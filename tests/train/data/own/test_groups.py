@@ -219,7 +219,7 @@ WRONG = {
     "huggingface": (huggingface, "plant", "one of image, label, group, or None; got 'plant'"),
     "images": (huggingface, "image", "a column of texts or integers; 'image' is a column of"),
     "records": (records_of_a_table, None, "plant number, as the records in FILE were prepared"),
-    "a folder": (folder, "(plant", "'(plant' is no regular expression"),
+    "a folder": (folder, "(plant", "'(plant' is not a regular expression"),
 }
 
 

@@ -357,7 +357,7 @@ def test_files_that_are_not_used_are_told(tmp_path, cache, caplog):
     parquet_pictures.write(tmp_path / "trees", {"train": LABELS, "autumn": LABELS})
     (tmp_path / "link").symlink_to(tmp_path / "trees")
     assert sizes(load(tmp_path / "link", cache)) == [18, 6, 6]
-    assert "takes them for no split: autumn.parquet" in caplog.text
+    assert "they are not splits for `datasets`: autumn.parquet" in caplog.text
 
 
 MORE = {

@@ -245,7 +245,7 @@ def of_a_later_version(folder):
         (fewer_records, r"are damaged \(image_records\.json has 14 paths and 15 sizes\)"),
         (damage_description, r"the records in \S+ are damaged \(.*\); delete the folder"),
         (another_label, r"image_records\.json changed since it was written\); delete the folder"),
-        (of_no_class, r"image_records\.json has a label that is no class"),
+        (of_no_class, r"image_records\.json has a label that is not a class"),
         (of_a_later_version, r"are of another version of the program; prepare them again"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

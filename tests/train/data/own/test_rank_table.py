@@ -52,7 +52,7 @@ def test_a_table_goes_from_the_classes_up_or_from_the_top_down(table):
         (
             "ilex,Quercus",
             "ilex,quercus",
-            "the column genus has 'Quercus' (row 2) and 'quercus' (row 4), which differ in case",
+            "the column genus has 'Quercus' (row 2) and 'quercus' (row 4), which differ only in",
         ),
         ("ilex,Quercus", "ilex,", "row 4: the column genus is empty"),
         ("Quercus ilex,", ",", "row 4: the column class is empty"),

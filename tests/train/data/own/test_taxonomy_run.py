@@ -156,7 +156,7 @@ def test_mistakes_are_told(folder):
         [
             (
                 [*recipe, "--config.loss.rank_weights=(1.0,)"],
-                "config.loss.rank_weights needs what is above the classes: give "
+                "config.loss.rank_weights needs a taxonomy of the classes: give "
                 "config.dataset.taxonomy",
             ),
             (

@@ -211,9 +211,9 @@ def test_a_value_that_only_some_runs_have_is_refused(tmp_path):
         ({"out": None}, r"--out is needed: a file whose suffix is one of \.png, \.svg, \.pdf"),
         ({"out": "figure.jpeg"}, r"--out must be a file whose suffix is .*; got figure\.jpeg"),
         ({"out": "nowhere/figure.png"}, "there is no nowhere"),
-        ({"options": {"k": 5}}, "--k says nothing to --figure=epoch_time"),
-        ({"name": "level_sets"}, "--workdirs says nothing to --figure=level_sets"),
-        ({"name": "surrogate_losses"}, "--workdirs says nothing to --figure=surrogate_losses"),
+        ({"options": {"k": 5}}, "--k cannot be given with --figure=epoch_time"),
+        ({"name": "level_sets"}, "--workdirs cannot be given with --figure=level_sets"),
+        ({"name": "surrogate_losses"}, "--workdirs cannot be given with --figure=surrogate_losses"),
         (
             {"name": "expert", "workdirs": None},
             r"--figure=expert needs --scores=A\.npz,B\.npz, the files of the networks that",

@@ -409,8 +409,8 @@ def test_networks_are_drawn_by_their_numbers_in_the_thesis(tmp_path, capsys):
     assert axes.get_xlabel() == "ImageNet test macro top-1 accuracy"
     assert axes.get_ylabel() == "Pl@ntNet-300K test macro top-1 accuracy"
     assert capsys.readouterr().out == (
-        "not drawn, for want of the other result: on imagenet alone alexnet; "
-        "on plantnet300k alone vgg11\n"
+        "not drawn, because the other result is missing: only on imagenet alexnet; "
+        "only on plantnet300k vgg11\n"
     )
     figure = networks.average_against_top(results, **OF_FIVE)
     assert legend(figure) == ["21  resnet50", "24  vgg11", "28  small_cnn", "equal"]
@@ -444,7 +444,7 @@ def test_networks_are_drawn_with_a_loss_against_the_cross_entropy(tmp_path, caps
     np.testing.assert_allclose(points, [[0.6, 0.65], [0.5, 0.45]])
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("cross-entropy", "smooth top-K hinge")
     assert capsys.readouterr().out == (
-        "not drawn, for want of the other result: of cross_entropy alone alexnet\n"
+        "not drawn, because the other result is missing: only of cross_entropy alexnet\n"
     )
     with pytest.raises(UserError, match="needs test results of focal on plantnet300k, and there"):
         networks.against_cross_entropy(results, k=5, loss="focal")

@@ -251,7 +251,7 @@ def test_a_file_that_was_cut_is_refused(exported, tmp_path):
         path = tmp_path / f"{name}.onnx"
         path.write_bytes(wrong)
         shutil.copy(folder / "top_k=3.onnx.json", f"{path}.json")
-        with pytest.raises(UserError, match=r"is no program that train\.export wrote"):
+        with pytest.raises(UserError, match=r"is not a program that train\.export wrote"):
             exported_classifier.load(path)
 
 
