@@ -114,8 +114,8 @@ class RunData:
         # A run of an earlier version kept none.
         if kept.ranks not in (None, found.ranks) and kept.names == found.names:
             raise UserError(
-                "config.dataset.taxonomy changed since the run in --workdir {self._workdir} "
-                f"started; give another --workdir"
+                f"config.dataset.taxonomy changed since the run in --workdir {self._workdir} "
+                "started; give another --workdir"
             )
         if isinstance(self.config.dataset, OwnImageFields) and kept.are_some_of(found):
             return kept

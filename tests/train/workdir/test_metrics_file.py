@@ -47,7 +47,7 @@ def test_a_torn_line_is_no_news(tmp_path, warned):
         ('{"step": 7, "split": "train", "loss": "1"}', "whose 'loss' is a finite number, or None"),
         ('{"step": 7, "split": "train", "loss": NaN}', "it has NaN"),
         ('{"step": 7, "split": "train", "loss": [1]}', "whose 'loss' is a finite number"),
-        ("[" * 100_000, "more than 32 lists"),
+        ("[" * 100_000, "nested more than 32"),
         ("\x1b]0;x\x07", "Expecting value"),
     ],
 )
