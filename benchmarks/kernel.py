@@ -31,7 +31,7 @@ IMPLEMENTATIONS: tuple[Implementation, ...] = ("xla", "pallas")
 def main() -> None:
     """Measures every shape and prints or writes the results as JSON."""
     parser = command.parser(__doc__, repetitions=21)
-    parser.add_argument("--smallest", action="store_true", help="the smallest shape alone")
+    parser.add_argument("--smallest", action="store_true", help="only the smallest shape")
     arguments = parser.parse_args()
     shapes = SHAPES[:1] if arguments.smallest else SHAPES
     results = {

@@ -52,7 +52,7 @@ def main() -> None:
     command.add_device(parser)
     parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=list(SECTIONS))
     parser.add_argument(
-        "--smallest", action="store_true", help="the first shape of each section alone"
+        "--smallest", action="store_true", help="only the first shape of each section"
     )
     arguments = parser.parse_args()
     jax.config.update("jax_default_device", arguments.device)

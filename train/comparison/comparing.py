@@ -265,7 +265,7 @@ def _about_differences(tables: Sequence[DataSetTable], *, is_asked: bool) -> Ite
 def _about_losses(wanted: Iterable[Metric], tables: Sequence[DataSetTable]) -> Iterable[str]:
     groups = [row.group for table in tables for row in table.rows]
     if LOSS in wanted and not all(_are_comparable(groups[0], group, LOSS) for group in groups):
-        yield "the loss is that of each run: values of different losses cannot be compared"
+        yield "each run has its own loss: values of different losses cannot be compared"
 
 
 def _about_shots(

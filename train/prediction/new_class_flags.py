@@ -25,8 +25,7 @@ def define() -> Callable[[], dict[str, Any]]:
     allow_new = flags.DEFINE_boolean(
         "allow_new",
         False,
-        "whether a set may say that an example is of none of the classes, instead of them or "
-        "beside them.",
+        "whether a set may have 'none of these', instead of classes or beside them.",
     )
     new_score = flags.DEFINE_string(
         "new_score",

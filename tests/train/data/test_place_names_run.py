@@ -122,11 +122,11 @@ def test_empty_names_are_refused(names):
 
 def test_examples_of_another_kind_are_refused(classifier, finished_run):
     with pytest.raises(
-        UserError, match=r"--images is needed, not --names: the run in .* is one on images"
+        UserError, match=r"--images is needed, not --names: the run in .* is on images"
     ):
         name_sets.read(["a"]).check(trained.load(finished_run))
     with pytest.raises(
-        UserError, match=r"--names is needed, not --images: the run in .* is one on names"
+        UserError, match=r"--names is needed, not --images: the run in .* is on names"
     ):
         image_sets.ImageFiles([]).check(classifier)
 

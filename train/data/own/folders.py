@@ -133,8 +133,8 @@ def _check_folders_below(root: Path, found: Sequence[_Image]) -> None:
         if len(names) > 1 and split_folders.are_splits(names):
             raise UserError(
                 field="config.dataset.path",
-                must_be="the folder with the folders of splits, and these must have those of "
-                f"classes, as in {next(iter(names))}/CLASS",
+                must_be="the folder with the folders of splits, and these must have the folders "
+                f"of classes, as in {next(iter(names))}/CLASS",
                 but=f"in {root}, the folder {folder} has {', '.join(names)}",
             )
 

@@ -213,6 +213,6 @@ def _check_one_data_set(runs: list[Run]) -> list[Run]:
     if len(names) > 1:
         raise UserError(
             f"the runs are of several data sets, {', '.join(names)}: a figure has one; name "
-            "those of one of them with --workdirs"
+            "the runs of one with --workdirs"
         )
     return runs

@@ -131,8 +131,8 @@ TABLES = (
         noise_columns(NOISES, top_k(5)),
         _recipe("cifar100"),
         seeds=4,
-        note=f"{_NOISE_NOTE} For the smooth top-K hinge at p = 0, the paper of 2022 has 94.34 "
-        "where this has 93.3.",
+        note=f"{_NOISE_NOTE} For the smooth top-K hinge at p = 0, the paper of 2022 has 94.34, "
+        "and this has 93.3.",
     ),
     make_table(
         "4.5",

@@ -44,7 +44,7 @@ def define() -> Callable[[], Measures]:
         "ks",
         None,
         "Sizes, and mean sizes, of sets, as 1,5; by default those of the run, with --logits 1, 3 "
-        "and 5 as far as there are as many classes.",
+        "and 5 as far as there are enough classes.",
     )
     coverages = flags.DEFINE_string(
         "coverages",

@@ -164,8 +164,8 @@ FOLDERS = {
     ),
     "splits below": (
         lambda root: splits(train=CLASSES, test=CLASSES)(root / "flowers"),
-        "config.dataset.path must be the folder with the folders of splits, and these must have tho"
-        "se of classes, as in test/CLASS; in ROOT, the folder flowers has test, train",
+        "config.dataset.path must be the folder with the folders of splits, and these must have "
+        "the folders of classes, as in test/CLASS; in ROOT, the folder flowers has test, train",
         {},
     ),
     "splits in classes": (
