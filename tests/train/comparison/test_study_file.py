@@ -91,7 +91,7 @@ MISTAKES = {
     "search seeds": (
         "search_seed = 0",
         "search_seed = [0, 1]",
-        "search_seed must be one whole num",
+        "search_seed must be one integer",
     ),
     "negative seed": (
         "search_seed = 0",

@@ -142,7 +142,7 @@ LABELS = {
     "missing": (with_label(-1), "train has an example without a label"),
     "too large": (with_label(6), "the label of example 3 is 6, of 6 classes"),
     "far too large": (with_label(2**24), "the label of example 3 is 16777216, of 6 classes"),
-    "floats": (changed_labels(lambda labels: labels + 0.5), "it has no integers"),
+    "floats": (changed_labels(lambda labels: labels + 0.5), "its numbers are not integers"),
     "matrix": (changed_labels(lambda labels: labels[None]), r"it is of \[1, 30\] of 30 examples"),
     "fewer": (changed_labels(lambda labels: labels[:-1]), r"it is of \[29\] of 30 examples"),
     "many": (

@@ -144,7 +144,7 @@ def _pairs(
     """
     points = {network: (value, y[network]) for network, value in x.items() if network in y}
     listed = [
-        f"only {word} {', '.join(alone)}"
+        f"{', '.join(alone)} only {word}"
         for word, found in zip(words, (x, y), strict=True)
         if (alone := [network for network in found if network not in points])
     ]

@@ -186,7 +186,7 @@ def test_a_name_of_several_examples_is_refused(tmp_path):
 def test_rows_of_other_data_are_refused(tmp_path):
     header = ("name", "label", "correction")
     with pytest.raises(
-        UserError, match=r"the label of row 1 must be .*'ash'; got 'birch'"
+        UserError, match=r"the label of row 1 must be 'ash', as in .*; got 'birch'"
     ) as error:
         applied(tmp_path, ("row 1", "birch", "cedar"), names=(), header=header)
     assert error.value.usually == "the table is for other data"

@@ -409,8 +409,8 @@ def test_networks_are_drawn_by_their_numbers_in_the_thesis(tmp_path, capsys):
     assert axes.get_xlabel() == "ImageNet test macro top-1 accuracy"
     assert axes.get_ylabel() == "Pl@ntNet-300K test macro top-1 accuracy"
     assert capsys.readouterr().out == (
-        "not drawn, because the other result is missing: only on imagenet alexnet; "
-        "only on plantnet300k vgg11\n"
+        "not drawn, because the other result is missing: alexnet only on imagenet; "
+        "vgg11 only on plantnet300k\n"
     )
     figure = networks.average_against_top(results, **OF_FIVE)
     assert legend(figure) == ["21  resnet50", "24  vgg11", "28  small_cnn", "equal"]
@@ -444,7 +444,7 @@ def test_networks_are_drawn_with_a_loss_against_the_cross_entropy(tmp_path, caps
     np.testing.assert_allclose(points, [[0.6, 0.65], [0.5, 0.45]])
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("cross-entropy", "smooth top-K hinge")
     assert capsys.readouterr().out == (
-        "not drawn, because the other result is missing: only of cross_entropy alexnet\n"
+        "not drawn, because the other result is missing: alexnet only of cross_entropy\n"
     )
     with pytest.raises(UserError, match="needs test results of focal on plantnet300k, and there"):
         networks.against_cross_entropy(results, k=5, loss="focal")
@@ -484,7 +484,7 @@ def test_what_makes_no_figure_of_networks_is_refused(tmp_path):
     with pytest.raises(UserError, match="of cross_entropy on imagenet, and there are none"):
         networks.on_two_data_sets(results, **OF_TWO)
     make_result(tmp_path, "imagenet", "vgg11", 0.5)
-    with pytest.raises(UserError, match="imagenet alone vgg11; on plantnet300k alone resnet50"):
+    with pytest.raises(UserError, match="vgg11 only on imagenet; resnet50 only on plantnet300k"):
         networks.on_two_data_sets(tested.find(str(tmp_path)), **OF_TWO)
     with pytest.raises(UserError, match="--metric must be an accuracy; got 'loss'"):
         networks.on_two_data_sets(results, metric="loss", loss="cross_entropy")
