@@ -63,7 +63,7 @@ REFUSALS = {
             (
                 jnp.ones(3, jnp.int32),
                 ValueError,
-                "labels must have shape (2,) where logits has shape (2, 3), got shape (3,).",
+                "labels must have shape (2,) for logits of shape (2, 3), got shape (3,).",
             ),
             (
                 np.eye(3, dtype=np.float32)[:2],
@@ -79,7 +79,7 @@ REFUSALS = {
             (
                 np.zeros((2, 4), int),
                 ValueError,
-                "labels must have shape (2, 3) where logits has shape (2, 3, 4), got shape (2, 4); "
+                "labels must have shape (2, 3) for logits of shape (2, 3, 4), got shape (2, 4); "
                 "the classes are the last axis of logits, see jnp.moveaxis.",
             )
         ],

@@ -79,7 +79,8 @@ def _split_of_classes(name: str, weights: Any, takes_classes: bool) -> Any:
             else ("over devices", ": use heads.scores and the loss of topk_jax.losses")
         )
         raise ValueError(
-            f"{name}.weights must not be split {where}, got weights that are split along {names}{way}."
+            f"{name}.weights must not be split {where}, got weights that are split along "
+            f"{names}{way}."
         )
     return classes
 

@@ -419,11 +419,11 @@ def test_other_splits_are_refused(rng):
     features, weights, _ = split_arrays("linear", rng)
     with jax.set_mesh(jax.make_mesh((8,), ("classes",))):
         head = heads.LinearHead(jax.reshard(weights, OF_HEAD))
-        message = "features must be whole .* that the classes are split along, got .* 'classes'"
+        message = "features must not be split .* that the classes are split along, got .* 'classes'"
         with pytest.raises(ValueError, match=message):
             heads.top_k(jax.reshard(features, OF_CLASSES), head, k=2)
         turned = heads.LinearHead(jax.reshard(weights.T, OF_CLASSES))
-        message = "head.weights must be whole along their first axis, got .* along 'classes'.$"
+        message = "head.weights must not be split along their first axis, got .* along 'classes'.$"
         with pytest.raises(ValueError, match=message):
             heads.top_k(jnp.ones((2, NUM_SPLIT)), turned, k=2)
 
@@ -440,7 +440,7 @@ def test_other_splits_are_refused(rng):
         (
             {"features": jnp.ones((2, 6, 4))},
             ValueError,
-            r"head.weights must have shape \(4, classes\) where features has shape \(2, 6, 4\)",
+            r"head.weights must have shape \(4, classes\) for features of shape \(2, 6, 4\)",
         ),
         ({"head": jnp.ones((5, 21))}, TypeError, "head must be a LinearHead or a CosineHead, got"),
         ({"k": 0}, ValueError, r"k must be from 1 to 21 \(the number of classes\), got 0"),
