@@ -87,7 +87,7 @@ def test_what_is_not_of_the_state_is_refused_and_changes_nothing(monitor, tmp_pa
     mistakes = [
         (made.lines([0, 1, 0, 1], rule="coverage=0.8"), (), "is not the file whose first"),
         (lines, ("--delta=0.05",), "is of --delta=0.01; for 0.05, give another --state"),
-        (lines, ("--calibrated_on=50",), "is of --calibrated_on=270; with 50 begin"),
+        (lines, ("--calibrated_on=50",), "is of --calibrated_on=270; for 50, give"),
         ([*lines, *made.lines([0], "top_k=1")], (), "line 4: its set is of top_k=1; the sets"),
         ([*lines, lines[0].replace('"0"', '"oak"')], (), "which is not a class of the run"),
     ]
