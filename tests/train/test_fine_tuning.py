@@ -329,7 +329,7 @@ def test_an_earlier_run_that_cannot_be_read_is_refused(config, finished_run, tmp
 
 def test_an_earlier_run_of_another_network_is_refused(config, finished_run, tmp_path):
     config = changed(config, {"model.start_from": str(finished_run), "model.name": "mlp"})
-    message = "must be a run of the network 'mlp'; that in .* is of 'small_cnn'"
+    message = "must be a run of the network 'mlp'; the run in .* is of 'small_cnn'"
     with pytest.raises(UserError, match=message):
         experiment.run(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()

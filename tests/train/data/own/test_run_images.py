@@ -318,7 +318,7 @@ def test_a_run_goes_on_with_data_that_were_moved(began, moved, capsys):
     config["dataset"]["path"] = str(moved / "again")
     assert experiment.run(config, moved / "run") == results
     assert len(trained.load(moved / "run").predict("test").labels) == 12
-    message = "--weights is for runs whose data are at a weights; that in .* on the data set folder"
+    message = "--weights is for runs whose data are at a weights; the run in .* on the data set folder"
     with pytest.raises(UserError, match=message):
         trained.load(moved / "run", {"weights": "there"})
 
@@ -330,7 +330,7 @@ def test_data_that_are_not_there_or_others_are_told(began, moved):
     for place, message in (
         (
             "gone",
-            r"gone does not exist; if the data of the run were moved, --config\.dataset",
+            r"gone does not exist; if the data of the run were moved, give .*--config\.dataset",
         ),
         ("other", r"the files of \S+/other, their labels or their splits changed since the run"),
     ):
