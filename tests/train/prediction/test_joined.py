@@ -292,7 +292,7 @@ def test_a_run_that_does_not_know_its_network_is_told_it(folder, run, tmp_path, 
     np.testing.assert_allclose(joined.scores()(pixels[None]), expected, **CLOSE)
     wide = dataclasses.replace(alone.assembly.data.facts, image_shape=(99,))
     alone.assembly.data.facts = wide
-    with pytest.raises(UserError, match=r"of a network with 64 features; the run in .* one on 99"):
+    with pytest.raises(UserError, match=r"of a network with 64 features; the run in .* is on 99"):
         classifiers.joined.join(alone, ChosenClassifier(weights=weights))
 
 

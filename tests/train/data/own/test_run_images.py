@@ -318,7 +318,9 @@ def test_a_run_goes_on_with_data_that_were_moved(began, moved, capsys):
     config["dataset"]["path"] = str(moved / "again")
     assert experiment.run(config, moved / "run") == results
     assert len(trained.load(moved / "run").predict("test").labels) == 12
-    message = "--weights is for runs whose data are at a weights; the run in .* on the data set folder"
+    message = (
+        "--weights is for runs whose data are at a weights; the run in .* on the data set folder"
+    )
     with pytest.raises(UserError, match=message):
         trained.load(moved / "run", {"weights": "there"})
 
