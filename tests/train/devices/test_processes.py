@@ -26,7 +26,7 @@ def test_what_differs_between_processes_is_refused(monkeypatch):
     processes.check_same("the colour", lambda: pytest.fail("one process has nothing to compare"))
     monkeypatch.setattr(jax, "process_count", lambda: 3)
     monkeypatch.setattr(multihost_utils, "process_allgather", of_all)
-    with pytest.raises(UserError, match=r"the colour must be the same .* in process 2 it is not"):
+    with pytest.raises(UserError, match=r"the colour must be the same .* in process 2 it differs"):
         processes.check_same("the colour", lambda: "a")
     texts[2] = "a"
     processes.check_same("the colour", lambda: "a")

@@ -94,5 +94,5 @@ def test_without_weights_losses_stay_as_they_are():
 
 
 def test_every_class_needs_training_images():
-    with pytest.raises(UserError, match=r"class_weights must be 'none' where .* as class 1 here"):
+    with pytest.raises(UserError, match=r"class_weights must be 'none' if .* as class 1 here"):
         hyperparameters(counts=np.array([4, 0, 3]))

@@ -156,13 +156,13 @@ def test_losses_of_sets_are_added_to_the_cross_entropy(name, settings, rng):
 
 @pytest.mark.parametrize("name", ["ldam", "noised_imbalanced", "expected_imbalanced"])
 def test_margins_need_training_images_of_every_class(name):
-    with pytest.raises(UserError, match=r"without margins where .* no training images, as class 2"):
+    with pytest.raises(UserError, match=r"without margins if .* no training images, as class 2"):
         LOSSES[name].hyperparameters(PARAMETERS, np.array([40, 20, 0, 10, 0, 5]))
 
 
 @pytest.mark.parametrize("name", ["logit_adjusted_cross_entropy", "vector_scaling"])
 def test_frequencies_need_training_images_of_every_class(name):
-    with pytest.raises(UserError, match=r"without class counts where .* images, as class 2 here"):
+    with pytest.raises(UserError, match=r"without class counts if .* images, as class 2 here"):
         LOSSES[name].hyperparameters(PARAMETERS, np.array([40, 20, 0, 10, 0, 5]))
 
 

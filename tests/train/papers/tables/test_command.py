@@ -307,7 +307,7 @@ def test_a_run_with_another_parameter_is_named_and_not_taken(tables, tmp_path):
     finish(tmp_path, workdir.name, {**config, "num_epochs": 7}, test={"top_5_accuracy": 0.5})
     printed = tables(*arguments, f"--runs={tmp_path}").stdout
     assert "50.00" not in printed
-    assert f"another run: {tmp_path / workdir.name} (num_epochs: 120 -> 7)" in printed
+    assert f"configuration differs: {tmp_path / workdir.name} (num_epochs: 120 -> 7)" in printed
     # With the changed value it is that run, and the program reports it.
     printed = tables(*arguments, f"--runs={tmp_path}", "--override=num_epochs=7").stdout
     assert "50.00" in printed
