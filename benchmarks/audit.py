@@ -27,7 +27,7 @@ _DISTANCE = 5.0
 def main() -> None:
     """Measures the audit and prints or writes the numbers as JSON."""
     parser = command.parser(__doc__, repetitions=None)
-    whole = command.whole_number(1)
+    whole = command.integer(1)
     parser.add_argument("--examples", type=whole, default=100_000, help="rows of features")
     parser.add_argument("--classes", type=whole, default=200, help="classes")
     parser.add_argument("--features", type=whole, default=1280, help="columns of features")

@@ -40,13 +40,13 @@ def main() -> None:
     parser = command.parser(__doc__, repetitions=5)
     parser.add_argument(
         "--classes",
-        type=command.whole_number(RANK + 1),
+        type=command.integer(RANK + 1),
         default=1_000_000,
         help="of the weights whose memory is measured",
     )
     parser.add_argument(
         "--timed_classes",
-        type=command.whole_number(RANK + 1),
+        type=command.integer(RANK + 1),
         default=100_000,
         help="for the times of both programs; the plain one needs some arrays [batch, classes]",
     )

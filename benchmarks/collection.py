@@ -42,7 +42,7 @@ def main() -> None:
     parser = command.parser(__doc__, repetitions=21)
     parser.add_argument(
         "--examples",
-        type=command.whole_number(CONFORMAL_BATCH),
+        type=command.integer(CONFORMAL_BATCH),
         default=100_000,
         help=f"of the conformal sets, a multiple of {CONFORMAL_BATCH}",
     )

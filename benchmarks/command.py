@@ -21,7 +21,7 @@ def parser(
         least: the fewest useful repetitions.
     """
     made = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
-    made.add_argument("--repetitions", type=whole_number(least), default=repetitions, help=what)
+    made.add_argument("--repetitions", type=integer(least), default=repetitions, help=what)
     made.add_argument("--output", type=output_file, help="a JSON file for the results")
     return made
 
@@ -42,7 +42,7 @@ def write(results: Mapping[str, Any], output: Path | None) -> None:
         output.write_text(text)
 
 
-def whole_number(least: int) -> Callable[[str], int]:
+def integer(least: int) -> Callable[[str], int]:
     """The argument type of integers with a minimum."""
 
     def parse(text: str) -> int:

@@ -82,7 +82,7 @@ def main() -> None:
     )
     parser.add_argument("--ranks", type=_numbers, default=RANKS, help="values of K, with commas")
     parser.add_argument(
-        "--processes", type=command.whole_number(1), default=2, help="compilers side by side"
+        "--processes", type=command.integer(1), default=2, help="compilers side by side"
     )
     parser.add_argument("--against", type=Path, help="a JSON file of results that may not grow")
     arguments = parser.parse_args()
@@ -123,7 +123,7 @@ def cases(*, has_kernel: bool) -> dict[str, Case]:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(map(command.whole_number(1), text.split(",")))
+    return tuple(map(command.integer(1), text.split(",")))
 
 
 def _cases_of(device: str) -> dict[str, Case]:

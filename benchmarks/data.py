@@ -48,7 +48,7 @@ def main() -> None:
     parser = command.parser(__doc__, repetitions=9, what="timed stretches of each")
     parser.add_argument(
         "--workers",
-        type=command.whole_number(0),
+        type=command.integer(0),
         nargs="+",
         default=[0, 1, 2, 8],
         help="processes; 0 for threads",

@@ -65,7 +65,7 @@ K = 5
 def main() -> None:
     """Measures everything and prints or writes the results as JSON."""
     parser = command.parser(__doc__, repetitions=3, what="turns of the server and of the loop")
-    parser.add_argument("--seconds", type=command.whole_number(1), default=4, help="of each turn")
+    parser.add_argument("--seconds", type=command.integer(1), default=4, help="of each turn")
     arguments = parser.parse_args()
     command.write(measure(arguments.repetitions, arguments.seconds), arguments.output)
 

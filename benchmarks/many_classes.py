@@ -22,7 +22,7 @@ def main() -> None:
     """Measures everything and prints or writes the results as JSON."""
     parser = command.parser(__doc__, repetitions=None)
     parser.add_argument(
-        "--classes", type=command.whole_number(2), default=20_000, help="how many there are"
+        "--classes", type=command.integer(2), default=20_000, help="how many there are"
     )
     arguments = parser.parse_args()
     command.write(measure(arguments.classes), arguments.output)

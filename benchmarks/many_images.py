@@ -28,7 +28,7 @@ def main() -> None:
     """Measures everything and prints or writes the results as JSON."""
     parser = command.parser(__doc__, repetitions=None)
     parser.add_argument(
-        "--images", type=command.whole_number(1), default=20_000, help="how many there are"
+        "--images", type=command.integer(1), default=20_000, help="how many there are"
     )
     parser.add_argument("--browser", action="store_true", help="open pages in Chromium")
     arguments = parser.parse_args()

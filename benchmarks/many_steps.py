@@ -23,9 +23,7 @@ _STEPS, _BATCH, _FEATURES, _CLASSES = 1000, 10, 16, 10
 def main() -> None:
     """Measures the memory and prints or writes it as JSON."""
     parser = command.parser(__doc__, repetitions=None)
-    parser.add_argument(
-        "--epochs", type=command.whole_number(3), default=100, help="of 1,000 steps"
-    )
+    parser.add_argument("--epochs", type=command.integer(3), default=100, help="of 1,000 steps")
     arguments = parser.parse_args()
     command.write(measure(arguments.epochs), arguments.output)
 

@@ -39,7 +39,7 @@ def main() -> None:
     """Measures everything and prints or writes the results as JSON."""
     parser = command.parser(__doc__, repetitions=None)
     parser.add_argument(
-        "--images", type=command.whole_number(_COPIES), default=100_000, help="how many there are"
+        "--images", type=command.integer(_COPIES), default=100_000, help="how many there are"
     )
     arguments = parser.parse_args()
     command.write(measure(arguments.images), arguments.output)

@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="networks, such as resnet50")
     parser.add_argument("--device", required=True, choices=CHIPS)
     parser.add_argument(
-        "--batches", nargs="+", type=command.whole_number(1), default=BATCHES, help="batch sizes"
+        "--batches", nargs="+", type=command.integer(1), default=BATCHES, help="batch sizes"
     )
     parser.add_argument("--output", type=command.output_file, help="a JSON file for the results")
     arguments = parser.parse_args()

@@ -54,11 +54,11 @@ def main() -> None:
     """Measures the networks that the results lack, and prints or writes all results as JSON."""
     parser = command.parser(__doc__, repetitions=5)
     parser.add_argument("--networks", type=_networks, help="names, with commas between them")
-    parser.add_argument("--image_size", type=command.whole_number(1), default=224)
-    parser.add_argument("--batch_size", type=command.whole_number(1), default=32)
+    parser.add_argument("--image_size", type=command.integer(1), default=224)
+    parser.add_argument("--batch_size", type=command.integer(1), default=32)
     parser.add_argument(
         "--compile_limit",
-        type=command.whole_number(0),
+        type=command.integer(0),
         default=0,
         help="seconds for each torch.compile; 0 for none",
     )

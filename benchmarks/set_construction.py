@@ -30,8 +30,8 @@ Rule = Callable[[jax.Array], jax.Array]
 def main() -> None:
     """Times every rule on one block after the other."""
     made = command.parser(__doc__, repetitions=3)
-    made.add_argument("--examples", type=command.whole_number(1), default=_EXAMPLES)
-    made.add_argument("--classes", type=command.whole_number(_K + 1), default=_CLASSES)
+    made.add_argument("--examples", type=command.integer(1), default=_EXAMPLES)
+    made.add_argument("--classes", type=command.integer(_K + 1), default=_CLASSES)
     given = made.parse_args()
     block = min(_BLOCK, given.examples)
     compiled = {name: jax.jit(rule) for name, rule in _rules(given.classes).items()}

@@ -34,7 +34,7 @@ def main() -> None:
     parser = command.parser(__doc__, repetitions=21, what="timed steps of each")
     parser.add_argument("names", nargs="*", metavar="NAME", help="recipes, such as imagenet")
     parser.add_argument(
-        "--batch", type=command.whole_number(1), help="examples of a step; by default the recipe's"
+        "--batch", type=command.integer(1), help="examples of a step; by default the recipe's"
     )
     arguments = parser.parse_args()
     results: dict[str, Any] = {

@@ -21,7 +21,7 @@ _ROWS = 10_000
 def main() -> None:
     """Measures the memory and prints or writes it as JSON."""
     parser = command.parser(__doc__, repetitions=None)
-    whole = command.whole_number(1)
+    whole = command.integer(1)
     parser.add_argument("--examples", type=whole, default=1_000_000, help="rows of scores")
     parser.add_argument("--classes", type=whole, default=1000, help="columns of scores")
     arguments = parser.parse_args()

@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--device", required=True, help="the chips, such as v5e:4x4")
     parser.add_argument("--output", type=command.output_file, help="a JSON file for the results")
     parser.add_argument(
-        "--width", type=command.whole_number(1), default=512, help="features below the head"
+        "--width", type=command.integer(1), default=512, help="features below the head"
     )
     arguments = parser.parse_args()
     accounts.find_compiler(parser, arguments.device)

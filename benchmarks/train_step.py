@@ -136,13 +136,13 @@ def main() -> None:
     parser.add_argument("--model", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
     parser.add_argument(
         "--batch",
-        type=command.whole_number(1),
+        type=command.integer(1),
         help="images per step; by default the recipe's, less on a CPU",
     )
     parser.add_argument(
         "--ranks",
         nargs="+",
-        type=command.whole_number(1),
+        type=command.integer(1),
         help="only the losses with these K, beside cross-entropy",
     )
     arguments = parser.parse_args()

@@ -53,7 +53,7 @@ _PLAN = flags.DEFINE_bool(
     False,
     "print the commands of the runs that are known, one a line, and make none.",
 )
-_JOBS = flag_types.define_whole_number(
+_JOBS = flag_types.define_integer(
     "jobs",
     "how many runs are made at a time; by default 1.",
     lower_bound=1,

@@ -33,7 +33,7 @@ _MODEL = flags.DEFINE_string(
     None,
     "the name of the network, as config.model.name has it; needed if the file fits several.",
 )
-_IMAGE_SIZE = flag_types.define_whole_number(
+_IMAGE_SIZE = flag_types.define_integer(
     "image_size",
     "the height and width of the images for the network; by default as it was "
     "published, such as 224.",

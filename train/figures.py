@@ -24,7 +24,7 @@ _RUNS = flags.DEFINE_string(
     "runs", None, "A folder of workdirs, in place of --workdirs: all that have a finished run."
 )
 _OPTIONS: dict[str, flags.FlagHolder] = {
-    "k": flag_types.define_whole_number(
+    "k": flag_types.define_integer(
         "k",
         "K: 1 or 2 in level sets; by default 1 in networks_micro_and_macro, and 5 in others.",
     ),

@@ -28,10 +28,10 @@ _COORDINATOR = flags.DEFINE_string(
     None,
     "To train on several processes: HOST:PORT of the first of them, the same for all.",
 )
-_NUM_PROCESSES = flag_types.define_whole_number(
+_NUM_PROCESSES = flag_types.define_integer(
     "num_processes", "How many processes there are; with --coordinator.", lower_bound=1
 )
-_PROCESS_INDEX = flag_types.define_whole_number(
+_PROCESS_INDEX = flag_types.define_integer(
     "process_index", "Which one this is, from 0; with --coordinator.", lower_bound=0
 )
 _CLUSTER = flags.DEFINE_bool(

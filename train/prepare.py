@@ -73,7 +73,7 @@ _GENERA = flags.DEFINE_float(
     "than 4 images, divided by the rule of Pl@ntNet-300K (whose share is 0.1). It has all columns "
     "of the given table, such as authors and licences.",
 )
-_SEED = flag_types.define_whole_number("seed", "the seed of the draw; by default 0.", lower_bound=0)
+_SEED = flag_types.define_integer("seed", "the seed of the draw; by default 0.", lower_bound=0)
 _TAXONOMY = flags.DEFINE_string(
     "taxonomy",
     None,

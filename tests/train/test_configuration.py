@@ -177,7 +177,7 @@ def test_without_a_number_any_devices_can_share_the_classes(config, kind):
     check_classes(parse(config), dataset_spec(config["dataset"]), 10)
 
 
-def test_a_whole_number_is_a_float_where_the_field_is_for_floats(config):
+def test_an_integer_is_a_float_where_the_field_is_for_floats(config):
     """JAX refuses integers of more than 32 bits in a step, and optax computes with these."""
     config["optimizer"] |= {"decay_factor": 10**30, "decay_epochs": (1,), "learning_rate": 1}
     settings = parse(config).optimizer

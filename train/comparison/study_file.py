@@ -125,7 +125,7 @@ def _parse(path: Path, content: Mapping[str, Any]) -> Study:
         raise UserError(f"seeds must be others than tuning_seeds; both have {shared[0]}")
     if len(seeds) == 1:
         raise UserError(field="seeds", must_be="at least 2, for intervals", got=1)
-    numbers = {name: _whole_number(name, content.get(name)) for name in ("candidates", "finalists")}
+    numbers = {name: _integer(name, content.get(name)) for name in ("candidates", "finalists")}
     if numbers["finalists"] > numbers["candidates"]:
         raise UserError(
             f"finalists must be at most candidates, {numbers['candidates']}; got "
@@ -278,7 +278,7 @@ def _metric(name: str, value: Any) -> Metric:
     return metric
 
 
-def _whole_number(name: str, value: Any) -> int:
+def _integer(name: str, value: Any) -> int:
     if wrong := _NUMBER(value):
         raise UserError(field=name, must_be=wrong, got=value)
     return int(value)

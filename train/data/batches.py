@@ -31,7 +31,9 @@ UNIFORM, CLASS_BALANCED = "uniform", "class_balanced"
 # In a batch of streamed images, a list of `SkippedImage`; no array.
 SKIPPED = "skipped"
 # The advice of messages; also for a run that resumes, or is finished.
-LEAVES_OUT = "the same command with --config.dataset.skip_unreadable=True leaves such images out"
+LEAVES_OUT = (
+    "the command of the run with --config.dataset.skip_unreadable=True leaves such images out"
+)
 
 
 @dataclass(frozen=True)

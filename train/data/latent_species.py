@@ -62,12 +62,12 @@ class LatentSpecies(abc.ABC):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_whole_number("num_classes", self.num_classes, minimum=2)
-        check_whole_number("num_genera", self.num_genera, minimum=1, maximum=self.num_classes)
+        check_integer("num_classes", self.num_classes, minimum=2)
+        check_integer("num_genera", self.num_genera, minimum=1, maximum=self.num_classes)
         # Below, eight bits no longer resolve the noise.
         check_number("ambiguity", self.ambiguity, minimum=0.01, maximum=100)
         check_number("long_tail_exponent", self.long_tail_exponent, minimum=0, maximum=100)
-        check_whole_number("seed", self.seed, minimum=0, maximum=2**32 - 1)
+        check_integer("seed", self.seed, minimum=0, maximum=2**32 - 1)
 
     @functools.cached_property
     def genera(self) -> np.ndarray:
@@ -166,7 +166,7 @@ class LatentSpecies(abc.ABC):
         return np.random.RandomState(bits)
 
 
-def check_whole_number(name: str, value: int, *, minimum: int, maximum: int | None = None) -> None:
+def check_integer(name: str, value: int, *, minimum: int, maximum: int | None = None) -> None:
     """Refuses an argument that is not an integer in its range."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     if not whole or value < minimum or (maximum is not None and value > maximum):

@@ -14,7 +14,7 @@ from train.configuration.datasets import LatentsFields
 from train.data import augmentation, label_noise, species_options
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec, TrueDistribution
 from train.data.label_noise import LabelNoise
-from train.data.latent_species import LATENT_SIZE, LatentSpecies, check_whole_number
+from train.data.latent_species import LATENT_SIZE, LatentSpecies, check_integer
 from train.data.organs_model import OrgansModel
 from train.data.power_law_model import PowerLawModel
 from train.data.records import Split
@@ -90,7 +90,7 @@ class SyntheticLatentsSpec(DatasetSpec):
 
 def _spec(fields: LatentsFields) -> DatasetSpec:
     law = GENERATORS[fields.generator](**species_options.law_arguments(fields))
-    check_whole_number("num_train", fields.num_train, minimum=law.fewest_training_examples)
+    check_integer("num_train", fields.num_train, minimum=law.fewest_training_examples)
     return SyntheticLatentsSpec(
         name=fields.name,
         num_classes=law.num_classes,

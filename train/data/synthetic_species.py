@@ -13,7 +13,7 @@ from PIL import Image
 from train.configuration.datasets import SpeciesFields
 from train.data import augmentation, label_noise, species_options
 from train.data.dataset import DatasetFamily, DatasetSpec, TrueDistribution
-from train.data.latent_species import Examples, check_whole_number
+from train.data.latent_species import Examples, check_integer
 from train.data.prepared_spec import PreparedSpec
 from train.data.species_model import CHUNK_SIZE, IMAGE_SHAPE, SpeciesModel
 from train.foundation import host_memory, ranks
@@ -33,9 +33,9 @@ class SpeciesConfig(tfds.core.BuilderConfig):
     num_test: int = 10_000
 
     def __post_init__(self) -> None:
-        check_whole_number("num_train", self.num_train, minimum=self.model.num_classes)
-        check_whole_number("num_validation", self.num_validation, minimum=1)
-        check_whole_number("num_test", self.num_test, minimum=1)
+        check_integer("num_train", self.num_train, minimum=self.model.num_classes)
+        check_integer("num_validation", self.num_validation, minimum=1)
+        check_integer("num_test", self.num_test, minimum=1)
         model = self.model
         self.name = (
             f"{model.num_classes}_classes_{model.num_genera}_genera"

@@ -67,7 +67,7 @@ def read_configuration(argument: str) -> ConfigDict:
     return _ConfigurationFile().parse(argument)
 
 
-def define_whole_number(
+def define_integer(
     name: str, help_text: str, *, lower_bound: int | None = None
 ) -> flags.FlagHolder[int | None]:
     """Defines a flag for an integer, which is None by default."""

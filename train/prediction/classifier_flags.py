@@ -184,7 +184,7 @@ def define(*, has_classes: bool) -> Callable[[], ChosenClassifier]:
         name: flags.DEFINE_string(name, None, text) for name, text in texts.items()
     }
     if has_classes:
-        holders["image_size"] = flag_types.define_whole_number(
+        holders["image_size"] = flag_types.define_integer(
             "image_size",
             "With --classes or --features_run: the height and width of the images for the "
             "network; by default as it was published.",

@@ -90,7 +90,7 @@ def define() -> Callable[[], dict[str, Any]]:
     Returns:
         A function that returns their values after they are parsed, by their names.
     """
-    top_k = flag_types.define_whole_number("top_k", "Sets of the K classes of highest probability.")
+    top_k = flag_types.define_integer("top_k", "Sets of the K classes of highest probability.")
     average_k = flags.DEFINE_float(
         "average_k", None, "Sets of K classes on average, calibrated on the validation images."
     )
@@ -105,7 +105,7 @@ def define() -> Callable[[], dict[str, Any]]:
         f"With --coverage: the conformal rule, by default {conformal_rules.DEFAULT}. "
         f"{conformal_rules.IN_WORDS}.",
     )
-    max_names = flag_types.define_whole_number(
+    max_names = flag_types.define_integer(
         "max_names",
         "Sets with at most this number of names, each a class or a group of classes, such as a "
         "genus: the smallest that contain the chosen sets.",

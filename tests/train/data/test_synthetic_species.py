@@ -255,7 +255,7 @@ def test_labels_outside_the_training_part_are_drawn_from_the_prior(part):
 
 
 @pytest.mark.parametrize("num_examples", [100, 1000, 20_000])
-def test_training_counts_follow_the_prior_as_closely_as_whole_numbers_can(model, num_examples):
+def test_training_counts_follow_the_prior_as_closely_as_integers_can(model, num_examples):
     counts = np.bincount(model.train_labels(num_examples), minlength=100)
     assert counts.sum() == num_examples
     assert counts.min() >= 1

@@ -291,7 +291,7 @@ def test_a_pipe_is_not_waited_for(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["0\n1\nnan\n", "0\n1\ninf\n", "0\n1\n2.5\n"])
-def test_labels_of_a_text_are_whole_numbers(tmp_path, text):
+def test_labels_of_a_text_are_integers(tmp_path, text):
     path = tmp_path / "labels.txt"
     path.write_text(text)
     with pytest.raises(UserError, match="must be integers, one a line"):

@@ -119,7 +119,7 @@ def test_what_follows_the_colon_is_given_to_get_config(tmp_path):
     assert _ConfigurationFile().parse(str(file)).word == "none"
 
 
-def test_a_whole_number_is_one():
+def test_an_integer_is_one():
     assert _WholeNumber().parse("7") == 7
     for wrong in ("seven", "7.0", ""):
         with pytest.raises(ValueError, match=r"^must be an integer$"):

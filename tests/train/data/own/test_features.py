@@ -199,7 +199,7 @@ def test_a_class_in_two_forms_is_one(tmp_path, caplog, form):
     assert "names that look the same are one class" in caplog.text
 
 
-def test_whole_numbers_are_names_in_their_order_or_indices_of_class_names(tmp_path):
+def test_integers_are_names_in_their_order_or_indices_of_class_names(tmp_path):
     content = matrices.arrays()
     numbers = np.tile([10, 2, 7], 20)
     dataset = load(matrices.write(tmp_path / "a.npz", features=content["features"], labels=numbers))

@@ -117,7 +117,7 @@ def test_unreadable_images_are_left_out_where_asked(tmp_path, capsys):
     for index in range(2, 5):
         (tmp_path / "photos" / "ash" / f"{index}.png").write_bytes(b"no image")
     config = small(folder, tmp_path / "photos")
-    message = r"3 images of \S+/photos cannot be read: ash/2\.png, ash/3\.png, ash/4\.png; the same"
+    message = r"3 images of \S+/photos cannot be read: ash/2\.png, ash/3\.png, ash/4\.png; the comm"
     with pytest.raises(UserError, match=message):
         experiment.run(config, tmp_path / "refused")
     assert not (tmp_path / "refused").exists()
