@@ -364,11 +364,11 @@ TABLES = {
     ),
     "a missing file": (
         written(*rows(), missing=["birch-1.png"]),
-        "cannot read birch-1.png of ROOT: No such file or directory; the same command",
+        "cannot read birch-1.png of ROOT: No such file or directory; the command of the run with",
     ),
     "two missing files": (
         written(*rows(), missing=["birch-1.png", "birch-2.png"]),
-        "2 images of ROOT cannot be read: birch-1.png, birch-2.png; the same command",
+        "2 images of ROOT cannot be read: birch-1.png, birch-2.png; the command of the run with",
     ),
     "no file": (
         written(*rows(), missing=[path for path, _ in rows()]),

@@ -355,7 +355,7 @@ def test_a_run_is_finished_without_the_images_that_are_gone(moved, capsys):
     damaged = moved / "photos" / gone["test"]
     damaged.write_bytes(damaged.read_bytes()[:-60])
     before = {path: path.read_bytes() for path in (moved / "run").rglob("*") if path.is_file()}
-    with pytest.raises(UserError, match=r"2 images of .*; the same command with"):
+    with pytest.raises(UserError, match=r"2 images of .*; the command of the run with"):
         experiment.run(config_of(moved), moved / "run")
     assert {path: path.read_bytes() for path in before} == before
     shutil.copytree(moved / "run", moved / "again")
@@ -390,7 +390,7 @@ def test_an_image_that_fails_in_the_test_costs_no_training(moved, capsys):
     content = bytearray(damaged.read_bytes())
     content[len(content) // 2] ^= 255
     damaged.write_bytes(content)
-    message = rf"cannot decode {names_of(moved, 2)[0]} of .*; the same command w"
+    message = rf"cannot decode {names_of(moved, 2)[0]} of .*; the command of the run w"
     with pytest.raises(UserError, match=message):
         experiment.run(config_of(moved, **{"dataset.check_images": "all"}), moved / "run")
     assert "continuing" not in capsys.readouterr().out
@@ -406,7 +406,9 @@ def test_an_image_that_fails_in_the_test_costs_no_training(moved, capsys):
 def test_a_finished_run_that_lost_an_image_is_evaluated_without_it(moved):
     results = experiment.run(config_of(moved), moved / "run")
     (moved / "photos" / names_of(moved, 2)[0]).unlink()
-    with pytest.raises(UserError, match=r"same command with --config\.dataset\.skip_unreadable"):
+    with pytest.raises(
+        UserError, match=r"command of the run with --config\.dataset\.skip_unreadable"
+    ):
         trained.load(moved / "run").predict("test")
     assert experiment.run(config_of(moved, **SKIP), moved / "run") == results
     assert len(trained.load(moved / "run").predict("test").labels) == 11
