@@ -121,7 +121,7 @@ def test_images_that_make_no_sample_are_refused(species, message):
 
 # The table.
 
-HEADER = ("path", "label", "genus", "author", "license", "organ")
+HEADER = ("path", "label", "genus", "author", "license", "longitude")
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def photos(tmp_path_factory):
             name.split()[0],
             f"=author {image}",
             "by-sa",
-            "leaf",
+            f"-{image}.50",
         )
         for name, number in SPECIES.items()
         for image in range(number)
@@ -165,12 +165,13 @@ def sample(table, out, *, share=1.0, seed=0, name="table", **options):
 def test_the_table_has_all_columns_and_is_one_that_runs_read(photos, tmp_path, capsys):
     out = sample(photos / "all.csv", tmp_path / "sample.csv")
     rows = read(out)
-    assert [*rows[0]] == ["path", "label", "split", "genus", "author", "license", "organ"]
-    assert rows[0].keys() >= {"author", "license"}
+    assert [*rows[0]] == ["path", "label", "split", "genus", "author", "license", "longitude"]
     # Authors and licences belong to their images.
     number = re.compile(r"-(\d+)\.png")
     assert all(row["author"] == f"'=author {number.search(row['path'])[1]}" for row in rows)
     assert {row["license"] for row in rows} == {"by-sa"}
+    # A negative number is not a formula.
+    assert all(row["longitude"] == f"-{number.search(row['path'])[1]}.50" for row in rows)
     kept = {name: number for name, number in SPECIES.items() if number > 4}
     assert Counter(row["label"] for row in rows) == kept
     assert all(row["genus"] == row["label"].split()[0] for row in rows)

@@ -15,6 +15,9 @@ from train.foundation.stored_rows import StoredRows
 _CHUNK = 2**18
 _MAX_THREADS = 16
 _EXPONENT_16 = np.uint16(0x7C00)
+# Processors may take smaller numbers of 32 bits for 0, and 0 / 0 is NaN. Improbable classes have
+# such probabilities.
+_LEAST_DEVIATION = np.finfo(np.float32).tiny
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class Columns:
     Attributes:
         mean: of each feature over the training rows, float64 [d].
         std: the standard deviation of each feature over the training rows, float64 [d]; 1 for a
-            feature that is the same in all of them.
+            feature that is the same in all of them, or nearly so: see `_LEAST_DEVIATION`.
         checksums: of all numbers, uint32 [chunks].
     """
 
@@ -109,7 +112,7 @@ def summarize(features: np.ndarray | StoredRows, is_training: np.ndarray, where:
             executor.shutdown(cancel_futures=True)
     _check(features, checksums, where)
     std = np.sqrt(squares / count)
-    std[std == 0] = 1
+    std[std < _LEAST_DEVIATION] = 1
     return Columns(origin + mean, std, np.array(checksums, np.uint32))
 
 

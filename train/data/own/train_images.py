@@ -9,6 +9,7 @@ from train.configuration.datasets import OwnImageFields
 from train.data import label_noise, splits
 from train.data.label_noise import GROUPINGS, LabelNoise
 from train.data.own.listing import Listing, Role
+from train.foundation import names
 
 # Constants of the data: with another text, other images would be chosen and other labels drawn.
 _CHOICE_SALT = "topk_jax train_per_class 1"
@@ -54,7 +55,9 @@ def labels_of(
 
 def _draws(salt: str, paths: Iterable[str]) -> np.ndarray:
     """Two numbers in [0, 1) for each path, [n, 2], which depend only on the salt and the path."""
-    texts = (f"{salt}\0{path}".encode(errors="surrogateescape") for path in paths)
+    # A copy on another file system may have its names in another form of Unicode.
+    same = map(names.same_form, paths)
+    texts = (f"{salt}\0{path}".encode(errors="surrogateescape") for path in same)
     digests = b"".join(hashlib.sha256(text).digest()[:16] for text in texts)
     # 53 bits, which a float64 holds exactly.
     return (np.frombuffer(digests, ">u8").reshape(-1, 2) >> np.uint64(11)) / 2.0**53

@@ -7,6 +7,7 @@ import tracemalloc
 import zipfile
 import zlib
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from absl import logging
@@ -16,6 +17,7 @@ from tests.train.data.own import matrices
 from tests.train.data.specs import dataset_spec
 from tests.train.forked import start_each
 from train.configuration.parsing import parse
+from train.data import augmentation
 from train.data.batches import EvaluationBatches, TrainingBatches
 from train.data.own import feature_columns, feature_files, held_out
 from train.data.own.listing import Role
@@ -305,6 +307,16 @@ def test_a_feature_that_is_always_the_same_has_no_deviation_of_rounding():
     assert found.mean[0] == features[0, 0]
     assert found.std[0] == 1
     np.testing.assert_allclose(found.std[1], np.float64(0.1), rtol=1e-3)
+
+
+def test_a_deviation_that_processors_take_for_0_makes_no_nan():
+    # As the probabilities of an improbable class.
+    features = np.array([[1e-40, 1e-30], [3e-40, 3e-30]], np.float32)
+    found = feature_columns.summarize(features, np.ones(2, bool), "a")
+    mean, std = tuple(found.mean.tolist()), tuple(found.std.tolist())
+    normalized = augmentation.normalize(jnp.asarray(features), mean, std)
+    # Four roundings of 6e-8.
+    np.testing.assert_allclose(normalized, [[0, -1], [0, 1]], rtol=1e-6, atol=1e-38)
 
 
 def test_the_mean_does_not_depend_on_the_first_row_being_far_from_it():

@@ -1,5 +1,8 @@
 """Fewer training images, a long tail of them, and noise in their labels; nothing else changes."""
 
+import dataclasses
+import unicodedata
+
 import numpy as np
 import pytest
 
@@ -74,6 +77,23 @@ def test_images_are_chosen_and_made_noisy_by_their_paths_alone():
         noisy = train_images.labels_of(training(label_noise=0.5), one, indices, seed=3)
         labels.append(dict(zip(paths_of(one, indices), noisy.tolist(), strict=True)))
     assert labels[0] == labels[1]
+
+
+def test_a_copy_with_names_in_another_form_of_unicode_has_the_same_images_and_labels():
+    images = listing_of((30, 7, 15))
+    forms = [
+        dataclasses.replace(
+            images,
+            paths=tuple(unicodedata.normalize(form, f"chêne/{path}") for path in images.paths),
+        )
+        for form in ("NFC", "NFD")
+    ]
+    one, other = (train_images.chosen(training(train_per_class=5), form) for form in forms)
+    np.testing.assert_array_equal(one, other)
+    one, other = (
+        train_images.labels_of(training(label_noise=0.5), form, one, seed=3) for form in forms
+    )
+    np.testing.assert_array_equal(one, other)
 
 
 def test_a_long_tail_has_the_sizes_of_its_formula():
