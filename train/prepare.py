@@ -295,7 +295,15 @@ def write_records(
     if Path(os.path.realpath(out)).is_relative_to(path.resolve()):
         raise UserError(f"--out must not be in the folder of the images; got {out}")
     if image_records.are_at(out):
-        if image_records.read(out).is_of(found.listing, nested=nested, group=group):
+        records = image_records.read(out)
+        if records.is_of(found.listing, nested=nested, group=group):
+            if now := records_writer.readable(
+                found, records.left_out, read_truncated=read_truncated
+            ):
+                raise UserError(
+                    f"--out {out} lacks images that can be read now: {in_words(now, 'images')}; "
+                    "delete it, or give another"
+                )
             show_line(f"the images of {path} are prepared already, in {out}")
             return
         raise UserError(f"--out {out} has records of other images; delete it, or give another")

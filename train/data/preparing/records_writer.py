@@ -69,10 +69,7 @@ def write(
         UserError: images cannot be read, or the folder cannot be written to.
         OSError: the disk is full.
     """
-    # The size that a run will want is not known, and nothing is resized.
-    options = DecodeOptions(read_truncated=read_truncated)
-    reader = ImageReader(PlainFraming((1, 1, 3)), options=options)
-    every = Records(found.images, np.arange(len(found.listing)), str(found.root), reader)
+    every = _records(found, read_truncated=read_truncated)
     images = share.results(_work(every))
     unfinished = out.with_name(f"incomplete.{out.name}")
     try:
@@ -99,6 +96,24 @@ def write(
         unfinished.rename(out)
         (out / LOCK).unlink()
     return left_out
+
+
+def readable(found: FoundImages, left_out: Iterable[str], *, read_truncated: bool) -> list[str]:
+    """The names of images that were left out of records, and can be read now."""
+    absent = frozenset(left_out)
+    every = _records(found, read_truncated=read_truncated)
+    return [
+        path
+        for index, path in enumerate(found.listing.paths)
+        if path in absent and unreadable_images.why(every, index) is None
+    ]
+
+
+def _records(found: FoundImages, *, read_truncated: bool) -> Records:
+    # The size that a run will want is not known, and nothing is resized.
+    options = DecodeOptions(read_truncated=read_truncated)
+    reader = ImageReader(PlainFraming((1, 1, 3)), options=options)
+    return Records(found.images, np.arange(len(found.listing)), str(found.root), reader)
 
 
 def _check_classes(found: FoundImages, written: Listing) -> None:

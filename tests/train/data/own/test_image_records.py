@@ -341,6 +341,27 @@ def test_a_truncated_file_is_packed_where_asked(tmp_path):
     assert [*unreadable_images.find(every, check="all")] == [[]]
 
 
+def test_records_lack_no_image_that_can_be_read_now(tmp_path, capsys):
+    photos, records = tmp_path / "photos", tmp_path / "records"
+    pictures.write_classes(photos, CLASSES, 5)
+    damaged = photos / "ash" / "0.png"
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:-50])
+
+    def write(**options):
+        prepare.write_records("folder", photos, records, nested=False, **options)
+
+    write(skip_unreadable=True)
+    write(skip_unreadable=True)
+    assert "are prepared already" in capsys.readouterr().out
+    message = r"--out \S+/records lacks images that can be read now: ash/0\.png; delete it, or give"
+    with pytest.raises(UserError, match=message):
+        write(read_truncated=True)
+    damaged.write_bytes(whole)
+    with pytest.raises(UserError, match=message):
+        write(skip_unreadable=True)
+
+
 @pytest.mark.slow
 def test_the_command(prepared, tmp_path):
     photos, out = f"--path={prepared / 'photos'}", f"--out={tmp_path / 'records'}"
