@@ -5,6 +5,7 @@ sets grow. If the truth of an example is several classes, its loss is their mean
 """
 
 import dataclasses
+import math
 from decimal import Decimal
 
 import numpy as np
@@ -32,7 +33,7 @@ def threshold(examples: Predictions, costs: Costs, risk: float) -> float:
     # What all sets may cost together: a new example costs at most `largest`.
     allowed = Decimal(repr(risk)) * (number + 1) - Decimal(repr(costs.largest))
     if allowed < 0:
-        fewest = int(-(-Decimal(repr(costs.largest)) // Decimal(repr(risk)))) - 1
+        fewest = math.ceil(Decimal(repr(costs.largest)) / Decimal(repr(risk))) - 1
         raise UserError(
             f"--risk={risk} with costs of up to {costs.largest:g} needs at least {fewest} examples "
             f"to calibrate on; there are {number}"

@@ -274,10 +274,15 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def plain(stored: dict[str, Any]) -> dict[str, Any]:
-    """The thresholds of a file by their names; null in a list is infinity."""
+    """The thresholds of a file by their names; null is the threshold that no score fails.
+
+    That is infinity in a list, whose limits are from above, and else minus infinity.
+    """
     return {
         name: [math.inf if limit is None else limit for limit in value]
         if isinstance(value, list)
+        else -math.inf
+        if value is None
         else value
         for name, value in stored.items()
     }

@@ -139,7 +139,8 @@ def main() -> None:
             except Exception as error:
                 _end(f"{program.name} cannot be run: {_first_line(error)}")
             line.update(_set(outputs, classes))
-        print(json.dumps(line, ensure_ascii=False), flush=True)  # noqa: T201
+        # In ASCII, which every output takes: also a file on Windows, and names that are not UTF-8.
+        print(json.dumps(line), flush=True)  # noqa: T201
     sys.exit(0 if is_complete else 1)
 
 

@@ -118,6 +118,10 @@ def test_too_few_examples_are_refused(rng):
     with pytest.raises(UserError, match=r"costs of up to 1 needs at least 9 examples .* are 8"):
         cost_thresholds.threshold(draw(rng, 8), uniform(), 0.1)
     cost_thresholds.threshold(draw(rng, 9), uniform(), 0.1)
+    # 1 / 0.3 is not an integer.
+    with pytest.raises(UserError, match=r"needs at least 3 examples .* are 2"):
+        cost_thresholds.threshold(draw(rng, 2), uniform(), 0.3)
+    cost_thresholds.threshold(draw(rng, 3), uniform(), 0.3)
 
 
 def write(path, rows):

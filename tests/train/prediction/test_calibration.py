@@ -1,5 +1,8 @@
 """Thresholds from validation: found once, kept, and refused if they could promise nothing."""
 
+import math
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -8,7 +11,7 @@ from tests.train.sealed import unsealed
 from train.evaluation import thresholds
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
-from train.prediction import calibration
+from train.prediction import calibration, other_calibrations
 from train.prediction.calibration import Calibration
 
 
@@ -87,3 +90,13 @@ def test_a_folder_that_may_not_be_written_to_has_thresholds_all_the_same(tmp_pat
     classifier = FakeClassifier(tmp_path)
     assert Calibration(classifier).average_k(2) == Calibration(classifier).average_k(2)
     assert len(classifier.asked) == 2
+
+
+def test_a_threshold_that_every_score_reaches_is_read_back(tmp_path):
+    """It is minus infinity, as of answers that are always right; JSON cannot have it."""
+    classifier = SimpleNamespace(params={"bias": np.zeros(6)}, workdir=None)
+    made = SimpleNamespace(found={"max_error_0.5": -math.inf, "coverage_0.9": 0.25})
+    path = tmp_path / "half.json"
+    other_calibrations.write(path, classifier, [made], "half of the images of photos")
+    given = other_calibrations.GivenCalibration(classifier, path)
+    assert (given.selective(0.5), given.conformal(0.9)) == (-math.inf, 0.25)

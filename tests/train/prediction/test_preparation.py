@@ -197,9 +197,10 @@ def test_the_script_says_none_of_these(script):
 def test_the_script_names_the_images_that_it_cannot_read(script):
     Image.new("RGB", (40, 31)).save("a.png")
     Path("cut.png").write_bytes(Path("a.png").read_bytes()[:60])
-    code, lines, errors = script("gone.png", "a.png", "cut.png")
+    # A name that is not UTF-8, as Python has it.
+    code, lines, errors = script("gone\udce9.png", "a.png", "cut.png")
     assert (code, errors) == (1, "")
-    assert lines[0] == {"path": "gone.png", "error": "No such file or directory"}
+    assert lines[0] == {"path": "gone\udce9.png", "error": "No such file or directory"}
     assert lines[1]["set"]
     assert "truncated" in lines[2]["error"]
 
