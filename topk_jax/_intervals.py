@@ -122,7 +122,11 @@ def _cluster_interval(
     share = num_hits.sum() / total
     residuals = num_hits - share * sizes
     correction = present / jnp.maximum(present - 1.0, 1.0)
-    variance = correction * (residuals**2).sum() / total**2
+    # Hazard: rounded residuals are not 0 if all groups have one share. Choice: compare the shares,
+    # whose quotients are rounded alike. Cost: one pass over the groups.
+    shares, is_group = num_hits / jnp.maximum(sizes, 1), counts > 0
+    are_alike = shares.max(where=is_group, initial=0) <= shares.min(where=is_group, initial=1)
+    variance = jnp.where(are_alike, 0, correction * (residuals**2).sum() / total**2)
     spread = share * (1.0 - share)
     scale = (z / _student(z, jnp.maximum(present - 1.0, 1.0))) ** 2
     # Without variance, each group counts as one example.

@@ -29,7 +29,8 @@ class Taxonomy:
         parents: the parent of each node, V integers. The parent of the root is the root.
 
     Raises:
-        TypeError: a name is not a string or a parent is not an integer.
+        TypeError: `names` or `parents` is not a tuple, a name is not a string, or a parent is not
+            an integer.
         ValueError: the parents are not a tree: there are several roots or a circle, or the root is
             not the last node; or the classes do not come before the other nodes.
 
@@ -47,6 +48,11 @@ class Taxonomy:
     parents: tuple[int, ...]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.names, tuple) or not isinstance(self.parents, tuple):
+            raise TypeError(
+                f"names and parents must be tuples, got {type(self.names).__name__} and "
+                f"{type(self.parents).__name__}."
+            )
         if not all(isinstance(name, str) for name in self.names):
             raise TypeError("names must be strings.")
         if not all(isinstance(parent, int) for parent in self.parents):

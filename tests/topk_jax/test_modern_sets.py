@@ -283,9 +283,12 @@ def test_a_size_of_each_example_has_the_level_of_that_size(rng):
         sets.left_out_top_k_levels(scores, labels, k=sizes.astype(np.float32))
 
 
-def test_left_out_levels_have_the_others_as_calibration_examples(rng):
+@pytest.mark.parametrize("num_infinite", [0, 1, 2])
+def test_left_out_levels_have_the_others_as_calibration_examples(num_infinite, rng):
     scores = rng.gamma(1.0, size=(9, 4)).astype(np.float32)
     labels = rng.integers(4, size=9)
+    # A label whose probability is 0.
+    scores[np.arange(num_infinite), labels[:num_infinite]] = np.inf
     found = sets.left_out_top_k_levels(scores, labels, k=2)
     own = scores[np.arange(9), labels]
     for i in range(9):

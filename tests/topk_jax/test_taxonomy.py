@@ -97,6 +97,7 @@ def test_wrong_paths_are_refused(paths, error, message):
         ((2, 1, 2), ValueError, r"parents must have one root, the last node 2, got the roots \[1"),
         ((1, 0, 1), ValueError, r"parents must have one root, the last node 2, got the roots \[\]"),
         ((2.0, 2, 2), TypeError, "parents must be integers"),
+        ([2, 2, 2], TypeError, "names and parents must be tuples, got tuple and list"),
     ],
 )
 def test_parents_that_are_no_tree_are_refused(parents, error, message):

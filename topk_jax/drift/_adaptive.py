@@ -125,7 +125,7 @@ class AdaptiveQuantile:
         return self._at(self.current_error())
 
     def update(self, score_of_label: ArrayLike) -> AdaptiveQuantile:
-        """The state after a label. A score that is NaN is a miss.
+        """The state after a label. A score that is NaN counts as infinity.
 
         Args:
             score_of_label: the score of the label of the last example, a real scalar.

@@ -209,6 +209,9 @@ def _reduced(
     rows, layer, labels = unify(scores.rows, scores.layer, labels)
 
     def step(found: Largest, block: Block) -> Largest:
+        # A head of one class has no wrong one.
+        if not size:
+            return found
         is_label = block.classes[None] == labels[:, None]
         return merge(found, jnp.where(is_label, -jnp.inf, block.scores), block.classes[0])
 

@@ -115,8 +115,16 @@ def left_out_top_k_levels(scores: ArrayLike, labels: ArrayLike, *, k: ArrayLike)
     of_labels = _numerics.nan_where_invalid_labels(
         _numerics.score_of_label(values, labels), labels, values.shape[-1]
     )
-    others = _sharding.gather(of_labels).sum() - of_labels
+    others = _sum_of_others(of_labels, _sharding.gather(of_labels))
     return _levels(values, others, labels.size - 1, k)
+
+
+def _sum_of_others(own: jax.Array, of_all: jax.Array) -> jax.Array:
+    """The sum of the scores of all examples but one, [...]; infinite if one of the others is."""
+    # The difference of two infinities is NaN.
+    finite = jnp.where(jnp.isinf(of_all), 0, of_all).sum() - jnp.where(jnp.isinf(own), 0, own)
+    num_others = jnp.isinf(of_all).sum() - jnp.isinf(own).astype(int)
+    return jnp.where(num_others > 0, jnp.inf, finite)
 
 
 def _positive(scores: ArrayLike, name: str) -> jax.Array:

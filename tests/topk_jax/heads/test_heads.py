@@ -368,6 +368,13 @@ def test_exported_for_any_number_of_examples(name, rng):
     assert_close(program.call(weights, features, labels), alone)
 
 
+def test_a_head_of_one_class_has_no_wrong_class():
+    head, labels = heads.LinearHead(jnp.ones((1, 1))), jnp.array([0, 1, 0])
+    features = jnp.array([[2.0], [2.0], [jnp.nan]])
+    found = heads.convex_top_k_hinge(features, head, labels, k=1)
+    np.testing.assert_array_equal(found, [0, np.nan, np.nan])
+
+
 def test_a_batch_of_any_shape_and_vmap(rng):
     features, weights, bias, labels = drawn(rng)
     values = compiled("top_k_hinge", "linear")(features, weights, bias, labels)[0]
