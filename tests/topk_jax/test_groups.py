@@ -182,11 +182,11 @@ def test_intervals_are_the_reference(rng, counted):
         np.testing.assert_allclose(found, wanted, atol=2e-5)
     assert metrics.cluster_interval(hits, groups * 0, num_groups=2) == (0, 1)
     assert np.isnan(metrics.cluster_interval(hits, groups - 99, num_groups=2)).all()
-    # All groups have a share of 2 / 5, whose rounded residuals are not 0.
-    alike, fives = np.arange(25) % 5 < 2, np.arange(25) // 5
-    found = metrics.cluster_interval(alike, fives, num_groups=5, counted=counted)
+    # All groups have a share of 2 / 3, whose rounded residuals are not 0: each is one example.
+    alike, threes = np.arange(15) % 3 < 2, np.arange(15) // 3
+    found = metrics.cluster_interval(alike, threes, num_groups=5, counted=counted)
     # The quantile of Student's distribution is a series.
-    np.testing.assert_allclose(found, (0.074321, 0.846992), atol=1e-3)
+    np.testing.assert_allclose(found, (0.184767, 0.946378), atol=1e-3)
     masked = metrics.cluster_interval(hits, groups, num_groups=30, where=groups < 9)
     np.testing.assert_array_equal(masked, metrics.cluster_interval(hits, groups, num_groups=9))
 
