@@ -48,11 +48,24 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+class WithoutIndex(Quiet):
+    """Redirects from index.html to the folder, as hosts of static pages do."""
+
+    def do_GET(self):
+        if self.path == "/index.html":
+            self.send_response(308)
+            self.send_header("Location", "/")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+        else:
+            super().do_GET()
+
+
 class Server:
     """Serves a folder until it is closed."""
 
-    def __init__(self, folder):
-        handler = functools.partial(Quiet, directory=folder)
+    def __init__(self, folder, kind=Quiet):
+        handler = functools.partial(kind, directory=folder)
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.address = f"http://127.0.0.1:{self._server.server_port}/"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -273,6 +286,18 @@ def test_it_works_without_a_network(made, tmp_path, pictures):
         assert len(shown(tab)) == 1
 
 
+def test_it_opens_by_its_file_where_that_is_redirected(made, tmp_path):
+    with (
+        contextlib.closing(Server(made / "site", WithoutIndex)) as server,
+        Tab(tmp_path / "profile") as tab,
+    ):
+        tab.open(server.address)
+        # When the service worker answers.
+        tab.evaluate(f"{STATE}.then(() => navigator.serviceWorker.ready).then(() => 1)")
+        tab.open(f"{server.address}index.html")
+        assert tab.evaluate(STATE) == "ready"
+
+
 def test_pages_of_one_server_have_stores_of_their_own(made, tmp_path):
     root = tmp_path / "root"
     for name in ("one", "two"):
@@ -339,6 +364,18 @@ def test_without_webassembly_it_says_so(tab, server):
     tab.call("Page.addScriptToEvaluateOnNewDocument", source="delete globalThis.WebAssembly")
     tab.open(server.address)
     assert "it lacks WebAssembly" in trouble(tab)
+
+
+def test_it_goes_on_saying_that_the_classifier_is_missing(made, tmp_path, tab, pictures):
+    folder = tmp_path / "site"
+    shutil.copytree(made / "site", folder)
+    (folder / site.MODEL).unlink()
+    digits(pictures)
+    with contextlib.closing(Server(folder)) as server:
+        tab.open(server.address)
+        assert tab.evaluate(STATE) == "trouble"
+        tab.choose_file("files", pictures / "digit 0.png")
+        assert "cannot be loaded: classifier.onnx: 404" in trouble(tab)
 
 
 def test_what_is_no_photograph_is_named(ready, pictures):

@@ -168,7 +168,8 @@ const loaded = Classifier.load(described, (done, all) => {
   say("state", fill(words.loading, { done: inMegabytes(done), all: inMegabytes(all) }));
 });
 const give = async (examples) => {
-  if (examples.length === 0) return;
+  // Without a classifier, the page goes on saying so.
+  if (examples.length === 0 || document.body.dataset.state === "trouble") return;
   clearTrouble();
   waiting.push(...examples);
   work(await loaded);

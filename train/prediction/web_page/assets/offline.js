@@ -28,6 +28,8 @@ self.addEventListener("fetch", (event) => {
   const answer = async () => {
     const cache = await caches.open(STORE);
     const kept = await cache.match(event.request, { ignoreSearch: true });
+    // A browser refuses a page that came by a redirection, as index.html does from some servers.
+    if (kept?.redirected) return new Response(kept.body, kept);
     return kept ?? fetch(event.request);
   };
   if (event.request.method === "GET") event.respondWith(answer());
