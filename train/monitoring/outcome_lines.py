@@ -25,6 +25,8 @@ _END = 4096
 # The columns of a table, and what separates the names in a set.
 _COLUMNS = ("label", "set", "rule")
 _DIVIDER = "|"
+# The cells of the column none_of_these, which a table may have.
+_ANSWERS = {"true": True, "false": False, "": None}
 
 _MEMBER = shapes.record(
     {}, {"class": shapes.string, "index": fields.integer(0), "probability": shapes.NUMBER_OR_NULL}
@@ -117,7 +119,9 @@ class OutcomeFile:
         self.place = place
         if path is None:
             return
-        if path.suffix == ".csv":
+        if path.suffix.lower() == ".csv":
+            # Longer than the cells that Python's reader takes by itself.
+            csv.field_size_limit(_LONGEST)
             self._columns = self._head()
         file.seek(max(place.bytes - _END, 0))
         self._end = file.read(min(place.bytes, _END))
@@ -140,10 +144,11 @@ class OutcomeFile:
             if len(rest) > _LONGEST:
                 raise UserError(f"{self._name} has a line of more than {_LONGEST:,} bytes")
             yield from self._outcomes([line + b"\n" for line in lines])
-        if self._columns is None and _is_json(rest):
-            # The last line may lack its end. A line that is only partly written is not JSON.
+        # The last line may lack its end. A line that is only partly written is not JSON. In a file
+        # it may be completed; standard input has ended, and it is a mistake there.
+        if self._path is None or (self._columns is None and _is_json(rest)):
             yield from self._outcomes([rest])
-        elif self._path is not None:
+        else:
             # It is read again when it is complete.
             self._file.seek(self.place.bytes)
 
@@ -162,7 +167,8 @@ class OutcomeFile:
         counted = b"".join(lines[:read])
         self._end = (self._end + counted)[-_END:]
         self.place = Place(
-            self.place.lines + read,
+            # The end of the last line may come later.
+            self.place.lines + counted.count(b"\n"),
             self.place.bytes + len(counted),
             hashlib.sha256(self._end).hexdigest(),
         )
@@ -189,7 +195,10 @@ class OutcomeFile:
         return self._of_set(value)
 
     def _of_row(self, line: bytes) -> Outcome | None:
-        cells = next(csv.reader(io.StringIO(text_files.decoded(line))))
+        try:
+            cells = next(csv.reader(io.StringIO(text_files.decoded(line))))
+        except csv.Error as error:
+            raise ValueError(error) from error
         assert self._columns is not None
         if cells == self._columns:
             return None
@@ -197,7 +206,11 @@ class OutcomeFile:
             raise ValueError(f"it must have {len(self._columns)} cells; it has {len(cells)}")
         row = dict(zip(self._columns, cells, strict=True))
         members = [{"class": name} for name in row["set"].split(_DIVIDER) if name.strip()]
-        return self._of_set(row | {"set": members})
+        says_none = row.get("none_of_these", "")
+        # Programs write truth values in either case.
+        if says_none.lower() not in _ANSWERS:
+            raise ValueError(f"its none_of_these must be true or false; it is {says_none!r}")
+        return self._of_set(row | {"set": members, "none_of_these": _ANSWERS[says_none.lower()]})
 
     def _of_set(self, value: Mapping[str, Any]) -> Outcome:
         if not isinstance(label := value.get("label"), str) or not label:

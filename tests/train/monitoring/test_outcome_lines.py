@@ -70,6 +70,51 @@ def test_a_table_is_read_as_lines_are(tmp_path):
     assert [one.size for one in read(path, place)[0]] == [1]
 
 
+def test_a_table_may_have_another_case_and_long_sets(tmp_path):
+    path = tmp_path / "OUTCOMES.CSV"
+    path.write_text("label,set,rule\n1," + "|".join(["7"] * 100_000) + ",top_k=2\n")
+    assert [(one.missed, one.size) for one in read(path)[0]] == [(True, 100_000)]
+
+
+def test_none_of_these_is_a_column_of_a_table(tmp_path):
+    path = tmp_path / "outcomes.csv"
+    rows = ["oak,1,r,TRUE", "oak,1,r,False", "1,1,r,"]
+    path.write_text("\n".join(["label,set,rule,none_of_these", *rows, ""]))
+    assert [outcome.missed for outcome in read(path)[0]] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("1,1\r2,r,", "line 2: new-line character"),
+        ("1,1,r,perhaps", "line 2: its none_of_these must be true or false; it is 'perhaps'"),
+    ],
+)
+def test_a_row_that_is_no_outcome_is_refused(tmp_path, row, message):
+    path = tmp_path / "outcomes.csv"
+    path.write_bytes(f"label,set,rule,none_of_these\n{row}\n".encode())
+    with pytest.raises(UserError, match=message):
+        read(path)
+
+
+def test_the_end_of_a_line_that_was_counted_is_no_line(tmp_path):
+    path = tmp_path / "outcomes.jsonl"
+    path.write_text(GOOD)
+    _, place = read(path)
+    path.write_text(f"{GOOD}\n[]\n")
+    with pytest.raises(UserError, match="line 2: it must be an object"):
+        read(path, place)
+
+
+def test_a_last_line_that_is_cut_off_is_a_mistake_on_standard_input(tmp_path, monkeypatch):
+    path = tmp_path / "outcomes.jsonl"
+    path.write_text(f"{GOOD}\n{GOOD[:50]}")
+    with path.open() as file:
+        monkeypatch.setattr("sys.stdin", file)
+        with pytest.raises(UserError, match="standard input, line 2: "):
+            read(None)
+
+
 def test_none_of_these_is_right_for_a_new_class(tmp_path):
     line = GOOD.replace('"label": "0"', '"none_of_these": true, "label": "oak"')
     lines = [line, line.replace("true", "false"), line.replace("oak", "0")]
