@@ -1,6 +1,7 @@
 """Keeps two processes from writing to one folder at a time."""
 
 import contextlib
+import errno
 import fcntl
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from train.foundation.errors import UserError
 
 # The file that a process locks while it writes to a folder.
 LOCK = "lock"
+# The errors of a folder that cannot be written to; a read-only mount has the last one.
+_UNWRITABLE = (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EROFS)
 
 
 @contextlib.contextmanager
@@ -47,7 +50,9 @@ def _locked(folder: Path, who: str, name: str) -> BinaryIO | None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             file = files.open_to_add(folder / name)
-        except (PermissionError, NotADirectoryError):
+        except OSError as error:
+            if error.errno not in _UNWRITABLE:
+                raise
             return None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -100,6 +100,8 @@ MISTAKES = {
     ),
     "no arms": (STUDY[STUDY.index("[[arms]]") :], "", "arms are missing"),
     "no contrasts": (STUDY[STUDY.index("[[contrasts]]") :], "", "contrasts are missing"),
+    "several arms": ('first = "hinge"', 'first = ["hinge"]', "first must be the name of an arm"),
+    "a table": ('second = "cosine"', "second = {x = 1}", "second must be the name of an arm"),
     "no tables": (
         STUDY[STUDY.index("[[arms]]") :],
         "[arms]\nx = 1",

@@ -93,9 +93,10 @@ def test_a_file_system_without_locks_is_warned_of(tmp_path, monkeypatch):
     ]
 
 
-def test_a_folder_that_may_not_be_written_to_needs_no_lock(tmp_path, monkeypatch):
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
+def test_a_folder_that_may_not_be_written_to_needs_no_lock(tmp_path, monkeypatch, code):
     def refuse(*_, **__):
-        raise PermissionError(errno.EACCES, "Permission denied")
+        raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(files, "open_to_add", refuse)
     with hold(tmp_path):
