@@ -49,13 +49,16 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._since = self.loop.time()
         if len(self.connections) > MOST_CONNECTIONS:
-            waiting = [
+            # Those that are closed are there until the loop turns.
+            kept = [
                 one
                 for one in self.connections
-                if isinstance(one, BoundedProtocol) and not one.has_request
+                if isinstance(one, BoundedProtocol) and not one.transport.is_closing()
             ]
-            # This one is among them.
-            min(waiting, key=lambda one: one._since).transport.abort()
+            if len(kept) > MOST_CONNECTIONS:
+                # This one is among them.
+                waiting = (one for one in kept if not one.has_request)
+                min(waiting, key=lambda one: one._since).transport.abort()
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
