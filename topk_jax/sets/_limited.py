@@ -124,7 +124,8 @@ def _sum_of_others(own: jax.Array, of_all: jax.Array) -> jax.Array:
     # The difference of two infinities is NaN.
     finite = jnp.where(jnp.isinf(of_all), 0, of_all).sum() - jnp.where(jnp.isinf(own), 0, own)
     num_others = jnp.isinf(of_all).sum() - jnp.isinf(own).astype(int)
-    return jnp.where(num_others > 0, jnp.inf, finite)
+    # A sum, so that the NaN of an invalid example stays.
+    return finite + jnp.where(num_others > 0, jnp.inf, 0)
 
 
 def _positive(scores: ArrayLike, name: str) -> jax.Array:

@@ -210,7 +210,7 @@ def _check_field(base: Recipe, field: str, known: Mapping[str, Any]) -> None:
 
 def _contrast(name: str, table: Mapping[str, Any], arms: Mapping[str, Arm]) -> PlannedContrast:
     for key in ("first", "second"):
-        # Among a tuple: a list or a table, which TOML may have here, is no key of a mapping.
+        # A list or a table, which TOML may have here, cannot be looked up in a mapping.
         if table.get(key) not in tuple(arms):
             hint = fields.did_you_mean(str(table.get(key)), arms)
             raise UserError(f"{key} must be the name of an arm; got {table.get(key)!r}{hint}")
