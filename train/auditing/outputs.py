@@ -10,7 +10,7 @@ import numpy as np
 from train.auditing.examples import Examples
 from train.auditing.findings import Findings
 from train.data.own import corrections
-from train.data.own.corrections import LEFT_OUT, Correction
+from train.data.own.corrections import Correction
 from train.data.own.table_columns import escaped
 from train.foundation.console import show_line
 from train.foundation.names import in_utf8
@@ -27,7 +27,8 @@ _ENOUGH = 0.8
 def to_csv(findings: Findings, corrected: Sequence[Correction]) -> bytes:
     """The examples: the least plausible labels first, then those that cannot be judged.
 
-    The file is written so that `config.dataset.corrections` reads it.
+    The file is written so that `config.dataset.corrections` reads it. Its mark of byte order lets a
+    spreadsheet, in which people write corrections, know that it is UTF-8.
 
     Args:
         findings: the findings.
@@ -43,7 +44,7 @@ def to_csv(findings: Findings, corrected: Sequence[Correction]) -> bytes:
         writer.writerow(_cells(row if kept is None else row | _kept(kept)))
     for kept in left.values():
         writer.writerow(_cells({"name": kept.name} | _kept(kept)))
-    return text.getvalue().encode()
+    return text.getvalue().encode("utf-8-sig")
 
 
 def _kept(correction: Correction) -> dict[str, str]:
@@ -55,7 +56,7 @@ def _kept(correction: Correction) -> dict[str, str]:
 def _cells(row: dict[str, Any]) -> dict[str, Any]:
     """A row, whose texts a spreadsheet does not compute."""
     return {
-        name: escaped(in_utf8(cell)) if isinstance(cell, str) and cell != LEFT_OUT else cell
+        name: escaped(in_utf8(cell)) if isinstance(cell, str) else cell
         for name, cell in row.items()
     }
 

@@ -68,7 +68,8 @@ class Study:
 
     Attributes:
         file: the name of the file.
-        content: what the file has.
+        content: the text of the file.
+        sha256: the hash of the bytes of the file.
         select_by: the validation metric that candidates are selected by, an accuracy.
         split: the split of the contrasts.
         seeds: the seeds of the selected candidates.
@@ -78,16 +79,12 @@ class Study:
 
     file: str
     content: str
+    sha256: str
     select_by: Metric
     split: str
     seeds: tuple[int, ...]
     arms: Mapping[str, Arm]
     contrasts: tuple[PlannedContrast, ...]
-
-    @property
-    def sha256(self) -> str:
-        """The hash of the file."""
-        return hashlib.sha256(self.content.encode()).hexdigest()
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
@@ -161,9 +158,11 @@ def _parse(path: Path, content: Mapping[str, Any]) -> Study:
             contrasts[name] = _contrast(name, table, arms)
         except UserError as error:
             raise error.within(f"contrast {name!r}: ") from error
+    encoded = path.read_bytes()
     return Study(
         file=path.name,
-        content=text_files.decoded(path.read_bytes()),
+        content=text_files.decoded(encoded),
+        sha256=hashlib.sha256(encoded).hexdigest(),
         select_by=select_by,
         split=content["split"],
         seeds=seeds,

@@ -89,12 +89,13 @@ def _read(name: str, class_names: Sequence[str]) -> Costs:
     ):
         found = [_index(one, index, f"{where}, row {row}") for one in (label, chosen) if one]
         value = _number(cost, f"{where}, row {row}", of_label=len(found) == 1)
-        if label and chosen:
+        if label and chosen and (found[0], found[1]) not in similar:
             similar[found[0], found[1]] = value
-        elif label and np.isnan(of_labels[found[0]]):
+        elif label and not chosen and np.isnan(of_labels[found[0]]):
             of_labels[found[0]] = value
         else:
-            raise UserError(f"{where}, row {row}: it must have a label that no other row has")
+            pair = " and a chosen class" if chosen else ""
+            raise UserError(f"{where}, row {row}: it must have a label{pair} that no other row has")
     if missing := [class_names[int(place)] for place in np.flatnonzero(np.isnan(of_labels))]:
         raise UserError(
             f"{where} must have a row for each class, without a chosen class; it has none for "

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from train.data.image_reader import ImageReader
-from train.data.images import UnreadableImageError
+from train.data.images import DecodeOptions, UnreadableImageError
 from train.data.own import group_names
 from train.foundation import files, reading
 from train.foundation.files import MOST_IMAGE_BYTES
@@ -125,6 +125,8 @@ class ImageFiles:
             [str(path) for path in self.files],
             field="--group",
             open_image=lambda index: files.open_bounded(self.files[index], self.most_bytes),
+            # An image that the classifier does not read is reported with its observation.
+            options=DecodeOptions(read_truncated=True),
             may_be_one=True,
         )
 

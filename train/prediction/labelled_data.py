@@ -159,12 +159,14 @@ def _groups(found: FoundImages, expected: Expected) -> tuple[str, ...] | None:
     """The groups of the images of a folder; None without any."""
     if expected.group is None:
         return None
+    assert expected.reader is not None
     try:
         return group_names.find(
             expected.group,
             found.listing.paths,
             field=expected.group_field,
             open_image=found.images.open,
+            options=expected.reader.options,
         )
     except UserError as error:
         # The user has not asked for the groups of the run.

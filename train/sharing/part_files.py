@@ -132,8 +132,7 @@ def opened(path: Path, head: Head) -> Iterator[PartFile]:
         UserError: the file is something else, or another process writes to it.
     """
     line = head.to_line()
-    with files.open_to_add(path) as file:
-        _lock(file, path)
+    with _locked(path) as file:
         file.seek(0)
         found = file.read(len(line))
         # What a killed process has begun to write.
@@ -152,20 +151,28 @@ def opened(path: Path, head: Head) -> Iterator[PartFile]:
                 path.unlink(missing_ok=True)
 
 
-def _lock(file: BinaryIO, path: Path) -> None:
-    """Keeps other processes from writing to a file while it is open."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise UserError(
-            f"another process is using {path}; wait until it ends, or stop it"
-        ) from error
-    except OSError as error:
-        logging.warning(
-            "%s: the file system has no locks (%s); make sure that nothing else writes there",
-            path,
-            error.strerror,
-        )
+def _locked(path: Path) -> BinaryIO:
+    """The file at a path, which no other process writes to while it is open."""
+    while True:
+        file = files.open_to_add(path)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.close()
+            raise UserError(
+                f"another process is using {path}; wait until it ends, or stop it"
+            ) from error
+        except OSError as error:
+            logging.warning(
+                "%s: the file system has no locks (%s); make sure that nothing else writes there",
+                path,
+                error.strerror,
+            )
+            return file
+        # Before this process had the lock, another one may have removed the file without results.
+        if files.is_at(file, path):
+            return file
+        file.close()
 
 
 def _why_other(path: Path, head: Head) -> str:

@@ -216,7 +216,10 @@ def _heads(folder: Path) -> list[tuple[Path, Head | None]]:
     """The files in the folder of the parts, and what they are."""
     if not folder.is_dir():
         return []
-    paths = sorted(path for path in folder.iterdir() if path.name != _LOCK)
+    # Systems make hidden files, such as .nfs000001 and .DS_Store.
+    paths = sorted(
+        path for path in folder.iterdir() if path.name != _LOCK and not path.name.startswith(".")
+    )
     return [(path, part_files.read_head(path)) for path in paths]
 
 

@@ -18,6 +18,7 @@ from absl import logging
 
 from train.configuration.datasets import FolderFields, OwnImageFields
 from train.data import Dataset
+from train.data.images import DecodeOptions
 from train.data.own import exif, likely_groups, near_duplicates, table_columns, thumbnails
 from train.data.own.encoded_images import EncodedImages
 from train.data.own.likely_groups import Likely
@@ -79,8 +80,6 @@ def find(dataset: Dataset, fields: OwnImageFields) -> Overlooked:
     records, listed = dataset.train.images, dataset.files
     if not isinstance(records, Records) or listed is None:
         return NOTHING
-    source = records.source
-    assert isinstance(source, EncodedImages)
     splits = (dataset.train, dataset.validation, dataset.test)
     # Training images may be chosen.
     used = np.concatenate([one.images.indices for one in splits if isinstance(one.images, Records)])
@@ -88,7 +87,7 @@ def find(dataset: Dataset, fields: OwnImageFields) -> Overlooked:
     line = in_names(listing, fields, records.name)
     if not fields.list_near_duplicates:
         return Overlooked(line)
-    copies, taken = _look(source, used)
+    copies, taken = _look(records, used)
     if not (line or listing.has_groups):
         likely = likely_groups.by_times(listing.paths, taken, listing.labels)
         line = _divided(listing, likely, fields, records.name)
@@ -122,12 +121,15 @@ def _flag(grammar: str) -> str:
     return flag if flag.startswith("--") else f"--{flag}"
 
 
-def _look(source: EncodedImages, used: np.ndarray) -> tuple[np.ndarray, list[exif.Taken | None]]:
+def _look(records: Records, used: np.ndarray) -> tuple[np.ndarray, list[exif.Taken | None]]:
     """The grey copy of each image, and when and with which camera it was taken."""
+    source, options = records.source, records.reader.options
+    assert isinstance(source, EncodedImages)
+    row = functools.partial(_row, source, options)
 
     def look(part: range) -> np.ndarray:
         indices = used[part].tolist()
-        looked = reading.in_threads(functools.partial(_row, source), indices, ahead=_AHEAD)
+        looked = reading.in_threads(row, indices, ahead=_AHEAD)
         tracked = terminal.tracked(looked, total=len(part), what="comparing the images")
         return np.array([*tracked], np.uint8).reshape(-1, _ROW)
 
@@ -139,12 +141,12 @@ def _look(source: EncodedImages, used: np.ndarray) -> tuple[np.ndarray, list[exi
     ]
 
 
-def _row(source: EncodedImages, index: int) -> np.ndarray:
+def _row(source: EncodedImages, options: DecodeOptions, index: int) -> np.ndarray:
     """What is kept of an image, uint8 [_ROW]."""
     copy, taken = None, None
     try:
         with source.open(index) as file:
-            copy = thumbnails.make(file)
+            copy = thumbnails.make(file, options)
             file.seek(0)
             taken = exif.taken(file)
     except (OSError, ValueError):

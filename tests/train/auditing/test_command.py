@@ -27,7 +27,7 @@ def audit(path, out, *arguments, code=0):
 
 
 def read(table):
-    return list(csv.DictReader(io.StringIO(table.read_text(), newline="")))
+    return list(csv.DictReader(io.StringIO(table.read_text("utf-8-sig"), newline="")))
 
 
 def write(table, rows):

@@ -1,5 +1,6 @@
 """The table of an audit: texts of any characters, which `config.dataset.corrections` reads back."""
 
+import codecs
 import csv
 import io
 
@@ -43,7 +44,9 @@ def found():
 
 
 def rows(table):
-    return list(csv.DictReader(io.StringIO(table.decode(), newline="")))
+    """The rows of a table, which has a mark of byte order, for spreadsheets."""
+    assert table.startswith(codecs.BOM_UTF8)
+    return list(csv.DictReader(io.StringIO(table.decode("utf-8-sig"), newline="")))
 
 
 def test_every_example_can_be_corrected_by_its_table(tmp_path):

@@ -26,7 +26,6 @@ def test_a_study_is_read(tmp_path):
     study = read(tmp_path, text)
     assert study.select_by == Metric.accuracy("top", 3, "macro")
     assert (study.split, study.seeds) == ("test", (10, 11, 12))
-    assert study.sha256 == hashlib.sha256((tmp_path / "study.toml").read_bytes()).hexdigest()
     assert list(study.arms) == ["hinge", "cosine", "untuned", "x"]
     hinge, cosine, untuned, focal = study.arms.values()
     assert hinge.recipe == Recipe(
@@ -50,6 +49,15 @@ def test_a_study_is_read(tmp_path):
     assert (of_loss.equivalence, of_head.equivalence) == (0.5, None)
     assert of_head.metric == Metric.accuracy("top", 1)
     assert study.metrics == (of_loss.metric, of_head.metric)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_the_hash_is_that_of_the_file(tmp_path, encoding):
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY, encoding=encoding)
+    study = study_file.read(path)
+    assert study.content == STUDY
+    assert study.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 RATE = 'optimizer.learning_rate = {from = 1e-3, to = 0.1, scale = "log"}\n"loss'

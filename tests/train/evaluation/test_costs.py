@@ -149,6 +149,10 @@ def test_a_table_has_costs_of_labels_and_of_similar_classes(tmp_path):
         (EVERY[1:], "must have a row for each class, without a chosen class; it has none for ash"),
         ([*EVERY, EVERY[0]], "row 7: it must have a label that no other row has"),
         ([*EVERY, ",ash,1"], "row 7: it must have a label"),
+        (
+            [*EVERY, "elm,oak,1", "elm, oak ,2"],
+            "row 8: it must have a label and a chosen class that no other row has",
+        ),
         ([*EVERY, "elm,beech,1"], "row 7: beech is not a class of the run; did you mean"),
         ([*EVERY, "elm,oak,-1"], "row 7: its cost must be a finite number at least 0; got '-1'"),
         ([*EVERY[1:], "ash,,0"], "row 6: its cost must be a finite number greater than 0"),

@@ -1,5 +1,6 @@
 """Parts of a work: written, stopped, gone on with, and merged; what does not fit is refused."""
 
+import fcntl
 import os
 import shutil
 from functools import partial
@@ -225,6 +226,29 @@ def test_another_file_among_the_parts_is_refused(out):
     (parts_of(out) / "notes.txt").write_text("notes")
     with pytest.raises(UserError, match=r"notes\.txt is not a part of shared work; delete it"):
         merge(out)
+
+
+def test_hidden_files_of_the_system_are_no_parts(out):
+    folder = parts_of(out)
+    for name in (".nfs0000000000000001", ".DS_Store"):
+        (folder / name).write_bytes(b"x")
+    assert len(merge(out)) == 10
+
+
+def test_a_part_that_another_process_removes_is_made_again(tmp_path, monkeypatch):
+    path, lock = tmp_path / "work.0-of-1", fcntl.flock
+
+    def remove_and_lock(*given):
+        # The other process ends without a result when this one has opened the file.
+        monkeypatch.undo()
+        path.unlink()
+        lock(*given)
+
+    monkeypatch.setattr(fcntl, "flock", remove_and_lock)
+    head = Head("work", 0, 1, 3, KIND)
+    with part_files.opened(path, head) as part:
+        part.add(b"abc")
+    assert part_files.count(path, head) == 1
 
 
 def test_two_processes_do_not_write_one_part(tmp_path):

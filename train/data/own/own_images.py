@@ -119,9 +119,8 @@ class OwnImagesSpec(DatasetSpec):
 
     def _reader(self, shape: tuple[int, int, int]) -> ImageReader:
         fields = self.fields
-        options = DecodeOptions(fields.transparency == "white", fields.read_truncated)
         framing = OwnFraming(shape, fields.augmentation)
-        return ImageReader(framing, fields.respect_exif_orientation, options, self.kind)
+        return ImageReader(framing, fields.respect_exif_orientation, _options(fields), self.kind)
 
 
 def make(fields: OwnImageFields, source: Callable[[str | None], FoundImages]) -> OwnImagesSpec:
@@ -162,9 +161,17 @@ def grouped(
         return found
     listing = found.listing
     groups = run_images.groups(files, listing.paths) or group_names.find(
-        grammar, listing.paths, field=_GROUP, open_image=found.images.open
+        grammar,
+        listing.paths,
+        field=_GROUP,
+        open_image=found.images.open,
+        options=_options(fields),
     )
     return dataclasses.replace(found, listing=dataclasses.replace(listing, groups=groups))
+
+
+def _options(fields: OwnImageFields) -> DecodeOptions:
+    return DecodeOptions(fields.transparency == "white", fields.read_truncated)
 
 
 def _shape(found: FoundImages, fields: OwnImageFields) -> tuple[int, int, int]:

@@ -32,6 +32,8 @@ _TOLD = re.compile("sep=(.)")
 _MARKS = ("none of these", "cannot tell")
 # What starts like a formula has an apostrophe before it; a text of the user that starts so has two.
 _FORMULA = re.compile("'*[=+@-]")
+# These start like one, and are none: a minus, and numbers with a point or a comma.
+_NO_FORMULA = re.compile(r"-(?:\d*[.,]?\d+(?:[eE][+-]?\d+)?)?")
 _APOSTROPHE = re.compile(f"^'(?={_FORMULA.pattern})")
 
 # The columns by name, each with a text for each row.
@@ -142,11 +144,14 @@ def read(
 def escaped(text: str) -> str:
     """A text for a table, with an apostrophe if a spreadsheet would compute it.
 
+    A number, such as a longitude, is not computed, and stays one.
+
     Examples:
-        >>> escaped("=1+1"), escaped("oak")
-        ("'=1+1", 'oak')
+        >>> escaped("=1+1"), escaped("oak"), escaped("-1.5")
+        ("'=1+1", 'oak', '-1.5')
     """
-    return f"'{text}" if _FORMULA.match(text) else text
+    is_formula = _FORMULA.match(text) and not _NO_FORMULA.fullmatch(text)
+    return f"'{text}" if is_formula else text
 
 
 def _without_marks(columns: Columns, where: str) -> Columns:

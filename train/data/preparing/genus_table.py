@@ -4,7 +4,6 @@ import csv
 import dataclasses
 import io
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -34,8 +33,6 @@ _OTHERWISE = (
     "--taxonomy=TABLE gives the genera of the classes, and --taxonomy="
     f"{rank_table.FIRST_WORD} takes the first words of their names"
 )
-# With a point or a comma before its fraction.
-_NEGATIVE = re.compile(r"-\d*[.,]?\d+(?:[eE][+-]?\d+)?")
 _SPLITS = {Role.TRAIN: "train", Role.VALIDATION: "val", Role.TEST: "test"}
 
 
@@ -194,13 +191,8 @@ def _to_csv(source: Source, sample: GenusSample, folder: Path) -> bytes:
             in_utf8(source.genera[label]),
         )
         others = (texts[image] for texts in source.columns.values())
-        writer.writerow([*map(table_columns.escaped, cells), *map(_escaped, others)])
+        writer.writerow(map(table_columns.escaped, (*cells, *others)))
     return text.getvalue().encode()
-
-
-def _escaped(text: str) -> str:
-    """A text of another column; a number, such as a longitude, is not computed, and stays one."""
-    return text if _NEGATIVE.fullmatch(text) else table_columns.escaped(text)
 
 
 def _moved(root: Path, folder: Path) -> Callable[[str], str]:

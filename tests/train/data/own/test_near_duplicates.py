@@ -8,7 +8,8 @@ from PIL import Image, ImageEnhance
 from sklearn.datasets import load_digits, load_sample_images
 
 from tests.train.data.own import observations
-from train.data.own import near_duplicates, thumbnails
+from train.data.images import DecodeOptions
+from train.data.own import group_names, near_duplicates, thumbnails
 
 
 def encoded(image, kind="JPEG", **options):
@@ -69,6 +70,25 @@ def test_a_photograph_that_is_stored_on_its_side_is_found(photographs):
     turned = [thumbnails.make(encoded(image, exif=exif)) for image in sides]
     pairs = near_duplicates.find(np.concatenate([copies(photographs), thumbnails.stacked(turned)]))
     assert (pairs.second - pairs.first == len(photographs)).sum() >= 0.9 * len(photographs)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+def test_a_file_that_lacks_its_end_is_compared_if_it_is_read(photographs, kind):
+    one, other = (encoded(image, kind).getvalue() for image in photographs[-2:])
+    files = [one[: len(one) // 2]] * 2 + [other]
+
+    def groups(**options):
+        return group_names.find(
+            "near_duplicates",
+            ["a", "b", "c"],
+            field="--group",
+            open_image=lambda index: io.BytesIO(files[index]),
+            **options,
+        )
+
+    assert groups() == ("path a", "path b", "group c")
+    options = DecodeOptions(read_truncated=True)
+    assert groups(options=options) == ("group a", "group a", "group c")
 
 
 def test_different_images_are_not_found(photographs):
