@@ -16,6 +16,8 @@ _HEIC = frozenset(
 # In the tag NewSubfileType of a TIFF file.
 _REDUCED = 1
 _CANON_RAW = b"CR"
+# Where Pillow keeps XMP data.
+XMP = ("xmp", "XML:com.adobe.xmp")
 _END_OF_JPEG = b"\xff\xd9"
 
 
@@ -49,11 +51,14 @@ def opened(file: BinaryIO) -> ImageFile.ImageFile:
     if image.format == "EPS":
         # Pillow has Ghostscript run it when its pixels are read.
         raise ValueError("it is a program for printers (EPS), which is not run; convert it to PNG")
-    if isinstance(image, TiffImagePlugin.TiffImageFile) and _is_preview(image, head):
-        raise ValueError(
-            "it has a preview in place of the picture, as the raw photographs of cameras have; "
-            "convert it to JPEG or PNG"
-        )
+    if isinstance(image, TiffImagePlugin.TiffImageFile):
+        if _is_preview(image, head):
+            raise ValueError(
+                "it has a preview in place of the picture, as the raw photographs of cameras have; "
+                "convert it to JPEG or PNG"
+            )
+        # Pillow turns the pixels of a TIFF file when it reads them; see `images.turned_upright`.
+        image.info.pop(XMP[0], None)
     return image
 
 

@@ -82,18 +82,25 @@ def orientation(encoded: bytes) -> int:
     """The EXIF orientation of a JPEG file by its first bytes; 1 if it is not known."""
     try:
         with image_opening.opened(io.BytesIO(encoded)) as header:
-            return int(header.getexif().get(ExifTags.Base.Orientation, 1))
+            # `header.getexif` would look into XMP, too.
+            exif = Image.Exif()
+            exif.load(header.info.get("exif", b""))
+            return int(exif.get(ExifTags.Base.Orientation, 1))
     except Exception:  # For the same reason as in `turned_upright`.
         return 1
 
 
 def turned_upright(image: Image.Image) -> Image.Image:
-    """The image, rotated as its EXIF orientation says."""
+    """The image, rotated as its EXIF orientation says.
+
+    If EXIF has none, Pillow takes one from XMP. Browsers do not, so that the user sees the image as
+    it is stored, and a web page of `train.export` gets it so.
+    """
     if type(image) is Image.Image and not image.info:
         # Pillow would look for an orientation, and take longer than a small image takes to decode.
         return image
     try:
-        return ImageOps.exif_transpose(image)
+        return ImageOps.exif_transpose(_without_xmp(image))
     except Exception:  # Pillow can raise anything for damaged EXIF; the pixels are fine.
         return image
 
@@ -116,6 +123,16 @@ def check_resizable(size: tuple[int, int], shorter_side: int, name: str) -> None
             f"{name} is too long and narrow, {size[0]} x {size[1]} pixels: with its "
             f"shorter side at {shorter_side} it would have {enlarged:,}"
         )
+
+
+def _without_xmp(image: Image.Image) -> Image.Image:
+    if not any(name in image.info for name in image_opening.XMP):
+        return image
+    # A JPEG file keeps the orientation that it has found; a copy looks for it again.
+    found = image.copy()
+    for name in image_opening.XMP:
+        found.info.pop(name, None)
+    return found
 
 
 def _of_uncompressed(encoded: bytes) -> Image.Image | None:

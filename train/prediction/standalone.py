@@ -38,6 +38,8 @@ def prepare(file: str | Path, steps: list[Step]) -> np.ndarray:
 
 def _decode(image: Image.Image, step: Step) -> Image.Image:
     ImageFile.LOAD_TRUNCATED_IMAGES = step["read_truncated"]
+    # A TIFF file is rotated when it is loaded.
+    _forget_xmp(image)
     image.load()
     if image.mode[0] in "IF":
         raise ValueError(f"an image of mode {image.mode} must be saved with 8 bits a channel first")
@@ -54,7 +56,14 @@ def _decode(image: Image.Image, step: Step) -> Image.Image:
 
 def _orient(image: Image.Image, step: Step) -> Image.Image:
     del step
+    _forget_xmp(image)
     return ImageOps.exif_transpose(image)
+
+
+def _forget_xmp(image: Image.Image) -> None:
+    """Has Pillow look for the orientation only in EXIF, as browsers do."""
+    for name in ("xmp", "XML:com.adobe.xmp"):
+        image.info.pop(name, None)
 
 
 def _grey(image: Image.Image, step: Step) -> Image.Image:

@@ -5,6 +5,7 @@ import io
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from tests.train.data.encoded_images import encode, photograph
 from train.data import images, photographs
@@ -107,6 +108,32 @@ def test_a_rotation_in_exif_is_not_made(rng):
     encoded = encode(image, "JPEG", exif=exif)
     assert Image.open(io.BytesIO(encoded)).getexif()[0x0112] == 6
     assert images.decode(encoded, "a").size == (60, 40)
+
+
+XMP = b'<x:xmpmeta><rdf:Description tiff:Orientation="6"/></x:xmpmeta>'
+
+
+def with_xmp(kind):
+    """The options that save an orientation in XMP, and EXIF data without one."""
+    exif = Image.Exif()
+    exif[0x010F] = "camera"
+    if kind == "TIFF":
+        return {"tiffinfo": {700: XMP}}
+    if kind == "PNG":
+        text = PngInfo()
+        # Behind the pixels.
+        text.add(b"iTXt", b"XML:com.adobe.xmp" + bytes(5) + XMP, after_idat=True)
+        return {"pnginfo": text, "exif": exif}
+    return {"xmp": XMP, "exif": exif}
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
+def test_an_orientation_in_xmp_is_not_followed(rng, kind, mode):
+    image = Image.fromarray(photograph(rng, 60, 40)).convert(mode)
+    encoded = encode(image, kind, **with_xmp(kind))
+    assert XMP in encoded
+    assert images.turned_upright(images.decode(encoded, "a")).size == (60, 40)
 
 
 def test_transparency_is_dropped(rng):

@@ -50,6 +50,9 @@ def photographs():
     small = Image.open(SAMPLES / "flower.jpg").resize((150, 101))
     for orientation in range(1, 9):
         yield f"exif{orientation}.jpg", turned(small, orientation)
+    xmp = b'<x:xmpmeta><rdf:Description tiff:Orientation="6"/></x:xmpmeta>'
+    yield "xmp.jpg", saved(small, "JPEG", xmp=xmp)
+    yield "xmp.tif", saved(small, "TIFF", tiffinfo={700: xmp})
     alpha = Image.linear_gradient("L").resize(small.size)
     transparent = small.copy()
     transparent.putalpha(alpha)
