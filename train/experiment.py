@@ -164,6 +164,12 @@ def _alone_in(workdir: Path) -> AbstractContextManager[None]:
 
 def _extend(assembly: Assembly, workdir: Path, progress: Progress, shorter: int) -> None:
     """Makes the run in the workdir one of more epochs than `shorter`."""
+    if progress.step == 0:
+        # Training from the start would drop what the run has logged.
+        raise UserError(
+            f"--extend needs a checkpoint to continue from; the run in --workdir {workdir} has "
+            "none that can be read: give another --workdir to train from the start"
+        )
     stop_after = assembly.config.stop_after
     if stop_after is not None and progress.epochs - progress.best_epoch >= stop_after:
         raise UserError(

@@ -12,6 +12,9 @@ def test_a_run_that_goes_on_is_one_run(tmp_path, monkeypatch):
     # It has no other store without a server or a database.
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    events = tmp_path / "run" / "tensorboard"
+    events.mkdir(parents=True)
+    (events / "events").touch()
     for steps in ([5], [10, 15]):
         trackers = Trackers(["mlflow"], tmp_path / "run", CONFIG)
         for step in steps:

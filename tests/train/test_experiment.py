@@ -354,7 +354,16 @@ def test_what_cannot_be_extended_is_refused(of_two_epochs, tmp_path):
     stopped = SimpleNamespace(config=SimpleNamespace(stop_after=1))
     with pytest.raises(UserError, match="it stopped in epoch 2, 1 epochs after its best one"):
         experiment._extend(stopped, workdir, progress, shorter=2)
+    # Its checkpoints were deleted, or all are damaged.
+    with pytest.raises(UserError, match="--extend needs a checkpoint to continue from; the run in"):
+        experiment._extend(stopped, workdir, Progress(), shorter=2)
     assert not (workdir / "until_epoch_2").exists()
+
+
+def test_a_new_run_by_the_configuration_of_an_extended_one_is_not_extended(config, tmp_path):
+    of_extended = {**config, "extensions": [[2, 38]]}
+    parsed, shorter = experiment._parsed(of_extended, tmp_path / "run", extend=False)
+    assert (parsed.extensions, shorter) == ((), None)
 
 
 @pytest.mark.parametrize(

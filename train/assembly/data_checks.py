@@ -3,6 +3,8 @@
 import itertools
 from pathlib import Path
 
+import numpy as np
+
 from train.assembly.run_data import RunData
 from train.configuration.datasets import OwnImageFields, path_of
 from train.data.batches import LEAVES_OUT
@@ -32,7 +34,7 @@ def find_unreadable(data: RunData, workdir: Path) -> Unreadable:
     is_counted = not begins and (workdir / run_files.CLASSES).exists()
     if "train" in found and not is_counted:
         data.leave_out(found["train"])
-        _check_selects(data)
+    _check_selects(data, found)
     return found
 
 
@@ -57,11 +59,16 @@ def check_fits(data: RunData, workdir: Path) -> None:
                 f"--workdir {workdir} started; give another --workdir"
             )
     _ = data.steps_per_epoch
-    _check_selects(data)
+    _check_selects(data, {})
 
 
-def _check_selects(data: RunData) -> None:
+def _check_selects(data: RunData, unreadable: Unreadable) -> None:
     """Refuses a metric to select by that the validation split does not have."""
     # Without this check the error would come at the end of an epoch, which can take an hour.
     select_by = Metric.parse(data.config.select_by)
-    summaries.check_has_value(select_by, data.dataset.validation.labels, data.class_counts)
+    validation = data.dataset.validation
+    left = np.delete(np.arange(len(validation)), list(unreadable.get("validation", ())))
+    truths = validation.truths
+    # A class may occur only beside others.
+    labels = validation.labels[left] if truths is None else truths[left].entries()
+    summaries.check_has_value(select_by, labels, data.class_counts)

@@ -297,8 +297,8 @@ class Config:
         of_machine=True,
     )
     # For each extension, the epochs of the run before it, and the steps that were made. With a
-    # cosine schedule, or with class weights that start late, these steps differ from the steps of a
-    # run that was started with more epochs.
+    # cosine schedule, with class weights that start late, or with a warm-up that was cut to half of
+    # the run, these steps differ from the steps of a run that was started with more epochs.
     extensions: tuple[tuple[int, int], ...] = field(
         "The epochs and the steps that the run had before each extension.",
         several(_epochs_and_steps),

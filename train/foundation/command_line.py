@@ -23,6 +23,7 @@ from train.foundation import (
     addresses,
     environment,
     freed_memory,
+    home_folders,
     interruption,
     invocation,
     refused_flags,
@@ -82,7 +83,8 @@ def run(command: Callable[[], None]) -> NoReturn:
     sys.exit(0)
 
 
-def _parse(arguments: list[str], command: Callable[[], None]) -> list[str]:
+def _parse(typed: list[str], command: Callable[[], None]) -> list[str]:
+    arguments = home_folders.put_in(typed)
     if "--help" in arguments or "-h" in arguments:
         _show_help(command)
     if (mistake := refused_flags.mistake(arguments)) is not None:

@@ -70,7 +70,8 @@ def load(
     """
     published = networks[model_name].names
     assert published is not None
-    in_file, named = files.read(Path(path)), f"{spell('config.model.pretrained')}: {path}"
+    in_file = files.read(Path(path).expanduser())
+    named = f"{spell('config.model.pretrained')}: {path}"
     arrays = _translated(in_file, published)
     variables = names.flatten(params, batch_stats)
     keys = {published.of(key): key for key in variables}

@@ -46,7 +46,7 @@ def load(
     Raises:
         UserError: there is no finished run, or its network is another one.
     """
-    workdir = Path(path)
+    workdir = Path(path).expanduser()
     name, _, earlier = _describe(workdir)
     if name != model_name:
         raise UserError(
@@ -88,7 +88,7 @@ def inputs(path: str) -> DatasetSpec:
     Raises:
         UserError: there is no finished run.
     """
-    _, spec, facts = _describe(Path(path))
+    _, spec, facts = _describe(Path(path).expanduser())
     return facts.complete(spec)
 
 

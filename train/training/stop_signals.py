@@ -58,7 +58,8 @@ def take_request(metrics: dict[str, float]) -> int:
 class StopSignals:
     """The requests to this process; signals are caught while the context is open.
 
-    A second signal has its usual effect: it ends the process at once.
+    A second signal has its usual effect: it ends the process at once. A signal that the process
+    ignores stays ignored.
 
     Args:
         save_every_minutes: the time after which a save is requested; None for never.
@@ -74,7 +75,9 @@ class StopSignals:
     def __enter__(self) -> "StopSignals":
         self._context.enter_context(interruption.patient())
         for number in _STOPPING:
-            self._handlers[number] = signal.signal(number, self._receive)
+            # Shells start background processes with an ignored SIGINT; it stays ignored.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._handlers[number] = signal.signal(number, self._receive)
         return self
 
     def __exit__(self, *_exception: object) -> None:

@@ -32,7 +32,8 @@ def add(
     if earlier is None:
         if extend:
             raise UserError(f"--extend needs a run in --workdir; {workdir} holds none")
-        return config, None
+        # The configuration of an extended run may be given, and starts a run that is not extended.
+        return dataclasses.replace(config, extensions=()), None
     made = tuple(map(tuple, earlier.get("extensions", ())))
     config = dataclasses.replace(config, extensions=made)
     before, after = earlier.get("num_epochs"), config.num_epochs

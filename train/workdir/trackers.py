@@ -23,6 +23,7 @@ from train.foundation import packages
 from train.foundation.errors import UserError, first_line
 from train.foundation.nested import flatten
 from train.foundation.spelling import spell
+from train.workdir import run_files
 
 # Both have the run in a project of this name, unless their own variables name another.
 _PROJECT = "topk_jax"
@@ -54,7 +55,8 @@ class Trackers:
 
     Args:
         names: the names in `config.trackers`.
-        workdir: the folder of the run. A run that is resumed there is the same run in each tracker.
+        workdir: the folder of the run, which has an event file. A run that is resumed there is the
+            same run in each tracker.
         config: the configuration, nested.
     """
 
@@ -204,8 +206,13 @@ class _WeightsAndBiases:
 
 
 def _identity(workdir: Path) -> str:
-    """A name of the run that stays the same when the run is resumed."""
-    return hashlib.sha256(str(workdir.resolve()).encode()).hexdigest()[:16]
+    """A name of the run that stays the same when the run is resumed.
+
+    A new run may have the path of a deleted one, but the event file of its first start has another
+    name. Weights & Biases would drop what a run logs of steps that it has.
+    """
+    first = min(file.name for file in (workdir / run_files.EVENTS).iterdir())
+    return hashlib.sha256(f"{workdir.resolve()}\n{first}".encode()).hexdigest()[:16]
 
 
 _TRACKERS: Mapping[str, Callable[[Path, Mapping[str, Any]], Tracker]] = {

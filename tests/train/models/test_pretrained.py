@@ -471,10 +471,12 @@ def test_a_file_that_cannot_be_arranged(tmp_path, monkeypatch):
         network_of(str(path))
 
 
-def test_files_that_are_no_weights(tmp_path):
+def test_files_that_are_no_weights(tmp_path, monkeypatch):
     variables = small_variables(1)
     path = tmp_path / "model.pth"
-    assert refused(path, variables).endswith(f"{path}: No such file or directory")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for given in (path, "~/model.pth"):
+        assert refused(given, variables).endswith(f"{path}: No such file or directory")
     assert refused(tmp_path, variables).endswith(f"{tmp_path}: Is a directory")
     for content in (b"", b"<!DOCTYPE html>", b"version https://git-lfs.github.com/spec/v1\n"):
         path.write_bytes(content)

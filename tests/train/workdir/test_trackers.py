@@ -1,6 +1,8 @@
 """Trackers get the metrics that TensorBoard gets, and a run does not depend on them."""
 
+import itertools
 import logging
+import shutil
 import sys
 import threading
 from types import SimpleNamespace
@@ -12,6 +14,7 @@ from train.workdir import trackers
 from train.workdir.trackers import Trackers
 
 CONFIG = {"seed": 0, "model": {"name": "x" * 300}}
+STARTS = itertools.count()
 
 
 class MLflow:
@@ -86,6 +89,10 @@ def wandb(monkeypatch):
 
 
 def run(tmp_path, *names, steps=(5,)):
+    events = tmp_path / "run" / "tensorboard"
+    events.mkdir(parents=True, exist_ok=True)
+    # The next start of a run has a later one.
+    (events / f"events.{next(STARTS):03}").touch()
     made = Trackers(names, tmp_path / "run", CONFIG)
     for step in steps:
         made.write(step, "train", {"loss": 0.5, "few": float("nan"), "none": None})
@@ -105,6 +112,10 @@ def test_mlflow_has_one_run_for_a_workdir(mlflow, tmp_path):
     assert found.ended == 2
     run(tmp_path / "other", "mlflow")
     assert len(mlflow.runs) == 2
+    # A new run in the place of a deleted one.
+    shutil.rmtree(tmp_path / "run")
+    run(tmp_path, "mlflow")
+    assert len(mlflow.runs) == 3
 
 
 def test_wandb_has_one_run_for_a_workdir(wandb, tmp_path):
