@@ -151,7 +151,9 @@ def _earlier_results(config: Config, workdir: Path) -> dict[str, Any] | None:
     if finished is None and reason is not None:
         logging.warning("%s; they are written again", reason)
     processes.check_same("the configuration", lambda: json.dumps(config.to_plain(), sort_keys=True))
-    processes.check_same("what --workdir holds", lambda: json.dumps(finished, sort_keys=True))
+    # Otherwise a process that has no checkpoints would wait for others in checks of a new run.
+    held = [finished, run_files.has_checkpoints(workdir)]
+    processes.check_same("what --workdir holds", lambda: json.dumps(held, sort_keys=True))
     return finished
 
 

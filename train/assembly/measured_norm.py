@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from train.assembly.parts import Assembly
+from train.devices import processes
 from train.models import feature_norm
 from train.models.classifier import Classifier
 from train.training.state import TrainState, start_from
@@ -21,7 +22,7 @@ def with_feature_norm(assembly: Assembly, state: TrainState) -> TrainState:
     """The state before the first step, with the norm of the features below a new head.
 
     It is measured on training examples, in the form in which examples are evaluated. Every process
-    looks at the same ones, on one of its devices.
+    looks at the same ones, on one of its devices, and takes what the first process has measured.
 
     Raises:
         UserError: none of these examples can be read.
@@ -65,4 +66,6 @@ def with_feature_norm(assembly: Assembly, state: TrainState) -> TrainState:
     )
     if norm is None:
         raise data.none_can_be_read(len(chosen), f"training {data.spec.example}s")
+    # A GPU chooses algorithms by their times: two processes may round features differently.
+    norm = processes.of_first(norm)
     return start_from(state, state.params, {**state.batch_stats, "norm": norm})

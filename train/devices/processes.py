@@ -136,6 +136,12 @@ def gather(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return multihost_utils.process_allgather(arrays, tiled=True)
 
 
+def of_first(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays of process 0, in all processes; each gives arrays of the same shapes."""
+    found = gather({name: array[None] for name, array in arrays.items()})
+    return {name: np.asarray(array)[0] for name, array in found.items()}
+
+
 def gather_parts(number: int, compute: Callable[[range], np.ndarray]) -> np.ndarray:
     """The results of a function for `number` things, [number, ...]; each process computes a part.
 

@@ -32,6 +32,19 @@ def test_what_differs_between_processes_is_refused(monkeypatch):
     processes.check_same("the colour", lambda: "a")
 
 
+def test_all_processes_have_the_arrays_of_the_first(monkeypatch):
+    def of_all(arrays, *, tiled):
+        assert tiled
+        return {name: np.concatenate([own + 1, own]) for name, own in arrays.items()}
+
+    own = {"mean": np.arange(3.0), "scale": np.ones(2)}
+    np.testing.assert_equal(processes.of_first(own), own)
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(multihost_utils, "process_allgather", of_all)
+    expected = {"mean": [1, 2, 3], "scale": [2, 2]}
+    np.testing.assert_equal(processes.of_first(own), expected)
+
+
 def test_hosts_of_a_pod_that_were_not_connected_are_refused(monkeypatch):
     processes.check_joined()
     monkeypatch.setattr(jax, "process_count", lambda: 4)
@@ -68,7 +81,8 @@ def test_a_run_compares_all_that_it_starts_from(tmp_path, monkeypatch):
     config["model"]["name"] = "mlp"
     config["dataset"]["data_dir"] = str(tmp_path / "data")
     facts = compared(config, tmp_path / "run", monkeypatch)
-    assert facts["what --workdir holds"] == "null"
+    # Neither results nor checkpoints.
+    assert facts["what --workdir holds"] == "[null, false]"
     others = compared({**config, "seed": 1}, tmp_path / "other", monkeypatch)
     # The split of the digits is not drawn with the run's seed.
     assert [name for name in facts if facts[name] == others[name]] == [
