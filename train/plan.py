@@ -1,8 +1,8 @@
 """What a run needs of a machine that need not be here: `python -m train.plan --device=v5e:4x4`.
 
 The step of training of --config is compiled for the chips of --device. Memory by part, messages
-between the chips, and the largest batch that fits are printed. Nothing runs, and a data set that
-the recipe knows is not opened.
+between the chips, and the largest batch that fits are printed. Nothing runs. A data set that the
+recipe knows is opened only for what is above its classes, if the loss needs that.
 """
 
 from absl import flags

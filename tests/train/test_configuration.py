@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import re
 
 import jax
@@ -254,3 +255,6 @@ def test_a_batch_is_large_enough_for_the_quantile_of_conformal_training(config):
     parse(changed(config, {"dataset.batch_size": 18}))
     with pytest.raises(UserError, match=r"batch_size must be at least 18 with conformal_training"):
         parse(changed(config, {"dataset.batch_size": 17}))
+    for error in (0.0, math.nan):
+        with pytest.raises(UserError, match=r"config\.loss\.error must be a finite number greater"):
+            parse(changed(config, {"loss.error": error}))

@@ -29,16 +29,21 @@ def assemble(
         UserError: the data set cannot be opened, or does not fit the configuration.
     """
     assembly = Assembly(config, facts, workdir)
-    if assembly.data.has_images:
-        name, shape = config.model.name, assembly.data.image_shape
-        if wrong := check_image_shape(name, shape):
-            named = spell(f"config.model.name={name}")
-            raise UserError(f"{named} takes {wrong}; got images of shape {shape}")
+    check_images(assembly)
     if facts is None:
         assembly.check_memory()
         rank_losses.check(config.loss, assembly.loss, assembly.data.tree)
     rules.check_classes(config, assembly.data.spec, len(assembly.data.classes.names))
     return assembly
+
+
+def check_images(assembly: Assembly) -> None:
+    """Refuses images of a shape that the network does not take."""
+    if assembly.data.has_images:
+        name, shape = assembly.config.model.name, assembly.data.image_shape
+        if wrong := check_image_shape(name, shape):
+            named = spell(f"config.model.name={name}")
+            raise UserError(f"{named} takes {wrong}; got images of shape {shape}")
 
 
 def check_batch_size(config: Config, class_devices: int, *, num_devices: int | None = None) -> None:

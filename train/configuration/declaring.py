@@ -145,7 +145,7 @@ def build(
     }
     known = of_group(group)
     arguments = {
-        name: _typed(value, known[name].type) for name, value in own.items() if name in known
+        name: typed(value, known[name].type) for name, value in own.items() if name in known
     }
     for name, inside in _groups(group):
         arguments[name] = build(groups.get(name, inside), values, f"{prefix}{name}.")
@@ -175,6 +175,11 @@ def inputs(group: "DataclassInstance") -> dict[str, Any]:
     return {name: getattr(group, name) for name, one in known.items() if one.is_input}
 
 
+def typed(value: Any, kind: type) -> Any:
+    """The value, as a float for a field of floats: JAX refuses integers of over 32 bits."""
+    return float(value) if kind is float and isinstance(value, int) else value
+
+
 def _groups(group: type["DataclassInstance"]) -> Iterator[tuple[str, type]]:
     """The groups inside a group, by their names."""
     hints = typing.get_type_hints(group)
@@ -200,11 +205,6 @@ def _check_of(kind: Any) -> Field:
     if kind is bool:
         return fields.boolean()
     return fields.one_of(typing.get_args(kind)) if kind is not str else fields.text()
-
-
-def _typed(value: Any, kind: type) -> Any:
-    """The value, as a float for a field of floats: JAX refuses integers of over 32 bits."""
-    return float(value) if kind is float and isinstance(value, int) else value
 
 
 def _frozen(value: Any) -> Any:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 from train.configuration.datasets import labels_of
@@ -43,15 +44,16 @@ class _Run:
         # Another loss may have a parameter of this name that means something else.
         of_loss = config.loss.parameters.get("scale")
         self.scale = of_loss if takes_cosines and "scale" in self.objective.parameters else 1
-        calibrates = config.loss.name == "conformal_training"
-        # The rank ceil((m + 1) (1 - error)) of m examples is at most m.
-        self.fewest_for_quantile = (
-            2 * math.ceil(1 / Fraction(str(config.loss.of_losses["error"])) - 1)
-            if calibrates
-            else 0
-        )
         size = config.class_devices
         self.may_split_classes = size != 1 and (size is not None or config.parallel == "mesh")
+
+    @cached_property
+    def fewest_for_quantile(self) -> int:
+        """The smallest batch for the error of the loss, which is in range."""
+        if self.loss.name != "conformal_training":
+            return 0
+        # The rank ceil((m + 1) (1 - error)) of m examples is at most m.
+        return 2 * math.ceil(1 / Fraction(str(self.loss.of_losses["error"])) - 1)
 
 
 class _Rule(NamedTuple):

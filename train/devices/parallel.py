@@ -347,13 +347,14 @@ def devices_to_plan_for(
     return ShardMapDevices(Mesh(np.array(devices), (AXIS_NAME,)))
 
 
-def check_class_devices(class_devices: int | None) -> None:
+def check_class_devices(class_devices: int | None, num_devices: int | None = None) -> None:
     """Refuses a number of devices to share the classes that does not divide the devices.
 
     Args:
         class_devices: `config.class_devices`.
+        num_devices: those of a process; None for those that JAX finds.
     """
-    devices = jax.local_device_count()
+    devices = num_devices or jax.local_device_count()
     if class_devices is not None and devices % class_devices:
         dividing = ", ".join(str(size) for size in range(1, devices + 1) if devices % size == 0)
         each = " of each process" if jax.process_count() > 1 else ""
@@ -363,16 +364,18 @@ def check_class_devices(class_devices: int | None) -> None:
         )
 
 
-def check_split(shared: ParameterAxis) -> None:
+def check_split(shared: ParameterAxis, num_devices: int | None = None) -> None:
     """Refuses devices that can share no array of the parameters equally.
 
     Args:
         shared: what the devices share with `config.parallel=fsdp`.
+        num_devices: all of them; None for those that JAX finds.
     """
+    devices = num_devices or jax.device_count()
     if not shared.split:
         raise UserError(
-            f"config.parallel=fsdp splits arrays of parameters along axes whose size is a multiple "
-            f"of the devices; the network has none for {jax.device_count()} devices: take "
+            "config.parallel=fsdp splits arrays of parameters along axes whose size is a multiple "
+            f"of the devices; the network has none for {devices} devices: take "
             "config.parallel=shard_map"
         )
 

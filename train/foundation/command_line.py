@@ -61,6 +61,7 @@ _TYPES = {
     "invalid literal for int()": "an integer",
     "could not convert string to float": "a number",
     "('Non-boolean argument": "true or false",
+    "Failed to parse": "followed by a dot and a field of this group",
 }
 _ILLEGAL = re.compile(rf"flag (--[^=]*)=(.*): ({'|'.join(map(re.escape, _TYPES))}).*", re.DOTALL)
 # JAX has no types of its own for these.

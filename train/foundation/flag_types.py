@@ -104,6 +104,19 @@ class _WholeNumber(flags.IntegerParser):
             raise ValueError("must be an integer") from None
 
 
+class _OrNone(flags.ArgumentParser):
+    """Another parser, and None, which a field may hold for a default of its own."""
+
+    def __init__(self, parser: flags.ArgumentParser) -> None:
+        self._parser = parser
+
+    def parse(self, argument: Any) -> Any:
+        return None if argument == "None" else self._parser.parse(argument)
+
+    def flag_type(self) -> str:
+        return self._parser.flag_type()
+
+
 class _Tuple(tuple_parser.TupleParser):
     """Like ml_collections' parser, which Python's own parser can fail in by other errors."""
 
@@ -114,8 +127,10 @@ class _Tuple(tuple_parser.TupleParser):
             raise ValueError("must be a tuple, such as (1,5)") from None
 
 
-# For --config.FIELD, if the field is an integer or a tuple.
-config_flags.register_flag_parser_for_type(int, _WholeNumber())
+# For --config.FIELD, by the type of the field.
+config_flags.register_flag_parser_for_type(int, _OrNone(_WholeNumber()))
+config_flags.register_flag_parser_for_type(float, _OrNone(flags.FloatParser()))
+config_flags.register_flag_parser_for_type(str, _OrNone(flags.ArgumentParser()))
 config_flags.register_flag_parser_for_type(tuple, _Tuple())
 
 

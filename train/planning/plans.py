@@ -10,13 +10,18 @@ import jax
 import jax.errors
 import numpy as np
 
-from train.assembly import check_batch_size
+from train.assembly import check_batch_size, check_images
 from train.assembly.parts import Assembly
+from train.configuration import rules
+from train.configuration.datasets import labels_of
 from train.configuration.groups import Config
 from train.data import dataset_spec
+from train.data.truths import ONE
 from train.devices import parallel
 from train.planning.accounts import Account, compile_for
 from train.planning.targets import Target
+from train.training import rank_losses
+from train.training.losses import find_loss
 from train.training.steps_in_flight import AHEAD
 from train.workdir.classes import Classes
 from train.workdir.facts import Facts
@@ -77,18 +82,27 @@ class Largest:
 class Planner:
     """Compiles the step of a configuration for chips, for batches of several sizes.
 
-    A data set whose number of classes and shape are known without its files is not opened.
+    A data set is not opened if what the step needs of it is known without its files: the number of
+    classes, the shape, and for some losses what is above the classes.
 
     Args:
         config: the configuration.
         target: the chips.
         facts: what is known of the data set, which is then not opened.
+
+    Raises:
+        UserError: the data set, the chips and the configuration do not fit each other.
     """
 
     def __init__(self, config: Config, target: Target, facts: Facts | None = None) -> None:
         self._target = target
+        own = [device for device in target.devices if device.process_index == jax.process_index()]
+        parallel.check_class_devices(config.class_devices, len(own))
         facts = facts or _assumed_facts(config)
         assembly = Assembly(config, facts, None)
+        check_images(assembly)
+        rank_losses.check(config.loss, assembly.loss, assembly.data.tree)
+        rules.check_classes(config, assembly.data.spec, assembly.data.num_classes)
         if facts is not None and not assembly.loss.estimates_labels:
             assembly.data.steps_per_epoch = _STEPS
         self._devices = parallel.devices_to_plan_for(
@@ -98,6 +112,8 @@ class Planner:
             num_classes=assembly.data.num_classes,
         )
         assembly.devices = self._devices
+        if self._devices.splits_parameters:
+            parallel.check_split(assembly.parameter_axis, len(target.devices))
         self._assembly = assembly
         check_batch_size(config, self._devices.class_axis.size, num_devices=len(target.devices))
 
@@ -132,7 +148,7 @@ class Planner:
         return self._devices.compile_train_step(assembly.step_of_device()), inputs
 
     def find_largest(self, first: Plan) -> Largest | None:
-        """A batch as large as fits, a multiple of eight examples of each chip.
+        """A batch as large as fits, a multiple of eight examples of each chip, or `first`.
 
         Memory grows about linearly with the batch. So each batch that is tried is the largest one
         that the earlier plans predict to fit. The search ends when a batch that fits and one that
@@ -151,7 +167,7 @@ class Planner:
         if not first.fits(target) or first.batch_size % unit:
             largest = self.plan(unit)
         if not largest.fits(target):
-            return None
+            return Largest(first, unit) if first.fits(target) else None
         known, beyond = [largest], None
         if not first.fits(target):
             known, beyond = [largest, first], first.batch_size
@@ -190,22 +206,28 @@ class Planner:
 
     def _batch(self, size: int) -> dict[str, jax.ShapeDtypeStruct]:
         assembly = self._assembly
+        truth: dict[str, np.ndarray] = {"labels": np.zeros(1, np.int32)}
+        if labels_of(assembly.config.dataset) != ONE:
+            truth = assembly.data.dataset.train.truth(np.zeros(1, np.int32))
         numbers = jax.ShapeDtypeStruct((size,), np.int32)
         dtype = _DTYPES[assembly.data.spec.inputs]
         requests = jax.ShapeDtypeStruct((len(self._target.devices),), np.int32)
         batch = {
             "images": jax.ShapeDtypeStruct((size, *assembly.data.image_shape), dtype),
-            "labels": numbers,
             "positions": numbers,
             "request": requests,
+        } | {
+            name: jax.ShapeDtypeStruct((size, *array.shape[1:]), array.dtype)
+            for name, array in truth.items()
         }
         return {**batch, "examples": numbers} if assembly.loss.estimates_labels else batch
 
 
 def _assumed_facts(config: Config) -> Facts | None:
-    """Facts with made-up numbers, which change no shape; None if only the files have the shapes."""
+    """Facts with made-up numbers, which change no shape; None if only the files have the rest."""
     spec = dataset_spec(config.dataset)
-    if spec.num_classes is None or spec.image_shape is None:
+    has_ranks = find_loss(config.loss.name).needs_taxonomy or config.loss.rank_weights
+    if spec.num_classes is None or spec.image_shape is None or has_ranks:
         return None
     names = tuple(map(str, range(spec.num_classes)))
     classes = Classes(names, (_EXAMPLES_OF_A_CLASS,) * spec.num_classes)

@@ -44,7 +44,10 @@ def describe(plan: Plan, target: Target) -> Iterator[str]:
 def describe_largest(largest: Largest | None, target: Target) -> str:
     """The line of the largest batch."""
     if largest is None:
-        return "No batch fits: the network needs more chips, a smaller image or half_precision"
+        return (
+            "No batch of eight examples a chip fits: take a smaller one, more chips, a smaller "
+            "image or half_precision"
+        )
     plan = largest.plan
     each = plan.batch_size // len(target.devices)
     return (

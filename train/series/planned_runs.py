@@ -21,6 +21,7 @@ from train.workdir import runs
 
 # The split that is evaluated.
 SPLIT: Literal["test"] = "test"
+# In bytes: systems take 255, and a letter may have four.
 _LONGEST_NAME = 180
 
 
@@ -63,11 +64,13 @@ class PlannedRun:
         ]
         name = "-".join([self.recipe.name, *parts, f"seed={self.seed}"])
         name = re.sub(r"[^\w.=-]+", "_", name)
-        if len(name) <= _LONGEST_NAME:
+        in_bytes = name.encode()
+        if len(in_bytes) <= _LONGEST_NAME:
             return name
         # A path of a file of weights, for example, can be too long for a file system.
-        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-        return f"{name[:_LONGEST_NAME]}-{digest}-seed={self.seed}"
+        digest = hashlib.sha256(in_bytes).hexdigest()[:8]
+        start = in_bytes[:_LONGEST_NAME].decode(errors="ignore")
+        return f"{start}-{digest}-seed={self.seed}"
 
     def training(self, workdir: Path) -> list[str]:
         """The arguments, after `python`, of the command that trains it."""

@@ -235,7 +235,8 @@ class Planner:
         }
 
     def _plan(self, recipe: Recipe, seed: int, evaluated: bool = False) -> PlannedRun:
-        network = planned_runs.load(recipe)["model"]["name"]
+        given = dict(override.split("=", 1) for override in self.overrides)
+        network = given.get("model.name") or planned_runs.load(recipe)["model"]["name"]
         overrides = tuple(override.replace(NETWORK, network) for override in self.overrides)
         return PlannedRun(recipe, seed, overrides, evaluated)
 

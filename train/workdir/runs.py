@@ -58,9 +58,9 @@ def canonical(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def identity(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields by dotted names that the results of a run depend on."""
+    """The fields by dotted names that the results of a run depend on, in the types of a run's."""
     return {
-        name: value
+        name: declaring.typed(value, _DECLARED[name].type) if name in _DECLARED else value
         for name, value in canonical(config).items()
         if name not in FIELDS_OF_THE_MACHINE
     }

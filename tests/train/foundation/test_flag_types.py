@@ -4,6 +4,8 @@ import importlib
 import re
 
 import pytest
+from absl import flags
+from ml_collections import ConfigDict, config_flags
 
 from tests.train.forked import ROOT, check_mistakes
 from train.foundation import interruption
@@ -117,6 +119,14 @@ def test_what_follows_the_colon_is_given_to_get_config(tmp_path):
     assert config.word == "a:b"
     assert config.is_locked
     assert _ConfigurationFile().parse(str(file)).word == "none"
+
+
+def test_none_replaces_the_value_of_a_recipe():
+    values, config = flags.FlagValues(), ConfigDict({"rate": 0.25, "depth": 3, "file": "a.csv"})
+    arguments = ["", *(f"--config.{name}=None" for name in config)]
+    config_flags.DEFINE_config_dict("config", config, flag_values=values, sys_argv=arguments)
+    values(arguments)
+    assert config.to_dict() == {"rate": None, "depth": None, "file": None}
 
 
 def test_an_integer_is_one():

@@ -2,7 +2,8 @@
 
 from tests.train.papers.finished_runs import finish
 from tests.train.series.made_up_arms import ARMS, SEARCH, gammas, look
-from train.series.planner import Arm
+from train.series.planner import Arm, Planner
+from train.series.runs_folder import RunsFolder
 
 
 def test_the_first_of_the_best_candidates_is_selected_and_no_run_is_made_twice(tmp_path):
@@ -29,3 +30,10 @@ def test_arms_share_a_search_and_each_has_its_runs(tmp_path):
     planner = look(tmp_path, [*ARMS, other, ARMS[0]])
     assert gammas(planner.runs[:3]) == [(0.5, 0), (1.0, 0), (2.0, 0)]
     assert (len(planner.runs), planner.waiting) == (5, 2 * 2)
+
+
+def test_the_network_of_a_run_may_be_an_override(tmp_path):
+    overrides = ("model.name=mlp", "model.start_from=runs/{model.name}")
+    folder = RunsFolder(tmp_path)
+    (run,) = Planner(folder, [ARMS[1]], [0], overrides=overrides).runs
+    assert run.config["model"]["start_from"] == "runs/mlp"

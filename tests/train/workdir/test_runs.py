@@ -15,6 +15,7 @@ from train.workdir.runs import (
     Run,
     identity,
     identity_without_seed,
+    key,
     run_name,
 )
 
@@ -84,6 +85,11 @@ def test_normalized_features_have_a_meaning_with_a_frozen_network_alone(config):
 def test_no_field_of_the_machine_makes_another_run(config):
     for name in FIELDS_OF_THE_MACHINE:
         assert identity(changed(config, {name: "elsewhere"})) == identity(config)
+
+
+def test_a_recipe_may_have_an_integer_where_a_run_writes_a_real_number(config):
+    recipe, written = (changed(config, {"optimizer.weight_decay": zero}) for zero in (0, 0.0))
+    assert key(recipe) == key(written)
 
 
 def test_seeds_of_one_experiment_differ_by_the_seed_alone(config):
