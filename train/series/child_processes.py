@@ -11,6 +11,9 @@ from train.foundation import files, interruption
 from train.foundation.errors import InterruptedRunError
 from train.sharing import tasks
 
+# A terminal that closes sends the last one, which nohup has the command ignore.
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 class ChildProcesses:
     """The processes that run now. Within the context, signals are passed on to all of them.
@@ -28,8 +31,9 @@ class ChildProcesses:
 
     def __enter__(self) -> "ChildProcesses":
         self._context.enter_context(interruption.handled_elsewhere())
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._handlers[number] = signal.signal(number, self._pass_on)
+        for number in _STOPPING:
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                self._handlers[number] = signal.signal(number, self._pass_on)
         return self
 
     def __exit__(self, *_exception: object) -> None:
@@ -62,7 +66,7 @@ class ChildProcesses:
                 self._running.append(process)
                 # A signal of this thread does not wait: it may have come while the process started.
                 if self._signal is not None:
-                    process.send_signal(self._signal)
+                    _stop(process, self._signal)
             try:
                 code = process.wait()
             finally:
@@ -79,4 +83,9 @@ class ChildProcesses:
         with self._lock:
             self._signal = number
             for process in self._running:
-                process.send_signal(number)
+                _stop(process, number)
+
+
+def _stop(process: subprocess.Popen[bytes], number: int) -> None:
+    # A run does not save before it ends by SIGHUP.
+    process.send_signal(signal.SIGTERM if number == signal.SIGHUP else number)

@@ -220,6 +220,12 @@ MISTAKES = {
         'metric = "top_2_accuracy"',
         "arm 'cosine': its runs have no top_2_accuracy for the contrast 'head'; eval.ks has 1, 3",
     ),
+    "votes": (
+        'name = "untuned"\nconfig = "digits:cross_entropy"',
+        'name = "untuned"\nconfig = "features:cross_entropy"\n'
+        'fields = {"dataset.path" = "a.npz", "dataset.labels" = "votes"}',
+        "arm 'untuned': dataset.labels must be one: a study counts single classes; got 'votes'",
+    ),
     "metric that the second arm lacks": (
         'name = "untuned"',
         'name = "untuned"\nfields = {"eval.ks" = [3]}',

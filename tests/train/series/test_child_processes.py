@@ -14,7 +14,7 @@ from train.series.child_processes import ChildProcesses
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(100)"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_that_comes_while_a_process_starts_reaches_it(tmp_path, monkeypatch, number):
     started = []
 
@@ -31,5 +31,13 @@ def test_a_signal_that_comes_while_a_process_starts_reaches_it(tmp_path, monkeyp
     with ChildProcesses() as processes, pytest.raises(InterruptedRunError) as error:
         processes.run(SLEEPER, tmp_path / "log")
     assert error.value.number == number
-    # Python ends by itself after an interruption that comes when it has started.
-    assert started[0].returncode in (-number, 1)
+    # A run saves before it ends by SIGTERM, and not by SIGHUP. Python ends by itself after an
+    # interruption that comes when it has started.
+    passed_on = signal.SIGTERM if number == signal.SIGHUP else number
+    assert started[0].returncode in (-passed_on, 1)
+
+
+def test_with_nohup_the_end_of_a_terminal_stops_nothing(monkeypatch):
+    monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_IGN)
+    with ChildProcesses() as processes:
+        assert signal.SIGHUP not in processes._handlers
