@@ -200,7 +200,7 @@ def _folder() -> Path:
         raise UserError(
             field="--runs", must_be="one folder with --sweep or --study", got=",".join(folders)
         )
-    folder = Path(folders[0]).expanduser()
+    folder = Path(folders[0])
     if folder.exists() and not folder.is_dir():
         raise UserError(field="--runs", must_be="a folder", but=f"{folder} is a file")
     output_files.refuse_folders_of_the_system("runs", folder, is_folder=True)

@@ -130,7 +130,7 @@ def _seeds(texts: Sequence[str]) -> tuple[int, ...]:
 
 
 def _folder(*, must_exist: bool) -> Path:
-    folder = Path(_RUNS.value).expanduser()
+    folder = Path(_RUNS.value)
     if _RUNS.value == "" or (folder.exists() and not folder.is_dir()):
         raise UserError(field="--runs", must_be="a folder", got=_RUNS.value)
     if must_exist and not folder.exists():

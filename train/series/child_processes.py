@@ -11,7 +11,7 @@ from train.foundation import files, interruption
 from train.foundation.errors import InterruptedRunError
 from train.sharing import tasks
 
-# A terminal that closes sends the last one, which nohup has the command ignore.
+# A terminal that closes sends the last one.
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -32,7 +32,9 @@ class ChildProcesses:
     def __enter__(self) -> "ChildProcesses":
         self._context.enter_context(interruption.handled_elsewhere())
         for number in _STOPPING:
-            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            # Shells start background processes with an ignored SIGINT, and nohup with an ignored
+            # SIGHUP; they stay ignored.
+            if signal.getsignal(number) is not signal.SIG_IGN:
                 self._handlers[number] = signal.signal(number, self._pass_on)
         return self
 

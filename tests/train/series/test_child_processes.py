@@ -37,7 +37,11 @@ def test_a_signal_that_comes_while_a_process_starts_reaches_it(tmp_path, monkeyp
     assert started[0].returncode in (-passed_on, 1)
 
 
-def test_with_nohup_the_end_of_a_terminal_stops_nothing(monkeypatch):
-    monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_IGN)
-    with ChildProcesses() as processes:
-        assert signal.SIGHUP not in processes._handlers
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_an_ignored_signal_stays_ignored(number):
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        with ChildProcesses():
+            assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, before)
