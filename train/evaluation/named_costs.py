@@ -77,29 +77,29 @@ def _of_tree(tree: ClassTree | None) -> Costs:
 
 def _read(name: str, class_names: Sequence[str]) -> Costs:
     """The costs of a table, by label and by a class of the set."""
-    path = names.existing(Path(name).expanduser())
-    where = _TABLE.named(path)
-    columns = table_columns.read(path, _TABLE)
+    table = table_columns.read(names.existing(Path(name).expanduser()), _TABLE)
+    columns = table.columns
     index = {names.same_form(one): place for place, one in enumerate(class_names)}
     labels, costs = columns["label"], columns["cost"]
     of_labels = np.full(len(class_names), np.nan)
     similar: dict[tuple[int, int], float] = {}
     for row, (label, chosen, cost) in enumerate(
-        zip(labels, columns.get("chosen", [""] * len(labels)), costs, strict=True), start=1
+        zip(labels, columns.get("chosen", [""] * len(labels)), costs, strict=True)
     ):
-        found = [_index(one, index, f"{where}, row {row}") for one in (label, chosen) if one]
-        value = _number(cost, f"{where}, row {row}", of_label=len(found) == 1)
+        place = table.at(row)
+        found = [_index(one, index, place) for one in (label, chosen) if one]
+        value = _number(cost, place, of_label=len(found) == 1)
         if label and chosen and (found[0], found[1]) not in similar:
             similar[found[0], found[1]] = value
         elif label and not chosen and np.isnan(of_labels[found[0]]):
             of_labels[found[0]] = value
         else:
             pair = " and a chosen class" if chosen else ""
-            raise UserError(f"{where}, row {row}: it must have a label{pair} that no other row has")
+            raise UserError(f"{place}: it must have a label{pair} that no other row has")
     if missing := [class_names[int(place)] for place in np.flatnonzero(np.isnan(of_labels))]:
         raise UserError(
-            f"{where} must have a row for each class, without a chosen class; it has none for "
-            f"{messages.in_words([*map(names.shown, missing)], 'classes')}"
+            f"{table.where} must have a row for each class, without a chosen class; it has none "
+            f"for {messages.in_words([*map(names.shown, missing)], 'classes')}"
         )
     if not similar:
         return Costs(name, of_labels)

@@ -83,9 +83,9 @@ def test_every_example_can_be_corrected_by_its_table(tmp_path):
 
 def test_earlier_corrections_stay_in_the_table():
     earlier = [
-        Correction(1, "two\nlines", "oak", "=1+1"),
-        Correction(2, "+1", None, "oak"),
-        Correction(3, "gone", "oak", "-"),
+        Correction("line 2", "two\nlines", "oak", "=1+1"),
+        Correction("line 3", "+1", None, "oak"),
+        Correction("line 4", "gone", "oak", "-"),
     ]
     table = {row["name"]: row for row in rows(outputs.to_csv(found(), earlier))}
     cells = {

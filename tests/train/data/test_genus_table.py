@@ -242,10 +242,10 @@ def test_genera_come_from_a_taxonomy_or_from_folders(photos, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda row: row.update(genus=""), r"row 2: the column genus is empty"),
+        (lambda row: row.update(genus=""), r"line 3: the column genus is empty"),
         (
             lambda row: row.update(genus="Rosa"),
-            r"rows 1 and 2 have the class 'Quercus robur' in two genera, Quercus and Rosa",
+            r"line 2 and line 3 have the class 'Quercus robur' in two genera, Quercus and Rosa",
         ),
         (
             lambda row: row.update(genus="quercus"),

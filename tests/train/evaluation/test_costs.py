@@ -147,16 +147,16 @@ def test_a_table_has_costs_of_labels_and_of_similar_classes(tmp_path):
     ("rows", "message"),
     [
         (EVERY[1:], "must have a row for each class, without a chosen class; it has none for ash"),
-        ([*EVERY, EVERY[0]], "row 7: it must have a label that no other row has"),
-        ([*EVERY, ",ash,1"], "row 7: it must have a label"),
+        ([*EVERY, EVERY[0]], "line 8: it must have a label that no other row has"),
+        ([*EVERY, ",ash,1"], "line 8: it must have a label"),
         (
             [*EVERY, "elm,oak,1", "elm, oak ,2"],
-            "row 8: it must have a label and a chosen class that no other row has",
+            "line 9: it must have a label and a chosen class that no other row has",
         ),
-        ([*EVERY, "elm,beech,1"], "row 7: beech is not a class of the run; did you mean"),
-        ([*EVERY, "elm,oak,-1"], "row 7: its cost must be a finite number at least 0; got '-1'"),
-        ([*EVERY[1:], "ash,,0"], "row 6: its cost must be a finite number greater than 0"),
-        ([*EVERY[1:], "ash,,much"], "row 6: its cost must be a finite number"),
+        ([*EVERY, "elm,beech,1"], "line 8: beech is not a class of the run; did you mean"),
+        ([*EVERY, "elm,oak,-1"], "line 8: its cost must be a finite number at least 0; got '-1'"),
+        ([*EVERY[1:], "ash,,0"], "line 7: its cost must be a finite number greater than 0"),
+        ([*EVERY[1:], "ash,,much"], "line 7: its cost must be a finite number"),
     ],
 )
 def test_what_is_no_table_of_costs_is_refused(tmp_path, rows, message):

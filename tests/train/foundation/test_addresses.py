@@ -74,5 +74,5 @@ def test_fields_of_configurations_are_looked_at():
 def test_paths_of_a_table_are_looked_at(tmp_path):
     table = tmp_path / "table.csv"
     table.write_text("path,label\ngs://bucket/a.png,oak\n")
-    with pytest.raises(UserError, match=r"row 1, must be a path in a file system; gs://bucket/a"):
+    with pytest.raises(UserError, match=r"line 2, must be a path in a file system; gs://bucket/a"):
         tables.find(table)

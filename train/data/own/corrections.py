@@ -40,13 +40,13 @@ class Correction:
     """A row of the table that has a correction.
 
     Attributes:
-        row: its number, from 1.
+        place: where it is in the table, such as "line 7".
         name: the name of the example.
         label: the label that the example had; None if the table does not have it.
         correction: the name of a class, or `LEFT_OUT`.
     """
 
-    row: int
+    place: str
     name: str
     label: str | None
     correction: str
@@ -59,18 +59,19 @@ def read(path: str) -> list[Correction]:
         UserError: it cannot be read, or a column is missing.
     """
     table = names.existing(Path(path).expanduser().absolute())
-    columns = table_columns.read(table, _TABLE)
+    found = table_columns.read(table, _TABLE)
+    columns = found.columns
     named = next((name for name in _NAMES if name in columns), None)
     corrected = next((name for name in ("correction", "label") if name in columns), None)
     if named is None or corrected is None:
         raise UserError(
-            f"{spell(FIELD)} {table} must have the columns name, path or row, and correction or "
+            f"{found.where} must have the columns name, path or row, and correction or "
             f"label; it has {', '.join(map(repr, columns)) or 'none of these'}"
         )
     labels = columns["label"] if corrected == "correction" and "label" in columns else None
     called = map(row_name, columns[named]) if named == _ROW else columns[named]
     return [
-        Correction(index + 1, name, None if labels is None else labels[index], correction)
+        Correction(found.place(index), name, None if labels is None else labels[index], correction)
         for index, (name, correction) in enumerate(zip(called, columns[corrected], strict=True))
         if correction
     ]
@@ -115,17 +116,17 @@ def apply(
         keys = map(key, _spellings(one.name, root))
         index = next((places[one_key] for one_key in keys if one_key in places), None)
         if index is None:
-            missing.append(f"{shown(one.name)} (row {one.row})")
+            missing.append(f"{shown(one.name)} ({one.place})")
             continue
         if index < 0:
             raise UserError(
-                f"{in_table}, row {one.row}: several {example}s of {where} are called "
+                f"{in_table}, {one.place}: several {example}s of {where} are called "
                 f"{shown(one.name)}"
             )
         earlier = made.setdefault(index, one)
         if key(earlier.correction) != key(one.correction):
             raise UserError(
-                f"{in_table}: rows {earlier.row} and {one.row} have different corrections of "
+                f"{in_table}: {earlier.place} and {one.place} have different corrections of "
                 f"{shown(one.name)}: {earlier.correction!r} and {one.correction!r}"
             )
         before = given.class_names[given.labels[index]]
@@ -133,7 +134,7 @@ def apply(
         # images.
         if not named and one.label is not None and key(one.label) != key(before):
             raise UserError(
-                f"{in_table}, row {one.row}: the label of {one.name} must be {before!r}, as in "
+                f"{in_table}, {one.place}: the label of {one.name} must be {before!r}, as in "
                 f"{where}; got {one.label!r}",
                 usually="the table is for other data",
             )
@@ -145,7 +146,7 @@ def apply(
             left_out[index] = True
         else:
             raise UserError(
-                f"{in_table}, row {one.row}: the correction must be a class of {where}, or "
+                f"{in_table}, {one.place}: the correction must be a class of {where}, or "
                 f"{LEFT_OUT} to leave the {example} out; got {shown(one.correction)!r}"
                 f"{did_you_mean(one.correction, given.class_names)}"
             )

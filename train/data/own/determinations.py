@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from train.configuration.datasets import DatasetFields, LabelsFields, TableFields
-from train.data.own.table_columns import GROUP, Called, Columns
+from train.data.own.table_columns import GROUP, Called, Table
 from train.data.truths import ONE, SEVERAL, VOTES
 from train.foundation.errors import UserError
 from train.foundation.names import check_visible, same_form, shown
@@ -98,16 +98,13 @@ class _Row:
     weights: Sequence[float]
 
 
-def rows_of_paths(columns: Columns, where: str) -> tuple[list[int], np.ndarray]:
+def rows_of_paths(table: Table) -> tuple[list[int], np.ndarray]:
     """The first row of each path, and the number of the path of each row, [rows].
-
-    Args:
-        columns: the columns of a table.
-        where: the table in messages.
 
     Raises:
         UserError: rows of one path have several splits or groups.
     """
+    columns = table.columns
     first: dict[str, int] = {}
     numbers: dict[str, int] = {}
     for row, path in enumerate(columns["path"]):
@@ -116,38 +113,35 @@ def rows_of_paths(columns: Columns, where: str) -> tuple[list[int], np.ndarray]:
         for name in ("split", GROUP):
             if name in columns and columns[name][before] != columns[name][row]:
                 raise UserError(
-                    f"{where}: rows {before + 1} and {row + 1} have the same path, "
-                    f"{shown(path)}, and another {name}: {shown(columns[name][before])!r} and "
-                    f"{shown(columns[name][row])!r}"
+                    f"{table.where}: {table.place(before)} and {table.place(row)} have the same "
+                    f"path, {shown(path)}, and another {name}: {shown(columns[name][before])!r} "
+                    f"and {shown(columns[name][row])!r}"
                 )
     return [*first.values()], np.array([numbers[path] for path in columns["path"]], np.int64)
 
 
-def in_columns(
-    columns: Columns, examples: np.ndarray, reading: Reading, where: str
-) -> Determinations:
+def in_table(table: Table, examples: np.ndarray, reading: Reading) -> Determinations:
     """The labels in the rows of a table.
 
     Args:
-        columns: its columns.
+        table: the table.
         examples: the example of each row, [rows].
         reading: how they are read.
-        where: the table in messages.
 
     Raises:
         UserError: a label or a number is missing or wrong, or an annotator has voted twice.
     """
-    names = reading.label_columns
+    columns, names = table.columns, reading.label_columns
     of_experts = len(names) > 1
     voters, shares = columns.get("annotator", ()), columns.get("shares")
     if of_experts and (voters or shares is not None):
         raise UserError(
-            f"{where} must have one column of labels if it has a column annotator or shares; "
+            f"{table.where} must have one column of labels if it has a column annotator or shares; "
             f"config.dataset.label has {len(names)}"
         )
     rows = []
     for row, example in enumerate(examples.tolist()):
-        place = f"{where}, row {row + 1}"
+        place = table.at(row)
         cells = [columns[name][row] for name in names]
         if not any(cells):
             raise UserError(f"{place}: an example must have a label; {_empty(names, reading)}")

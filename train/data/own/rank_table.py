@@ -2,10 +2,11 @@
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from train.data.own import table_columns
-from train.data.own.table_columns import Columns, TableKind
+from train.data.own.table_columns import Columns, Table, TableKind
 from train.foundation import messages, names, ranks
 from train.foundation.errors import UserError
 from train.foundation.names import same_form, shown
@@ -39,11 +40,9 @@ def read(given: str, class_names: Sequence[str]) -> Ranks:
     if given == FIRST_WORD:
         return ranks.first_words(class_names)
     table = names.existing(Path(given).expanduser().absolute())
-    where = _TABLE.named(table)
-    columns = {
-        name: [*map(same_form, column)]
-        for name, column in table_columns.read(table, _TABLE).items()
-    }
+    found = table_columns.read(table, _TABLE)
+    where = found.where
+    columns = {name: [*map(same_form, column)] for name, column in found.columns.items()}
     if len(columns) < 2:
         raise UserError(
             f"{where} must have a column of classes and one for each rank above them; it has "
@@ -54,44 +53,46 @@ def read(given: str, class_names: Sequence[str]) -> Ranks:
     own = max(first, last, key=lambda name: len({*columns[name]} & {*wanted}))
     if own == first:
         columns = dict(reversed(columns.items()))
-    _check_cells(columns, where)
-    rows = _rows_of(wanted, columns[own], where)
+    found = replace(found, columns=columns)
+    _check_cells(found)
+    rows = _rows_of(wanted, own, found)
     above = {name: [column[row] for row in rows] for name, column in columns.items()}
     del above[own]
     _check_tree(above, wanted, where)
     return Ranks((*above, own), tuple(zip(*above.values(), strict=True)))
 
 
-def _check_cells(columns: Columns, where: str) -> None:
+def _check_cells(table: Table) -> None:
     """Refuses empty names, and names of one rank that differ only in case."""
-    for name, column in columns.items():
+    for name, column in table.columns.items():
         are_visible = [*map(names.is_visible, column)]
         if not all(are_visible):
-            row = are_visible.index(False) + 1
-            raise UserError(f"{where}, row {row}: the column {name} is empty")
+            place = table.at(are_visible.index(False))
+            raise UserError(f"{place}: the column {name} is empty")
         rows: dict[str, int] = {}
         for row, cell in enumerate(column):
-            other = column[rows.setdefault(cell.casefold(), row)]
-            if other != cell:
+            first = rows.setdefault(cell.casefold(), row)
+            if column[first] != cell:
                 raise UserError(
-                    f"{where}: the column {name} has {shown(other)!r} (row "
-                    f"{rows[cell.casefold()] + 1}) and {shown(cell)!r} (row {row + 1}), which "
+                    f"{table.where}: the column {name} has {shown(column[first])!r} "
+                    f"({table.place(first)}) and {shown(cell)!r} ({table.place(row)}), which "
                     "differ only in case"
                 )
 
 
-def _rows_of(wanted: Sequence[str], column: Sequence[str], where: str) -> list[int]:
+def _rows_of(wanted: Sequence[str], own: str, table: Table) -> list[int]:
     """The row of each class.
 
     Raises:
         UserError: a class has none, or several.
     """
     rows: dict[str, int] = {}
+    column = table.columns[own]
     for row, name in enumerate(column):
         if rows.setdefault(name, row) != row:
             raise UserError(
-                f"{where} must have each class once; rows {rows[name] + 1} and {row + 1} both have "
-                f"{shown(name)}"
+                f"{table.where} must have each class once; {table.place(rows[name])} and "
+                f"{table.place(row)} both have {shown(name)}"
             )
     if missing := [name for name in wanted if name not in rows]:
         folded = {name.casefold(): name for name in column}
@@ -100,7 +101,7 @@ def _rows_of(wanted: Sequence[str], column: Sequence[str], where: str) -> list[i
         if cased is not None:
             hint = f"; it has {folded[cased.casefold()]!r} in place of {cased!r}"
         raise UserError(
-            f"{where} must have a row for each class; it has none for "
+            f"{table.where} must have a row for each class; it has none for "
             f"{messages.in_words([*map(shown, missing)], 'classes')}{hint}"
         )
     return [rows[name] for name in wanted]

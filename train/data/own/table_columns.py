@@ -41,6 +41,31 @@ Columns = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
+class Table:
+    """The columns of a table that are used, and where its rows are in the file.
+
+    Attributes:
+        columns: the columns.
+        where: the table in messages.
+        unit: what `numbers` counts: "line", or "row" in a file without lines.
+        numbers: where each row starts, counted from 1.
+    """
+
+    columns: Columns
+    where: str
+    unit: str
+    numbers: Sequence[int]
+
+    def place(self, row: int) -> str:
+        """A row, counted from 0, in messages: "line 7", its number in an editor or spreadsheet."""
+        return f"{self.unit} {self.numbers[row]}"
+
+    def at(self, row: int) -> str:
+        """The table and the row in messages."""
+        return f"{self.where}, {self.place(row)}"
+
+
+@dataclass(frozen=True)
 class Called:
     """A column by the name that a table has for it, and the field that gives this name."""
 
@@ -84,8 +109,8 @@ VOTES = replace(IMAGES, known=(*IMAGES.known, "annotator", "shares"))
 
 def read(
     table: Path, kind: TableKind = IMAGES, *, called: Mapping[str, Called] = MappingProxyType({})
-) -> Columns:
-    """The columns of a table that are used, by their known names.
+) -> Table:
+    """A table with the columns that are used, by their known names.
 
     Rows are left out if they are marked: no class is right, or the person did not know.
 
@@ -109,13 +134,14 @@ def read(
             usually="" if table.exists() else ELSEWHERE,
         )
     if suffix in _DELIMITERS:
-        columns = _read_text(table, kind, _DELIMITERS[suffix])
+        found = _read_text(table, kind, _DELIMITERS[suffix])
     elif suffix == ".parquet":
-        columns = _read_parquet(table, kind)
+        found = _read_parquet(table, kind)
     else:
         raise UserError(field=kind.field, must_be="a .csv, .tsv or .parquet file", got=table.name)
     if kind.takes_all:
-        return columns
+        return found
+    columns = found.columns
     for name in columns:
         if name not in kind.known and name.lower() in kind.known:
             raise UserError(
@@ -135,10 +161,12 @@ def read(
                 f"{kind.named(table)} must have the columns {' and '.join(kind.needed)}; it has "
                 f"{', '.join(map(repr, columns)) or 'none'}"
             )
-    columns = _without_marks(columns, kind.named(table))
+    found = _without_marks(found)
+    columns = found.columns
     shown = (*kind.known, *columns) if kind.keeps_others else kind.known
     used = {name: columns[name] for name in shown if name in columns}
-    return {**used, **{name: columns[column] for column, (name, _) in given.items()}}
+    used |= {name: columns[column] for column, (name, _) in given.items()}
+    return replace(found, columns=used)
 
 
 def escaped(text: str) -> str:
@@ -154,30 +182,35 @@ def escaped(text: str) -> str:
     return f"'{text}" if is_formula else text
 
 
-def _without_marks(columns: Columns, where: str) -> Columns:
-    """The columns without the rows that have a mark in place of a label."""
+def _without_marks(table: Table) -> Table:
+    """The table without the rows that have a mark in place of a label."""
+    columns = table.columns
     if "mark" not in columns or "label" not in columns:
-        return columns
+        return table
     pairs = [*zip(columns["label"], columns["mark"], strict=True)]
-    for row, (label, mark) in enumerate(pairs, start=1):
+    for row, (label, mark) in enumerate(pairs):
         if label and mark in _MARKS:
             raise UserError(
-                f"{where}, row {row}: it must have a label or the mark {mark!r}; it has both"
+                f"{table.at(row)}: it must have a label or the mark {mark!r}; it has both"
             )
     marks = [mark if not label and mark in _MARKS else "" for label, mark in pairs]
     counts = collections.Counter(filter(None, marks))
     if not counts:
-        return columns
+        return table
     logging.warning(
         "%s: rows without a label are left out: %s",
-        where,
+        table.where,
         ", ".join(f"{count:,} marked {mark!r}" for mark, count in counts.items()),
     )
     kept = [not mark for mark in marks]
-    return {name: list(itertools.compress(values, kept)) for name, values in columns.items()}
+    return replace(
+        table,
+        columns={name: [*itertools.compress(one, kept)] for name, one in columns.items()},
+        numbers=[*itertools.compress(table.numbers, kept)],
+    )
 
 
-def _read_text(table: Path, kind: TableKind, usual: str) -> Columns:
+def _read_text(table: Path, kind: TableKind, usual: str) -> Table:
     try:
         with text_files.opened(table, files.MOST_EXAMPLES_BYTES) as file:
             header, rows = _rows(file, kind, usual)
@@ -197,46 +230,69 @@ def _read_text(table: Path, kind: TableKind, usual: str) -> Columns:
         raise UserError(f"{kind.named(table)} has two columns of one name")
     # Up to the last column with a name.
     width = max((index for index, name in enumerate(header, start=1) if name), default=0)
-    for number, row in enumerate(rows, start=1):
+    for line, row in rows:
         if len(row) < width or any(row[len(header) :]):
             raise UserError(
-                f"{kind.named(table)}, row {number}: it has {len(row)} columns, and the "
+                f"{kind.named(table)}, line {line}: it has {len(row)} columns, and the "
                 f"first line has {len(header)}"
             )
-    return {name: [row[index] for row in rows] for index, name in enumerate(header) if name}
+    columns = {name: [row[index] for _, row in rows] for index, name in enumerate(header) if name}
+    return Table(columns, kind.named(table), "line", [line for line, _ in rows])
 
 
-def _rows(lines: Iterator[str], kind: TableKind, usual: str) -> tuple[list[str], list[list[str]]]:
-    """The names of the columns, and the rows below them, without those that are blank."""
-    first = next((line for line in lines if line.strip()), "")
+def _rows(
+    lines: Iterator[str], kind: TableKind, usual: str
+) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """The names of the columns, and the rows below them, without those that are blank.
+
+    Each row comes with the number of its line.
+    """
+    numbered = enumerate(lines, start=1)
+    start, first = next((one for one in numbered if one[1].strip()), (1, ""))
     if "\0" in first:
         raise csv.Error("it has characters that are zero; save it as UTF-8")
     if told := _TOLD.fullmatch(first.strip("\r\n")):
-        delimiter, first = told[1], next(lines, "")
+        delimiter, (start, first) = told[1], next(numbered, (start, ""))
     else:
         delimiter = max((usual, *_OTHER_DELIMITERS), key=lambda one: _num_known(first, kind, one))
-    header, *rows = [
-        [_APOSTROPHE.sub("", cell.strip()) for cell in row]
-        for row in _cells(itertools.chain([first], lines), delimiter)
+    (_, header), *rows = [
+        (line, [_APOSTROPHE.sub("", cell.strip()) for cell in row])
+        for line, row in _cells(itertools.chain([first], lines), delimiter, start)
         if any(map(str.strip, row))
-    ] or [[]]
+    ] or [(start, [])]
     return [same_form(name) for name in header], rows
 
 
 def _num_known(header: str, kind: TableKind, delimiter: str) -> int:
     """How many columns have known names if this is between them."""
     try:
-        found = [same_form(name).lower() for row in _cells([header], delimiter) for name in row]
+        found = [same_form(name).lower() for _, row in _cells([header], delimiter) for name in row]
     except csv.Error:
         return 0
     return len(set(found) & set(kind.known))
 
 
-def _cells(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
-    return csv.reader(lines, delimiter=delimiter, strict=True, skipinitialspace=True)
+def _cells(lines: Iterable[str], delimiter: str, start: int = 1) -> Iterator[tuple[int, list[str]]]:
+    """The cells of each row, and the number of the line that it starts in.
+
+    Args:
+        lines: the lines; a row may have several.
+        delimiter: what is between the cells.
+        start: the number of the first line.
+
+    Raises:
+        csv.Error: a row is not complete.
+    """
+    line, rows = start, csv.reader(lines, delimiter=delimiter, strict=True, skipinitialspace=True)
+    try:
+        for row in rows:
+            yield line, row
+            line = start + rows.line_num
+    except csv.Error as error:
+        raise csv.Error(f"line {line}: {error}") from error
 
 
-def _read_parquet(table: Path, kind: TableKind) -> Columns:
+def _read_parquet(table: Path, kind: TableKind) -> Table:
     try:
         import pyarrow.parquet  # noqa: PLC0415 (only who has such a table needs it)
     except ImportError as error:
@@ -245,12 +301,14 @@ def _read_parquet(table: Path, kind: TableKind) -> Columns:
             "or give a .csv file"
         ) from error
     try:
-        columns = pyarrow.parquet.read_table(table).to_pydict()
+        found = pyarrow.parquet.read_table(table)
+        columns = found.to_pydict()
     except Exception as error:  # A damaged file can make the reader raise anything.
         raise UserError(
             f"{kind.named(table)} is not a Parquet file: {first_line(error)}"
         ) from error
-    return {
+    texts = {
         same_form(str(name)): ["" if value is None else str(value).strip() for value in values]
         for name, values in columns.items()
     }
+    return Table(texts, kind.named(table), "row", range(1, found.num_rows + 1))

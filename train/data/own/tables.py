@@ -19,11 +19,11 @@ from train.data.own.listing import (
     read_splits,
     roles_given,
 )
+from train.data.own.table_columns import Table
 from train.data.truths import ONE
 from train.foundation import addresses, messages, names
 from train.foundation.errors import UserError
 from train.foundation.files import MOST_IMAGE_BYTES
-from train.foundation.spelling import spell
 
 # The start of an absolute path of Windows.
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
@@ -59,30 +59,30 @@ def find(
     one = reading.labels == ONE
     kind = table_columns.IMAGES if one else table_columns.VOTES
     kind = dataclasses.replace(kind, keeps_others=True)
-    columns = table_columns.read(table, kind, called=reading.called)
-    where = f"{spell('config.dataset.path')} {table}"
+    read = table_columns.read(table, kind, called=reading.called)
+    columns, where = read.columns, read.where
     if not columns["path"]:
         raise UserError(f"{where} must list images; it has no rows")
     for name in ("path", "label") if one else ("path",):
         for row, value in enumerate(columns[name]):
             if value == "":
-                raise UserError(f"{where}, row {row + 1}: the column {name} is empty")
+                raise UserError(f"{read.at(row)}: the column {name} is empty")
     images = np.arange(len(columns["path"]))
     rows = images.tolist()
     if not one:
-        rows, images = determinations.rows_of_paths(columns, where)
+        rows, images = determinations.rows_of_paths(read)
 
     def of_images(name: str) -> list[str]:
         return [columns[name][row] for row in rows] if name in columns else [""] * len(rows)
 
-    paths = _paths(table.parent, of_images("path"), rows, where)
+    paths = _paths(read, table.parent, of_images("path"), rows)
     no_splits = [""] * len(paths)
-    roles = _roles(of_images("split") if uses_splits else no_splits, rows, where)
+    roles = _roles(read, of_images("split") if uses_splits else no_splits, rows)
     truths = None
     if one:
         labels, names_of_classes = class_names.numbered(columns["label"], where)
     else:
-        given = determinations.in_columns(columns, images, reading, where)
+        given = determinations.in_table(read, images, reading)
         classes, names_of_classes = class_names.numbered(given.texts, where)
         truths = votes.truths_of(given, classes, len(names_of_classes), reading)
         labels = truths.labels
@@ -101,32 +101,34 @@ def find(
     return FoundImages.in_files(listing, table.parent, where, most_bytes)
 
 
-def _paths(root: Path, listed: Sequence[str], rows: Sequence[int], where: str) -> tuple[str, ...]:
+def _paths(table: Table, root: Path, listed: Sequence[str], rows: Sequence[int]) -> tuple[str, ...]:
     """The paths of the files; refuses one that is listed twice, or paths if none is a file.
 
     A path finds a file whose name looks the same, and one with "/" in place of backslashes.
     Backslashes also become "/" if the file is missing.
 
     Args:
-        root: the folder of the table.
+        table: the table.
+        root: its folder.
         listed: the paths as they are given.
         rows: the row of each, counted from 0.
-        where: the table in messages.
     """
+    where = table.where
     similar = names.SimilarFiles(root)
     paths: list[str] = []
     first: dict[str, int] = {}
-    missing = {}
+    missing: dict[str, str] = {}
     for row, path in zip(rows, listed, strict=True):
         found = path if (root / path).is_file() else similar.find(path)
         if found is None or not (root / found).is_file():
-            addresses.refuse(f"{where}, row {row + 1},", path)
-            missing[row + 1] = path
+            addresses.refuse(f"{table.at(row)},", path)
+            missing[table.place(row)] = path
             found = path.replace("\\", "/")
         before = first.setdefault(found, row)
         if before != row:
             raise UserError(
-                f"{where}: rows {before + 1} and {row + 1} have the same path, {names.shown(found)}"
+                f"{where}: {table.place(before)} and {table.place(row)} have the same path, "
+                f"{names.shown(found)}"
             )
         paths.append(found)
     if missing:
@@ -142,9 +144,9 @@ def _paths(root: Path, listed: Sequence[str], rows: Sequence[int], where: str) -
     return tuple(paths)
 
 
-def _in_words(root: Path, missing: Mapping[int, str]) -> str:
+def _in_words(root: Path, missing: Mapping[str, str]) -> str:
     """The paths that were not found, by their rows, and where they were looked for."""
-    rows = [f"{names.shown(path)} (row {row})" for row, path in missing.items()]
+    rows = [f"{names.shown(path)} ({place})" for place, path in missing.items()]
     told = f"{messages.first_names(rows, _MOST_NAMED)}; paths are relative to {root}"
     if any(map(_DRIVE.match, missing.values())):
         return f"{told}, and a path with a drive of Windows must become relative"
@@ -178,7 +180,7 @@ def _tell_of_other_paths(listed: Sequence[str], paths: Sequence[str], where: str
         )
 
 
-def _roles(words: Sequence[str], rows: Sequence[int], where: str) -> np.ndarray:
+def _roles(table: Table, words: Sequence[str], rows: Sequence[int]) -> np.ndarray:
     """The split of each image, int8 [n], whose rows are counted from 0.
 
     Raises:
@@ -187,7 +189,7 @@ def _roles(words: Sequence[str], rows: Sequence[int], where: str) -> np.ndarray:
     roles, wrong = read_splits(words)
     if wrong is not None:
         raise UserError(
-            f"{where}, row {rows[wrong] + 1}: split must be {SPLIT_WORDS}; got "
+            f"{table.at(rows[wrong])}: split must be {SPLIT_WORDS}; got "
             f"{names.shown(words[wrong])!r}"
         )
     return roles

@@ -15,7 +15,7 @@ from train.data.own.encoded_images import NO_SIZE
 from train.data.own.found_images import FoundImages
 from train.data.own.genus_sample import GenusSample
 from train.data.own.listing import Listing, Role
-from train.data.own.table_columns import Columns, TableKind
+from train.data.own.table_columns import Columns, Table, TableKind
 from train.foundation import files, ranks
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
@@ -65,11 +65,12 @@ def of_table(table: Path, *, taxonomy: str | None, group: str | None, most_bytes
     """
     found = tables.find(table, reading=Reading.of_group(group), most_bytes=most_bytes)
     _check(found, has_splits=bool(found.listing.given))
-    columns = dict(table_columns.read(table, _TABLE))
+    read = table_columns.read(table, _TABLE)
+    columns = read.columns
     if taxonomy is not None:
         genera = _of_taxonomy(taxonomy, found.listing.class_names)
     elif _GENUS in columns:
-        genera = _of_images(columns[_GENUS], found)
+        genera = _of_images(read, found)
     else:
         raise UserError(
             f"{found.where} must have a column {_GENUS}, to draw from; it has "
@@ -150,15 +151,15 @@ def _of_taxonomy(taxonomy: str, class_names: Sequence[str]) -> tuple[str, ...]:
     return tuple(one[-1] for one in above)
 
 
-def _of_images(texts: Sequence[str], found: FoundImages) -> tuple[str, ...]:
+def _of_images(table: Table, found: FoundImages) -> tuple[str, ...]:
     """The genus of each class, from the genera of the images."""
     rows: dict[int, int] = {}
     spelled: dict[str, str] = {}
-    genera = [*map(same_form, texts)]
+    genera = [*map(same_form, table.columns[_GENUS])]
     names = found.listing.class_names
     for row, (genus, label) in enumerate(zip(genera, found.listing.labels.tolist(), strict=True)):
         if not genus:
-            raise UserError(f"{found.where}, row {row + 1}: the column {_GENUS} is empty")
+            raise UserError(f"{table.at(row)}: the column {_GENUS} is empty")
         other = spelled.setdefault(genus.casefold(), genus)
         if other != genus:
             raise UserError(
@@ -168,7 +169,7 @@ def _of_images(texts: Sequence[str], found: FoundImages) -> tuple[str, ...]:
         first = rows.setdefault(label, row)
         if genera[first] != genus:
             raise UserError(
-                f"{found.where}: rows {first + 1} and {row + 1} have the class "
+                f"{table.where}: {table.place(first)} and {table.place(row)} have the class "
                 f"{shown(names[label])!r} in two genera, {shown(genera[first])} and "
                 f"{shown(genus)}; the name of a species starts with its genus"
             )

@@ -176,18 +176,17 @@ def _published(scored: Scored) -> Expert:
 
 def _answers(table: Path, scored: Scored) -> Expert:
     """The answers in a table; its images are the small test set."""
-    where = f"--expert {table}"
-    columns = table_columns.read(table, _TABLE)
-    rows, images = determinations.rows_of_paths(columns, where)
+    found = table_columns.read(table, _TABLE)
+    rows, images = determinations.rows_of_paths(found)
     if not rows:
-        raise UserError(f"{where} must have answers; it has no rows")
-    names = [same_form(columns["path"][row]) for row in rows]
+        raise UserError(f"{found.where} must have answers; it has no rows")
+    names = [same_form(found.columns["path"][row]) for row in rows]
     if missing := [name for name in names if name not in scored.rows]:
         raise UserError(
-            f"{where}: {scored.path} has no example {shown(missing[0])}; it has, for example, "
-            f"{shown(next(iter(scored.rows)))}"
+            f"{found.where}: {scored.path} has no example {shown(missing[0])}; it has, for "
+            f"example, {shown(next(iter(scored.rows)))}"
         )
-    given = determinations.in_columns(columns, images, Reading(SEVERAL), where)
+    given = determinations.in_table(found, images, Reading(SEVERAL))
     answers: list[set[str]] = [set() for _ in names]
     for image, text in zip(given.examples.tolist(), given.texts, strict=True):
         answers[image].add(same_form(text))

@@ -302,7 +302,7 @@ TABLES = {
         holding("path,label\na.png,hêtre\n".encode("cp1252")),
         "invalid continuation byte; save it as CSV UTF-8",
     ),
-    "an open quote": (holding(b'path,label\n"a'), "TABLE is not a table: unexpected end of data"),
+    "an open quote": (holding(b'path,label\n"a'), "TABLE is not a table: line 2: unexpected end "),
     "no rows": (written(), "TABLE must list images; it has no rows"),
     "no label": (
         written(*rows(2), header=("path", "species")),
@@ -330,37 +330,40 @@ TABLES = {
     ),
     "a long row": (
         holding(b"path,label\na.png,ash,,what\n"),
-        "TABLE, row 1: it has 4 columns, and the first line has 2",
+        "TABLE, line 2: it has 4 columns, and the first line has 2",
     ),
     "a path with backslashes": (
         holding(b"path,label\nimg\\a.png,ash\n"),
-        "TABLE: none of the files exists: img\\a.png (row 1); paths are relative to ROOT, and",
+        "TABLE: none of the files exists: img\\a.png (line 2); paths are relative to ROOT, and",
     ),
     "a path of Windows": (
         holding(b"path,label\nC:\\img\\a.png,ash\n"),
-        "C:\\img\\a.png (row 1); paths are relative to ROOT, and a path with a drive of Windows",
+        "C:\\img\\a.png (line 2); paths are relative to ROOT, and a path with a drive of Windows",
     ),
     "a path that cannot be seen as it is": (
         holding("path,label\na\u200b.png,ash\n".encode()),
-        "none of the files exists: a\u200b.png (a<U+200B>.png) (row 1); paths are relative to ROOT",
+        "none of the files exists: a\u200b.png (a<U+200B>.png) (line 2); paths are relative to",
     ),
     "one path in two forms": (
         written(*rows(), ("ash-0\u200b.png", "birch"), missing=["ash-0\u200b.png"]),
-        "TABLE: rows 1 and 16 have the same path, ash-0.png",
+        "TABLE: line 2 and line 17 have the same path, ash-0.png",
     ),
     "two columns of one name": (
         written(*rows(2), header=("path", "path")),
         "TABLE has two columns of one name",
     ),
-    "a short row": (written(*rows(2), ("a.png",)), "TABLE, row 7: it has 1 columns, and the first"),
-    "an empty path": (written(*rows(2), ("", "ash"), missing=[""]), "row 7: the column path is"),
+    "a short row": (
+        written(*rows(2), ("a.png",)),
+        "TABLE, line 8: it has 1 columns, and the first",
+    ),
+    "an empty path": (written(*rows(2), ("", "ash"), missing=[""]), "line 8: the column path is"),
     "an empty label": (
         written(*rows(), ("a.png", " ")),
-        "TABLE, row 16: the column label is empty",
+        "TABLE, line 17: the column label is empty",
     ),
     "a path listed twice": (
         written(*rows(), ("ash-0.png", "birch")),
-        "TABLE: rows 1 and 16 have the same path, ash-0.png",
+        "TABLE: line 2 and line 17 have the same path, ash-0.png",
     ),
     "a missing file": (
         written(*rows(), missing=["birch-1.png"]),
@@ -372,18 +375,18 @@ TABLES = {
     ),
     "no file": (
         written(*rows(), missing=[path for path, _ in rows()]),
-        "TABLE: none of the files exists: ash-0.png (row 1), ash-1.png (row 2), ash-2.png (row 3), "
-        "ash-3.png (row 4), ash-4.png (row 5), birch-0.png (row 6), birch-1.png (row 7), "
-        "birch-2.png (row 8), birch-3.png (row 9), birch-4.png (row 10), …; paths are relative to",
+        "TABLE: none of the files exists: ash-0.png (line 2), ash-1.png (line 3), ash-2.png (line "
+        "4), ash-3.png (line 5), ash-4.png (line 6), birch-0.png (line 7), birch-1.png (line 8), "
+        "birch-2.png (line 9), birch-3.png (line 10), birch-4.png (line 11), …; paths are relative",
     ),
     "the path of a folder": (
         holding(b"path,label\n.,ash\n"),
-        "TABLE: none of the files exists: . (row 1)",
+        "TABLE: none of the files exists: . (line 2)",
     ),
     "one class": (written(*rows(classes=["ash"])), "at least two classes; it has 1 (ash)"),
     "an unknown split": (
         written(("a.png", "ash", "extra"), header=SPLIT),
-        "TABLE, row 1: split must be train, val or test, or empty for an example without a split; "
+        "TABLE, line 2: split must be train, val or test, or empty for an example without a split; "
         "got 'extra'",
     ),
     "nothing to train on": (

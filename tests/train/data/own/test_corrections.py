@@ -55,7 +55,7 @@ def test_what_is_corrected_is_counted(tmp_path, caplog):
 
 def test_a_label_and_a_mark_of_no_class_contradict_each_other(tmp_path):
     rows = [("ash/1.png", "cedar", "none of these")]
-    with pytest.raises(UserError, match="row 1: it must have a label or the mark 'none of these'"):
+    with pytest.raises(UserError, match="line 2: it must have a label or the mark 'none of these'"):
         applied(tmp_path, *rows, header=("path", "label", "mark"))
 
 
@@ -101,7 +101,7 @@ def test_marks_of_a_page_are_corrections(tmp_path):
     assert not left_out.any()
     # A photograph that is gone is named.
     table = write(tmp_path, (f"{photos}/gone.png", "ash"), header=("path", "label"))
-    with pytest.raises(UserError, match=r"has no image .*/photos/gone\.png \(row 1\)"):
+    with pytest.raises(UserError, match=r"has no image .*/photos/gone\.png \(line 2\)"):
         corrections.apply(listing(), table, NAMES, where=WHERE, example="image", root=photos)
 
 
@@ -155,16 +155,16 @@ def test_a_table_may_list_an_example_twice_alike(tmp_path):
 REFUSED = {
     "a class": (
         [("ash/1.png", "ceder")],
-        ", row 1: the correction must be a class of config.dataset.path photos, or - to leave the "
+        ", line 2: the correction must be a class of config.dataset.path photos, or - to leave the "
         "image out; got 'ceder'; did you mean 'cedar'?",
     ),
     "no example": (
         [("ash/0.png", ""), ("ash/9.png", "ash"), ("elm/1.png", "-")],
-        ": config.dataset.path photos has no image ash/9.png (row 2), elm/1.png (row 3)",
+        ": config.dataset.path photos has no image ash/9.png (line 3), elm/1.png (line 4)",
     ),
     "two corrections": (
         [("ash/1.png", "cedar"), ("ash/0.png", ""), ("ash/1.png", "birch")],
-        ": rows 1 and 3 have different corrections of ash/1.png: 'cedar' and 'birch'",
+        ": line 2 and line 4 have different corrections of ash/1.png: 'cedar' and 'birch'",
     ),
 }
 
@@ -179,7 +179,7 @@ def test_what_is_refused(tmp_path, what):
 
 def test_a_name_of_several_examples_is_refused(tmp_path):
     names = ("ash/1.png",) * 2 + NAMES[2:]
-    with pytest.raises(UserError, match=r"row 1: several images of .* are called ash/1.png"):
+    with pytest.raises(UserError, match=r"line 2: several images of .* are called ash/1.png"):
         applied(tmp_path, ("ash/1.png", "cedar"), names=names)
 
 

@@ -139,14 +139,14 @@ def test_several_labels(tmp_path):
 
 
 REFUSED = {
-    "a.png,x,oak\na.png,x,ash\n": r"row 2: 'x' has two votes on one example$",
-    "a.png,x,oak\na.png,y,\n": r"row 2: an example must have a label; the column label is empty$",
+    "a.png,x,oak\na.png,x,ash\n": r"line 3: 'x' has two votes on one example$",
+    "a.png,x,oak\na.png,y,\n": r"line 3: an example must have a label; the column label is empty$",
     "a.png,,oak: 0.7; ash: 0.1\n": r"add up to 1, .* got 0\.7, 0\.1, which add up to 0\.8$",
-    "a.png,,oak: 2; ash: -1\n": r"row 1: votes and shares must be at least 0; got 2, -1$",
-    "a.png,,oak: 0; ash: 0\n": r"row 1: an example must have a vote; all its numbers are 0$",
+    "a.png,,oak: 2; ash: -1\n": r"line 2: votes and shares must be at least 0; got 2, -1$",
+    "a.png,,oak: 0; ash: 0\n": r"line 2: an example must have a vote; all its numbers are 0$",
     "a.png,,oak: 2; ash\n": r"all labels of an example must have a number, or none; got 'oak: 2; a",
-    "a.png,,;\n": r"row 1: a label must be a text; got ';'$",
-    "a.png,\u0301,oak\n": r"row 1: the name of an annotator .* .* character; got '<U\+0301>'$",
+    "a.png,,;\n": r"line 2: a label must be a text; got ';'$",
+    "a.png,\u0301,oak\n": r"line 2: the name of an annotator .* .* character; got '<U\+0301>'$",
     "a.png,x,oak; \u200b\n": r"the name of a class must have .* character; got '<U\+200B>'$",
 }
 
@@ -162,16 +162,18 @@ def test_bad_votes_are_refused(tmp_path, rows):
 def test_an_example_without_votes_is_told_by_the_names_of_its_columns(tmp_path):
     rows = [("path", "first", "second"), ("a.png", "oak", ""), ("b.png", "", "")]
     with pytest.raises(
-        UserError, match=r"row 2: .* label; the columns first and second are empty$"
+        UserError, match=r"line 3: .* label; the columns first and second are empty$"
     ):
         find(write(tmp_path, rows), label="first,second")
-    with pytest.raises(UserError, match=r"row 2: .* label; the column first is empty$"):
+    with pytest.raises(UserError, match=r"line 3: .* label; the column first is empty$"):
         find(tmp_path / "photos.csv", label="first")
 
 
 def test_rows_of_one_image_agree(tmp_path):
     rows = [("path", "label", "split"), ("a.png", "oak", "train"), ("a.png", "ash", "test")]
-    with pytest.raises(UserError, match=r"rows 1 and 2 have the same path, a\.png, and another sp"):
+    with pytest.raises(
+        UserError, match=r"line 2 and line 3 have the same path, a\.png, and another sp"
+    ):
         find(write(tmp_path, rows))
 
 

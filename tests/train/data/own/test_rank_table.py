@@ -42,7 +42,7 @@ def test_a_table_goes_from_the_classes_up_or_from_the_top_down(table):
     [
         ("Salix,", "Salix ,", None),
         ("class,genus,family", "class,genus,genus", "has two columns of one name"),
-        ("Quercus ilex,Q", "Quercus robur,Q", "rows 2 and 4 both have Quercus robur"),
+        ("Quercus ilex,Q", "Quercus robur,Q", "line 3 and line 5 both have Quercus robur"),
         ("Quercus ilex,Q", "Quercus suber,Q", "it has none for Quercus ilex"),
         (
             "Quercus ilex,Q",
@@ -52,11 +52,11 @@ def test_a_table_goes_from_the_classes_up_or_from_the_top_down(table):
         (
             "ilex,Quercus",
             "ilex,quercus",
-            "the column genus has 'Quercus' (row 2) and 'quercus' (row 4), which differ only in",
+            "the column genus has 'Quercus' (line 3) and 'quercus' (line 5), which differ only in",
         ),
-        ("ilex,Quercus", "ilex,", "row 4: the column genus is empty"),
-        ("Quercus ilex,", ",", "row 4: the column class is empty"),
-        ("ilex,Quercus", "ilex,\u0301", "row 4: the column genus is empty"),
+        ("ilex,Quercus", "ilex,", "line 5: the column genus is empty"),
+        ("Quercus ilex,", ",", "line 5: the column class is empty"),
+        ("ilex,Quercus", "ilex,\u0301", "line 5: the column genus is empty"),
         (
             "ilex,Quercus,Fagaceae",
             "ilex,Quercus,Betulaceae",

@@ -158,8 +158,18 @@ def test_rows_that_are_marked_without_a_label_are_left_out(tmp_path, caplog):
         "1 marked 'none of these'"
     ]
     listed[2] = (listed[2][0], "", "perhaps", "")
-    with pytest.raises(UserError, match="row 3: the column label is empty"):
+    with pytest.raises(UserError, match="line 4: the column label is empty"):
         find(write(tmp_path, listed, ("path", "label", "mark", "group")))
+
+
+def test_a_message_has_the_line_of_the_file(tmp_path):
+    table = tmp_path / "photos.csv"
+    table.write_text(
+        "sep=;\n\npath;label;mark;note\na.png;;cannot tell;\n\n"
+        'b.png;ash;;"of two\nlines"\nc.png;;;\n'
+    )
+    with pytest.raises(UserError, match=r"photos\.csv, line 8: the column label is empty$"):
+        find(table)
 
 
 def test_an_apostrophe_before_a_formula_is_dropped(tmp_path):
@@ -182,7 +192,7 @@ def test_missing_files_are_told_with_their_rows_and_can_be_left_out(tmp_path, ca
         (tmp_path / name).unlink()
     files = found_by(table).images
     where = f"config.dataset.path {table}"
-    told = ".\\ash-1.png (row 2), cedar-4.png (row 15); paths are relative to"
+    told = ".\\ash-1.png (line 3), cedar-4.png (line 16); paths are relative to"
     assert caplog.records[0].getMessage() == (
         f"{where}: missing files: 2 of 15: {told} {tmp_path}, and their backslashes were also read "
         "as /"

@@ -97,7 +97,7 @@ def test_a_mean_size_is_reached_that_no_float_has(tmp_path):
     [
         ((), r"--expert .*e\.csv must have answers; it has no rows"),
         (("9.jpg,Rosa canina",), r"a\.npz has no example 9\.jpg; it has, for example, 0\.jpg"),
-        (("0.jpg,",), "row 1: an example must have a label"),
+        (("0.jpg,",), "line 2: an example must have a label"),
     ],
 )
 def test_answers_that_are_not_of_the_examples_are_refused(tmp_path, rows, message):
