@@ -122,8 +122,9 @@ def read(
     Raises:
         UserError: it cannot be read, or a column is missing.
     """
-    given = {same_form(one.column): (name, one.field) for name, one in called.items()}
-    kind = replace(kind, known=(*kind.known, *given))
+    # Two of them may be one column.
+    given = {name: same_form(one.column) for name, one in called.items()}
+    kind = replace(kind, known=(*kind.known, *given.values()))
     suffix = table.suffix.lower()
     if not table.is_file():
         why = files.why_no_file(table)
@@ -148,10 +149,10 @@ def read(
                 f"{kind.named(table)}: the column {name!r} must be called "
                 f"{name.lower()!r}, in lower case"
             )
-    for column, (_, field) in given.items():
+    for name, column in given.items():
         if column not in columns:
             raise UserError(
-                field=field,
+                field=called[name].field,
                 must_be=f"a column of {table}, which are {', '.join(columns)}",
                 got=column,
             )
@@ -165,7 +166,7 @@ def read(
     columns = found.columns
     shown = (*kind.known, *columns) if kind.keeps_others else kind.known
     used = {name: columns[name] for name in shown if name in columns}
-    used |= {name: columns[column] for column, (name, _) in given.items()}
+    used |= {name: columns[column] for name, column in given.items()}
     return replace(found, columns=used)
 
 

@@ -86,6 +86,12 @@ def test_every_form_of_votes(tmp_path, form):
     assert [found.class_names[label] for label in found.labels] == ["oak", "ash"]
 
 
+def test_one_column_may_have_two_names(tmp_path):
+    table = write(tmp_path, [("file", "label"), ("a.png", "oak"), ("b.png", "ash")])
+    found = find(table, image="file", annotator="file")
+    assert found.paths == ("a.png", "b.png")
+
+
 def test_the_most_voted_class_and_equal_votes(tmp_path):
     found = find(write(tmp_path, FORMS["rows"]), votes="majority")
     assert shares_of(found.truths, found.class_names) == [{"oak": 1}, {"ash": 0.5, "elm": 0.5}]
