@@ -121,7 +121,10 @@ class Reporter:
         # A run that starts from scratch may be normalized differently than by an earlier version.
         begins = first_step == 0 or not (workdir / run_files.DATA).exists()
         if listed is not None and (begins or not (workdir / run_files.LISTED).exists()):
-            files.write_whole(workdir / run_files.LISTED, json_files.sealed(listed.to_plain()))
+            content = json_files.sealed(listed.to_plain())
+            # A list of millions of files would not be read again. Without one, the run needs all.
+            if len(content) <= json_files.LARGEST:
+                files.write_whole(workdir / run_files.LISTED, content)
         if begins and (facts.digest is not None or facts.mean is not None):
             files.write_whole(workdir / run_files.DATA, json_files.sealed(facts.to_plain(), 1))
         self._metrics = MetricsFile(workdir / run_files.METRICS, first_step, metrics_digest)

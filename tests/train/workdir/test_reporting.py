@@ -12,6 +12,7 @@ import struct
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -32,7 +33,7 @@ from train.evaluation import evaluated
 from train.evaluation.metric import LOSS, Metric, from_json
 from train.evaluation.outcomes import Outcomes
 from train.evaluation.summaries import Evaluation
-from train.foundation import files
+from train.foundation import files, json_files
 from train.foundation.errors import UserError
 from train.foundation.ranks import Ranks
 from train.training.losses import LOSSES
@@ -85,11 +86,12 @@ TESTS = {"test": Evaluation({}, SIZES, OUTCOMES)}
 FACTS = Facts(Classes(("daisy", "dandelion"), (3, 200)), (8, 8, 1))
 
 
-def reporter(workdir, *, first_step=0, config=CONFIG, facts=FACTS, unlogged=()):
+def reporter(workdir, *, first_step=0, config=CONFIG, facts=FACTS, listed=None, unlogged=()):
     return Reporter(
         workdir,
         config,
         facts,
+        listed,
         num_epochs=3,
         steps_per_epoch=STEPS_PER_EPOCH,
         batch_size=4,
@@ -164,6 +166,15 @@ def test_a_run_keeps_how_it_normalizes_from_its_beginning(tmp_path):
         reporter(tmp_path, facts=facts, first_step=first_step).close()
         assert read_facts(tmp_path, FACTS.classes, FACTS.image_shape).mean == (kept and (kept,))
         assert (tmp_path / "data.json").exists() == (kept is not None)
+
+
+def test_a_list_of_files_that_is_too_large_to_read_is_not_written(tmp_path, monkeypatch):
+    listed = SimpleNamespace(to_plain=lambda: {"paths": ["ash.png"] * 100})
+    reporter(tmp_path / "small", listed=listed).close()
+    assert (tmp_path / "small" / "data_files.json").exists()
+    monkeypatch.setattr(json_files, "LARGEST", 1000)
+    reporter(tmp_path / "large", listed=listed).close()
+    assert not (tmp_path / "large" / "data_files.json").exists()
 
 
 def test_steps_are_logged_as_means_over_a_window_and_epochs_after_them(tmp_path):
