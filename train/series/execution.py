@@ -1,6 +1,7 @@
 """Makes planned runs, each in its own process, one after another or several at a time."""
 
 import shlex
+import signal
 import statistics
 import sys
 import time
@@ -140,6 +141,9 @@ def _run_commands(run: PlannedRun, folder: RunsFolder, processes: ChildProcesses
         commands.append(run.evaluation(workdir))
     for arguments in commands:
         code = processes.run(invocation.as_process(arguments), log)
+        if code < 0:
+            # The last line of the log tells what the run did until then.
+            return f"ended by signal {-code}, {signal.strsignal(-code)}"
         if code != 0:
             return folder.last_line(run) or f"exit code {code}"
     after = RunsFolder(folder.path)

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from train.foundation import nested
 from train.foundation.errors import UserError
 from train.series import planned_runs
 from train.series.planned_runs import SPLIT, PlannedRun, distinct
 from train.series.recipe import Overrides, Recipe
 from train.series.runs_folder import TO_MAKE, RunsFolder
 from train.series.search import Drawn, Search, begin, extended
-from train.workdir.runs import Run
+from train.workdir.runs import Run, identity
 
 # A placeholder for the network of a run in overrides, such as the path of a file of weights.
 NETWORK = "{model.name}"
@@ -130,15 +131,21 @@ class Planner:
 
     @functools.cached_property
     def runs(self) -> tuple[PlannedRun, ...]:
-        """The runs that are known now, each once, in order: the runs of the searches come first."""
+        """The runs that are known now, each once, in order: the runs of the searches come first.
+
+        Raises:
+            UserError: two of them would have one folder.
+        """
         finals = [runs for runs in map(self.finals, self.arms) if runs is not None]
-        return distinct(
+        found = distinct(
             [
                 *(run for search in self.searches for run in self.tuned(search).runs),
                 # The first seed of every arm comes first.
                 *(run for of_a_seed in zip(*finals, strict=True) for run in of_a_seed),
             ]
         )
+        self._check_folders(found)
+        return found
 
     @property
     def to_make(self) -> list[PlannedRun]:
@@ -199,6 +206,20 @@ class Planner:
             if run is not None and self.split not in run.results:
                 raise UserError(f"{run.workdir} has no {self.split} split: its data set has none")
         return found
+
+    def _check_folders(self, runs: Iterable[PlannedRun]) -> None:
+        """Raises `UserError` for two runs with one folder, as of recipes of one name."""
+        by_folder: dict[Path, PlannedRun] = {}
+        for run in runs:
+            workdir = self.folder.workdir(run)
+            first = by_folder.setdefault(workdir, run)
+            if first is not run:
+                differing = nested.differences(identity(first.config), identity(run.config))
+                raise UserError(
+                    f"{workdir} would be the folder of two runs, which differ in "
+                    f"{', '.join(differing)}; give one of the recipes another name, or its runs "
+                    "another --runs"
+                )
 
     def _tune(self, search: Search) -> Tuned:
         first, *others = search.seeds

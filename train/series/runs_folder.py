@@ -103,7 +103,8 @@ class RunsFolder:
 
     def status(self, planned: PlannedRun) -> Status:
         """How far the run is."""
-        if self.foreign(planned):
+        # The log of an earlier run may be there, whose folder was removed or is of another one.
+        if self.found(planned) is None:
             return Status.ABSENT
         run = self.finished(planned)
         if run is not None:
@@ -111,4 +112,4 @@ class RunsFolder:
             return Status.FINISHED if evaluated else Status.UNFINISHED
         if self.last_line(planned).startswith(_DIVERGED):
             return Status.DIVERGED
-        return Status.ABSENT if self.found(planned) is None else Status.UNFINISHED
+        return Status.UNFINISHED

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 
+from tests.train.series.made_up_arms import diverge
 from train.comparison import study_file
 from train.evaluation.outcomes import Outcomes
 from train.series.planner import Planner
@@ -88,8 +89,7 @@ def make(study, folder, score, *, hit_rate=lambda _run: 0.5, diverges=lambda _ru
             return made
         for run in to_make:
             if diverges(run):
-                folder.mkdir(exist_ok=True)
-                planner.folder.log(run).write_text("error: training diverged at step 3\n")
+                diverge(folder, run)
             else:
                 _finish(folder, run, score(run), hit_rate(run))
         made.extend(to_make)

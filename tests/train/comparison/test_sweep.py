@@ -69,6 +69,21 @@ def test_a_file_system_takes_the_names_of_the_runs(tmp_path):
     assert len([*tmp_path.glob("*写真*.log")]) == 2
 
 
+def test_two_runs_do_not_have_one_folder(tmp_path):
+    for folder, epochs in (("a", 1), ("b", 2)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.py").write_text(
+            "from configs import digits\n"
+            "def get_config():\n"
+            "    config = digits.get_config()\n"
+            f"    config.num_epochs = {epochs}\n"
+            "    return config\n"
+        )
+    text = f'config = ["{tmp_path}/a/mine.py", "{tmp_path}/b/mine.py"]\nseeds = 0\n'
+    with pytest.raises(UserError, match=r"mine-seed=0 would be the folder .* num_epochs: 1 -> 2; "):
+        planned(tmp_path, text)
+
+
 MISTAKES = {
     "a key of many parts": (
         DIGITS + "seeds = 0\nfields." + "a." * 20_000 + "b = 1",

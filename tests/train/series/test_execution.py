@@ -30,7 +30,15 @@ results = {"validation": metrics, "test": metrics}
 """
 FAILS = "print('error: no room\\nusually because it is small'); raise SystemExit(3)"
 LEAVES_NOTHING = "print('done')"
-DIVERGES = f"print('error: {DivergedError('at step 3')}'); raise SystemExit(2)"
+IS_KILLED = "import os; print('epoch 2', flush=True); os.kill(os.getpid(), 9)"
+DIVERGES = f"""
+import pathlib, sys
+workdir = pathlib.Path(sys.argv[1])
+workdir.mkdir()
+(workdir / "config.json").write_text(sys.argv[2])
+print("error: {DivergedError("at step 3")}")
+sys.exit(2)
+"""
 STOPS_ALL = """
 import os, signal, sys
 def stop(number, frame):
@@ -96,10 +104,12 @@ def test_runs_are_made_once_in_order_and_the_search_decides(tmp_path, made, caps
 def test_a_failed_run_does_not_stop_the_others(tmp_path, made, capsys):
     order, scripts = made
     scripts["focal", 0.5, 0] = (FAILS,)
+    scripts["cross_entropy", 1.0, 0] = (IS_KILLED,)
     scripts["cross_entropy", 1.0, 2] = (LEAVES_NOTHING,)
     result = execution.execute(lambda: look(tmp_path))
     assert result.failed == {
         "digits-focal-gamma=0.5-seed=0": "error: no room",
+        "digits-cross_entropy-seed=0": "ended by signal 9, Killed",
         "digits-cross_entropy-seed=2": "the command ended without an error, and without results",
     }
     # The other runs of focal wait for all of the search.
@@ -109,7 +119,8 @@ def test_a_failed_run_does_not_stop_the_others(tmp_path, made, capsys):
     scripts.clear()
     assert not execution.execute(lambda: look(tmp_path)).failed
     # A failed run is tried again.
-    assert order == [("focal", 0.5, 0), ("focal", 2.0, 2), ("cross_entropy", 1.0, 2)]
+    others = [("cross_entropy", 1.0, 0), ("focal", 2.0, 2), ("cross_entropy", 1.0, 2)]
+    assert order == [("focal", 0.5, 0), *others]
 
 
 def test_a_run_that_diverges_is_not_made_again(tmp_path, made):

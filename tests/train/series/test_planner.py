@@ -1,7 +1,9 @@
 """The runs of arms: what is known of them, and what a search selects."""
 
+import shutil
+
 from tests.train.papers.finished_runs import finish
-from tests.train.series.made_up_arms import ARMS, SEARCH, gammas, look
+from tests.train.series.made_up_arms import ARMS, SEARCH, diverge, gammas, look
 from train.series.planner import Arm, Planner
 from train.series.runs_folder import RunsFolder
 
@@ -37,3 +39,11 @@ def test_the_network_of_a_run_may_be_an_override(tmp_path):
     folder = RunsFolder(tmp_path)
     (run,) = Planner(folder, [ARMS[1]], [0], overrides=overrides).runs
     assert run.config["model"]["start_from"] == "runs/mlp"
+
+
+def test_the_log_of_a_run_that_was_removed_is_not_of_the_next_one(tmp_path):
+    first = look(tmp_path).runs[0]
+    diverge(tmp_path, first)
+    assert first not in look(tmp_path).to_make
+    shutil.rmtree(tmp_path / first.name)
+    assert look(tmp_path).to_make[0] == first
