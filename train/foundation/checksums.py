@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from train.foundation import files, json_files, shapes
+from train.foundation.side_files import is_of_system
 
 FILE = "checksums.json"
 _SHAPE = shapes.table_of(shapes.string)
@@ -39,12 +40,12 @@ def check(folder: Path, parts: Iterable[str] = ()) -> None:
     known = _read(folder)
     for part in parts:
         for path in sorted((folder / part).rglob("*")):
-            name = str(path.relative_to(folder))
-            # Systems make hidden files, such as .nfs000001 and .DS_Store. What a link to a folder
-            # leads to is not listed.
-            is_ours = not path.name.startswith(".") and (path.is_symlink() or not path.is_dir())
-            if name not in known and is_ours:
-                raise OSError(f"{folder} is damaged: its {FILE} does not list {name}")
+            within = path.relative_to(folder)
+            # What a link to a folder leads to is not listed.
+            is_listed = path.is_symlink() or not path.is_dir()
+            # Systems make files, such as .nfs000001, desktop.ini and those in @eaDir.
+            if is_listed and str(within) not in known and not is_of_system(within):
+                raise OSError(f"{folder} is damaged: its {FILE} does not list {within}")
 
 
 def changed(folder: Path) -> dict[str, str]:

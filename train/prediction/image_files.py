@@ -10,10 +10,10 @@ from PIL import Image
 from train.data import image_formats
 from train.data.image_reader import ImageReader
 from train.data.images import UnreadableImageError
-from train.data.side_files import PassedOver, is_hidden
 from train.foundation import files
 from train.foundation.errors import UserError
 from train.foundation.names import existing, shown
+from train.foundation.side_files import PassedOver, is_hidden
 
 # In letters. Systems take 255 bytes; backslashes and invisible letters may be beside them.
 _LONGEST_NAME = 512

@@ -57,7 +57,11 @@ def test_each_file_of_a_part_must_have_a_checksum(tmp_path):
     (tmp_path / "part" / "within").mkdir(parents=True)
     (tmp_path / "part" / "within" / "a").write_bytes(b"a")
     checksums.write(tmp_path, [tmp_path / "part" / "within" / "a"])
-    (tmp_path / "part" / ".DS_Store").touch()
+    for name in ("@eaDir", "within/.AppleDouble", "within/.~tmp~"):
+        (tmp_path / "part" / name).mkdir()
+        (tmp_path / "part" / name / "a").touch()
+    for name in (".DS_Store", "desktop.ini", "within/Thumbs.db"):
+        (tmp_path / "part" / name).touch()
     checksums.check(tmp_path, ["part"])
     (tmp_path / "part" / "b").symlink_to(tmp_path)
     with pytest.raises(OSError, match=r"is damaged: its checksums\.json does not list part/b$"):

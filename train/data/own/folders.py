@@ -12,10 +12,10 @@ from train.data import image_formats
 from train.data.own import class_names, split_folders
 from train.data.own.found_images import FoundImages
 from train.data.own.listing import Listing
-from train.data.side_files import PassedOver, is_hidden
 from train.foundation.errors import ELSEWHERE, UserError
 from train.foundation.files import MOST_IMAGE_BYTES
 from train.foundation.names import same_form
+from train.foundation.side_files import PassedOver, is_hidden
 from train.foundation.spelling import spell
 
 

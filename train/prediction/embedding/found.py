@@ -13,8 +13,8 @@ from train.data.own import own_images
 from train.data.own.found_images import FoundImages
 from train.data.own.listing import Listing, Role
 from train.data.own.own_images import OwnImagesSpec
-from train.data.side_files import PassedOver
 from train.foundation import names
+from train.foundation.side_files import PassedOver
 from train.workdir import overlooked
 
 

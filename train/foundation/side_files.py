@@ -1,6 +1,6 @@
-"""Folders that systems and other programs keep beside photographs: previews, and deleted files.
+"""Folders and files that systems and other programs keep beside the user's: previews, icons, trash.
 
-Their images are copies of others, or were thrown away.
+Images in them are copies of others, or were thrown away.
 """
 
 from collections import Counter
@@ -27,6 +27,8 @@ _SIDE_FOLDERS = frozenset(
         *(".picasaoriginals", ".dtrash", ".stversions", ".dropbox.cache", ".ipynb_checkpoints"),
     }
 )
+# Windows and stores of files in clouds put these into any folder. In lower case.
+_SYSTEM_FILES = frozenset({"desktop.ini", "thumbs.db", "icon\r"})
 # The user's number follows: .Trash-1000.
 _TRASH = ".trash-"
 # Adobe Lightroom's previews have the name of the catalogue before these endings.
@@ -42,6 +44,16 @@ def is_side_folder(name: str) -> bool:
     """Whether a folder of this name is one that another program keeps for itself."""
     lower = name.lower()
     return lower in _SIDE_FOLDERS or lower.startswith(_TRASH) or lower.endswith(_ENDINGS)
+
+
+def is_of_system(path: Path) -> bool:
+    """Whether a file is hidden, is in a hidden folder or a side folder, or is a system's own.
+
+    Args:
+        path: the file, in the folder that is looked into.
+    """
+    is_beside = any(is_hidden(name) or is_side_folder(name) for name in path.parts)
+    return is_beside or path.name.lower() in _SYSTEM_FILES
 
 
 class PassedOver:
