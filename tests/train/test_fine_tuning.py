@@ -290,6 +290,11 @@ def damaged(workdir):
             file.write_bytes(file.read_bytes()[:10])
 
 
+def of_another_copy(workdir):
+    results = unsealed(workdir / "results.json")
+    (workdir / "results.json").write_text(json.dumps({**results, "best_epoch": 9}))
+
+
 def of_another_version(workdir):
     config = unsealed(workdir / "config.json")
     del config["dataset"]
@@ -313,6 +318,7 @@ DAMAGES = {
     without_results: "the run in .*earlier is not finished: the command that started it continues",
     without_checkpoints: "the run in .*earlier has no checkpoints any more",
     damaged: "the checkpoints in .*earlier/checkpoints cannot be read: ",
+    of_another_copy: "selected epoch ., and its results are of epoch 9: copy them together",
     of_another_version: "earlier is a run of another version",
 }
 

@@ -339,12 +339,12 @@ def load(
         compilation_cache.use()
     facts = run_files.read_facts(workdir, classes, spec.image_shape)
     assembly = assemble(config, facts, workdir=workdir)
-    params, batch_stats = _selected(workdir, assembly)
+    params, batch_stats = _selected(workdir, assembly, results.get("best_epoch"))
     return TrainedClassifier(workdir, results, assembly, params, batch_stats)
 
 
-def _selected(workdir: Path, assembly: Assembly) -> tuple[Any, Any]:
-    """The selected parameters and batch norm statistics."""
+def _selected(workdir: Path, assembly: Assembly, epoch: int | None) -> tuple[Any, Any]:
+    """The parameters and batch norm statistics of the selected epoch."""
     model = assembly.model
     image = np.zeros((1, *assembly.data.image_shape), np.float32)
     shapes = jax.eval_shape(lambda: model.init(jax.random.key(0), image, train=True))
@@ -353,6 +353,7 @@ def _selected(workdir: Path, assembly: Assembly) -> tuple[Any, Any]:
     try:
         with Checkpointer(folder) as checkpointer:
             selected = checkpointer.restore_selected(like)
+            checkpointer.check_selected(epoch)
     except OSError as error:
         raise UserError(f"the checkpoints in {folder} cannot be read: {error}") from error
     return selected["params"], selected["batch_stats"]

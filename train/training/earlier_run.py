@@ -118,12 +118,14 @@ def _describe(workdir: Path) -> tuple[str, DatasetSpec, Facts]:
 
 def _read(workdir: Path) -> dict[str, Any]:
     """The selected parameters and statistics, on the host."""
+    results = run_files.read_results(workdir) or {}
     folder = workdir / run_files.CHECKPOINTS
     if not folder.is_dir():
         raise UserError(f"{_FIELD}: the run in {workdir} has no checkpoints any more")
     try:
         with Checkpointer(folder) as checkpointer:
             found = checkpointer.read_selected()
+            checkpointer.check_selected(results.get("best_epoch"))
     except (OSError, ValueError) as error:
         raise UserError(f"{_FIELD}: the checkpoints in {folder} cannot be read: {error}") from error
     return jax.tree.map(np.asarray, found)

@@ -177,6 +177,26 @@ class Checkpointer:
         """
         return self._read_selected(("params", "batch_stats"))[1]
 
+    def check_selected(self, epoch: int | None) -> None:
+        """Refuses checkpoints whose selected epoch is not the one that the results of the run have.
+
+        A copy of a run may have some files from before its end.
+
+        Args:
+            epoch: the epoch that the results have; None if they do not have it.
+
+        Raises:
+            OSError: the newest checkpoint has another one, or is damaged.
+        """
+        latest = self._manager.latest_step()
+        found = None if latest is None else self._read_progress(latest).get("best_epoch")
+        # A tau-normalized run has no epochs of its own.
+        if found and epoch is not None and found != epoch:
+            raise OSError(
+                f"they are of a run that selected epoch {found}, and its results are of epoch "
+                f"{epoch}: copy them together"
+            )
+
     def latest(self) -> Path | None:
         """Waits for the save in flight; the path of the newest checkpoint, or None."""
         with orbax_folder.writing(self._directory):

@@ -47,7 +47,8 @@ _OWN = frozenset(
     }
 )
 
-# In the file of the results, beside them: the SHA-256 of files that do not contain a checksum.
+# In the file of the results, beside them: the SHA-256 of files that do not contain a checksum, or
+# that only some runs have.
 _DIGESTS = "digests"
 
 # Systems take 255 bytes, and a letter may have four.
@@ -170,8 +171,9 @@ def write_results(
         results: what is written.
         digests: the SHA-256 of other files of the run, which do not contain a checksum.
     """
-    known = {CLASSES: hashlib.sha256((workdir / CLASSES).read_bytes()).hexdigest(), **digests}
-    content = json_files.sealed({**results, _DIGESTS: known}, indent=2)
+    kept = [workdir / CLASSES, *filter(Path.exists, [workdir / DATA])]
+    known = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in kept}
+    content = json_files.sealed({**results, _DIGESTS: {**known, **digests}}, indent=2)
     files.write_whole(workdir / RESULTS, content)
 
 
@@ -198,7 +200,7 @@ def read_classes(workdir: Path) -> Classes:
     try:
         plain = json_files.read(path, run_shapes.CLASSES, what)
     except FileNotFoundError as error:
-        raise UserError(f"{path} is missing: the run is of an earlier version") from error
+        raise UserError(f"{path} is missing: it has the classes of the run") from error
     _check_digest(path)
     try:
         return Classes.from_plain(plain)
@@ -218,7 +220,8 @@ def read_facts(workdir: Path, classes: Classes, image_shape: tuple[int, ...] | N
         UserError: the file is missing, or is not what a run writes.
     """
     path = workdir / DATA
-    if not path.exists() and image_shape is not None:
+    # Without the file, a run that has its own normalization would be read with another one.
+    if not path.exists() and image_shape is not None and _digest_in_results(path) is None:
         return Facts(classes, image_shape)
     try:
         return _read_data(workdir, functools.partial(Facts.from_plain, classes))
@@ -334,16 +337,22 @@ def read_evaluation(workdir: Path, split: str) -> dict[str, Any]:
 
 def _check_digest(path: Path) -> None:
     """Refuses a file that has changed since the results of its run were written."""
-    try:
-        results = json_files.read(path.with_name(RESULTS), run_shapes.RESULTS, "")
-    except (OSError, UserError):
-        return  # The run is not finished. Damaged results are reported when they are read.
-    known = results.get(_DIGESTS, {}).get(path.name)
+    known = _digest_in_results(path)
     if known not in (None, hashlib.sha256(json_files.read_bytes(path)).hexdigest()):
         raise UserError(
             f"{path} is not what the run wrote: it was changed or damaged since, for {RESULTS} has "
             "another digest of it"
         )
+
+
+def _digest_in_results(path: Path) -> str | None:
+    """The digest that a file had when the results of its run were written, if they have one."""
+    try:
+        results = json_files.read(path.with_name(RESULTS), run_shapes.RESULTS, "")
+    except (OSError, UserError):
+        return None  # The run is not finished. Damaged results are reported when they are read.
+    digest: str | None = results.get(_DIGESTS, {}).get(path.name)
+    return digest
 
 
 def _read_data(workdir: Path, from_plain: Callable[[Any], _Content]) -> _Content:

@@ -13,6 +13,8 @@ import sklearn.datasets
 from PIL import ExifTags, Image
 
 from tests.train.forked import TIME_LIMIT, check_mistakes, start_each
+from tests.train.sealed import unsealed
+from train.foundation.errors import UserError
 from train.prediction import image_sets, inference, trained
 from train.prediction.calibrated_rule import CalibratedRule
 
@@ -62,6 +64,15 @@ def exported(workdir, tmp_path_factory):
         timeout=TIME_LIMIT,
     )
     return folder, ended
+
+
+def test_checkpoints_of_another_copy_than_the_results_are_refused(workdir, tmp_path):
+    copy = shutil.copytree(workdir, tmp_path / "run")
+    results = unsealed(copy / "results.json")
+    (copy / "results.json").write_text(json.dumps({**results, "best_epoch": 9}))
+    message = r"cannot be read: they are of a run that selected epoch ., and its results are of ep"
+    with pytest.raises(UserError, match=message):
+        trained.load(copy)
 
 
 def images(number):

@@ -14,6 +14,7 @@ from train.papers.figures import tested
 from train.prediction.calibration import Calibration
 from train.workdir import run_files
 from train.workdir.classes import Classes
+from train.workdir.facts import Facts
 from train.workdir.metrics_file import MetricsFile
 
 SEALED = sorted(set(CONTENTS) - {"classes.json"})
@@ -112,6 +113,22 @@ def test_files_without_a_checksum_in_them_have_a_digest_in_the_results(finished,
     (finished / "results.json").write_text(json.dumps(RESULTS))
     path.write_bytes(whole.replace(b"0", b"1"))
     assert READ[name](finished) != expected
+
+
+def test_a_finished_run_without_the_data_that_it_kept_is_refused(finished):
+    shape = (8, 8, 3)
+    facts = Facts(CLASSES, shape, mean=(0.25,) * 3, std=(0.5,) * 3)
+    assert run_files.read_facts(finished, CLASSES, shape) == Facts(CLASSES, shape)
+    (finished / "data.json").write_bytes(json_files.sealed(facts.to_plain()))
+    run_files.write_results(finished, RESULTS)
+    assert run_files.read_facts(finished, CLASSES, shape).mean == facts.mean
+    # A copy that is not complete would be read with the normalization of the data set.
+    (finished / "data.json").unlink()
+    with pytest.raises(UserError, match=r"data\.json is missing: it describes the data that"):
+        run_files.read_facts(finished, CLASSES, shape)
+    (finished / "classes.json").unlink()
+    with pytest.raises(UserError, match=r"classes\.json is missing: it has the classes of the run"):
+        run_files.read_classes(finished)
 
 
 def lines_until(step):
