@@ -6,6 +6,8 @@ import io
 import json
 import math
 import os
+import secrets
+import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -178,6 +180,24 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             finally:
                 if is_at(file, temporary):
                     temporary.unlink()
+
+
+@contextlib.contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder to write to, which becomes `path` at the end if there was no error.
+
+    Raises:
+        OSError: it cannot be made, or something else is at `path` by then.
+    """
+    # Nothing else has this name: another command may make the same folder.
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    partial.mkdir()
+    try:
+        yield partial
+        partial.rename(path)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
 
 
 def is_at(file: IO[bytes], path: Path) -> bool:

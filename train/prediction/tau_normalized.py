@@ -152,22 +152,19 @@ def write(classifier: TrainedClassifier, tau: float, out: Path) -> dict[str, Any
         },
     }
     assert classifier.workdir is not None
-    partial = out.with_name(f"{out.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    for name in (run_files.CLASSES, run_files.DATA, run_files.LISTED):
-        if (classifier.workdir / name).exists():
-            shutil.copyfile(classifier.workdir / name, partial / name)
-    files.write_whole(partial / run_files.CONFIG, json_files.sealed(config, indent=2))
-    with Checkpointer(partial / run_files.CHECKPOINTS) as checkpointer:
-        variables = {"params": normalized.params, "batch_stats": normalized.batch_stats}
-        # A checkpoint has the number of a step: there is one, and it is the best.
-        progress = dataclasses.asdict(Progress(step=1, best_step=1))
-        checkpointer.save(1, variables, progress)
-    for split, found in tests.items():
-        found.outcomes.write(run_files.outcomes(partial, split))
-    run_files.write_results(partial, results)
-    partial.rename(out)
+    with files.new_folder(out) as partial:
+        for name in (run_files.CLASSES, run_files.DATA, run_files.LISTED):
+            if (classifier.workdir / name).exists():
+                shutil.copyfile(classifier.workdir / name, partial / name)
+        files.write_whole(partial / run_files.CONFIG, json_files.sealed(config, indent=2))
+        with Checkpointer(partial / run_files.CHECKPOINTS) as checkpointer:
+            variables = {"params": normalized.params, "batch_stats": normalized.batch_stats}
+            # A checkpoint has the number of a step: there is one, and it is the best.
+            progress = dataclasses.asdict(Progress(step=1, best_step=1))
+            checkpointer.save(1, variables, progress)
+        for split, found in tests.items():
+            found.outcomes.write(run_files.outcomes(partial, split))
+        run_files.write_results(partial, results)
     as_written: dict[str, Any] = json.loads(files.to_json(results))
     return as_written
 

@@ -25,6 +25,8 @@ pytestmark = pytest.mark.slow
 def normalized(finished_run, tmp_path_factory):
     """The workdir that the command writes, and what it prints."""
     out = tmp_path_factory.mktemp("normalized") / "run"
+    # The user's own.
+    out.with_name("run.partial").mkdir()
     choice = ("--format=tau_normalized", "--select_by=top_1_accuracy", f"--out={out}")
     (done,) = start_each("train.export", [(f"--workdir={finished_run}", *choice)], {})
     assert (done.returncode, done.stderr) == (0, "")
@@ -38,6 +40,7 @@ def kernel_and_bias(classifier):
 
 def test_the_run_is_that_with_the_best_tau(finished_run, normalized):
     out, printed = normalized
+    assert {path.name for path in out.parent.iterdir()} == {"run", "run.partial"}
     (tau,) = re.findall("^tau +(.+), by the top-1 accuracy of validation$", printed, re.MULTILINE)
     tau = float(tau)
     earlier, found = trained.load(finished_run), trained.load(out)

@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -87,19 +85,11 @@ def write(
         f"onnxruntime/{name.replace('.mjs', '.js')}": content for name, content in runtime.items()
     }
     contents[_KEEPER] = _keeper(contents)
-    # The folder appears complete, or not at all.
-    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
+    with files.new_folder(folder) as partial:
         for name, content in contents.items():
             path = partial / name
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(content)
-        # Readable by a server, as other new folders are.
-        partial.chmod(0o755)
-        partial.rename(folder)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
 
 
 def _keeper(contents: Mapping[str, bytes]) -> bytes:
