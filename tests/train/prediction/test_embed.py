@@ -474,6 +474,9 @@ def test_unreadable_images_are_refused_or_left_out_and_named(photos, tmp_path, c
     assert "88 rows of 5" in printed
     assert "left out     unreadable: ash/3.png, cedar/14.png\n" in printed
     assert "ash/3.png" in caplog.text
+    message = r"a\.npz has features of 88 of the 90 images: .* were left out before; --skip_unrea"
+    with pytest.raises(UserError, match=message):
+        embed(Sums(), found.in_folder(root), out, skip_unreadable=False)
     content = arrays(out)
     assert not {"ash/3.png", "cedar/14.png"} & set(content["names"])
     assert len(content["features"]) == len(content["labels"]) == len(content["split"]) == 88

@@ -10,7 +10,7 @@ import numpy as np
 
 from train.data.own import feature_files
 from train.data.own.listing import Listing, Role
-from train.foundation import files, zip_files
+from train.foundation import array_files, files, zip_files
 
 # How many rows of texts are in memory at a time.
 _CHUNK = 2**14
@@ -73,6 +73,11 @@ def is_whole(path: Path) -> bool:
             return archive.testzip() is None
     except (OSError, zipfile.BadZipFile):
         return False
+
+
+def num_rows(path: Path) -> int:
+    """The number of images that have features in a file of features that is whole."""
+    return array_files.in_npz(path)["features"]().shape[0]
 
 
 def _add_texts(archive: zipfile.ZipFile, name: str, texts: list[str] | tuple[str, ...]) -> None:

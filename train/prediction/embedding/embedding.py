@@ -56,12 +56,17 @@ def embed(
         UserError: an image cannot be read, or its features are not finite.
     """
     identity = identity_of(network, images)
+    number, num_features = len(images.listing), network.num_features
     if archive.identity_of(out) == identity:
         if archive.is_whole(out):
+            if not skip_unreadable and (rows := archive.num_rows(out)) < number:
+                raise UserError(
+                    f"{out} has features of {rows:,} of the {number:,} images: the others cannot "
+                    f"be read, and were left out before; {_ADVICE}"
+                )
             show_line(f"{out} has these features already")
             return
         logging.warning("%s is damaged: its features are computed again", out)
-    number, num_features = len(images.listing), network.num_features
     work = _work(network, images, skip_unreadable=skip_unreadable)
 
     def write(results: Callable[[], Iterator[_Batch]]) -> np.ndarray:
