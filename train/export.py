@@ -30,6 +30,7 @@ For a published network, --weights=FILE stands in the place of --workdir, with -
 --classes=FILE.
 """
 
+import hashlib
 import os
 import shlex
 from collections.abc import Mapping
@@ -338,8 +339,9 @@ def _write(
     from train.foundation import files
 
     described = _description(out)
+    digest = hashlib.sha256(content).hexdigest()
     # First: a file without its description is of no use.
-    files.write_whole(described, files.to_json(description, indent=1))
+    files.write_whole(described, files.to_json({**description, "digest": digest}, indent=1))
     files.write_whole(_card(out), card)
     if script is not None:
         files.write_whole(_script(out), script)

@@ -51,6 +51,7 @@ _DESCRIPTION = shapes.record(
         "outputs": shapes.record({}),
         "rule_in_words": shapes.string,
         "threshold": shapes.NUMBER_OR_NULL,
+        "digest": shapes.string,
         "onnx": shapes.record({}),
         "taxonomy": shapes.record(
             {
@@ -288,7 +289,14 @@ def read(path: Path) -> ProgramFile:
         ) from error
     except UserError as error:
         raise error.within("--program: ") from error
-    return ProgramFile(path, content, description)
+    program = ProgramFile(path, content, description)
+    if description.get("digest") not in (None, program.digest):
+        raise UserError(
+            f"--program {path} is not the file that {described} describes: one of them was "
+            "damaged, or exported or copied without the other; if you changed it on purpose, "
+            "remove the entry digest"
+        )
+    return program
 
 
 def load(path: Path) -> ExportedClassifier:

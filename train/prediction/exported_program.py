@@ -8,23 +8,33 @@ import jax.export
 import jax.numpy as jnp
 
 from train.data import DatasetSpec
+from train.foundation.errors import UserError
 from train.prediction import description, inference, preparation, standalone
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.trained import TrainedClassifier
 
 _PLATFORMS = ("cpu", "cuda", "tpu")
+# A file of FlatBuffers cannot be larger.
+_MOST_BYTES = 2**31 - 2**16
 # The type of what the program takes, by `DatasetSpec.inputs`.
 _DTYPES = {"images": "uint8", "features": "float32", "names": "int32"}
 
 
 def serialize(classifier: TrainedClassifier, rule: CalibratedRule) -> bytes:
-    """The serialized program, for one image or row or more, and all platforms."""
+    """The serialized program, for one image or row or more, and all platforms.
+
+    Raises:
+        UserError: it would be too large.
+    """
     # A dimension is at least 1: JAX refuses to call the program with an empty batch.
     (number,) = jax.export.symbolic_shape("n")
     dtype = jnp.dtype(_DTYPES[classifier.spec.inputs])
     batch = jax.ShapeDtypeStruct((number, *classifier.image_shape), dtype)
     infer = jax.jit(inference.make(classifier, rule))
-    return bytes(jax.export.export(infer, platforms=_PLATFORMS)(batch).serialize())
+    exported = jax.export.export(infer, platforms=_PLATFORMS)(batch)
+    if len(exported.mlir_module_serialized) > _MOST_BYTES:
+        raise UserError("--format=program is for classifiers of less than 2 GB; this one is larger")
+    return bytes(exported.serialize())
 
 
 def describe(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, Any]:

@@ -8,6 +8,7 @@ It prints a line of JSON for each image. A file that cannot be read has {"path",
 exit code is then 1. If the program cannot be run, the exit code is 2, after one line.
 """
 
+import hashlib
 import json
 import sys
 import warnings
@@ -57,7 +58,10 @@ def _decode(image: Image.Image, step: Step) -> Image.Image:
 def _orient(image: Image.Image, step: Step) -> Image.Image:
     del step
     _forget_xmp(image)
-    return ImageOps.exif_transpose(image)
+    try:
+        return ImageOps.exif_transpose(image)
+    except Exception:  # Pillow can raise anything for damaged EXIF; the pixels are fine.
+        return image
 
 
 def _forget_xmp(image: Image.Image) -> None:
@@ -87,6 +91,9 @@ def _resize(image: Image.Image, step: Step) -> Image.Image:
             across, down = size[0] / scale, size[1] / scale
             left, top = (width - across) / 2, (height - down) / 2
             box = (left, top, left + across, top + down)
+    # Above twice its limit Pillow takes an image for an attack on the memory.
+    if size[0] * size[1] > 2 * (Image.MAX_IMAGE_PIXELS or 2**30):
+        raise ValueError(f"an image of {width} x {height} pixels is too long and narrow")
     return image.resize(size, Image.Resampling.BILINEAR, box=box)
 
 
@@ -102,17 +109,20 @@ _STEPS = {"decode": _decode, "orient": _orient, "grey": _grey, "resize": _resize
 
 def load(path: Path, description: dict[str, Any]) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
     """The program in a file, from images [n, height, width, channels] to its outputs by name."""
+    content = path.read_bytes()
+    if description.get("digest") not in (None, hashlib.sha256(content).hexdigest()):
+        raise ValueError("it is not the file that the description describes")
     if "onnx" in description:
         import onnxruntime  # noqa: PLC0415
 
-        session = onnxruntime.InferenceSession(path)
+        session = onnxruntime.InferenceSession(content)
 
         def call(images: np.ndarray) -> Sequence[Any]:
             return session.run(None, {"images": images})
     else:
         import jax.export  # noqa: PLC0415
 
-        call = jax.export.deserialize(bytearray(path.read_bytes())).call
+        call = jax.export.deserialize(bytearray(content)).call
     names = description["outputs"]
     return lambda images: dict(zip(names, map(np.asarray, call(images)), strict=True))
 

@@ -53,6 +53,7 @@ def photographs():
     xmp = b'<x:xmpmeta><rdf:Description tiff:Orientation="6"/></x:xmpmeta>'
     yield "xmp.jpg", saved(small, "JPEG", xmp=xmp)
     yield "xmp.tif", saved(small, "TIFF", tiffinfo={700: xmp})
+    yield "damaged_exif.jpg", saved(small, "JPEG", exif=b"Exif\0\0no tags")
     alpha = Image.linear_gradient("L").resize(small.size)
     transparent = small.copy()
     transparent.putalpha(alpha)
@@ -167,6 +168,13 @@ def test_the_script_refuses_what_pillow_would_clip(tmp_path):
     Image.fromarray(np.full((4, 4), 3000, np.uint16)).save(tmp_path / "a.png")
     steps = preparation.to_plain(READERS["own"])
     with pytest.raises(ValueError, match="8 bits a channel"):
+        standalone.prepare(tmp_path / "a.png", steps)
+
+
+def test_the_script_refuses_an_image_that_would_be_huge_when_resized(tmp_path):
+    Image.new("RGB", (20_000, 1)).save(tmp_path / "a.png")
+    steps = preparation.to_plain(READERS["published"])
+    with pytest.raises(ValueError, match="20000 x 1 pixels is too long and narrow"):
         standalone.prepare(tmp_path / "a.png", steps)
 
 

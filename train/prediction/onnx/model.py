@@ -73,9 +73,8 @@ def make(
         ir_version=_IR,
         producer_name="topk_jax",
     )
-    helper.set_model_props(
-        found, {key: json.dumps(value, ensure_ascii=False) for key, value in metadata.items()}
-    )
+    # In ASCII: protobuf does not take a path with bytes that are not UTF-8.
+    helper.set_model_props(found, {key: json.dumps(value) for key, value in metadata.items()})
     return bytes(found.SerializeToString())
 
 

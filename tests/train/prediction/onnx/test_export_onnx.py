@@ -1,5 +1,6 @@
 """`train.export --format=onnx`: a file for ONNX Runtime, checked before it is kept."""
 
+import hashlib
 import json
 import shutil
 import subprocess
@@ -14,7 +15,13 @@ from PIL import Image
 
 from tests.train.forked import TIME_LIMIT, check_mistakes, start, start_each
 from train.foundation.errors import UserError
-from train.prediction import calibrated_rule, exported_classifier, inference, trained
+from train.prediction import (
+    calibrated_rule,
+    exported_classifier,
+    inference,
+    standalone,
+    trained,
+)
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.onnx import checking, exporting, precision, running
 from train.prediction.rule_flags import ChosenRule
@@ -140,7 +147,8 @@ def test_the_file_says_what_it_is(exported):
     model = onnx.load(folder / "coverage=0.9.onnx")
     onnx.checker.check_model(model, full_check=True)
     said = {one.key: json.loads(one.value) for one in model.metadata_props}
-    assert {**said, "script": "coverage=0.9.onnx.py"} == described
+    digest = hashlib.sha256((folder / "coverage=0.9.onnx").read_bytes()).hexdigest()
+    assert {**said, "script": "coverage=0.9.onnx.py", "digest": digest} == described
     assert said["classes"] == [str(digit) for digit in range(10)]
     assert said["rule"] == "coverage=0.9"
     assert "in greyscale, resized to just cover 8 x 8" in said["images"]["preparation"]
@@ -208,6 +216,20 @@ def test_a_file_that_differs_is_refused(workdir):
         checking.check(classifier, rule, content[:-100])
 
 
+def test_probabilities_that_are_not_numbers_are_refused(monkeypatch):
+    chosen = np.zeros((2, 3), bool)
+
+    def answer(value):
+        return lambda _rows: (np.full((2, 3), value, np.float32), chosen)
+
+    monkeypatch.setattr(running, "load", lambda _content: answer(np.nan))
+    monkeypatch.setattr(inference, "make", lambda *_: answer(0.5))
+    batches = [np.zeros((2, 4), np.float32)]
+    monkeypatch.setattr(checking, "_examples", lambda _: ("2 rows", iter(batches)))
+    with pytest.raises(UserError, match="in ONNX Runtime differs by nan from"):
+        checking.check(None, CalibratedRule("top_k", 1.0, None), b"")
+
+
 def test_of_two_equal_sets_either_is_right():
     probabilities = np.array([[0.4, 0.4, 0.2], [0.4, 0.4, 0.2], [0.4, 0.4, 0.2], [0.5, 0.4, 0.1]])
 
@@ -240,6 +262,27 @@ def test_evaluate_and_the_loader_take_it(exported, tmp_path):
     assert probabilities.shape == chosen.shape == (33, 10)
 
 
+def describe_as(other, path):
+    """Describes a file as another one is described, but its bytes."""
+    described = json.loads(Path(f"{other}.json").read_text())
+    del described["digest"]
+    Path(f"{path}.json").write_text(json.dumps(described))
+
+
+def test_the_description_of_another_export_is_refused(exported, tmp_path):
+    folder, _ = exported
+    path = tmp_path / "half_written.onnx"
+    shutil.copy(folder / "top_k=3.onnx", path)
+    shutil.copy(folder / "top_k=3.onnx.json", f"{path}.json")
+    exported_classifier.read(path)
+    shutil.copy(folder / "coverage=0.9.onnx.json", f"{path}.json")
+    message = r"half_written\.onnx is not the file that .*half_written\.onnx\.json describes: one"
+    with pytest.raises(UserError, match=message):
+        exported_classifier.read(path)
+    with pytest.raises(ValueError, match="is not the file that the description describes"):
+        standalone.load(path, json.loads(Path(f"{path}.json").read_text()))
+
+
 def test_a_file_that_was_cut_is_refused(exported, tmp_path):
     folder, _ = exported
     content = (folder / "top_k=3.onnx").read_bytes()
@@ -250,7 +293,7 @@ def test_a_file_that_was_cut_is_refused(exported, tmp_path):
     ):
         path = tmp_path / f"{name}.onnx"
         path.write_bytes(wrong)
-        shutil.copy(folder / "top_k=3.onnx.json", f"{path}.json")
+        describe_as(folder / "top_k=3.onnx", path)
         with pytest.raises(UserError, match=r"is not a program that train\.export wrote"):
             exported_classifier.load(path)
 
@@ -265,7 +308,7 @@ def test_a_file_that_reads_other_files_is_refused(exported, tmp_path):
     array.external_data.add(key="location", value="other")
     path = tmp_path / "program.onnx"
     path.write_bytes(model.SerializeToString())
-    shutil.copy(folder / "top_k=3.onnx.json", f"{path}.json")
+    describe_as(folder / "top_k=3.onnx", path)
     with pytest.raises(UserError, match="it names other files that its numbers are in"):
         exported_classifier.load(path)
 
