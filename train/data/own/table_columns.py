@@ -255,7 +255,7 @@ def _rows(
     if told := _TOLD.fullmatch(first.strip("\r\n")):
         delimiter, (start, first) = told[1], next(numbered, (start, ""))
     else:
-        delimiter = max((usual, *_OTHER_DELIMITERS), key=lambda one: _num_known(first, kind, one))
+        delimiter = max((usual, *_OTHER_DELIMITERS), key=lambda one: _num_columns(first, kind, one))
     (_, header), *rows = [
         (line, [_APOSTROPHE.sub("", cell.strip()) for cell in row])
         for line, row in _cells(itertools.chain([first], lines), delimiter, start)
@@ -264,13 +264,16 @@ def _rows(
     return [same_form(name) for name in header], rows
 
 
-def _num_known(header: str, kind: TableKind, delimiter: str) -> int:
-    """How many columns have known names if this is between them."""
+def _num_columns(header: str, kind: TableKind, delimiter: str) -> tuple[int, int]:
+    """How many columns have known names if this is between them, and how many have any name.
+
+    The second number is 0 if only known names count.
+    """
     try:
         found = [same_form(name).lower() for _, row in _cells([header], delimiter) for name in row]
     except csv.Error:
-        return 0
-    return len(set(found) & set(kind.known))
+        return 0, 0
+    return len(set(found) & set(kind.known)), len(set(found)) if kind.takes_all else 0
 
 
 def _cells(lines: Iterable[str], delimiter: str, start: int = 1) -> Iterator[tuple[int, list[str]]]:

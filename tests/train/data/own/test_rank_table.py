@@ -35,6 +35,8 @@ def test_a_table_goes_from_the_classes_up_or_from_the_top_down(table):
     # The word for the classes is that of the table, and other separators are read as they are.
     table.write_text(UP.replace("class", "species").replace(",", ";"))
     assert rank_table.read(str(table), CLASSES).names == ("family", "genus", "species")
+    table.write_text(UP.replace("class,genus,family", "Art,Gattung,Familie").replace(",", ";"))
+    assert rank_table.read(str(table), CLASSES).names == ("Familie", "Gattung", "Art")
 
 
 @pytest.mark.parametrize(
