@@ -76,25 +76,30 @@ def anytime_interval(
     share = _checks.static_positive(level, "level")
     if share >= 1:
         raise ValueError(f"level must be less than 1, got {level}.")
-    low = _lower_bound(found, total, float(1 - share))
-    high = 1 - _lower_bound(total - found, total, float(1 - share))
+    # Hazard: near 1, a bound in float32 has lost the digits of its distance from 1. Choice: the
+    # bounds of what is rarer, hits or other outcomes. Cost: none.
+    are_rare = found <= total - found
+    rarer = jnp.where(are_rare, found, total - found)
+    low, high = (_bound(rarer, total, float(1 - share), sign) for sign in (1, -1))
+    low, high = jnp.where(are_rare, low, 1 - high), jnp.where(are_rare, high, 1 - low)
     valid = (found >= 0) & (found <= total)
     return _numerics.nan_unless(valid, low), _numerics.nan_unless(valid, high)
 
 
-@partial(jax.jit, static_argnums=2)
-def _lower_bound(hits: jax.Array, counts: jax.Array, error: float) -> jax.Array:
-    """The lower bounds.
+@partial(jax.jit, static_argnums=(2, 3))
+def _bound(hits: jax.Array, counts: jax.Array, error: float, sign: int) -> jax.Array:
+    """The lower bounds for a sign of 1, the upper bounds for a sign of -1.
 
-    Identity: the exponent is t (lambda h / t - log(1 - m + m e^lambda)). Hazard: in float32 each of
-    the two has an error of t roundings if they are computed apart. Choice: their difference is
-    computed before it is multiplied by t; the parameters that matter are below 5 / sqrt(t), so that
-    the error is some sqrt(t) roundings. Cost: none.
+    Identity: the exponent is t (lambda h / t - log(1 - m + m e^lambda)), and that of the other
+    outcomes is the same with -lambda. Hazard: in float32 each of the two has an error of t
+    roundings if they are computed apart. Choice: their difference is computed before it is
+    multiplied by t; the parameters that matter are below 5 / sqrt(t), so that the error is some
+    sqrt(t) roundings. Cost: none.
     """
     dtype = jnp.result_type(float)
     number = counts.astype(dtype)
     share = hits.astype(dtype) / jnp.maximum(number, 1.0)
-    sizes = [2.0 ** (2 - j) for j in range(_NUM_PARAMETERS)]
+    sizes = [sign * 2.0 ** (2 - j) for j in range(_NUM_PARAMETERS)]
 
     def is_refuted(mean: jax.Array) -> jax.Array:
         exponents = [number * (size * share - jnp.log1p(mean * math.expm1(size))) for size in sizes]
@@ -102,11 +107,12 @@ def _lower_bound(hits: jax.Array, counts: jax.Array, error: float) -> jax.Array:
         return evidence >= math.log(2 / error)
 
     def halve(_: int, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        low, high = bounds
-        middle = (low + high) / 2
+        outer, inner = bounds
+        middle = (outer + inner) / 2
         refuted = is_refuted(middle)
-        return jnp.where(refuted, middle, low), jnp.where(refuted, high, middle)
+        return jnp.where(refuted, middle, outer), jnp.where(refuted, inner, middle)
 
-    # Refuted values are below the share.
-    low, _ = jax.lax.fori_loop(0, _BISECTIONS, halve, (share * 0.0, share))
-    return low
+    # Refuted values are beyond the share.
+    farthest = jnp.full_like(share, 0.0 if sign > 0 else 1.0)
+    outer, _ = jax.lax.fori_loop(0, _BISECTIONS, halve, (farthest, share))
+    return outer

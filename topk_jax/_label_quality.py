@@ -12,6 +12,8 @@ __all__ = ["confident_classes", "confident_joint", "label_margins"]
 
 # How far below its threshold a probability may be, because means are rounded; as in cleanlab.
 _ROUNDING = 1e-6
+# Probabilities are added up in this many parts.
+_NUM_PARTS = 256
 
 
 def label_margins(scores: ArrayLike, labels: ArrayLike) -> jax.Array:
@@ -163,19 +165,30 @@ def _confident_joint(probabilities: jax.Array, labels: jax.Array) -> jax.Array:
     # What is left out gets an index past the end and is dropped.
     given = jnp.where(valid, labels, num_classes)
 
-    def of_labels(given: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
-        zeros, given = jnp.zeros(num_classes, values.dtype), given.reshape(-1)
-        total = zeros.at[given].add(values.reshape(-1), mode="drop")
-        return total, zeros.at[given].add(1, mode="drop")
+    def counts_of(given: jax.Array) -> jax.Array:
+        return jnp.zeros(num_classes, jnp.int32).at[given.reshape(-1)].add(1, mode="drop")
+
+    def sums_of(given: jax.Array, values: jax.Array, means: jax.Array) -> jax.Array:
+        given = given.reshape(-1)
+        rest = values.reshape(-1) - means.at[given].get(mode="fill", fill_value=0)
+        parts = jnp.zeros((_NUM_PARTS, num_classes), values.dtype)
+        return parts.at[jnp.arange(given.size) % _NUM_PARTS, given].add(rest, mode="drop").sum(0)
 
     def of_pairs(given: jax.Array, found: jax.Array) -> jax.Array:
         zeros = jnp.zeros((num_classes, num_classes), jnp.int32)
         return zeros.at[given.reshape(-1), found.reshape(-1)].add(1, mode="drop")
 
     own = jnp.where(valid, _numerics.score_of_label(probabilities, labels), 0)
-    total, count = _sharding.sum_examples(of_labels, given, own)
+    count = _sharding.sum_examples(counts_of, given)
+    # Hazard: a sum of 1e5 probabilities of 0.9999 in float32 is too large by 10, and then none of
+    # them reaches the mean. Choice: sums of parts, and once more of what differs from the mean.
+    # Cost: another pass over one number for each example.
+    means = jnp.zeros(num_classes, own.dtype)
+    for _ in range(2):
+        total = _sharding.sum_examples(sums_of, given, own, shared=(means,))
+        means = means + total / jnp.maximum(count, 1).astype(own.dtype)
     # Above the rounding: a class of probability 0 is not reached by all examples.
-    means = jnp.maximum(total / jnp.maximum(count, 1), 2 * _ROUNDING)
+    means = jnp.maximum(means, 2 * _ROUNDING)
     thresholds = jnp.where(count > 0, means, jnp.inf)
     found = _confident_classes(probabilities, thresholds)
     found = jnp.where(found >= 0, found, num_classes)

@@ -44,6 +44,13 @@ def test_weighted_votes_are_those_of_the_loop(rng, has_authors):
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+def test_a_large_index_is_outside_in_64_bits():
+    with jax.enable_x64(True):
+        labels, examples, voters = np.array([[0, 1, 2**32], [0, 2**32, 1], [0, 1, 2]])
+        found = np.asarray(metrics.weighted_votes(labels, examples, voters, **SIZES))
+    assert np.argwhere(found).tolist() == [[0, 0]]
+
+
 def test_dawid_skene_is_the_loop(rng):
     given = votes(rng)
     settings = {**SIZES, "smoothing": 0.1, "num_steps": 5}

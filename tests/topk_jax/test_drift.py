@@ -106,6 +106,16 @@ def test_the_interval_holds_at_all_times_in_a_drift(rng):
     assert (np.abs(share - mean) > half)[:, late].any(axis=1).mean() > 3 * DELTA
 
 
+def test_intervals_of_rare_hits_among_many_outcomes():
+    hits, count = np.array([0, 1, 50]), 10**9
+    low, high = metrics.anytime_interval(hits, np.full(3, count))
+    expected = reference.anytime_interval(hits, np.full(3, count))
+    # The search halves an interval of 1 forty times, and the smallest bound is 3e-10.
+    np.testing.assert_allclose((low, high), expected, rtol=5e-3)
+    others = metrics.anytime_interval(count - hits, np.full(3, count))
+    np.testing.assert_array_equal(others, (1 - high, 1 - low))
+
+
 def test_intervals_without_outcomes_and_of_impossible_counts():
     low, high = metrics.anytime_interval(jnp.array([0, -1, 3]), jnp.array([0, 5, 2]))
     np.testing.assert_array_equal(low, [0, np.nan, np.nan])

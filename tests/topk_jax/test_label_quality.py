@@ -77,6 +77,13 @@ def test_the_confident_joint_is_the_reference(rng, shape):
     assert joint.sum() - np.trace(joint) > 20
 
 
+def test_many_examples_are_as_confident_as_few():
+    labels = np.arange(40_000) % 2
+    probabilities = np.abs(np.eye(2, dtype=np.float32)[labels] - np.float32(1e-4))
+    joint = metrics.confident_joint(probabilities, labels)
+    np.testing.assert_array_equal(joint, [[20_000, 0], [0, 20_000]])
+
+
 def test_a_class_without_examples_is_nobodys_class(rng):
     probabilities, labels = drawn(rng)
     labels[labels == 1] = 0

@@ -96,6 +96,8 @@ def _call_on_devices(
     if "labels" in given:
         of = ("features", shape)
         given["labels"] = _checks.integer_array(given["labels"], "labels", shape[:-1], of=of)
+    if given.get("where") is not None:
+        given["where"] = _checks.boolean_array(given["where"], "where", shape[:-1])
     if "key" in given:
         # The noise of a key depends on the position in the batch, which a device does not know.
         given["key"] = derive_keys(given["key"], shape[:-1])

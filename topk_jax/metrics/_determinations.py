@@ -228,12 +228,14 @@ def _votes(
         _checks.static_integer(size, name, minimum=1)
         for size, name in zip(sizes, names, strict=True)
     ]
-    indices = [_sharding.gather(index.astype(jnp.int32)).reshape(-1) for index in given]
+    indices = [_sharding.gather(index).reshape(-1) for index in given]
     is_vote = jnp.ones(classes.size, bool)
     for index, limit in zip(indices, limits, strict=True):
         is_vote &= (index >= 0) & (index < limit)
+    # Not before the comparisons: a large index of 64 bits would become a small one of 32 bits.
     of_classes, of_examples, of_voters = (
-        jnp.where(is_vote, index, limit) for index, limit in zip(indices, limits, strict=True)
+        jnp.where(is_vote, index, limit).astype(jnp.int32)
+        for index, limit in zip(indices, limits, strict=True)
     )
     return of_classes, of_examples, of_voters
 

@@ -140,7 +140,8 @@ def compute_expected_mean(
     of_batch = functools.partial(_of_batch, ranks, num_nodes, class_axis_name)
     values = _sharding.map_examples(of_batch, last.ndim - 1, rows, shared=(epsilon,))
     too_few = _classes.sum_classes(last == -jnp.inf, class_axis_name) > num_classes - highest
-    return jnp.where(too_few, -jnp.inf, values)
+    # Masked classes beside a NaN do not hide it.
+    return jnp.where(too_few & ~jnp.isnan(values), -jnp.inf, values)
 
 
 def _of_batch(

@@ -112,3 +112,15 @@ def test_split_heads_and_features_are_refused(arrays):
     message = "features must not be split along their last axis, got features that are"
     with pytest.raises(ValueError, match=re.escape(message)):
         heads.cross_entropy(features, heads.LinearHead(np.ones((4, 9), np.float32)), labels)
+
+
+def test_where_may_be_a_list(arrays):
+    features, weights, labels = arrays
+    where = labels > NUM_CLASSES // 2
+    mesh = mesh_of(AxisType.Explicit)
+    with jax.set_mesh(mesh):
+        features = jax.device_put(features, NamedSharding(mesh, SPLIT))
+        losses = heads.cross_entropy(
+            features, heads.LinearHead(weights), labels, where=where.tolist(), block_size=BLOCK
+        )
+    np.testing.assert_array_equal(losses > 0, where)

@@ -261,9 +261,12 @@ def test_masked_classes_are_harmless(rng, size, k):
 @pytest.mark.parametrize(("size", "k"), BROKEN)
 def test_too_few_classes_left(size, k):
     scores = jnp.full((3, size), -jnp.inf).at[0, : k - 1].set(1.0).at[1, :k].set(1.0)
+    scores = scores.at[2, 1].set(jnp.nan)
     value, gradient, _ = value_and_gradients(scores, k, 0.5)
     assert value[0] == -jnp.inf
     np.testing.assert_array_equal(gradient[0], 0)
+    assert np.isnan(value[2])
+    assert np.isnan(gradient[2]).all()
     assert np.isfinite(value[1])
     # All equal and all needed: each is k-th with the same chance.
     assert_close(gradient[1, :k], 1 / k, PROMISED)

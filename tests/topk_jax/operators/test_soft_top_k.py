@@ -217,6 +217,13 @@ def test_sigmoid_limits_and_masked_classes(rng):
     np.testing.assert_array_equal(sigmoid(row, 3, 0.7), [1, 0.5, 1, 0.5])
 
 
+def test_both_zeros_are_equal_in_rows_of_any_length():
+    for size in (SIZE, 3000):
+        row = np.full(size, -1, np.float32)
+        row[1:3] = -0.0, 0.0
+        np.testing.assert_array_equal(sigmoid(row, 1, 0.7)[1:3], 0.5)
+
+
 def test_sigmoid_gives_half_the_threshold_to_each_of_two_ranks():
     row = np.array([1.0, 0.3, 0.3, 0.3, -1.0])
     for k in (1, 2, 3):
