@@ -99,7 +99,9 @@ def cluster_interval(hits, groups, *, num_groups, level=0.95, counted="examples"
     variance = many / (many - 1) * squares / total**2
     z = stats.norm.ppf((1 + level) / 2)
     scale = (z / stats.t.ppf((1 + level) / 2, many - 1)) ** 2
-    effective = min(number, scale * (many if variance == 0 else share * (1 - share) / variance))
+    # The rounded residuals of equal shares need not be 0; equal quotients are rounded alike.
+    are_alike = len({found / size for found, size in sums}) == 1
+    effective = min(number, scale * (many if are_alike else share * (1 - share) / variance))
     ratio = z**2 / effective
     half = np.sqrt(ratio * share * (1 - share) + ratio**2 / 4)
     return tuple((share + ratio / 2 + sign * half) / (1 + ratio) for sign in (-1, 1))
