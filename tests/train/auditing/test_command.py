@@ -106,7 +106,7 @@ def test_corrections_are_read_back_and_kept(audited):
     audit(
         folder / "a.npz", folder / "third.csv", f"--config.dataset.corrections={folder}/again.csv"
     )
-    assert (folder / "third.csv").read_text() == (folder / "again.csv").read_text()
+    assert read(folder / "third.csv") == read(folder / "again.csv")
 
 
 def test_a_run_is_trained_on_the_corrected_labels(audited):

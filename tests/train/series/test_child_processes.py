@@ -17,6 +17,8 @@ SLEEPER = [sys.executable, "-c", "import time; time.sleep(100)"]
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_that_comes_while_a_process_starts_reaches_it(tmp_path, monkeypatch, number):
     started = []
+    # Whoever runs the tests may have them ignore SIGHUP, as nohup does.
+    before = signal.signal(number, signal.default_int_handler)
 
     def start(*arguments, **options):
         process = subprocess.Popen(*arguments, **options)
@@ -28,8 +30,11 @@ def test_a_signal_that_comes_while_a_process_starts_reaches_it(tmp_path, monkeyp
         DEVNULL, STDOUT, Popen = subprocess.DEVNULL, subprocess.STDOUT, start
 
     monkeypatch.setattr(child_processes, "subprocess", Module)
-    with ChildProcesses() as processes, pytest.raises(InterruptedRunError) as error:
-        processes.run(SLEEPER, tmp_path / "log")
+    try:
+        with ChildProcesses() as processes, pytest.raises(InterruptedRunError) as error:
+            processes.run(SLEEPER, tmp_path / "log")
+    finally:
+        signal.signal(number, before)
     assert error.value.number == number
     # A run saves before it ends by SIGTERM, and not by SIGHUP. Python ends by itself after an
     # interruption that comes when it has started.
