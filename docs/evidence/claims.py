@@ -20,7 +20,7 @@ from answers import (
     studies_of,
 )
 from effects import Effect, combined
-from pretrained import tables as pretrained_tables
+from pretrained import committed
 from pretrained.answers import Answer as PretrainedAnswer
 from unplanned import Unplanned
 
@@ -244,7 +244,7 @@ class Claim:
 
 @cache
 def _of_pretrained_network() -> list[PretrainedAnswer]:
-    return pretrained_tables.answered()
+    return committed.answered()
 
 
 @cache

@@ -16,6 +16,9 @@ from answers import (
     studies_of,
 )
 from effects import is_inside
+from pretrained import answers as pretrained_answers
+from pretrained import committed, design
+from pretrained.collecting import FOLDER
 from times import ratio, times
 
 from train.series.contrasts import Contrast
@@ -56,9 +59,7 @@ def in_studies(question: str, contrast: str) -> str:
     found = of_contrast(question, contrast)
     if len(found) == 1:
         return found[0].verdict
-    counts = Counter(one.verdict for one in found)
-    told = [f"{verdict} in {count}" for verdict, count in sorted(counts.items())]
-    return f"{', '.join(told)} of {len(found)} studies"
+    return f"{_counted([one.verdict for one in found])} studies"
 
 
 def difference(question: str, contrast: str) -> str:
@@ -142,6 +143,49 @@ def on_average(question: str, contrast: str) -> str:
     if (question, contrast) not in found:
         raise ValueError(f"no model of {question!r} has the contrast {contrast!r}")
     return found[question, contrast].verdict
+
+
+def pretrained_difference(question: str, contrast: str) -> str:
+    """The differences of a contrast on a pretrained network: "+0.2 to +1.5, better in 2 of 6".
+
+    Raises:
+        ValueError: the question is not complete, or has no such contrast.
+    """
+    found = [
+        one
+        for one in committed.answered()
+        if (one.difference.setting.question, one.difference.contrast.name) == (question, contrast)
+    ]
+    if not found:
+        raise ValueError(f"no complete setting of {question!r} has the contrast {contrast!r}")
+    counts = _counted([one.verdict for one in found])
+    return f"{range_of([one.difference.found for one in found])}, {counts} settings"
+
+
+def pretrained_top_1(question: str, loss: str) -> str:
+    """The top-1 differences from cross-entropy with the same head, on a pretrained network.
+
+    Raises:
+        ValueError: the question is not complete, or has no such loss.
+    """
+    study = design.study()
+    found = [
+        one.top_1
+        for finished in committed.complete(study, FOLDER)
+        if finished.setting.question == question
+        for one in pretrained_answers.secondary(study, finished)
+        if one.loss == loss and one.top_1 is not None
+    ]
+    if not found:
+        raise ValueError(f"no complete setting of {question!r} has the loss {loss!r}")
+    return range_of(found)
+
+
+def _counted(verdicts: Sequence[str]) -> str:
+    """How often each answer was given: "better in 2, undecided in 1 of 3"."""
+    counts = sorted(Counter(verdicts).items())
+    told = ", ".join(f"{verdict} in {count}" for verdict, count in counts)
+    return f"{told} of {len(verdicts)}"
 
 
 def _arms(question: str) -> list[Mapping[str, Any]]:
@@ -228,6 +272,8 @@ KINDS: Mapping[str, Callable[..., str]] = {
     "secondary gain": secondary_gain,
     "in studies": in_studies,
     "better head gain": better_head_gain,
+    "pretrained difference": pretrained_difference,
+    "pretrained top-1": pretrained_top_1,
     "published inside": published_inside,
     "on average": on_average,
     "selected": selected,

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 
+from tests.reference import _pretrained_study as pretrained
 from tests.reference import _studies as studies
 from tests.reference import _study_answers as answers
 from tests.reference import _study_pooling as pooling
@@ -66,6 +67,36 @@ def in_studies(question: str, name: str) -> str:
     return f"{counts} of {len(verdicts)} studies"
 
 
+def pretrained_difference(question: str, name: str) -> str:
+    """The differences of a contrast on a pretrained network, and the answers in its settings."""
+    settings = _pretrained_settings(question)
+    found = [
+        one
+        for one in pretrained.answers(pretrained.read())
+        if one.setting in settings and one.contrast == name
+    ]
+    counts = sorted(Counter(one.verdict for one in found).items())
+    verdicts = ", ".join(f"{verdict} in {count}" for verdict, count in counts)
+    extremes = text.extremes([one.points for one in found], "+.2f")
+    return f"{extremes}, {verdicts} of {len(found)} settings"
+
+
+def pretrained_top_1(question: str, loss: str) -> str:
+    """The top-1 differences from cross-entropy with the same head, in the settings."""
+    settings = _pretrained_settings(question)
+    found = []
+    for row in pretrained.secondary(pretrained.read()):
+        setting, name, top_1 = row[0], row[1], row[4]
+        if setting in settings and name in (f"{loss}, linear", f"{loss}, cosine"):
+            assert isinstance(top_1, tuple)
+            found.append(top_1[0])
+    return text.extremes(found, "+.2f")
+
+
+def _pretrained_settings(question: str) -> set[str]:
+    return {one["name"] for one in pretrained.plan()["settings"] if one["question"] == question}
+
+
 def difference(question: str, name: str) -> str:
     """The differences of a primary contrast, and how many studies gave which answer."""
     return f"{gain(question, name)}, {in_studies(question, name)}"
@@ -122,6 +153,8 @@ SENTENCES: dict[str, Callable[..., str]] = {
     "secondary gain": secondary_gain,
     "in studies": in_studies,
     "better head gain": better_head_gain,
+    "pretrained difference": pretrained_difference,
+    "pretrained top-1": pretrained_top_1,
     "published inside": published_inside,
     "on average": on_average,
     "accuracy": accuracy,

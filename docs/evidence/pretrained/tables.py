@@ -12,9 +12,8 @@ import numpy as np
 from markdown_tables import markdown_table
 from texts import POINTS, number_text, p_value_text, with_interval
 
-from pretrained import answers, collecting, design
-from pretrained.answers import Answer, Finished
-from pretrained.design import Range, Study
+from pretrained import answers, collecting, committed, design
+from pretrained.design import Range
 
 _OPEN = "\nNo question is complete.\n\n"
 _LEADS = Path(__file__).parent / "leads.json"
@@ -58,7 +57,7 @@ def contrasts(folder: Path = collecting.FOLDER) -> str:
             p_value_text(one.adjusted),
             f"{POINTS * one.difference.of_seeds:.2f}, {POINTS * one.difference.of_searches:.2f}",
         ]
-        for one in answered(folder)
+        for one in committed.answered(folder)
     ]
     head = [
         "setting",
@@ -85,7 +84,7 @@ def secondary(folder: Path = collecting.FOLDER) -> str:
                 for found in (one.same_head, one.better_head, one.top_1, one.wrong_labels)
             ),
         ]
-        for finished in complete(study, folder)
+        for finished in committed.complete(study, folder)
         for one in answers.secondary(study, finished)
     ]
     head = [
@@ -103,7 +102,7 @@ def accuracies(folder: Path = collecting.FOLDER) -> str:
     """What was selected in each arm of the complete questions, with its accuracy."""
     study = design.study()
     rows = []
-    for one in complete(study, folder):
+    for one in committed.complete(study, folder):
         losses = {loss.name: loss for loss in study.losses}
         for chosen in one.chosen:
             space = losses[chosen.loss].spaces[chosen.head]
@@ -164,26 +163,6 @@ def _with_error(differences: np.ndarray, luck: float) -> str:
     by_seed = differences.mean(axis=0)
     variance = by_seed.var(ddof=1) / len(by_seed) + 2 * luck / len(differences)
     return f"{POINTS * by_seed.mean():+.2f} ± {POINTS * math.sqrt(variance):.2f}"
-
-
-def complete(study: Study, folder: Path) -> list[Finished]:
-    """The settings of the questions of which all settings have files."""
-    found = {}
-    for setting in study.settings:
-        path = folder / f"{setting.name}.json"
-        if path.exists():
-            plain = json.loads(path.read_text())
-            found[setting.name] = Finished(
-                setting, collecting.read(plain, study), collecting.test_labels(plain)
-            )
-    missing = {one.question for one in study.settings if one.name not in found}
-    return [one for one in found.values() if one.setting.question not in missing]
-
-
-def answered(folder: Path = collecting.FOLDER) -> list[Answer]:
-    """The answers to the primary contrasts of the complete questions."""
-    study = design.study()
-    return answers.answered(study, answers.differences(study, complete(study, folder)))
 
 
 def _edge(space: Range | float, value: float) -> str:
