@@ -14,10 +14,12 @@ _TIMES = {
 
 def tables(results: dict[str, Any]) -> str:
     """Milliseconds by shape and contestant, ratios to ours, and the memory."""
-    parts = [
-        f"{markdown.machine(results['machine'])}; medians of {results['repetitions']} calls in "
-        "turns, in milliseconds, and in brackets as a multiple of the noised loss with one key."
-    ]
+    machine = markdown.machine(results["machine"])
+    of_times = (
+        f"; medians of {results['repetitions']} calls in turns, in milliseconds, and in brackets "
+        "as a multiple of the noised loss with one key"
+    )
+    parts = [f"{machine}{of_times if _TIMES.keys() & results else ''}."]
     for section, title in _TIMES.items():
         if section in results:
             parts += [title, _times(results[section])]

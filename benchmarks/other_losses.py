@@ -6,7 +6,7 @@ Needs jax, numpy and optax.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -43,14 +43,21 @@ def main() -> None:
     arguments = parser.parse_args()
     jax.config.update("jax_default_device", arguments.device)
     repetitions = arguments.repetitions
-    results = {
-        "machine": timing.machine(),
-        "repetitions": repetitions,
-        "losses": [all_losses(*shape, repetitions) for shape in SHAPES],
-        "smooth": [smooth(*shape, repetitions) for shape in SMOOTH],
-        "selections": [selections(*shape, repetitions) for shape in SELECTIONS],
+    measured: dict[str, tuple[Callable[..., dict[str, Any]], Sequence[tuple[int, ...]]]] = {
+        "losses": (all_losses, SHAPES),
+        "smooth": (smooth, SMOOTH),
+        "selections": (selections, SELECTIONS),
     }
-    command.write(results, arguments.output)
+    results: dict[str, Any] = {"machine": timing.machine(), "repetitions": repetitions}
+    for section, (measure, shapes) in measured.items():
+        results[section] = []
+        for shape in shapes:
+            results[section].append(measure(*shape, repetitions))
+            # A benchmark that is stopped keeps what it has.
+            if arguments.output is not None:
+                command.write(results, arguments.output)
+    if arguments.output is None:
+        command.write(results, None)
 
 
 def all_losses(batch: int, num_classes: int, repetitions: int) -> dict[str, Any]:

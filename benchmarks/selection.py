@@ -2,29 +2,43 @@
 
     python -m benchmarks.selection [--device=cpu] [--repetitions=21] [--output=FILE.json]
 
-The library chooses a method by these results; the benchmark forces each one.
+The library chooses a method by these results; the benchmark forces each one. An accelerator has
+other methods than a CPU. On it, each method runs many times in one program, so that the time is the
+device's, without the calls from Python.
 """
 
 import functools
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from benchmarks import command, timing
+from topk_jax import _ordered_lists, _search
 from topk_jax.operators import _top_k
 
 # Rows, classes.
 SHAPES = ((640, 100), (320, 1081), (320, 2048), (64, 4096), (64, 10_000), (8, 100_000))
 RANKS = (1, 2, 6, 11, 21, 51, 101)
+# Of one method on an accelerator, in one program.
+RUNS = 50
+# The number of threads that compile.
+THREADS = 8
 _NEVER = 2**30
 # The longest row for descent, the highest ranks that descent and selection always find, and the
 # lengths per rank from which selection, and selection in chunks, are used.
-WAYS = {
+ON_CPU = {
     "descent": (_NEVER, _NEVER, 0, _NEVER, _NEVER),
     "selection": (0, 0, _NEVER, _NEVER, _NEVER),
     "selection in chunks": (0, 0, _NEVER, _NEVER, _top_k._CHUNK),
     "bisection": (0, 0, 0, _NEVER, _NEVER),
 }
+# The most entries of a pass over ordered lists.
+ENTRIES = (2, 3, 4, 8, 16)
+
+Find = Callable[[jax.Array], Any]
 
 
 def main() -> None:
@@ -33,31 +47,47 @@ def main() -> None:
     command.add_device(parser)
     arguments = parser.parse_args()
     jax.config.update("jax_default_device", arguments.device)
-    results = {
+    results: dict[str, Any] = {
         "machine": timing.machine(),
         "repetitions": arguments.repetitions,
-        "rows": [
-            row(shape, k, arguments.repetitions) for shape in SHAPES for k in RANKS if k <= shape[1]
-        ],
+        "rows": [],
     }
-    command.write(results, arguments.output)
+    of_device = _on_cpu if arguments.device.platform == "cpu" else _on_accelerator
+    for shape in SHAPES:
+        for k in RANKS:
+            if k > shape[1]:
+                continue
+            results["rows"].append(row(shape, k, arguments.repetitions, of_device))
+            # A benchmark that is stopped keeps what it has.
+            if arguments.output is not None:
+                command.write(results, arguments.output)
+    if arguments.output is None:
+        command.write(results, None)
 
 
-def row(shape: tuple[int, int], k: int, repetitions: int) -> dict[str, Any]:
+def row(
+    shape: tuple[int, int],
+    k: int,
+    repetitions: int,
+    ways: Callable[[jax.Array, int], dict[str, jax.stages.Lowered]],
+) -> dict[str, Any]:
     """The median seconds of each possible method at one shape and rank."""
     count, length = shape
     scores = jax.random.normal(jax.random.key(0), shape)
-    ways = {
-        name: way
-        for name, way in WAYS.items()
-        if name != "selection in chunks" or k * _top_k._CHUNK <= length
-    }
-    contestants = {name: _compiled(way, scores, k) for name, way in ways.items()}
-    seconds = timing.medians_in_turns(contestants, repetitions)
+    lowered = ways(scores, k)
+    with ThreadPoolExecutor(THREADS) as pool:
+        programs = pool.map(jax.stages.Lowered.compile, lowered.values())
+        contestants = {
+            name: timing.blocking(program, scores)
+            for name, program in zip(lowered, programs, strict=True)
+        }
+    runs = 1 if ways is _on_cpu else RUNS
+    medians = timing.medians_in_turns(contestants, repetitions)
+    seconds = {name: median / runs for name, median in medians.items()}
     return {"rows": count, "classes": length, "k": k, "seconds": seconds}
 
 
-def _compiled(way: tuple[int, ...], scores: jax.Array, k: int) -> timing.Contestant:
+def _on_cpu(scores: jax.Array, k: int) -> dict[str, jax.stages.Lowered]:
     names = (
         "_LONGEST_SHORT_ROW",
         "_HIGHEST_DESCENT",
@@ -65,20 +95,73 @@ def _compiled(way: tuple[int, ...], scores: jax.Array, k: int) -> timing.Contest
         "_SELECTED_LENGTH_PER_RANK",
         "_CHUNKED_LENGTH_PER_RANK",
     )
-    chosen = [getattr(_top_k, name) for name in names]
-    try:
-        for name, value in zip(names, way, strict=True):
-            setattr(_top_k, name, value)
-        # A new function each time, because JAX would reuse the other method's trace.
-        compiled = (
-            jax.jit(functools.partial(lambda scores: _top_k.select_kth(scores, k)))
-            .lower(scores)
-            .compile()
+    return {
+        name: _lowered(
+            _top_k,
+            dict(zip(names, way, strict=True)),
+            lambda scores: _top_k.select_kth(scores, k),
+            scores,
         )
+        for name, way in ON_CPU.items()
+        if name != "selection in chunks" or k * _top_k._CHUNK <= scores.shape[-1]
+    }
+
+
+def _on_accelerator(scores: jax.Array, k: int) -> dict[str, jax.stages.Lowered]:
+    def by_lists(scores: jax.Array) -> Any:
+        values, indices = _ordered_lists.select_in_passes(scores, k)
+        return values[..., -1:], indices[..., -1:]
+
+    def by_selection(scores: jax.Array) -> Any:
+        values, indices = _top_k._selected(scores, k)
+        return values[..., -1:], indices[..., -1:]
+
+    def by_search(scores: jax.Array) -> Any:
+        index = _search.kth_of_rows(scores, k)
+        return jnp.take_along_axis(scores, index, axis=-1), index
+
+    found = {
+        "XLA's top_k": _lowered(_top_k, {}, _many_times(by_selection), scores),
+        "search": _lowered(_top_k, {}, _many_times(by_search), scores),
+    }
+    if k > _ordered_lists.LONGEST:
+        return found
+    for entries in ENTRIES:
+        if entries > ENTRIES[0] and entries >= 2 * k:
+            # The same single pass as with fewer entries.
+            continue
+        ways = {"LONGEST_IN_ONE_PASS": entries, "_ENTRIES_IN_A_PASS": entries}
+        found[f"lists of {entries}"] = _lowered(_ordered_lists, ways, _many_times(by_lists), scores)
+    return found
+
+
+def _many_times(find: Find) -> Find:
+    """The sum of what is found in `RUNS` runs, of which none starts before the last one ends."""
+
+    def runs(scores: jax.Array) -> jax.Array:
+        def run(_: jax.Array, total: jax.Array) -> jax.Array:
+            # A comparison that XLA cannot decide.
+            value, index = find(scores + jnp.where(total == -1.0, 1.0, 0.0))
+            return value.sum() + index.sum()
+
+        return jax.lax.fori_loop(0, RUNS, run, jnp.float32(0))
+
+    return runs
+
+
+def _lowered(
+    module: Any, constants: Mapping[str, int], find: Find, scores: jax.Array
+) -> jax.stages.Lowered:
+    """The program of a method, with constants of the module that choose it."""
+    chosen = {name: getattr(module, name) for name in constants}
+    try:
+        for name, value in constants.items():
+            setattr(module, name, value)
+        # A new function each time, because JAX would reuse the other method's trace.
+        return jax.jit(functools.partial(find)).lower(scores)
     finally:
-        for name, value in zip(names, chosen, strict=True):
-            setattr(_top_k, name, value)
-    return timing.blocking(compiled, scores)
+        for name, value in chosen.items():
+            setattr(module, name, value)
 
 
 if __name__ == "__main__":

@@ -74,6 +74,7 @@ _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "largest_batches": largest_batches.tables,
     "losses": losses_report.tables,
     "losses_flat": losses_report.tables,
+    "losses_memory": losses_report.tables,
     "near_duplicates": near_duplicates.tables,
     "network_memory": network_memory.tables,
     "networks": networks_report.tables,

@@ -245,7 +245,9 @@ def test_the_scores_of_all_classes_are_never_in_memory():
         features = jax.ShapeDtypeStruct((num_examples, 16), jnp.float32)
         weights = jax.ShapeDtypeStruct((16, num_classes), jnp.float32)
         best = jax.jit(
-            lambda features, weights: heads.top_k(features, heads.LinearHead(weights), k=k)
+            lambda features, weights: heads.top_k(
+                features, heads.LinearHead(weights), k=k, block_size=2**20 // num_examples
+            )
         )
         return best.lower(features, weights).compile().memory_analysis().temp_size_in_bytes
 

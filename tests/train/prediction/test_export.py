@@ -142,9 +142,10 @@ def test_the_script_beside_it_says_what_train_predict_says(workdir, exported, tm
         found = json.loads(line)
         assert found["path"] == str(path)
         assert [member["class"] for member in found["set"]] == [*map(str, one.classes)]
-        # The batches differ, and so may the last bits.
+        # The batches differ, and so may the sums of a convolution. A probability has the relative
+        # error that its logit, of up to 20 here, has as an absolute one: some five roundings of it.
         np.testing.assert_allclose(
-            [member["probability"] for member in found["set"]], one.probabilities, rtol=1e-6
+            [member["probability"] for member in found["set"]], one.probabilities, rtol=1e-5
         )
 
 
