@@ -9,10 +9,11 @@ from topk_jax import _ordinals, _sharding
 
 # For longer selections, a sort needs fewer passes over its array.
 LONGEST = 64
-# A list of 16 takes many seconds to compile, so longer selections have shorter lists: one of 8
-# takes twice as long as two of 4.
+# A list of 16 takes many seconds to compile, so longer selections have shorter lists. On an H100
+# passes of 3 entries take 0.86 to 0.99 of the time of passes of 4 for k = 21, and
+# they compile in two thirds of the time; passes of 2 take longer (benchmarks/README.md).
 LONGEST_IN_ONE_PASS = 16
-_ENTRIES_IN_A_PASS = 4
+_ENTRIES_IN_A_PASS = 3
 _Pair = tuple[jax.Array, jax.Array]
 
 
@@ -26,7 +27,7 @@ def select_in_passes(scores: jax.Array, k: int, num_parts: int = 1) -> tuple[jax
     if they are short, on a TPU if they have batch axes, on both for k > 16; and it stores the
     scores first. Choice: reductions whose operator merges two lists. They are fused with the code
     of the scores, which need not be stored. Cost: some k log(k) comparisons for each score; for k >
-    16, one pass over the scores for each 4 entries.
+    16, one pass over the scores for each 3 entries.
     """
     ordinals = _ordinals.to_ordinals(scores)
     # Added to zeros, which are on the devices that the scores are on.
