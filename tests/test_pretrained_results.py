@@ -177,6 +177,21 @@ def test_the_sentences_about_wrong_labels_hold():
             if "omniglot" not in name:
                 robust_cost = costs[name, f"generalized cross-entropy, {head}"]
                 assert robust_cost < costs[name, f"cross-entropy, {head}"]
+    gains = {(row[0], row[1]): row[2][0] for row in secondary if row[2] is not None}
+    assert "lost most of the gain" in " ".join(evidence.split())
+    for name in better:
+        for head in ("linear", "cosine"):
+            robust_arm, plain_arm = (
+                f"{loss}, {head}" for loss in ("generalized cross-entropy", "cross-entropy")
+            )
+            gain = gains[name, robust_arm]
+            assert gain > 0
+            # Both are selected by wrong labels.
+            assert gain + costs[name, robust_arm] - costs[name, plain_arm] < gain / 2
+    assert "in all settings of the pretrained one" in " ".join(evidence.split())
+    linear = [row[3][0] for row in secondary if row[1] == "cross-entropy, linear"]
+    assert len(linear) == 10
+    assert all(points < 0 for points in linear)
 
 
 def test_the_sentence_of_the_readme_holds():
@@ -209,6 +224,15 @@ def test_the_sentences_of_which_loss_hold():
     linear = [row[3] for row in few if row[1].endswith(", linear")]
     assert len(linear) > 2
     assert all(points < 0 for points, _ in linear)
+
+
+def test_effects_are_less_detectable_than_planned():
+    page = " ".join(PAGE.read_text().split())
+    assert "finds a true difference of 0.9 points with a probability of 80 %, 0.2 finds" in page
+    assert "the [detectable](#answers) effects are larger than planned" in page
+    found = [one.detectable for one in reference.answers(reference.read())]
+    assert min(found) > 0.9
+    assert max(found) > 1.7
 
 
 def test_the_sentences_about_sets_hold():

@@ -151,15 +151,19 @@ def pretrained_difference(question: str, contrast: str) -> str:
     Raises:
         ValueError: the question is not complete, or has no such contrast.
     """
-    found = [
-        one
-        for one in committed.answered()
-        if (one.difference.setting.question, one.difference.contrast.name) == (question, contrast)
-    ]
-    if not found:
-        raise ValueError(f"no complete setting of {question!r} has the contrast {contrast!r}")
+    found = _pretrained_answers(question, contrast)
     counts = _counted([one.verdict for one in found])
     return f"{range_of([one.difference.found for one in found])}, {counts} settings"
+
+
+def pretrained_detectable(question: str, contrast: str) -> str:
+    """The smallest and the largest detectable effect of a contrast on a pretrained network.
+
+    Raises:
+        ValueError: as of `pretrained_difference`.
+    """
+    found = [one.detectable for one in _pretrained_answers(question, contrast)]
+    return ends(found, lambda effect: f"{100 * effect:.2f}")
 
 
 def pretrained_top_1(question: str, loss: str) -> str:
@@ -179,6 +183,17 @@ def pretrained_top_1(question: str, loss: str) -> str:
     if not found:
         raise ValueError(f"no complete setting of {question!r} has the loss {loss!r}")
     return range_of(found)
+
+
+def _pretrained_answers(question: str, contrast: str) -> list[pretrained_answers.Answer]:
+    found = [
+        one
+        for one in committed.answered()
+        if (one.difference.setting.question, one.difference.contrast.name) == (question, contrast)
+    ]
+    if not found:
+        raise ValueError(f"no complete setting of {question!r} has the contrast {contrast!r}")
+    return found
 
 
 def _counted(verdicts: Sequence[str]) -> str:
@@ -273,6 +288,7 @@ KINDS: Mapping[str, Callable[..., str]] = {
     "in studies": in_studies,
     "better head gain": better_head_gain,
     "pretrained difference": pretrained_difference,
+    "pretrained detectable": pretrained_detectable,
     "pretrained top-1": pretrained_top_1,
     "published inside": published_inside,
     "on average": on_average,

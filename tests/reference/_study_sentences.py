@@ -69,16 +69,17 @@ def in_studies(question: str, name: str) -> str:
 
 def pretrained_difference(question: str, name: str) -> str:
     """The differences of a contrast on a pretrained network, and the answers in its settings."""
-    settings = _pretrained_settings(question)
-    found = [
-        one
-        for one in pretrained.answers(pretrained.read())
-        if one.setting in settings and one.contrast == name
-    ]
+    found = _pretrained_answers(question, name)
     counts = sorted(Counter(one.verdict for one in found).items())
     verdicts = ", ".join(f"{verdict} in {count}" for verdict, count in counts)
     extremes = text.extremes([one.points for one in found], "+.2f")
     return f"{extremes}, {verdicts} of {len(found)} settings"
+
+
+def pretrained_detectable(question: str, name: str) -> str:
+    """The detectable effects of a contrast on a pretrained network."""
+    found = _pretrained_answers(question, name)
+    return text.extremes([one.detectable for one in found], ".2f")
 
 
 def pretrained_top_1(question: str, loss: str) -> str:
@@ -91,6 +92,15 @@ def pretrained_top_1(question: str, loss: str) -> str:
             assert isinstance(top_1, tuple)
             found.append(top_1[0])
     return text.extremes(found, "+.2f")
+
+
+def _pretrained_answers(question: str, name: str) -> list[pretrained.Answer]:
+    settings = _pretrained_settings(question)
+    return [
+        one
+        for one in pretrained.answers(pretrained.read())
+        if one.setting in settings and one.contrast == name
+    ]
 
 
 def _pretrained_settings(question: str) -> set[str]:
@@ -154,6 +164,7 @@ SENTENCES: dict[str, Callable[..., str]] = {
     "in studies": in_studies,
     "better head gain": better_head_gain,
     "pretrained difference": pretrained_difference,
+    "pretrained detectable": pretrained_detectable,
     "pretrained top-1": pretrained_top_1,
     "published inside": published_inside,
     "on average": on_average,
