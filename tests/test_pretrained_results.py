@@ -188,6 +188,24 @@ def test_the_sentences_about_wrong_labels_hold():
             assert gain > 0
             # Both are selected by wrong labels.
             assert gain + costs[name, robust_arm] - costs[name, plain_arm] < gain / 2
+    for kind in ("across", "within"):
+        assert (
+            found[f"noise_{kind}_40", "noised hinge - cross-entropy"].points
+            > found[f"noise_{kind}_20", "noised hinge - cross-entropy"].points
+        )
+    leads = [
+        found[name, "noised hinge - cross-entropy"].points
+        - found[name, "smooth hinge - cross-entropy"].points
+        for name in settings
+    ]
+    assert min(leads) < 0 < max(leads)
+    smooth = [
+        row[4][0]
+        for row in secondary
+        if row[0] in settings and row[1] == "smooth hinge, linear" and row[4] is not None
+    ]
+    assert len(smooth) == 6
+    assert min(smooth) < 0 < max(smooth)
     assert "in all settings of the pretrained one" in " ".join(evidence.split())
     linear = [row[3][0] for row in secondary if row[1] == "cross-entropy, linear"]
     assert len(linear) == 10
