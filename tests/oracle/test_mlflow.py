@@ -15,15 +15,16 @@ def test_a_run_that_goes_on_is_one_run(tmp_path, monkeypatch):
     events = tmp_path / "run" / "tensorboard"
     events.mkdir(parents=True)
     (events / "events").touch()
-    for steps in ([5], [10, 15]):
+    client = mlflow.MlflowClient()
+    for steps, finished in (([5], False), ([10, 15], True)):
         trackers = Trackers(["mlflow"], tmp_path / "run", CONFIG)
         for step in steps:
             trackers.write(step, "train", {"loss": 0.5, "few": float("nan"), "none": None})
-        trackers.close()
-    client = mlflow.MlflowClient()
-    experiment = client.get_experiment_by_name("topk_jax")
-    (run,) = client.search_runs([experiment.experiment_id])
-    assert (run.info.run_name, run.info.status) == ("run", "FINISHED")
+        trackers.close(finished=finished)
+        experiment = client.get_experiment_by_name("topk_jax")
+        (run,) = client.search_runs([experiment.experiment_id])
+        assert run.info.status == ("FINISHED" if finished else "KILLED")
+    assert run.info.run_name == "run"
     assert run.data.params == {"seed": "0", "model.name": "x" * 250}
     assert run.data.metrics == {"train/loss": 0.5}
     history = client.get_metric_history(run.info.run_id, "train/loss")

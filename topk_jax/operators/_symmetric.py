@@ -38,7 +38,7 @@ def log_symmetric_polynomials(log_values: ArrayLike, k: int, *, axis: int = -1) 
     Returns:
         An array of the shape of `log_values`, with k + 1 entries along `axis`, in float32 or
         float64. The j-th is -inf, with a gradient of zero, if fewer than j entries are above -inf.
-        NaN where an entry of `log_values` along `axis` is NaN.
+        NaN where an entry of `log_values` along `axis` is NaN or +inf.
 
     Raises:
         TypeError: `log_values` is not floating-point, or `k` or `axis` is not a static integer.

@@ -106,6 +106,7 @@ class Reporter:
         self._select_by = Metric.parse(config.select_by)
         self._window_start: float | None = None
         self._window_steps = 0
+        self._has_results = False
         workdir.mkdir(parents=True, exist_ok=True)
         write_config(config, workdir)
         classes = workdir / run_files.CLASSES
@@ -236,6 +237,7 @@ class Reporter:
         self._events.flush()
         # Last, because these results mark the run as finished.
         run_files.write_results(self._workdir, results, {run_files.METRICS: self._metrics.digest()})
+        self._has_results = True
         self._terminal.close()
         written = _read_back(results)
         skipped_images.show(self._workdir, written)
@@ -255,7 +257,7 @@ class Reporter:
             self._log_pending()
         finally:
             self._events.close()
-            self._trackers.close()
+            self._trackers.close(finished=self._has_results)
 
     def _log_pending(self) -> None:
         if not self._pending:

@@ -46,8 +46,8 @@ class Tracker(Protocol):
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         """Adds metrics."""
 
-    def close(self) -> None:
-        """The run has ended."""
+    def close(self, *, finished: bool) -> None:
+        """The process has ended, after the run has finished or before."""
 
 
 class Trackers:
@@ -73,10 +73,14 @@ class Trackers:
         for one in self._each:
             one.write((step, named))
 
-    def close(self) -> None:
-        """Waits some time for the trackers; may be called again."""
+    def close(self, *, finished: bool) -> None:
+        """Waits some time for the trackers; may be called again.
+
+        Args:
+            finished: whether the run has its results. Without them it can be resumed.
+        """
         for one in self._each:
-            one.close()
+            one.close(finished)
         self._each = []
 
 
@@ -99,7 +103,8 @@ class _Thread:
 
     def __init__(self, name: str, workdir: Path, config: Mapping[str, Any]) -> None:
         self._name = name
-        self._waiting: queue.Queue[_Metrics | None] = queue.Queue(_MOST_WAITING)
+        # What is written, and at the end whether the run has finished.
+        self._waiting: queue.Queue[_Metrics | bool] = queue.Queue(_MOST_WAITING)
         self._has_failed = threading.Event()
         # A tracker that hangs must not keep the process.
         self._thread = threading.Thread(
@@ -115,10 +120,10 @@ class _Thread:
         except queue.Full:
             self._fail("it takes less than the run writes")
 
-    def close(self) -> None:
+    def close(self, finished: bool) -> None:
         if not self._has_failed.is_set():
             with contextlib.suppress(queue.Full):
-                self._waiting.put(None, timeout=_SECONDS_AT_END)
+                self._waiting.put(finished, timeout=_SECONDS_AT_END)
             self._thread.join(_SECONDS_AT_END)
             if self._thread.is_alive():
                 self._fail(f"it has not taken all within {_SECONDS_AT_END:g} s")
@@ -126,9 +131,9 @@ class _Thread:
     def _run(self, workdir: Path, config: Mapping[str, Any]) -> None:
         try:
             tracker = _TRACKERS[self._name](workdir, config)
-            while (metrics := self._waiting.get()) is not None:
-                tracker.write(*metrics)
-            tracker.close()
+            while not isinstance(taken := self._waiting.get(), bool):
+                tracker.write(*taken)
+            tracker.close(finished=taken)
         except BaseException as error:  # These packages also end the process that they are in.
             self._fail(first_line(error))
 
@@ -155,6 +160,7 @@ class _MLflow:
         )
         if earlier:
             self._run_id = earlier[0].info.run_id
+            self._client.update_run(self._run_id, status="RUNNING")
             return
         made = self._client.create_run(
             experiment, tags={"topk_jax_run": identity}, run_name=workdir.absolute().name
@@ -178,8 +184,8 @@ class _MLflow:
             ],
         )
 
-    def close(self) -> None:
-        self._client.set_terminated(self._run_id)
+    def close(self, *, finished: bool) -> None:
+        self._client.set_terminated(self._run_id, status="FINISHED" if finished else "KILLED")
 
 
 class _WeightsAndBiases:
@@ -201,8 +207,9 @@ class _WeightsAndBiases:
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         self._run.log(dict(metrics), step=step)
 
-    def close(self) -> None:
-        self._run.finish()
+    def close(self, *, finished: bool) -> None:
+        # By default, every run that ends so is a success.
+        self._run.finish(exit_code=0 if finished else 1)
 
 
 def _identity(workdir: Path) -> str:

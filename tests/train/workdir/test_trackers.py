@@ -42,7 +42,7 @@ class MLflow:
         run_id = f"run {len(self.runs)}"
         info = SimpleNamespace(run_id=run_id)
         self.runs[run_id] = SimpleNamespace(
-            info=info, tag=tags["topk_jax_run"], name=run_name, params=[], metrics=[], ended=0
+            info=info, tag=tags["topk_jax_run"], name=run_name, params=[], metrics=[], statuses=[]
         )
         return self.runs[run_id]
 
@@ -50,15 +50,18 @@ class MLflow:
         self.runs[run_id].metrics += metrics
         self.runs[run_id].params += params
 
-    def set_terminated(self, run_id):
-        self.runs[run_id].ended += 1
+    def update_run(self, run_id, status):
+        self.runs[run_id].statuses.append(status)
+
+    def set_terminated(self, run_id, status):
+        self.runs[run_id].statuses.append(status)
 
 
 class WandB:
     """The same of Weights & Biases."""
 
     def __init__(self):
-        self.started, self.logged, self.ended = [], [], 0
+        self.started, self.logged, self.exit_codes = [], [], []
 
     def Settings(self, **options):  # noqa: N802
         return options
@@ -70,8 +73,8 @@ class WandB:
     def log(self, metrics, step):
         self.logged.append((step, metrics))
 
-    def finish(self):
-        self.ended += 1
+    def finish(self, exit_code):
+        self.exit_codes.append(exit_code)
 
 
 @pytest.fixture
@@ -88,7 +91,7 @@ def wandb(monkeypatch):
     return fake
 
 
-def run(tmp_path, *names, steps=(5,)):
+def run(tmp_path, *names, steps=(5,), finished=True):
     events = tmp_path / "run" / "tensorboard"
     events.mkdir(parents=True, exist_ok=True)
     # The next start of a run has a later one.
@@ -96,20 +99,20 @@ def run(tmp_path, *names, steps=(5,)):
     made = Trackers(names, tmp_path / "run", CONFIG)
     for step in steps:
         made.write(step, "train", {"loss": 0.5, "few": float("nan"), "none": None})
-    made.close()
-    made.close()
+    made.close(finished=finished)
+    made.close(finished=finished)
 
 
 def test_mlflow_has_one_run_for_a_workdir(mlflow, tmp_path):
     trackers.check(["mlflow"])
-    run(tmp_path, "mlflow")
+    run(tmp_path, "mlflow", finished=False)
     run(tmp_path, "mlflow", steps=(10, 15))
     (found,) = mlflow.runs.values()
     assert found.name == "run"
     assert found.metrics == [("train/loss", 0.5, step) for step in (5, 10, 15)]
     # Once, and as long as servers take them.
     assert found.params == [("seed", "0"), ("model.name", "x" * 250)]
-    assert found.ended == 2
+    assert found.statuses == ["KILLED", "RUNNING", "FINISHED"]
     run(tmp_path / "other", "mlflow")
     assert len(mlflow.runs) == 2
     # A new run in the place of a deleted one.
@@ -119,14 +122,14 @@ def test_mlflow_has_one_run_for_a_workdir(mlflow, tmp_path):
 
 
 def test_wandb_has_one_run_for_a_workdir(wandb, tmp_path):
-    run(tmp_path, "wandb")
+    run(tmp_path, "wandb", finished=False)
     run(tmp_path, "wandb", steps=(10,))
     first, second = wandb.started
     assert first["id"] == second["id"]
     assert first["resume"] == "allow"
     assert first["config"] == {"seed": 0, "model.name": "x" * 300}
     assert wandb.logged == [(5, {"train/loss": 0.5}), (10, {"train/loss": 0.5})]
-    assert wandb.ended == 2
+    assert wandb.exit_codes == [1, 0]
 
 
 @pytest.mark.parametrize("where", ["create_run", "log_batch", "set_terminated"])
