@@ -4,6 +4,7 @@ A job array starts its tasks one by one, each as a job of its own. The tasks of 
 and of a TPU pod start together.
 """
 
+import http.client
 import os
 import urllib.error
 import urllib.request
@@ -208,7 +209,7 @@ def _of_metadata(environment: Mapping[str, str]) -> Tasks | None:
 
     try:
         rank, hosts = read("agent-worker-number"), read("worker-network-endpoints")
-    except (OSError, ValueError):
+    except (OSError, ValueError, http.client.HTTPException):
         return None
     return _of_numbers("a TPU pod", _number(rank.strip()), len(hosts.split(",")))
 

@@ -296,7 +296,9 @@ def test_a_run_that_does_not_know_its_network_is_told_it(folder, run, tmp_path, 
         classifiers.joined.join(alone, ChosenClassifier(weights=weights))
 
 
-@pytest.mark.parametrize("damage", [{"steps": []}, {"path": 3}, {"image_shape": [32]}])
+@pytest.mark.parametrize(
+    "damage", [{"steps": []}, {"path": 3}, {"image_shape": [32]}, {"mean": [0.5]}]
+)
 def test_a_damaged_description_is_one_line(run, damage):
     data = unsealed(run / run_files.DATA)
     data["embedded_by"] |= damage

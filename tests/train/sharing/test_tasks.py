@@ -1,5 +1,6 @@
 """Which task of a cluster a process is, by the variables that the cluster sets."""
 
+import socket
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -103,6 +104,23 @@ def test_a_pod_is_known_by_its_metadata():
             thread.join()
     assert found.shard == Shard(2, 4)
     assert found.in_words == "task 2 of 4, from 0, of a TPU pod"
+
+
+def test_an_answer_that_is_not_http_names_no_tasks():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer():
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(b"220 mail.example ready\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        host, port = server.getsockname()
+        with pytest.raises(UserError, match=r"does not name several tasks; give --shard=i/n$"):
+            tasks.of_cluster({"GCE_METADATA_IP": f"{host}:{port}"})
+        thread.join()
 
 
 @pytest.mark.parametrize(

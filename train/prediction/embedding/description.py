@@ -57,6 +57,11 @@ def spec_of(plain: Mapping[str, Any]) -> DatasetSpec:
     if wrong := _SHAPE(plain):
         raise UserError(f"its description must be {wrong}")
     height, width, channels = plain["image_shape"][:3]
+    for name in ("mean", "std"):
+        if (number := len(plain[name])) != channels:
+            raise UserError(
+                f"its description must have {channels} numbers as {name!r}, not {number}"
+            )
     reader = preparation.from_plain(plain["steps"], (height, width, channels))
     if plain["decoding"] == "fast":
         reader = dataclasses.replace(reader, kind=image_reader.kind_of("fast"))
