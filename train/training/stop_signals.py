@@ -8,6 +8,7 @@ clock need it too. A separate collective beside the step could deadlock with it 
 
 import contextlib
 import signal
+import threading
 import time
 from collections.abc import Callable
 from types import FrameType
@@ -59,7 +60,8 @@ class StopSignals:
     """The requests to this process; signals are caught while the context is open.
 
     A second signal has its usual effect: it ends the process at once. A signal that the process
-    ignores stays ignored.
+    ignores stays ignored. Only the main thread can catch signals; a run in another thread, as of a
+    search with several of them, leaves them to the program that started it.
 
     Args:
         save_every_minutes: the time after which a save is requested; None for never.
@@ -73,6 +75,8 @@ class StopSignals:
         self._context = contextlib.ExitStack()
 
     def __enter__(self) -> "StopSignals":
+        if threading.current_thread() is not threading.main_thread():
+            return self
         self._context.enter_context(interruption.patient())
         for number in _STOPPING:
             # Shells start background processes with an ignored SIGINT; it stays ignored.

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 from train.training import stop_signals
 from train.training.stop_signals import StopSignals
@@ -18,3 +19,15 @@ def test_a_signal_that_the_process_ignores_stops_no_run():
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_run_in_another_thread_leaves_signals_alone():
+    before = signal.getsignal(signal.SIGINT)
+
+    def run():
+        with StopSignals(0.0) as received:
+            assert signal.getsignal(signal.SIGINT) is before
+            return received.current()
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(run).result() == stop_signals.SAVE
