@@ -40,11 +40,18 @@ WIDTH = 512
 SHOWN_CLASSES, SHOWN_RANK = 1_000, 5
 # Up to this K nothing that selects K classes may have a sort.
 _LARGEST_RANK_WITHOUT_SORT = 16
+_SELECTED = (
+    "the selected classes of the batch, for the gradient of their weights, by a compiler of TPUs"
+)
 _SCORES, _VALUES = "the scores of the calibration examples", "the values of all examples"
 # Its k counts neighbours, not classes.
 _WITH_ANOTHER_K = ("sets.neighbor_scores",)
 # What the functions that sort have to order, by the beginnings of their names.
 ORDERED = {
+    "heads.calibrated_top_k_hinge": _SELECTED,
+    "heads.convex_top_k_hinge": _SELECTED,
+    "heads.noised_top_k_hinge": _SELECTED,
+    "heads.top_k_hinge": _SELECTED,
     "losses.conformal_training": "the scores of the batch, for a quantile",
     "losses.p_value_uniformity": "the p-values of the batch",
     "losses.relaxed_top_k_cross_entropy-neural_sort": "all classes, once for each order of ties",
