@@ -15,14 +15,11 @@ from dataclasses import replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from benchmarks import accounts, command, compiled, markdown, timing
+from benchmarks.many_runs import RUNS, THREADS, in_a_loop
 from tests.topk_jax.cases.case import Case
 
-RUNS = 50
-# The number of threads that compile.
-THREADS = 8
 # The device whose committed accounts are shown beside the times, and what is shown of them.
 _COMPILED_FOR = "h100"
 _COUNTED = ("kernels", "loops", "sorts")
@@ -73,38 +70,7 @@ def _in_a_loop(case: Case) -> timing.Contestant:
     if compiled.has_rank(case):
         case = replace(case, parameters={**case.parameters, "k": compiled.SHOWN_RANK})
     function, *arrays = compiled.function_with_arrays(case, compiled.SHOWN_CLASSES)
-
-    def loop(*arrays: Any) -> jax.Array:
-        return jax.lax.fori_loop(0, RUNS, lambda _, total: after(total, *arrays), jnp.float32(0))
-
-    def after(total: jax.Array, *arrays: Any) -> jax.Array:
-        """A number that depends on all results, which depend on the number before."""
-        return sum_of(function(*_depending(arrays, total)))
-
-    return timing.blocking(jax.jit(loop), *arrays)
-
-
-def _depending(arrays: Any, number: jax.Array) -> Any:
-    """The arrays, unchanged, but not before the number is known."""
-    # A comparison that XLA cannot decide; a product with 0 would be NaN if a loss is infinite.
-    nothing = jnp.where(number == -1.0, 1.0, 0.0)
-
-    def depending(array: jax.Array) -> jax.Array:
-        if jnp.issubdtype(array.dtype, jnp.floating):
-            return array + nothing.astype(array.dtype)
-        return array
-
-    return jax.tree.map(depending, arrays)
-
-
-def sum_of(results: Any) -> jax.Array:
-    """One number of every entry of the results."""
-    leaves = [leaf for leaf in jax.tree.leaves(results) if not _is_key(leaf)]
-    return sum((jnp.sum(leaf, dtype=jnp.float32) for leaf in leaves), jnp.float32(0))
-
-
-def _is_key(leaf: Any) -> bool:
-    return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
+    return timing.blocking(jax.jit(in_a_loop(function)), *arrays)
 
 
 def tables(results: dict[str, Any]) -> str:

@@ -16,16 +16,13 @@ import jax
 import jax.numpy as jnp
 
 from benchmarks import command, timing
+from benchmarks.many_runs import RUNS, THREADS, in_a_loop
 from topk_jax import _ordered_lists, _search
 from topk_jax.operators import _top_k
 
 # Rows, classes.
 SHAPES = ((640, 100), (320, 1081), (320, 2048), (64, 4096), (64, 10_000), (8, 100_000))
 RANKS = (1, 2, 6, 11, 21, 51, 101)
-# Of one method on an accelerator, in one program.
-RUNS = 50
-# The number of threads that compile.
-THREADS = 8
 _NEVER = 2**30
 # The longest row for descent, the highest ranks that descent and selection always find, and the
 # lengths per rank from which selection, and selection in chunks, are used.
@@ -121,8 +118,8 @@ def _on_accelerator(scores: jax.Array, k: int) -> dict[str, jax.stages.Lowered]:
         return jnp.take_along_axis(scores, index, axis=-1), index
 
     found = {
-        "XLA's top_k": _lowered(_top_k, {}, _many_times(by_selection), scores),
-        "search": _lowered(_top_k, {}, _many_times(by_search), scores),
+        "XLA's top_k": _lowered(_top_k, {}, in_a_loop(by_selection), scores),
+        "search": _lowered(_top_k, {}, in_a_loop(by_search), scores),
     }
     if k > _ordered_lists.LONGEST:
         return found
@@ -131,22 +128,8 @@ def _on_accelerator(scores: jax.Array, k: int) -> dict[str, jax.stages.Lowered]:
             # The same single pass as with fewer entries.
             continue
         ways = {"LONGEST_IN_ONE_PASS": entries, "_ENTRIES_IN_A_PASS": entries}
-        found[f"lists of {entries}"] = _lowered(_ordered_lists, ways, _many_times(by_lists), scores)
+        found[f"lists of {entries}"] = _lowered(_ordered_lists, ways, in_a_loop(by_lists), scores)
     return found
-
-
-def _many_times(find: Find) -> Find:
-    """The sum of what is found in `RUNS` runs, of which none starts before the last one ends."""
-
-    def runs(scores: jax.Array) -> jax.Array:
-        def run(_: jax.Array, total: jax.Array) -> jax.Array:
-            # A comparison that XLA cannot decide.
-            value, index = find(scores + jnp.where(total == -1.0, 1.0, 0.0))
-            return value.sum() + index.sum()
-
-        return jax.lax.fori_loop(0, RUNS, run, jnp.float32(0))
-
-    return runs
 
 
 def _lowered(

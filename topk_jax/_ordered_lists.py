@@ -10,8 +10,8 @@ from topk_jax import _ordinals, _sharding
 # For longer selections, a sort needs fewer passes over its array.
 LONGEST = 64
 # A list of 16 takes many seconds to compile, so longer selections have shorter lists. On an H100
-# passes of 3 entries take 0.86 to 0.99 of the time of passes of 4 for k = 21, and
-# they compile in two thirds of the time; passes of 2 take longer (benchmarks/README.md).
+# passes of 3 entries take 0.86 to 0.99 of the time of passes of 4 for k = 21, and they compile in
+# two thirds of the time; passes of 2 take longer (benchmarks/README.md).
 LONGEST_IN_ONE_PASS = 16
 _ENTRIES_IN_A_PASS = 3
 _Pair = tuple[jax.Array, jax.Array]
