@@ -1,8 +1,9 @@
 """Command-line flags of the benchmarks, and their output files."""
 
 import argparse
+import contextlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,17 @@ def write(results: Mapping[str, Any], output: Path | None) -> None:
         print(text)  # noqa: T201
     else:
         output.write_text(text)
+
+
+@contextlib.contextmanager
+def keeping(results: Mapping[str, Any], output: Path | None) -> Iterator[Callable[[], None]]:
+    """Gives a function that writes the results so far: a benchmark that is stopped keeps them.
+
+    Without an output file all are printed at the end.
+    """
+    yield lambda: None if output is None else write(results, output)
+    if output is None:
+        write(results, None)
 
 
 def integer(least: int) -> Callable[[str], int]:

@@ -64,15 +64,12 @@ def main() -> None:
         "memory": _memory_alone,
     }
     results: dict[str, Any] = {"machine": timing.machine(), "repetitions": repetitions}
-    for section in arguments.sections:
-        results[section] = []
-        for shape in SECTIONS[section][: 1 if arguments.smallest else None]:
-            results[section].append(measure[section](shape))
-            # A benchmark that is stopped keeps what it has.
-            if arguments.output is not None:
-                command.write(results, arguments.output)
-    if arguments.output is None:
-        command.write(results, None)
+    with command.keeping(results, arguments.output) as keep:
+        for section in arguments.sections:
+            results[section] = []
+            for shape in SECTIONS[section][: 1 if arguments.smallest else None]:
+                results[section].append(measure[section](shape))
+                keep()
 
 
 def row(

@@ -81,20 +81,16 @@ def main() -> None:
     machine = timing.machine()
     machine["versions"] |= {name: importlib.metadata.version(name) for name in _PACKAGES}
 
-    def results() -> dict[str, Any]:
-        in_order = {name: measured[name] for name in MODELS if name in measured}
-        return {"machine": machine, "settings": settings, "networks": in_order}
-
-    for name in wanted:
-        started = time.perf_counter()
-        measured[name] = _in_process(name, settings)
-        seconds = time.perf_counter() - started
-        outcome = measured[name].get("failure", "measured")
-        print(f"{name}: {outcome} ({seconds:.0f} s)", file=sys.stderr)  # noqa: T201
-        if arguments.output is not None:
-            command.write(results(), arguments.output)
-    if arguments.output is None:
-        command.write(results(), None)
+    results: dict[str, Any] = {"machine": machine, "settings": settings, "networks": measured}
+    with command.keeping(results, arguments.output) as keep:
+        for name in wanted:
+            started = time.perf_counter()
+            measured[name] = _in_process(name, settings)
+            seconds = time.perf_counter() - started
+            outcome = measured[name].get("failure", "measured")
+            print(f"{name}: {outcome} ({seconds:.0f} s)", file=sys.stderr)  # noqa: T201
+            results["networks"] = {name: measured[name] for name in MODELS if name in measured}
+            keep()
 
 
 def measure(name: str, settings: dict[str, int]) -> dict[str, Any]:

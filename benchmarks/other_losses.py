@@ -49,15 +49,12 @@ def main() -> None:
         "selections": (selections, SELECTIONS),
     }
     results: dict[str, Any] = {"machine": timing.machine(), "repetitions": repetitions}
-    for section, (measure, shapes) in measured.items():
-        results[section] = []
-        for shape in shapes:
-            results[section].append(measure(*shape, repetitions))
-            # A benchmark that is stopped keeps what it has.
-            if arguments.output is not None:
-                command.write(results, arguments.output)
-    if arguments.output is None:
-        command.write(results, None)
+    with command.keeping(results, arguments.output) as keep:
+        for section, (measure, shapes) in measured.items():
+            results[section] = []
+            for shape in shapes:
+                results[section].append(measure(*shape, repetitions))
+                keep()
 
 
 def all_losses(batch: int, num_classes: int, repetitions: int) -> dict[str, Any]:

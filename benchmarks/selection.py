@@ -50,16 +50,13 @@ def main() -> None:
         "rows": [],
     }
     of_device = _on_cpu if arguments.device.platform == "cpu" else _on_accelerator
-    for shape in SHAPES:
-        for k in RANKS:
-            if k > shape[1]:
-                continue
-            results["rows"].append(row(shape, k, arguments.repetitions, of_device))
-            # A benchmark that is stopped keeps what it has.
-            if arguments.output is not None:
-                command.write(results, arguments.output)
-    if arguments.output is None:
-        command.write(results, None)
+    with command.keeping(results, arguments.output) as keep:
+        for shape in SHAPES:
+            for k in RANKS:
+                if k > shape[1]:
+                    continue
+                results["rows"].append(row(shape, k, arguments.repetitions, of_device))
+                keep()
 
 
 def row(

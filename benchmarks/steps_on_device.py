@@ -44,16 +44,13 @@ def main() -> None:
     }
     if arguments.output is not None and arguments.output.exists():
         results["steps"] = json.loads(arguments.output.read_text())["steps"]
-    for recipe in arguments.names or compiled_steps.recipes():
-        name = recipe if arguments.batch is None else f"{recipe}, {arguments.batch}"
-        if name in results["steps"]:
-            continue
-        results["steps"][name] = _measured_alone(recipe, arguments.batch, arguments.repetitions)
-        # A benchmark that is stopped keeps what it has.
-        if arguments.output is not None:
-            command.write(results, arguments.output)
-    if arguments.output is None:
-        command.write(results, None)
+    with command.keeping(results, arguments.output) as keep:
+        for recipe in arguments.names or compiled_steps.recipes():
+            name = recipe if arguments.batch is None else f"{recipe}, {arguments.batch}"
+            if name in results["steps"]:
+                continue
+            results["steps"][name] = _measured_alone(recipe, arguments.batch, arguments.repetitions)
+            keep()
 
 
 def _measured_alone(recipe: str, batch: int | None, repetitions: int) -> dict[str, Any]:
