@@ -24,7 +24,7 @@ from benchmarks import accounts, command, markdown
 from train.configuration.groups import Config
 from train.configuration.parsing import parse
 from train.data import dataset_spec
-from train.planning.plans import Plan, Planner
+from train.planning.plans import Plan, StepPlanner
 from train.planning.targets import Target, find_target
 from train.workdir.classes import Classes
 from train.workdir.facts import Facts
@@ -106,7 +106,7 @@ def facts(config: Config) -> Facts | None:
 
 def plan(config: Config, target: Target) -> dict[str, Any]:
     """The account of the step of a configuration."""
-    return described(Planner(config, target, facts(config)).plan(config.dataset.batch_size))
+    return described(StepPlanner(config, target, facts(config)).plan(config.dataset.batch_size))
 
 
 def described(found: Plan) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks import accounts, command, compiled_steps, markdown
 from benchmarks.compiled_steps import CHIPS, PRECISIONS
 from train.data import dataset_spec
-from train.planning.plans import Planner
+from train.planning.plans import StepPlanner
 from train.planning.targets import Target, find_target
 
 _UNIT = 16
@@ -67,7 +67,7 @@ def _account(name: str) -> dict[str, Any]:
 
 def _largest(recipe: str, target: Target, *, is_half: bool) -> dict[str, Any]:
     config = compiled_steps.configuration(recipe, {"model.half_precision": is_half})
-    planner = Planner(config, target, compiled_steps.facts(config))
+    planner = StepPlanner(config, target, compiled_steps.facts(config))
     first = _first_batch(recipe, target, is_half=is_half) or config.dataset.batch_size
     largest = planner.find_largest(planner.plan(first))
     if largest is None:

@@ -21,7 +21,7 @@ import jax
 import numpy as np
 
 from benchmarks import accounts, command, compiled_steps, markdown, timing
-from train.planning.plans import Planner
+from train.planning.plans import StepPlanner
 from train.planning.targets import Target
 from train.training.steps_in_flight import AHEAD
 
@@ -74,7 +74,9 @@ def measured(recipe: str, batch: int | None, repetitions: int) -> dict[str, Any]
     batch = batch or config.dataset.batch_size
     target = Target(device.device_kind, device.platform, 0, [device])
     try:
-        step, shapes = Planner(config, target, compiled_steps.facts(config)).step_with_inputs(batch)
+        step, shapes = StepPlanner(config, target, compiled_steps.facts(config)).step_with_inputs(
+            batch
+        )
         start = time.perf_counter()
         compiled = step.lower(*shapes).compile()
         compile_seconds = time.perf_counter() - start

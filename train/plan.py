@@ -33,13 +33,13 @@ def main() -> None:
     flag_rules.check(_ROWS)
     from train.configuration.parsing import parse
     from train.planning import report
-    from train.planning.plans import Planner
+    from train.planning.plans import StepPlanner
     from train.planning.targets import find_target
 
     target = find_target(_DEVICE.value or "")
 
     config = parse(_CONFIG())
-    planner = Planner(config, target)
+    planner = StepPlanner(config, target)
     plan = planner.plan(config.dataset.batch_size)
     for line in report.describe(plan, target):
         show_line(line)

@@ -178,7 +178,7 @@ def main() -> None:
         given.check_number(len(names))
         names = given.names
     rule = calibrated_rule.calibrate(classifier, rule_chosen, combined_by)
-    facts = html_page.Facts.of(classifier, rule, names)
+    facts = html_page.PageFacts.of(classifier, rule, names)
     if _GROUP.value is not None:
         # The results of the run are for single examples.
         facts = dataclasses.replace(facts, example="observation", expected="")

@@ -12,7 +12,7 @@ from PIL import Image
 from tests.browser.chromium import Tab
 from train.data.own import tables
 from train.prediction import html_page
-from train.prediction.html_page import Facts, page_files
+from train.prediction.html_page import PageFacts, page_files
 from train.prediction.image_sets import ImageSet
 from train.prediction.observation_sets import ObservationSet
 from train.prediction.thumbnails import Photograph, Thumbnail
@@ -52,7 +52,7 @@ def page(tmp_path, monkeypatch):
     (tmp_path / "saved").mkdir()
     path = tmp_path / "pages" / "sets #1.html"
     names = [*ODD, *(f"{index:02}.png" for index in range(NUM_PLAIN))]
-    with html_page.writing(path, Facts(CLASSES, "Rule.", "", {}, labels=LABELS)) as written:
+    with html_page.writing(path, PageFacts(CLASSES, "Rule.", "", {}, labels=LABELS)) as written:
         for index, name in enumerate(names):
             image = Image.new("RGB", (4, 4), (index, 0, 0))
             image.save(tmp_path / "photos" / name)
@@ -324,7 +324,7 @@ def test_on_paper_all_sets_are_seen_and_no_controls(tab, page):
 def test_an_observation_has_one_mark_for_its_photographs(tab, tmp_path):
     groups = {"obs 1": 3, "=obs 2": 2, None: 1}
     (tmp_path / "saved").mkdir()
-    with html_page.writing(tmp_path / "a.html", Facts(CLASSES, "Rule.", "", {})) as written:
+    with html_page.writing(tmp_path / "a.html", PageFacts(CLASSES, "Rule.", "", {})) as written:
         for group, number in groups.items():
             images = [Image.new("RGB", (200, 150), (50 * place, 0, 0)) for place in range(number)]
             paths = [tmp_path / f"{group}-{place}.png" for place in range(number)]

@@ -7,7 +7,7 @@ import pytest
 
 from tests.browser.chromium import Tab
 from train.prediction import html_page
-from train.prediction.html_page import Facts
+from train.prediction.html_page import PageFacts
 from train.prediction.image_sets import ImageSet
 
 NAMES = ("Acer campestre", "Acer platanoides", "Ilex aquifolium")
@@ -39,7 +39,7 @@ def image_set(name, classes, *, is_new):
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "sets.html"
-    with html_page.writing(path, Facts(NAMES, "Rule.", "", {})) as page:
+    with html_page.writing(path, PageFacts(NAMES, "Rule.", "", {})) as page:
         page.add(image_set("apron.png", (), is_new=True))
         page.add(image_set("maple.png", (0, 1), is_new=True))
         page.add(image_set("holly.png", (2,), is_new=False))

@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits, load_sample_images
 
 from tests.browser.chromium import Tab
 from train.prediction import html_page
-from train.prediction.html_page import Facts, page_files
+from train.prediction.html_page import PageFacts, page_files
 from train.prediction.image_sets import ImageSet
 
 ROOT = Path(__file__).parents[2]
@@ -323,7 +323,7 @@ def test_everything_has_a_name_for_those_who_do_not_see(tab, page):
 def test_of_many_cards_each_page_has_some_and_leads_to_the_others(tab, tmp_path):
     number = 2 * page_files.CARDS + 50
     path = tmp_path / f"many {EVIL.replace('/', '|')} #1.html"
-    with html_page.writing(path, Facts([EVIL, "cat", "dog"], "Rule.", "", {})) as page:
+    with html_page.writing(path, PageFacts([EVIL, "cat", "dog"], "Rule.", "", {})) as page:
         for index in range(number):
             page.add(
                 ImageSet(

@@ -14,7 +14,7 @@ import numpy as np
 import optax
 
 from topk_jax import losses, metrics
-from train.auditing.examples import Examples
+from train.auditing.examples import AuditedExamples
 from train.evaluation.predictions import Predictions
 from train.evaluation.stored_scores import CollectedScores
 from train.foundation.console import make_console
@@ -39,7 +39,9 @@ _CHUNK = 2**13
 Heads = tuple[jax.Array, jax.Array]
 
 
-def judge(examples: Examples, folds: np.ndarray, judged: np.ndarray, *, seed: int) -> Predictions:
+def judge(
+    examples: AuditedExamples, folds: np.ndarray, judged: np.ndarray, *, seed: int
+) -> Predictions:
     """The predictions for each example by the head that was not trained on its fold.
 
     Args:
@@ -85,7 +87,7 @@ def judge(examples: Examples, folds: np.ndarray, judged: np.ndarray, *, seed: in
 
 
 def _batches(
-    examples: Examples, folds: np.ndarray, seed: int
+    examples: AuditedExamples, folds: np.ndarray, seed: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Rows, labels and folds of training batches without end; each pass has another order."""
     rng = np.random.default_rng(seed)
@@ -126,7 +128,7 @@ def _step(
 
 
 def _out_of_fold(
-    heads: Heads, examples: Examples, folds: np.ndarray
+    heads: Heads, examples: AuditedExamples, folds: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """The losses, label ranks and logits of all examples, in some parts."""
     ends = np.searchsorted(folds, np.arange(len(heads[0]) + 1))

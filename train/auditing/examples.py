@@ -14,7 +14,7 @@ from train.data.records import Rows, Split
 
 
 @dataclass(frozen=True)
-class Examples:
+class AuditedExamples:
     """Examples with features, in any order.
 
     Attributes:
@@ -43,7 +43,7 @@ class Examples:
         """The number of examples."""
         return len(self.labels)
 
-    def take(self, chosen: np.ndarray) -> "Examples":
+    def take(self, chosen: np.ndarray) -> "AuditedExamples":
         """Some of the examples."""
         return dataclasses.replace(
             self,
@@ -71,7 +71,7 @@ class Examples:
         yield from map(given_group, [""] * len(self) if self.groups is None else self.groups)
 
 
-def of_dataset(dataset: Dataset, spec: DatasetSpec) -> Examples:
+def of_dataset(dataset: Dataset, spec: DatasetSpec) -> AuditedExamples:
     """The examples of the three splits of a data set of features, which a spec has opened."""
     parts = (dataset.train, dataset.validation, dataset.test)
     words = [role.name.lower() for role in Role]
@@ -81,7 +81,7 @@ def of_dataset(dataset: Dataset, spec: DatasetSpec) -> Examples:
         np.array(of_spec if found is None else found, np.float32)
         for found, of_spec in ((dataset.mean, spec.mean), (dataset.std, spec.std))
     )
-    return Examples(
+    return AuditedExamples(
         parts=parts,
         places=np.arange(sum(map(len, parts))),
         labels=np.concatenate([part.labels for part in parts]),

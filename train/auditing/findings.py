@@ -11,7 +11,7 @@ import numpy as np
 
 from topk_jax import metrics
 from train.auditing import cross_fitting, folds
-from train.auditing.examples import Examples
+from train.auditing.examples import AuditedExamples
 from train.evaluation import temperature
 from train.evaluation.predictions import Predictions, chunks
 from train.foundation.errors import UserError
@@ -52,8 +52,8 @@ class Findings:
             `topk_jax.metrics.confident_classes`.
     """
 
-    examples: Examples
-    others: Examples
+    examples: AuditedExamples
+    others: AuditedExamples
     margins: np.ndarray
     probabilities: np.ndarray
     likely: np.ndarray
@@ -105,7 +105,7 @@ class Findings:
         return found
 
 
-def find(examples: Examples, *, num_folds: int, seed: int) -> Findings:
+def find(examples: AuditedExamples, *, num_folds: int, seed: int) -> Findings:
     """Judges the labels of examples by cross-fitting.
 
     Args:
@@ -133,7 +133,9 @@ def find(examples: Examples, *, num_folds: int, seed: int) -> Findings:
     return of_probabilities(examples, others, found)
 
 
-def of_probabilities(examples: Examples, others: Examples, found: Predictions) -> Findings:
+def of_probabilities(
+    examples: AuditedExamples, others: AuditedExamples, found: Predictions
+) -> Findings:
     """The findings from the probabilities of the examples that can be judged; see `Findings`."""
     labels, thresholds = examples.labels, _thresholds(found)
     parts = []

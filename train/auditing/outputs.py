@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from train.auditing.examples import Examples
+from train.auditing.examples import AuditedExamples
 from train.auditing.findings import Findings
 from train.data.own import corrections
 from train.data.own.corrections import Correction
@@ -83,7 +83,7 @@ def _rows(findings: Findings) -> Iterator[dict[str, Any]]:
     yield from _described(findings.others)
 
 
-def _described(examples: Examples) -> Iterator[dict[str, str]]:
+def _described(examples: AuditedExamples) -> Iterator[dict[str, str]]:
     columns = (examples.names, examples.group_names(), examples.splits, examples.labels.tolist())
     for name, group, split, label in zip(*columns, strict=True):
         yield {

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from train.comparison.finding import Found, metrics
-from train.comparison.grouping import Group, Groups, group_runs
+from train.comparison.grouping import Group, RunGroups, group_runs
 from train.evaluation.metric import LOSS, SHOTS, Metric
 from train.foundation.errors import UserError
 from train.foundation.fields import did_you_mean
@@ -57,7 +57,7 @@ class DataSetTable:
         rows: one for each group.
     """
 
-    groups: Groups
+    groups: RunGroups
     rows: tuple[Row, ...]
 
     @property
@@ -174,7 +174,7 @@ def _check_metrics(wanted: Iterable[Metric], runs: Sequence[Run], split: str) ->
             raise UserError(f"--metrics: no run has {metric.name} on {split}{hint}")
 
 
-def _find(baseline: str, of_data_sets: Sequence[Groups]) -> list[Group | None]:
+def _find(baseline: str, of_data_sets: Sequence[RunGroups]) -> list[Group | None]:
     """The baseline among the groups of each data set; None if it is not among them."""
     parts = [part.partition("=") for part in _COMMA.split(baseline)]
     wanted = {name.strip(): text.strip() for name, equals, text in parts if equals}
@@ -208,7 +208,7 @@ def _find(baseline: str, of_data_sets: Sequence[Groups]) -> list[Group | None]:
 
 
 def _rows(
-    groups: Groups, wanted: Iterable[Metric], split: str, baseline: Group | None
+    groups: RunGroups, wanted: Iterable[Metric], split: str, baseline: Group | None
 ) -> Iterable[Row]:
     wanted = list(wanted)
     for group in groups.groups:

@@ -44,7 +44,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Groups:
+class RunGroups:
     """The groups of one data set.
 
     Attributes:
@@ -79,7 +79,7 @@ class Groups:
         ]
 
 
-def group_runs(runs: Iterable[Run]) -> tuple[list[Groups], list[tuple[Run, Run]]]:
+def group_runs(runs: Iterable[Run]) -> tuple[list[RunGroups], list[tuple[Run, Run]]]:
     """The groups of each data set.
 
     Returns:
@@ -106,7 +106,7 @@ def group_runs(runs: Iterable[Run]) -> tuple[list[Groups], list[tuple[Run, Run]]
         ]
         columns = _find_differing(groups)
         groups.sort(key=lambda group: [_order(group, field) for field in columns])
-        found.append(Groups(title, _heads(columns), tuple(groups)))
+        found.append(RunGroups(title, _heads(columns), tuple(groups)))
     return found, repeated
 
 

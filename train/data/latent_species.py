@@ -33,7 +33,7 @@ _STREAMS = (
 _PURPOSES = ("", "labels", "organs")
 
 
-class Examples(NamedTuple):
+class LatentExamples(NamedTuple):
     """Latents float64 [n, 16] and labels int64 [n]."""
 
     latents: np.ndarray
@@ -112,7 +112,7 @@ class LatentSpecies(abc.ABC):
             heapq.heapreplace(queue, ((counts[label] + 0.5) / prior[label], label))
         return np.array(labels[:num_examples])
 
-    def sample(self, part: str, num_examples: int) -> Examples:
+    def sample(self, part: str, num_examples: int) -> LatentExamples:
         """The first examples of "train", "validation", "test", "balanced_test" or "integration".
 
         An example depends only on the parameters, the part and its index. The training part
@@ -126,7 +126,7 @@ class LatentSpecies(abc.ABC):
             labels = np.arange(num_examples) % self.num_classes
         else:
             labels = self._drawn_labels(part, num_examples)
-        return Examples(self.draw(part, labels), labels)
+        return LatentExamples(self.draw(part, labels), labels)
 
     def posterior(self, latents: np.ndarray) -> np.ndarray:
         """p(y | z) of latents [n, 16], float64 [n, L]."""

@@ -31,7 +31,7 @@ _TEST = 0.1
 _VALIDATION = 0.1
 
 
-class Role(IntEnum):
+class NameRole(IntEnum):
     """What a name is for."""
 
     TRAIN = 0
@@ -73,7 +73,7 @@ class PlaceNamesSpec(DatasetSpec):
             names, draws, truths = _whole_names(source, places, labels, self.target)
             labels = truths.labels
         roles = divide(draws, labels, balanced=self.balanced_per_class)
-        trained = np.bincount(labels[roles == Role.TRAIN], minlength=len(class_names))
+        trained = np.bincount(labels[roles == NameRole.TRAIN], minlength=len(class_names))
         kept = trained >= FEWEST_FOR_TRAINING
         num_classes = int(kept.sum())
         if num_classes < 2:
@@ -82,19 +82,19 @@ class PlaceNamesSpec(DatasetSpec):
                 f"least two classes; {self.fewest_names} and {self.balanced_per_class} leave "
                 f"{num_classes}"
             )
-        roles[~kept[labels]] = Role.LEFT_OUT
+        roles[~kept[labels]] = NameRole.LEFT_OUT
         numbers = np.cumsum(kept) - 1
         labels = numbers[labels].astype(np.int32)
         class_names = class_names[kept]
         if truths is not None:
             truths = truths.renumbered(np.where(kept, numbers, num_classes)).among(num_classes)
         if self.train_size is not None:
-            train = np.flatnonzero(roles == Role.TRAIN)
+            train = np.flatnonzero(roles == NameRole.TRAIN)
             used = proportional_subset(draws[train], labels[train], self.train_size, class_names)
-            roles[np.setdiff1d(train, train[used])] = Role.LEFT_OUT
+            roles[np.setdiff1d(train, train[used])] = NameRole.LEFT_OUT
         characters_of_names = characters.to_rows(source.names)
 
-        def split(role: Role) -> Split:
+        def split(role: NameRole) -> Split:
             chosen = np.flatnonzero(roles == role)
             return Split(
                 Rows(characters_of_names, names[chosen]),
@@ -103,10 +103,10 @@ class PlaceNamesSpec(DatasetSpec):
             )
 
         return Dataset(
-            train=split(Role.TRAIN),
-            validation=split(Role.VALIDATION),
-            test=split(Role.TEST),
-            balanced_test=split(Role.BALANCED_TEST),
+            train=split(NameRole.TRAIN),
+            validation=split(NameRole.VALIDATION),
+            test=split(NameRole.TEST),
+            balanced_test=split(NameRole.BALANCED_TEST),
             class_names=tuple(class_names.tolist()),
             image_shape=(characters.LENGTH,),
             digest=_digest(source, names, labels, roles, class_names, truths),
@@ -175,16 +175,16 @@ def divide(draws: np.ndarray, labels: np.ndarray, *, balanced: int) -> np.ndarra
         balanced: the number of entries of each class for the class-balanced test.
 
     Returns:
-        The `Role` of each entry, int8 [n].
+        The `NameRole` of each entry, int8 [n].
     """
-    roles = np.full(len(labels), Role.TRAIN, np.int8)
-    roles[draws < _TEST + _VALIDATION] = Role.VALIDATION
-    roles[draws < _TEST] = Role.TEST
-    others = np.flatnonzero(roles == Role.TRAIN)
+    roles = np.full(len(labels), NameRole.TRAIN, np.int8)
+    roles[draws < _TEST + _VALIDATION] = NameRole.VALIDATION
+    roles[draws < _TEST] = NameRole.TEST
+    others = np.flatnonzero(roles == NameRole.TRAIN)
     chosen = others[splits.position_in_class(labels[others], draws[others]) < balanced]
     # A name that is tested in one region of a country is not trained on in another one.
-    roles[np.isin(draws, draws[chosen])] = Role.LEFT_OUT
-    roles[chosen] = Role.BALANCED_TEST
+    roles[np.isin(draws, draws[chosen])] = NameRole.LEFT_OUT
+    roles[chosen] = NameRole.BALANCED_TEST
     return roles
 
 

@@ -20,7 +20,7 @@ from PIL import Image
 from train.data.builders import damaged
 from train.data.credits import Credits
 from train.data.image_reader import ImageReader
-from train.data.record_shards import RecordShards, Shard
+from train.data.record_shards import RecordRange, RecordShards
 from train.data.records import Records, Split
 from train.foundation import array_files, checksums, host_memory, json_files
 from train.foundation.errors import UserError, first_line
@@ -43,7 +43,7 @@ def credits_file(split: str) -> str:
 
 def check_classes(builder: tfds.core.DatasetBuilder, expected: int, *, name: str) -> None:
     """Refuses a prepared data set with another number of classes."""
-    with telling_damage(builder):
+    with report_damage(builder):
         found = _prepared_label(builder).num_classes
     if found != expected:
         raise UserError(
@@ -56,7 +56,7 @@ def check_image_shape(
     builder: tfds.core.DatasetBuilder, expected: tuple[int, int, int], *, name: str
 ) -> None:
     """Refuses a prepared data set with images of another shape."""
-    with telling_damage(builder):
+    with report_damage(builder):
         found = builder.info.features["image"].shape
     if found != expected:
         raise UserError(
@@ -68,7 +68,7 @@ def check_image_shape(
 
 def class_names(builder: tfds.core.DatasetBuilder) -> tuple[str, ...]:
     """The names of the classes of a prepared data set; their numbers if they have no names."""
-    with telling_damage(builder):
+    with report_damage(builder):
         return tuple(_prepared_label(builder).names)
 
 
@@ -88,7 +88,7 @@ def check_files(builder: tfds.core.DatasetBuilder) -> None:
                 raise damaged(folder, ValueError(f"{name} {state}"))
             if (folder / name).exists():
                 raise _damaged_list(folder / name, ValueError(state))
-    with telling_damage(builder):
+    with report_damage(builder):
         for split in builder.info.splits.values():
             for path in split.filepaths:
                 if not Path(path).is_file():
@@ -97,8 +97,8 @@ def check_files(builder: tfds.core.DatasetBuilder) -> None:
 
 def read(builder: tfds.core.DatasetBuilder, split: str, *, reader: ImageReader | None) -> Split:
     """All examples of a prepared split, in memory or, with a reader, as records and labels."""
-    with telling_damage(builder):
-        source = Examples(builder, split)
+    with report_damage(builder):
+        source = PreparedExamples(builder, split)
         if reader is None:
             return _read_into_memory(source, builder.info.features["image"].shape)
         name = f"{split} in {builder.data_dir}"
@@ -110,7 +110,7 @@ def read(builder: tfds.core.DatasetBuilder, split: str, *, reader: ImageReader |
 
 
 @contextlib.contextmanager
-def telling_damage(builder: tfds.core.DatasetBuilder) -> Iterator[None]:
+def report_damage(builder: tfds.core.DatasetBuilder) -> Iterator[None]:
     """Turns the errors of readers of damaged files, which can be any, into one line."""
     try:
         yield
@@ -147,7 +147,7 @@ def split_labels(
             return _read_labels(path, num_examples, num_classes)
         except Exception as error:  # A damaged file can make NumPy raise anything.
             raise _damaged_list(path, error) from error
-    source = Examples(builder, split, image=image)
+    source = PreparedExamples(builder, split, image=image)
     labels = np.array([source[index][label] for index in range(len(source))], np.int64)
     _check_labels(labels, num_classes)
     labels = labels.astype(np.int32)
@@ -203,7 +203,7 @@ def _prepared_label(builder: tfds.core.DatasetBuilder, name: str = "label") -> A
     return tfds.features.FeatureConnector.from_config(str(builder.data_dir))[name]
 
 
-class Examples(Sequence[dict[str, Any]]):
+class PreparedExamples(Sequence[dict[str, Any]]):
     """The examples of a prepared split, images undecoded; sent to the processes that decode."""
 
     def __init__(
@@ -214,7 +214,7 @@ class Examples(Sequence[dict[str, Any]]):
         self._source = builder.as_data_source(split, decoders={image: tfds.decode.SkipDecoding()})
         self._source.data_source = RecordShards(
             [
-                Shard(str(file.filename), file.skip, file.take)
+                RecordRange(str(file.filename), file.skip, file.take)
                 for file in builder.info.splits[split].file_instructions
             ]
         )
@@ -232,7 +232,7 @@ class Examples(Sequence[dict[str, Any]]):
             raise damaged(self._folder, error) from error
 
 
-def _read_into_memory(source: Examples, shape: tuple[int, int, int]) -> Split:
+def _read_into_memory(source: PreparedExamples, shape: tuple[int, int, int]) -> Split:
     what = f"the {len(source):,} images of a split of the prepared data set"
     host_memory.check_fits(what, len(source) * math.prod(shape))
     images = np.empty((len(source), *shape), np.uint8)

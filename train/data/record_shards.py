@@ -15,7 +15,7 @@ from array_record.python.array_record_module import ArrayRecordReader
 MOST_OPEN = 64
 
 
-class Shard(NamedTuple):
+class RecordRange(NamedTuple):
     """A file, and the records that are used of it: the first one, and how many."""
 
     path: str
@@ -32,7 +32,7 @@ class RecordShards(Sequence[bytes]):
         shards: the files in their order.
     """
 
-    def __init__(self, shards: Sequence[Shard]) -> None:
+    def __init__(self, shards: Sequence[RecordRange]) -> None:
         self._shards = tuple(shards)
         self._ends = list(itertools.accumulate(shard.number for shard in shards))
         self._readers: OrderedDict[int, ArrayRecordReader] = OrderedDict()

@@ -13,7 +13,7 @@ from PIL import Image
 from train.configuration.datasets import SpeciesFields
 from train.data import augmentation, label_noise, species_options
 from train.data.dataset import DatasetFamily, DatasetSpec, TrueDistribution
-from train.data.latent_species import Examples, check_integer
+from train.data.latent_species import LatentExamples, check_integer
 from train.data.prepared_spec import PreparedSpec
 from train.data.species_model import CHUNK_SIZE, IMAGE_SHAPE, SpeciesModel
 from train.foundation import host_memory, ranks
@@ -95,7 +95,7 @@ class SyntheticSpecies(tfds.core.GeneratorBasedBuilder):
             for part, size in sizes.items()
         }
 
-    def _generate_examples(self, examples: Examples) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _generate_examples(self, examples: LatentExamples) -> Iterator[tuple[int, dict[str, Any]]]:
         labels = examples.labels.tolist()
         for start in range(0, len(labels), CHUNK_SIZE):
             images = self.builder_config.model.render(examples.latents[start : start + CHUNK_SIZE])

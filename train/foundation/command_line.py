@@ -207,7 +207,7 @@ def _guarded(command: Callable[[], None]) -> None:
     except InterruptedRunError as error:
         if several := _several_processes():
             # All stop after the same step. The first to exit would abort the others.
-            with interruption.patient():
+            with interruption.allow_time():
                 several.wait_for_others("stopped")
         _end(str(error), _SIGNAL + error.number)
     except KeyboardInterrupt:

@@ -117,7 +117,7 @@ def _without_waiting(path: str, flags: int) -> int:
 
 def append(path: Path, content: bytes) -> None:
     """Adds to the end of a file; see `open_to_add`."""
-    with naming(path), open_to_add(path) as file:
+    with name_in_errors(path), open_to_add(path) as file:
         file.write(content)
 
 
@@ -167,7 +167,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         OSError: the file cannot be written, or another process has started to write it since.
     """
     temporary = path.with_name(f".{path.name}.tmp")
-    with naming(path, temporary):
+    with name_in_errors(path, temporary):
         temporary.unlink(missing_ok=True)
         with temporary.open("xb") as file:
             try:
@@ -233,7 +233,7 @@ def _plain(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def naming(path: Path, temporary: Path | None = None) -> Iterator[None]:
+def name_in_errors(path: Path, temporary: Path | None = None) -> Iterator[None]:
     """Adds the name of the file to an error: a write to a full disk raises an error without it.
 
     Args:

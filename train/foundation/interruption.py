@@ -29,7 +29,7 @@ MESSAGE = "stopped by SIGINT"
 # The exit code that shells give.
 CODE = 128 + signal.SIGINT
 
-# The time that a command has to put its files in order; see `patient` for what may take longer.
+# The time that a command has to put its files in order; see `allow_time` for what may take longer.
 _SECONDS = 10.0
 # How often the thread looks at the clock.
 _PAUSE = 0.1
@@ -49,7 +49,7 @@ class _State:
         begun: whether this is the process of a command, which ends here.
         unwinds: whether a KeyboardInterrupt is raised.
         raised: whether one was.
-        patience: the number of contexts of `patient` that are open.
+        patience: the number of contexts of `allow_time` that are open.
         ending: held by what ends the process, so that only one line is printed.
     """
 
@@ -106,7 +106,7 @@ def unwinding() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def patient() -> Iterator[None]:
+def allow_time() -> Iterator[None]:
     """Within this context the first Ctrl-C ends nothing, however long it takes, as for a save."""
     _state.patience += 1
     try:

@@ -83,7 +83,7 @@ class StoredRows:
         if rows.size and not 0 <= rows.min() <= rows.max() < len(self):
             raise IndexError(f"rows must be from 0 to {len(self) - 1}; got {rows}")
         path = self._opened.path
-        with files.naming(path) if path else contextlib.nullcontext():
+        with files.name_in_errors(path) if path else contextlib.nullcontext():
             follow = rows.size > 0 and bool((np.diff(rows) == 1).all())
             content = self._run(rows) if follow else self._each(rows)
         # After reading: a file that was written again has other rows, or is shorter.

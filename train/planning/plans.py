@@ -79,7 +79,7 @@ class Largest:
     too_large: int
 
 
-class Planner:
+class StepPlanner:
     """Compiles the step of a configuration for chips, for batches of several sizes.
 
     A data set is not opened if what the step needs of it is known without its files: the number of

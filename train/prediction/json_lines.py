@@ -49,6 +49,6 @@ def writing(out: Path | None) -> Iterator[BinaryIO]:
         with files.replacing(out) as file:
             yield file
         return
-    with files.naming(Path("standard output")):
+    with files.name_in_errors(Path("standard output")):
         yield sys.stdout.buffer
         sys.stdout.flush()

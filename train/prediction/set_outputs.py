@@ -36,7 +36,7 @@ class Total(NamedTuple):
 def write(
     entries: Iterable[ClassSet | Unreadable],
     total: Total,
-    facts: html_page.Facts,
+    facts: html_page.PageFacts,
     rule: CalibratedRule,
     *,
     lines: Path | None,

@@ -95,7 +95,7 @@ class PartFile:
 
     def add(self, result: bytes) -> None:
         """Adds the result of the next unit."""
-        with files.naming(self._path):
+        with files.name_in_errors(self._path):
             self._file.seek(0, os.SEEK_END)
             for part in _framed(result):
                 self._file.write(part)
@@ -114,7 +114,7 @@ class PartFile:
 
     def finish(self) -> None:
         """Makes all of it durable."""
-        with files.naming(self._path):
+        with files.name_in_errors(self._path):
             os.fsync(self._file.fileno())
 
 
@@ -140,7 +140,7 @@ def opened(path: Path, head: Head) -> Iterator[PartFile]:
             raise UserError(_why_other(path, head))
         if found != line:
             file.truncate(0)
-            with files.naming(path):
+            with files.name_in_errors(path):
                 file.write(line)
                 file.flush()
         part = PartFile(file, head)

@@ -77,7 +77,7 @@ class StopSignals:
     def __enter__(self) -> "StopSignals":
         if threading.current_thread() is not threading.main_thread():
             return self
-        self._context.enter_context(interruption.patient())
+        self._context.enter_context(interruption.allow_time())
         for number in _STOPPING:
             # Shells start background processes with an ignored SIGINT; it stays ignored.
             if signal.getsignal(number) is not signal.SIG_IGN:

@@ -40,7 +40,7 @@ class Events:
             f"events.out.tfevents.{int(now):010d}.{socket.gethostname()}.{starts}"
         )
         # A new file: if a folder of a stranger has anything of this name, it is not written to.
-        with files.naming(self._path):
+        with files.name_in_errors(self._path):
             self._path.touch(exist_ok=False)
         self._writer = RecordWriter(str(self._path))
         self._is_open = True
@@ -79,7 +79,7 @@ class Events:
 
     def flush(self) -> None:
         """Writes what was added to the disk."""
-        with files.naming(self._path):
+        with files.name_in_errors(self._path):
             self._writer.flush()
         self._next_flush = time.time() + _SECONDS_BETWEEN_FLUSHES
 
@@ -87,14 +87,14 @@ class Events:
         """Writes everything to the disk and closes the file; may be called again."""
         if self._is_open:
             self._is_open = False
-            with files.naming(self._path):
+            with files.name_in_errors(self._path):
                 self._writer.close()
 
     def _add_values(self, step: int, values: list[Summary.Value]) -> None:
         self._add(Event(wall_time=time.time(), step=step, summary=Summary(value=values)))
 
     def _add(self, event: Event) -> None:
-        with files.naming(self._path):
+        with files.name_in_errors(self._path):
             self._writer.write(event.SerializeToString())
 
 

@@ -54,7 +54,7 @@ class MetricsFile:
 
     def digest(self) -> str:
         """The SHA-256 of all lines, which are on the disk when it is returned."""
-        with files.naming(self.path), self.path.open("rb") as file:
+        with files.name_in_errors(self.path), self.path.open("rb") as file:
             os.fsync(file.fileno())
         return self._digest.hexdigest()
 

@@ -99,7 +99,7 @@ def reading(folder: Path) -> Iterator[None]:
 def writing(directory: Path) -> Iterator[None]:
     """Raises orbax's errors as OSError: a full disk, for example, is a ValueError of orbax."""
     try:
-        with interruption.patient():
+        with interruption.allow_time():
             yield
     except (OSError, ValueError, RuntimeError) as error:
         reason = full_disks.reason(error, directory) or error

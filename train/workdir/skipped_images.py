@@ -127,7 +127,7 @@ def _open(path: Path) -> BinaryIO:
 @contextlib.contextmanager
 def _lock(path: Path) -> Iterator[BinaryIO]:
     """The file, to read and to add to, while no other process does."""
-    with files.naming(path), files.open_to_add(path) as file:
+    with files.name_in_errors(path), files.open_to_add(path) as file:
         # Some shared file systems do not have locks: there, two processes may list the same image.
         with contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -6,7 +6,7 @@ import pytest
 from tests import reference
 from tests.train.auditing import planted
 from train.auditing import findings
-from train.auditing.examples import Examples
+from train.auditing.examples import AuditedExamples
 from train.data.records import Split
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
@@ -16,7 +16,7 @@ def examples(features, labels, *, groups=None, num_classes=10):
     """Examples in memory, with the numbers of their rows as names."""
     std = features.std(axis=0)
     std[std == 0] = 1
-    return Examples(
+    return AuditedExamples(
         parts=(Split(features, labels),),
         places=np.arange(len(labels)),
         labels=labels.astype(np.int32),

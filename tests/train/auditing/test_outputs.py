@@ -7,7 +7,7 @@ import io
 import numpy as np
 
 from train.auditing import findings, outputs
-from train.auditing.examples import Examples
+from train.auditing.examples import AuditedExamples
 from train.data.own import corrections
 from train.data.own.corrections import Correction
 from train.data.own.listing import NO_SPLIT, Listing
@@ -21,7 +21,7 @@ def found():
     """Findings about an example of each name; the last one cannot be judged."""
     size = len(NAMES)
     labels = np.arange(size, dtype=np.int32) % 3
-    every = Examples(
+    every = AuditedExamples(
         parts=(Split(np.zeros((size, 1), np.float32), labels),),
         places=np.arange(size),
         labels=labels,

@@ -12,7 +12,7 @@ from configs import place_names as recipe
 from tests.train.data import some_places
 from tests.train.data.specs import dataset_spec
 from train.data import characters, gazetteer, place_names
-from train.data.place_names import BALANCED, FEWEST_FOR_TRAINING, Role
+from train.data.place_names import BALANCED, FEWEST_FOR_TRAINING, NameRole
 from train.foundation.errors import UserError
 
 TARGETS = ("country", "region")
@@ -137,18 +137,18 @@ def test_the_names_of_one_country_are_in_one_split(rng):
     name, region = np.unique(np.stack([name, region]), axis=1)
     draws = rng.random(18_000)[name]
     roles = place_names.divide(draws, region, balanced=40)
-    for one in Role:
-        for other in Role:
+    for one in NameRole:
+        for other in NameRole:
             together = np.intersect1d(name[roles == one], name[roles == other])
-            if one != other and Role.LEFT_OUT not in (one, other):
+            if one != other and NameRole.LEFT_OUT not in (one, other):
                 assert not len(together), (one, other)
-    assert np.bincount(region[roles == Role.BALANCED_TEST]).tolist() == [40] * 20
+    assert np.bincount(region[roles == NameRole.BALANCED_TEST]).tolist() == [40] * 20
     # Nothing is left out but what shares its name with the balanced test.
-    out = roles == Role.LEFT_OUT
+    out = roles == NameRole.LEFT_OUT
     assert 0 < out.sum() < 400
-    assert np.isin(name[out], name[roles == Role.BALANCED_TEST]).all()
+    assert np.isin(name[out], name[roles == NameRole.BALANCED_TEST]).all()
     # The natural parts: within five deviations of a tenth of the names.
-    for role in (Role.TEST, Role.VALIDATION):
+    for role in (NameRole.TEST, NameRole.VALIDATION):
         share = len(np.unique(name[roles == role])) / len(np.unique(name))
         assert abs(share - 0.1) < 5 * np.sqrt(0.1 * 0.9 / len(np.unique(name)))
 
@@ -157,7 +157,10 @@ def test_a_class_with_few_names_gives_them_to_the_balanced_test_first():
     draws = np.linspace(0.2, 0.99, 12)
     labels = np.array([0] * 10 + [1, 1])
     roles = place_names.divide(draws, labels, balanced=3)
-    assert roles.tolist() == [Role.BALANCED_TEST] * 3 + [Role.TRAIN] * 7 + [Role.BALANCED_TEST] * 2
+    assert (
+        roles.tolist()
+        == [NameRole.BALANCED_TEST] * 3 + [NameRole.TRAIN] * 7 + [NameRole.BALANCED_TEST] * 2
+    )
 
 
 @pytest.mark.parametrize("target", TARGETS)

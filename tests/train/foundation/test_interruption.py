@@ -81,9 +81,9 @@ never_returns()
     },
     "a second time, in a long call": {
         "command": """
-with interruption.patient(), contextlib.suppress(KeyboardInterrupt):
+with interruption.allow_time(), contextlib.suppress(KeyboardInterrupt):
     interrupt()
-with interruption.patient():
+with interruption.allow_time():
     threading.Timer(0.01, interrupt).start()
     never_returns()
 """,
@@ -123,7 +123,7 @@ looks = threading.Semaphore(0)
 select = interruption.select.select
 interruption.select = type(sys)("select")
 interruption.select.select = lambda *given: (looks.release(), select(*given))[1]
-with interruption.patient():
+with interruption.allow_time():
     try:
         interrupt()
     except KeyboardInterrupt:

@@ -13,7 +13,7 @@ from train.assembly.parts import Assembly
 from train.configuration.parsing import parse
 from train.foundation.errors import UserError
 from train.planning import report
-from train.planning.plans import Largest, Planner
+from train.planning.plans import Largest, StepPlanner
 from train.planning.targets import Target
 
 CHIPS = 4
@@ -30,7 +30,7 @@ def target_of(memory=2**40):
 
 @pytest.fixture(scope="module")
 def plan():
-    return Planner(config_of(), target_of()).plan(64)
+    return StepPlanner(config_of(), target_of()).plan(64)
 
 
 @pytest.mark.usefixtures("standard_promotion")
@@ -58,14 +58,14 @@ def test_the_parts_are_those_of_the_run(plan):
 @pytest.mark.usefixtures("standard_promotion")
 def test_classes_over_chips_are_planned(plan):
     split = config_of(parallel="mesh", class_devices=2)
-    assert Planner(split, target_of()).plan(64).parts["params"] < plan.parts["params"]
+    assert StepPlanner(split, target_of()).plan(64).parts["params"] < plan.parts["params"]
 
 
 @pytest.mark.usefixtures("standard_promotion")
 def test_the_largest_batch_fits_and_a_larger_one_does_not(plan):
     memory = plan.needed * 4
     target = target_of(memory)
-    planner = Planner(config_of(), target)
+    planner = StepPlanner(config_of(), target)
     found = planner.find_largest(plan)
     size, too_large = found.plan.batch_size, found.too_large
     assert found.plan.fits(target)
@@ -75,17 +75,19 @@ def test_the_largest_batch_fits_and_a_larger_one_does_not(plan):
     assert f"about {size:,}" in line
     assert f"{too_large:,} do not fit" in line
     too_small = target_of(plan.parts["params"])
-    assert Planner(config_of(), too_small).find_largest(plan) is None
+    assert StepPlanner(config_of(), too_small).find_largest(plan) is None
     assert report.describe_largest(None, too_small).startswith("No batch of eight")
 
 
 @pytest.mark.usefixtures("standard_promotion")
 def test_a_batch_that_fits_is_the_largest_if_the_next_one_is_refused(plan, monkeypatch):
     monkeypatch.setattr(
-        Planner, "plan", lambda _, size: dataclasses.replace(plan, batch_size=size, account=None)
+        StepPlanner,
+        "plan",
+        lambda _, size: dataclasses.replace(plan, batch_size=size, account=None),
     )
     small = dataclasses.replace(plan, batch_size=4)
-    assert Planner(config_of(), target_of()).find_largest(small) == Largest(small, 8 * CHIPS)
+    assert StepPlanner(config_of(), target_of()).find_largest(small) == Largest(small, 8 * CHIPS)
 
 
 @pytest.mark.usefixtures("standard_promotion")
@@ -98,12 +100,12 @@ def test_a_program_that_its_compiler_refuses_does_not_fit(plan):
 @pytest.mark.usefixtures("standard_promotion")
 def test_a_batch_that_the_chips_cannot_share_is_refused():
     with pytest.raises(UserError, match="multiple of the 4 devices; got 6"):
-        Planner(config_of(**{"dataset.batch_size": 6}), target_of())
+        StepPlanner(config_of(**{"dataset.batch_size": 6}), target_of())
 
 
 def test_more_chips_of_a_class_than_there_are_chips_are_refused():
     with pytest.raises(UserError, match="divide the 4 devices: one of 1, 2, 4; got 10"):
-        Planner(config_of(parallel="mesh", class_devices=10), target_of())
+        StepPlanner(config_of(parallel="mesh", class_devices=10), target_of())
 
 
 @pytest.mark.parametrize(
@@ -114,13 +116,13 @@ def test_ranks_above_the_classes_are_those_of_the_data_set(loss, changes):
     """Without them, the plan would be of another loss. The digits have none."""
     config = changed(digits.get_config(loss).to_dict(), changes)
     with pytest.raises(UserError, match="needs a taxonomy of the classes"):
-        Planner(parse(config), target_of())
+        StepPlanner(parse(config), target_of())
 
 
 def test_images_that_the_network_does_not_take_are_refused():
     config = changed(digits.get_config("cross_entropy").to_dict(), {"model.name": "inception_v3"})
     with pytest.raises(UserError, match=r"config\.model\.name=inception_v3 takes"):
-        Planner(parse(config), target_of())
+        StepPlanner(parse(config), target_of())
 
 
 def test_a_batch_has_all_votes_of_its_examples(tmp_path):
@@ -134,5 +136,5 @@ def test_a_batch_has_all_votes_of_its_examples(tmp_path):
         "select_by": "top_1_accuracy",
     }
     config = parse(changed(features.get_config().to_dict(), fields))
-    _, (_, _, batch) = Planner(config, target_of()).step_with_inputs(8)
+    _, (_, _, batch) = StepPlanner(config, target_of()).step_with_inputs(8)
     assert batch["classes"].shape == batch["shares"].shape == (8, 2)

@@ -32,7 +32,7 @@ from train.prediction import (
 from train.prediction.calibrated_rule import CalibratedRule, calibrate
 from train.prediction.calibration import Calibration
 from train.prediction.class_sets import Scored, Unreadable
-from train.prediction.html_page import Facts
+from train.prediction.html_page import PageFacts
 from train.prediction.observation_sets import ObservationSet
 
 NAMES = [str(index) for index in range(10)]
@@ -95,7 +95,7 @@ def test_photographs_that_cannot_be_read_are_told_and_the_others_are_used(
         path.write_text("no image")
     grouped = observations_of([first, bad, lost])
     rule = top(2)
-    facts = Facts(NAMES, rule.in_words(), "", {}, "observation")
+    facts = PageFacts(NAMES, rule.in_words(), "", {}, "observation")
     entries = list(grouped.make_sets(classifier, rule, thumbnails=True))
     lines, page = tmp_path / "out.jsonl", tmp_path / "page.html"
     total = set_outputs.Total(3, "images")

@@ -16,7 +16,7 @@ from tests.train.foundation.test_printable import ESCAPED, NAME
 from train.foundation.printable import printable_lines
 from train.prediction import html_page
 from train.prediction.class_sets import ClassSet, Unreadable
-from train.prediction.html_page import Facts, class_index, page_files
+from train.prediction.html_page import PageFacts, class_index, page_files
 from train.prediction.html_page import words as page_words
 from train.prediction.html_page.class_index import ClassIndex
 from train.prediction.image_sets import ImageSet
@@ -27,7 +27,7 @@ from train.prediction.thumbnails import Photograph, Thumbnail
 EVIL = "<script>alert(1)</script>\"'&amp;<img src=x onerror=alert(2)>"
 NAMES = ["cat", "dog", EVIL, *(f"class {index}" for index in range(3, 50))]
 ROW = {"classes": (0,), "probabilities": (0.5,), "likeliest": 0, "highest": 0.5}
-FACTS = Facts(NAMES, f"Rule {EVIL}.", "", {"Data set": EVIL})
+FACTS = PageFacts(NAMES, f"Rule {EVIL}.", "", {"Data set": EVIL})
 
 
 class Outline(HTMLParser):
@@ -163,7 +163,7 @@ def test_a_page_without_images_says_what_could_not_be_read(tmp_path):
 
 def test_what_a_terminal_obeys_is_escaped_in_every_place(tmp_path):
     names = ["\x1b[31mcat", "dog\x9b2J", "\u202etac", "a\rb", "a\0b"]
-    facts = Facts(names, f"Rule {NAME}.", f"Expected {NAME}.", {"Data set": NAME})
+    facts = PageFacts(names, f"Rule {NAME}.", f"Expected {NAME}.", {"Data set": NAME})
     path = tmp_path / f"{NAME}.html"
     with html_page.writing(path, facts) as page:
         page.add(image_set(f"{NAME}/{NAME}.png", {0: 0.9, 1: 0.05, 2: 0.01}))
@@ -272,7 +272,7 @@ def test_marks_of_other_sets_are_others(tmp_path):
 def test_classes_have_the_names_that_tables_have(tmp_path):
     names, labels = ["a", "b\x7f", "c"], ["a", "b\x7f", "C"]
     path = tmp_path / "a.html"
-    with html_page.writing(path, Facts(names, "Rule.", "", {}, labels=labels)) as page:
+    with html_page.writing(path, PageFacts(names, "Rule.", "", {}, labels=labels)) as page:
         page.add(image_set("a.png", {2: 0.5, 1: 0.25, 0: 0.125}))
         page.add(image_set("b.png", {}, likeliest=2))
     outline = Outline(path.read_text(encoding="utf-8"))

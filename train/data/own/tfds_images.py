@@ -70,7 +70,7 @@ def find(fields: TfdsFields, data_dir: str | None) -> FoundImages:
     where = f"{_FIELD} {name!r}"
     prepared_files.check_files(builder)
     # The features of the prepared files. The builder's code may define others.
-    with prepared_files.telling_damage(builder):
+    with prepared_files.report_damage(builder):
         features = tfds.features.FeatureConnector.from_config(str(builder.data_dir))
     image, label = image_and_label(features, where)
     try:
@@ -79,7 +79,7 @@ def find(fields: TfdsFields, data_dir: str | None) -> FoundImages:
         )
         labels = named_splits.labels_of_roles(list(builder.info.splits), labels_of, fields, where)
         images = {
-            split: _Images(prepared_files.Examples(builder, split, image=image), image)
+            split: _Images(prepared_files.PreparedExamples(builder, split, image=image), image)
             for split, _ in labels.values()
         }
     except NotImplementedError as error:
@@ -95,7 +95,7 @@ def find(fields: TfdsFields, data_dir: str | None) -> FoundImages:
 class _Images(EncodedImages):
     """The images of a split; `image` is the name of their feature."""
 
-    def __init__(self, examples: prepared_files.Examples, image: str) -> None:
+    def __init__(self, examples: prepared_files.PreparedExamples, image: str) -> None:
         self._examples = examples
         self._image = image
 

@@ -22,7 +22,7 @@ from train.data.builders import FILE_FORMAT, check_writable, write_checksums
 from train.data.credits import Credits
 from train.data.prepared_files import credits_file, labels_content, labels_file
 from train.data.preparing import shards
-from train.data.preparing.shards import Example, Journal, Shard
+from train.data.preparing.shards import Example, Journal, WrittenShard
 from train.data.preparing.sources import Source
 from train.foundation import files, folder_lock
 from train.foundation.console import show_line
@@ -106,7 +106,7 @@ def write(
 
 
 def _finish(
-    written_files: "_Files", final: Path, results: Iterator[Shard] | None
+    written_files: "_Files", final: Path, results: Iterator[WrittenShard] | None
 ) -> dict[str, int]:
     """Completes the folder of the files, and gives it its name.
 
@@ -183,11 +183,11 @@ class _Files:
         name = f"{self.builder.name} {self.builder.version}"
         return shards.fingerprint(name, self.contents.splits, self.contents.source)
 
-    def write_missing(self) -> dict[str, list[Shard]]:
+    def write_missing(self) -> dict[str, list[WrittenShard]]:
         """Writes the shards that are not there yet, and returns all of them, in order."""
         journal = Journal(self.folder / _JOURNAL, self.fingerprint)
         self._remove_others(_JOURNAL)
-        found: dict[_Unit, Shard] = {}
+        found: dict[_Unit, WrittenShard] = {}
         missing = []
         for unit in self._units:
             noted = journal.shard(unit.split, unit.index)
@@ -208,7 +208,7 @@ class _Files:
                 progress.advance(len(unit.indices))
         return self._by_split(found[unit] for unit in self._units)
 
-    def work(self) -> Work[Shard]:
+    def work(self) -> Work[WrittenShard]:
         """The work of writing all files, one unit each; its results describe what is in them."""
         return Work(
             "files",
@@ -218,10 +218,10 @@ class _Files:
             lambda units: sum(len(unit.indices) for unit in self._units[units.start : units.stop]),
             lambda units: self._write(self._units[units.start : units.stop]),
             lambda shard: json.dumps(asdict(shard)).encode(),
-            lambda content: Shard(**json.loads(content)),
+            lambda content: WrittenShard(**json.loads(content)),
         )
 
-    def merged(self, results: Iterator[Shard]) -> dict[str, list[Shard]]:
+    def merged(self, results: Iterator[WrittenShard]) -> dict[str, list[WrittenShard]]:
         """The shards that other processes have written, if their files are there."""
         self._remove_others()
         found = []
@@ -233,8 +233,8 @@ class _Files:
             found.append(shard)
         return self._by_split(found)
 
-    def _by_split(self, found: Iterable[Shard]) -> dict[str, list[Shard]]:
-        by_split: dict[str, list[Shard]] = {split: [] for split in self.contents.splits}
+    def _by_split(self, found: Iterable[WrittenShard]) -> dict[str, list[WrittenShard]]:
+        by_split: dict[str, list[WrittenShard]] = {split: [] for split in self.contents.splits}
         for shard in found:
             by_split[shard.split].append(shard)
         return by_split
@@ -246,7 +246,7 @@ class _Files:
             if path not in expected and path.name not in (*kept, LOCK):
                 path.unlink()
 
-    def _write(self, units: Sequence["_Unit"]) -> Iterator[Shard]:
+    def _write(self, units: Sequence["_Unit"]) -> Iterator[WrittenShard]:
         """Writes some shards, one after another."""
         _check_space(self.contents, units, self.folder)
         features = self.builder.info.features
@@ -268,7 +268,7 @@ class _Files:
                 skip_unreadable=self._skip_unreadable,
             )
             num_bytes = unit.path.stat().st_size
-            yield Shard(unit.split, unit.index, num_examples, num_bytes, skipped)
+            yield WrittenShard(unit.split, unit.index, num_examples, num_bytes, skipped)
 
 
 def _template(
@@ -296,7 +296,9 @@ def _check_space(contents: Contents, missing: Sequence[_Unit], folder: Path) -> 
         )
 
 
-def _without_skipped(examples: Sequence[Example], written: Sequence[Shard]) -> Sequence[Example]:
+def _without_skipped(
+    examples: Sequence[Example], written: Sequence[WrittenShard]
+) -> Sequence[Example]:
     skipped = {path for shard in written for path in shard.skipped}
     return [example for example in examples if example.path not in skipped]
 
@@ -316,7 +318,7 @@ def _describe(
     builder: tfds.core.DatasetBuilder,
     contents: Contents,
     kept: Mapping[str, Sequence[Example]],
-    written: Mapping[str, Sequence[Shard]],
+    written: Mapping[str, Sequence[WrittenShard]],
     folder: Path,
 ) -> None:
     """Writes the classes, the labels, the credits, and tfds's description."""
@@ -342,7 +344,7 @@ def _describe(
             ]
         )
     )
-    with files.naming(folder / "dataset_info.json"):
+    with files.name_in_errors(folder / "dataset_info.json"):
         info.write_to_directory(folder)
     write_checksums(folder, without=(_JOURNAL, LOCK))
     # The shards are durable already; a description that is not must not get the folder its name.

@@ -195,7 +195,7 @@ def _write_records(
     unreadable = []
     path = folder / RECORDS
     with (
-        files.naming(path),
+        files.name_in_errors(path),
         path.open("wb") as file,
         ImageProgress(_WHAT, number) as progress,
     ):

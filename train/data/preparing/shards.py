@@ -49,7 +49,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Shard:
+class WrittenShard:
     """A written shard; `skipped` are the paths of the images left out as unreadable."""
 
     split: str
@@ -73,24 +73,24 @@ class Journal:
 
     def __init__(self, path: Path, fingerprint: str) -> None:
         self._path = path
-        self._shards: dict[tuple[str, int], Shard] = {}
+        self._shards: dict[tuple[str, int], WrittenShard] = {}
         header = files.to_json({"fingerprint": fingerprint})
         kept = [header]
         first, *lines = path.read_bytes().splitlines(keepends=True) if path.exists() else [b""]
         for line in lines if first == header else []:
             try:
-                shard = Shard(**json.loads(line))
+                shard = WrittenShard(**json.loads(line))
             except (ValueError, TypeError):
                 break  # Torn by a kill, and so the last.
             self._shards[shard.split, shard.index] = shard
             kept.append(line.rstrip(b"\n") + b"\n")
         files.write_whole(path, b"".join(kept))
 
-    def shard(self, split: str, index: int) -> Shard | None:
+    def shard(self, split: str, index: int) -> WrittenShard | None:
         """The entry of a shard; None if the journal does not have it."""
         return self._shards.get((split, index))
 
-    def note(self, shard: Shard) -> None:
+    def note(self, shard: WrittenShard) -> None:
         """Adds a shard that is on disk under its final name."""
         files.append(self._path, files.to_json(asdict(shard)))
         self._shards[shard.split, shard.index] = shard
@@ -114,7 +114,7 @@ def ranges(num_examples: int) -> list[range]:
     return [range(*pair) for pair in itertools.pairwise(bounds)]
 
 
-def is_whole(path: Path, shard: Shard) -> bool:
+def is_whole(path: Path, shard: WrittenShard) -> bool:
     """Whether the file of a shard has the size and the number of records of its journal entry."""
     if not path.exists() or path.stat().st_size != shard.num_bytes:
         return False

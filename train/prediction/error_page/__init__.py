@@ -38,7 +38,7 @@ _templates = words.make_templates(_HERE)
 
 
 @dataclass(frozen=True)
-class Facts:
+class PageFacts:
     """What the page shows beside the examples.
 
     Attributes:
@@ -62,7 +62,7 @@ class Facts:
 def write(
     path: Path,
     table: ExampleTable,
-    facts: Facts,
+    facts: PageFacts,
     thumbnail: Callable[[int], Thumbnail | None] | None,
 ) -> None:
     """Writes the page.

@@ -61,7 +61,9 @@ class Evaluated:
             credit = self.split.credit
             thumbnail = example_thumbnails.of_split(self.split, self.inputs)
         example = self.inputs.removesuffix("s")
-        facts = error_page.Facts(self.title, in_words, example, written, self.unreadable, credit)
+        facts = error_page.PageFacts(
+            self.title, in_words, example, written, self.unreadable, credit
+        )
         error_page.write(path, table, facts, thumbnail)
         return {**written, "page of errors": path}
 

@@ -55,7 +55,7 @@ class _Group(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Facts:
+class PageFacts:
     """What the page shows about the classifier.
 
     Attributes:
@@ -79,7 +79,7 @@ class Facts:
     @classmethod
     def of(
         cls, classifier: TrainedClassifier, rule: CalibratedRule, names: Sequence[str]
-    ) -> "Facts":
+    ) -> "PageFacts":
         """The facts of a classifier and a rule."""
         origin, name = classifier.origin
         table = {
@@ -120,7 +120,7 @@ class Page:
         cards: a temporary file for the cards of the images.
     """
 
-    def __init__(self, path: Path, facts: Facts, cards: BinaryIO) -> None:
+    def __init__(self, path: Path, facts: PageFacts, cards: BinaryIO) -> None:
         self._path = path
         self._facts = facts
         self._cards = cards
@@ -246,7 +246,7 @@ class Page:
 
 
 @contextlib.contextmanager
-def writing(path: Path, facts: Facts) -> Iterator[Page]:
+def writing(path: Path, facts: PageFacts) -> Iterator[Page]:
     """A page to add examples to. It is written at the end, and not at all after an error.
 
     Args:
@@ -259,7 +259,7 @@ def writing(path: Path, facts: Facts) -> Iterator[Page]:
     # remain.
     with (
         files.replacing(path) as file,
-        files.naming(path),
+        files.name_in_errors(path),
         tempfile.TemporaryFile(dir=path.parent) as cards,
     ):
         page = Page(path, facts, cards)
