@@ -115,7 +115,7 @@ def _compare() -> None:
     from train.series.planner import Planner
     from train.series.runs_folder import RunsFolder
 
-    execution = Execution()
+    execution, baseline = Execution(), _BASELINE.value
     if _SWEEP.value is None:
         found = finding.find(_RUNS.value or [])
         _refuse_inputs(paths, {run.workdir: run.config for run in found.finished})
@@ -130,12 +130,16 @@ def _compare() -> None:
             show_commands(planner)
             return
         _refuse_inputs(paths, planner.configs)
-        comparing.check_planned(planner.runs, wanted=metrics, baseline=_BASELINE.value)
+        baseline = comparing.check_planned(planner.runs, wanted=metrics, baseline=baseline)
         execution = execute(look, jobs=_JOBS.value or 1)
         found = finding.planned(look())
     if found.finished:
         comparison = comparing.compare(
-            found, split=_SPLIT.value or "test", wanted=metrics, baseline=_BASELINE.value
+            found,
+            split=_SPLIT.value or "test",
+            wanted=metrics,
+            baseline=baseline,
+            is_planned=_SWEEP.value is not None,
         )
         outputs.show(comparison)
         _write(comparison, paths)
@@ -144,7 +148,9 @@ def _compare() -> None:
         for path, reason in found.left_out.items():
             show_line(f"  {path}: {reason}")
     execution.show_failed()
-    if execution.failed or not found.finished:
+    # A run that failed before is not made again.
+    is_incomplete = _SWEEP.value is not None and bool(found.left_out)
+    if execution.failed or is_incomplete or not found.finished:
         sys.exit(1)
 
 

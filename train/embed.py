@@ -186,7 +186,7 @@ def _embed(out: Path, shared: share_flags.ChosenShare) -> None:
         lambda: kinds.of(
             "embed",
             network=used.digest,
-            inputs=kinds.digest(identity_of(used, given), given.state),
+            inputs=identity_of(used, given),
             places=_PLACES,
         ),
     )

@@ -202,11 +202,11 @@ def _successive_rounds(row, k, tau):
         left = np.array([rest for rest, _ in rests]) - total
         left_slope = np.stack([of_rest for _, of_rest in rests]) - mean
         yield (logits - total, slope - mean), (left, left_slope)
-        logits, slope = np.maximum(logits + left, -1e30), slope + left_slope
+        logits, slope = np.maximum(logits + left / tau, -1e30), slope + left_slope / tau
 
 
 def successive_softmax_top_k(scores, k, *, tau, axis=-1):
-    """The sum of k softmaxes, each of the logits plus the `log(1 - p)` of those before."""
+    """The sum of k softmaxes of the scores plus the `log(1 - p)` of those before, over tau."""
     scores = classes_last(scores, axis)
     result = np.full(scores.shape, np.nan)
     for position in np.ndindex(scores.shape[:-1]):

@@ -150,9 +150,19 @@ def test_a_score_that_is_no_number_has_no_p_value_and_is_not_counted():
     after, p_value = ranks.update(jnp.nan, uniform=0.5)
     assert np.isnan(p_value)
     assert after.counts.tolist() == ranks.counts.tolist() == [1, 0]
-    # Nor is it evidence.
-    martingale = jax.jit(lambda p: drift.JumperMartingale.start().update(p))(jnp.nan)
-    assert not martingale.rejects(delta=0.5)
+    # Nor is it evidence, and later p-values are.
+    before = drift.JumperMartingale.start().update(0.25)
+    martingale = jax.jit(before.update)(jnp.nan)
+    jax.tree.map(np.testing.assert_array_equal, martingale, before)
+    # A number outside [0, 1] is a fault of the caller.
+    assert np.isnan(jax.jit(before.update)(1.5).wealth.log_value())
+
+
+def test_a_calibration_score_that_is_no_number_makes_the_quantile_nan():
+    state = drift.AdaptiveQuantile.start(jnp.array([0.1, 0.2, jnp.nan, 0.3]), error=0.5)
+    assert np.isnan(state.quantile())
+    # Its empty sets miss every label, so that the error falls.
+    assert state.update(0.0).current_error() < state.current_error()
 
 
 def test_the_jumper_seldom_alarms_and_finds_a_change(rng):

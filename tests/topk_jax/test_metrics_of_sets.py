@@ -256,3 +256,13 @@ def test_areas_of_no_examples_are_nan():
     none = jnp.zeros(0, bool)
     assert jnp.isnan(metrics.auroc(jnp.zeros(0), none))
     assert jnp.isnan(metrics.oscr_area(jnp.zeros(0), none, none))
+    for rate in metrics.oscr_curve(jnp.zeros(0), none, none):
+        np.testing.assert_array_equal(rate, [np.nan])
+
+
+def test_rounding_makes_no_area_larger_than_one(rng):
+    ranked, is_high = np.arange(50, dtype=np.float32), np.arange(50) >= 25
+    for weights in rng.random((30, 50)).astype(np.float32):
+        assert metrics.auroc(ranked, is_high, weights=weights) <= 1
+        found = metrics.mean_average_precision(ranked[:, None], is_high[:, None], weights=weights)
+        assert found <= 1

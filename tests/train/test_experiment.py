@@ -341,7 +341,9 @@ def test_a_run_is_extended_on_request_alone(of_two_epochs):
     other["optimizer"]["learning_rate"] = 0.01
     message = r"\(num_epochs: 2 -> 3; optimizer.learning_rate.*\); give another --workdir$"
     refused(other, workdir, message)
-    message = r"another configuration \(optimizer.learning_rate: 0.05 -> 0.01\); give another"
+    message = (
+        r"another configuration \(optimizer.learning_rate: .* -> 0.01\); give another --workdir$"
+    )
     refused(other, workdir, message, extend=True)
 
 
@@ -405,6 +407,13 @@ def test_a_workdir_that_is_a_file_is_refused(config, tmp_path):
     path = tmp_path / "file"
     path.write_text("")
     refused(config, path, "--workdir must be a directory")
+
+
+def test_a_workdir_that_is_a_link_to_nothing_is_refused(config, tmp_path):
+    path = tmp_path / "link"
+    path.symlink_to(tmp_path / "nothing")
+    message = f"--workdir must be a directory; {path} is a link to a folder that does not exist$"
+    refused(config, path, message)
 
 
 def test_a_workdir_of_the_system_is_refused(config):

@@ -111,7 +111,7 @@ def within(
     lower, upper = bounds
     concrete = known_values(values)
     if concrete is None:
-        return jnp.where((converted < lower) | (converted > upper), jnp.nan, converted)
+        return _numerics.nan_unless((converted >= lower) & (converted <= upper), converted)
     wrong = concrete[(concrete < lower) | (concrete > upper)]
     if wrong.size:
         above = f" and at most {upper:g}" if np.isfinite(upper) else ""

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks
+from topk_jax import _checks, _numerics
 
 __all__ = ["AdaptiveQuantile"]
 
@@ -120,7 +120,8 @@ class AdaptiveQuantile:
         """The quantile for the next set, a scalar for `sets.score_set` or `sets.conformal_set`.
 
         It is infinity, which keeps every class, or minus infinity, which keeps none, if the error
-        is too small or too large for the number of calibration examples.
+        is too small or too large for the number of calibration examples. It is NaN, which keeps
+        none, if a calibration score is NaN.
         """
         return self._at(self.current_error())
 
@@ -137,7 +138,8 @@ class AdaptiveQuantile:
         dtype = self.ascending.dtype
         score = _checks.real_array(score_of_label, "score_of_label", (), dtype)
         score = jnp.where(jnp.isnan(score), jnp.inf, score)
-        missed = (score > self._at(self.errors)).astype(dtype)
+        # A set of a quantile that is NaN is empty.
+        missed = (~(score <= self._at(self.errors))).astype(dtype)
         number = self.ascending.shape[0]
         below = jnp.searchsorted(self.ascending, score)
         p_value = (number + 1 - below).astype(dtype) / (number + 1)
@@ -164,7 +166,9 @@ class AdaptiveQuantile:
         spare = 16 * (number + 1) * float(jnp.finfo(errors.dtype).eps)
         ranks = jnp.clip(jnp.ceil(exact - spare), 0, number + 1).astype(int)
         infinity = jnp.full(1, jnp.inf, self.ascending.dtype)
-        return jnp.concatenate([-infinity, self.ascending, infinity])[ranks]
+        quantiles = jnp.concatenate([-infinity, self.ascending, infinity])[ranks]
+        # NaN is sorted to the end.
+        return _numerics.nan_unless(~jnp.isnan(self.ascending[-1:]).any(), quantiles)
 
 
 def _speed(error: jax.Array, num_rates: int) -> jax.Array:

@@ -139,7 +139,8 @@ class JumperMartingale:
         """The martingale after a p-value.
 
         Args:
-            p_value: a scalar in [0, 1]. May be traced.
+            p_value: a scalar in [0, 1]. May be traced. Then NaN, as `OnlineRanks` gives for a score
+                that is NaN, is not counted.
 
         Raises:
             TypeError: `p_value` is not real.
@@ -148,7 +149,10 @@ class JumperMartingale:
         dtype = self.wealth.log_capital.dtype
         value = _checks.scalar(p_value, "p_value", dtype, at_least=0, at_most=1)
         factors = jnp.log1p(jnp.array(_SIDES, dtype) * (value - 0.5))
-        return JumperMartingale(self.wealth.grow(factors, redistributed=_JUMP))
+        grown = self.wealth.grow(factors, redistributed=_JUMP)
+        is_missing = jnp.isnan(jnp.asarray(p_value, dtype))
+        kept = jax.tree.map(lambda new, old: jnp.where(is_missing, old, new), grown, self.wealth)
+        return JumperMartingale(kept)
 
     def rejects(self, *, delta: ArrayLike) -> jax.Array:
         """Whether the stream changed, up to now, with that probability of a false alarm.

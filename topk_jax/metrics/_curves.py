@@ -24,11 +24,14 @@ def compute_sums(scores: jax.Array, *masses: jax.Array) -> list[jax.Array]:
 
 
 def compute_area(x: jax.Array, y: jax.Array) -> jax.Array:
-    """The area under straight lines between the points, from (0, 0) on; NaN without points."""
+    """The area under straight lines between the points, from (0, 0) on; NaN without points.
+
+    Shares are at most 1, and so is the area: a rounded sum can be a little more.
+    """
     if not x.size:
         return jnp.full((), jnp.nan, x.dtype)
     before_x, before_y = (jnp.append(jnp.zeros(1, each.dtype), each[:-1]) for each in (x, y))
-    return ((x - before_x) * (y + before_y)).sum() / 2
+    return jnp.minimum(((x - before_x) * (y + before_y)).sum() / 2, 1)
 
 
 def scores_and_weights(

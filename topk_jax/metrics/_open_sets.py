@@ -169,6 +169,8 @@ def oscr_curve(
     Source: Dhamija, Günther and Boult (2018), "Reducing network agnostophobia", equation 8.
     """
     x, y = _oscr(confidences, hits, is_new, where, weights)
+    if not x.size:
+        return jnp.full(1, jnp.nan, x.dtype), jnp.full(1, jnp.nan, y.dtype)
     start = jnp.where(jnp.isnan(x[:1]), jnp.nan, 0), jnp.where(jnp.isnan(y[:1]), jnp.nan, 0)
     return jnp.concatenate([start[0], x]), jnp.concatenate([start[1], y])
 

@@ -97,4 +97,6 @@ def _mean_average_precision(scores: jax.Array, labels: jax.Array, counts: jax.Ar
 
     block = max(1, _BLOCK // max(1, scores.shape[0]))
     means, present = jax.lax.map(of_class, (scores.T, labels.T), batch_size=block)
-    return _numerics.nan_unless(valid, share(jnp.where(present, means, 0).sum(), present.sum()))
+    mean = share(jnp.where(present, means, 0).sum(), present.sum())
+    # A rounded sum can be a little more than 1.
+    return _numerics.nan_unless(valid, jnp.minimum(mean, 1))

@@ -67,7 +67,7 @@ def scale_gaps(scores: ArrayLike, weights: ArrayLike, *, axis: int = -1) -> jax.
     falls = jnp.pad(falls, [(0, 0)] * (falls.ndim - 1) + [(1, 0)])
     ranks = jnp.argsort(order, axis=-1)
     fall = jnp.take_along_axis(falls, ranks, axis=-1, mode="promise_in_bounds")
-    scaled = jnp.where(jnp.isneginf(last), -jnp.inf, descending[..., :1] - fall)
+    scaled = jnp.where(finite <= _numerics.FLOOR, last, descending[..., :1] - fall)
     # No gap is above the largest score.
     scaled = _numerics.nan_unless(~jnp.isnan(factors).any(), scaled)
     return jnp.moveaxis(_numerics.nan_where_invalid_vectors(scaled, last), -1, axis)

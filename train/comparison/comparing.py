@@ -89,6 +89,7 @@ def compare(
     split: str,
     wanted: Sequence[Metric] | None = None,
     baseline: str | None = None,
+    is_planned: bool = False,
 ) -> Comparison:
     """The numbers of finished runs, by data set and group.
 
@@ -98,6 +99,8 @@ def compare(
         wanted: the metrics; None for those that the runs selected by and their top-K accuracies.
         baseline: the group that the others are compared with, as `field=value`, several with
             commas between them; None for no comparison.
+        is_planned: whether `check_planned` has found the baseline. Then it is a note, and not an
+            error, that no run of it is finished.
 
     Raises:
         UserError: no run has one of the metrics, or the baseline is not one group.
@@ -108,7 +111,9 @@ def compare(
     ]
     compared = tuple(dict.fromkeys(wanted or _usual_metrics(counted, split)))
     _check_metrics(compared, counted, split)
-    baselines = [None] * len(of_data_sets) if baseline is None else _find(baseline, of_data_sets)
+    baselines: list[Group | None] = [None] * len(of_data_sets)
+    if baseline is not None:
+        baselines = _find(baseline, of_data_sets, is_planned=is_planned)
     tables = tuple(
         DataSetTable(groups, tuple(_rows(groups, compared, split, of_data_set)))
         for groups, of_data_set in zip(of_data_sets, baselines, strict=True)
@@ -120,6 +125,7 @@ def compare(
             f"{run.fields['seed']})"
             for run, first in repeated
         ),
+        *([] if baseline is None or any(baselines) else [f"no run of {baseline} is finished"]),
         *_missing(compared, counted, split),
         *_about_differences(tables, is_asked=baseline is not None),
         *_about_losses(compared, tables),
@@ -130,8 +136,12 @@ def compare(
 
 def check_planned(
     runs: Iterable[PlannedRun], *, wanted: Sequence[Metric] | None, baseline: str | None
-) -> None:
+) -> str | None:
     """Refuses what could not be compared when the runs are made, which can take hours.
+
+    Returns:
+        The baseline by the full names of its fields: the short ones are known only while groups
+        differ in them, and runs can fail.
 
     Raises:
         UserError: no run will have one of the metrics, or the baseline is not one group.
@@ -144,8 +154,14 @@ def check_planned(
                 f"--metrics: no run of the sweep has {metric.name}; config.eval.ks has "
                 f"{', '.join(map(str, sorted(ks)))}"
             )
-    if baseline is not None:
-        _find(baseline, group_runs(planned)[0])
+    if baseline is None:
+        return None
+    of_data_sets, _ = group_runs(planned)
+    _find(baseline, of_data_sets)
+    short = {head: field for groups in of_data_sets for field, head in groups.columns.items()}
+    return ",".join(
+        f"{short.get(name, name)}={text}" for name, text in _parse_baseline(baseline).items()
+    )
 
 
 def value(run: Run, metric: Metric, split: str) -> float | None:
@@ -174,8 +190,8 @@ def _check_metrics(wanted: Iterable[Metric], runs: Sequence[Run], split: str) ->
             raise UserError(f"--metrics: no run has {metric.name} on {split}{hint}")
 
 
-def _find(baseline: str, of_data_sets: Sequence[RunGroups]) -> list[Group | None]:
-    """The baseline among the groups of each data set; None if it is not among them."""
+def _parse_baseline(baseline: str) -> dict[str, str]:
+    """The values of a baseline, as texts, by the names of the fields."""
     parts = [part.partition("=") for part in _COMMA.split(baseline)]
     wanted = {name.strip(): text.strip() for name, equals, text in parts if equals}
     if len(wanted) < len(parts):
@@ -183,6 +199,14 @@ def _find(baseline: str, of_data_sets: Sequence[RunGroups]) -> list[Group | None
             "--baseline must be a field and its value, as loss=cross_entropy, or several with "
             f"commas between them; got {baseline!r}"
         )
+    return wanted
+
+
+def _find(
+    baseline: str, of_data_sets: Sequence[RunGroups], *, is_planned: bool = False
+) -> list[Group | None]:
+    """The baseline among the groups of each data set; None if it is not among them."""
+    wanted = _parse_baseline(baseline)
     found: list[Group | None] = []
     unknown: list[UserError] = []
     for groups in of_data_sets:
@@ -197,6 +221,8 @@ def _find(baseline: str, of_data_sets: Sequence[RunGroups]) -> list[Group | None
                 + "; ".join(_shorten(map(groups.label, matching)))
             )
         found.append(matching[0] if matching else None)
+    if is_planned:
+        return found
     if len(unknown) == len(of_data_sets):
         raise UserError(f"--baseline: {unknown[0]}")
     if not any(found):

@@ -183,7 +183,7 @@ def _csv_rows(comparison: Comparison, table: DataSetTable) -> Iterator[dict[str,
             if has_baseline:
                 cells[f"{metric.name}_{_DIFFERENCE}"] = number.differences
             for name, values in cells.items():
-                line |= plain_summary(values.summary, name)
+                line |= plain_summary(values.summary, name) | {f"{name}_seeds": len(values)}
         yield line
 
 

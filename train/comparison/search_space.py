@@ -12,6 +12,8 @@ _SCALES: tuple[Scale, ...] = ("log", "linear")
 _RANGE_KEYS = ("from", "to", "scale", "least", "most")
 _CHOICE_KEYS = ("values",)
 _NUMBER = fields.Number()
+# Runs compute in float32, and the ends of a range on a log scale can be extended by decades.
+_SMALLEST, _LARGEST = 1e-37, 1e38
 
 
 def flatten(table: Any) -> dict[str, Any]:
@@ -86,4 +88,11 @@ def _range(name: str, where: str, table: Mapping[str, Any], default: Any) -> Ran
     smallest, key = (start, "from") if least is None else (least, "least")
     if table["scale"] == "log" and smallest <= 0:
         raise UserError(f"{where}.{key} must be positive on a log scale; got {smallest:g}")
+    for key, value in (("from", start), ("to", end)) if table["scale"] == "log" else ():
+        if not _SMALLEST <= value <= _LARGEST:
+            raise UserError(
+                field=f"{where}.{key}",
+                must_be=f"a number from {_SMALLEST:g} to {_LARGEST:g} on a log scale",
+                got=value,
+            )
     return Range(name, start, end, table["scale"], least, most)

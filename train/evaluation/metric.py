@@ -124,6 +124,7 @@ def _list_metrics(k: int) -> Iterator[Metric]:
 
 def _parse(name: str) -> Metric | None:
     """The metric of a name; None if there is none. All but the K is known beforehand."""
-    ks = [int(word) for word in name.split("_") if word.isdecimal()]
+    # Python refuses to read numbers of thousands of digits.
+    ks = [int(word) for word in name.split("_") if word.isdecimal() and len(word) < 20]
     possible = [LOSS, *(metric for k in ks for metric in _list_metrics(k))]
     return next((metric for metric in possible if metric.name == name), None)

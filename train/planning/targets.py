@@ -95,7 +95,7 @@ def find_target(name: str) -> Target:
     Raises:
         UserError: there is no such kind or topology, or its compiler is not installed.
     """
-    matched = re.fullmatch(r"(\w+)(?::(\d+(?:x\d+)*))?", name)
+    matched = re.fullmatch(r"(\w+)(?::(\d{1,9}(?:x\d{1,9})*))?", name)
     if matched is None or matched[1] not in _KINDS:
         raise _refused(name)
     kind = _KINDS[matched[1]]

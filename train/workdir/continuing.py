@@ -19,8 +19,10 @@ def check_workdir(config: Config, workdir: Path, *, extend: bool) -> tuple[Confi
     try:
         if not stat.S_ISDIR(workdir.stat().st_mode):
             raise UserError(field="--workdir", must_be="a directory", but=f"{workdir} is a file")
-    except FileNotFoundError:
-        pass
+    except FileNotFoundError as error:
+        if workdir.is_symlink():
+            but = f"{workdir} is a link to a folder that does not exist"
+            raise UserError(field="--workdir", must_be="a directory", but=but) from error
     except OSError as error:
         if error.errno not in NO_PATH:
             raise
@@ -49,11 +51,8 @@ def check_workdir(config: Config, workdir: Path, *, extend: bool) -> tuple[Confi
     if differing:
         epochs = earlier.get("num_epochs")
         is_shorter = isinstance(epochs, int) and epochs < config.num_epochs
-        hint = (
-            " or --extend, which trains the run further"
-            if is_shorter and len(differing) == 1
-            else ""
-        )
+        may_extend = is_shorter and len(differing) == 1 and not extend
+        hint = " or --extend, which trains the run further" if may_extend else ""
         raise UserError(
             f"--workdir {workdir} holds a run of another configuration ({'; '.join(differing)}); "
             f"give another --workdir{hint}",

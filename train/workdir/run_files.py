@@ -114,7 +114,8 @@ def has_checkpoints(workdir: Path) -> bool:
 def latest_step(workdir: Path) -> int:
     """The steps of the newest checkpoint; 0 if there is none."""
     steps = (folder.name for folder in (workdir / CHECKPOINTS).glob("*"))
-    return max((int(step) for step in steps if step.isdigit()), default=0)
+    numbers = (int(step) for step in steps if step.isascii() and step.isdecimal())
+    return max(numbers, default=0)
 
 
 def list_selected_files(workdir: Path) -> list[Path]:

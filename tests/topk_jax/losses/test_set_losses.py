@@ -216,5 +216,8 @@ def test_scale_gaps_is_the_reference_and_keeps_the_order(rng):
     np.testing.assert_array_equal(np.argsort(even), np.argsort(scores))
     masked = operators.scale_gaps(jnp.array([1.0, -jnp.inf, 0.0]), jnp.array([2.0, 1e9]))
     np.testing.assert_array_equal(masked, [1.0, -np.inf, -1.0])
+    lowest = float(jnp.finfo(jnp.float32).min)
+    masked = operators.scale_gaps(jnp.array([1.0, 0.0, lowest, -1e30]), jnp.ones(3))
+    np.testing.assert_array_equal(masked, np.float32([1.0, 0.0, lowest, -1e30]))
     with pytest.raises(ValueError, match="weights must be at least 0"):
         operators.scale_gaps(jnp.zeros(3), jnp.array([1.0, -1.0]))

@@ -76,6 +76,13 @@ def test_limits(name, rng):
     np.testing.assert_allclose(memberships(name, scores, 3, 1e6), 3 / SIZE, rtol=1e-5)
 
 
+def test_successive_softmaxes_tend_to_the_set(rng):
+    scores = draw(rng)[:6]
+    largest = scores >= np.sort(scores, axis=-1)[:, -3:-2]
+    found = operators.successive_softmax_top_k(scores, 3, tau=1e-6)
+    np.testing.assert_array_equal(found, largest)
+
+
 @that_sum_to_k
 def test_shifts_and_permutations_change_nothing(name, rng):
     # Multiples of 1/64, so that the shifted scores are exact.

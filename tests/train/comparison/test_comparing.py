@@ -5,6 +5,7 @@ import io
 import json
 import re
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from scipy import stats
 
 from tests.train.comparison.compared import TOP_1, TOP_3, compare, config, labels, make
 from tests.train.papers.finished_runs import finish
-from train.comparison import outputs
+from train.comparison import comparing, outputs
 from train.evaluation.metric import LOSS, Metric
 from train.foundation.errors import UserError
 from train.foundation.printable import printable_lines
@@ -82,6 +83,20 @@ def test_differences_are_of_the_shared_seeds(folder, baseline):
     # Not the interval of two samples, which is wider here.
     assert list(found["loss=focal"].differences) == list(SHARED)
     assert found["loss=cross_entropy"].differences == {}
+
+
+@pytest.mark.parametrize("finished", [(0.05,), (0.2,), (0.05, 0.2)])
+def test_a_sweep_has_its_baseline_whichever_runs_are_finished(finished, tmp_path):
+    rates = {rate: config(optimizer__learning_rate=rate) for rate in (0.05, 0.2)}
+    planned = [SimpleNamespace(name=str(rate), config=one) for rate, one in rates.items()]
+    baseline = comparing.check_planned(planned, wanted=None, baseline="learning_rate=0.05")
+    assert baseline == "optimizer.learning_rate=0.05"
+    for rate in finished:
+        make(tmp_path, (0, 0.5), name=str(rate), optimizer__learning_rate=rate)
+    comparison = compare(tmp_path, baseline=baseline, is_planned=True)
+    assert comparison.tables[0].has_baseline == (0.05 in finished)
+    lacking = "no run of optimizer.learning_rate=0.05 is finished"
+    assert (lacking in comparison.notes) == (0.05 not in finished)
 
 
 def test_one_seed_has_no_interval(tmp_path, capsys):
@@ -283,8 +298,15 @@ def test_csv_has_a_line_a_group_of_all_data_sets(folder):
         "seeds",
         "top_1_accuracy",
         "top_1_accuracy_half_width",
+        "top_1_accuracy_seeds",
         "top_1_accuracy_difference",
         "top_1_accuracy_difference_half_width",
+        "top_1_accuracy_difference_seeds",
+    ]
+    assert [line["top_1_accuracy_difference_seeds"] for line in lines] == [
+        "0",
+        str(len(SHARED)),
+        "0",
     ]
     assert [(line["data_set"], line["loss.name"], line["seeds"]) for line in lines] == [
         ("digits", "cross_entropy", "4"),

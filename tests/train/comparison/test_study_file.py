@@ -176,6 +176,11 @@ MISTAKES = {
         "from = 0",
         "learning_rate.from must be positive on a log scale",
     ),
+    "log of next to nothing": (
+        "from = 1e-3",
+        "from = 1e-150",
+        "learning_rate.from must be a number from 1e-37 to 1e+38 on a log scale; got 1e-150",
+    ),
     "extended to nothing": (
         "least = 0.1, ",
         "",

@@ -83,7 +83,18 @@ def test_a_compiler_that_is_not_installed_is_named(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["v5e:100x100", "v5e:2x2x1", "v5p:2x2", "h100:0", "h100:257", "h200", "v5e:", ""]
+    "name",
+    [
+        "v5e:100x100",
+        "v5e:2x2x1",
+        "v5p:2x2",
+        "h100:0",
+        "h100:257",
+        "h200",
+        "v5e:",
+        "",
+        f"h100:{'1' * 5000}",
+    ],
 )
 def test_chips_that_there_are_not_are_refused(name):
     with pytest.raises(UserError, match=rf"v5e, v5p, v6e, h100, .*; got '{name}'$"):

@@ -3,8 +3,10 @@
 import dataclasses
 import io
 import json
+import os
 import re
 import shlex
+import shutil
 import sys
 import tracemalloc
 from pathlib import Path
@@ -401,6 +403,20 @@ def test_what_was_stopped_ends_with_the_same_file(photos, whole, tmp_path, monke
     assert list(tmp_path.iterdir()) == [out]
     embed(used, found.in_folder(photos), out, skip_unreadable=False)
     assert used.batches == computed
+
+
+def test_images_that_changed_are_computed_again(photos, whole, tmp_path):
+    root, path = tmp_path / "photos", tmp_path / "a.npz"
+    shutil.copytree(photos, root)
+    for expected in (True, False, True):
+        used = Sums()
+        embed(used, found.in_folder(root), path, skip_unreadable=False)
+        assert (used.batches > 0) == expected
+        # Another image of the same size, as of a format without compression.
+        if not expected:
+            image = next(root.rglob("*.png"))
+            later = image.stat().st_mtime + 60
+            os.utime(image, (later, later))
 
 
 def test_a_damaged_file_is_computed_again(photos, whole, tmp_path, capsys, caplog):

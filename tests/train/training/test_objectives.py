@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from configs.own_data import loss_fields
 from topk_jax import losses
 from topk_jax.taxonomy import Taxonomy
 from train.foundation.errors import UserError
@@ -14,33 +15,17 @@ from train.models import HEADS
 from train.training.losses import LOSSES
 from train.training.objectives import LossSpec
 
-PARAMETERS = {
+# What suits six classes and few steps; the recipes have the rest.
+SMALL = {
     "label_smoothing": 0.1,
     "k": 2,
     "epsilon": 0.3,
     "num_samples": 4,
+    "num_candidates": 5,
     "tau": 1.0,
     "gamma": 1.0,
     "max_margin": 0.3,
-    "scale": 20.0,
-    "alpha": 1.5,
-    "beta": 0.01,
-    "weight": 0.01,
     "label_learning_rate": 0.5,
-    "q": 0.7,
-    "top_1_weight": 0.5,
-    "method": "bitonic",
-    "swap": "cauchy",
-    "art_lambda": 0.0,
-    "num_candidates": 5,
-    "gamma_positive": 0.0,
-    "gamma_negative": 2.0,
-    "margin": 0.05,
-    "error": 0.2,
-    "temperature": 0.5,
-    "quantile": "expected",
-    "smoothing": 0.2,
-    "size_weight": 1.0,
 }
 NUM_CLASSES = 6
 CLASS_COUNTS = np.array([40, 20, 10, 10, 5, 5])
@@ -51,8 +36,7 @@ TAXONOMY = Taxonomy.from_paths(
 
 def make_objective(name):
     loss = LOSSES[name]
-    # With a smaller one, all classes are nearly alike.
-    parameters = PARAMETERS | ({"beta": 10.0} if name == "soft_label_cross_entropy" else {})
+    parameters = loss_fields(name) | SMALL
     values = loss.hyperparameters(parameters, CLASS_COUNTS)
     return loss.objective(parameters, values, axis_name="devices", taxonomy=TAXONOMY)
 
@@ -129,9 +113,9 @@ def test_smoothed_labels_train_and_are_not_evaluated(rng):
     [
         (
             "conformal_training",
-            {"error": 0.2, "temperature": 0.5, "smoothing": 0.2, "quantile": "expected"},
+            {"error": 0.1, "temperature": 0.5, "smoothing": 0.1, "quantile": "expected"},
         ),
-        ("size_at_average_error", {"error": 0.2, "temperature": 0.5}),
+        ("size_at_average_error", {"error": 0.1, "temperature": 0.5}),
     ],
 )
 def test_losses_of_sets_are_added_to_the_cross_entropy(name, settings, rng):
@@ -149,21 +133,22 @@ def test_losses_of_sets_are_added_to_the_cross_entropy(name, settings, rng):
         return found, losses.cross_entropy(logits[0], labels[0]).mean(), of_sets
 
     found, plain, of_sets = found_and_parts(logits, labels)
+    weight = loss_fields(name)["weight"]
     # A dozen roundings; the second part is a hundredth of a size of some classes.
-    np.testing.assert_allclose(found, plain + PARAMETERS["weight"] * of_sets, rtol=1e-6)
-    assert PARAMETERS["weight"] * of_sets > 1e-3 * plain
+    np.testing.assert_allclose(found, plain + weight * of_sets, rtol=1e-6)
+    assert weight * of_sets > 1e-3 * plain
 
 
 @pytest.mark.parametrize("name", ["ldam", "noised_imbalanced", "expected_imbalanced"])
 def test_margins_need_training_images_of_every_class(name):
     with pytest.raises(UserError, match=r"without margins if .* no training images, as class 2"):
-        LOSSES[name].hyperparameters(PARAMETERS, np.array([40, 20, 0, 10, 0, 5]))
+        LOSSES[name].hyperparameters(loss_fields(name), np.array([40, 20, 0, 10, 0, 5]))
 
 
 @pytest.mark.parametrize("name", ["logit_adjusted_cross_entropy", "vector_scaling"])
 def test_frequencies_need_training_images_of_every_class(name):
     with pytest.raises(UserError, match=r"without class counts if .* images, as class 2 here"):
-        LOSSES[name].hyperparameters(PARAMETERS, np.array([40, 20, 0, 10, 0, 5]))
+        LOSSES[name].hyperparameters(loss_fields(name), np.array([40, 20, 0, 10, 0, 5]))
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ shares.
 
 import dataclasses
 import math
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -107,7 +108,9 @@ def rows_of_paths(table: Table) -> tuple[list[int], np.ndarray]:
     columns = table.columns
     first: dict[str, int] = {}
     numbers: dict[str, int] = {}
-    for row, path in enumerate(columns["path"]):
+    # A path can be spelled in several ways.
+    paths = [*map(os.path.normpath, columns["path"])]
+    for row, path in enumerate(paths):
         before = first.setdefault(path, row)
         numbers.setdefault(path, len(numbers))
         for name in ("split", GROUP):
@@ -117,7 +120,7 @@ def rows_of_paths(table: Table) -> tuple[list[int], np.ndarray]:
                     f"path, {shown(path)}, and another {name}: {shown(columns[name][before])!r} "
                     f"and {shown(columns[name][row])!r}"
                 )
-    return [*first.values()], np.array([numbers[path] for path in columns["path"]], np.int64)
+    return [*first.values()], np.array([numbers[path] for path in paths], np.int64)
 
 
 def in_table(table: Table, examples: np.ndarray, reading: Reading) -> Determinations:

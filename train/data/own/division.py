@@ -92,10 +92,15 @@ def divide(
             name = role.name.lower()
             reason = (
                 ""
-                if not divided.has_groups or role in given.given
+                if not divided.has_groups
                 else ": only complete groups are held out, and each class keeps one, so that "
                 f"{spell('config.dataset.group')} must make several groups of a class"
             )
+            if role in given.given:
+                raise UserError(
+                    f"{where} has no {example}s for {name} of a class with {example}s for "
+                    "training; give it some"
+                )
             raise UserError(
                 f"{where} has no {example}s for {name}{reason}; give it some, or a larger "
                 f"{spell(f'config.dataset.{name}_fraction')}"

@@ -1,6 +1,7 @@
 """Finds the images that a table lists: a CSV, TSV or Parquet file with paths and labels."""
 
 import dataclasses
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -124,7 +125,7 @@ def _paths(table: Table, root: Path, listed: Sequence[str], rows: Sequence[int])
             addresses.refuse(f"{table.at(row)},", path)
             missing[table.place(row)] = path
             found = path.replace("\\", "/")
-        before = first.setdefault(found, row)
+        before = first.setdefault(os.path.normpath(root / found), row)
         if before != row:
             raise UserError(
                 f"{where}: {table.place(before)} and {table.place(row)} have the same path, "

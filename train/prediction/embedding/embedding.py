@@ -198,7 +198,7 @@ def _batches(
 
 def identity_of(network: Network, images: FoundImages) -> str:
     """A hash that changes with the images, their groups, the network or the kind of device."""
-    described = [network.digest, images.digest, jax.__version__, jax.default_backend(), BATCH_SIZE]
+    described = [network.digest, images.state, jax.__version__, jax.default_backend(), BATCH_SIZE]
     if images.listing.has_groups:
         described += images.listing.given_groups()
     return hashlib.sha256(json.dumps(described).encode()).hexdigest()

@@ -175,7 +175,7 @@ FOLDERS = {
     ),
     "an empty split": (
         splits(train=CLASSES, val=CLASSES, test=()),
-        "ROOT has no images for test; give it some, or a larger config.dataset.test_fraction",
+        "ROOT has no images for test of a class with images for training; give it some",
         {},
     ),
     "nothing to train on": (splits(train=(), val=CLASSES), "ROOT has no images for training", {}),
@@ -364,6 +364,10 @@ TABLES = {
     "a path listed twice": (
         written(*rows(), ("ash-0.png", "birch")),
         "TABLE: line 2 and line 17 have the same path, ash-0.png",
+    ),
+    "a path spelled in two ways": (
+        written(*rows(), ("./ash-0.png", "birch")),
+        "TABLE: line 2 and line 17 have the same path, ./ash-0.png",
     ),
     "a missing file": (
         written(*rows(), missing=["birch-1.png"]),
