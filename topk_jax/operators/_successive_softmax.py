@@ -80,12 +80,10 @@ def log_successive_softmax(scores: jax.Array, k: int, tau: jax.Array) -> Rounds:
     infinite, and all later rounds are NaN; this is the instability that the thesis names. Choice:
     for the largest share, the log-sum-exp of the other classes minus the log-sum-exp of all; other
     shares are at most 1/2. Cost: two log-sum-exps a round.
-    """
 
-    def in_units_of_tau(values: jax.Array) -> jax.Array:
-        # Hazard: a quotient that is infinite makes the derivative in tau NaN.
-        is_far = values < _numerics.FLOOR * jax.lax.stop_gradient(tau)
-        return jnp.where(is_far, _numerics.FLOOR, jnp.where(is_far, 0, values) / tau)
+    Hazard: with a small tau, log(1 - p) / tau is infinite, and the derivative in tau NaN. Choice: a
+    bound on what is divided. Cost: a comparison.
+    """
 
     def advance(logits: jax.Array, _: None) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
         first = logits.argmax(axis=-1)
@@ -99,10 +97,12 @@ def log_successive_softmax(scores: jax.Array, k: int, tau: jax.Array) -> Rounds:
         of_largest = -jax.nn.softplus(top - others)
         small = jnp.where(largest, _numerics.FLOOR, log_shares)
         log_left = jnp.where(largest, of_largest, jnp.log1p(-jnp.exp(small)))
-        after = logits + in_units_of_tau(log_left)
-        return jnp.maximum(after, _numerics.FLOOR), (log_shares, log_left)
+        is_far = log_left < _numerics.FLOOR * jax.lax.stop_gradient(tau)
+        fall = jnp.where(is_far, _numerics.FLOOR, jnp.where(is_far, 0, log_left) / tau)
+        return jnp.maximum(logits + fall, _numerics.FLOOR), (log_shares, log_left)
 
     finite = _numerics.finite_scores(scores)
     shifted = finite - jax.lax.stop_gradient(finite.max(axis=-1, keepdims=True))
-    _, (of_rounds, left) = jax.lax.scan(advance, in_units_of_tau(shifted), length=k)
+    start = jnp.maximum(shifted / tau, _numerics.FLOOR)
+    _, (of_rounds, left) = jax.lax.scan(advance, start, length=k)
     return Rounds(of_rounds, jnp.cumsum(left, axis=0) - left)
