@@ -4,37 +4,72 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from topk_jax import _numerics, _sharding
+
 
 def log_neural_sort(
-    scores: jax.Array, k: int, tau: jax.Array, classes: jax.Array | None = None
+    scores: jax.Array, k: int, tau: jax.Array, labels: jax.Array | None = None
 ) -> jax.Array:
     """The logarithms of the relaxed ranks of finite scores [..., L], `[..., k, L]`.
 
-    With `classes` [..., C], only the results of these classes, `[..., k, C]`.
+    With `labels` [...], only those of these classes, `[..., k]`.
 
     Hazard: among equal scores the order of a sort decides which of them has which derivative, and a
     network that starts with equal scores would prefer some classes. Choice: the mean over both
-    orders, which is the derivative with sign(0) = 0 in the sum of pairwise distances. Cost: a
-    second sort.
+    orders, which is the derivative with sign(0) = 0 in the sum of pairwise distances. Both have the
+    same sorted scores, so that the second one is the first with the places of equal scores
+    mirrored. Cost: all that comes after the sort is computed twice.
     """
     frozen = jax.lax.stop_gradient(scores)
-    ascending = jnp.argsort(frozen, axis=-1, stable=True)
-    orders = (jnp.argsort(-frozen, axis=-1, stable=True), ascending[..., ::-1])
-    first, second = (_log_ranks_by_order(scores, order, k, tau, classes) for order in orders)
-    return 0.5 * (first + second)
+    given = (frozen,) if labels is None else (frozen, labels)
+    order, mirrored, places = _sharding.map_examples(_in_order, scores.ndim - 1, *given)
+    first = _log_ranks_by_order(scores, order, places, k, tau)
+    second = _log_ranks_by_order(scores, _take(order, mirrored), _take(mirrored, places), k, tau)
+    ranks = 0.5 * (first + second)
+    return ranks if labels is None else ranks[..., 0]
+
+
+def _take(values: jax.Array, places: jax.Array) -> jax.Array:
+    return jnp.take_along_axis(values, places, axis=-1, mode="promise_in_bounds")
+
+
+def _in_order(
+    scores: jax.Array, labels: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The classes from the largest score down, the mirrored places, and the places of classes."""
+    last = scores.ndim - 1
+    classes = jax.lax.broadcasted_iota(jnp.int32, scores.shape, last)
+    ascending, order = jax.lax.sort((-scores, classes), dimension=last, num_keys=1)
+    if labels is None:
+        places = jnp.argsort(order, axis=-1)
+    else:
+        places = (order == labels[..., None]).argmax(axis=-1, keepdims=True)
+    return order, _mirror_ties(ascending), places
+
+
+def _mirror_ties(in_order: jax.Array) -> jax.Array:
+    """The places of sorted numbers [..., L] if equal ones were in the opposite order."""
+    size, last = in_order.shape[-1], in_order.ndim - 1
+    places = jax.lax.broadcasted_iota(jnp.int32, in_order.shape, last)
+    differs = in_order[..., 1:] != in_order[..., :-1]
+    before = [(0, 0)] * last
+    is_first = jnp.pad(differs, [*before, (1, 0)], constant_values=True)
+    is_last = jnp.pad(differs, [*before, (0, 1)], constant_values=True)
+    first = jax.lax.cummax(jnp.where(is_first, places, 0), axis=last)
+    ends = jax.lax.cummin(jnp.where(is_last, places, size - 1), axis=last, reverse=True)
+    return first + ends - places
 
 
 def _log_ranks_by_order(
-    scores: jax.Array, order: jax.Array, k: int, tau: jax.Array, classes: jax.Array | None
+    scores: jax.Array, order: jax.Array, places: jax.Array, k: int, tau: jax.Array
 ) -> jax.Array:
-    sorted_scores = jnp.take_along_axis(scores, order, axis=-1, mode="promise_in_bounds")
-    by_position = jax.nn.log_softmax(-_deficits(sorted_scores, k) / tau, axis=-1)
-    positions = jnp.argsort(order, axis=-1)
-    if classes is not None:
-        positions = jnp.take_along_axis(positions, classes, axis=-1, mode="promise_in_bounds")
-    return jnp.take_along_axis(
-        by_position, positions[..., None, :], axis=-1, mode="promise_in_bounds"
-    )
+    """The logarithms of the ranks of the classes at these places, one or all, of this order."""
+    by_place = jax.nn.log_softmax(-_deficits(_take(scores, order), k) / tau, axis=-1)
+    if places.shape[-1] < order.shape[-1]:
+        # On a TPU, a gather of one class would first copy all ranks of all classes.
+        chosen = jnp.broadcast_to(places, by_place.shape[:-1])
+        return _numerics.score_of_label(by_place, chosen)[..., None]
+    return _take(by_place, places[..., None, :])
 
 
 def _deficits(sorted_scores: jax.Array, k: int) -> jax.Array:

@@ -172,8 +172,7 @@ def log_mixture_over_ranks(
         log_ranks = log_soft_sort(scores, count, relaxation.tau)
         log_ranks = _numerics.score_of_label(log_ranks, jnp.stack([labels] * count, axis=-1))
     else:
-        classes = labels[..., None]
-        log_ranks = log_neural_sort(scores, count, relaxation.tau, classes)[..., 0]
+        log_ranks = log_neural_sort(scores, count, relaxation.tau, labels)
     return jax.nn.logsumexp(log_ranks + jnp.broadcast_to(log_weights, log_ranks.shape), axis=-1)
 
 
