@@ -117,8 +117,9 @@ def _table() -> Table:
 
 def _seeds(texts: Sequence[str]) -> tuple[int, ...]:
     wrong = UserError(
-        "--seeds must be different integers from 0 to 4294967295, with commas between them; "
-        f"got {','.join(texts)!r}"
+        field="--seeds",
+        must_be="different integers from 0 to 4294967295, with commas between them",
+        got=",".join(texts),
     )
     try:
         seeds = tuple(int(text) for text in texts)

@@ -176,14 +176,16 @@ class RunData:
         steps_per_epoch = steps_in_epoch(len(self.dataset.train), batch_size)
         if steps_per_epoch == 0:
             raise UserError(
-                f"config.dataset.batch_size must be at most the {len(self.dataset.train)} training "
-                f"examples; got {batch_size}"
+                field="config.dataset.batch_size",
+                must_be=f"at most the {len(self.dataset.train)} training examples",
+                got=batch_size,
             )
         most_epochs = optimizer.MOST_STEPS // steps_per_epoch
         if self.config.num_epochs > most_epochs:
             raise UserError(
-                f"config.num_epochs must be at most {most_epochs} with {steps_per_epoch} steps an "
-                f"epoch; got {self.config.num_epochs}"
+                field="config.num_epochs",
+                must_be=f"at most {most_epochs} with {steps_per_epoch} steps an epoch",
+                got=self.config.num_epochs,
             )
         return steps_per_epoch
 

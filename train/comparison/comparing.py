@@ -196,8 +196,11 @@ def _parse_baseline(baseline: str) -> dict[str, str]:
     wanted = {name.strip(): text.strip() for name, equals, text in parts if equals}
     if len(wanted) < len(parts):
         raise UserError(
-            "--baseline must be a field and its value, as loss=cross_entropy, or several with "
-            f"commas between them; got {baseline!r}"
+            field="--baseline",
+            must_be=(
+                "a field and its value, as loss=cross_entropy, or several with commas between them"
+            ),
+            got=baseline,
         )
     return wanted
 

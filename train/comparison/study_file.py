@@ -126,8 +126,9 @@ def _parse(path: Path, content: Mapping[str, Any]) -> Study:
     numbers = {name: _integer(name, content.get(name)) for name in ("candidates", "finalists")}
     if numbers["finalists"] > numbers["candidates"]:
         raise UserError(
-            f"finalists must be at most candidates, {numbers['candidates']}; got "
-            f"{numbers['finalists']}"
+            field="finalists",
+            must_be=f"at most candidates, {numbers['candidates']}",
+            got=numbers["finalists"],
         )
     (search_seed,) = _check_single(toml_files.seeds("search_seed", content.get("search_seed")))
     shared_fields = toml_files.flatten("fields", content.get("fields", {}))

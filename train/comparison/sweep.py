@@ -53,7 +53,9 @@ def _parse(content: Mapping[str, Any]) -> Sweep:
     seeds = toml_files.seeds("seeds", content.get("seeds"))
     for file in files:
         if not isinstance(file, str) or not file:
-            raise UserError(f"config must be a file as --config takes it, or several; got {file!r}")
+            raise UserError(
+                field="config", must_be="a file as --config takes it, or several", got=file
+            )
     values = toml_files.flatten("fields", content.get("fields", {}))
     by_base = {base: _read_fields(base, values) for base in map(Recipe.parse, files)}
     number = len(seeds) * sum(math.prod(map(len, one.values())) for one in by_base.values())

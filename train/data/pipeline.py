@@ -42,8 +42,9 @@ class Pipeline:
         if self.batch_size % self.process_count:
             # Rounded down, the shares would leave examples out, of evaluation too.
             raise UserError(
-                f"config.dataset.batch_size must be a multiple of the {self.process_count} "
-                f"processes; got {self.batch_size}"
+                field="config.dataset.batch_size",
+                must_be=f"a multiple of the {self.process_count} processes",
+                got=self.batch_size,
             )
 
     def training(

@@ -209,8 +209,9 @@ def proportional_subset(
     """
     if size > len(labels):
         raise UserError(
-            f"config.dataset.train_size must be at most the {len(labels)} names for training; got "
-            f"{size}"
+            field="config.dataset.train_size",
+            must_be=f"at most the {len(labels)} names for training",
+            got=size,
         )
     # The entries of a class are spread evenly over (0, 1), so that the first entries of all classes
     # together have each class's share.

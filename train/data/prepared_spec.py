@@ -98,14 +98,19 @@ class PreparedSpec(DatasetSpec):
     ) -> np.ndarray:
         if size > len(train):
             raise UserError(
-                f"config.dataset.train_size must be at most the {len(train)} training examples; "
-                f"got {size}"
+                field="config.dataset.train_size",
+                must_be=f"at most the {len(train)} training examples",
+                got=size,
             )
         if not self.balanced_subset:
             return splits.subset(train, size)
         if size % num_classes:
             raise UserError(
-                f"config.dataset.train_size must be a multiple of the {num_classes} classes "
-                f"of {self.name}, whose subsets are balanced; got {size}"
+                field="config.dataset.train_size",
+                must_be=(
+                    f"a multiple of the {num_classes} classes of {self.name}, whose subsets are "
+                    "balanced"
+                ),
+                got=size,
             )
         return splits.balanced_subset(labels, train, size // num_classes, num_classes=num_classes)

@@ -38,8 +38,12 @@ def hold_out(
         counts = np.bincount(labels, minlength=num_classes)
         if size % num_classes:
             raise UserError(
-                "config.dataset.validation_size must be a multiple of the "
-                f"{num_classes} classes, from which it takes equally many examples; got {size}"
+                field="config.dataset.validation_size",
+                must_be=(
+                    f"a multiple of the {num_classes} classes, from which it takes equally many "
+                    "examples"
+                ),
+                got=size,
             )
         each = size // num_classes
         if each >= counts.min():
@@ -51,8 +55,9 @@ def hold_out(
     else:
         if size >= len(labels):
             raise UserError(
-                "config.dataset.validation_size must be less than the "
-                f"{len(labels)} examples it is taken from; got {size}"
+                field="config.dataset.validation_size",
+                must_be=f"less than the {len(labels)} examples it is taken from",
+                got=size,
             )
         is_held_out = _rank(len(labels), _HOLDOUT_SEED) < size
     return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
@@ -70,8 +75,12 @@ def balanced_subset(
     counts = np.bincount(labels[train], minlength=num_classes)
     if each > counts.min():
         raise UserError(
-            "config.dataset.train_size must be at most the classes times the training examples of "
-            f"the smallest class, {num_classes} times {counts.min()}; got {each * num_classes}"
+            field="config.dataset.train_size",
+            must_be=(
+                "at most the classes times the training examples of the smallest class, "
+                f"{num_classes} times {counts.min()}"
+            ),
+            got=each * num_classes,
         )
     return train[position_in_class(labels[train], _rank(len(train), _SUBSET_SEED)) < each]
 

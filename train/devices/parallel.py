@@ -406,8 +406,9 @@ def check_batch_size(
         if in_pairs:
             factors.append("2, because config.dataset.mixup takes pairs")
         raise UserError(
-            f"config.dataset.batch_size must be a multiple of {' times '.join(factors)}; "
-            f"got {batch_size}"
+            field="config.dataset.batch_size",
+            must_be=f"a multiple of {' times '.join(factors)}",
+            got=batch_size,
         )
 
 

@@ -39,7 +39,9 @@ def join_given(coordinator: str, num_processes: int, process_index: int) -> None
     """
     address = Address.parse(coordinator)
     if num_processes > _MOST_PROCESSES:
-        raise UserError(f"--num_processes must be at most {_MOST_PROCESSES}; got {num_processes}")
+        raise UserError(
+            field="--num_processes", must_be=f"at most {_MOST_PROCESSES}", got=num_processes
+        )
     if process_index >= num_processes:
         less = f"less than --num_processes, {num_processes}"
         raise UserError(field="--process_index", must_be=less, got=process_index)

@@ -146,6 +146,10 @@ def _look_for_no_machine() -> None:
 
 def _refused(name: str) -> UserError:
     return UserError(
-        f"--device must be one of {', '.join(_KINDS)}, with a topology that there is, such as "
-        f"v5e:4x4, v5p:2x2x1 or h100:8; got {name!r}"
+        field="--device",
+        must_be=(
+            f"one of {', '.join(_KINDS)}, with a topology that there is, such as v5e:4x4, "
+            "v5p:2x2x1 or h100:8"
+        ),
+        got=name,
     )

@@ -82,9 +82,13 @@ def check_tau(classifier: TrainedClassifier, tau: float) -> None:
     largest = math.floor(1 - math.log(_SHORTEST) / log)
     if wrong := fields.Number(at_least=0, at_most=largest)(tau):
         raise UserError(
-            f"--tau must be {wrong}, for logits that float32 can tell apart: the weights of the "
-            f"run in --workdir {classifier.workdir} have lengths from {lengths.min():.3g} to "
-            f"{lengths.max():.3g}; got {tau}"
+            field="--tau",
+            must_be=(
+                f"{wrong}, for logits that float32 can tell apart: the weights of the run in "
+                f"--workdir {classifier.workdir} have lengths from {lengths.min():.3g} to "
+                f"{lengths.max():.3g}"
+            ),
+            got=tau,
         )
 
 

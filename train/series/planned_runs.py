@@ -94,7 +94,9 @@ def check_overrides(overrides: tuple[str, ...]) -> None:
         name, equals, _ = override.partition("=")
         if not equals or not name:
             raise UserError(
-                f"--override must be a field and a value, as dataset.data_dir=DIR; got {override!r}"
+                field="--override",
+                must_be="a field and a value, as dataset.data_dir=DIR",
+                got=override,
             )
         if name == "seed":
             raise UserError("--override cannot change the seed: --seeds does")

@@ -41,8 +41,9 @@ def add(
         return config, None
     if before > after:
         raise UserError(
-            f"config.num_epochs must be larger than the {before} of the run that is extended; "
-            f"got {after}"
+            field="config.num_epochs",
+            must_be=f"larger than the {before} of the run that is extended",
+            got=after,
         )
     extension = (before, run_files.latest_step(workdir))
     return dataclasses.replace(config, extensions=(*made, extension)), before

@@ -38,8 +38,9 @@ def _in_folder(fields: FolderFields, _data_dir: str | None) -> FoundImages:
     records = image_records.read(path)
     if fields.nested != records.nested:
         raise UserError(
-            f"config.dataset.nested must be {records.nested}, as the records in {path} were "
-            f"prepared; got {fields.nested}"
+            field="config.dataset.nested",
+            must_be=f"{records.nested}, as the records in {path} were prepared",
+            got=fields.nested,
         )
     return records.found
 

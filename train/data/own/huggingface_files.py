@@ -74,13 +74,13 @@ def open_folder(path: Path, config: str | None, cache: str | None) -> dict[str, 
         )
     if path.is_file() and path.suffix.lower() != ".parquet":
         raise UserError(
-            f"config.dataset.path must be a folder or a .parquet file; got {path.name!r}"
+            field="config.dataset.path", must_be="a folder or a .parquet file", got=path.name
         )
     is_saved = any((path / name).is_file() for name in (_SAVED, _SAVED_SPLITS))
     if config is not None and (path.is_file() or is_saved):
         what = "a file" if path.is_file() else "what `save_to_disk` wrote"
         raise UserError(
-            f"config.dataset.huggingface_config must be None for {what}; got {config!r}"
+            field="config.dataset.huggingface_config", must_be=f"None for {what}", got=config
         )
     with _reading(where):
         if path.is_file():

@@ -152,7 +152,7 @@ def _crops(classifier: TrainedClassifier, given: int | None) -> int:
     """How many crops of each image are averaged."""
     crops = given or classifier.config.eval.crops
     if crops != 1 and not classifier.spec.has_images:
-        raise UserError(f"--crops must be 1 for {classifier.spec.inputs}; got {crops}")
+        raise UserError(field="--crops", must_be=f"1 for {classifier.spec.inputs}", got=crops)
     if crops != 1 and classifier.temperature is not None:
         raise UserError(
             f"--crops must be 1 for a run with config.eval.temperature; got {crops}: the "
