@@ -10,7 +10,7 @@ from train.evaluation.example_table import ExampleTable
 from train.evaluation.predictions import Predictions
 from train.evaluation.summaries import Sets
 from train.prediction import error_page
-from train.prediction.error_page import PageFacts
+from train.prediction.error_page import ErrorPageFacts
 
 CLASS_NAMES = ("oak", "ash", "<img src=x onerror=document.title=1>")
 KEYS = {"Tab": 9, " ": 32, "Enter": 13, "ArrowDown": 40}
@@ -31,7 +31,7 @@ def table():
 def address(table, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "errors.html"
     error_page.write(
-        path, table, PageFacts("a run", "Sets.", "row", {}, ("x.png is no image",)), None
+        path, table, ErrorPageFacts("a run", "Sets.", "row", {}, ("x.png is no image",)), None
     )
     return path.as_uri()
 

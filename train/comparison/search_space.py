@@ -85,14 +85,19 @@ def _range(name: str, where: str, table: Mapping[str, Any], default: Any) -> Ran
         raise UserError(f"{where}.least must be at most from, {start:g}; got {least:g}")
     if most is not None and most < end:
         raise UserError(f"{where}.most must be at least to, {end:g}; got {most:g}")
+    if table["scale"] == "log":
+        _check_log(where, start, end, least)
+    return Range(name, start, end, table["scale"], least, most)
+
+
+def _check_log(where: str, start: float, end: float, least: float | None) -> None:
     smallest, key = (start, "from") if least is None else (least, "least")
-    if table["scale"] == "log" and smallest <= 0:
+    if smallest <= 0:
         raise UserError(f"{where}.{key} must be positive on a log scale; got {smallest:g}")
-    for key, value in (("from", start), ("to", end)) if table["scale"] == "log" else ():
+    for key, value in (("from", start), ("to", end)):
         if not _SMALLEST <= value <= _LARGEST:
             raise UserError(
                 field=f"{where}.{key}",
                 must_be=f"a number from {_SMALLEST:g} to {_LARGEST:g} on a log scale",
                 got=value,
             )
-    return Range(name, start, end, table["scale"], least, most)

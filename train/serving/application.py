@@ -69,6 +69,7 @@ async def _read_body(request: Request, most: int, held: Held) -> bytes:
         RefusalError: it is larger, or does not come.
     """
     length = request.headers.get("content-length", "0")
+    # Python refuses to read numbers of thousands of digits.
     if not length.isdecimal() or len(length) > 20 or int(length) > most:
         raise _too_large(most)
     body = bytearray()

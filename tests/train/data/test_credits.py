@@ -186,7 +186,7 @@ def test_similar_images_have_theirs_on_the_page(rows, tmp_path):  # noqa: F811
 
 def test_the_page_of_errors_has_them(tmp_path):
     table = table_of(np.array(["a"] * 3, object), ["x", "y", "z"], number=3, num_classes=3)
-    facts = error_page.PageFacts(
+    facts = error_page.ErrorPageFacts(
         "t", "s", "image", {}, (), lambda place: ["", "me, cc0", ""][place]
     )
     error_page.write(

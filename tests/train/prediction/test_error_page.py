@@ -9,7 +9,7 @@ from train.evaluation.example_table import ExampleTable
 from train.evaluation.predictions import Predictions
 from train.evaluation.summaries import Sets
 from train.prediction import error_page
-from train.prediction.error_page import PageFacts
+from train.prediction.error_page import ErrorPageFacts
 from train.prediction.thumbnails import Thumbnail
 
 EVIL = "<script>alert(1)</script>\"'&amp;<img src=x onerror=alert(2)>"
@@ -35,7 +35,7 @@ def page(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "errors.html"
     names = np.array([f"{EVIL} {row}\n\u202egnp" for row in range(NUMBER)], object)
     classes = [EVIL, *map(str, range(1, NUM_CLASSES))]
-    facts = PageFacts(EVIL, EVIL, "image", {"examples": path.with_suffix(".csv")}, (EVIL,))
+    facts = ErrorPageFacts(EVIL, EVIL, "image", {"examples": path.with_suffix(".csv")}, (EVIL,))
     seen = []
 
     def thumbnail(place):
@@ -86,7 +86,7 @@ def test_scores_that_are_no_probabilities_are_no_percentages(tmp_path):
         examples = Predictions(
             table.examples.loss, scores, table.examples.labels, table.examples.ranks
         )
-        facts = PageFacts("t", "s", "example", {})
+        facts = ErrorPageFacts("t", "s", "example", {})
         of_scores = ExampleTable.of(examples, table.sets, "abc", (1,))
         error_page.write(tmp_path / "e.html", of_scores, facts, None)
         text = Outline((tmp_path / "e.html").read_text()).text

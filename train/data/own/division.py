@@ -90,17 +90,17 @@ def divide(
     for role in (Role.VALIDATION, Role.TEST):
         if role not in divided.roles[divided.labels < num_classes]:
             name = role.name.lower()
+            if role in given.given:
+                raise UserError(
+                    f"{where} has no {example}s for {name} of a class with {example}s for "
+                    "training; give it some"
+                )
             reason = (
                 ""
                 if not divided.has_groups
                 else ": only complete groups are held out, and each class keeps one, so that "
                 f"{spell('config.dataset.group')} must make several groups of a class"
             )
-            if role in given.given:
-                raise UserError(
-                    f"{where} has no {example}s for {name} of a class with {example}s for "
-                    "training; give it some"
-                )
             raise UserError(
                 f"{where} has no {example}s for {name}{reason}; give it some, or a larger "
                 f"{spell(f'config.dataset.{name}_fraction')}"

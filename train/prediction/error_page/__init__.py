@@ -38,7 +38,7 @@ _templates = words.make_templates(_HERE)
 
 
 @dataclass(frozen=True)
-class PageFacts:
+class ErrorPageFacts:
     """What the page shows beside the examples.
 
     Attributes:
@@ -62,7 +62,7 @@ class PageFacts:
 def write(
     path: Path,
     table: ExampleTable,
-    facts: PageFacts,
+    facts: ErrorPageFacts,
     thumbnail: Callable[[int], Thumbnail | None] | None,
 ) -> None:
     """Writes the page.

@@ -61,7 +61,7 @@ class Evaluated:
             credit = self.split.credit
             thumbnail = example_thumbnails.of_split(self.split, self.inputs)
         example = self.inputs.removesuffix("s")
-        facts = error_page.PageFacts(
+        facts = error_page.ErrorPageFacts(
             self.title, in_words, example, written, self.unreadable, credit
         )
         error_page.write(path, table, facts, thumbnail)
