@@ -1,13 +1,12 @@
 """SHA-256 checksums of the files in a folder, kept in the folder."""
 
 import contextlib
-import fcntl
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from train.foundation import files, json_files, shapes
+from train.foundation import file_locks, files, json_files, shapes
 from train.foundation.side_files import is_of_system
 
 FILE = "checksums.json"
@@ -91,8 +90,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         # On shared file systems without locks the checksum of a file may get lost.
-        with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        file_locks.wait_for_lock(descriptor)
         yield
     finally:
         os.close(descriptor)

@@ -2,15 +2,10 @@
 
 import contextlib
 import errno
-import fcntl
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
-from absl import logging
-
-from train.foundation import files
-from train.foundation.errors import UserError
+from train.foundation import file_locks, files
 
 # The file that a process locks while it writes to a folder.
 LOCK = "lock"
@@ -33,7 +28,13 @@ def held(folder: Path, who: str, *, name: str = LOCK) -> Iterator[None]:
     Raises:
         UserError: another process holds the lock, or a link or a pipe is in its place.
     """
-    file = _locked(folder, who, name)
+    file = None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = file_locks.open_locked(folder / name, f"{who} is using {folder}")
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
     try:
         yield
     finally:
@@ -42,32 +43,3 @@ def held(folder: Path, who: str, *, name: str = LOCK) -> Iterator[None]:
                 if files.is_at(file, folder / name):
                     (folder / name).unlink()
             file.close()
-
-
-def _locked(folder: Path, who: str, name: str) -> BinaryIO | None:
-    """The file of the lock, which is held while it is open; None without locks."""
-    while True:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            file = files.open_to_add(folder / name)
-        except OSError as error:
-            if error.errno not in _UNWRITABLE:
-                raise
-            return None
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            file.close()
-            raise UserError(f"{who} is using {folder}; wait until it ends, or stop it") from error
-        except OSError as error:
-            file.close()
-            logging.warning(
-                "%s: the file system has no locks (%s); make sure that nothing else writes there",
-                folder,
-                error.strerror,
-            )
-            return None
-        # Between the two lines above, whoever had the lock may have removed the file.
-        if files.is_at(file, folder / name):
-            return file
-        file.close()

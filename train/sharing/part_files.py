@@ -6,7 +6,6 @@ it is started again.
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import zlib
@@ -15,9 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from absl import logging
-
-from train.foundation import fields, files, json_files, shapes
+from train.foundation import fields, file_locks, files, json_files, shapes
 from train.foundation.errors import UserError
 from train.sharing.shard import Shard
 
@@ -132,7 +129,7 @@ def opened(path: Path, head: Head) -> Iterator[PartFile]:
         UserError: the file is something else, or another process writes to it.
     """
     line = head.to_line()
-    with _locked(path) as file:
+    with file_locks.open_locked(path, f"another process is using {path}") as file:
         file.seek(0)
         found = file.read(len(line))
         # What a killed process has begun to write.
@@ -149,30 +146,6 @@ def opened(path: Path, head: Head) -> Iterator[PartFile]:
         finally:
             if part.done == 0 and head.share:
                 path.unlink(missing_ok=True)
-
-
-def _locked(path: Path) -> BinaryIO:
-    """The file at a path, which no other process writes to while it is open."""
-    while True:
-        file = files.open_to_add(path)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            file.close()
-            raise UserError(
-                f"another process is using {path}; wait until it ends, or stop it"
-            ) from error
-        except OSError as error:
-            logging.warning(
-                "%s: the file system has no locks (%s); make sure that nothing else writes there",
-                path,
-                error.strerror,
-            )
-            return file
-        # Before this process had the lock, another one may have removed the file without results.
-        if files.is_at(file, path):
-            return file
-        file.close()
 
 
 def _why_other(path: Path, head: Head) -> str:

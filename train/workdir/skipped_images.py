@@ -1,7 +1,6 @@
 """The list of the images that a run left out because they cannot be read."""
 
 import contextlib
-import fcntl
 import io
 import json
 from collections.abc import Iterator, Mapping
@@ -12,7 +11,7 @@ from typing import Any, BinaryIO
 from absl import logging
 
 from train.data.batches import SkippedImage
-from train.foundation import files, names
+from train.foundation import file_locks, files, names
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.workdir import run_files
@@ -128,7 +127,6 @@ def _open(path: Path) -> BinaryIO:
 def _lock(path: Path) -> Iterator[BinaryIO]:
     """The file, to read and to add to, while no other process does."""
     with files.name_in_errors(path), files.open_to_add(path) as file:
-        # Some shared file systems do not have locks: there, two processes may list the same image.
-        with contextlib.suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
+        # On shared file systems without locks two processes may list the same image.
+        file_locks.wait_for_lock(file)
         yield file

@@ -88,7 +88,7 @@ def test_a_file_system_without_locks_is_warned_of(tmp_path, monkeypatch):
     with hold(tmp_path):
         pass
     assert warned == [
-        f"{tmp_path}: the file system has no locks (No locks available); make sure that "
+        f"{tmp_path}/lock: the file system has no locks (No locks available); make sure that "
         "nothing else writes there"
     ]
 
