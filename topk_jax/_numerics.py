@@ -64,7 +64,7 @@ def _clip(labels: jax.Array, scores: jax.Array) -> jax.Array:
 def value_of_class(
     values: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
 ) -> jax.Array:
-    """The value of each label, `[]` or `[...]`, from a scalar or from one value per class."""
+    """The value, or row, of each label, from a scalar or from one value or row per class."""
     if values.ndim == 0:
         return values
     if class_axis_name is not None:

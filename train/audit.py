@@ -9,7 +9,6 @@ and the seed are used.
 """
 
 import signal
-from pathlib import Path
 
 from absl import flags
 
@@ -17,7 +16,7 @@ from train.foundation import command_line, files, flag_rules, flag_types
 from train.foundation.console import show_line
 from train.foundation.errors import InterruptedRunError, UserError
 from train.foundation.flag_rules import Needed
-from train.workdir import output_files
+from train.workdir import output_files, run_inputs
 
 _CONFIG = flag_types.define_configuration(
     "Needed. The configuration of the data set, as for train.main: features, or a file."
@@ -37,16 +36,13 @@ def main() -> None:
     assert _OUT.value is not None
     if not _OUT.value.endswith(".csv"):
         raise UserError(field="--out", must_be="a .csv file", got=_OUT.value)
-    kept = {
-        Path(value).expanduser(): f"what config.dataset.{name} names"
-        for name in ("path", "corrections")
-        if (value := config["dataset"].get(name))
-    }
+    kept = {path: f"what {field} names" for path, field in run_inputs.named_by(config)}
     out = output_files.checked("out", _OUT.value, kept)
     json = None
     if _JSON.value is not None:
         json = output_files.checked("json", _JSON.value, kept | {out: "the file of --out"})
     from train.auditing import examples, findings, outputs
+    from train.configuration.datasets import DividedFields
     from train.configuration.parsing import parse
     from train.data import dataset_spec
     from train.data.own import corrections
@@ -62,7 +58,7 @@ def main() -> None:
             f"train.audit needs features, and {spec.name} has {spec.inputs}"
             f"{advice if spec.has_images else ''}"
         )
-    corrected = getattr(parsed.dataset, "corrections", None)
+    corrected = parsed.dataset.corrections if isinstance(parsed.dataset, DividedFields) else None
     try:
         dataset = spec.load(parsed.dataset.data_dir, seed=parsed.seed)
         found = findings.find(

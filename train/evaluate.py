@@ -31,7 +31,7 @@ from train.workdir import output_files, run_files
 
 _SPLITS = ("test", "validation", "train", "balanced_test")
 
-_CLASSIFIER = classifier_flags.define(has_classes=True)
+_CLASSIFIER = classifier_flags.define()
 _PROGRAM = flags.DEFINE_string(
     "program",
     None,

@@ -31,7 +31,6 @@ For a published network, --weights=FILE stands in the place of --workdir, with -
 """
 
 import hashlib
-import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from train.prediction.onnx import exporting
     from train.prediction.trained import TrainedClassifier
 
-_CLASSIFIER = classifier_flags.define(has_classes=True)
+_CLASSIFIER = classifier_flags.define()
 _RULE = rule_flags.define()
 _FORMAT = flags.DEFINE_enum(
     "format",
@@ -142,7 +141,8 @@ def main() -> None:
     assert _OUT.value is not None
     kept = chosen.files | ({} if rule is None else rule.files)
     if _FORMAT.value in ("tau_normalized", "web"):
-        folder = _new_folder(_OUT.value, kept)
+        may_be = f"a folder that does not exist, with --format={_FORMAT.value}"
+        folder = output_files.new_folder("out", _OUT.value, kept, may_be)
         if rule is None:
             _write_tau_normalized(chosen, folder)
         else:
@@ -157,23 +157,6 @@ def main() -> None:
         _write_onnx(chosen, rule, out)
     else:
         _write_program(chosen, rule, out)
-
-
-def _new_folder(value: str, kept: Mapping[Path, str]) -> Path:
-    """The folder of a workdir that is to be written."""
-    path = Path(value)
-    if not path.name or os.path.lexists(path):
-        raise UserError(
-            f"--out must be a folder that does not exist, with --format={_FORMAT.value}; got "
-            f"{value or 'an empty text'}"
-        )
-    if not path.parent.is_dir():
-        raise UserError(f"--out must be in an existing folder; there is no {path.parent}")
-    output_files.refuse_folders_of_the_system("out", path)
-    output_files.refuse_kept("out", path, kept)
-    output_files.refuse_files_of_runs("out", path)
-    output_files.refuse_protected_folders("out", path)
-    return path
 
 
 def _write_program(chosen: ChosenClassifier, rule: ChosenRule, out: Path) -> None:

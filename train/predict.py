@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from train.prediction.set_work import Entry
     from train.prediction.trained import TrainedClassifier
 
-_CLASSIFIER = classifier_flags.define(has_classes=True)
+_CLASSIFIER = classifier_flags.define()
 _IMAGES = flags.DEFINE_multi_string(
     "images",
     None,

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _class_axis, _classes, _numerics, _sharding
+from topk_jax import _checks, _class_axis, _classes, _numerics
 from topk_jax.losses._label_scores import mean_of_odd_places, measure
 from topk_jax.operators._expected import check_expectation, compute_expected_top_k_value
 from topk_jax.operators._perturbed import check_perturbation, compute_perturbed
@@ -196,8 +196,4 @@ def _weights(
     if class_axis_name is not None:
         start = num_own * jax.lax.axis_index(class_axis_name)
         matrix = jax.lax.dynamic_slice_in_dim(matrix, start, num_own, axis=1)
-
-    def rows_of(labels: jax.Array, matrix: jax.Array) -> jax.Array:
-        return matrix.at[labels].get(mode="clip")
-
-    return _sharding.map_examples(rows_of, labels.ndim, labels, shared=(matrix,))
+    return _numerics.value_of_class(matrix, labels)

@@ -23,10 +23,15 @@ def log_neural_sort(
     frozen = jax.lax.stop_gradient(scores)
     given = (frozen,) if labels is None else (frozen, labels)
     order, mirrored, places = _sharding.map_examples(_in_order, scores.ndim - 1, *given)
-    first = _log_ranks_by_order(scores, order, places, k, tau)
-    second = _log_ranks_by_order(scores, _take(order, mirrored), _take(mirrored, places), k, tau)
-    ranks = 0.5 * (first + second)
-    return ranks if labels is None else ranks[..., 0]
+    take = _take_all if labels is None else _take_one
+
+    def by_order(order: jax.Array, places: jax.Array) -> jax.Array:
+        by_place = jax.nn.log_softmax(-_deficits(_take(scores, order), k) / tau, axis=-1)
+        return take(by_place, places)
+
+    return 0.5 * (
+        by_order(order, places) + by_order(_take(order, mirrored), _take(mirrored, places))
+    )
 
 
 def _take(values: jax.Array, places: jax.Array) -> jax.Array:
@@ -60,16 +65,17 @@ def _mirror_ties(in_order: jax.Array) -> jax.Array:
     return first + ends - places
 
 
-def _log_ranks_by_order(
-    scores: jax.Array, order: jax.Array, places: jax.Array, k: int, tau: jax.Array
-) -> jax.Array:
-    """The logarithms of the ranks of the classes at these places, one or all, of this order."""
-    by_place = jax.nn.log_softmax(-_deficits(_take(scores, order), k) / tau, axis=-1)
-    if places.shape[-1] < order.shape[-1]:
-        # On a TPU, a gather of one class would first copy all ranks of all classes.
-        chosen = jnp.broadcast_to(places, by_place.shape[:-1])
-        return _numerics.score_of_label(by_place, chosen)[..., None]
+def _take_all(by_place: jax.Array, places: jax.Array) -> jax.Array:
+    """Ranks [..., k, L] of the classes, in the order of the classes."""
     return _take(by_place, places[..., None, :])
+
+
+def _take_one(by_place: jax.Array, places: jax.Array) -> jax.Array:
+    """Ranks [..., k] of one class, whose place is [..., 1].
+
+    On a TPU, a gather of one class would first copy all ranks of all classes.
+    """
+    return _numerics.score_of_label(by_place, jnp.broadcast_to(places, by_place.shape[:-1]))
 
 
 def _deficits(sorted_scores: jax.Array, k: int) -> jax.Array:

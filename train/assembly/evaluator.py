@@ -111,7 +111,7 @@ class Evaluator:
         return self._predict_examples(
             params,
             batch_stats,
-            getattr(self._data.dataset, split),
+            self._data.dataset.splits[split],
             self._data.pipeline(self._evaluation_batch_size(crops), split),
             name=split,
             share=share,
@@ -195,7 +195,7 @@ class Evaluator:
             for split in self._data.test_splits
         }
         left_out = {
-            split: len(getattr(self._data.dataset, split)) - len(evaluated.outcomes.labels)
+            split: len(self._data.dataset.splits[split]) - len(evaluated.outcomes.labels)
             for split, evaluated in {"validation": validation, **tests}.items()
         }
         return SelectedEvaluation(validation, tests, fitted, left_out)

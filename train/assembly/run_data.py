@@ -81,11 +81,9 @@ class RunData:
         dataset = processes.first_then_others(
             lambda: unopened.load(self.config.dataset.data_dir, seed=self.config.seed)
         )
-        splits = (dataset.train, dataset.validation, dataset.test, dataset.balanced_test)
         labels = [
             split.labels if split.truths is None else split.truths.to_plain()
-            for split in splits
-            if split is not None
+            for split in dataset.splits.values()
         ]
         processes.check_same("the data set", lambda: parameters_digest(labels))
         return dataset

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from train.comparison import search_space, toml_files
+from train.configuration.datasets import labels_of
 from train.data.truths import ONE
 from train.evaluation.metric import Metric
 from train.foundation import fields, text_files
@@ -236,8 +237,7 @@ def _contrast(name: str, table: Mapping[str, Any], arms: Mapping[str, Arm]) -> P
 def _check(study: Study, name: str, arm: Arm) -> None:
     """Refuses an arm whose runs could not be made, or would lack a metric that is needed."""
     for recipe in arm.search.recipes if arm.search else (arm.recipe,):
-        planned_runs.check(PlannedRun(recipe, 0))
-        labels = planned_runs.load(recipe)["dataset"].get("labels", ONE)
+        labels = labels_of(planned_runs.check(PlannedRun(recipe, 0)).dataset)
         if labels != ONE:
             raise UserError(
                 field="dataset.labels", must_be=f"{ONE}: a study counts single classes", got=labels

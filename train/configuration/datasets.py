@@ -224,7 +224,6 @@ HOW_GROUPS_ARE_FOUND = (
     r"a regular expression with one capture, such as (obs\d+)_, or parent, exif:FIELD, "
     "burst:SECONDS or near_duplicates"
 )
-_GROUPS = "what belongs together, as the photographs of one plant, stays in one split"
 
 
 @dataclass(frozen=True, kw_only=True)

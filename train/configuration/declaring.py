@@ -45,11 +45,6 @@ class Declared:
     is_input: bool
     in_recipes: bool
 
-    @property
-    def allowed(self) -> str:
-        """What the field may hold, in words."""
-        return str(self.check(object()))
-
 
 def field(
     doc: str,

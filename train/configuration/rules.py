@@ -6,7 +6,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
-from train.configuration.datasets import labels_of
+from train.configuration.datasets import TableFields, labels_of
 from train.configuration.groups import MODEL_OPTIONS, Config
 from train.data import DatasetSpec
 from train.data.truths import ONE, VOTES
@@ -221,7 +221,7 @@ _RULES = (
     _of_trained_layers("optimizer.layer_decay"),
     _Rule(
         "dataset.batch_size",
-        lambda run: run.values["dataset.batch_size"] < run.fewest_for_quantile,
+        lambda run: run.config.dataset.batch_size < run.fewest_for_quantile,
         "at least {fewest_for_quantile} with {loss.name} and config.loss.error="
         "{loss.of_losses[error]}: half of a batch has to have a quantile at this error",
     ),
@@ -275,7 +275,11 @@ _RULES = (
     _for_labels("dataset.annotator", None, VOTES),
     _Rule(
         "dataset.label",
-        lambda run: run.labels == ONE and "," in (run.values.get("dataset.label") or ""),
+        lambda run: (
+            run.labels == ONE
+            and isinstance(run.config.dataset, TableFields)
+            and "," in (run.config.dataset.label or "")
+        ),
         "one column with config.dataset.labels={labels}",
     ),
     _Rule(
@@ -369,6 +373,6 @@ def _fitting(run: _Run, num_classes: int) -> str:
     ks = [k for k in run.eval.ks if k < num_classes] or [1]
     listed = f"({ks[0]},)" if len(ks) == 1 else f"({','.join(map(str, ks))})"
     given = [f"--config.eval.ks='{listed}'", f"--config.select_by=top_{ks[-1]}_accuracy"]
-    if run.values.get("loss.k", 0) >= num_classes:
+    if run.loss.parameters.get("k", 0) >= num_classes:
         given.insert(0, f"--config.loss.k={num_classes - 1}")
     return f"for {num_classes} classes give {' '.join(given)}"

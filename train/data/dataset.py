@@ -69,6 +69,13 @@ class Dataset:
         """The number of classes L."""
         return len(self.class_names)
 
+    @property
+    def splits(self) -> dict[str, Split]:
+        """The splits that the data set has, by their names."""
+        usual = {"train": self.train, "validation": self.validation, "test": self.test}
+        balanced = self.balanced_test
+        return usual if balanced is None else {**usual, "balanced_test": balanced}
+
 
 @dataclass(frozen=True)
 class TrueDistribution:

@@ -111,8 +111,10 @@ def long_tail_sizes(counts: np.ndarray, factor: float) -> np.ndarray:
     largest = counts.max()
     if factor > largest:
         raise UserError(
-            f"config.dataset.imbalance_factor must be at most {largest}, the training examples of "
-            f"the largest class, so that each class keeps one; got {factor:g}"
+            field="config.dataset.imbalance_factor",
+            must_be=f"at most {largest}, the training examples of the largest class, so that each "
+            "class keeps one",
+            but=f"got {factor:g}",
         )
     rank = _rank(len(counts), _LONG_TAIL_SEED)
     kept = largest / factor ** (rank / (len(counts) - 1))

@@ -85,6 +85,14 @@ class Metric:
             return "-"
         return f"{value:.2%}" if self.is_accuracy else f"{value:.4g}"
 
+    def without_value(self, field: str) -> UserError:
+        """The error of a field that selects by this metric, where it has no value."""
+        return UserError(
+            field=field,
+            must_be="a metric that the validation split has",
+            but=f"{self.name!r} has no value, because no class of that kind occurs in it",
+        )
+
     def _sets(self, separator: str) -> list[str]:
         average: list[str] = [] if self.average == "micro" else [self.average]
         return average if self.rule is None else [*average, f"{self.rule}{separator}{self.k}"]

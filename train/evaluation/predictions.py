@@ -129,23 +129,6 @@ class Predictions:
         return float(self.loss[self.is_known].mean(dtype=np.float64))
 
 
-def predict(
-    eval_step: Callable[..., Any],
-    params: Any,
-    batch_stats: Any,
-    batches: Iterable[Batch],
-    devices: Devices,
-    *,
-    split: Split,
-    num_classes: int,
-) -> Predictions:
-    """The predictions of the compiled step for all examples; the arguments are as in `rows`."""
-    found = rows(
-        eval_step, params, batch_stats, batches, devices, split=split, num_classes=num_classes
-    )
-    return collected(found, split)
-
-
 def rows(
     eval_step: Callable[..., Any],
     params: Any,

@@ -1,7 +1,6 @@
 """Everything that is reported about a classifier's sets: accuracies, sizes, coverages."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -53,94 +52,6 @@ _COUNT_BOUNDS = (0, 10, 50, 500, 2000)
 _NUM_LISTED = 5
 
 
-@dataclass(frozen=True)
-class SetReport:
-    """What is reported about the sets of a split.
-
-    Attributes:
-        num_examples: the examples of the split.
-        num_classes: the classes.
-        num_unknown: the examples of classes that the classifier does not know, which are misses.
-        evaluated: how many classes and examples accuracies are over; see `evaluated.to_json`.
-        num_calibration_examples: the examples that thresholds are calibrated on.
-        metrics: the metrics of the split.
-        mean_average_precision: of the scores; None if the examples have one label.
-        top_k_estimates: what to expect of the sets of the K likeliest classes, by the calibration
-            examples, by K; see `limited_sets.estimate`.
-        thresholds: the thresholds of the average-K sets, by K.
-        size_counts: how many average-K sets have 0, 1, 2, … classes, up to the largest of all sets,
-            by K and by group of classes.
-        coverages: the quality of sets with a target coverage, by the coverage and the method.
-        conformal_rules: the quality of the sets of conformal rules, by the coverage and the rule.
-        utilities: the quality of the sets of the largest expected utility, by the utility.
-        risks: the quality of the sets of a bounded mean cost, by the bound.
-        costs: the costs of these, as --costs has them; None without.
-        accuracy_by_count: the top-K accuracies by the training images of the class; None if
-            these are not known.
-        intervals: the confidence intervals of the accuracies over examples; None if the examples
-            have no groups. Coverages have theirs beside them.
-        observations: the same report for the groups of examples; None without groups of several.
-        by_rank: what `by_rank.report` has for genera and other nodes above the classes; None
-            without a taxonomy.
-    """
-
-    num_examples: int
-    num_classes: int
-    num_unknown: int
-    evaluated: dict[str, Any]
-    num_calibration_examples: int
-    metrics: dict[Metric, float]
-    mean_average_precision: float | None
-    top_k_estimates: dict[int, dict[str, Any]]
-    thresholds: dict[int, float]
-    size_counts: dict[int, dict[str, list[int]]]
-    coverages: dict[float, dict[str, dict[str, Any]]]
-    conformal_rules: dict[float, dict[str, dict[str, Any]]]
-    utilities: dict[str, dict[str, Any]]
-    risks: dict[float, dict[str, Any]]
-    costs: str | None
-    accuracy_by_count: list[dict[str, Any]] | None
-    intervals: dict[Metric, list[float]] | None = None
-    observations: dict[str, Any] | None = None
-    by_rank: dict[str, Any] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """The report as files have it."""
-        fields = {
-            "num_examples": self.num_examples,
-            "num_classes": self.num_classes,
-            "evaluated": self.evaluated,
-            "num_calibration_examples": self.num_calibration_examples,
-            "metrics": metric.to_json(self.metrics),
-            "top_k_estimates": _name_by_rule("top", self.top_k_estimates),
-            "thresholds": _name_by_rule("average", self.thresholds),
-            "set_size_counts": _name_by_rule("average", self.size_counts),
-            "coverages": {f"{coverage}": kinds for coverage, kinds in self.coverages.items()},
-        }
-        if self.mean_average_precision is not None:
-            fields["mean_average_precision"] = self.mean_average_precision
-        if self.num_unknown:
-            fields["num_examples_of_unknown_classes"] = self.num_unknown
-        if self.conformal_rules:
-            fields["conformal_rules"] = {
-                f"{coverage}": rules for coverage, rules in self.conformal_rules.items()
-            }
-        if self.utilities:
-            fields["utilities"] = self.utilities
-        if self.risks:
-            fields["costs"] = self.costs
-            fields["risks"] = {f"{risk}": values for risk, values in self.risks.items()}
-        if self.accuracy_by_count is not None:
-            fields["accuracy_by_count"] = self.accuracy_by_count
-        if self.intervals is not None:
-            bounds = {one.name: interval for one, interval in self.intervals.items()}
-            fields["intervals"] = {"level": intervals.LEVEL, **bounds}
-        fields |= self.by_rank or {}
-        if self.observations is not None:
-            fields["observations"] = self.observations
-        return fields
-
-
 def set_report(
     examples: Predictions,
     calibrated_on: Predictions,
@@ -156,8 +67,8 @@ def set_report(
     class_names: Sequence[str] | None = None,
     combined_by: str = combinations.DEFAULT,
     tree: ClassTree | None = None,
-) -> SetReport:
-    """Everything that is reported about a split.
+) -> dict[str, Any]:
+    """Everything that is reported about a split, as files have it.
 
     Args:
         examples: the predictions for the split.
@@ -184,43 +95,56 @@ def set_report(
     thresholds = average_k_thresholds(calibrated_on, ks)
     evaluation = summaries.summarize(examples, thresholds, class_counts)
     groups = {"all": np.ones(examples.num_classes, np.bool_)}
-    if class_counts is not None:
-        shots = metrics.shot_groups(examples.counts_of_all(class_counts))
+    of_all = None if class_counts is None else examples.counts_of_all(class_counts)
+    if of_all is not None:
+        shots = metrics.shot_groups(of_all)
         groups |= {shot: np.asarray(classes) for shot, classes in shots.items()}
-    return SetReport(
-        num_examples=len(examples.labels),
-        num_classes=examples.scores.shape[-1],
-        num_unknown=int((~examples.is_known).sum()),
-        evaluated=evaluated.to_json(
+    report: dict[str, Any] = {
+        "num_examples": len(examples.labels),
+        "num_classes": examples.scores.shape[-1],
+        "evaluated": evaluated.to_json(
             examples.counted_labels,
             len(examples.labels),
-            None if class_counts is None else examples.counts_of_all(class_counts),
+            of_all,
             # There may be names of unknown classes without examples in this split.
             (class_names or [str(index) for index in range(examples.num_classes)])[
                 : examples.num_classes
             ],
         ),
-        num_calibration_examples=len(calibrated_on.labels),
-        metrics=evaluation.metrics,
-        mean_average_precision=several_labels.mean_average_precision(examples),
-        top_k_estimates=limited_sets.estimate(calibrated_on, ks),
-        thresholds={k: float(threshold) for k, threshold in thresholds.items()},
-        size_counts={
-            k: _size_counts(
-                summaries.find_sets(examples, set_rules.at_threshold(threshold)),
-                examples.labels,
-                groups,
-            )
-            for k, threshold in thresholds.items()
-        },
-        coverages={
-            coverage: _evaluate_coverage(
+        "num_calibration_examples": len(calibrated_on.labels),
+        "metrics": metric.to_json(evaluation.metrics),
+        # What to expect of the sets of the K likeliest classes, by the calibration examples.
+        "top_k_estimates": _name_by_rule("top", limited_sets.estimate(calibrated_on, ks)),
+        "thresholds": _name_by_rule(
+            "average", {k: float(threshold) for k, threshold in thresholds.items()}
+        ),
+        "set_size_counts": _name_by_rule(
+            "average",
+            {
+                k: _size_counts(
+                    summaries.find_sets(examples, set_rules.at_threshold(threshold)),
+                    examples.labels,
+                    groups,
+                )
+                for k, threshold in thresholds.items()
+            },
+        ),
+        "coverages": {
+            f"{coverage}": _evaluate_coverage(
                 examples, calibrated_on, coverage, class_counts, log_weights, tree
             )
             for coverage in coverages
         },
-        conformal_rules={
-            coverage: {
+    }
+    mean_average_precision = several_labels.mean_average_precision(examples)
+    if mean_average_precision is not None:
+        report["mean_average_precision"] = mean_average_precision
+    # They are misses.
+    if num_unknown := int((~examples.is_known).sum()):
+        report["num_examples_of_unknown_classes"] = num_unknown
+    if rules and coverages:
+        report["conformal_rules"] = {
+            f"{coverage}": {
                 rule.name: _evaluate_conformal(
                     examples,
                     conformal_sets.calibrate(rule, calibrated_on, coverage, class_counts, tree),
@@ -231,40 +155,44 @@ def set_report(
                 for rule in rules
             }
             for coverage in coverages
-            if rules
-        },
-        utilities={name: evaluate_utility(examples, name, ks, class_counts) for name in utilities},
-        risks={}
-        if costs is None
-        else {
-            risk: evaluate_risk(
+        }
+    if utilities:
+        report["utilities"] = {
+            name: evaluate_utility(examples, name, ks, class_counts) for name in utilities
+        }
+    if costs is not None and risks:
+        report["costs"] = costs.name
+        report["risks"] = {
+            f"{risk}": evaluate_risk(
                 examples,
                 cost_thresholds.threshold(calibrated_on, costs, risk),
                 costs,
                 class_counts,
             )
             for risk in risks
-        },
-        costs=None if costs is None else costs.name,
-        accuracy_by_count=None
-        if class_counts is None
-        else _accuracy_by_count(examples, ks, examples.counts_of_all(class_counts)),
-        intervals=None if examples.groups is None else _intervals(examples, evaluation),
-        observations=observations_report(
-            examples,
-            InGroups(calibrated_on, combined_by),
-            coverages,
-            ks=ks,
-            class_counts=class_counts,
-            rules=rules,
-            utilities=utilities,
-            risks=risks,
-            costs=costs,
-            class_names=class_names,
-            tree=tree,
-        ),
-        by_rank=None if tree is None else by_rank.report(examples, tree, ks),
+        }
+    if of_all is not None:
+        report["accuracy_by_count"] = _accuracy_by_count(examples, ks, of_all)
+    if examples.groups is not None:
+        report["intervals"] = {"level": intervals.LEVEL, **_intervals(examples, evaluation)}
+    if tree is not None:
+        report |= by_rank.report(examples, tree, ks)
+    of_observations = observations_report(
+        examples,
+        InGroups(calibrated_on, combined_by),
+        coverages,
+        ks=ks,
+        class_counts=class_counts,
+        rules=rules,
+        utilities=utilities,
+        risks=risks,
+        costs=costs,
+        class_names=class_names,
+        tree=tree,
     )
+    if of_observations is not None:
+        report["observations"] = of_observations
+    return report
 
 
 def observations_report(
@@ -294,18 +222,16 @@ def observations_report(
     def report_of(
         of_split: Predictions, of_calibration: Predictions, possible: Sequence[float]
     ) -> dict[str, Any]:
-        return set_report(of_split, of_calibration, coverages=possible, **given).to_json()
+        return set_report(of_split, of_calibration, coverages=possible, **given)
 
     return observation_report.report(examples, calibrated_on, coverages, report_of)
 
 
-def _intervals(
-    examples: Predictions, evaluation: summaries.Evaluation
-) -> dict[Metric, list[float]]:
+def _intervals(examples: Predictions, evaluation: summaries.Evaluation) -> dict[str, list[float]]:
     """The confidence intervals of the accuracies over examples."""
     interval = intervals.of(examples)
     return {
-        one: interval(evaluation.outcomes.hits(one))
+        one.name: interval(evaluation.outcomes.hits(one))
         for one in evaluation.metrics
         if one.is_accuracy and one.average == "micro"
     }

@@ -15,7 +15,6 @@ from train.evaluation.metric import AVERAGES, LOSS, SHOTS, Average, Metric, Rule
 from train.evaluation.outcomes import Outcomes
 from train.evaluation.predictions import Predictions, chunks
 from train.evaluation.set_rules import SetRule
-from train.foundation.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -169,10 +168,7 @@ def check_has_value(metric: Metric, labels: np.ndarray, class_counts: np.ndarray
     if metric.average not in SHOTS:
         return
     if np.isnan(_shares(hits, labels, class_counts, len(class_counts))[metric.average]):
-        raise UserError(
-            "config.select_by must be a metric that the validation split has; "
-            f"{metric.name!r} has no value, because no class of that kind occurs in it"
-        )
+        raise metric.without_value("config.select_by")
 
 
 def _accuracies_of(

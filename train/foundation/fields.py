@@ -130,15 +130,13 @@ def boolean() -> Field:
     return lambda value: None if isinstance(value, bool) else "True or False"
 
 
-def text(is_what: str = "a non-empty text", *, optional: bool = False) -> Field:
+def text(is_what: str = "a non-empty text") -> Field:
     """A string that is not empty, which messages call `is_what`."""
-    allowed = is_what + (", or None" if optional else "")
 
     def check(value: Any) -> str | None:
         # No path has a NUL, and no other text needs one.
         is_text = isinstance(value, str) and value != "" and "\0" not in value
-        fits = (optional and value is None) or is_text
-        return None if fits else allowed
+        return None if is_text else is_what
 
     return check
 

@@ -139,12 +139,8 @@ RULES: tuple[flag_rules.Row, ...] = (
 )
 
 
-def define(*, has_classes: bool) -> Callable[[], ChosenClassifier]:
+def define() -> Callable[[], ChosenClassifier]:
     """Defines the flags.
-
-    Args:
-        has_classes: whether sets of classes are made: --classes may stand in the place of
-            --dataset, and --taxonomy may be given.
 
     Returns:
         A function that returns their values after they are parsed.
@@ -164,30 +160,22 @@ def define(*, has_classes: bool) -> Callable[[], ChosenClassifier]:
         "if they were moved.",
         "normalization": "With --weights: what the colours of images are normalized by: imagenet, "
         "halves (to -1 to 1), clip or dataset; by default what the network was published with.",
+        "classes": "Instead of --dataset: a file with one class name per line, in UTF-8, in the "
+        "order of the network's outputs.",
+        "taxonomy": "The taxonomy of the classes, if the run has none: a table with a column for "
+        "each rank, from the classes up or from the top down, or first_word, the genera of names "
+        "of species.",
+        "features_run": "Instead of --workdir: the folder of a finished run on features, to be "
+        "used with images and the network that made the features. The run knows that network if "
+        "train.embed made them. Otherwise, or if it was moved, --weights names it.",
     }
-    if has_classes:
-        texts["classes"] = (
-            "Instead of --dataset: a file with one class name per line, in UTF-8, in the order of "
-            "the network's outputs."
-        )
-        texts["taxonomy"] = (
-            "The taxonomy of the classes, if the run has none: a table with a column for "
-            "each rank, from the classes up or from the top down, or first_word, the genera of "
-            "names of species."
-        )
-        texts["features_run"] = (
-            "Instead of --workdir: the folder of a finished run on features, to be used with "
-            "images and the network that made the features. The run knows that network if "
-            "train.embed made them. Otherwise, or if it was moved, --weights names it."
-        )
     holders: dict[str, flags.FlagHolder[Any]] = {
         name: flags.DEFINE_string(name, None, text) for name, text in texts.items()
     }
-    if has_classes:
-        holders["image_size"] = flag_types.define_integer(
-            "image_size",
-            "With --classes or --features_run: the height and width of the images for the "
-            "network; by default as it was published.",
-            lower_bound=1,
-        )
+    holders["image_size"] = flag_types.define_integer(
+        "image_size",
+        "With --classes or --features_run: the height and width of the images for the network; by "
+        "default as it was published.",
+        lower_bound=1,
+    )
     return lambda: ChosenClassifier(**{name: holder.value for name, holder in holders.items()})

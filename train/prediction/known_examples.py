@@ -75,10 +75,18 @@ def of(classifier: TrainedClassifier) -> KnownExamples:
     return known
 
 
-def batches(examples: Split, what: str) -> Iterator[Batch]:
-    """The examples in batches, with a progress bar that calls them `what`."""
+def batches(examples: Split) -> Iterator[Batch]:
+    """The training examples in batches, with a progress bar for their features."""
     total = -(-len(examples) // _BATCH_SIZE)
-    return iter(terminal.tracked(PIPELINE.evaluation(examples), total, what))
+    batches_of = PIPELINE.evaluation(examples)
+    return iter(terminal.tracked(batches_of, total, "features of training examples"))
+
+
+def directions(features: jax.Array | np.ndarray) -> jax.Array:
+    """Features [n, d] of length 1, float32; features of 0 stay so."""
+    rows = jnp.asarray(features, jnp.float32)
+    squares = (rows**2).sum(axis=-1, keepdims=True)
+    return rows / jnp.sqrt(jnp.where(squares > 0, squares, 1))
 
 
 def _measure(classifier: TrainedClassifier) -> KnownExamples:
@@ -92,7 +100,7 @@ def _measure(classifier: TrainedClassifier) -> KnownExamples:
 
     compiled = jax.jit(outputs)
     rows = []
-    for batch in batches(train.take(np.sort(order)), "features of training examples"):
+    for batch in batches(train.take(np.sort(order))):
         found = (*compiled(batch["images"]), batch["labels"])
         rows.append([np.asarray(values)[batch["mask"]] for values in found])
     of_features, energies, labels = map(np.concatenate, zip(*rows, strict=True))

@@ -11,12 +11,10 @@ from train.data import characters
 from train.data.own import group_names
 from train.foundation.errors import UserError
 from train.foundation.names import code_points, is_visible
-from train.prediction import batched_sets
-from train.prediction.calibrated_rule import CalibratedRule
-from train.prediction.class_sets import ClassSet, Scored
+from train.prediction.batched_sets import BatchedExamples
+from train.prediction.class_sets import ClassSet
 from train.prediction.trained import TrainedClassifier
 from train.sharing import kinds
-from train.sharing.work import ALONE, Share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +39,7 @@ class NameSet(ClassSet):
 
 
 @dataclass(frozen=True)
-class Names:
+class Names(BatchedExamples[str, NameSet]):
     """Names to make sets for.
 
     Attributes:
@@ -51,6 +49,7 @@ class Names:
     names: Sequence[str]
     files: tuple[Path, ...] = ()
     described = "what --names is read from"
+    kind = NameSet
 
     def __len__(self) -> int:
         return len(self.names)
@@ -68,34 +67,9 @@ class Names:
         """A hash of the names."""
         return kinds.digest([*self.names])
 
-    def make_sets(
-        self,
-        classifier: TrainedClassifier,
-        rule: CalibratedRule,
-        *,
-        thumbnails: bool,
-        share: Share = ALONE,
-    ) -> Iterator[NameSet]:
-        """The set of each name, in their order.
-
-        The batch size is 256, or less if there are fewer names. The last bits of a probability may
-        depend on it, and on the place of the name in its batch.
-
-        Args:
-            classifier: the classifier.
-            rule: the rule that makes the sets.
-            thumbnails: not used for names.
-            share: how this process takes part in the work.
-        """
-        del thumbnails
-        return batched_sets.make_sets(
-            self,
-            classifier,
-            rule,
-            share,
-            NameSet,
-            lambda name, members: NameSet(name=name, **members),
-        )
+    def make_set(self, example: str, members: dict[str, Any]) -> NameSet:
+        """The set of a name."""
+        return NameSet(name=example, **members)
 
     def find_groups(self, grammar: str) -> tuple[str, ...]:
         """The group of each name by the grammar of `group_names`.
@@ -108,13 +82,6 @@ class Names:
     def describe(self, indices: Sequence[int]) -> dict[str, Any]:
         """Some names, as fields of a line of JSON."""
         return {"names": [self.names[index] for index in indices]}
-
-    def score(
-        self, classifier: TrainedClassifier, orders: Sequence[np.ndarray], thumbnails: np.ndarray
-    ) -> Iterator[Scored]:
-        """The probabilities of the names at some indices, in their order; without thumbnails."""
-        del thumbnails
-        return batched_sets.score(self, classifier, orders)
 
     def batches(
         self, indices: Sequence[np.ndarray], size: int

@@ -51,7 +51,9 @@ class NewCalibration(Calibration):
         classifier: TrainedClassifier,
         examples: Predictions | InGroups,
     ) -> None:
-        super().__init__(classifier, getattr(examples, "combined_by", None))
+        super().__init__(
+            classifier, examples.combined_by if isinstance(examples, InGroups) else None
+        )
         self._examples = examples
         self.found: dict[str, float | list[float]] = {}
 

@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -162,8 +161,10 @@ def _of_features(classifier: TrainedClassifier, name: str) -> Callable[[jax.Arra
     if name != "neighbors":
         return _to_means(known, classifier)
     nearest = min(outlier_scores.NEIGHBORS, len(known.features))
-    directions = np.asarray(_directions(known.features))
-    return lambda features: sets.neighbor_scores(_directions(features), directions, k=nearest)
+    directions = np.asarray(known_examples.directions(known.features))
+    return lambda features: sets.neighbor_scores(
+        known_examples.directions(features), directions, k=nearest
+    )
 
 
 def _to_means(
@@ -180,10 +181,3 @@ def _to_means(
         ),
     )
     return lambda features: sets.mahalanobis_scores(features, means, whitening)
-
-
-def _directions(features: Any) -> jax.Array:
-    """Features [n, d] of length 1; features of 0 stay so."""
-    rows = jnp.asarray(features)
-    squares = (rows**2).sum(axis=-1, keepdims=True)
-    return rows / jnp.sqrt(jnp.where(squares > 0, squares, 1))

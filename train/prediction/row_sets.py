@@ -12,12 +12,10 @@ from train.data.own.feature_files import Arrays
 from train.data.own.listing import name_groups
 from train.foundation.errors import UserError
 from train.foundation.stored_rows import StoredRows
-from train.prediction import batched_sets
-from train.prediction.calibrated_rule import CalibratedRule
-from train.prediction.class_sets import ClassSet, Scored
+from train.prediction.batched_sets import BatchedExamples
+from train.prediction.class_sets import ClassSet
 from train.prediction.trained import TrainedClassifier
 from train.sharing import kinds
-from train.sharing.work import ALONE, Share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +42,7 @@ class RowSet(ClassSet):
 
 
 @dataclass(frozen=True)
-class NamedRows:
+class NamedRows(BatchedExamples[int, RowSet]):
     """Rows of features.
 
     Attributes:
@@ -61,6 +59,7 @@ class NamedRows:
     arrays: Arrays
     embedded_by: Mapping[str, Any] | None = None
     described = "what --features is read from"
+    kind = RowSet
 
     @property
     def files(self) -> list[Path]:
@@ -96,31 +95,10 @@ class NamedRows:
         """A hash of the content of the file."""
         return kinds.digest(kinds.digest_of_content(self.path))
 
-    def make_sets(
-        self,
-        classifier: TrainedClassifier,
-        rule: CalibratedRule,
-        *,
-        thumbnails: bool,
-        share: Share = ALONE,
-    ) -> Iterator[RowSet]:
-        """The set of each row, in their order.
-
-        The batch size is 256, or less if there are fewer rows. The last bits of a probability may
-        depend on it, and on the place of the row in its batch.
-
-        Args:
-            classifier: the classifier.
-            rule: the rule that makes the sets.
-            thumbnails: not used for rows.
-            share: how this process takes part in the work.
-        """
-        del thumbnails
-
-        def make(row: int, members: dict[str, Any]) -> RowSet:
-            return RowSet(row=row, name=None if self.names is None else self.names[row], **members)
-
-        return batched_sets.make_sets(self, classifier, rule, share, RowSet, make)
+    def make_set(self, example: int, members: dict[str, Any]) -> RowSet:
+        """The set of a row."""
+        name = None if self.names is None else self.names[example]
+        return RowSet(row=example, name=name, **members)
 
     def inputs(
         self, classifier: TrainedClassifier, sets: Sequence[ClassSet]
@@ -162,13 +140,6 @@ class NamedRows:
         """Some rows, as fields of a line of JSON."""
         rows = {"rows": list(indices)}
         return rows if self.names is None else rows | {"names": [self.names[i] for i in indices]}
-
-    def score(
-        self, classifier: TrainedClassifier, orders: Sequence[np.ndarray], thumbnails: np.ndarray
-    ) -> Iterator[Scored]:
-        """The probabilities of the rows of some numbers, in their order; without thumbnails."""
-        del thumbnails
-        return batched_sets.score(self, classifier, orders)
 
     def batches(
         self, indices: Sequence[np.ndarray], size: int

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from train.data.records import Rows
@@ -93,7 +92,7 @@ class TrainingFeatures:
         self._directions = _compiled(classifier)
         of_training = self._directions if of_run is classifier else _compiled(of_run)
         collected, places = CollectedScores(len(self._train)), []
-        for batch in known_examples.batches(self._train, "features of training examples"):
+        for batch in known_examples.batches(self._train):
             mask = batch["mask"]
             collected.add(np.asarray(of_training(batch["images"]))[mask])
             places.append(batch["examples"][mask])
@@ -185,11 +184,4 @@ class TrainingFeatures:
 def _compiled(classifier: TrainedClassifier) -> Callable[[np.ndarray], jax.Array]:
     """Inputs of the classifier to the directions of their features below the head."""
     features = classifier.features()
-    return jax.jit(lambda inputs: _directions(features(inputs)))
-
-
-def _directions(features: jax.Array) -> jax.Array:
-    """Features [n, d] of length 1, float32; features of 0 stay so."""
-    rows = features.astype(jnp.float32)
-    squares = (rows**2).sum(axis=-1, keepdims=True)
-    return rows / jnp.sqrt(jnp.where(squares > 0, squares, 1))
+    return jax.jit(lambda inputs: known_examples.directions(features(inputs)))

@@ -119,10 +119,7 @@ def choose(classifier: TrainedClassifier, select_by: Metric) -> float:
         rescaled = _rescale(found, classifier.assembly.objective, _factors(head["kernel"], tau))
         values[tau] = _evaluate(classifier, rescaled, None)[0].metrics[select_by]
     if any(map(math.isnan, values.values())):
-        raise UserError(
-            f"--select_by must be a metric that the validation split has; {select_by.name!r} has "
-            "no value, because no class of that kind occurs in it"
-        )
+        raise select_by.without_value("--select_by")
     return (min if select_by == LOSS else max)(TAUS, key=lambda tau: values[tau])
 
 

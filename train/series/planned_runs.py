@@ -12,6 +12,7 @@ from typing import Any, Literal
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
+from train.configuration import Config
 from train.configuration.parsing import parse
 from train.foundation import fields, flag_types, nested
 from train.foundation.errors import UserError
@@ -102,8 +103,8 @@ def check_overrides(overrides: tuple[str, ...]) -> None:
             raise UserError("--override cannot change the seed: --seeds does")
 
 
-def check(run: PlannedRun) -> None:
-    """Raises `UserError` if the user's overrides do not fit the configuration of the run."""
+def check(run: PlannedRun) -> Config:
+    """The parsed configuration of a run; raises `UserError` if the overrides do not fit it."""
     set_here = {name for name, _ in run.recipe.overrides}
     known = all_fields(run.recipe)
     for override in run.overrides:
@@ -115,7 +116,7 @@ def check(run: PlannedRun) -> None:
             raise UserError(f"--override cannot change {name}, which the table itself sets")
     config = run.config
     try:
-        parse(config)
+        return parse(config)
     except UserError as error:
         raise error.within(f"{run.recipe.file}: ") from error
 

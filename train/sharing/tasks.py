@@ -121,7 +121,7 @@ def started_together(environment: Mapping[str, str] = os.environ) -> Tasks | Non
     """The tasks that were started together with this process; None without several."""
     found = (
         _of_srun(environment),
-        _of_variables("mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", environment),
+        _of_mpirun(environment),
         _of_pod(environment),
     )
     return next((tasks for tasks in found if tasks is not None), None)
@@ -182,11 +182,9 @@ def _of_srun(environment: Mapping[str, str]) -> Tasks | None:
     return _of_numbers("srun", rank, number or _number(environment.get("SLURM_NTASKS")))
 
 
-def _of_variables(
-    what: str, rank: str, number: str, environment: Mapping[str, str]
-) -> Tasks | None:
-    values = (_number(environment.get(name)) for name in (rank, number))
-    return _of_numbers(what, *values)
+def _of_mpirun(environment: Mapping[str, str]) -> Tasks | None:
+    names = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
+    return _of_numbers("mpirun", *(_number(environment.get(name)) for name in names))
 
 
 def _of_pod(environment: Mapping[str, str]) -> Tasks | None:

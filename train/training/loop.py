@@ -184,8 +184,5 @@ def _score(validation: Mapping[Metric, float], select_by: Metric) -> float:
         raise DivergedError(f"the validation loss is {validation[LOSS]}")
     value = validation[select_by]
     if math.isnan(value):
-        raise UserError(
-            "config.select_by must be a metric that the validation split has; "
-            f"{select_by.name!r} has no value, because no class of that kind occurs in it"
-        )
+        raise select_by.without_value("config.select_by")
     return -value if select_by == LOSS else value

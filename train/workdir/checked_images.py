@@ -29,7 +29,7 @@ def find_unreadable(dataset: Dataset, check: str, *, begins: bool) -> Unreadable
     """
     found: dict[str, Mapping[int, SkippedImage]] = {}
     for name in ("train", "validation", "test"):
-        split = getattr(dataset, name)
+        split = dataset.splits[name]
         if not isinstance(split.images, Records):
             continue
         unreadable = _find_in_split(split.images, check, name)

@@ -1,9 +1,9 @@
-"""The lines that the report of new data has on the terminal, below its tables."""
+"""The lines that reports of new data and unknown classes have on the terminal, below the tables."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from train.evaluation import conformal_rules
+from train.evaluation import conformal_rules, new_classes, selective
 from train.foundation import messages
 from train.foundation.console import show_line
 
@@ -12,9 +12,30 @@ _MOST_NAMED = 10
 
 
 def show(report: Mapping[str, Any]) -> None:
-    """Prints the lines: whether each promise holds, and what is counted apart or left out."""
-    if "unknown_classes" not in report:
-        return
+    """Prints the lines, if the report has any of it."""
+    if "unknown_classes" in report:
+        _show_new_data(report)
+    if (found := report.get("none_of_these")) is not None:
+        if found["auroc"] is not None:
+            show_line(
+                f"examples of unknown classes: {found['num_examples_of_unknown_classes']:,}; the "
+                f"outlier score {found['score']} has an AUROC of {found['auroc']:.3f} and an area "
+                f"below OSCR of {found['oscr_area']:.3f}"
+            )
+        for coverage, of_coverage in found["coverages"].items():
+            for name, values in of_coverage["rules"].items():
+                show_line(
+                    f"{name} with 'none of these', asked {coverage}, got "
+                    f"{new_classes.in_words(values)}"
+                )
+    if (of_program := report.get("sets", {}).get("none_of_these")) is not None:
+        show_line(f"with 'none of these': {new_classes.in_words(of_program)}")
+    if (answers := report.get("selective")) is not None:
+        show_line(selective.in_words(answers))
+
+
+def _show_new_data(report: Mapping[str, Any]) -> None:
+    """Prints whether each promise holds, and what is counted apart or left out."""
     groups = report["num_groups"]
     if groups is not None:
         show_line(f"the examples are in {groups:,} groups, which the intervals take into account")

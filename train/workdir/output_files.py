@@ -43,18 +43,31 @@ def checked(
     path = Path(value)
     if not path.name or path.is_dir():
         raise UserError(f"--{flag} must be a file; got {value or 'an empty text'}")
-    if not path.parent.is_dir():
-        raise UserError(f"--{flag} must be in an existing folder; there is no {path.parent}")
     # Replacing a device or a pipe would remove it.
     if path.exists() and not path.is_file():
         raise UserError(field=f"--{flag}", must_be="a file", but=f"{path} is a device or a pipe")
-    refuse_folders_of_the_system(flag, path)
-    refuse_kept(flag, path, kept)
-    refuse_files_of_runs(flag, path)
-    refuse_protected_folders(flag, path)
+    _refuse_place(flag, path, kept)
     if suffixes and (wrong := fields.one_of(suffixes)(path.suffix)):
         raise UserError(field=f"--{flag}", must_be=f"a file whose suffix is {wrong}", got=path)
     return path
+
+
+def new_folder(flag: str, value: str, kept: Mapping[Path, str], must_be: str) -> Path:
+    """The folder that a flag names, if it can be made, as `checked`; a message says `must_be`."""
+    path = Path(value)
+    if not path.name or os.path.lexists(path):
+        raise UserError(f"--{flag} must be {must_be}; got {value or 'an empty text'}")
+    _refuse_place(flag, path, kept)
+    return path
+
+
+def _refuse_place(flag: str, path: Path, kept: Mapping[Path, str]) -> None:
+    if not path.parent.is_dir():
+        raise UserError(f"--{flag} must be in an existing folder; there is no {path.parent}")
+    refuse_folders_of_the_system(flag, path)
+    refuse_kept(flag, path, kept)
+    _refuse_files_of_runs(flag, path)
+    refuse_protected_folders(flag, path)
 
 
 def refuse_kept(flag: str, path: Path, kept: Mapping[Path, str]) -> None:
@@ -90,7 +103,7 @@ def refuse_folders_of_the_system(flag: str, path: Path, *, is_folder: bool = Fal
             raise UserError(f"--{flag} must not be in {system}, a folder of the system; got {path}")
 
 
-def refuse_files_of_runs(flag: str, path: Path) -> None:
+def _refuse_files_of_runs(flag: str, path: Path) -> None:
     """Raises `UserError` if a flag names the path of a file that the program wrote.
 
     These are the files of a run, and all files in a prepared data set. Evaluations may be replaced,

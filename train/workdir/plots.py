@@ -65,11 +65,6 @@ def learning_curves(
     return figure
 
 
-def to_png(figure: Figure) -> bytes:
-    """The figure as the content of a PNG file."""
-    return figure_style.encode(figure, ".png")
-
-
 def curve(
     lines: Sequence[Mapping[str, Any]], name: str, steps_per_epoch: int
 ) -> tuple[list[float], list[float]]:

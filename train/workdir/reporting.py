@@ -67,9 +67,7 @@ class Reporter:
         config: the configuration of the run.
         facts: what is known about the data set.
         listed: its files, if they may be missing when the run resumes.
-        num_epochs: the number of epochs of the run.
         steps_per_epoch: the steps of one.
-        batch_size: the examples of a step, for the speed.
         first_step: the steps that an earlier run made and that are not repeated.
         optimizes_top_k: whether the loss is made for the top-K accuracy of its own K.
         unlogged: the metrics of the last of these steps, which are not logged yet.
@@ -87,9 +85,7 @@ class Reporter:
         facts: Facts,
         listed: ListedFiles | None = None,
         *,
-        num_epochs: int,
         steps_per_epoch: int,
-        batch_size: int,
         first_step: int,
         optimizes_top_k: bool,
         unlogged: Sequence[Mapping[str, float]] = (),
@@ -98,7 +94,7 @@ class Reporter:
         self._workdir = workdir
         self._config = config
         self._steps_per_epoch = steps_per_epoch
-        self._batch_size = batch_size
+        self._batch_size = config.dataset.batch_size
         self._optimizes_top_k = optimizes_top_k
         self._steps_between_logs = min(max(5, steps_per_epoch // 10), 100)
         self._pending = list(unlogged)
@@ -132,7 +128,7 @@ class Reporter:
         self._events = Events(workdir / run_files.EVENTS, first_step)
         self._trackers = Trackers(config.trackers, workdir, config.to_plain())
         self._terminal = terminal.Terminal(
-            num_epochs=num_epochs,
+            num_epochs=config.num_epochs,
             steps_per_epoch=steps_per_epoch,
             first_step=first_step,
             select_by=self._select_by,
@@ -215,7 +211,7 @@ class Reporter:
         Returns:
             What was written: what is not finite is None.
         """
-        from train.workdir import plots  # noqa: PLC0415 (matplotlib; few commands draw)
+        from train.workdir import figure_style, plots  # noqa: PLC0415 (matplotlib; few commands draw)
 
         validation = metric.from_json(results["validation"])
         figure = plots.learning_curves(
@@ -225,7 +221,7 @@ class Reporter:
             select_by=self._select_by,
             accuracies=[one for one in self._headline(validation) if one != LOSS],
         )
-        curves = plots.to_png(figure)
+        curves = figure_style.encode(figure, ".png")
         files.write_whole(self._workdir / run_files.CURVES, curves)
         for split, tested in tests.items():
             tested.outcomes.write(run_files.outcomes(self._workdir, split))

@@ -29,15 +29,21 @@ def of_run(workdir: Path) -> dict[Path, str]:
 
 def of_configs(configs: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
     """What configurations of runs, nested, name; by the workdirs of the runs. See `of_run`."""
-    named = {}
-    for workdir, config in configs.items():
-        for field, value in flatten(config):
-            # A third-party data set, network or loss may name files in fields of its own.
-            if isinstance(value, str):
-                path = os.path.expanduser(value)  # noqa: PTH111 (fails for no text)
-                if _is_kept(field, path):
-                    named[Path(path)] = f"config.{field} of the run in {workdir}"
-    return named
+    return {
+        path: f"{field} of the run in {workdir}"
+        for workdir, config in configs.items()
+        for path, field in named_by(config)
+    }
+
+
+def named_by(config: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+    """The paths that exist and that a configuration, nested, names, with their fields."""
+    for field, value in flatten(config):
+        # A third-party data set, network or loss may name files in fields of its own.
+        if isinstance(value, str):
+            path = os.path.expanduser(value)  # noqa: PTH111 (fails for no text)
+            if _is_kept(field, path):
+                yield Path(path), f"config.{field}"
 
 
 @contextlib.contextmanager

@@ -39,7 +39,7 @@ for kind in parallel.KINDS:
     devices = parallel.find_devices(kind, class_devices=1, num_classes=3)
     nothing = devices.replicate({"nothing": jnp.zeros(1)})
     compiled = devices.compile_eval_step(step)
-    found = predictions.predict(
+    found = predictions.rows(
         lambda params, batch_stats, batch: compiled(params, batch_stats, nothing, batch),
         nothing,
         nothing,
@@ -48,6 +48,7 @@ for kind in parallel.KINDS:
         split=split,
         num_classes=3,
     )
+    found = predictions.collected(found, split)
     np.testing.assert_array_equal(found.labels, np.arange(21) % 3)
     np.testing.assert_array_equal(found.loss, np.arange(21))
     assert found.names.tolist() == names.tolist()

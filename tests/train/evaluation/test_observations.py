@@ -167,13 +167,12 @@ def readings():
 def test_the_report_has_both_readings(readings, by, capsys):
     examples, validation, given = readings
     # 60 observations can promise 0.75 and not 0.99.
-    report = set_report(examples, validation, **given | {"coverages": (0.75,)}, combined_by=by)
-    document = report.to_json()
+    document = set_report(examples, validation, **given | {"coverages": (0.75,)}, combined_by=by)
     combination = observations.fit(by, validation)
     combined, calibrated = (
         observations.combine(one, combination).predictions for one in (examples, validation)
     )
-    expected = set_report(combined, calibrated, **given | {"coverages": (0.75,)}).to_json()
+    expected = set_report(combined, calibrated, **given | {"coverages": (0.75,)})
     found = document["observations"]
     assert {name: found[name] for name in expected} == expected
     assert "observations" not in expected
@@ -182,7 +181,7 @@ def test_the_report_has_both_readings(readings, by, capsys):
     assert ("weights" in found) == (by == "trained")
     # The sets of a run without groups are the same.
     alone = [Predictions(p.loss, p.scores, p.labels, p.ranks) for p in (examples, validation)]
-    plain = set_report(*alone, **given | {"coverages": (0.75,)}).to_json()
+    plain = set_report(*alone, **given | {"coverages": (0.75,)})
     assert "intervals" not in plain
     assert {name: document[name] for name in ("metrics", "thresholds", "set_size_counts")} == {
         name: plain[name] for name in ("metrics", "thresholds", "set_size_counts")
@@ -191,7 +190,6 @@ def test_the_report_has_both_readings(readings, by, capsys):
     for kind, values in kinds.items():
         assert values.pop("coverage_interval")
         assert values == plain["coverages"]["0.75"][kind]
-    document = report.to_json()
     terminal.show_report("photographs", {**document, "calibrated_on": "validation examples"})
     printed = capsys.readouterr().out
     assert "observations: 80, of " in printed
@@ -203,7 +201,7 @@ def test_coverages_that_need_more_observations_are_left_out(readings):
     examples, validation, given = readings
     several = np.concatenate([np.arange(len(validation.labels))] * 2)
     more = validation.take(several)
-    document = set_report(examples, more, **given).to_json()
+    document = set_report(examples, more, **given)
     assert list(document["coverages"]) == ["0.75", "0.99"]
     assert list(document["observations"]["coverages"]) == ["0.75"]
     assert list(document["observations"]["one_example"]) == ["0.75"]
@@ -211,7 +209,7 @@ def test_coverages_that_need_more_observations_are_left_out(readings):
 
 def test_intervals_of_observations_are_exact_and_those_of_photographs_by_clusters(readings):
     examples, validation, given = readings
-    document = set_report(examples, validation, **given | {"coverages": (0.75,)}).to_json()
+    document = set_report(examples, validation, **given | {"coverages": (0.75,)})
     of = numbers(examples)
     hits = examples.ranks < 1
     name = Metric.accuracy("top", 1).name
@@ -231,7 +229,7 @@ def test_intervals_of_observations_are_exact_and_those_of_photographs_by_cluster
 
 def test_one_example_of_each_observation_has_its_own_threshold(readings):
     examples, validation, given = readings
-    document = set_report(examples, validation, **given | {"coverages": (0.75,)}).to_json()
+    document = set_report(examples, validation, **given | {"coverages": (0.75,)})
     found = document["observations"]["one_example"]["0.75"]
     rows = np.arange(len(validation.labels))
     scores = -validation.scores[rows, validation.labels]
@@ -254,7 +252,7 @@ def test_groups_of_one_are_examples(readings):
     firsts = [
         one.take(np.unique(numbers(one), return_index=True)[1]) for one in (examples, validation)
     ]
-    document = set_report(*firsts, **given | {"coverages": (0.75,)}).to_json()
+    document = set_report(*firsts, **given | {"coverages": (0.75,)})
     assert "observations" not in document
     hits = firsts[0].ranks < 1
     assert document["intervals"]["top_1_accuracy"] == intervals.exact(hits)
@@ -266,7 +264,7 @@ def test_scores_of_any_size_have_no_report_of_observations(readings, caplog):
         Predictions(one.loss, 2 * one.scores, one.labels, one.ranks, groups=one.groups)
         for one in (examples, validation)
     )
-    document = set_report(*doubled, **given | {"coverages": (0.75,), "rules": []}).to_json()
+    document = set_report(*doubled, **given | {"coverages": (0.75,), "rules": []})
     assert "observations" not in document
     assert "intervals" in document
     assert "these scores are not from 0 to 1" in caplog.text
@@ -282,7 +280,7 @@ def test_groups_of_several_classes_each_have_no_report_of_observations(readings,
         examples.ranks,
         groups=of_two,
     ).take(np.arange(len(of_two) // 2 * 2))
-    document = set_report(mixed, validation, **given | {"coverages": (0.75,)}).to_json()
+    document = set_report(mixed, validation, **given | {"coverages": (0.75,)})
     assert "observations" not in document
     assert "each of them has examples of several classes" in caplog.text
 

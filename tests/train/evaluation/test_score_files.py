@@ -66,7 +66,7 @@ def test_a_logit_of_minus_infinity_masks_its_class(tmp_path, rng, monkeypatch, i
             "coverages": (0.9,),
             "rules": [rule for rule in RULES.values() if not rule.needs_taxonomy],
         }
-        report = set_report(evaluated, one, class_counts=counts, **settings).to_json()
+        report = set_report(evaluated, one, class_counts=counts, **settings)
         read_to += [one.scores[:], one.ranks, one.loss[2:], report]
     # Classes far below the others have a probability of 0 in 32 bits.
     for one, other in zip(found, expected, strict=True):
@@ -316,7 +316,7 @@ def test_scores_in_a_file_give_the_report_of_those_in_memory(tmp_path, rng, kind
     def reports():
         found = score_files.read_scores(path, tmp_path / "labels.txt", flag="logits")
         return found.scores, [
-            set_report(one, found, ks=(1, 3), coverages=(0.75, 0.9), class_counts=None).to_json()
+            set_report(one, found, ks=(1, 3), coverages=(0.75, 0.9), class_counts=None)
             for one in (found, found.take(half))
         ]
 

@@ -37,7 +37,7 @@ from train.foundation import files, json_files
 from train.foundation.errors import UserError
 from train.foundation.ranks import Ranks
 from train.training.losses import LOSSES
-from train.workdir import plots, terminal
+from train.workdir import figure_style, plots, terminal
 from train.workdir.classes import Classes
 from train.workdir.facts import Facts
 from train.workdir.reporting import Reporter, show_finished
@@ -92,9 +92,7 @@ def reporter(workdir, *, first_step=0, config=CONFIG, facts=FACTS, listed=None, 
         config,
         facts,
         listed,
-        num_epochs=3,
         steps_per_epoch=STEPS_PER_EPOCH,
-        batch_size=4,
         first_step=first_step,
         optimizes_top_k=LOSSES[config.loss.name].optimizes_top_k,
         unlogged=unlogged,
@@ -700,4 +698,4 @@ def test_curves_of_nothing_are_drawn_all_the_same():
     figure = plots.learning_curves(
         [], steps_per_epoch=1, best_epoch=0, select_by=LOSS, accuracies=[]
     )
-    assert plots.to_png(figure).startswith(b"\x89PNG")
+    assert figure_style.encode(figure, ".png").startswith(b"\x89PNG")

@@ -41,7 +41,7 @@ class FoundImages:
         """A hash of the images, labels and splits."""
         return self.listing.digest(self.version)
 
-    @property
+    @functools.cached_property
     def state(self) -> str:
         """A hash that also changes with the files of the images."""
         files = self.images.files() if isinstance(self.images, Files) else ()

@@ -65,7 +65,9 @@ def open_folder(path: Path, config: str | None, cache: str | None) -> dict[str, 
     where = f"config.dataset.path {path}"
     if not path.exists():
         raise UserError(
-            f"config.dataset.path must be a folder or a .parquet file; {path} does not exist"
+            field="config.dataset.path",
+            must_be="a folder or a .parquet file",
+            but=f"{path} does not exist",
         )
     if found := sorted(_PATTERN_CHARACTERS & set(str(path))):
         raise UserError(

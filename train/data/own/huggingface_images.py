@@ -127,12 +127,15 @@ def _checked(
     """A column that `config.dataset` names, if there is one with values of that kind."""
     if chosen not in types:
         raise UserError(
-            f"config.dataset.{field} must be one of {', '.join(types)}, or None; got {chosen!r}"
+            field=f"config.dataset.{field}",
+            must_be=f"one of {', '.join(types)}, or None",
+            got=chosen,
         )
     if not holds(types[chosen]):
         raise UserError(
-            f"config.dataset.{field} must be a column of {words}; {chosen!r} is a column of "
-            f"{types[chosen]}"
+            field=f"config.dataset.{field}",
+            must_be=f"a column of {words}",
+            but=f"{chosen!r} is a column of {types[chosen]}",
         )
     return chosen
 

@@ -76,7 +76,7 @@ def labels_of_roles(
         field = f"config.dataset.{role.name.lower()}_split"
         if choice is not None and choice not in available:
             raise UserError(
-                f"{field} must be one of {', '.join(available)}, or None; got {choice!r}"
+                field=field, must_be=f"one of {', '.join(available)}, or None", got=choice
             )
         named = [split for split in available if role_named(split) is role]
         if choice is None and len(named) > 1:
@@ -92,7 +92,9 @@ def labels_of_roles(
                 )
             continue
         if split in {other for other, _ in found.values()}:
-            raise UserError(f"{field} must be a split of its own; {split!r} has another role too")
+            raise UserError(
+                field=field, must_be="a split of its own", but=f"{split!r} has another role too"
+            )
         labels = labels_of(split)
         if (labels < 0).any():
             # So are the official test images of many data sets, which nobody may label.

@@ -34,6 +34,8 @@ from train.series.search import Search
 
 # Enough for an interval; a table of a few columns takes an hour on two cores.
 _SEEDS = 5
+# The values of K in tables with several of them.
+_KS = (1, 3, 5)
 # The grids of the thesis for its imbalanced data sets (4.6.5).
 _MARGINS = Choice("loss.max_margin", (0.2, 0.3, 0.4, 0.5))
 _GRIDS: Mapping[str, tuple[Choice, ...]] = {
@@ -52,7 +54,6 @@ class _Embedded:
         name: the name of its recipe.
         network: the network of its recipe.
         k: the K of its recipe.
-        ks: the values of K in tables with several of them.
         noises: the shares of label noise that it can have.
         balanced: whether the classes of the recipe are balanced.
         selects: whether epochs are selected by the metric of the table, instead of the recipe's.
@@ -62,7 +63,6 @@ class _Embedded:
     name: str
     network: str
     k: int
-    ks: tuple[int, ...]
     noises: tuple[float, ...]
     balanced: bool
     selects: bool
@@ -97,7 +97,6 @@ _DATA_SETS = (
         name="synthetic_species",
         network="mlp",
         k=5,
-        ks=(1, 3, 5),
         noises=layouts.NOISES,
         balanced=False,
         selects=True,
@@ -107,7 +106,6 @@ _DATA_SETS = (
         name="digits",
         network="small_cnn",
         k=3,
-        ks=(1, 3, 5),
         noises=(0,),
         balanced=True,
         # By the loss: with 270 validation images many epochs have the same accuracy.
@@ -129,7 +127,7 @@ def _tables(data: _Embedded) -> tuple[Table, ...]:
         note=f"The grids of the thesis, searched with K = {k} for all columns." if tail else "",
     )
     macro_columns = data.k_columns(
-        data.ks, lambda k: top_k(k, macro=True, with_shots=tail), select_by=macro_top_k
+        _KS, lambda k: top_k(k, macro=True, with_shots=tail), select_by=macro_top_k
     )
     noise_note = f"Trained with K = {k}."
     return (
@@ -188,7 +186,7 @@ def _tables(data: _Embedded) -> tuple[Table, ...]:
             "4.8",
             "test top-K accuracy (%)",
             IMBALANCED,
-            data.k_columns(data.ks, top_k, select_by=macro_top_k),
+            data.k_columns(_KS, top_k, select_by=macro_top_k),
             data.recipe,
         ),
         make_table(
@@ -210,7 +208,7 @@ def _tables(data: _Embedded) -> tuple[Table, ...]:
             "test average-K accuracy (%)",
             [loss for loss in AVERAGE_K if loss != "role"],
             data.k_columns(
-                [k for k in data.ks if k > 1],
+                [k for k in _KS if k > 1],
                 lambda k: average_k(k, with_shots=tail),
                 select_by=average_k,
             ),

@@ -8,7 +8,6 @@ from train.prediction.evaluating.evaluated import Evaluated
 from train.prediction.evaluating.output_flags import Outputs
 from train.workdir import (
     figure_style,
-    new_class_lines,
     new_data_lines,
     rule_figure,
     terminal,
@@ -27,7 +26,6 @@ def write(evaluated: Evaluated, outputs: Outputs, out: Path | None) -> None:
     # First, for the numbers are there whether they can be written or not.
     terminal.show_report(evaluated.title, report)
     new_data_lines.show(report)
-    new_class_lines.show(report)
     written = {}
     if outputs.scores is not None:
         score_files.write_scores(

@@ -62,7 +62,7 @@ def evaluate(
     about |= set_reports.sure_answers(division, measures.max_error)
     return Evaluated(
         title=str(files.logits),
-        report=about | report.to_json(),
+        report=about | report,
         examples=division.evaluated,
         class_names=class_names or [str(index) for index in range(num_classes)],
         class_counts=class_counts,

@@ -8,7 +8,7 @@ import numpy as np
 from train.evaluation import selective
 from train.evaluation.class_tree import ClassTree
 from train.evaluation.covariate_shift import LogWeights
-from train.evaluation.set_report import SetReport, set_report
+from train.evaluation.set_report import set_report
 from train.prediction.evaluating import choices
 from train.prediction.evaluating.halving import Division
 from train.prediction.evaluating.measures import Measures
@@ -23,7 +23,7 @@ def report(
     class_names: Sequence[str] | None,
     tree: ClassTree | None,
     log_weights: LogWeights | None = None,
-) -> SetReport:
+) -> dict[str, Any]:
     """What is measured on the examples that are evaluated; see `set_report`."""
     evaluated, calibrating = division.evaluated, division.calibrating
     num_classes = evaluated.scores.shape[-1]

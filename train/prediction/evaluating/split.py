@@ -46,7 +46,7 @@ def evaluate(
     spec, class_counts = classifier.spec, classifier.class_counts
     ks = measures.ks_of(classifier.num_classes, usual=classifier.config.eval.ks)
     dataset = classifier.load_dataset()
-    if getattr(dataset, split) is None:
+    if split not in dataset.splits:
         raise UserError(
             f"--split must not be {split} with the data set {spec.name}: it has no such test set"
         )
@@ -61,7 +61,7 @@ def evaluate(
         found = classifier.predict(split, crops=crops, share=share)
         if score is None:
             return found
-        return outliers.measure(found, score, getattr(dataset, split), split, share)
+        return outliers.measure(found, score, dataset.splits[split], split, share)
 
     examples = predict(split)
     division = halving.divide(
@@ -72,7 +72,7 @@ def evaluate(
     )
     evaluated, calibrating = division.evaluated, division.calibrating
     class_names = (*classifier.classes.names, *dataset.unseen_class_names)
-    report = set_reports.report(
+    document = set_reports.report(
         division,
         measures,
         ks=ks,
@@ -80,7 +80,6 @@ def evaluate(
         class_names=class_names,
         tree=classifier.tree,
     )
-    document = report.to_json()
     if score is not None:
         document["none_of_these"] = new_class_report.report(
             evaluated,
@@ -91,7 +90,7 @@ def evaluate(
         )
     document |= set_reports.sure_answers(division, measures.max_error)
     if spec.true_distribution is not None:
-        of_split = getattr(dataset, split).take(division.chosen)
+        of_split = dataset.splits[split].take(division.chosen)
         is_balanced = split == "balanced_test"
         best = bayes.summarize(
             spec.true_distribution,
@@ -102,7 +101,9 @@ def evaluate(
             balanced=is_balanced,
         )
         document["bayes"] = metric.to_json(best)
-        document["gap_to_bayes"] = metric.to_json(bayes.gap(best, report.metrics))
+        document["gap_to_bayes"] = metric.to_json(
+            bayes.gap(best, metric.from_json(document["metrics"]))
+        )
         # If all classes are equally frequent, others are the best.
         if classifier.tree is not None and not is_balanced:
             document["bayes_ranks"] = bayes.accuracies_by_rank(
@@ -118,16 +119,16 @@ def evaluate(
     if crops != 1:
         about["crops"] = crops
         title += f", {crops} crops of each image"
-    if left_out := len(getattr(dataset, split)) - len(examples.labels):
+    if left_out := len(dataset.splits[split]) - len(examples.labels):
         about["left_out"] = left_out
         title += f" (images left out as unreadable: {left_out:,})"
     return Evaluated(
         title=title,
         report=about | document,
-        examples=example_names.named(evaluated, getattr(dataset, split), spec.inputs),
+        examples=example_names.named(evaluated, dataset.splits[split], spec.inputs),
         class_names=class_names,
         class_counts=class_counts,
-        split=getattr(dataset, split),
+        split=dataset.splits[split],
         inputs=spec.inputs,
     )
 
@@ -144,7 +145,7 @@ def _write_parts(
     for name in dict.fromkeys((split, _VALIDATION)):
         share.only(partial(classifier.predict, name, crops=crops, share=share))
         if score is not None:
-            share.only(partial(outliers.of_split, score, getattr(dataset, name), name, share))
+            share.only(partial(outliers.of_split, score, dataset.splits[name], name, share))
     raise PartWritten
 
 

@@ -37,7 +37,7 @@ def of_split(
 
     def inputs() -> str:
         dataset = classifier.load_dataset()
-        sizes = [len(getattr(dataset, name)) for name in ("train", "validation", "test")]
+        sizes = [len(dataset.splits[name]) for name in ("train", "validation", "test")]
         return kinds.digest(classifier.spec.name, name, sizes, dataset.digest)
 
     return Work(
