@@ -85,8 +85,14 @@ def group_of_label(groups: np.ndarray, number: int, labels: jax.Array) -> jax.Ar
 
 @partial(jax.jit, static_argnums=(0, 1))
 def group_sums(taxonomy: Taxonomy, depth: int, rows: jax.Array) -> jax.Array:
-    """The sums of rows [n, L] over the classes of each group of `groups_at`, [n, G]."""
+    """The sums of rows [n, L] over the classes of each group of `groups_at`, [n, G].
+
+    Hazard: for integers, one group and n = L, XLA on the CPU (JAX 0.10) shares one buffer between
+    the places, all 0, and the sums. Choice: no scatter for one group.
+    """
     groups, number = groups_at(taxonomy, depth)
+    if number == 1:
+        return rows.sum(axis=1, keepdims=True, dtype=rows.dtype)
     return jnp.zeros((rows.shape[0], number), rows.dtype).at[:, groups].add(rows)
 
 

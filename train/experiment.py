@@ -75,7 +75,7 @@ def run(
     # Before anything is made.
     check_path(workdir / run_files.CHECKPOINTS)
     parsed, shorter = _parsed(config, workdir, extend=extend)
-    finished = _earlier_results(parsed, workdir)
+    finished = _earlier_results(workdir)
     if finished is not None and shorter is None:
         runs.check_same_run(workdir, parsed.to_plain(), finished)
         _note_changes(parsed, workdir, finished)
@@ -90,6 +90,7 @@ def run(
     found_alike = data_checks.find_overlooked(assembly.data, workdir)
     # Weights that do not fit are refused here, before anything is written.
     state = None if run_files.has_checkpoints(workdir) else starting.make_first_state(assembly)
+    processes.check_shared("--workdir", workdir)
     with (
         _alone_in(workdir),
         Checkpointer(workdir / run_files.CHECKPOINTS) as checkpointer,
@@ -114,6 +115,10 @@ def _parsed(config: Mapping[str, Any], workdir: Path, *, extend: bool) -> tuple[
     """The configuration of the run; see `extensions.add`."""
     # The configuration that a run has written may be given without a change.
     parsed = parse({name: value for name, value in config.items() if name != json_files.SEAL})
+    if processes.are_several():
+        # Before one process alone refuses what is in the workdir.
+        given = [parsed.to_plain(), extend]
+        processes.check_same("the configuration", lambda: json.dumps(given, sort_keys=True))
     if parsed.model.tau_normalized is not None:
         raise UserError(
             "config.model.tau_normalized is for runs that train.export wrote, which cannot be "
@@ -143,14 +148,13 @@ def _note_changes(config: Config, workdir: Path, finished: Mapping[str, Any]) ->
         reporting.write_config(config, workdir)
 
 
-def _earlier_results(config: Config, workdir: Path) -> dict[str, Any] | None:
+def _earlier_results(workdir: Path) -> dict[str, Any] | None:
     """The results of the run if it was finished before."""
     processes.check_joined()
     finished = run_files.read_whole_results(workdir)
     reason = run_files.why_no_results(workdir, whole=True) if processes.is_first() else None
     if finished is None and reason is not None:
         logging.warning("%s; they are written again", reason)
-    processes.check_same("the configuration", lambda: json.dumps(config.to_plain(), sort_keys=True))
     # Otherwise a process that has no checkpoints would wait for others in checks of a new run.
     held = [finished, run_files.has_checkpoints(workdir)]
     processes.check_same("what --workdir holds", lambda: json.dumps(held, sort_keys=True))

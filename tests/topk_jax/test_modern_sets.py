@@ -383,14 +383,24 @@ def test_one_vote_is_a_label(rng):
     assert np.isinf(sets.vote_quantile(scores, votes, error=0.01))
 
 
+# Eighths add up without rounding, fifths do not.
+@pytest.mark.parametrize("voters", [8, 5])
 @pytest.mark.parametrize("error", [0.05, 0.1, 0.3])
-def test_the_quantile_without_draws_is_the_smallest_whose_risk_is_bounded(error, rng):
-    # Eighths add up without rounding; many scores are equal.
-    votes = rng.multinomial(8, np.full(5, 0.2), size=39) / np.float32(8)
+def test_the_quantile_without_draws_is_the_smallest_whose_risk_is_bounded(error, voters, rng):
+    # Many scores are equal.
+    votes = rng.multinomial(voters, np.full(5, 0.2), size=39)
     scores = np.round(rng.random((39, 5)), 2).astype(np.float32)
-    missed = {q: (votes * (scores > q)).sum(dtype=np.float64) for q in np.unique(scores)}
-    expected = min(q for q, sum_ in missed.items() if (sum_ + 1) / 40 <= error + 1e-12)
-    assert sets.vote_quantile(scores, votes, error=error) == expected
+    missed = {q: int((votes * (scores > q)).sum()) for q in np.unique(scores)}
+    allowed = error * 40 * voters + 1e-9
+    expected = min(q for q, number in missed.items() if number + voters <= allowed)
+    shares = votes / np.float32(voters)
+    assert sets.vote_quantile(scores, shares, error=error) == expected
+
+
+def test_fifths_of_votes_have_room_for_rounding():
+    # Above 449 there are 45 fifths, which are the 9 that are allowed.
+    scores, shares = jnp.arange(495.0).reshape(99, 5), jnp.full((99, 5), 0.2)
+    assert sets.vote_quantile(scores, shares, error=0.1) == 449.0
 
 
 def test_labels_are_drawn_in_the_parts_of_the_votes():

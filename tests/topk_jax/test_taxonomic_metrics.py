@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests import reference
+from tests import compilation, reference
 from tests.reference._taxonomies import common_height, members, node_at
 from topk_jax import losses, metrics, sets
 from topk_jax.taxonomy import Taxonomy
@@ -118,6 +118,30 @@ def test_a_loss_at_every_depth_is_that_of_sums_over_nodes(labels, rng):
         expected += weight * reference.focal(of_nodes, own, gamma=2.0)
     found = losses.sum_over_depths(logits, labels, TREE, loss=loss, weights=weights)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_nodes_of_one_class_each_need_not_be_in_the_order_of_the_classes():
+    tree = Taxonomy.from_paths([("Quercus", "robur"), ("ilex",)])
+    logits, labels = np.array([[3.0, 0.0], [0.5, 2.0]]), np.array([0, 1])
+    # At depth 1 each of the two nodes has one class.
+    found = losses.sum_over_depths(
+        logits, labels, tree, loss=losses.cross_entropy, weights=[1.0, 0.0]
+    )
+    np.testing.assert_array_equal(found, losses.cross_entropy(logits, labels))
+
+
+@pytest.mark.parametrize("number", [1, 5, NUM_CLASSES, 7])
+def test_counts_do_not_depend_on_the_batch(number, rng):
+    chosen = rng.random((number, NUM_CLASSES)) < 0.5
+    paths = [("plants", str(leaf)) for leaf in range(NUM_CLASSES)]
+    tree = Taxonomy.from_paths([*paths[1:], ("x",)])
+    each = np.array([metrics.name_counts(one, tree) for one in chosen])
+    # XLA must optimize, for it to share a buffer that it may not.
+    of_batch = compilation.for_users(lambda chosen: metrics.name_counts(chosen, tree))
+    np.testing.assert_array_equal(of_batch(chosen), each)
+    family = Taxonomy.from_paths(paths)
+    of_batch = compilation.for_users(lambda chosen: metrics.node_counts(chosen, family, depth=1))
+    np.testing.assert_array_equal(of_batch(chosen), chosen.any(axis=-1))
 
 
 @pytest.mark.parametrize(

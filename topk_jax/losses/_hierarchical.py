@@ -7,6 +7,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _numerics, _sharding, _tree
@@ -241,7 +242,8 @@ def sum_over_depths(
             continue
         groups, number = _tree.groups_at(taxonomy, depth)
         of_nodes = scores
-        if number < taxonomy.num_classes:
+        # Nodes of one class each may have another order than the classes.
+        if not np.array_equal(groups, np.arange(taxonomy.num_classes)):
             of_nodes = _tree.map_rows(partial(_log_sums, taxonomy, depth), scores)
         total += factors[depth - 1] * loss(of_nodes, _tree.group_of_label(groups, number, labels))
     return _numerics.zero_left_out(total, where)

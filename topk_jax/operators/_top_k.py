@@ -39,7 +39,8 @@ def top_k_value(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
     .. math:: \tau_k(s) = s_{[k]}, \qquad s_{[1]} \ge s_{[2]} \ge \dots \ge s_{[L]}
 
     The gradient is one at the coordinate of this value and zero elsewhere. Among equal scores the
-    one with the lower index ranks first; -0 counts as less than 0.
+    one with the lower index ranks first. It depends on the device and on L whether -0 is less than
+    0, or equal to it.
 
     The value is exact.
 
@@ -80,7 +81,8 @@ def top_k_sum(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
     .. math:: \mathrm{top}\Sigma_k(s) = s_{[1]} + \dots + s_{[k]}
 
     The gradient is one at the k coordinates of the largest scores and zero elsewhere. Among equal
-    scores the one with the lower index ranks first; -0 counts as less than 0.
+    scores the one with the lower index ranks first. It depends on the device and on L whether -0 is
+    less than 0, or equal to it.
 
     In float32, the sum is right to :math:`6 k^2 \cdot 2^{-23}` for scores of order 1.
 

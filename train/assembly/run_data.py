@@ -1,6 +1,7 @@
 """The data of a run: its data set, what is known of it, and its batches."""
 
 import dataclasses
+import json
 from collections.abc import Generator, Iterable
 from functools import cached_property, partial
 from pathlib import Path
@@ -85,7 +86,11 @@ class RunData:
             split.labels if split.truths is None else split.truths.to_plain()
             for split in dataset.splits.values()
         ]
-        processes.check_same("the data set", lambda: parameters_digest(labels))
+        # Another scaling of features is another mean, and other files have another digest.
+        known = [dataset.digest, dataset.class_names, dataset.mean, dataset.std]
+        processes.check_same(
+            "the data set", lambda: json.dumps([parameters_digest(labels), *known])
+        )
         return dataset
 
     @cached_property

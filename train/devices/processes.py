@@ -3,9 +3,11 @@
 import functools
 import hashlib
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import jax
@@ -24,6 +26,9 @@ _SILENCE_SECONDS = 30
 _MOST_PROCESSES = 2**20
 # The longest wait of a process that ends early, for others that end early too.
 _LEAVE_SECONDS = 10
+
+# What the libraries between processes write into their errors.
+_OF_CONNECTIONS = re.compile(r"Gloo|NCCL|Connection (closed|reset) by peer|coordination service")
 
 # Set while JAX knows of other processes, but may not be asked for them yet.
 _CONNECTING = threading.Event()
@@ -129,6 +134,32 @@ def check_same(name: str, text: Callable[[], str]) -> None:
             f"{name} must be the same in all processes; in process {differing[0]} it differs from "
             "process 0"
         )
+
+
+def check_shared(name: str, folder: Path) -> None:
+    """Raises `UserError` in every process unless the folder is the same for all of them.
+
+    Without the check each process would train to the end, and then miss the files of process 0.
+    """
+    if jax.process_count() == 1:
+        return
+    token = {"token": np.frombuffer(os.urandom(8), np.uint8)}
+    # A name that no process has looked up: shared file systems remember which names are missing.
+    mark = folder / f".{of_first(token)['token'].tobytes().hex()}"
+    if is_first():
+        folder.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+    wait_for_others("mark")
+    try:
+        check_same(f"{name}, a folder that all share,", lambda: str(mark.exists()))
+    finally:
+        if is_first():
+            mark.unlink()
+
+
+def is_of_lost_peer(error: BaseException) -> bool:
+    """Whether an error comes from a connection to another process, which has ended."""
+    return are_several() and _OF_CONNECTIONS.search(str(error)) is not None
 
 
 def gather(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -245,6 +245,8 @@ def _explain(error: Exception) -> NoReturn:
     match error:
         case UserError():
             _fail(str(error), _USER_ERROR, error.usually)
+        case Exception() if (several := _several_processes()) and several.is_of_lost_peer(error):
+            _fail("another process of the run ended; its own message says why", _SYSTEM_ERROR)
         case OSError() if standard_output.failed(error):
             standard_output.discard()
             _leave(*standard_output.end_of(error))

@@ -91,8 +91,8 @@ def define() -> Callable[[], ChosenShare]:
         "shard",
         None,
         "i/n, as 0/4: this process does the share i, from 0, of n shares of the work and writes it "
-        "beside --out, for --merge. In a job array, and in several tasks of srun or mpirun, that "
-        "is so without the flag.",
+        "beside --out, for --merge. In a job array, and in several tasks of srun or of Open MPI's "
+        "mpirun, that is so without the flag.",
     )
     merge = flags.DEFINE_bool(
         "merge",

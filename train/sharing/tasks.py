@@ -120,8 +120,9 @@ def in_array(environment: Mapping[str, str] = os.environ) -> Tasks | None:
 def started_together(environment: Mapping[str, str] = os.environ) -> Tasks | None:
     """The tasks that were started together with this process; None without several."""
     found = (
-        _of_srun(environment),
+        # First, because Open MPI starts what it needs on other nodes with `srun`.
         _of_mpirun(environment),
+        _of_srun(environment),
         _of_pod(environment),
     )
     return next((tasks for tasks in found if tasks is not None), None)

@@ -19,6 +19,7 @@ import orbax.checkpoint as ocp
 from absl import logging as absl_logging
 from orbax.checkpoint import checkpoint_managers
 
+from train.devices import processes
 from train.foundation import files, full_disks, interruption, json_files
 from train.foundation.errors import UserError, first_line, let_through
 
@@ -74,6 +75,8 @@ def open_manager(
         raise
     except Exception as error:  # A damaged description can make orbax raise any error.
         let_through(error)
+        if processes.is_of_lost_peer(error):
+            raise
         raise OSError(
             f"the checkpoints in {directory} cannot be read: {first_line(error)}"
         ) from error
@@ -89,7 +92,7 @@ def reading(folder: Path) -> Iterator[None]:
     except Exception as error:
         _drop_coroutines(error)
         let_through(error)
-        if isinstance(error, OSError | UserError):
+        if isinstance(error, OSError | UserError) or processes.is_of_lost_peer(error):
             raise
         _check_can_be_listed(folder)
         raise OSError(f"{folder} cannot be read: {first_line(error)}") from error
@@ -102,6 +105,8 @@ def writing(directory: Path) -> Iterator[None]:
         with interruption.allow_time():
             yield
     except (OSError, ValueError, RuntimeError) as error:
+        if processes.is_of_lost_peer(error):
+            raise
         reason = full_disks.reason(error, directory) or error
         raise OSError(f"cannot save a checkpoint in {directory}: {reason}") from error
 

@@ -96,6 +96,9 @@ def check(names: Sequence[str]) -> None:
         except ModuleNotFoundError as error:
             field = spell(f"config.trackers={tuple(names)}")
             raise UserError(packages.missing(field, str(error.name), name)) from error
+        except Exception as error:  # A package that does not fit the others raises anything.
+            field = spell(f"config.trackers={tuple(names)}")
+            raise UserError(f"{field}: {name} cannot be imported: {first_line(error)}") from error
 
 
 class _Thread:
@@ -106,6 +109,7 @@ class _Thread:
         # What is written, and at the end whether the run has finished.
         self._waiting: queue.Queue[_Metrics | bool] = queue.Queue(_MOST_WAITING)
         self._has_failed = threading.Event()
+        self._failing = threading.Lock()
         # A tracker that hangs must not keep the process.
         self._thread = threading.Thread(
             target=self._run, args=(workdir, config), name=name, daemon=True
@@ -138,9 +142,11 @@ class _Thread:
             self._fail(first_line(error))
 
     def _fail(self, reason: str) -> None:
-        if not self._has_failed.is_set():
+        with self._failing:
+            if not self._has_failed.is_set():
+                logging.warning("%s gets no more of this run: %s", self._name, reason)
+            # After the warning: `close` does not wait for a thread that has failed.
             self._has_failed.set()
-            logging.warning("%s gets no more of this run: %s", self._name, reason)
 
 
 class _MLflow:
@@ -152,8 +158,7 @@ class _MLflow:
         getLogger("urllib3").setLevel(ERROR)
         self._client = self._mlflow.MlflowClient()
         project = os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)
-        found = self._client.get_experiment_by_name(project)
-        experiment = found.experiment_id if found else self._client.create_experiment(project)
+        experiment = self._find_experiment(project)
         identity = _identity(workdir)
         earlier = self._client.search_runs(
             [experiment], f"tags.topk_jax_run = '{identity}'", max_results=1
@@ -173,6 +178,17 @@ class _MLflow:
         for start in range(0, len(parameters), _MOST_FIELDS):
             some = parameters[start : start + _MOST_FIELDS]
             self._client.log_batch(self._run_id, params=some)
+
+    def _find_experiment(self, project: str) -> str:
+        found = self._client.get_experiment_by_name(project)
+        if found is None:
+            try:
+                return str(self._client.create_experiment(project))
+            except Exception:  # Of a type of MLflow: another run may have made it in the meantime.
+                found = self._client.get_experiment_by_name(project)
+                if found is None:
+                    raise
+        return str(found.experiment_id)
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         now = int(1000 * time.time())

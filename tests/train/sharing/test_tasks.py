@@ -33,6 +33,15 @@ FOUND = {
         {**SLURM, **SRUN, "SLURM_ARRAY_TASK_ID": "3", "SLURM_PROCID": "1"},
         (3, 8),
     ),
+    "Open MPI in a job of Slurm": (
+        {
+            **SRUN,
+            "SLURM_PROCID": "0",
+            "OMPI_COMM_WORLD_RANK": "5",
+            "OMPI_COMM_WORLD_SIZE": "8",
+        },
+        (5, 8),
+    ),
     "Open MPI": ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "3"}, (2, 3)),
     "Grid Engine": (
         {
