@@ -118,7 +118,9 @@ def _parsed(config: Mapping[str, Any], workdir: Path, *, extend: bool) -> tuple[
     if processes.are_several():
         # Before one process alone refuses what is in the workdir.
         given = [parsed.to_plain(), extend]
-        processes.check_same("the configuration", lambda: json.dumps(given, sort_keys=True))
+        processes.check_same(
+            "the configuration, with --extend,", lambda: json.dumps(given, sort_keys=True)
+        )
     if parsed.model.tau_normalized is not None:
         raise UserError(
             "config.model.tau_normalized is for runs that train.export wrote, which cannot be "

@@ -135,8 +135,21 @@ class Program:
 
 
 @contextmanager
-def start_together(program: Program, workdir: Path) -> Iterator[list[Running]]:
-    """Starts two processes of two devices each that train one classifier."""
+def start_together(
+    program: Program,
+    workdir: Path,
+    *,
+    of_second: tuple[str, ...] = (),
+    other_workdir: Path | None = None,
+) -> Iterator[list[Running]]:
+    """Starts two processes of two devices each that train one classifier.
+
+    Args:
+        program: what both run.
+        workdir: of the run.
+        of_second: further arguments of the second process.
+        other_workdir: the workdir of the second process, if it is another one.
+    """
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
@@ -144,7 +157,8 @@ def start_together(program: Program, workdir: Path) -> Iterator[list[Running]]:
         yield [
             stack.enter_context(
                 program.start(
-                    workdir,
+                    other_workdir or workdir if index else workdir,
+                    *(of_second if index else ()),
                     f"--coordinator=localhost:{port}",
                     "--num_processes=2",
                     f"--process_index={index}",

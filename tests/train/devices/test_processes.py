@@ -1,16 +1,18 @@
 """Processes that train one classifier agree on what it is, or none of them starts."""
 
 import json
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 from jax.experimental import multihost_utils
 
-from configs import digits
+from configs import digits, features
 from train import experiment
 from train.devices import processes
 from train.foundation.errors import UserError
+from train.workdir import orbax_folder
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
 
@@ -88,3 +90,26 @@ def test_a_run_compares_all_that_it_starts_from(tmp_path, monkeypatch):
     assert [name for name in facts if facts[name] == others[name]] == [
         *("what --workdir holds", "the data set")
     ]
+
+
+def test_data_of_the_same_labels_are_compared_by_their_digest(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    given = rng.normal(size=(90, 4)).astype(np.float32)
+    found = []
+    for scale in (1, 2):
+        np.savez(tmp_path / "rows.npz", features=scale * given, labels=np.arange(90) % 3)
+        config = json.loads(features.get_config().to_json())
+        config["dataset"] |= {"path": str(tmp_path / "rows.npz"), "batch_size": 8}
+        config["eval"]["ks"], config["select_by"] = [1], "top_1_accuracy"
+        found.append(compared(config, tmp_path / "run", monkeypatch)["the data set"])
+    assert found[0] != found[1]
+
+
+def test_the_errors_of_a_lost_peer_are_known(monkeypatch):
+    error = RuntimeError("UNKNOWN: Gloo AllGather failed: Connection closed by peer [127.0.0.1]")
+    assert not processes.is_of_lost_peer(error)
+    monkeypatch.setattr(processes, "are_several", lambda: True)
+    assert processes.is_of_lost_peer(error)
+    assert not processes.is_of_lost_peer(ValueError("a damaged file"))
+    with pytest.raises(RuntimeError, match="Gloo"), orbax_folder.reading(Path("checkpoints")):
+        raise error

@@ -42,6 +42,9 @@ def test_the_death_of_a_peer_ends_the_other_within_a_minute(tmp_path, killed):
         done = pair[1 - killed].end()
         assert time.monotonic() - died < MOST_SECONDS
     assert done.returncode not in (0, None)
+    # What aborts in JAX has its messages.
+    if done.returncode == 1:
+        assert "error: another process of the run ended; its own message" in done.stderr
 
 
 def test_a_signal_to_one_stops_both_which_go_on_as_if_nothing_was(tmp_path):
@@ -85,6 +88,31 @@ def test_both_refuse_what_one_cannot_read_or_leave_it_out(tmp_path):
     left_out = json.loads((tmp_path / "run" / "results.json").read_text())["left_out"]
     assert sum(left_out.values()) == 2
     assert len((tmp_path / "run" / "skipped_images.jsonl").read_text().splitlines()) == 2
+
+
+def refused_by_both(*of_pair, **given):
+    """The line with which both processes end."""
+    with start_together(*of_pair, **given) as pair:
+        ended = [process.end() for process in pair]
+    assert [done.returncode for done in ended] == [2, 2], ended
+    (line,) = {done.stderr for done in ended}
+    return line
+
+
+def test_what_differs_between_two_is_refused_by_both(tmp_path):
+    trained, workdir = program(1), tmp_path / "run"
+    apart = refused_by_both(trained, workdir, other_workdir=tmp_path / "other")
+    assert "--workdir, a folder that all share, must be the same in all processes" in apart
+    assert not (tmp_path / "other").exists()
+    assert [*workdir.iterdir()] == []
+    complete_together(trained, workdir)
+    # One process could see by itself that it does not fit the run.
+    seed = refused_by_both(trained, workdir, of_second=("--config.seed=5",))
+    longer = refused_by_both(
+        Program((*trained.arguments, "--config.num_epochs=2")), workdir, of_second=("--extend",)
+    )
+    assert seed == longer
+    assert "the configuration, with --extend, must be the same in all processes" in seed
 
 
 def test_a_mistake_ends_both(tmp_path):

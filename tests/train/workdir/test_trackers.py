@@ -1,5 +1,6 @@
 """Trackers get the metrics that TensorBoard gets, and a run does not depend on them."""
 
+import importlib
 import itertools
 import logging
 import shutil
@@ -166,3 +167,28 @@ def test_a_package_that_is_missing_is_told_before_the_run(monkeypatch):
     message = "needs the package wandb, which is not installed: pip install wandb$"
     with pytest.raises(UserError, match=message):
         trackers.check(["wandb"])
+
+
+def test_an_experiment_that_another_run_makes_meanwhile_is_used(mlflow, tmp_path, monkeypatch):
+    asked = []
+
+    def get(name):
+        asked.append(name)
+        return None if len(asked) == 1 else SimpleNamespace(experiment_id=name)
+
+    def create(name):
+        raise RuntimeError(f"RESOURCE_ALREADY_EXISTS: Experiment {name!r} already exists.")
+
+    monkeypatch.setattr(mlflow, "get_experiment_by_name", get)
+    monkeypatch.setattr(mlflow, "create_experiment", create, raising=False)
+    run(tmp_path, "mlflow")
+    assert len(mlflow.runs) == 1
+
+
+def test_a_package_that_cannot_be_imported_is_named(monkeypatch):
+    def fail(name):
+        raise AttributeError("`np.float_` was removed in the NumPy 2.0 release")
+
+    monkeypatch.setattr(importlib, "import_module", fail)
+    with pytest.raises(UserError, match=r"wandb cannot be imported: `np\.float_` was removed"):
+        trackers.check(("wandb",))
