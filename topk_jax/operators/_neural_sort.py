@@ -25,9 +25,9 @@ def log_neural_sort(
     order, mirrored, places = _sharding.map_examples(_in_order, scores.ndim - 1, *given)
     take = _take_all if labels is None else _take_one
 
-    def by_order(order: jax.Array, places: jax.Array) -> jax.Array:
-        by_place = jax.nn.log_softmax(-_deficits(_take(scores, order), k) / tau, axis=-1)
-        return take(by_place, places)
+    def by_order(one_order: jax.Array, its_places: jax.Array) -> jax.Array:
+        by_place = jax.nn.log_softmax(-_deficits(_take(scores, one_order), k) / tau, axis=-1)
+        return take(by_place, its_places)
 
     return 0.5 * (
         by_order(order, places) + by_order(_take(order, mirrored), _take(mirrored, places))

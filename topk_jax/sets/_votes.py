@@ -54,7 +54,7 @@ def vote_quantile(
         scores: floating-point scores of all classes that are smaller for classes that fit better,
             `[..., L]`; at least one example.
         plausibilities: the part of the votes that each class has, `[..., L]`: at least 0, with sum
-            1 over the classes. The sum above q may exceed the allowed one by 16 roundings.
+            1 over the classes.
         error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
             decimal.
         num_samples: the static number m of labels of each example, at least 1; None without draws.
@@ -63,6 +63,8 @@ def vote_quantile(
     Returns:
         A scalar for `score_set` or `conformal_set`, in the scores' dtype (float32 or float64); NaN
         if a score is NaN, or if the traced plausibilities of an example are not a distribution.
+        Without draws the sum above q may exceed the allowed one by 16 roundings, or half a vote if
+        that is less.
 
     Raises:
         TypeError: an argument has a wrong type.
@@ -120,9 +122,9 @@ def _quantile(values: jax.Array, votes: jax.Array, allowed: float) -> jax.Array:
 
     Hazard: sums of many votes lose the digits of the last ones. Choice: sums from the largest score
     on, which stay small, with 16 roundings to spare, as in `label_shift_quantiles`: five fifths are
-    one. Votes that are all in one class make integers, without rounding.
+    one. Votes that are all in one class make integers, which half a vote does not change.
     """
-    spare = 16.0 * float(jnp.finfo(votes.dtype).eps) * jnp.maximum(allowed, 1.0)
+    spare = jnp.clip(16.0 * float(jnp.finfo(votes.dtype).eps) * jnp.maximum(allowed, 1.0), 0.0, 0.5)
     ascending, weights = jax.lax.sort((values.reshape(-1), votes.reshape(-1)), num_keys=1)
     above = jax.lax.cumsum(weights, reverse=True) - weights
     first = (above > allowed + spare).sum()

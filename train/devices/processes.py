@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -27,8 +28,11 @@ _MOST_PROCESSES = 2**20
 # The longest wait of a process that ends early, for others that end early too.
 _LEAVE_SECONDS = 10
 
-# What the libraries between processes write into their errors.
+# What the errors of the libraries between processes have in their messages.
 _OF_CONNECTIONS = re.compile(r"Gloo|NCCL|Connection (closed|reset) by peer|coordination service")
+
+# Longer than shared file systems remember that a folder is missing.
+_SECONDS_TO_APPEAR = 35
 
 # Set while JAX knows of other processes, but may not be asked for them yet.
 _CONNECTING = threading.Event()
@@ -144,22 +148,36 @@ def check_shared(name: str, folder: Path) -> None:
     if jax.process_count() == 1:
         return
     token = {"token": np.frombuffer(os.urandom(8), np.uint8)}
-    # A name that no process has looked up: shared file systems remember which names are missing.
     mark = folder / f".{of_first(token)['token'].tobytes().hex()}"
-    if is_first():
-        folder.mkdir(parents=True, exist_ok=True)
-        mark.touch()
-    wait_for_others("mark")
     try:
-        check_same(f"{name}, a folder that all share,", lambda: str(mark.exists()))
+        if is_first():
+            folder.mkdir(parents=True, exist_ok=True)
+            mark.touch()
+        wait_for_others("mark")
+        check_same(f"{name}, a folder that all share,", lambda: str(_appears(mark)))
     finally:
         if is_first():
-            mark.unlink()
+            mark.unlink(missing_ok=True)
+
+
+def _appears(mark: Path) -> bool:
+    """Whether a file that process 0 has made is there for this process.
+
+    Hazard: a client of NFS remembers for half a minute that a folder was missing. Choice: asks
+    again for longer than that. Cost: so much later is a folder refused that is not shared.
+    """
+    for _ in range(_SECONDS_TO_APPEAR):
+        if mark.exists():
+            return True
+        time.sleep(1)
+    return mark.exists()
 
 
 def is_of_lost_peer(error: BaseException) -> bool:
-    """Whether an error comes from a connection to another process, which has ended."""
-    return are_several() and _OF_CONNECTIONS.search(str(error)) is not None
+    """Whether an error is one of the connections to other processes, as when one of them ends."""
+    # An OSError names a file or an address, whose name can have any of these words.
+    is_of_system = isinstance(error, OSError)
+    return are_several() and not is_of_system and _OF_CONNECTIONS.search(str(error)) is not None
 
 
 def gather(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

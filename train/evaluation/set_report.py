@@ -139,7 +139,7 @@ def set_report(
     mean_average_precision = several_labels.mean_average_precision(examples)
     if mean_average_precision is not None:
         report["mean_average_precision"] = mean_average_precision
-    # They are misses.
+    # Examples of unknown classes are misses.
     if num_unknown := int((~examples.is_known).sum()):
         report["num_examples_of_unknown_classes"] = num_unknown
     if rules and coverages:

@@ -245,8 +245,6 @@ def _explain(error: Exception) -> NoReturn:
     match error:
         case UserError():
             _fail(str(error), _USER_ERROR, error.usually)
-        case Exception() if (several := _several_processes()) and several.is_of_lost_peer(error):
-            _fail("another process of the run ended; its own message says why", _SYSTEM_ERROR)
         case OSError() if standard_output.failed(error):
             standard_output.discard()
             _leave(*standard_output.end_of(error))
@@ -267,6 +265,9 @@ def _explain(error: Exception) -> NoReturn:
             # JAX has no type of its own for it.
             usually = _LARGE_BATCH if "config" in flags.FLAGS else ""
             _fail(f"not enough memory: {first_line(error)}", _SYSTEM_ERROR, usually)
+        case Exception() if (several := _several_processes()) and several.is_of_lost_peer(error):
+            lost = "another process ended, whose own message says why, or cannot be reached"
+            _fail(f"{lost}: {first_line(error)}", _SYSTEM_ERROR)
         case RuntimeError() | AssertionError() if (reason := _why_no_devices(error)) is not None:
             platforms = os.environ.get("JAX_PLATFORMS", "")
             _fail(f"JAX finds no devices with JAX_PLATFORMS={platforms!r}: {reason}", _USER_ERROR)

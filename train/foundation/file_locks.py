@@ -12,7 +12,7 @@ from train.foundation.errors import UserError
 
 
 def open_locked(path: Path, busy: str) -> BinaryIO:
-    """Opens a file to add to it, and locks it until it is closed; makes it if it is missing.
+    """Opens a file to add to it, and locks it until it is closed; makes it, and its folder.
 
     If the file system has no locks, this warns.
 
@@ -24,6 +24,8 @@ def open_locked(path: Path, busy: str) -> BinaryIO:
         UserError: another process has the lock, or the path is not a file.
     """
     while True:
+        # Whoever had the lock may have removed the folder, too.
+        path.parent.mkdir(parents=True, exist_ok=True)
         file = files.open_to_add(path)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -44,7 +46,7 @@ def open_locked(path: Path, busy: str) -> BinaryIO:
 
 
 def wait_for_lock(file: IO[bytes] | int) -> None:
-    """Locks an open file or folder when no other process has its lock, until it is closed.
+    """Waits for the lock of an open file or folder, and keeps it until that is closed.
 
     Some shared file systems have no locks: there, this does nothing.
     """

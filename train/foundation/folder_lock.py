@@ -30,7 +30,6 @@ def held(folder: Path, who: str, *, name: str = LOCK) -> Iterator[None]:
     """
     file = None
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         file = file_locks.open_locked(folder / name, f"{who} is using {folder}")
     except OSError as error:
         if error.errno not in _UNWRITABLE:

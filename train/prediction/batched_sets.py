@@ -12,7 +12,6 @@ from train.prediction.class_sets import ClassSet, Scored
 from train.prediction.trained import TrainedClassifier
 from train.sharing.work import ALONE, Share, counting
 
-# The last bits of a probability may depend on the size of a batch, and on the place of the example.
 _LARGEST_BATCH = 256
 
 Example = TypeVar("Example")

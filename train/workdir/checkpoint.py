@@ -12,6 +12,7 @@ import orbax.checkpoint as ocp
 from absl import logging as absl_logging
 from orbax.checkpoint import checkpoint_managers
 
+from train.devices import processes
 from train.foundation import checksums, fields
 from train.foundation.errors import UserError, let_through
 from train.workdir import array_types, orbax_folder
@@ -125,6 +126,8 @@ class Checkpointer:
                 raise
             except Exception as error:  # Orbax can raise anything for a damaged file.
                 let_through(error)
+                if processes.is_of_lost_peer(error):
+                    raise
                 self._damaged.add(step)
                 absl_logging.warning(
                     "skipped the checkpoint %s: %s",
@@ -283,6 +286,8 @@ class Checkpointer:
             self._check_files(best_step)
         except Exception as error:
             let_through(error)
+            if processes.is_of_lost_peer(error):
+                raise
             raise OSError(
                 f"the checkpoint of its best step, {best_step}, is damaged: {error}"
             ) from error

@@ -53,7 +53,17 @@ def checked(
 
 
 def new_folder(flag: str, value: str, kept: Mapping[Path, str], must_be: str) -> Path:
-    """The folder that a flag names, if it can be made, as `checked`; a message says `must_be`."""
+    """The folder that a flag names, if it can be made.
+
+    Args:
+        flag: the name of the flag.
+        value: the value of the flag.
+        kept: as for `checked`.
+        must_be: what the folder must be, for the message if there is something at its path.
+
+    Raises:
+        UserError: there is something, or a file could not be written there; see `checked`.
+    """
     path = Path(value)
     if not path.name or os.path.lexists(path):
         raise UserError(f"--{flag} must be {must_be}; got {value or 'an empty text'}")

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from absl import logging
 
 from train.foundation import packages
-from train.foundation.errors import UserError, first_line
+from train.foundation.errors import UserError, first_line, let_through
 from train.foundation.nested import flatten
 from train.foundation.spelling import spell
 from train.workdir import run_files
@@ -85,10 +85,10 @@ class Trackers:
 
 
 def check(names: Sequence[str]) -> None:
-    """Refuses trackers whose packages are not installed.
+    """Refuses trackers whose packages are not installed, or cannot be imported.
 
     Raises:
-        UserError: one of them is not.
+        UserError: a package is one of these.
     """
     for name in names:
         try:
@@ -97,6 +97,7 @@ def check(names: Sequence[str]) -> None:
             field = spell(f"config.trackers={tuple(names)}")
             raise UserError(packages.missing(field, str(error.name), name)) from error
         except Exception as error:  # A package that does not fit the others raises anything.
+            let_through(error)
             field = spell(f"config.trackers={tuple(names)}")
             raise UserError(f"{field}: {name} cannot be imported: {first_line(error)}") from error
 
@@ -184,7 +185,7 @@ class _MLflow:
         if found is None:
             try:
                 return str(self._client.create_experiment(project))
-            except Exception:  # Of a type of MLflow: another run may have made it in the meantime.
+            except Exception:  # MLflow raises a type of its own if another run has made it.
                 found = self._client.get_experiment_by_name(project)
                 if found is None:
                     raise

@@ -72,6 +72,7 @@ def compared(config, workdir, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(processes, "check_same", record)
+        patch.setattr(processes, "are_several", lambda: True)
         with pytest.raises(EnoughError):
             experiment.run(config, workdir)
     return facts
@@ -83,6 +84,7 @@ def test_a_run_compares_all_that_it_starts_from(tmp_path, monkeypatch):
     config["model"]["name"] = "mlp"
     config["dataset"]["data_dir"] = str(tmp_path / "data")
     facts = compared(config, tmp_path / "run", monkeypatch)
+    assert json.loads(facts["the configuration, with --extend,"]) == [config, False]
     # Neither results nor checkpoints.
     assert facts["what --workdir holds"] == "[null, false]"
     others = compared({**config, "seed": 1}, tmp_path / "other", monkeypatch)
@@ -101,8 +103,11 @@ def test_data_of_the_same_labels_are_compared_by_their_digest(tmp_path, monkeypa
         config = json.loads(features.get_config().to_json())
         config["dataset"] |= {"path": str(tmp_path / "rows.npz"), "batch_size": 8}
         config["eval"]["ks"], config["select_by"] = [1], "top_1_accuracy"
-        found.append(compared(config, tmp_path / "run", monkeypatch)["the data set"])
-    assert found[0] != found[1]
+        text = compared(config, tmp_path / "run", monkeypatch)["the data set"]
+        found.append(json.loads(text))
+    (labels, digest, *_), (of_other, other, *_) = found
+    assert labels == of_other
+    assert digest != other
 
 
 def test_the_errors_of_a_lost_peer_are_known(monkeypatch):
@@ -111,5 +116,20 @@ def test_the_errors_of_a_lost_peer_are_known(monkeypatch):
     monkeypatch.setattr(processes, "are_several", lambda: True)
     assert processes.is_of_lost_peer(error)
     assert not processes.is_of_lost_peer(ValueError("a damaged file"))
+    assert not processes.is_of_lost_peer(OSError(28, "No space left on device", "NCCL/checkpoints"))
     with pytest.raises(RuntimeError, match="Gloo"), orbax_folder.reading(Path("checkpoints")):
         raise error
+
+
+def test_a_folder_is_shared_if_all_see_a_file_of_the_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(processes, "wait_for_others", lambda _place: None)
+    monkeypatch.setattr(processes, "of_first", lambda arrays: arrays)
+    seen = []
+    monkeypatch.setattr(processes, "check_same", lambda _name, text: seen.append(text()))
+    processes.check_shared("--workdir", tmp_path / "run")
+    monkeypatch.setattr(jax, "process_index", lambda: 1)
+    monkeypatch.setattr(processes, "_SECONDS_TO_APPEAR", 0)
+    processes.check_shared("--workdir", tmp_path / "run")
+    assert seen == ["True", "False"]
+    assert [*(tmp_path / "run").iterdir()] == []

@@ -54,21 +54,24 @@ def test_a_killed_holder_loses_it(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_lock_that_was_removed_meanwhile_is_taken_anew(tmp_path, monkeypatch):
-    lock = fcntl.flock
+@pytest.mark.parametrize("removes_folder", [False, True])
+def test_a_lock_that_was_removed_meanwhile_is_taken_anew(tmp_path, monkeypatch, removes_folder):
+    lock, folder = fcntl.flock, tmp_path / "parts"
     calls = []
 
     def after_another(file, operation):
         if not calls:
             # The holder before ended after this one had opened its file.
-            (tmp_path / folder_lock.LOCK).unlink()
+            (folder / folder_lock.LOCK).unlink()
+            if removes_folder:
+                folder.rmdir()
         calls.append(file)
         lock(file, operation)
 
     monkeypatch.setattr(fcntl, "flock", after_another)
-    with hold(tmp_path):
+    with hold(folder):
         assert len(calls) == 2
-        with pytest.raises(UserError), hold(tmp_path):
+        with pytest.raises(UserError), hold(folder):
             pass
 
 

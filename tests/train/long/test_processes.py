@@ -41,10 +41,10 @@ def test_the_death_of_a_peer_ends_the_other_within_a_minute(tmp_path, killed):
         died = time.monotonic()
         done = pair[1 - killed].end()
         assert time.monotonic() - died < MOST_SECONDS
-    assert done.returncode not in (0, None)
+    assert done.returncode in (1, -signal.SIGABRT)
     # What aborts in JAX has its messages.
     if done.returncode == 1:
-        assert "error: another process of the run ended; its own message" in done.stderr
+        assert "error: another process ended, whose own message says why, or" in done.stderr
 
 
 def test_a_signal_to_one_stops_both_which_go_on_as_if_nothing_was(tmp_path):
