@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests import reference
+from tests import compilation, reference
 from topk_jax import metrics, sets
 
 NUM_CLASSES = 6
@@ -462,3 +462,30 @@ C = np.array([5, 30, 300])
 def test_refusals(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_tallies_of_one_class_in_a_mapped_program():
+    # As many programs as examples, whose constant labels XLA has shared with the sums.
+    values, labels = jnp.arange(36).reshape(6, 6), np.zeros(6, np.int32)
+
+    def total_of(values):
+        return metrics.tally_by_class(values, labels, num_classes=1).total[0]
+
+    found = compilation.for_users(jax.vmap(total_of))(values)
+    np.testing.assert_array_equal(found, values.sum(axis=1))
+
+
+def test_expected_hits_are_at_most_one():
+    for number in range(1, 30):
+        votes = jnp.full((1, number), 1 / number)
+        assert metrics.expected_hits(jnp.ones((1, number), bool), votes)[0] <= 1
+
+
+def test_an_interval_at_a_level_that_rounds_to_one_is_everything():
+    found = metrics.cluster_interval(
+        jnp.array([True, False, True, True]),
+        jnp.array([0, 0, 1, 2]),
+        num_groups=3,
+        level=0.99999999,
+    )
+    np.testing.assert_allclose(found, (0, 1), atol=1e-3)

@@ -2,12 +2,14 @@
 
 import itertools
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.compilation import for_users
 from topk_jax import sets
 
 # A dozen roundings of float32.
@@ -431,3 +433,54 @@ def test_votes_that_are_traced_and_no_distribution_give_nan():
     assert np.isnan(call(jnp.array([[0.5, 0.25]])))
     assert np.isnan(call(jnp.array([[1.5, -0.5]])))
     assert np.isnan(votes_of(np.array([[0.5, 0.5]]), ((np.nan, 0.5),), error=0.5))
+
+
+def test_a_nan_weight_among_thousands_is_seen():
+    weights = jnp.zeros(4096).at[1].set(jnp.nan)
+    found = for_users(partial(sets.covariate_shift_quantiles, error=0.1))(
+        jnp.zeros(1), jnp.arange(4096.0), weights
+    )
+    assert np.isnan(found).all()
+
+
+@pytest.mark.parametrize("score", [3.0, 7.0, 0.9])
+def test_a_mean_of_equal_quantiles_is_not_below_them(score):
+    # Two roundings of products, and one of the sum, could be below.
+    quantile = sets.interpolated_quantiles(
+        jnp.full(40, score),
+        jnp.zeros(40, int),
+        error=0.1,
+        weight=0.1,
+        largest_score=20.0,
+        num_classes=1,
+    )
+    assert sets.score_set(jnp.array([score]), quantile).all()
+
+
+def test_thirds_of_losses_have_room_for_rounding():
+    thirds = np.zeros((29, 1), np.float32)
+    thirds[:24] = 1 / 3
+    # (1 + 24 / 3) / 30 is 0.3.
+    assert sets.risk_controlled_index(thirds, error=0.3) == 0
+    thirds[24] = 1 / 3
+    assert sets.risk_controlled_index(thirds, error=0.3) == 1
+
+
+@pytest.mark.parametrize("large", [3e7, 1e30])
+def test_the_largest_score_does_not_hide_the_others(large):
+    scores = jnp.array([[large, 1.0, 2.0], [1.0, 0.5, 2.0], [1.0, 0.7, 3.0]])
+    level = sets.left_out_top_k_levels(scores, jnp.zeros(3, int), k=1)[0]
+    np.testing.assert_allclose(level, (1 + 1 + 2) / (3 * 2), rtol=1e-6)
+
+
+def test_ranks_of_one_class_in_a_mapped_program(rng):
+    # As many programs as examples, whose constant labels XLA has shared with the sums.
+    ranks = jnp.asarray(rng.integers(1, 4, (16, 16)), jnp.float32)
+    scores = jnp.asarray(rng.random(16), jnp.float32)
+
+    def quantile_of(ranks):
+        labels = jnp.zeros(16, int)
+        return sets.rank_calibrated_quantiles(scores, ranks, labels, error=0.4, num_classes=1)[0]
+
+    expected = [quantile_of(one) for one in ranks]
+    np.testing.assert_array_equal(for_users(jax.vmap(quantile_of))(ranks), expected)

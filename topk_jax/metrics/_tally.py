@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _sharding
+from topk_jax._entries import add_by_group
 from topk_jax.metrics._shots import shot_groups
 
 __all__ = ["Tally", "tally", "tally_by_class"]
@@ -183,10 +184,9 @@ def _tally_by_class(
 ) -> Tally:
     def tally_of(index: jax.Array, totals: jax.Array, counts: jax.Array) -> Tally:
         index = index.reshape(-1)
-        zeros = jnp.zeros(num_classes, totals.dtype)
         return Tally(
-            zeros.at[index].add(totals.reshape(-1), mode="drop"),
-            zeros.at[index].add(counts.reshape(-1), mode="drop"),
+            add_by_group(num_classes, index, totals.reshape(-1)),
+            add_by_group(num_classes, index, counts.reshape(-1)),
         )
 
     return _sharding.sum_examples(tally_of, index, totals, counts)

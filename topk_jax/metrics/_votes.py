@@ -66,4 +66,6 @@ def expected_hits(
         jnp.result_type(float),
         class_axis_name,
     )
-    return _classes.sum_classes(jnp.where(members | jnp.isnan(votes), votes, 0), class_axis_name)
+    found = jnp.where(members | jnp.isnan(votes), votes, 0)
+    # Rounding could make the sum of all votes more than 1.
+    return jnp.minimum(_classes.sum_classes(found, class_axis_name), 1)

@@ -80,7 +80,9 @@ def macro_average_k_thresholds(
     rank = math.floor(size * (values.size // num_classes))
     rows = values.reshape(-1, num_classes)
     if rank >= values.size:
-        return jnp.where(jnp.isnan(rows).any(), jnp.nan, jnp.full(num_classes, -jnp.inf))
+        return jnp.where(
+            jnp.isnan(rows).any(), jnp.nan, jnp.full(num_classes, -jnp.inf, values.dtype)
+        )
     return _macro_thresholds(rows, counts.astype(values.dtype), rank)
 
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _numerics, _selection, _sharding
+from topk_jax._entries import add_by_group
 from topk_jax.sets._calibration import calibration_of
 
 __all__ = ["combine", "group_labels", "group_weights", "hierarchical_quantile"]
@@ -298,10 +299,8 @@ def _combine(
     values = jnp.where(valid[..., None], values, 0)
 
     def counts_of(index: jax.Array, valid: jax.Array) -> tuple[jax.Array, jax.Array]:
-        zeros = jnp.zeros(num_groups, int)
-        index = index.reshape(-1)
-        wrong = (~valid).reshape(-1).astype(zeros.dtype)
-        return zeros.at[index].add(1, mode="drop"), zeros.at[index].add(wrong, mode="drop")
+        index, wrong = index.reshape(-1), (~valid).reshape(-1).astype(int)
+        return add_by_group(num_groups, index, 1), add_by_group(num_groups, index, wrong)
 
     def sums_of(index: jax.Array, values: jax.Array) -> jax.Array:
         zeros = jnp.zeros((num_groups, num_classes), dtype)

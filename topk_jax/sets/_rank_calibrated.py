@@ -11,6 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _numerics
+from topk_jax._entries import add_by_group
 from topk_jax.sets._calibration import (
     Calibration,
     calibration_by_class,
@@ -143,7 +144,7 @@ def _rank_calibrated_quantiles(
     # If not even 0 labels may be beyond a rank, -1 labels are allowed, and the limit is infinite.
     limits = value_of_rank(ranks, sizes - allowed[sizes])
     is_beyond = places.scores > _numerics.value_of_class(limits, labels)
-    num_beyond = jnp.zeros_like(sizes).at[labels].add(is_beyond.astype(sizes.dtype), mode="drop")
+    num_beyond = add_by_group(num_classes, labels, is_beyond.astype(sizes.dtype))
     rounded_up = (num_beyond > room[sizes]).astype(sizes.dtype)
     quantiles = value_of_rank(groups, num_beyond + covered[sizes] + rounded_up)
     valid = calibration.valid & places.valid
