@@ -120,7 +120,9 @@ def add_by_group(num_groups: int, index: jax.Array, numbers: jax.Array | int) ->
     """The sums of numbers [n] by their groups, [G]. An index of G or more counts nowhere.
 
     Hazard: for one group and n vmapped rows, XLA on the CPU (JAX 0.10) shares one buffer between
-    the sums and indices that are constants. Choice: one group more, so that the shapes differ.
+    the sums and indices that are constants. Choice: no scatter for one group.
     """
-    sums = jnp.zeros(num_groups + 1, jnp.result_type(numbers))
-    return sums.at[index].add(numbers, mode="drop")[:num_groups]
+    dtype = jnp.result_type(numbers)
+    if num_groups == 1:
+        return jnp.where(index == 0, numbers, 0).sum(dtype=dtype, keepdims=True)
+    return jnp.zeros(num_groups, dtype).at[index].add(numbers, mode="drop")
