@@ -12,6 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _numerics, _ordinals, _selection, _sharding
+from topk_jax._entries import add_by_group
 from topk_jax.sets import _average
 
 __all__ = ["class_average_k_thresholds", "macro_average_k_thresholds"]
@@ -183,7 +184,7 @@ def _macro_thresholds(rows: jax.Array, counts: jax.Array, rank: int) -> jax.Arra
 def _class_thresholds(rows: jax.Array, labels: jax.Array, ranks: jax.Array) -> jax.Array:
     num_classes = rows.shape[-1]
     labels_of_all = _sharding.gather(labels)
-    sizes = jnp.zeros(num_classes, int).at[labels_of_all].add(1, mode="drop")
+    sizes = add_by_group(num_classes, labels_of_all, 1)
     kept = ranks[sizes]
     between = jax.vmap(_average.separating_threshold, in_axes=(1, 0))(rows, kept)
     # Every example has the class.

@@ -11,6 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics, _sharding
+from topk_jax._entries import add_by_group
 
 
 class Calibration(NamedTuple):
@@ -89,7 +90,7 @@ def group_scores(calibration: Calibration, groups: jax.Array, num_groups: int) -
 
     No group may be negative. Negative labels, which are not valid, give results without a meaning.
     """
-    sizes = jnp.zeros(num_groups, int).at[groups].add(1, mode="drop")
+    sizes = add_by_group(num_groups, groups, 1)
     starts = jnp.cumsum(sizes) - sizes
     _, ascending = jax.lax.sort((groups, calibration.scores), num_keys=2)
     return Groups(ascending, starts, sizes)

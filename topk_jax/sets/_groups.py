@@ -358,7 +358,7 @@ def _group_labels(num_groups: int, index: jax.Array, labels: jax.Array) -> jax.A
 def _hierarchical_quantile(
     num_groups: int, coverage: jax.Array, scores: jax.Array, index: jax.Array, valid: jax.Array
 ) -> jax.Array:
-    sizes = jnp.zeros(num_groups, int).at[index].add(1, mode="drop")
+    sizes = add_by_group(num_groups, index, 1)
     shares = 1.0 / jnp.maximum(sizes, 1).astype(scores.dtype)
     of_examples = jnp.where(index < num_groups, shares.at[index].get(mode="clip"), 0)
     ascending, of_examples = jax.lax.sort((scores, of_examples), num_keys=1)

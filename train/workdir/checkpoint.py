@@ -12,9 +12,8 @@ import orbax.checkpoint as ocp
 from absl import logging as absl_logging
 from orbax.checkpoint import checkpoint_managers
 
-from train.devices import processes
 from train.foundation import checksums, fields
-from train.foundation.errors import UserError, let_through
+from train.foundation.errors import UserError
 from train.workdir import array_types, orbax_folder
 from train.workdir.orbax_folder import PROGRESS, STATE
 
@@ -125,9 +124,7 @@ class Checkpointer:
             except (PermissionError, UserError):
                 raise
             except Exception as error:  # Orbax can raise anything for a damaged file.
-                let_through(error)
-                if processes.is_of_lost_peer(error):
-                    raise
+                orbax_folder.pass_on(error)
                 self._damaged.add(step)
                 absl_logging.warning(
                     "skipped the checkpoint %s: %s",
@@ -285,9 +282,7 @@ class Checkpointer:
         try:
             self._check_files(best_step)
         except Exception as error:
-            let_through(error)
-            if processes.is_of_lost_peer(error):
-                raise
+            orbax_folder.pass_on(error)
             raise OSError(
                 f"the checkpoint of its best step, {best_step}, is damaged: {error}"
             ) from error

@@ -74,14 +74,19 @@ def open_manager(
     except OSError:
         raise
     except Exception as error:  # A damaged description can make orbax raise any error.
-        let_through(error)
-        if processes.is_of_lost_peer(error):
-            raise
+        pass_on(error)
         raise OSError(
             f"the checkpoints in {directory} cannot be read: {first_line(error)}"
         ) from error
     _ignore_closed_event_loops()
     return manager
+
+
+def pass_on(error: Exception) -> None:
+    """Raises errors that no checkpoint is to blame for: limits of the system, and lost peers."""
+    let_through(error)
+    if processes.is_of_lost_peer(error):
+        raise error
 
 
 @contextmanager
@@ -91,8 +96,8 @@ def reading(folder: Path) -> Iterator[None]:
         yield
     except Exception as error:
         _drop_coroutines(error)
-        let_through(error)
-        if isinstance(error, OSError | UserError) or processes.is_of_lost_peer(error):
+        pass_on(error)
+        if isinstance(error, OSError | UserError):
             raise
         _check_can_be_listed(folder)
         raise OSError(f"{folder} cannot be read: {first_line(error)}") from error

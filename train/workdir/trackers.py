@@ -90,15 +90,14 @@ def check(names: Sequence[str]) -> None:
     Raises:
         UserError: a package is one of these.
     """
+    field = spell(f"config.trackers={tuple(names)}")
     for name in names:
         try:
             importlib.import_module(name)
         except ModuleNotFoundError as error:
-            field = spell(f"config.trackers={tuple(names)}")
             raise UserError(packages.missing(field, str(error.name), name)) from error
         except Exception as error:  # A package that does not fit the others raises anything.
             let_through(error)
-            field = spell(f"config.trackers={tuple(names)}")
             raise UserError(f"{field}: {name} cannot be imported: {first_line(error)}") from error
 
 
