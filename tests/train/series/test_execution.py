@@ -18,15 +18,19 @@ from train.series.planned_runs import PlannedRun
 from train.series.planner import Arm
 from train.training.steps_in_flight import DivergedError
 
+# Its files are there whole or not at all, as those of a run: others are planned meanwhile.
 LEAVES_RESULTS = """
-import json, pathlib, sys
+import json, os, pathlib, sys
 workdir, config = pathlib.Path(sys.argv[1]), sys.argv[2]
+def write(name, text):
+    (workdir / "part").write_text(text)
+    os.replace(workdir / "part", workdir / name)
 workdir.mkdir(parents=True, exist_ok=True)
-(workdir / "config.json").write_text(config)
+write("config.json", config)
 print("trained")
 metrics = {"top_1_accuracy": 0.5, "top_3_accuracy": json.loads(config)["loss"].get("gamma", 0)}
 results = {"validation": metrics, "test": metrics}
-(workdir / "results.json").write_text(json.dumps(results))
+write("results.json", json.dumps(results))
 """
 FAILS = "print('error: no room\\nusually because it is small'); raise SystemExit(3)"
 LEAVES_NOTHING = "print('done')"
