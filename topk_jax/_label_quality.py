@@ -7,13 +7,12 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics, _sharding
+from topk_jax._entries import add_by_group
 
 __all__ = ["confident_classes", "confident_joint", "label_margins"]
 
 # How far below its threshold a probability may be, because means are rounded; as in cleanlab.
 _ROUNDING = 1e-6
-# Probabilities are added up in this many parts.
-_NUM_PARTS = 256
 
 
 def label_margins(scores: ArrayLike, labels: ArrayLike) -> jax.Array:
@@ -166,13 +165,12 @@ def _confident_joint(probabilities: jax.Array, labels: jax.Array) -> jax.Array:
     given = jnp.where(valid, labels, num_classes)
 
     def counts_of(given: jax.Array) -> jax.Array:
-        return jnp.zeros(num_classes, jnp.int32).at[given.reshape(-1)].add(1, mode="drop")
+        return add_by_group(num_classes, given.reshape(-1), 1)
 
     def sums_of(given: jax.Array, values: jax.Array, means: jax.Array) -> jax.Array:
         given = given.reshape(-1)
         rest = values.reshape(-1) - means.at[given].get(mode="fill", fill_value=0)
-        parts = jnp.zeros((_NUM_PARTS, num_classes), values.dtype)
-        return parts.at[jnp.arange(given.size) % _NUM_PARTS, given].add(rest, mode="drop").sum(0)
+        return add_by_group(num_classes, given, rest)
 
     def of_pairs(given: jax.Array, found: jax.Array) -> jax.Array:
         zeros = jnp.zeros((num_classes, num_classes), jnp.int32)

@@ -475,6 +475,15 @@ def test_tallies_of_one_class_in_a_mapped_program():
     np.testing.assert_array_equal(found, values.sum(axis=1))
 
 
+def test_a_million_equal_weights_add_up_to_their_number(rng):
+    labels = rng.integers(2, size=2**20)
+    counts = metrics.tally_by_class(
+        labels == 0, labels, num_classes=2, weights=np.full(labels.shape, 0.1, np.float32)
+    )
+    # At most 256 sums of 4,096 numbers, one by one, whose roundings are of both signs.
+    np.testing.assert_allclose(counts.count, 0.1 * np.bincount(labels), rtol=1e-4)
+
+
 def test_expected_hits_are_at_most_one():
     for number in range(1, 30):
         votes = jnp.full((1, number), 1 / number)

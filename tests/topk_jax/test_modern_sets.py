@@ -64,7 +64,10 @@ def test_a_utility_set_of_many_classes_is_that_of_a_complete_sort(kind, rng):
     chosen = np.asarray(sets.utility_set(probabilities, utilities=utilities))
     for row, members in zip(probabilities, chosen, strict=True):
         order = np.argsort(-row, kind="stable")
-        size = np.argmax(np.asarray(utilities, np.float32) * np.cumsum(row[order])) + 1
+        values = [UTILITIES[kind][1](m + 1, num_classes) for m in range(num_classes)]
+        values = np.array(values) * np.cumsum(row[order], dtype=np.float64)
+        # The first of those that are equal but for rounding.
+        size = np.argmax(values >= values.max() * (1 - 1e-6)) + 1
         np.testing.assert_array_equal(members, np.isin(np.arange(num_classes), order[:size]))
     assert chosen[:4].sum(axis=1).max() < 64
     assert kind == "precision" or chosen[4:].sum(axis=1).min() > 64
@@ -74,6 +77,10 @@ def test_of_equal_utilities_the_smallest_set_is_chosen():
     # 0.5 + 0.5 with half the value.
     chosen = sets.utility_set(jnp.array([[0.5, 0.5, 0.0]]), utilities=np.array([1.0, 0.5, 0.25]))
     assert chosen.tolist() == [[True, False, False]]
+    # (2.2 / 2 - 1.2 / 4) * 0.45 and (2.2 / 3 - 1.2 / 9) * 0.6 are 0.36.
+    u80 = sets.set_utilities("u80", num_classes=6)
+    chosen = sets.utility_set(jnp.array([5, 4, 3, 3, 3, 2]) / 20, utilities=u80)
+    assert chosen.tolist() == [True, True, False, False, False, False]
     nothing = sets.utility_set(
         jnp.array([[0.5, jnp.nan, 0.0]]), utilities=np.array([1.0, 0.5, 0.25])
     )

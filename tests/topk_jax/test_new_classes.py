@@ -57,6 +57,26 @@ def test_neighbours_in_blocks_are_those_of_all_distances(k, rng, monkeypatch):
     np.testing.assert_allclose(of_any_number.call(features), expected, rtol=1e-4, atol=0)
 
 
+def test_neighbours_in_a_group_far_from_all_others(rng):
+    centres = 500 * np.eye(8)
+    known = (centres[rng.integers(8, size=2000)] + rng.normal(size=(2000, 8))).astype(np.float32)
+    features = (centres[rng.integers(8, size=50)] + rng.normal(size=(50, 8))).astype(np.float32)
+    for k in (1, 5):
+        found = sets.neighbor_scores(features, known, k=k)
+        expected = reference.neighbor_scores(features, known, k=k)
+        # A difference, its square, seven sums and a root.
+        np.testing.assert_allclose(found, expected, rtol=8 * np.finfo(np.float32).eps)
+
+
+def test_the_mean_of_many_features_far_from_0(rng):
+    features = (100 + rng.normal(size=(200_000, 2))).astype(np.float32)
+    labels = rng.integers(2, size=200_000)
+    means, _ = sets.class_gaussian(features, labels, num_classes=2, shrinkage=0.0)
+    expected = [features[labels == label].mean(axis=0, dtype=np.float64) for label in (0, 1)]
+    # The difference from the first mean, which is nearly 0, is added to it.
+    np.testing.assert_allclose(means, expected, rtol=4 * np.finfo(np.float32).eps)
+
+
 @pytest.mark.parametrize("shrinkage", [0.0, 0.25])
 def test_mahalanobis_scores_are_those_of_the_covariance(shrinkage, rng):
     labels = rng.integers(3, size=60) * 2

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _classes, _numerics, _sharding
+from topk_jax._entries import add_by_group
 from topk_jax.operators import _top_k
 
 __all__ = ["class_gaussian", "mahalanobis_scores", "neighbor_scores", "outlier_scores"]
@@ -22,6 +23,8 @@ __all__ = ["class_gaussian", "mahalanobis_scores", "neighbor_scores", "outlier_s
 _KINDS = ("energy", "logit", "probability")
 # The distances in memory at a time: from this number of examples to this number of others.
 _ROWS, _OTHERS = 1024, 4096
+# The vectors whose distances are computed besides the k that are asked for.
+_SPARE = 4
 
 
 @_class_axis.allow_split()
@@ -78,7 +81,8 @@ def neighbor_scores(features: ArrayLike, known_features: ArrayLike, *, k: int) -
     often divided by their lengths before.
 
     A block of the distances is in memory at a time, so that the memory does not depend on the
-    number of examples or on m.
+    number of examples or on m. In groups of features that are a thousand times as far from each
+    other as their own members are, float32 may take another member for the neighbour.
 
     Args:
         features: floating-point, `[..., d]`.
@@ -240,14 +244,21 @@ def _class_gaussian(
     is_class = (labels >= 0) & (labels < num_classes)
     index = jnp.where(is_class, labels, num_classes)
 
-    def sums_of(index: jax.Array, features: jax.Array) -> tuple[jax.Array, jax.Array]:
-        index, rows = index.reshape(-1), features.reshape(-1, size)
-        zeros = jnp.zeros((num_classes, size), rows.dtype)
-        sums = zeros.at[index].add(rows, mode="drop")
-        return sums, zeros[:, 0].at[index].add(1, mode="drop")
+    def counts_of(index: jax.Array) -> jax.Array:
+        return add_by_group(num_classes, index.reshape(-1), 1)
 
-    sums, counts = _sharding.sum_examples(sums_of, index, features)
-    means = sums / jnp.maximum(counts, 1)[:, None]
+    def sums_of(index: jax.Array, features: jax.Array, means: jax.Array) -> jax.Array:
+        index, rows = index.reshape(-1), features.reshape(-1, size)
+        differences = rows - means.at[index].get(mode="clip")
+        return jnp.zeros_like(means).at[index].add(differences, mode="drop")
+
+    counts = _sharding.sum_examples(counts_of, index)
+    number = jnp.maximum(counts, 1)[:, None].astype(features.dtype)
+    # Hazard: the sum of a million features in float32 loses three digits. Choice: once more the sum
+    # of what differs from the mean. Cost: another pass.
+    means = jnp.zeros((num_classes, size), features.dtype)
+    for _ in range(2):
+        means += _sharding.sum_examples(sums_of, index, features, shared=(means,)) / number
 
     # Hazard: products of features minus a product of means cancel. Choice: a second pass over
     # differences. Cost: that pass.
@@ -257,7 +268,7 @@ def _class_gaussian(
         return jnp.matmul(differences.T, differences, precision=jax.lax.Precision.HIGHEST)
 
     products = _sharding.sum_examples(products_of, index, features, shared=(means,))
-    covariance = products / counts.sum()
+    covariance = products / counts.sum().astype(features.dtype)
     # If features are constant within classes, the distance is the distance of the plain features.
     trace = jnp.trace(covariance)
     spread = shrinkage * jnp.where(trace == 0, 1, trace / size)
@@ -311,15 +322,17 @@ def _kth_distances(k: int, values: jax.Array, known: jax.Array, present: jax.Arr
     """The same on one device.
 
     Identity: the distances are in the order of |y|^2 - 2 x y, a product of matrices. Hazard: the
-    squares cancel, most of all near 0. Choice: the origin is the mean of the known vectors, the
-    product only chooses the neighbour, and its distance is computed from the difference. Cost: one
-    more vector for each example.
+    squares cancel, most of all near 0 and in a group of vectors far from it, whose order is lost.
+    Choice: the origin is the mean of the known vectors, the product only chooses more vectors than
+    are asked for, and their distances are computed from the differences. Cost: as many more
+    vectors for each example.
     """
     rows = values.reshape(-1, values.shape[-1])
     number, size = known.shape
     origin = known.sum(axis=0) / number
-    # The first block has at least k.
-    block = min(number, max(_OTHERS, k))
+    candidates = min(number, k + _SPARE)
+    # The first block has all candidates.
+    block = min(number, max(_OTHERS, candidates))
     missing = -number % block
     vectors = jnp.pad(known - origin[None], ((0, missing), (0, 0)))
     squares = jnp.where(jnp.pad(present, (0, missing)), (vectors**2).sum(axis=-1), jnp.inf)
@@ -329,20 +342,21 @@ def _kth_distances(k: int, values: jax.Array, known: jax.Array, present: jax.Arr
     def of_row(row: jax.Array) -> jax.Array:
         def nearest(vectors: jax.Array, squares: jax.Array) -> tuple[jax.Array, jax.Array]:
             product = jnp.matmul(vectors, row - origin, precision=jax.lax.Precision.HIGHEST)
-            return _top_k.select_largest(2 * product - squares, k)
+            return _top_k.select_largest(2 * product - squares, candidates)
 
         def add(best: tuple[jax.Array, jax.Array], part: Any) -> tuple[Any, None]:
             start, *of_block = part
             found, places = nearest(*of_block)
             both = jnp.concatenate([best[0], found])
-            kept, order = _top_k.select_largest(both, k)
+            kept, order = _top_k.select_largest(both, candidates)
             return (kept, jnp.concatenate([best[1], start + places])[order]), None
 
         first = nearest(*(parts[0] for parts in blocks))
         others = (starts[1:], *(parts[1:] for parts in blocks))
         (nearness, places), _ = jax.lax.scan(add, first, others)
-        difference = row - known[places[-1]]
-        return jnp.where(nearness[-1] == -jnp.inf, jnp.inf, jnp.sqrt((difference**2).sum()))
+        distances = ((row[None] - known[places]) ** 2).sum(axis=-1)
+        distances = jnp.where(nearness == -jnp.inf, jnp.inf, distances)
+        return jnp.sqrt(-_top_k.select_largest(-distances, k)[0][-1])
 
     # A program of `jax.export` for any number of rows does not have blocks.
     is_any_number = not isinstance(rows.size, int)

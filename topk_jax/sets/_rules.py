@@ -114,8 +114,8 @@ def adaptive_set(probabilities: ArrayLike, *, error: ArrayLike) -> jax.Array:
         \Gamma(x) = \{ l : p_l \text{ is among } p_{[1]}, \dots, p_{[m]} \}, \qquad
         m = \min \Big\{ m : \sum_{j \le m} p_{[j]} \ge 1 - \varepsilon \Big\}
 
-    In float32, a total within 2e-6 of 1 counts as 1. Up to 100,000 classes, the cut is right to a
-    relative 1e-6 of the missed probability.
+    In float32, a total within 2e-6 of 1 counts as 1, and a missed probability within a relative
+    2e-6 of the error is allowed. Up to 100,000 classes, it is added up to a relative 1e-6.
 
     Args:
         probabilities: floating-point, from 0 to 1, `[..., L]`, with sum 1 over the classes.
@@ -169,7 +169,8 @@ def _adaptive_set(probabilities: jax.Array, error: jax.Array) -> jax.Array:
     Identity: the kept probability is the total minus the missed one. Hazard: near 1 float32 has
     steps of 6e-8, which is too coarse for many classes or a small error, and a softmax adds up to 1
     only up to rounding. A sort costs more than all else. Choice: add up the missed ones, which is
-    precise at the cut, treat a total within rounding of 1 as 1, and find the cut by bisection.
+    precise at the cut, treat a total within rounding of 1 as 1 and a sum within rounding of the
+    error as the error, and find the cut by bisection.
     Cost: at most one pass over the probabilities for each bit, in the cache of a core.
     """
     probabilities = _selection.compute_once(probabilities)
@@ -199,7 +200,7 @@ def _adaptive_cut(error: jax.Array, probabilities: jax.Array) -> tuple[jax.Array
 
     excess = _rows.sum_of(_rows.pad(values, 0.0)) - 1.0
     rounding = 16.0 * float(jnp.finfo(values.dtype).eps)
-    allowed = error + jnp.where(jnp.abs(excess) <= rounding, 0.0, excess)
+    allowed = (error + jnp.where(jnp.abs(excess) <= rounding, 0.0, excess)) * (1.0 + rounding)
 
     def several(bracket: tuple[jax.Array, ...]) -> jax.Array:
         lower, upper, num_lower, num_upper = bracket

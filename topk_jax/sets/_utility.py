@@ -46,7 +46,7 @@ def utility_set(probabilities: ArrayLike, *, utilities: ArrayLike) -> jax.Array:
         m = \operatorname*{arg\,max}_m \; g(m) \sum_{j \le m} p_{[j]}
 
     The value of a set without the label is 0. Among several sizes with the same expected utility,
-    the smallest one is chosen. The set is never empty, except for a NaN.
+    up to 16 roundings, the smallest one is chosen. The set is never empty, except for a NaN.
 
     Args:
         probabilities: floating-point, from 0 to 1, `[..., L]`, with sum 1 over the classes.
@@ -198,7 +198,10 @@ def _best(descending: jax.Array, utilities: jax.Array) -> _Best:
     """The size of the largest expected utility, from 1 to the number of probabilities."""
     sums = jnp.cumsum(descending, axis=-1)
     expected = jnp.broadcast_to(utilities, sums.shape) * sums
-    # The first of equal ones. A NaN is the largest of all, and its set is empty.
-    last = expected.argmax(axis=-1)[..., None]
+    largest = expected.max(axis=-1)
+    # Hazard: utilities that are equal as real numbers differ by rounding. Choice: the first within
+    # 16 roundings of the largest.
+    room = 16.0 * float(jnp.finfo(expected.dtype).eps) * jnp.abs(largest)
+    last = (expected >= (largest - room)[..., None]).argmax(axis=-1)[..., None]
     smallest = jnp.take_along_axis(descending, last, axis=-1)[..., 0]
-    return _Best(expected.max(axis=-1), smallest, last[..., 0] + 1)
+    return _Best(largest, smallest, last[..., 0] + 1)
