@@ -40,14 +40,15 @@ def expect_over_labels(
         loss: a function of logits `[..., L]` and integer labels `[...]` to one loss per example,
             `[...]`, as `functools.partial(losses.top_k_hinge, k=5)`.
         num_labels: the static number of labels that the loss is computed for: the most plausible
-            ones of each example; `None` for all L. The others must have a plausibility of 0.
+            ones of each example; `None` for all L. The plausibilities of the others must add up to
+            less than 1e-4, and do not count.
         where: which examples count, booleans `[...]`, or `None` for all. The loss and the
             gradient of the others are 0, whatever their logits and plausibilities are.
 
     Returns:
         One loss per example, `[...]`; NaN where a traced plausibility is negative or NaN, where
-        the sum of traced ones is not 1, where more than `num_labels` classes have one, or where the
-        loss of a plausible label is NaN.
+        the `num_labels` largest ones do not add up to 1 within 1e-4, or where the loss of a
+        plausible label is NaN.
 
     Raises:
         TypeError: `logits` is not floating-point, `plausibilities` is neither boolean nor real, or
