@@ -102,8 +102,8 @@ def _on_cpu(scores: jax.Array, k: int) -> dict[str, jax.stages.Lowered]:
 
 
 def _on_accelerator(scores: jax.Array, k: int) -> dict[str, jax.stages.Lowered]:
-    def by_lists(scores: jax.Array) -> Any:
-        values, indices = _ordered_lists.select_in_passes(scores, k)
+    def by_lists(entries: int, scores: jax.Array) -> Any:
+        values, indices = _ordered_lists.select_in_passes(scores, k, entries=entries)
         return values[..., -1:], indices[..., -1:]
 
     def by_selection(scores: jax.Array) -> Any:
@@ -124,8 +124,8 @@ def _on_accelerator(scores: jax.Array, k: int) -> dict[str, jax.stages.Lowered]:
         if entries > ENTRIES[0] and entries >= 2 * k:
             # The same single pass as with fewer entries.
             continue
-        ways = {"LONGEST_IN_ONE_PASS": entries, "_ENTRIES_IN_A_PASS": entries}
-        found[f"lists of {entries}"] = _lowered(_ordered_lists, ways, in_a_loop(by_lists), scores)
+        in_passes = in_a_loop(functools.partial(by_lists, entries))
+        found[f"lists of {entries}"] = _lowered(_ordered_lists, {}, in_passes, scores)
     return found
 
 

@@ -1,24 +1,43 @@
 """The k largest entries of each row, as reductions of ordered lists."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 
-from topk_jax import _ordinals, _sharding
+from topk_jax import _ordinals, _platforms, _sharding
 
 # For longer selections, a sort needs fewer passes over its array.
 LONGEST = 64
-# A list of 16 takes many seconds to compile, so longer selections have shorter lists. On an H100
-# passes of 3 entries take 0.86 to 0.99 of the time of passes of 4 for k = 21, and they compile in
-# two thirds of the time; passes of 2 take longer (benchmarks/README.md).
+# A list of 16 takes many seconds to compile, so longer selections have shorter lists.
 LONGEST_IN_ONE_PASS = 16
-_ENTRIES_IN_A_PASS = 3
+# On an H100 passes of 3 entries take 0.86 to 0.99 of the time of passes of 4 for k = 21, and they
+# compile in two thirds of the time; passes of 2 take longer (benchmarks/README.md).
+_ENTRIES_ON_GPU = 3
+# The compiler of TPUs unrolls the reduction of a list for many rows. For 12 entries of 256 rows of
+# 10,000 it takes 7 seconds for passes of 2, 12 for passes of 3 and minutes for a single pass.
+_ENTRIES_ELSEWHERE = 2
 _Pair = tuple[jax.Array, jax.Array]
 
 
-def select_in_passes(scores: jax.Array, k: int, num_parts: int = 1) -> tuple[jax.Array, jax.Array]:
-    """The result of `jax.lax.top_k` for k <= `LONGEST`: values and indices, `[..., k]` both.
+def select(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
+    """The result of `jax.lax.top_k` for k <= `LONGEST` on an accelerator, `[..., k]` both."""
+
+    def in_passes(entries: int) -> Callable[[jax.Array], tuple[jax.Array, jax.Array]]:
+        return partial(select_in_passes, k=k, entries=entries)
+
+    on_gpu = k if k <= LONGEST_IN_ONE_PASS else _ENTRIES_ON_GPU
+    return _platforms.choose_accelerator(
+        scores, cuda=in_passes(on_gpu), default=in_passes(_ENTRIES_ELSEWHERE)
+    )
+
+
+def select_in_passes(
+    scores: jax.Array, k: int, *, entries: int, num_parts: int = 1
+) -> tuple[jax.Array, jax.Array]:
+    """The result of `jax.lax.top_k`, by passes that select so many entries each, `[..., k]` both.
 
     A pass is a reduction of `num_parts` parts of each row, then of their lists.
 
@@ -26,8 +45,8 @@ def select_in_passes(scores: jax.Array, k: int, num_parts: int = 1) -> tuple[jax
     entries can be the state of a reduction. Hazard: XLA's selection sorts complete rows, on a GPU
     if they are short, on a TPU if they have batch axes, on both for k > 16; and it stores the
     scores first. Choice: reductions whose operator merges two lists. They are fused with the code
-    of the scores, which need not be stored. Cost: some k log(k) comparisons for each score; for k >
-    16, one pass over the scores for each 3 entries.
+    of the scores, which need not be stored. Cost: the passes, and some e log(e) comparisons for
+    each score in a pass of e entries.
     """
     ordinals = _ordinals.to_ordinals(scores)
     # Added to zeros, which are on the devices that the scores are on.
@@ -35,7 +54,7 @@ def select_in_passes(scores: jax.Array, k: int, num_parts: int = 1) -> tuple[jax
     indices = jnp.zeros_like(ordinals, jnp.int32) + indices
     # No score has the ordinal 0, which is the ordinal of a NaN.
     nothing = ordinals.dtype.type(0), jnp.int32(jnp.iinfo(jnp.int32).max)
-    num_passes = 1 if k <= LONGEST_IN_ONE_PASS else math.ceil(k / _ENTRIES_IN_A_PASS)
+    num_passes = math.ceil(k / entries)
     length = math.ceil(k / num_passes)
 
     def select(last: _Pair | None) -> _Pair:

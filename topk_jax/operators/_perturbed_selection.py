@@ -270,7 +270,9 @@ def _select_while_drawing(
         num_parts = _num_parts(num_rows, length, k)
 
     def select(num_parts: int, perturbed: jax.Array) -> tuple[jax.Array, jax.Array]:
-        values, places = _ordered_lists.select_in_passes(perturbed, k, num_parts)
+        values, places = _ordered_lists.select_in_passes(
+            perturbed, k, entries=k, num_parts=num_parts
+        )
         return (values[..., -1:], places[..., -1:]) if selection.only_last else (values, places)
 
     whole = functools.partial(select, 1)

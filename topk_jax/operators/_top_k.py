@@ -160,7 +160,7 @@ def _largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
 
     def in_any_order(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
         if k <= _ordered_lists.LONGEST:
-            return _ordered_lists.select_in_passes(scores, k)
+            return _ordered_lists.select(scores, k)
         return _selected(scores, k)
 
     def on_cpu(scores: jax.Array) -> tuple[jax.Array, jax.Array]:

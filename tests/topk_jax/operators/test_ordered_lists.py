@@ -41,10 +41,13 @@ def test_passes_select_what_a_sort_does(rng, shape, k, num_parts):
     scores[scores > 1.9] = -np.inf
     # Some of these are -0.
     scores[np.abs(scores) < 0.15] *= 0
-    select = functools.partial(_ordered_lists.select_in_passes, k=k, num_parts=num_parts)
-    found = jax.jit(select)(scores)
-    for array, expected in zip(found, jax.lax.top_k(scores, k), strict=True):
-        assert np.asarray(array).tobytes() == np.asarray(expected).tobytes()
+    for entries in {2, 3, min(k, 16)}:
+        select = functools.partial(
+            _ordered_lists.select_in_passes, k=k, entries=entries, num_parts=num_parts
+        )
+        found = jax.jit(select)(scores)
+        for array, expected in zip(found, jax.lax.top_k(scores, k), strict=True):
+            assert np.asarray(array).tobytes() == np.asarray(expected).tobytes()
 
 
 @pytest.mark.parametrize(
