@@ -227,9 +227,9 @@ def _value_and_slopes(
     def one_by_one(*arrays: jax.Array) -> tuple[jax.Array, ...]:
         return add([_of_rank(*pair, class_axis_name, *arrays) for pair in pairs])
 
-    def at_once(nodes: int, *arrays: jax.Array) -> tuple[jax.Array, ...]:
+    def at_once(nodes: int, unrolled: int | None, *arrays: jax.Array) -> tuple[jax.Array, ...]:
         low, _ = _parts(together)
-        found = [_expected_at_once.sums_of_ranks(low, nodes, class_axis_name, *arrays)]
+        found = [_expected_at_once.sums_of_ranks(low, nodes, class_axis_name, unrolled, *arrays)]
         found += [
             _of_rank(*pair, class_axis_name, *arrays) for pair in pairs if pair not in together
         ]
@@ -241,8 +241,8 @@ def _value_and_slopes(
         more = _NODES_TOGETHER * math.ceil(most / _NODES_TOGETHER)
         return _platforms.choose_accelerator(
             *arrays,
-            cuda=functools.partial(at_once, most),
-            default=functools.partial(at_once, more),
+            cuda=functools.partial(at_once, most, None),
+            default=functools.partial(at_once, more, _expected_at_once.MOST_UNROLLED),
         )
 
     # With an empty batch, `jnp.where` returns a constant, whose type differs under `shard_map`.

@@ -2,7 +2,8 @@
 
 On an accelerator a program waits longer for the start of a few kernels than for a million tails of
 the normal distribution. So nothing is binned: each sum over the classes is one pass over the scores
-for all nodes of all ranks. Arrays with all classes at all nodes are not stored.
+for all nodes of all ranks, or for as many as a compiler of TPUs takes in seconds. Arrays with all
+classes at all nodes are not stored.
 
 Identity: the j-th largest is the k-th largest if k - j further classes are certain to be above all
 others. They multiply the polynomial of the other classes by x^(k-j). So all ranks need polynomials
@@ -12,7 +13,7 @@ A polynomial is a list of its coefficients here, [N, b] for N nodes and b exampl
 rank stand together.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -26,6 +27,9 @@ from topk_jax.operators._top_k import select_largest_of_split
 
 # The polynomials of all nodes are computed at once if they fit in this many bytes.
 _BYTES_AT_ONCE = 1 << 26
+# A compiler of TPUs unrolls the classes at all nodes of one pass. For 10,000 classes it takes 7
+# seconds for 32 nodes, and 2 for 4 to 8 of them in a loop.
+MOST_UNROLLED = 50_000
 # Every tenth threshold of `_quadrature.COARSE` is tried, then the thresholds after one of these.
 _PART = 10
 _Polynomial = list[jax.Array]
@@ -50,32 +54,56 @@ class _Others(NamedTuple):
     """The classes that are not among the most likely ones.
 
     Attributes:
-        scores: the scores of all classes, [b, L].
-        are_others: which classes these are, [b, L].
+        scores: the scores of all classes, [b, L], and the lowest number for the most likely ones.
         noise: the noise of the scores.
         highest_chance: the number at which their probabilities are clipped.
         class_axis_name: the axis that the classes are split along, or `None`.
+        most_unrolled: how many classes at nodes are in one pass, or `None` for all.
     """
 
     scores: jax.Array
-    are_others: jax.Array
     noise: _Noise
     highest_chance: float
     class_axis_name: Hashable | None
+    most_unrolled: int | None
 
     def chances(self, nodes: jax.Array, origins: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The probabilities that the classes exceed nodes [..., b], and the densities there."""
-        shape = [1] * (nodes.ndim - 1)
-        are_others = self.are_others.reshape(*shape, *self.are_others.shape)
-        gaps = jnp.where(are_others, self.noise.gaps(self.scores, origins), -_quadrature.FAR)
+        gaps = self.noise.gaps(self.scores, origins)
         above, density = _quadrature.normal(nodes[..., None] - gaps)
         return jnp.minimum(above, self.highest_chance), density
+
+    def group_size(self, num_nodes: int) -> int:
+        """How many of so many nodes are in one pass: a divisor."""
+        if self.most_unrolled is None:
+            return num_nodes
+        most = self.most_unrolled // self.scores.shape[-1]
+        return max(
+            size
+            for size in range(1, num_nodes + 1)
+            if num_nodes % size == 0 and size <= max(most, 1)
+        )
+
+    def at_nodes(
+        self,
+        compute: Callable[[jax.Array, jax.Array], jax.Array],
+        nodes: jax.Array,
+        origins: jax.Array,
+    ) -> jax.Array:
+        """`compute(nodes, origins)`, which are [N, b], in groups of nodes; [N, ...]."""
+        size = self.group_size(len(nodes))
+        if size == len(nodes):
+            return compute(nodes, origins)
+        groups = (part.reshape(-1, size, *part.shape[1:]) for part in (nodes, origins))
+        found = jax.lax.map(lambda group: compute(*group), tuple(groups))
+        return found.reshape(len(nodes), *found.shape[2:])
 
 
 def sums_of_ranks(
     ranks: tuple[int, ...],
     num_nodes: int,
     class_axis_name: Hashable | None,
+    most_unrolled: int | None,
     scores: jax.Array,
     epsilon: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -98,8 +126,11 @@ def sums_of_ranks(
     odds = _poisson_binomial.highest_odds(k)
     others = None
     if num_likely < num_classes:
-        are_others = ~is_likely.any(axis=-2)
-        others = _Others(scores, are_others, noise, odds / (1 + odds), class_axis_name)
+        # Without a barrier every pass would compare each class with all likely ones.
+        lowest = jnp.finfo(scores.dtype).min
+        of_others = jax.lax.optimization_barrier(jnp.where(is_likely.any(axis=-2), lowest, scores))
+        highest_chance = odds / (1 + odds)
+        others = _Others(of_others, noise, highest_chance, class_axis_name, most_unrolled)
     origins = jnp.stack([highest[:, rank - 1] for rank in ranks])
     low, high = _interval(
         ranks, num_nodes, num_classes, noise.gaps(highest, origins), others, origins
@@ -123,17 +154,17 @@ def sums_of_ranks(
     sums = chances.sum(axis=-1)
     means = (chances * noise.gaps(scores_of_likely, origins)).sum(axis=-1)
     if others is not None:
-        of_others = over_nodes(_densities_of_others(others, total, nodes, origins_of_nodes))
-        of_others = jnp.where(others.are_others, jnp.maximum(of_others, 0), 0)
-        sums += _classes.sum_classes(of_others, class_axis_name)
-        means += _classes.sum_classes(of_others * noise.gaps(scores, origins), class_axis_name)
+        densities = _densities_of_others(len(ranks), others, total, nodes, origins_of_nodes)
+        densities = jax.lax.optimization_barrier(jnp.maximum(densities, 0))
+        sums += _classes.sum_classes(densities, class_axis_name)
+        means += _classes.sum_classes(densities * noise.gaps(scores, origins), class_axis_name)
     # Exactly one class has a rank, so the probabilities add up to one. Their quadrature errors are
     # mostly proportional, so normalization removes most of the error.
     hard = jnp.asarray(np.eye(num_likely)[[rank - 1 for rank in ranks]], chances.dtype)
     of_likely = jnp.where(noise.smooth[:, None], chances / sums[..., None], hard[:, None])
     gradient = jnp.where(is_likely, of_likely.sum(axis=0)[..., None], 0).sum(axis=-2)
     if others is not None:
-        gradient += jnp.where(noise.smooth[:, None], of_others / sums[..., None], 0).sum(axis=0)
+        gradient += jnp.where(noise.smooth[:, None], densities / sums[..., None], 0).sum(axis=0)
     values = low + width * over_nodes(1 - sum(total[1:], start=total[0]))
     # As the value of one rank, the sum is homogeneous in the scores and epsilon.
     slope = values - means / sums
@@ -171,7 +202,9 @@ def _interval(
         num_flat = thresholds.shape[0] * thresholds.shape[1]
         flat = thresholds.reshape(num_flat, *thresholds.shape[2:])
         of_each = jnp.broadcast_to(origins[None], thresholds.shape).reshape(flat.shape)
-        means = hidden.chances(flat, of_each)[0].sum(axis=-1)
+        means = hidden.at_nodes(
+            lambda nodes, origins: hidden.chances(nodes, origins)[0].sum(axis=-1), flat, of_each
+        )
         means = _classes.sum_devices(means, others.class_axis_name)
         return (means.reshape(thresholds.shape) >= sure).sum(axis=0)
 
@@ -201,7 +234,7 @@ def _polynomial(
         for _ in range(k - 1):
             terms.append(power)
             power = power * odds
-        return _sums(*terms)
+        return jnp.moveaxis(_sums(*terms), 0, 1)
 
     def in_pairs(nodes: jax.Array, origins: jax.Array) -> jax.Array:
         """The same sums, two of them as one complex number.
@@ -226,7 +259,10 @@ def _polynomial(
         both = jnp.stack([sums.real, sums.imag], axis=1)
         return both.reshape(2 * num_pairs, *nodes.shape)[:k]
 
-    sums = _platforms.choose_accelerator(nodes, origins, cuda=in_pairs, default=together)
+    def in_groups(nodes: jax.Array, origins: jax.Array) -> jax.Array:
+        return jnp.moveaxis(others.at_nodes(together, nodes, origins), 1, 0)
+
+    sums = _platforms.choose_accelerator(nodes, origins, cuda=in_pairs, default=in_groups)
     log_none, *powers = _classes.sum_devices(sums, others.class_axis_name)
     return _poisson_binomial.polynomial_of_few_power_sums(log_none, powers)
 
@@ -249,20 +285,38 @@ def _shifted(ranks: tuple[int, ...], num_nodes: int, polynomial: _Polynomial) ->
 
 
 def _densities_of_others(
-    others: _Others, total: _Polynomial, nodes: jax.Array, origins: jax.Array
+    num_ranks: int, others: _Others, total: _Polynomial, nodes: jax.Array, origins: jax.Array
 ) -> jax.Array:
-    """The density of each class times P(N = k - 1), [N, b, L].
+    """The density of each class times P(N = k - 1), summed over the nodes of each rank, [R, b, L].
 
     N counts all classes but this one: see `_lattice.densities_without`.
     """
     # Without a barrier XLA would store the chances of `_polynomial`.
-    nodes, *total = jax.lax.optimization_barrier((nodes, *total))
-    above, density = others.chances(nodes, origins)
-    odds = above / (1 - above)
-    without = total[0][..., None]
-    for coefficient in total[1:]:
-        without = coefficient[..., None] - odds * without
-    return density / (1 - above) * without
+    arrays = jax.lax.optimization_barrier((nodes, origins, *total))
+
+    def densities(nodes: jax.Array, origins: jax.Array, *total: jax.Array) -> jax.Array:
+        above, density = others.chances(nodes, origins)
+        odds = above / (1 - above)
+        without = total[0][..., None]
+        for coefficient in total[1:]:
+            without = coefficient[..., None] - odds * without
+        return density / (1 - above) * without
+
+    num_nodes = len(nodes) // num_ranks
+    if others.group_size(len(nodes)) == len(nodes):
+        found = densities(*arrays)
+        return found.reshape(num_ranks, num_nodes, *found.shape[1:]).sum(axis=1)
+
+    def add(found: jax.Array, group: tuple[jax.Array, ...]) -> tuple[jax.Array, None]:
+        return found + densities(*group).sum(axis=0), None
+
+    def of_rank(groups: tuple[jax.Array, ...]) -> jax.Array:
+        nothing, _ = _sharding.unify(jnp.zeros_like(others.scores), (others.scores, groups))
+        return jax.lax.scan(add, nothing, groups)[0]
+
+    size = others.group_size(num_nodes)
+    groups = tuple(part.reshape(num_ranks, -1, size, *part.shape[1:]) for part in arrays)
+    return jax.lax.map(of_rank, groups)
 
 
 def _over_nodes(

@@ -15,6 +15,11 @@ FAR = 60.0
 _LOG_TAIL = 16.0
 # Thresholds at which the mean count of the binned classes is computed, in units of the noise.
 COARSE = np.arange(-6.0, 6.5, 0.125)
+# Of the highest power first; a minimax fit of the relative error.
+_TAIL = (
+    *(-3.86586034e-05, 1.56323513e-04, 1.61694363e-04, -1.31284841e-03, -1.99362403e-03),
+    *(9.86879505e-03, 5.12988381e-02, 1.24570772e-01, 2.00566098e-01, 1.16722621e-01),
+)
 
 
 def default_nodes(k: int, num_classes: int) -> int:
@@ -69,5 +74,34 @@ def bounds(k: int, num_classes: int, num_nodes: int, num_highest: int, dtype: jn
 
 def normal(gaps: jax.Array) -> tuple[jax.Array, jax.Array]:
     """P(Z > gap) and the density at the gap, for a standard normal Z."""
-    above = 0.5 * jax.scipy.special.erfc(gaps * math.sqrt(0.5))
-    return above, jnp.exp(-0.5 * gaps * gaps) / math.sqrt(2 * math.pi)
+    return _above(gaps), _density(gaps)
+
+
+@jax.custom_jvp
+def _above(gaps: jax.Array) -> jax.Array:
+    """P(Z > gap).
+
+    Identity: for x >= 0, P(Z > x) / exp(-x^2 / 2) is a smooth function of 2 / (1 + 0.318 x) - 1,
+    which is in (-1, 1]. Hazard: XLA's `erfc` has the polynomials of three intervals, which its
+    compiler for TPUs takes as long for as for all else. Choice: one polynomial of degree 9, with a
+    relative error of 2.2e-8 up to 14, where the exponential is 0. Cost: some 5e-7 of rounding.
+    """
+    if gaps.dtype == jnp.float64:
+        return 0.5 * jax.scipy.special.erfc(gaps * math.sqrt(0.5))
+    place = 2 / (1 + 0.318 * jnp.abs(gaps)) - 1
+    ratio = jnp.full_like(gaps, _TAIL[0])
+    for coefficient in _TAIL[1:]:
+        ratio = ratio * place + coefficient
+    tail = jnp.exp(-0.5 * gaps * gaps) * ratio
+    return jnp.where(gaps < 0, 1 - tail, tail)
+
+
+@_above.defjvp
+def _above_jvp(
+    primals: tuple[jax.Array], tangents: tuple[jax.Array]
+) -> tuple[jax.Array, jax.Array]:
+    return _above(*primals), -_density(*primals) * tangents[0]
+
+
+def _density(gaps: jax.Array) -> jax.Array:
+    return jnp.exp(-0.5 * gaps * gaps) / math.sqrt(2 * math.pi)

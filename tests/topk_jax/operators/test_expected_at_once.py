@@ -59,12 +59,14 @@ def convex(logits, labels):
     return losses.expected_top_k_hinge(logits, labels, k=3, epsilon=0.5, hinge="convex").sum()
 
 
-@pytest.mark.parametrize("bytes_at_once", [1 << 26, 0])
-def test_all_ranks_together_are_each_alone(rng, monkeypatch, bytes_at_once):
+# Each sum over the classes in one pass; one node at a time; groups of 8 nodes of one rank.
+@pytest.mark.parametrize(("bytes_at_once", "unrolled"), [(1 << 26, 10**6), (0, 0), (0, 400)])
+def test_all_ranks_together_are_each_alone(rng, monkeypatch, bytes_at_once, unrolled):
     logits, labels = rng.normal(size=(3, 40)).astype(np.float32), np.array([0, 7, 39])
     expected = jax.jit(jax.value_and_grad(convex))(logits, labels)
     monkeypatch.setattr(jax.lax, "platform_dependent", as_on("tpu"))
     monkeypatch.setattr(_expected_at_once, "_BYTES_AT_ONCE", bytes_at_once)
+    monkeypatch.setattr(_expected_at_once, "MOST_UNROLLED", unrolled)
     found = jax.jit(jax.value_and_grad(functools.partial(convex)))(logits, labels)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=2 * PROMISED)
