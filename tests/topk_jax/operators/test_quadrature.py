@@ -12,7 +12,7 @@ from topk_jax.operators import _quadrature
 EPS = np.finfo(np.float32).eps
 
 
-@pytest.mark.parametrize("ends", [(-14, 0), (0, 1), (1, 4), (4, 13)])
+@pytest.mark.parametrize("ends", [(-13, 0), (0, 1), (1, 4), (4, 12)])
 def test_tails_and_densities_of_the_normal_distribution(ends):
     gaps = np.linspace(*ends, 2001).astype(np.float32)
     exact = gaps.astype(np.float64)
