@@ -221,6 +221,8 @@ def leave(code: int) -> NoReturn:
 
 
 def _initialize(**settings: Any) -> None:
+    # Its handler would take SIGTERM from ours, and the process would live on.
+    jax.config.update("jax_enable_preemption_service", False)
     try:
         jax.distributed.initialize(
             initialization_timeout=_START_SECONDS,
