@@ -8,11 +8,9 @@ takes the corrected labels: --config.dataset.corrections=audit.csv. Of the recip
 and the seed are used.
 """
 
-import signal
-
 from absl import flags
 
-from train.foundation import command_line, files, flag_rules, flag_types
+from train.foundation import command_line, files, flag_rules, flag_types, interruption
 from train.foundation.console import show_line
 from train.foundation.errors import InterruptedRunError, UserError
 from train.foundation.flag_rules import Needed
@@ -65,7 +63,9 @@ def main() -> None:
             examples.of_dataset(dataset, spec), num_folds=_FOLDS.value, seed=parsed.seed
         )
     except KeyboardInterrupt as error:
-        raise InterruptedRunError(signal.SIGINT, "the same command starts over") from error
+        raise InterruptedRunError(
+            interruption.stopped_by(), "the same command starts over"
+        ) from error
     files.write_whole(out, outputs.to_csv(found, corrections.read(corrected) if corrected else []))
     if json is not None:
         files.write_whole(json, files.to_json(outputs.to_plain(found), indent=1))

@@ -10,12 +10,11 @@ files. With --shard=i/n, the process computes one share of the features and writ
 --merge puts the shares together. Tasks of a job array or of srun do so without a flag.
 """
 
-import signal
 from pathlib import Path
 
 from absl import flags
 
-from train.foundation import command_line, fields, flag_rules, flag_types
+from train.foundation import command_line, fields, flag_rules, flag_types, interruption
 from train.foundation.errors import InterruptedRunError, UserError
 from train.foundation.flag_rules import Exclusive, Flag, Needed
 from train.foundation.spelling import flags_for_fields
@@ -194,7 +193,9 @@ def _embed(out: Path, shared: share_flags.ChosenShare) -> None:
         with taking_part(share):
             embed(used, given, out, skip_unreadable=_SKIP_UNREADABLE.value, share=share)
     except KeyboardInterrupt as error:
-        raise InterruptedRunError(signal.SIGINT, "the same command continues from here") from error
+        raise InterruptedRunError(
+            interruption.stopped_by(), "the same command continues from here"
+        ) from error
 
 
 def _path(flag: flags.FlagHolder[str | None]) -> Path | None:

@@ -21,7 +21,7 @@ from train.evaluation.metric import Metric
 from train.foundation import folder_lock, json_files
 from train.foundation.errors import UserError
 from train.foundation.nested import flatten
-from train.training.loop import AfterEpoch, Loop
+from train.training.loop import AfterEpoch, Loop, stoppable
 from train.training.losses import find_loss
 from train.training.state import TrainState
 from train.training.stop_signals import StopSignals
@@ -105,10 +105,11 @@ def run(
             _extend(assembly, workdir, progress, shorter)
         with _reporter(assembly, workdir, progress, unreadable, found_alike) as reporter:
             state, progress = _train(assembly, checkpointer, reporter, state, progress, after_epoch)
-            best = assembly.devices.replicate(checkpointer.restore(progress.best_step, state))
-            found = assembly.evaluator.evaluate_selected(best)
-            results = result_fields.collect(assembly, state, progress, found)
-            return reporter.results(results, found.tests)
+            with stoppable(progress):
+                best = assembly.devices.replicate(checkpointer.restore(progress.best_step, state))
+                found = assembly.evaluator.evaluate_selected(best)
+                results = result_fields.collect(assembly, state, progress, found)
+                return reporter.results(results, found.tests)
 
 
 def _parsed(config: Mapping[str, Any], workdir: Path, *, extend: bool) -> tuple[Config, int | None]:

@@ -10,13 +10,12 @@ often than they promise, and with 4 if the promise may still hold, but the score
 changed. A false alarm, at any time, has at most the probability --delta.
 """
 
-import signal
 import sys
 from pathlib import Path
 
 from absl import flags
 
-from train.foundation import command_line, fields, files, flag_rules, folder_lock
+from train.foundation import command_line, fields, files, flag_rules, folder_lock, interruption
 from train.foundation.console import show_line
 from train.foundation.errors import InterruptedRunError
 from train.foundation.flag_rules import Flag, Needed
@@ -102,7 +101,9 @@ def main() -> None:
         try:
             monitor = watching.watch(asked)
         except KeyboardInterrupt as error:
-            raise InterruptedRunError(signal.SIGINT, "the same command continues") from error
+            raise InterruptedRunError(
+                interruption.stopped_by(), "the same command continues"
+            ) from error
     for line in monitor.in_words():
         show_line(line)
     if figure is not None:

@@ -19,7 +19,6 @@ a flag.
 import dataclasses
 import functools
 import os
-import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -40,6 +39,7 @@ from train.foundation import (
     flag_types,
     folder_lock,
     import_paths,
+    interruption,
     names,
 )
 from train.foundation.console import show_line
@@ -255,7 +255,9 @@ def prepare(
         return
     except KeyboardInterrupt as error:
         begins = "continues from here" if isinstance(builder, ReadOnlyBuilder) else "starts over"
-        raise InterruptedRunError(signal.SIGINT, f"the same command {begins}") from error
+        raise InterruptedRunError(
+            interruption.stopped_by(), f"the same command {begins}"
+        ) from error
     _summarize(name, builder, skipped)
 
 
@@ -326,7 +328,9 @@ def write_records(
             )
     except KeyboardInterrupt as error:
         begins = "continues from here" if isinstance(share, WritesPart) else "starts over"
-        raise InterruptedRunError(signal.SIGINT, f"the same command {begins}") from error
+        raise InterruptedRunError(
+            interruption.stopped_by(), f"the same command {begins}"
+        ) from error
     if part.is_written:
         return
     classes = len(found.listing.class_names)

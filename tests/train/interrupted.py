@@ -1,4 +1,4 @@
-"""`train.main`, killed or held at an exact moment, on photographs that are small."""
+"""`train.main`, killed, held or sent a signal at an exact moment, on photographs that are small."""
 
 import os
 import shutil
@@ -10,6 +10,8 @@ import jax
 
 from tests.train.data import small
 from train import main as program
+from train.assembly import data_checks
+from train.assembly.evaluator import Evaluator
 from train.data import photographs
 from train.foundation import files
 from train.training.stop_signals import StopSignals
@@ -119,6 +121,17 @@ def hold_at_save(number):
     Checkpointer.save, StopSignals._receive = save, receive
 
 
+def stop_in(owner, name, number=signal.SIGTERM):
+    """Sends the process a signal when it calls a function."""
+    original = getattr(owner, name)
+
+    def stopped(*arguments):
+        os.kill(os.getpid(), number)
+        return original(*arguments)
+
+    setattr(owner, name, stopped)
+
+
 MOMENTS = {
     "never": lambda: None,
     # Whatever kills it: its steps are compiled, as by no start before.
@@ -133,6 +146,12 @@ MOMENTS = {
     "before the curves": lambda: kill_before_renaming_to("learning_curves.png"),
     "before the results": lambda: kill_before_renaming_to("results.json"),
     "held at the second save": lambda: hold_at_save(2),
+    "SIGTERM before the first step": lambda: stop_in(data_checks, "find_overlooked"),
+    "SIGTERM in a validation": lambda: stop_in(Evaluator, "validate"),
+    "SIGTERM in the evaluation after training": lambda: stop_in(Evaluator, "evaluate_selected"),
+    "SIGINT in the evaluation after training": lambda: stop_in(
+        Evaluator, "evaluate_selected", signal.SIGINT
+    ),
 }
 
 

@@ -140,6 +140,7 @@ def start_together(
     workdir: Path,
     *,
     of_second: tuple[str, ...] = (),
+    moments: tuple[str | None, str | None] = (None, None),
     other_workdir: Path | None = None,
 ) -> Iterator[list[Running]]:
     """Starts two processes of two devices each that train one classifier.
@@ -148,6 +149,7 @@ def start_together(
         program: what both run.
         workdir: of the run.
         of_second: further arguments of the second process.
+        moments: of each, one of `tests.train.interrupted`.
         other_workdir: the workdir of the second process, if it is another one.
     """
     with socket.socket() as free:
@@ -162,6 +164,7 @@ def start_together(
                     f"--coordinator=localhost:{port}",
                     "--num_processes=2",
                     f"--process_index={index}",
+                    moment=moments[index],
                     name=f"{workdir.name}.{index}",
                 )
             )

@@ -27,6 +27,7 @@ from train.workdir.progress import Progress
 from train.workdir.reporting import Reporter
 
 NUM_EPOCHS = 3
+STOPPED_AT_END = "stopped by {}: saved after step .*, at the end of the training; the same command"
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
 
@@ -199,8 +200,7 @@ def test_a_signal_after_the_last_step_stops_the_run_before_the_test(config, unbr
             os.kill(os.getpid(), signal.SIGTERM)
 
     workdir = tmp_path / "run"
-    message = "stopped by SIGTERM: saved after step .*, at the end of the training; the same"
-    with pytest.raises(InterruptedRunError, match=message):
+    with pytest.raises(InterruptedRunError, match=STOPPED_AT_END.format("SIGTERM")):
         experiment.run(config, workdir, after_epoch=stop)
     assert not (workdir / "results.json").exists()
     assert without_times(experiment.run(config, workdir)) == without_times(unbroken[1])
@@ -220,7 +220,7 @@ def test_a_run_without_its_results_writes_its_outcomes_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(files, "write_whole", interrupt)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(InterruptedRunError, match=STOPPED_AT_END.format("SIGINT")):
             experiment.run(config, workdir)
     # A run with results has its outcomes; without results they are written again.
     assert outcomes_in(workdir) == outcomes_in(unbroken[0])

@@ -40,6 +40,22 @@ def test_a_second_signal_ends_the_run_at_once(tmp_path, second, code, words):
     assert (done.returncode, done.stderr) == (code, words)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_in_the_evaluation_after_training_is_told_and_the_run_continues(tmp_path, number):
+    workdir, one_epoch = tmp_path / "run", "--config.num_epochs=1"
+    done = PROGRAM.run(workdir, one_epoch, moment=f"{number.name} in the evaluation after training")
+    assert done.returncode == 128 + number
+    assert done.stderr == (
+        f"stopped by {number.name}: saved after step {STEPS_PER_EPOCH}, at the end of the "
+        "training; the same command continues from there\n"
+    )
+    assert not (workdir / "results.json").exists()
+    done = PROGRAM.complete(workdir, one_epoch)
+    assert "continuing after epoch 1 of 1\n" in done.stdout
+    assert (workdir / "results.json").exists()
+
+
 # Large constants in the step: it is compiled again for each.
 RATES = {
     # The first step's own loss and gradient are finite, and nothing after them is.

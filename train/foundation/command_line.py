@@ -42,8 +42,6 @@ from train.foundation.printable import printable
 
 # The exit code for a mistake in the command line, the configuration or the files.
 _USER_ERROR = 2
-# Plus the number of the signal: the exit code of a run that a signal stopped, as in shells.
-_SIGNAL = 128
 # The end of the message about a device without enough memory, in commands that train.
 _LARGE_BATCH = (
     "config.dataset.batch_size is too large for the device; config.optimizer.accumulation_steps "
@@ -205,17 +203,17 @@ def _guarded(command: Callable[[], None]) -> None:
             command()
             sys.stdout.flush()
     except InterruptedRunError as error:
-        if several := _several_processes():
+        if not error.alone and (several := _several_processes()):
             # All stop after the same step. The first to exit would abort the others.
             with interruption.allow_time():
                 several.wait_for_others("stopped")
-        _end(str(error), _SIGNAL + error.number)
+        _end(str(error), interruption.SIGNAL + error.number)
     except KeyboardInterrupt:
-        _end(interruption.MESSAGE, interruption.CODE)
+        _end(interruption.message(), interruption.code())
     except Exception as error:
         if interruption.raised():
             # C++ makes another error of a KeyboardInterrupt that it passes on.
-            _end(interruption.MESSAGE, interruption.CODE)
+            _end(interruption.message(), interruption.code())
         _explain(error)
 
 
@@ -318,5 +316,7 @@ def _leave(text: str, code: int) -> NoReturn:
     if several := _several_processes():
         with contextlib.suppress(OSError):
             sys.stdout.flush()
-        several.leave(code)
+        # The line is there. The wait may be longer than what is left of the time of a signal.
+        with interruption.allow_time():
+            several.leave(code)
     sys.exit(code)

@@ -99,8 +99,10 @@ class InterruptedRunError(Exception):
     Args:
         number: the signal's number.
         message: the state of the run.
+        alone: whether other processes of the run may not know of the signal.
     """
 
-    def __init__(self, number: int, message: str) -> None:
+    def __init__(self, number: int, message: str, *, alone: bool = False) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}: {message}")
         self.number = number
+        self.alone = alone

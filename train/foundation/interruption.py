@@ -1,6 +1,7 @@
-"""Ctrl-C at any moment of a command: one line, and the exit code that shells give.
+"""Ctrl-C and SIGTERM at any moment of a command: one line, and the exit code that shells give.
 
-Python raises a KeyboardInterrupt wherever the main thread is. That is not enough:
+SIGTERM by itself ends a process without a line. At Ctrl-C Python raises a KeyboardInterrupt
+wherever the main thread is. That is not enough:
 
 - in an import it can end in a segmentation fault or in another error, because extension modules
   cannot be initialized by half;
@@ -8,10 +9,10 @@ Python raises a KeyboardInterrupt wherever the main thread is. That is not enoug
 - in a long call of C++, such as a compilation, it waits for the end of the call;
 - at the exit, a thread that never ends makes the process wait for ever.
 
-A KeyboardInterrupt is therefore raised only while a command runs, which may have files to put in
-order. At all other moments the process ends at once. It also ends at once after `_SECONDS` or at a
-second Ctrl-C, and a thread sees to that. An end at once damages nothing: files are replaced as a
-whole, and checkpoints are renamed when they are complete.
+Both signals therefore raise a KeyboardInterrupt only while a command runs, which may have files to
+put in order. At all other moments the process ends at once. It also ends at once after `_SECONDS`
+or if the same signal comes again, and a thread sees to that. An end at once damages nothing: files
+are replaced as a whole, and checkpoints are renamed when they are complete.
 """
 
 import _thread
@@ -25,10 +26,10 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import NoReturn
 
-MESSAGE = "stopped by SIGINT"
-# The exit code that shells give.
-CODE = 128 + signal.SIGINT
-
+# The signals, and how Python handles each in a process that does not ignore it.
+_HANDLED = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+# Plus the number of the signal: the exit code that shells give.
+SIGNAL = 128
 # The time that a command has to put its files in order; see `allow_time` for what may take longer.
 _SECONDS = 10.0
 # How often the thread looks at the clock.
@@ -47,6 +48,7 @@ class _State:
 
     Attributes:
         begun: whether this is the process of a command, which ends here.
+        number: the last signal that came.
         unwinds: whether a KeyboardInterrupt is raised.
         raised: whether one was.
         patience: the number of contexts of `allow_time` that are open.
@@ -55,6 +57,7 @@ class _State:
 
     def __init__(self) -> None:
         self.begun = False
+        self.number = signal.SIGINT
         self.unwinds = False
         self.raised = False
         self.patience = 0
@@ -65,9 +68,9 @@ _state = _State()
 
 
 def begin() -> None:
-    """Handles Ctrl-C from now on; called by the main thread of a command, as early as possible.
+    """Handles both signals from now on; the main thread of a command calls it as early as possible.
 
-    A process that ignores the signal keeps ignoring it: shells start background processes so.
+    A process that ignores one keeps ignoring it: shells start background processes so.
 
     Standard streams that are closed become the null device, here because nothing is open yet.
     """
@@ -76,12 +79,13 @@ def begin() -> None:
         return
     _state.begun = True
     _end_after_tracebacks()
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        return
-    signal.signal(signal.SIGINT, _receive)
-    # The first function that is registered is the last one at the exit. After it Python would put
-    # back the signal's own handling, which ends the process without a line.
-    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    for number, usual in _HANDLED.items():
+        if signal.getsignal(number) is usual:
+            signal.signal(number, _receive)
+            # The first functions that are registered are the last ones at the exit. After them
+            # Python would put back the signal's own handling, which ends the process without a
+            # line.
+            atexit.register(signal.signal, number, signal.SIG_IGN)
     _filter_what_python_prints()
     # Python writes the number of each signal to it at once, whatever the main thread does.
     received, written = os.pipe()
@@ -91,13 +95,28 @@ def begin() -> None:
 
 
 def raised() -> bool:
-    """Whether Ctrl-C has raised a KeyboardInterrupt, which may have become another error."""
+    """Whether a signal has raised a KeyboardInterrupt, which may have become another error."""
     return _state.raised
+
+
+def stopped_by() -> signal.Signals:
+    """The signal that has raised a KeyboardInterrupt."""
+    return _state.number
+
+
+def message() -> str:
+    """The line of a command that the signal ends."""
+    return f"stopped by {_state.number.name}"
+
+
+def code() -> int:
+    """The exit code of a command that the signal ends."""
+    return SIGNAL + _state.number
 
 
 @contextlib.contextmanager
 def unwinding() -> Iterator[None]:
-    """While a command runs in this context, Ctrl-C raises a KeyboardInterrupt."""
+    """While a command runs in this context, the signals raise a KeyboardInterrupt."""
     _state.unwinds = True
     try:
         yield
@@ -107,7 +126,7 @@ def unwinding() -> Iterator[None]:
 
 @contextlib.contextmanager
 def allow_time() -> Iterator[None]:
-    """Within this context the first Ctrl-C ends nothing, however long it takes, as for a save."""
+    """Within this context the first signal ends nothing, however long it takes, as for a save."""
     _state.patience += 1
     try:
         yield
@@ -117,12 +136,29 @@ def allow_time() -> Iterator[None]:
 
 @contextlib.contextmanager
 def handled_elsewhere() -> Iterator[None]:
-    """Within this context only the handlers of the program see Ctrl-C, also the second one."""
+    """Within this context only the handlers of the program see signals, also the second one."""
     before = signal.set_wakeup_fd(-1)
     try:
         yield
     finally:
         signal.set_wakeup_fd(before, warn_on_full_buffer=False)
+
+
+@contextlib.contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Within this context SIGTERM ends the process by itself, unless the program handles it.
+
+    A program may handle the first signal, and give both back to their handlers from before. Of two
+    signals of one moment, Python then drops SIGTERM, which has none; the two are one request.
+    """
+    is_handled = signal.getsignal(signal.SIGTERM) is _receive
+    if is_handled:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        if is_handled:
+            signal.signal(signal.SIGTERM, _receive)
 
 
 def leave(code: int) -> NoReturn:
@@ -172,10 +208,11 @@ def _remove_semaphores() -> None:
         processes._run_finalizers(minpriority=0)
 
 
-def _receive(_number: int, frame: FrameType | None) -> None:
+def _receive(number: int, frame: FrameType | None) -> None:
     """The handler, which the main thread calls between two instructions."""
     if _state.ending.locked():
         return
+    _state.number = signal.Signals(number)
     if not _state.unwinds or _is_in_import(frame):
         # What was printed into a pipe; not if the signal came in the middle of that.
         with contextlib.suppress(OSError, RuntimeError, ValueError):
@@ -201,20 +238,23 @@ def _end_at_once() -> None:
         if sys.stdout.isatty():
             os.write(sys.stdout.fileno(), _SHOW_CURSOR)
     with contextlib.suppress(OSError):
-        os.write(2, f"{MESSAGE}\n".encode())
-    os._exit(CODE)
+        os.write(2, f"{message()}\n".encode())
+    os._exit(code())
 
 
 def _watch(received: int) -> None:
-    """Ends the process at the second Ctrl-C, or some time after the first one."""
-    interrupts = 0
+    """Ends the process if a signal comes again, or some time after the first one."""
+    numbers = b""
     left = _SECONDS
-    while left > 0 and interrupts < 2:
-        wait = _PAUSE if interrupts else None
+    # Two different signals of one moment are one request.
+    while left > 0 and max(map(numbers.count, _HANDLED)) < 2:
+        wait = _PAUSE if numbers else None
         if select.select([received], [], [], wait)[0]:
-            interrupts += os.read(received, 64).count(signal.SIGINT)
+            numbers += bytes(one for one in os.read(received, 64) if one in _HANDLED)
         elif _state.patience == 0:
             left -= _PAUSE
+    # The main thread may not have come to the handler.
+    _state.number = signal.Signals(numbers[-1])
     _end_at_once()
 
 

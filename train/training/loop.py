@@ -1,5 +1,6 @@
 """Epochs of steps, selection of the best one, stopping, and checkpoints, in a fixed order."""
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -7,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from train.data.batches import Batch
-from train.devices import processes
 from train.devices.parallel import Devices
 from train.evaluation import metric
 from train.evaluation.metric import LOSS, Metric
 from train.evaluation.summaries import Evaluation
+from train.foundation import interruption
 from train.foundation.errors import InterruptedRunError, UserError
 from train.training import stop_signals
 from train.training.state import TrainState
@@ -23,6 +24,8 @@ from train.workdir.reporting import Reporter, SilentReporter
 
 # Takes an epoch, counted from 1, and its validation metrics by their names.
 AfterEpoch = Callable[[int, Mapping[str, float]], None]
+
+_AT_END = "at the end of the training"
 
 
 @dataclass(frozen=True)
@@ -126,24 +129,17 @@ class Loop:
                 continue
             progress = dataclasses.replace(progress, step=progress.step + 1)
             state = steps.dispatch(state, progress.step, batches)
-        # The other processes do not know a signal that came during the last steps, and would wait
-        # for this one. So it only stops if it is the only process.
-        request = self.stop_signals.current()
-        if stop_signals.is_stop(request) and not processes.are_several():
+        # No step makes known to all processes a signal that came after the last one.
+        request = stop_signals.largest(self.stop_signals.current())
+        if stop_signals.is_stop(request):
             raise self._interrupted(request, progress)
         return state, progress
 
     def _interrupted(self, number: int, progress: Progress) -> InterruptedRunError:
         """The error that ends the run after a signal and a save."""
-        where = (
-            "at the end of the training"
-            if self._is_finished(progress)
-            else f"in epoch {progress.epochs + 1} of {self.num_epochs}"
-        )
-        return InterruptedRunError(
-            number,
-            f"saved after step {progress.step}, {where}; the same command continues from there",
-        )
+        if self._is_finished(progress):
+            return _stopped(number, progress, _AT_END)
+        return _stopped(number, progress, f"in epoch {progress.epochs + 1} of {self.num_epochs}")
 
     def _is_finished(self, progress: Progress) -> bool:
         if progress.epochs == self.num_epochs:
@@ -177,6 +173,29 @@ class Loop:
             progress.step, self.devices.to_host(state), dataclasses.asdict(progress)
         )
         self.stop_signals.saved()
+
+
+@contextlib.contextmanager
+def stoppable(progress: Progress) -> Iterator[None]:
+    """Within this context a signal ends the finished training as one during it, but at once.
+
+    Args:
+        progress: how far the training has come.
+
+    Raises:
+        InterruptedRunError: a signal came, perhaps to this process alone.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise _stopped(interruption.stopped_by(), progress, _AT_END, alone=True) from error
+
+
+def _stopped(
+    number: int, progress: Progress, where: str, *, alone: bool = False
+) -> InterruptedRunError:
+    told = f"saved after step {progress.step}, {where}; the same command continues from there"
+    return InterruptedRunError(number, told, alone=alone)
 
 
 def _score(validation: Mapping[Metric, float], select_by: Metric) -> float:

@@ -3,7 +3,8 @@
 A request to one process becomes known to all of them after the same step: each step takes the
 largest request over the devices, one integer in a program that communicates anyway. JAX's own
 `multihost_utils.reached_preemption_sync_point` does this only for SIGTERM, and Ctrl-C and the
-clock need it too. A separate collective beside the step could deadlock with it on CPUs.
+clock need it too. A separate collective beside the step could deadlock with it on CPUs; there is
+one only after the last step.
 """
 
 import contextlib
@@ -17,6 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from train.devices import processes
 from train.foundation import interruption
 
 _NAME = "request"
@@ -56,6 +58,12 @@ def take_request(metrics: dict[str, float]) -> int:
     return int(metrics.pop(_NAME))
 
 
+def largest(request: int) -> int:
+    """The largest request of all processes, each of which calls this; no step is in progress."""
+    found = processes.gather({_NAME: np.array([request], np.int32)})
+    return int(found[_NAME].max())
+
+
 class StopSignals:
     """The requests to this process; signals are caught while the context is open.
 
@@ -78,6 +86,7 @@ class StopSignals:
         if threading.current_thread() is not threading.main_thread():
             return self
         self._context.enter_context(interruption.allow_time())
+        self._context.enter_context(interruption.ended_by_sigterm())
         for number in _STOPPING:
             # Shells start background processes with an ignored SIGINT; it stays ignored.
             if signal.getsignal(number) is not signal.SIG_IGN:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.experimental import multihost_utils
@@ -34,17 +35,52 @@ def test_what_differs_between_processes_is_refused(monkeypatch):
     processes.check_same("the colour", lambda: "a")
 
 
-def test_all_processes_have_the_arrays_of_the_first(monkeypatch):
-    def of_all(arrays, *, tiled):
-        assert tiled
-        return {name: np.concatenate([own + 1, own]) for name, own in arrays.items()}
+def be_second(monkeypatch, first):
+    """Has this process be the second of two; the first one sends the arrays.
 
+    Returns:
+        What this process sends, as it does.
+    """
+    sent = []
+
+    def of_both(own):
+        sent.append(own)
+        of_first = b"".join(array.tobytes() for array in first.values())
+        return np.stack([np.frombuffer(of_first, np.uint8), own])
+
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(multihost_utils, "process_allgather", of_both)
+    return sent
+
+
+def test_all_processes_have_the_arrays_of_the_first(monkeypatch):
     own = {"mean": np.arange(3.0), "scale": np.ones(2)}
     np.testing.assert_equal(processes.of_first(own), own)
-    monkeypatch.setattr(jax, "process_count", lambda: 2)
-    monkeypatch.setattr(multihost_utils, "process_allgather", of_all)
-    expected = {"mean": [1, 2, 3], "scale": [2, 2]}
-    np.testing.assert_equal(processes.of_first(own), expected)
+    first = {"mean": np.arange(3.0) + 1, "scale": np.full(2, 2.0)}
+    be_second(monkeypatch, first)
+    np.testing.assert_equal(processes.of_first(own), first)
+
+
+def test_arrays_of_several_types_are_sent_at_once_and_arrive_exactly(monkeypatch):
+    rng = np.random.default_rng(0)
+    first, second = (
+        {
+            # Every other row, which are apart in memory.
+            "scores": rng.normal(size=(8, 3)).astype(np.float32)[::2],
+            "mask": rng.random(4) < 0.5,
+            "examples": 2**40 + rng.integers(9, size=4),
+            "weights": rng.normal(size=(4, 2)),
+            "features": rng.normal(size=(4, 5)).astype(jnp.bfloat16),
+            "class_ranks": np.zeros((4, 0), np.int32),
+        }
+        for _ in range(2)
+    )
+    sent = be_second(monkeypatch, first)
+    found = processes.gather(second)
+    assert len(sent) == 1
+    for name, own in second.items():
+        assert found[name].dtype == own.dtype
+        np.testing.assert_array_equal(found[name], np.concatenate([first[name], own]))
 
 
 def test_hosts_of_a_pod_that_were_not_connected_are_refused(monkeypatch):

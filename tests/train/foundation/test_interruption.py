@@ -1,6 +1,7 @@
-"""Ctrl-C at the moments at which Python itself does not end, or ends with a traceback."""
+"""Signals at the moments at which Python itself does not end, or ends without our line."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -8,15 +9,15 @@ import pytest
 
 from tests.train.forked import ROOT, TIME_LIMIT
 
-LINE = "stopped by SIGINT\n"
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # What a command does, in a process of its own that starts in a tenth of a second.
 COMMAND = """
 import atexit, contextlib, ctypes, gc, os, signal, sys, threading
 from train.foundation import command_line, interruption
-from train.foundation.errors import UserError
+from train.foundation.errors import InterruptedRunError, UserError
 
 def interrupt():
-    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), {number})
 
 def never_returns():
     # As a long call of C++: no signal ends it, and it holds no lock of Python.
@@ -33,10 +34,11 @@ command_line.run(main)
 """
 
 
-def run(command="pass", before="", started_by=(), **options):
+def run(command="pass", before="", started_by=(), number=signal.SIGINT, **options):
     indented = command.replace("\n", "\n    ")
+    program = COMMAND.format(command=indented, before=before, number=int(number))
     done = subprocess.run(
-        [*started_by, sys.executable, "-c", COMMAND.format(command=indented, before=before)],
+        [*started_by, sys.executable, "-c", program],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -101,19 +103,33 @@ threading.Thread(target=wait).start()
 }
 
 
+@pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("moment", ENDS)
-def test_ctrl_c_ends_a_command_with_one_line_at_any_moment(tmp_path, moment):
+def test_a_signal_ends_a_command_with_one_line_at_any_moment(tmp_path, moment, number):
     # As an extension module that is initialized by half.
     (tmp_path / "made_of_cpp.py").write_text(
-        "import os, signal\n"
+        "import os\n"
         "try:\n"
-        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        f"    os.kill(os.getpid(), {int(number)})\n"
         "except BaseException:\n"
         "    os.abort()\n"
     )
-    code, printed, errors = run(**ENDS[moment], env={**os.environ, "MODULES": str(tmp_path)})
-    assert (code, errors) == (130, LINE)
+    environment = {**os.environ, "MODULES": str(tmp_path)}
+    code, printed, errors = run(**ENDS[moment], number=number, env=environment)
+    assert (code, errors) == (128 + number, f"stopped by {number.name}\n")
     assert printed == ("read" if moment == "before the command" else "")
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_command_can_say_what_the_same_command_does(number):
+    command = """
+try:
+    interrupt()
+except KeyboardInterrupt as error:
+    raise InterruptedRunError(interruption.stopped_by(), "the same command continues") from error
+"""
+    line = f"stopped by {number.name}: the same command continues\n"
+    assert run(command, number=number) == (128 + number, "", line)
 
 
 def test_what_takes_time_is_waited_for():
@@ -145,24 +161,25 @@ def ask(number, frame):
         signal.signal(one, handler)
 
 both = (signal.SIGINT, signal.SIGTERM)
-before.update({one: signal.signal(one, ask) for one in both})
-signal.pthread_sigmask(signal.SIG_BLOCK, both)
-for one in both:
-    # To this thread: the one that watches would be given the first before the second is there.
-    signal.pthread_kill(threading.get_ident(), one)
-with interruption.handled_elsewhere():
+with interruption.ended_by_sigterm(), interruption.handled_elsewhere():
+    before.update({one: signal.signal(one, ask) for one in both})
+    signal.pthread_sigmask(signal.SIG_BLOCK, both)
+    for one in both:
+        # To this thread: the one that watches would be given the first before the second is there.
+        signal.pthread_kill(threading.get_ident(), one)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
 """
     assert run(command) == (0, "asked\n", "")
 
 
-def test_ctrl_c_in_the_last_moments_is_ignored():
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_in_the_last_moments_is_ignored(number):
     # Modules are taken apart by then.
-    command = """
+    command = f"""
 class Last:
-    def __del__(self, write=os.write, kill=os.kill, process=os.getpid(), number=signal.SIGINT):
+    def __del__(self, write=os.write, kill=os.kill, process=os.getpid()):
         write(1, b"taken apart")
-        kill(process, number)
+        kill(process, {int(number)})
 sys.modules["__main__"].last = Last()
 """
     assert run(command) == (0, "taken apart", "")
@@ -172,8 +189,10 @@ sys.modules["__main__"].last = Last()
 IGNORING = ("sh", "-c", "trap '' INT; exec \"$@\"", "sh")
 
 
-def test_a_process_that_ignores_it_goes_on_to_do_so():
+def test_a_process_that_ignores_one_goes_on_to_do_so():
     assert run("interrupt()", started_by=IGNORING) == (0, "", "")
+    ended = run("interrupt()", started_by=IGNORING, number=signal.SIGTERM)
+    assert ended == (143, "", "stopped by SIGTERM\n")
 
 
 @pytest.mark.parametrize("started_by", [(), IGNORING])
@@ -229,7 +248,7 @@ def test_the_program_handles_it_before_it_imports_a_library(tmp_path, module):
         timeout=TIME_LIMIT,
         check=False,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", LINE)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "stopped by SIGINT\n")
 
 
 def test_other_programs_handle_it_themselves():

@@ -65,6 +65,30 @@ def test_a_signal_to_one_stops_both_which_go_on_as_if_nothing_was(tmp_path):
     assert outcome(workdir)["metrics"] == outcome(tmp_path / "unbroken")["metrics"]
 
 
+AT_END = (
+    "stopped by SIGTERM: saved after step 39, at the end of the training; the same command "
+    "continues from there\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("moments", "line"),
+    [
+        (("SIGTERM before the first step",) * 2, "stopped by SIGTERM\n"),
+        # Of one epoch: the other process is told of it.
+        ((None, "SIGTERM in a validation"), AT_END),
+        (("SIGTERM in the evaluation after training",) * 2, AT_END),
+    ],
+)
+def test_signals_outside_of_steps_stop_both_which_go_on(tmp_path, moments, line):
+    workdir = tmp_path / "run"
+    with start_together(program(1), workdir, moments=moments) as pair:
+        ended = [process.end() for process in pair]
+    assert [(done.returncode, done.stderr) for done in ended] == [(143, line)] * 2
+    assert not (workdir / "results.json").exists()
+    complete_together(program(1), workdir)
+
+
 def test_both_refuse_what_one_cannot_read_or_leave_it_out(tmp_path):
     pictures.write_classes(tmp_path / "photos", ("ash", "birch", "cedar", "dogwood", "elm"), 12)
     (tmp_path / "photos" / "ash" / "0.png").write_bytes(b"no image")
