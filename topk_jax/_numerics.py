@@ -18,6 +18,11 @@ from topk_jax._entries import take_entries, take_entry
 FLOOR = -1e30
 
 
+def rounding_to_spare(dtype: jnp.dtype) -> float:
+    """How far, relatively, a sum may be from what is required of it: 16 roundings."""
+    return 16.0 * float(jnp.finfo(dtype).eps)
+
+
 def finite_scores(logits: jax.Array) -> jax.Array:
     """Replaces -inf, a masked class, by a finite score below all others.
 

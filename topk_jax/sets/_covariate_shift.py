@@ -91,7 +91,7 @@ def _quantiles(given: jax.Array, scores: jax.Array, known: jax.Array, coverage: 
     largest = known.max()
     ascending, of_examples = jax.lax.sort((scores, jnp.exp(known - largest)), num_keys=1)
     sums = jnp.cumsum(of_examples)
-    spare = 1.0 - 16.0 * float(jnp.finfo(sums.dtype).eps)
+    spare = 1.0 - _numerics.rounding_to_spare(sums.dtype)
     reached = jnp.append(ascending, jnp.inf)
 
     def find(

@@ -363,7 +363,7 @@ def _hierarchical_quantile(
     of_examples = jnp.where(index < num_groups, shares.at[index].get(mode="clip"), 0)
     ascending, of_examples = jax.lax.sort((scores, of_examples), num_keys=1)
     # As in `label_shift_quantiles`: the sums are rounded.
-    spare = 1.0 - 16.0 * float(jnp.finfo(scores.dtype).eps)
+    spare = 1.0 - _numerics.rounding_to_spare(scores.dtype)
     present = (sizes > 0).sum().astype(scores.dtype)
     required = coverage.astype(scores.dtype) * (present + 1.0) * spare
     place = jnp.searchsorted(jnp.cumsum(of_examples), required)

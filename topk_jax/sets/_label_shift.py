@@ -94,7 +94,7 @@ def _label_shift_quantiles(
     of_examples = _numerics.value_of_class(weights, calibration.labels)
     ascending, of_examples = jax.lax.sort((calibration.scores, of_examples), num_keys=1)
     sums = jnp.cumsum(of_examples)
-    spare = 1.0 - 16.0 * float(jnp.finfo(sums.dtype).eps)
+    spare = 1.0 - _numerics.rounding_to_spare(sums.dtype)
     required = coverage.astype(sums.dtype) * (sums[-1] + weights) * spare
     places = jnp.searchsorted(sums, required)
     reached = jnp.append(ascending, jnp.inf)[places]

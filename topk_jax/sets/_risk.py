@@ -63,7 +63,7 @@ def risk_controlled_index(losses: ArrayLike, *, error: float, bound: float = 1.0
     # Sums of thirds are rounded. Sums of losses of 0 and 1 are integers, which less than one more
     # does not change.
     allowed = float(rate * (values.size // values.shape[-1] + 1) - largest)
-    rounding = 16.0 * float(jnp.finfo(values.dtype).eps)
+    rounding = _numerics.rounding_to_spare(values.dtype)
     allowed += min(rounding * max(allowed, float(largest)), float(largest) / 2)
     is_small = values.sum(axis=range(values.ndim - 1)) <= allowed
     # Only the columns at the end that are all small count. A NaN is not small.

@@ -199,7 +199,7 @@ def _adaptive_cut(error: jax.Array, probabilities: jax.Array) -> tuple[jax.Array
         return _selection.compute_once(missed), _rows.sum_of(mask.astype(jnp.result_type(int)))
 
     excess = _rows.sum_of(_rows.pad(values, 0.0)) - 1.0
-    rounding = 16.0 * float(jnp.finfo(values.dtype).eps)
+    rounding = _numerics.rounding_to_spare(values.dtype)
     allowed = (error + jnp.where(jnp.abs(excess) <= rounding, 0.0, excess)) * (1.0 + rounding)
 
     def several(bracket: tuple[jax.Array, ...]) -> jax.Array:

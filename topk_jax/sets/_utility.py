@@ -201,7 +201,7 @@ def _best(descending: jax.Array, utilities: jax.Array) -> _Best:
     largest = expected.max(axis=-1)
     # Hazard: utilities that are equal as real numbers differ by rounding. Choice: the first within
     # 16 roundings of the largest.
-    room = 16.0 * float(jnp.finfo(expected.dtype).eps) * jnp.abs(largest)
+    room = _numerics.rounding_to_spare(expected.dtype) * jnp.abs(largest)
     last = (expected >= (largest - room)[..., None]).argmax(axis=-1)[..., None]
     smallest = jnp.take_along_axis(descending, last, axis=-1)[..., 0]
     return _Best(largest, smallest, last[..., 0] + 1)

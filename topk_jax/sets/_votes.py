@@ -124,7 +124,7 @@ def _quantile(values: jax.Array, votes: jax.Array, allowed: float) -> jax.Array:
     on, which stay small, with 16 roundings to spare, as in `label_shift_quantiles`: five fifths are
     one. Votes that are all in one class make integers, which half a vote does not change.
     """
-    spare = jnp.clip(16.0 * float(jnp.finfo(votes.dtype).eps) * jnp.maximum(allowed, 1.0), 0.0, 0.5)
+    spare = jnp.clip(_numerics.rounding_to_spare(votes.dtype) * jnp.maximum(allowed, 1.0), 0.0, 0.5)
     ascending, weights = jax.lax.sort((values.reshape(-1), votes.reshape(-1)), num_keys=1)
     above = jax.lax.cumsum(weights, reverse=True) - weights
     first = (above > allowed + spare).sum()
