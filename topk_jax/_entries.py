@@ -124,13 +124,17 @@ def add_by_group(num_groups: int, index: jax.Array, numbers: jax.Array | int) ->
     Hazard: for one group and n vmapped rows, XLA on the CPU (JAX 0.10) shares one buffer between
     the sums and indices that are constants. Choice: no scatter for one group. Hazard: a million
     weights of 0.1 that are added one by one in float32 are too large by a hundredth. Choice: the
-    sums of parts first. Cost: memory for at most one number for each example.
+    sums of parts first, if the groups are few. Cost: memory for at most one number for each
+    example, or for 256 sums of each group in a program for any number of examples.
     """
     dtype = jnp.result_type(numbers)
     if num_groups == 1:
         return jnp.where(index == 0, numbers, 0).sum(dtype=dtype, keepdims=True)
-    num_parts = min(_NUM_PARTS, index.size // num_groups)
-    if num_parts < 2 or not jnp.issubdtype(dtype, jnp.floating):
+    num_parts = 1
+    if jnp.issubdtype(dtype, jnp.floating):
+        is_known = isinstance(index.size, int)
+        num_parts = min(_NUM_PARTS, index.size // num_groups) if is_known else _NUM_PARTS
+    if num_parts <= 1:
         return jnp.zeros(num_groups, dtype).at[index].add(numbers, mode="drop")
     part = jax.lax.iota(jnp.int32, index.size) % num_parts
     parts = jnp.zeros((num_parts, num_groups), dtype).at[part, index].add(numbers, mode="drop")

@@ -484,6 +484,27 @@ def test_a_million_equal_weights_add_up_to_their_number(rng):
     np.testing.assert_allclose(counts.count, 0.1 * np.bincount(labels), rtol=1e-4)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_tallies_in_a_program_for_any_number_of_examples(rng, weighted):
+    hits, labels = rng.integers(2, size=40).astype(bool), rng.integers(5, size=40)
+    weights = rng.random(40).astype(np.float32) if weighted else None
+
+    def tally(*arrays):
+        given, labels, *weights = arrays
+        weights = weights[0] if weights else None
+        return metrics.tally_by_class(given, labels, num_classes=5, weights=weights)
+
+    arrays = [array for array in (hits, labels, weights) if array is not None]
+    (size,) = jax.export.symbolic_shape("n")
+    shapes = [jax.ShapeDtypeStruct((size,), jnp.asarray(array).dtype) for array in arrays]
+    found = jax.export.export(
+        jax.jit(lambda *arrays: (tally(*arrays).total, tally(*arrays).count))
+    )(*shapes).call(*map(jnp.asarray, arrays))
+    expected = tally(*arrays)
+    np.testing.assert_allclose(found[0], expected.total, rtol=1e-6)
+    np.testing.assert_allclose(found[1], expected.count, rtol=1e-6)
+
+
 def test_expected_hits_are_at_most_one():
     for number in range(1, 30):
         votes = jnp.full((1, number), 1 / number)

@@ -54,7 +54,7 @@ class _Others(NamedTuple):
     """The classes that are not among the most likely ones.
 
     Attributes:
-        scores: the scores of all classes, [b, L], and the lowest number for the most likely ones.
+        scores: the scores of all classes, [b, L], and low ones in place of the most likely ones.
         noise: the noise of the scores.
         highest_chance: the number at which their probabilities are clipped.
         class_axis_name: the axis that the classes are split along, or `None`.
@@ -126,9 +126,14 @@ def sums_of_ranks(
     odds = _poisson_binomial.highest_odds(k)
     others = None
     if num_likely < num_classes:
-        # Without a barrier every pass would compare each class with all likely ones.
-        lowest = jnp.finfo(scores.dtype).min
-        of_others = jax.lax.optimization_barrier(jnp.where(is_likely.any(axis=-2), lowest, scores))
+        # Low ones are far below all origins in units of the noise, but not so far that derivatives
+        # are infinite. Without a barrier every pass would compare each class with all likely ones.
+        last = highest[:, k - 1]
+        far = 2 * _quadrature.FAR * jnp.maximum(jax.lax.stop_gradient(epsilon), 1)
+        low_ones = (last - jnp.abs(last) - far)[:, None]
+        of_others = jax.lax.optimization_barrier(
+            jnp.where(is_likely.any(axis=-2), low_ones, scores)
+        )
         highest_chance = odds / (1 + odds)
         others = _Others(of_others, noise, highest_chance, class_axis_name, most_unrolled)
     origins = jnp.stack([highest[:, rank - 1] for rank in ranks])

@@ -325,7 +325,7 @@ def _kth_distances(k: int, values: jax.Array, known: jax.Array, present: jax.Arr
     squares cancel, most of all near 0 and in a group of vectors far from it, whose order is lost.
     Choice: the origin is the mean of the known vectors, the product only chooses more vectors than
     are asked for, and their distances are computed from the differences. Cost: as many more
-    vectors for each example.
+    vectors for each example, of fewer examples at a time.
     """
     rows = values.reshape(-1, values.shape[-1])
     number, size = known.shape
@@ -360,6 +360,7 @@ def _kth_distances(k: int, values: jax.Array, known: jax.Array, present: jax.Arr
 
     # A program of `jax.export` for any number of rows does not have blocks.
     is_any_number = not isinstance(rows.size, int)
-    in_blocks = partial(jax.lax.map, of_row, batch_size=_ROWS)
+    fitting = _ROWS * _OTHERS // max(1, candidates * size)
+    in_blocks = partial(jax.lax.map, of_row, batch_size=min(max(fitting, 1), _ROWS))
     of_rows = jax.vmap(of_row) if is_any_number else in_blocks
     return of_rows(rows).reshape(values.shape[:-1])

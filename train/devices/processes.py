@@ -181,7 +181,7 @@ def is_of_lost_peer(error: BaseException) -> bool:
 
 
 def gather(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The shares [n / processes, ...] of all processes, concatenated to [n, ...].
+    """The shares [n / processes, ...] of all processes of some arrays, concatenated to [n, ...].
 
     All arrays are sent at once, as bytes: on CPUs the exchange of a small array takes as long as
     that of a large one. JAX would also send 64 bits as 32.

@@ -313,6 +313,7 @@ def _leave(text: str, code: int) -> NoReturn:
     with contextlib.suppress(OSError):
         sys.stderr.write(text)
         sys.stderr.flush()
+    interruption.keep(code)
     if several := _several_processes():
         with contextlib.suppress(OSError):
             sys.stdout.flush()

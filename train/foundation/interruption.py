@@ -52,6 +52,7 @@ class _State:
         unwinds: whether a KeyboardInterrupt is raised.
         raised: whether one was.
         patience: the number of contexts of `allow_time` that are open.
+        code: the exit code of a command whose line is printed.
         ending: held by what ends the process, so that only one line is printed.
     """
 
@@ -61,6 +62,7 @@ class _State:
         self.unwinds = False
         self.raised = False
         self.patience = 0
+        self.code: int | None = None
         self.ending = _thread.allocate_lock()
 
 
@@ -112,6 +114,11 @@ def message() -> str:
 def code() -> int:
     """The exit code of a command that the signal ends."""
     return SIGNAL + _state.number
+
+
+def keep(code: int) -> None:
+    """A signal that comes from now on prints no line and changes no exit code."""
+    _state.code = code
 
 
 @contextlib.contextmanager
@@ -210,7 +217,8 @@ def _remove_semaphores() -> None:
 
 def _receive(number: int, frame: FrameType | None) -> None:
     """The handler, which the main thread calls between two instructions."""
-    if _state.ending.locked():
+    if _state.ending.locked() or (_state.raised and _state.unwinds):
+        # One interrupts what puts files in order no more. The thread sees it.
         return
     _state.number = signal.Signals(number)
     if not _state.unwinds or _is_in_import(frame):
@@ -237,6 +245,8 @@ def _end_at_once() -> None:
     with contextlib.suppress(OSError, ValueError):
         if sys.stdout.isatty():
             os.write(sys.stdout.fileno(), _SHOW_CURSOR)
+    if _state.code is not None:
+        os._exit(_state.code)
     with contextlib.suppress(OSError):
         os.write(2, f"{message()}\n".encode())
     os._exit(code())
@@ -246,7 +256,7 @@ def _watch(received: int) -> None:
     """Ends the process if a signal comes again, or some time after the first one."""
     numbers = b""
     left = _SECONDS
-    # Two different signals of one moment are one request.
+    # Two different signals are one request.
     while left > 0 and max(map(numbers.count, _HANDLED)) < 2:
         wait = _PAUSE if numbers else None
         if select.select([received], [], [], wait)[0]:
@@ -254,7 +264,8 @@ def _watch(received: int) -> None:
         elif _state.patience == 0:
             left -= _PAUSE
     # The main thread may not have come to the handler.
-    _state.number = signal.Signals(numbers[-1])
+    again = (one for one in numbers if numbers.count(one) > 1)
+    _state.number = signal.Signals(next(again, numbers[0]))
     _end_at_once()
 
 

@@ -72,6 +72,23 @@ def test_all_ranks_together_are_each_alone(rng, monkeypatch, bytes_at_once, unro
         np.testing.assert_allclose(one, other, rtol=0, atol=2 * PROMISED)
 
 
+@pytest.mark.parametrize("unrolled", [10**6, 100])
+def test_second_derivatives_in_small_noise_are_finite(rng, monkeypatch, unrolled):
+    scores = jnp.asarray(rng.normal(size=60), jnp.float32)
+
+    def value(epsilon):
+        return operators.expected_top_k_value(scores, 1, epsilon=epsilon, num_nodes=8)
+
+    def slopes(value):
+        return jax.jit(jax.jacfwd(jax.grad(value)))(0.25), jax.jit(jax.hessian(value))(0.25)
+
+    on_cpu = slopes(value)
+    monkeypatch.setattr(jax.lax, "platform_dependent", as_on("tpu"))
+    monkeypatch.setattr(_expected_at_once, "MOST_UNROLLED", unrolled)
+    # As on the CPU, but with the classes not binned and with as many nodes.
+    np.testing.assert_allclose(slopes(functools.partial(value)), on_cpu, rtol=0.02)
+
+
 @pytest.mark.parametrize("platform", ["tpu", "cuda"])
 def test_there_is_no_loop(monkeypatch, platform):
     monkeypatch.setattr(jax.lax, "platform_dependent", as_on(platform))

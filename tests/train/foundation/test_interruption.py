@@ -132,6 +132,27 @@ except KeyboardInterrupt as error:
     assert run(command, number=number) == (128 + number, "", line)
 
 
+def test_another_signal_interrupts_nothing_that_is_put_in_order():
+    command = """
+try:
+    interrupt()
+except KeyboardInterrupt as error:
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("in order")
+    raise InterruptedRunError(interruption.stopped_by(), "the same command continues") from error
+"""
+    line = "stopped by SIGINT: the same command continues\n"
+    assert run(command) == (128 + signal.SIGINT, "in order\n", line)
+
+
+def test_a_signal_after_the_line_prints_none():
+    command = """
+atexit.register(interrupt)
+raise UserError("there is no such file")
+"""
+    assert run(command) == (2, "", "error: there is no such file\n")
+
+
 def test_what_takes_time_is_waited_for():
     # The thread has looked at the clock three times, and each time it was too late.
     command = """
