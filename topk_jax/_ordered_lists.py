@@ -30,11 +30,10 @@ def select(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     def in_passes(entries: int) -> Callable[[jax.Array], tuple[jax.Array, jax.Array]]:
         return partial(select_in_passes, k=k, entries=entries)
 
-    on_gpu = k if k <= LONGEST_IN_ONE_PASS else _ENTRIES_ON_GPU
-    elsewhere = on_gpu if k * scores.shape[-1] <= _MOST_UNROLLED else _ENTRIES_ELSEWHERE
-    return _platforms.choose_accelerator(
-        scores, cuda=in_passes(on_gpu), default=in_passes(elsewhere)
-    )
+    on_gpu = in_passes(k if k <= LONGEST_IN_ONE_PASS else _ENTRIES_ON_GPU)
+    is_short = k * scores.shape[-1] <= _MOST_UNROLLED
+    elsewhere = on_gpu if is_short else in_passes(_ENTRIES_ELSEWHERE)
+    return _platforms.choose_accelerator(scores, cuda=on_gpu, default=elsewhere)
 
 
 def select_in_passes(

@@ -33,6 +33,8 @@ def choose_accelerator(
     For the parts of `choose` that are not for the CPU. Both are traced, but inside of a choice only
     its part.
     """
+    if cuda is default:
+        return cuda(*operands)
     return _choose("cuda", cuda, default, operands)
 
 

@@ -148,6 +148,10 @@ def _is_supported(jaxpr: Any) -> bool:
         if name in _CALLS:
             if not _is_supported(equation.params[_CALLS[name]].jaxpr):
                 return False
+        elif name == "cond":
+            # A choice by platform inside of a choice.
+            if not any(_is_supported(branch.jaxpr) for branch in equation.params["branches"]):
+                return False
         elif name not in LOWERINGS:
             return False
     return True
