@@ -39,7 +39,7 @@ def select(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
 def select_in_passes(
     scores: jax.Array, k: int, *, entries: int, num_parts: int = 1
 ) -> tuple[jax.Array, jax.Array]:
-    """The result of `jax.lax.top_k`, by passes that select so many entries each, `[..., k]` both.
+    """The result of `jax.lax.top_k`, in passes of `entries` entries each, `[..., k]` both.
 
     A pass is a reduction of `num_parts` parts of each row, then of their lists.
 

@@ -74,7 +74,7 @@ class _Others(NamedTuple):
         return jnp.minimum(above, self.highest_chance), density
 
     def group_size(self, num_nodes: int) -> int:
-        """How many of so many nodes are in one pass: a divisor."""
+        """The number of nodes in one pass, which divides `num_nodes`."""
         if self.most_unrolled is None:
             return num_nodes
         most = self.most_unrolled // self.scores.shape[-1]

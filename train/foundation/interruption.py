@@ -48,7 +48,7 @@ class _State:
 
     Attributes:
         begun: whether this is the process of a command, which ends here.
-        number: the last signal that came.
+        number: the signal that ends the command.
         unwinds: whether a KeyboardInterrupt is raised.
         raised: whether one was.
         patience: the number of contexts of `allow_time` that are open.
@@ -218,7 +218,7 @@ def _remove_semaphores() -> None:
 def _receive(number: int, frame: FrameType | None) -> None:
     """The handler, which the main thread calls between two instructions."""
     if _state.ending.locked() or (_state.raised and _state.unwinds):
-        # One interrupts what puts files in order no more. The thread sees it.
+        # Another signal does not interrupt what puts files in order. The thread sees it.
         return
     _state.number = signal.Signals(number)
     if not _state.unwinds or _is_in_import(frame):

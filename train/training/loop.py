@@ -177,7 +177,7 @@ class Loop:
 
 @contextlib.contextmanager
 def stoppable(progress: Progress) -> Iterator[None]:
-    """Within this context a signal ends the finished training as one during it, but at once.
+    """Within this context a signal ends the run with the line of one in training, but at once.
 
     Args:
         progress: how far the training has come.

@@ -75,7 +75,7 @@ AT_END = (
     ("moments", "line"),
     [
         (("SIGTERM before the first step",) * 2, "stopped by SIGTERM\n"),
-        # Of one epoch: the other process is told of it.
+        # The run has one epoch. The other process learns of the signal after it.
         ((None, "SIGTERM in a validation"), AT_END),
         (("SIGTERM in the evaluation after training",) * 2, AT_END),
     ],
