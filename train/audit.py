@@ -12,7 +12,7 @@ from absl import flags
 
 from train.foundation import command_line, files, flag_rules, flag_types, interruption
 from train.foundation.console import show_line
-from train.foundation.errors import InterruptedRunError, UserError
+from train.foundation.errors import UserError
 from train.foundation.flag_rules import Needed
 from train.workdir import output_files, run_inputs
 
@@ -57,15 +57,11 @@ def main() -> None:
             f"{advice if spec.has_images else ''}"
         )
     corrected = parsed.dataset.corrections if isinstance(parsed.dataset, DividedFields) else None
-    try:
+    with interruption.explained("the same command starts over"):
         dataset = spec.load(parsed.dataset.data_dir, seed=parsed.seed)
         found = findings.find(
             examples.of_dataset(dataset, spec), num_folds=_FOLDS.value, seed=parsed.seed
         )
-    except KeyboardInterrupt as error:
-        raise InterruptedRunError(
-            interruption.stopped_by(), "the same command starts over"
-        ) from error
     files.write_whole(out, outputs.to_csv(found, corrections.read(corrected) if corrected else []))
     if json is not None:
         files.write_whole(json, files.to_json(outputs.to_plain(found), indent=1))

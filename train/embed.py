@@ -15,7 +15,7 @@ from pathlib import Path
 from absl import flags
 
 from train.foundation import command_line, fields, flag_rules, flag_types, interruption
-from train.foundation.errors import InterruptedRunError, UserError
+from train.foundation.errors import UserError
 from train.foundation.flag_rules import Exclusive, Flag, Needed
 from train.foundation.spelling import flags_for_fields
 from train.sharing import share_flags
@@ -189,13 +189,8 @@ def _embed(out: Path, shared: share_flags.ChosenShare) -> None:
             places=_PLACES,
         ),
     )
-    try:
-        with taking_part(share):
-            embed(used, given, out, skip_unreadable=_SKIP_UNREADABLE.value, share=share)
-    except KeyboardInterrupt as error:
-        raise InterruptedRunError(
-            interruption.stopped_by(), "the same command continues from here"
-        ) from error
+    with interruption.explained("the same command continues from here"), taking_part(share):
+        embed(used, given, out, skip_unreadable=_SKIP_UNREADABLE.value, share=share)
 
 
 def _path(flag: flags.FlagHolder[str | None]) -> Path | None:

@@ -17,7 +17,6 @@ from absl import flags
 
 from train.foundation import command_line, fields, files, flag_rules, folder_lock, interruption
 from train.foundation.console import show_line
-from train.foundation.errors import InterruptedRunError
 from train.foundation.flag_rules import Flag, Needed
 from train.workdir import output_files
 
@@ -97,13 +96,9 @@ def main() -> None:
         delta=_DELTA.value,
         follow=_FOLLOW.value,
     )
-    with folder_lock.held(state.parent, "another monitor", name=f".{state.name}.lock"):
-        try:
-            monitor = watching.watch(asked)
-        except KeyboardInterrupt as error:
-            raise InterruptedRunError(
-                interruption.stopped_by(), "the same command continues"
-            ) from error
+    lock = folder_lock.held(state.parent, "another monitor", name=f".{state.name}.lock")
+    with lock, interruption.explained("the same command continues"):
+        monitor = watching.watch(asked)
     for line in monitor.in_words():
         show_line(line)
     if figure is not None:

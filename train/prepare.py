@@ -43,7 +43,7 @@ from train.foundation import (
     names,
 )
 from train.foundation.console import show_line
-from train.foundation.errors import InterruptedRunError, UserError
+from train.foundation.errors import UserError
 from train.foundation.files import MOST_IMAGE_BYTES
 from train.foundation.flag_rules import Flag, Needed, Together
 from train.foundation.messages import in_words
@@ -249,15 +249,12 @@ def prepare(
         if manual_dir is not None
         else Path(builder.data_dir).parents[1] / "downloads" / "manual"
     )
+    begins = "continues from here" if isinstance(builder, ReadOnlyBuilder) else "starts over"
     try:
-        skipped = _write(family, builder, downloaded, shared, skip_unreadable=skip_unreadable)
+        with interruption.explained(f"the same command {begins}"):
+            skipped = _write(family, builder, downloaded, shared, skip_unreadable=skip_unreadable)
     except PartWritten:
         return
-    except KeyboardInterrupt as error:
-        begins = "continues from here" if isinstance(builder, ReadOnlyBuilder) else "starts over"
-        raise InterruptedRunError(
-            interruption.stopped_by(), f"the same command {begins}"
-        ) from error
     _summarize(name, builder, skipped)
 
 
@@ -315,22 +312,17 @@ def write_records(
     share = shared.share(
         out, lambda: kinds.of("prepare", inputs=found.state, places=("path", "out"))
     )
-    try:
-        with taking_part(share) as part:
-            left_out = records_writer.write(
-                found,
-                out,
-                nested=nested,
-                group=group,
-                skip_unreadable=skip_unreadable,
-                read_truncated=read_truncated,
-                share=share,
-            )
-    except KeyboardInterrupt as error:
-        begins = "continues from here" if isinstance(share, WritesPart) else "starts over"
-        raise InterruptedRunError(
-            interruption.stopped_by(), f"the same command {begins}"
-        ) from error
+    begins = "continues from here" if isinstance(share, WritesPart) else "starts over"
+    with interruption.explained(f"the same command {begins}"), taking_part(share) as part:
+        left_out = records_writer.write(
+            found,
+            out,
+            nested=nested,
+            group=group,
+            skip_unreadable=skip_unreadable,
+            read_truncated=read_truncated,
+            share=share,
+        )
     if part.is_written:
         return
     classes = len(found.listing.class_names)

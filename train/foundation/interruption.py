@@ -26,6 +26,8 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import NoReturn
 
+from train.foundation.errors import InterruptedRunError
+
 # The signals, and how Python handles each in a process that does not ignore it.
 _HANDLED = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 # Plus the number of the signal: the exit code that shells give.
@@ -101,11 +103,6 @@ def raised() -> bool:
     return _state.raised
 
 
-def stopped_by() -> signal.Signals:
-    """The signal that has raised a KeyboardInterrupt."""
-    return _state.number
-
-
 def message() -> str:
     """The line of a command that the signal ends."""
     return f"stopped by {_state.number.name}"
@@ -129,6 +126,23 @@ def unwinding() -> Iterator[None]:
         yield
     finally:
         _state.unwinds = False
+
+
+@contextlib.contextmanager
+def explained(outcome: str, *, alone: bool = False) -> Iterator[None]:
+    """Within this context the line of a command that a signal ends says more.
+
+    Args:
+        outcome: what is left, and what the same command does with it.
+        alone: whether other processes of the run may not know of the signal.
+
+    Raises:
+        InterruptedRunError: a signal came.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise InterruptedRunError(_state.number, outcome, alone=alone) from error
 
 
 @contextlib.contextmanager

@@ -137,9 +137,9 @@ class Loop:
 
     def _interrupted(self, number: int, progress: Progress) -> InterruptedRunError:
         """The error that ends the run after a signal and a save."""
-        if self._is_finished(progress):
-            return _stopped(number, progress, _AT_END)
-        return _stopped(number, progress, f"in epoch {progress.epochs + 1} of {self.num_epochs}")
+        in_epoch = f"in epoch {progress.epochs + 1} of {self.num_epochs}"
+        where = _AT_END if self._is_finished(progress) else in_epoch
+        return InterruptedRunError(number, _outcome(progress, where))
 
     def _is_finished(self, progress: Progress) -> bool:
         if progress.epochs == self.num_epochs:
@@ -175,8 +175,7 @@ class Loop:
         self.stop_signals.saved()
 
 
-@contextlib.contextmanager
-def stoppable(progress: Progress) -> Iterator[None]:
+def stoppable(progress: Progress) -> contextlib.AbstractContextManager[None]:
     """Within this context a signal ends the run with the line of one in training, but at once.
 
     Args:
@@ -185,17 +184,11 @@ def stoppable(progress: Progress) -> Iterator[None]:
     Raises:
         InterruptedRunError: a signal came, perhaps to this process alone.
     """
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        raise _stopped(interruption.stopped_by(), progress, _AT_END, alone=True) from error
+    return interruption.explained(_outcome(progress, _AT_END), alone=True)
 
 
-def _stopped(
-    number: int, progress: Progress, where: str, *, alone: bool = False
-) -> InterruptedRunError:
-    told = f"saved after step {progress.step}, {where}; the same command continues from there"
-    return InterruptedRunError(number, told, alone=alone)
+def _outcome(progress: Progress, where: str) -> str:
+    return f"saved after step {progress.step}, {where}; the same command continues from there"
 
 
 def _score(validation: Mapping[Metric, float], select_by: Metric) -> float:

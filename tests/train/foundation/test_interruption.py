@@ -14,7 +14,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 COMMAND = """
 import atexit, contextlib, ctypes, gc, os, signal, sys, threading
 from train.foundation import command_line, interruption
-from train.foundation.errors import InterruptedRunError, UserError
+from train.foundation.errors import UserError
 
 def interrupt():
     os.kill(os.getpid(), {number})
@@ -123,10 +123,8 @@ def test_a_signal_ends_a_command_with_one_line_at_any_moment(tmp_path, moment, n
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_command_can_say_what_the_same_command_does(number):
     command = """
-try:
+with interruption.explained("the same command continues"):
     interrupt()
-except KeyboardInterrupt as error:
-    raise InterruptedRunError(interruption.stopped_by(), "the same command continues") from error
 """
     line = f"stopped by {number.name}: the same command continues\n"
     assert run(command, number=number) == (128 + number, "", line)
@@ -134,12 +132,13 @@ except KeyboardInterrupt as error:
 
 def test_another_signal_interrupts_nothing_that_is_put_in_order():
     command = """
-try:
-    interrupt()
-except KeyboardInterrupt as error:
-    os.kill(os.getpid(), signal.SIGTERM)
-    print("in order")
-    raise InterruptedRunError(interruption.stopped_by(), "the same command continues") from error
+with interruption.explained("the same command continues"):
+    try:
+        interrupt()
+    except KeyboardInterrupt:
+        os.kill(os.getpid(), signal.SIGTERM)
+        print("in order")
+        raise
 """
     line = "stopped by SIGINT: the same command continues\n"
     assert run(command) == (128 + signal.SIGINT, "in order\n", line)
