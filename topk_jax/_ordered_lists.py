@@ -17,9 +17,11 @@ LONGEST_IN_ONE_PASS = 16
 # compile in two thirds of the time; passes of 2 take longer (benchmarks/README.md).
 _ENTRIES_ON_GPU = 3
 # The compiler of TPUs unrolls the reduction of a list for many rows. For 12 entries of 256 rows of
-# 10,000 it takes 7 seconds for passes of 2, 12 for passes of 3 and minutes for a single pass. For
-# fewer entries of short rows it takes about a second, and then fewer kernels are better.
+# 10,000 it takes 7 seconds for passes of 2, 12 for passes of 3 and minutes for a single pass. It
+# takes as long for one list of 5 as for 3 passes, and about a second for fewer entries of short
+# rows. Then fewer passes are better.
 _ENTRIES_ELSEWHERE = 2
+_SHORT_LIST = 5
 _MOST_UNROLLED = 8_192
 _Pair = tuple[jax.Array, jax.Array]
 
@@ -31,7 +33,7 @@ def select(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
         return partial(select_in_passes, k=k, entries=entries)
 
     on_gpu = in_passes(k if k <= LONGEST_IN_ONE_PASS else _ENTRIES_ON_GPU)
-    is_short = k * scores.shape[-1] <= _MOST_UNROLLED
+    is_short = k <= _SHORT_LIST or k * scores.shape[-1] <= _MOST_UNROLLED
     elsewhere = on_gpu if is_short else in_passes(_ENTRIES_ELSEWHERE)
     return _platforms.choose_accelerator(scores, cuda=on_gpu, default=elsewhere)
 
