@@ -95,7 +95,10 @@ def check_joined() -> None:
 
 
 def are_several() -> bool:
-    """Whether there are other processes. It queries no device, so it may be called at any time."""
+    """Whether there are other processes.
+
+    It may be called at any time: only a process that has connected to others queries its devices.
+    """
     if _CONNECTING.is_set() or not jax.distributed.is_initialized():
         return False
     return bool(jax.process_count() > 1)
