@@ -265,6 +265,39 @@ def test_some_functions_on_eight_devices():
     check_in_shard_map(cases, mesh_of(2, 4, AxisType.Auto), checked=True)
 
 
+def check_slopes_of_invalid_examples(cases):
+    """The slopes of the examples of a broken network are NaN for all classes, on every device."""
+    arrays, own = drawn(), of_classes(cases)
+    for name in ("logits", "probabilities"):
+        arrays[name][0, 5], arrays[name][3, 60] = np.nan, np.inf
+    arrays["labels"][[4, 5]] = -1, NUM_CLASSES
+    mapped = jax.shard_map(
+        functools.partial(every, cases, mapped=True),
+        mesh=mesh_of(1, 4, AxisType.Auto),
+        in_specs=({name: spec_of(name) for name in arrays}, PartitionSpec("classes")),
+        out_specs=[result_specs(case) for case in cases],
+    )
+    results = jax.jit(mapped)(arrays, own), on_one_device(cases, arrays, own)
+    for case, *both in zip(cases, *results, strict=True):
+        found, wanted = ([np.isnan(slope) for slope in slopes] for _, slopes in both)
+        assert any(slope.all(axis=-1).any() for slope in wanted), case.name
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(one, other, err_msg=case.name)
+
+
+WITH_SLOPES = [case for case in CASES if case.slopes and not (case.is_statistic or case.couples)]
+
+
+def test_slopes_of_invalid_examples_of_some_functions():
+    names = ("losses.noised_top_k_hinge-keys", "losses.top_k_hinge")
+    check_slopes_of_invalid_examples([case for case in WITH_SLOPES if case.name in names])
+
+
+@pytest.mark.long
+def test_slopes_of_invalid_examples_of_every_function():
+    check_slopes_of_invalid_examples(WITH_SLOPES)
+
+
 def test_invalid_examples_are_nan_wherever_the_class_is():
     @jax.jit
     @functools.partial(in_shard_map, specs=SPLIT)

@@ -300,6 +300,16 @@ def test_interpolated_quantiles_lie_between_both(rng):
     )
 
 
+def test_a_weight_of_0_leaves_out_infinite_quantiles():
+    scores, labels = np.float32([-np.inf, 0.25, 0.5, 0.5]), np.array([0, 1, 1, 1])
+    given: dict[str, Any] = {"error": 0.5, "num_classes": 2}
+    of_all, of_classes = (
+        sets.interpolated_quantiles(scores, labels, weight=weight, **given) for weight in (0.0, 1.0)
+    )
+    np.testing.assert_array_equal(of_all, [0.5, 0.5])
+    np.testing.assert_array_equal(of_classes, [-np.inf, 0.5])
+
+
 def test_equal_weights_of_a_label_shift_change_nothing(rng):
     for number in (9, 19, 20, 39):
         scores, labels = rng.random(number).astype(np.float32), labels_of(rng, number)
@@ -430,6 +440,22 @@ def test_a_class_of_infinite_scores_leaves_the_clusters_of_the_others(rng, key):
         for inside in ((0, 1, 2), (3, 4), range(6))
     ]
     np.testing.assert_array_equal(quantiles, np.float32(expected)[[0, 0, 0, 1, 1, 2, 2]])
+
+
+def test_an_infinite_score_beside_a_quantile_leaves_a_class_in_its_cluster(rng, key):
+    describing, others = (
+        np.flatnonzero(describing_half(key, 360) == half) for half in (True, False)
+    )
+    labels = np.zeros(360, np.int32)
+    labels[describing[11:]] = 1 + np.arange(len(describing) - 11) % 5
+    labels[others] = np.arange(len(others)) % 6
+    scores = (rng.random(360) + (labels >= 3)).astype(np.float32)
+    given: dict[str, Any] = {"error": 0.2, "num_clusters": 2, "num_classes": 6, "key": key}
+    expected = sets.clustered_quantiles(scores, labels, clustering_part=0.5, **given)
+    # The 0.9 quantile of 11 scores is the tenth. The largest one, beside it, has no weight.
+    scores[describing[:11][scores[describing[:11]].argmax()]] = np.inf
+    found = sets.clustered_quantiles(scores, labels, clustering_part=0.5, **given)
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_classes_with_few_examples_have_the_quantile_of_all(rng, key):

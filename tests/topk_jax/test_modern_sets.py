@@ -227,6 +227,14 @@ def test_the_risk_controlled_index_of_missing_labels_is_the_conformal_quantile(r
     assert grid[int(sets.risk_controlled_index(losses, error=0.1))] == quantile
 
 
+def test_no_parameter_is_good_enough_for_too_few_examples():
+    # With B = 1 and nine losses of 0 the bound of the next loss is 1 / 10.
+    none = np.zeros((9, 2), np.float32)
+    assert int(sets.risk_controlled_index(none, error=0.1)) == 0
+    assert int(sets.risk_controlled_index(none, error=0.0999999)) == 2
+    assert int(sets.risk_controlled_index(none[:1], error=999.9985, bound=2000)) == 2
+
+
 def test_no_parameter_is_good_enough_with_a_nan():
     losses = jnp.array([[1.0, 0.0], [jnp.nan, jnp.nan]])
     assert int(sets.risk_controlled_index(losses, error=0.5)) == 2

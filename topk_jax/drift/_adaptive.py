@@ -40,9 +40,10 @@ class AdaptiveQuantile:
 
     With one rate, the part of missed labels among the first T is within
     :math:`(\max(\varepsilon, 1 - \varepsilon) + \gamma) / (\gamma T)` of :math:`\varepsilon`,
-    whatever the scores are. With several, the regret to the best rate over any 500 outcomes is
-    bounded, but nothing is proven about the part of missed labels. It is too small if many labels
-    score above all calibration examples, because errors on both sides of 1 / (n + 1) are averaged.
+    whatever the scores are, if they are above minus infinity. With several, the regret to the best
+    rate over any 500 outcomes is bounded, but nothing is proven about the part of missed labels. It
+    is too small if many labels score above all calibration examples, because errors on both sides
+    of 1 / (n + 1) are averaged.
 
     Attributes:
         error: the rate of missed labels that is asked for, a scalar.
@@ -119,9 +120,9 @@ class AdaptiveQuantile:
     def quantile(self) -> jax.Array:
         """The quantile for the next set, a scalar for `sets.score_set` or `sets.conformal_set`.
 
-        It is infinity, which keeps every class, or minus infinity, which keeps none, if the error
-        is too small or too large for the number of calibration examples. It is NaN, which keeps
-        none, if a calibration score is NaN.
+        It is infinity, which keeps every class, or minus infinity, which keeps only scores of minus
+        infinity, if the error is too small or too large for the number of calibration examples. It
+        is NaN, which keeps none, if a calibration score is NaN.
         """
         return self._at(self.current_error())
 

@@ -15,8 +15,8 @@ from jax.typing import ArrayLike
 from topk_jax import _checks, _class_axis, _classes, _numerics
 from topk_jax._entries import in_ascending_order
 from topk_jax.operators._top_k import (
-    compute_top_k_sum,
     compute_top_k_value,
+    select_largest,
     select_largest_of_split,
 )
 
@@ -196,12 +196,13 @@ def compute_convex_top_k_hinge(
 ) -> jax.Array:
     """`convex_top_k_hinge` of checked arguments."""
     few, places = _few_classes(scores, labels, k, class_axis_name)
+    largest, classes = select_largest(jnp.where(_numerics.is_label(few, places), few - 1, few), k)
     # Identity: a shift of all scores shifts their mean. Hazard: at scores of 1e4 a sum of k scores
-    # loses the digits of the margin. Choice: differences to s_y, which are exact for close scores.
-    # Cost: one elementwise pass.
-    gaps = few - _numerics.score_of_label(few, places)[..., None]
-    gaps = jnp.where(_numerics.is_label(few, places), 0.0, 1.0 + gaps)
-    losses = jax.nn.relu(compute_top_k_sum(gaps, k) / k)
+    # loses the digits of the margin. Differences to a label far below are equal. Choice: select
+    # scores, and add their differences to s_y, which are exact for close scores.
+    gaps = 1 + (largest - _numerics.score_of_label(few, places)[..., None])
+    gaps = jnp.where(classes == places[..., None].astype(classes.dtype), 0, gaps)
+    losses = jax.nn.relu(gaps.sum(axis=-1) / k)
     return _numerics.nan_with_slopes_where_invalid(losses, scores, labels, class_axis_name)
 
 

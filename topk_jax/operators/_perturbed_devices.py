@@ -102,6 +102,8 @@ def mean_selected_of_split(
     shape = found[0].shape
     values, selected, noise = (part.reshape(*shape[:-2], math.prod(shape[-2:])) for part in found)
     followed = _classes.take(scores, selected, class_axis_name) + epsilon * noise
+    # A slope of NaN reaches all classes, not only the selected ones.
+    followed += 0 * _classes.sum_classes(scores, class_axis_name)[..., None]
     return _numerics.with_slope_of(values, followed).reshape(shape).sum(axis=-1).mean(axis=-1)
 
 

@@ -182,7 +182,9 @@ def _descriptions(classes: _calibration.Groups) -> jax.Array:
     starts = classes.starts[:, None]
     lower = classes.ascending.at[starts + below].get(mode="clip")
     upper = classes.ascending.at[starts + above].get(mode="clip")
-    return lower + (place - below.astype(dtype)) * (upper - lower)
+    part = place - below.astype(dtype)
+    # 0 times an infinite difference is NaN.
+    return jnp.where(part > 0, lower + part * (upper - lower), lower)
 
 
 def _k_means(key: jax.Array, points: jax.Array, weights: jax.Array, num_clusters: int) -> jax.Array:

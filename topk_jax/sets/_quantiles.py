@@ -261,12 +261,13 @@ def interpolated_quantiles(
     ranks = covered_of_each_size(num_examples, rate)
     of_classes = _class_conditional_quantiles(calibration, ranks, num_classes)
     of_classes = jnp.minimum(of_classes, largest)
-    # 0 times an infinite quantile of all examples is NaN.
+    # 0 times an infinite quantile is NaN.
     between = weight * of_classes + (1.0 - weight) * of_all
     # Hazard: the mean of equal numbers can be rounded below them, and then leaves out all scores
     # that are equal to the quantile. Choice: bounds. Cost: none.
     low, high = jnp.minimum(of_classes, of_all), jnp.maximum(of_classes, of_all)
     between = jnp.clip(between, low, high)
+    between = jnp.where(weight == 0.0, of_all, between)
     return jnp.where(weight == 1.0, of_classes, between)
 
 

@@ -31,7 +31,8 @@ def risk_controlled_index(losses: ArrayLike, *, error: float, bound: float = 1.0
 
     Returns:
         The index of the parameter, an integer scalar. It is m if no parameter is good enough, or if
-        a loss is NaN or a traced loss is outside [0, B].
+        a loss is NaN or a traced loss is outside [0, B]. A positive sum of losses that exceeds
+        the limit by at most 16 roundings, of the limit or of B, counts as equal to it.
 
     Raises:
         TypeError: `losses` is not floating-point, or `error` or `bound` is not a static real
@@ -60,12 +61,12 @@ def risk_controlled_index(losses: ArrayLike, *, error: float, bound: float = 1.0
     largest = _checks.static_positive(bound, "bound")
     rate = _checks.static_error(error, below=largest)
     values = _checks.within(losses, values, "losses", (0.0, float(largest)))
+    exact = rate * (values.size // values.shape[-1] + 1) - largest
     # Sums of thirds are rounded. Sums of losses of 0 and 1 are integers, which less than one more
-    # does not change.
-    allowed = float(rate * (values.size // values.shape[-1] + 1) - largest)
+    # does not change. A sum of 0 is exact.
     rounding = _numerics.rounding_to_spare(values.dtype)
-    allowed += min(rounding * max(allowed, float(largest)), float(largest) / 2)
-    is_small = values.sum(axis=range(values.ndim - 1)) <= allowed
+    allowed = float(exact) + min(rounding * max(float(exact), float(largest)), float(largest) / 2)
+    is_small = (values.sum(axis=range(values.ndim - 1)) <= allowed) & (exact >= 0)
     # Only the columns at the end that are all small count. A NaN is not small.
     from_here = jax.lax.cummin(is_small.astype(jnp.int32), reverse=True)
     return values.shape[-1] - from_here.sum()

@@ -53,6 +53,18 @@ def test_worked_values(loss, k, expected):
     np.testing.assert_array_equal(loss(logits, jnp.arange(4), k=k), expected)
 
 
+@pytest.mark.parametrize("score_of_label", [-np.inf, -1e9, -50.0])
+@pytest.mark.parametrize("k", [1, 3, 6])
+def test_the_convex_hinge_of_a_label_far_below_has_the_slopes_of_the_largest(score_of_label, k):
+    logits = np.float32([1.0, 3.0, score_of_label, 2.0, 0.0, 2.5, 4.0])
+    slopes = jax.grad(losses.convex_top_k_hinge)(jnp.array(logits), jnp.array(2), k=k)
+    expected = np.zeros(7, np.float32)
+    expected[np.argsort(-logits)[:k]] = np.float32(1) / k
+    # The score of a masked label has no slope.
+    expected[2] -= np.isfinite(score_of_label)
+    np.testing.assert_allclose(slopes, expected, rtol=1e-6)
+
+
 def test_tie_with_the_k_th_score_is_no_error():
     logits = jnp.array([1.0, 1.0, 1.0, 0.0])
     np.testing.assert_array_equal(losses.top_k_error(logits, jnp.array(2), k=1), 0.0)
