@@ -96,6 +96,16 @@ def gathered(name, array):
     return jax.lax.all_gather(array, "batch", axis=axis, tiled=True, to="invarying")
 
 
+def of_split(cases, num_devices, arrays):
+    """The results of all cases, with the classes over so many devices."""
+    return jax.shard_map(
+        functools.partial(every, cases, mapped=True),
+        mesh=mesh_of(1, num_devices, AxisType.Auto),
+        in_specs=({name: spec_of(name) for name in arrays}, PartitionSpec("classes")),
+        out_specs=[result_specs(case) for case in cases],
+    )
+
+
 def on_one_device(cases, arrays, of_classes):
     return jax.jit(functools.partial(every, cases))(arrays, of_classes)
 
@@ -168,13 +178,7 @@ def test_no_examples(case):
     """A batch of 0: JAX treats some of its operations as constants, equal on all devices."""
     arrays = {name: of_no_examples(name, array) for name, array in drawn().items()}
     own = of_classes([case])
-    mapped = jax.shard_map(
-        functools.partial(every, [case], mapped=True),
-        mesh=mesh_of(1, 2, AxisType.Auto),
-        in_specs=({name: spec_of(name) for name in arrays}, PartitionSpec("classes")),
-        out_specs=[result_specs(case)],
-    )
-    (shapes,) = jax.eval_shape(mapped, arrays, own)
+    (shapes,) = jax.eval_shape(of_split([case], 2, arrays), arrays, own)
     (wanted,) = jax.eval_shape(functools.partial(every, [case]), arrays, own)
     assert shapes == wanted
     assert 0 in shapes[0].shape
@@ -271,13 +275,8 @@ def check_slopes_of_invalid_examples(cases):
     for name in ("logits", "probabilities"):
         arrays[name][0, 5], arrays[name][3, 60] = np.nan, np.inf
     arrays["labels"][[4, 5]] = -1, NUM_CLASSES
-    mapped = jax.shard_map(
-        functools.partial(every, cases, mapped=True),
-        mesh=mesh_of(1, 4, AxisType.Auto),
-        in_specs=({name: spec_of(name) for name in arrays}, PartitionSpec("classes")),
-        out_specs=[result_specs(case) for case in cases],
-    )
-    results = jax.jit(mapped)(arrays, own), on_one_device(cases, arrays, own)
+    split = jax.jit(of_split(cases, 4, arrays))
+    results = split(arrays, own), on_one_device(cases, arrays, own)
     for case, *both in zip(cases, *results, strict=True):
         found, wanted = ([np.isnan(slope) for slope in slopes] for _, slopes in both)
         assert any(slope.all(axis=-1).any() for slope in wanted), case.name

@@ -113,17 +113,12 @@ def top_k_sum(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
     Source: Garcin (2023), thesis, equation 4.2.
     """
     last = move_classes_last(scores, axis)
-    return compute_top_k_sum(last, _checks.rank(k, last.shape[-1]))
+    return _largest_or_nan(last, _checks.rank(k, last.shape[-1])).sum(axis=-1)
 
 
 def compute_top_k_value(scores: jax.Array, k: int) -> jax.Array:
     """`top_k_value` of checked scores [..., L]."""
     return _largest_or_nan(scores, k)[..., -1]
-
-
-def compute_top_k_sum(scores: jax.Array, k: int) -> jax.Array:
-    """`top_k_sum` of checked scores [..., L]."""
-    return _largest_or_nan(scores, k).sum(axis=-1)
 
 
 def _largest_or_nan(scores: jax.Array, k: int) -> jax.Array:
