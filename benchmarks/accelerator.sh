@@ -14,7 +14,7 @@ set -euo pipefail
 
 PARTS="machine on_device losses kernel memory other_losses selection estimators step_densenet step_resnet
   steps_on_device networks input throughput throughput_large exactness kill_and_resume evidence_average evidence_noise_20
-  evidence_noise_40 evidence_noise_resnet18 evidence_tail"
+  evidence_noise_40 evidence_tail"
 PYTHON=${PYTHON:-python}
 SECONDS_OF_A_PART=${SECONDS_OF_A_PART:-540}
 # The folder of Tiny ImageNet's images at 32 by 32 pixels.
@@ -191,7 +191,6 @@ run_part() {
     evidence_average) study average_tiny_imagenet_5 ;;
     evidence_noise_20) study noise_tiny_imagenet_20 ;;
     evidence_noise_40) study noise_tiny_imagenet_40 ;;
-    evidence_noise_resnet18) study accelerator/noise_resnet18_40 ;;
     evidence_tail) study tail_tiny_imagenet ;;
     *)
       echo "there is no part '$1'; the parts are "$PARTS >&2

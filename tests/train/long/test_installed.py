@@ -60,11 +60,6 @@ def test_the_wheel_has_the_sources_of_the_three_packages_and_nothing_else(wheel)
     assert contents(wheel) == sources("topk_jax") | program
 
 
-def test_the_wheel_has_nothing_that_is_for_the_evidence(wheel):
-    with zipfile.ZipFile(wheel) as archive:
-        assert not [name for name in contents(wheel) if b"docs/evidence" in archive.read(name)]
-
-
 def test_the_archive_of_the_sources_makes_the_same_wheel(wheel, tmp_path):
     archive = installation.build(tmp_path, "sdist")
     with tarfile.open(archive) as opened:

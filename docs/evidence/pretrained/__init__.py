@@ -1,1 +1,0 @@
-"""The study on features of a pretrained network: its design, its runs and its numbers."""
