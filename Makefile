@@ -96,7 +96,7 @@ test-fast: $(INSTALLED)
 	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m "not slow and not long"
 
 test-long: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal -m long tests/train tests/topk_jax
+	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal -m long tests/parts/program tests/parts/library
 
 # A bound that holds by luck fails with another rounding or another run. AVX has no fused
 # multiply-add, so that most sums are rounded otherwise; AVX2 gives the same bits as AVX-512 on some
@@ -108,21 +108,21 @@ test-rounding: $(INSTALLED)
 		--numprocesses=2 --dist=loadfile --no-loadscope-reorder -m "not long" --run-seed=$(RUN_SEED)
 
 test-oracle: $(ORACLE_INSTALLED)
-	$(ORACLE_VENV)/bin/python -m pytest tests/oracle
+	$(ORACLE_VENV)/bin/python -m pytest tests/peers/oracle
 
 test-networks: $(ORACLE_INSTALLED)
-	$(ORACLE_VENV)/bin/python -m pytest tests/networks
+	$(ORACLE_VENV)/bin/python -m pytest tests/peers/networks
 
 test-networks-fast: $(ORACLE_INSTALLED)
-	$(ORACLE_VENV)/bin/python -m pytest -m "not long" tests/networks
+	$(ORACLE_VENV)/bin/python -m pytest -m "not long" tests/peers/networks
 
 test-prepare: $(PREPARE_INSTALLED)
-	$(PREPARE_VENV)/bin/python -m pytest tests/tensorflow
+	$(PREPARE_VENV)/bin/python -m pytest tests/peers/tensorflow
 
 # Without npm, or without its registry, the tests of that page say that they are skipped.
 test-browser: $(INSTALLED)
 	@$(MAKE) --no-print-directory $(WEB_RUNTIME) || echo "no ONNX Runtime for browsers: the tests of train.export --format=web are skipped"
-	$(BIN)/python -m pytest tests/browser
+	$(BIN)/python -m pytest tests/peers/browser
 
 # ONNX Runtime for browsers, of the version that train/prediction/web_page/runtime.py knows by its digests.
 $(WEB_RUNTIME): train/prediction/web_page/runtime.py
@@ -146,7 +146,7 @@ web-demo: $(INSTALLED) $(WEB_RUNTIME)
 	@echo "then open http://localhost:8000/digits/ and http://localhost:8000/places/"
 
 test-examples: $(EXAMPLES_INSTALLED)
-	$(EXAMPLES_VENV)/bin/python -m pytest tests/examples
+	$(EXAMPLES_VENV)/bin/python -m pytest tests/peers/examples
 
 # Nothing runs. It fails if a program has more sorts, loops, messages or memory than in the committed
 # results.

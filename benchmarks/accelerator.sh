@@ -171,8 +171,8 @@ run_part() {
     throughput) measured throughput --workload digits synthetic_species "${few[@]}" ;;
     throughput_large) suffix=_large measured throughput --workload cifar100 imagenet "${few[@]}" ;;
     exactness)
-      local selected=(tests/topk_jax)
-      $smoke && selected=(tests/topk_jax/losses/test_softmax.py)
+      local selected=(tests/parts/library)
+      $smoke && selected=(tests/parts/library/losses/test_softmax.py)
       local platforms="$device,cpu" workers=8
       [ "$device" = gpu ] && platforms=cuda,cpu
       $smoke && platforms=cpu workers=1

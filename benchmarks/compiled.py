@@ -4,7 +4,7 @@
 
 Needs the dependencies of the program and of the tests, and the compiler of the device: `.[tpu]` for
 v5e, `.[cuda13]` for h100, each in an environment of its own (`make test-compiled`). Nothing runs.
-Each function of `tests.topk_jax.cases` is compiled for a batch and several numbers of classes and
+Each function of `tests.cases` is compiled for a batch and several numbers of classes and
 ranks K, with its gradient if it has one. The gradient of a head is also by its weights. The sorts,
 loops, kernels and memory of the programs are counted. With --against it fails if a program has more
 of them than in the file. If the output file exists, only what it lacks is compiled.
@@ -25,9 +25,9 @@ import numpy as np
 
 from benchmarks import accounts, command, markdown
 from benchmarks.accounts import Accounts
-from tests.topk_jax.cases import CASES_WITH_HEADS
-from tests.topk_jax.cases.case import Case, draw
-from tests.topk_jax.cases.losses import LOGITS, Loss
+from tests.cases import CASES_WITH_HEADS
+from tests.cases.case import Case, draw
+from tests.cases.losses import LOGITS, Loss
 from train.planning import targets
 from train.planning.accounts import compile_on_one
 

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import command, deployment, markdown, timing
-from tests.browser import test_web_page as pages
-from tests.browser.chromium import Tab
+from tests.peers.browser import test_web_page as pages
+from tests.peers.browser.chromium import Tab
 
 
 def main() -> None:

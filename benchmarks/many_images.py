@@ -82,7 +82,7 @@ def _seconds_to_open(folder: Path, pages: dict[str, Path]) -> dict[str, float]:
     Then the controls work.
     """
     # Only this needs Chromium.
-    from tests.browser.chromium import Tab  # noqa: PLC0415
+    from tests.peers.browser.chromium import Tab  # noqa: PLC0415
 
     seconds = {}
     with Tab(folder / "profile") as tab:

@@ -3,7 +3,7 @@
     python -m benchmarks.on_device [--device=cpu] [--repetitions=21] [--output=FILE.json]
         [NAME...]
 
-Needs the dependencies of the program and of the tests. Each function of `tests.topk_jax.cases` runs
+Needs the dependencies of the program and of the tests. Each function of `tests.cases` runs
 many times in one program, one run after another. So the time is the device's, without the calls
 from Python, which a training step does not have either. `benchmarks.compiled` has what is in the
 programs.
@@ -18,7 +18,7 @@ import jax
 
 from benchmarks import accounts, command, compiled, markdown, timing
 from benchmarks.many_runs import RUNS, THREADS, in_a_loop
-from tests.topk_jax.cases.case import Case
+from tests.cases.case import Case
 
 # The device whose committed accounts are shown beside the times, and what is shown of them.
 _COMPILED_FOR = "h100"

@@ -1,11 +1,13 @@
 """Strict settings for every test: eight devices, no silent promotion, warnings as errors."""
 
 import gc
+import json
 import os
 import signal
 import tempfile
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 
 from train.devices import compilation_cache
 
@@ -16,8 +18,8 @@ os.environ["JAX_PLATFORMS"] = os.environ.get("TOPK_JAX_TEST_PLATFORMS", "cpu")
 import jax
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
-from tests import chaos_report
 from tests.compilation import QUICK_FLAGS, drop_contexts, share_contexts
 
 # Set before JAX has a device: the tests of pmap and of several devices need real (virtual) devices.
@@ -43,7 +45,6 @@ share_contexts()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    chaos_report.add_option(parser)
     parser.addoption(
         "--run-seed",
         type=int,
@@ -57,7 +58,6 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         # Bounds what earlier runs have left.
         compilation_cache.prune(os.environ)
-        config.pluginmanager.register(chaos_report.ChaosReport(config))
 
 
 def pytest_collection_finish() -> None:
@@ -112,3 +112,27 @@ def key(seed: int) -> jax.Array:
 def rng(seed: int) -> np.random.Generator:
     """A NumPy generator that depends only on the test's name."""
     return np.random.default_rng(seed)
+
+
+@pytest.fixture(scope="module")
+def standard_promotion() -> Iterator[None]:
+    """For tests of code that calls optax, whose step schedule compares floats with integers."""
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory, run_seed: int) -> Path:
+    """The workdir of a short, finished run; copy it to write into it."""
+    folder = tmp_path_factory.mktemp("finished")
+    from configs import digits  # noqa: PLC0415
+    from train import experiment  # noqa: PLC0415
+
+    config: ConfigDict = digits.get_config("noised_balanced")
+    config.seed = run_seed
+    config.num_epochs = 2
+    config.dataset.data_dir = str(folder / "data")
+    plain = json.loads(config.to_json())
+    with jax.numpy_dtype_promotion("standard"):
+        experiment.run(plain, folder / "run")
+    return folder / "run"

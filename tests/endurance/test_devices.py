@@ -1,0 +1,105 @@
+"""The program on 1, 2, 4 and 8 devices, in each way of sharing, in one process and in two."""
+
+import functools
+import json
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from tests.parts.program.program import Program, checkpoints, start_together
+
+# Three epochs of the digits: 57 steps. The rate is low because both losses have gradients that
+# jump: if a rounding swaps two scores of almost the same size, a coordinate moves by 1 / M, or a
+# class becomes a candidate. Without a jump the parameters differ by 1e-8. One jump has moved a
+# parameter by 2.1e-5 at a rate of 0.0001, which is 2.1e-6 at this one: the bound has room for four.
+FLAGS = ("--config.num_epochs=3", "--config.optimizer.learning_rate=0.00001")
+
+pytestmark = pytest.mark.usefixtures("standard_promotion")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("shared")
+
+
+def program(loss, parallel):
+    config = [f"--config=configs/digits.py:{loss}", f"--config.parallel={parallel}"]
+    if parallel == "mesh":
+        config.append("--config.class_devices=2")
+    return Program((*config, *FLAGS))
+
+
+def left(workdir):
+    """The parameters and statistics, and the losses, that a run has left."""
+    folder = workdir / "checkpoints" / str(checkpoints(workdir)[-1]) / "state"
+    state = ocp.StandardCheckpointer().restore(folder.absolute())
+    lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    losses = [line["loss"] for line in lines]
+    return state["step"], (state["params"], state["batch_stats"], losses)
+
+
+@pytest.fixture(scope="module")
+def one_device(folder):
+    @functools.cache
+    def run(loss):
+        program(loss, "pmap").complete(folder / loss, devices=1)
+        return left(folder / loss)
+
+    return run
+
+
+def check_equal(found, expected):
+    step, values = found
+    assert step == expected[0] == 57
+    jax.tree.map(
+        lambda found, expected: np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5),
+        values,
+        expected[1],
+    )
+
+
+@pytest.mark.parametrize(
+    ("loss", "parallel", "devices"),
+    [
+        ("noised_balanced", "pmap", 2),
+        ("noised_balanced", "shard_map", 4),
+        ("noised_balanced", "pmap", 8),
+        ("average_k", "shard_map", 2),
+        ("average_k", "pmap", 4),
+        ("average_k", "shard_map", 8),
+        ("role", "pmap", 4),
+        ("noised_balanced", "mesh", 2),
+        ("average_k", "mesh", 8),
+        ("noised_balanced", "fsdp", 8),
+    ],
+)
+def test_several_devices_equal_one(tmp_path, one_device, loss, parallel, devices):
+    program(loss, parallel).complete(tmp_path / "run", devices=devices)
+    check_equal(left(tmp_path / "run"), one_device(loss))
+
+
+@pytest.mark.parametrize(
+    ("loss", "parallel"),
+    [
+        ("average_k", "pmap"),
+        ("noised_balanced", "shard_map"),
+        ("average_k", "mesh"),
+        ("average_k", "fsdp"),
+    ],
+)
+def test_two_processes_of_two_devices_equal_one_device(tmp_path, one_device, loss, parallel):
+    workdir = tmp_path / "run"
+    with start_together(program(loss, parallel), workdir) as pair:
+        for process in pair:
+            done = process.end()
+            assert done.returncode == 0, done.stderr
+    check_equal(left(workdir), one_device(loss))
+    assert json.loads((workdir / "results.json").read_text())["devices"] == 4
+    # Only the first process writes: one file of events, and every line of metrics once.
+    assert len(list((workdir / "tensorboard").iterdir())) == 1
+    lines = (workdir / "metrics.jsonl").read_text().splitlines()
+    assert len(set(lines)) == len(lines)
+    # What the other process prints is its library's.
+    assert "epoch" not in done.stdout

@@ -1,0 +1,467 @@
+"""The battery that every loss goes through: the cases are in `cases/losses.py`."""
+
+import inspect
+import itertools
+import zlib
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from absl.testing import parameterized
+from jax.sharding import Mesh, PartitionSpec
+
+from tests import reference
+from tests.cases.losses import BATTERY as CASES
+from tests.cases.losses import NUM_CLASSES, NUM_EXAMPLES
+
+# float32 has a unit roundoff of 6e-8. A loss makes a dozen roundings in a row, sums over classes
+# included, and each is relative to a difference of scores, to 1 (a margin), or to a logarithm of
+# the number of classes; so its error is relative to its value, or to 1 if the value is smaller.
+ROUNDING = 2e-6
+
+
+def over(cases, *, dear=False, **conditions):
+    """Parametrises a test over the cases with the given attributes.
+
+    A `dear` test, which compiles a program of its own, is a long one for the losses that others are
+    compared with.
+    """
+    return pytest.mark.parametrize(
+        "case",
+        [
+            pytest.param(case, marks=[pytest.mark.long] * (dear and case.collection))
+            for case in cases
+            if all(getattr(case, name) == value for name, value in conditions.items())
+        ],
+        ids=lambda case: case.name,
+    )
+
+
+every_case = over(CASES)
+every_case_dearly = over(CASES, dear=True)
+
+
+def assert_close(ours, expected, tolerance=ROUNDING, size=1.0):
+    ours, expected = np.asarray(ours).astype(np.float64), np.asarray(expected)
+    chex.assert_equal_shape([ours, expected])
+    chex.assert_trees_all_close(ours, expected, rtol=tolerance, atol=tolerance * size)
+
+
+def assert_matches_reference(case, values, gradient, arrays, tolerance=ROUNDING):
+    """Values and gradients against the reference, both to the rounding of scores."""
+    assert_close(values, case.expected(*arrays), tolerance)
+    assert_close(gradient, case.expected_gradient(*arrays), 10 * tolerance)
+
+
+@pytest.fixture(autouse=True)
+def no_traces():
+    # chex counts them by the place of a function, which the cases share.
+    chex.clear_trace_counter()
+
+
+def named(*names):
+    found = [case for case in CASES if case.name in names]
+    assert len(found) == len(names)
+    return found
+
+
+# One of each kind: labels, targets, noise, and two heads of a coupled batch.
+OF_EACH_KIND = named(
+    "losses.top_k_hinge",
+    "losses.sparse_top_loss",
+    "losses.noised_top_k_hinge-imbalanced",
+    "losses.average_k",
+)
+# One for each way to go through many classes: a softmax, a selection, polynomials, samples, nodes,
+# a threshold, a batch; a search, a sum of tails, and a network.
+OF_MANY_CLASSES = named(
+    "losses.cross_entropy",
+    "losses.top_k_hinge",
+    "losses.smooth_top_k_hinge-5",
+    "losses.noised_top_k_hinge-imbalanced",
+    "losses.expected_top_k_hinge-imbalanced",
+    "losses.sparse_top_loss",
+    "losses.average_k",
+    "losses.entmax_loss",
+    "losses.lapsum_top_k_loss",
+    "losses.relaxed_top_k_cross_entropy-bitonic",
+)
+
+
+class TestVariants(chex.TestCase):
+    @chex.variants(with_jit=True, without_jit=True, with_pmap=True)
+    @parameterized.named_parameters((case.name, case) for case in OF_EACH_KIND)
+    def test_value_and_gradient(self, case):
+        arrays = case.draw(num_classes=6)
+        values, gradient = self.variant(case.call_with_gradient)(*arrays)
+        assert_matches_reference(case, values, gradient, arrays)
+
+
+@every_case_dearly
+def test_batches_of_any_size(case):
+    """A random size, under vmap; without a batch axis if the loss does not couple a batch."""
+    rng = np.random.default_rng(zlib.crc32(case.name.encode()))
+    batch_shape, num_classes = (int(rng.integers(1, 4)),), int(rng.integers(6, 40))
+    batch_shape *= case.scalar
+    heads, *rest = case.draw(batch_shape=(3, *batch_shape), num_classes=num_classes, seed=1)
+    heads = jnp.moveaxis(heads, 1, 0)
+    values, gradients = jax.jit(jax.vmap(case.call_with_gradient))(heads, *rest)
+    chex.assert_shape(values, (3,))
+    for i, arrays in enumerate(zip(heads, *rest, strict=True)):
+        assert_matches_reference(case, values[i], gradients[i], arrays)
+
+
+@every_case_dearly
+def test_several_labels_of_the_same_scores(case):
+    """Under vmap the labels have an axis that the scores lack, in a function compiled before."""
+    heads, *rest = case.draw(batch_shape=(2,), num_classes=6, seed=23)
+    _, *others = case.draw(batch_shape=(2,), num_classes=6, seed=24)
+    both = [jnp.stack(pair) for pair in zip(rest, others, strict=True)]
+
+    @jax.jit
+    def total(heads):
+        return jax.vmap(lambda *arrays: case.call(heads, *arrays))(*both).sum()
+
+    expected = case.expected_gradient(heads, *rest) + case.expected_gradient(heads, *others)
+    # As in other tests, for each of the two.
+    assert_close(jax.grad(total)(heads), expected, 20 * ROUNDING)
+
+
+@over(OF_MANY_CLASSES, dear=True)
+def test_value_and_gradient_at_1081_classes(case):
+    arrays = case.draw(batch_shape=(2,), num_classes=1081, seed=3)
+    # Sums over 1,081 classes: 32 times the roundoff of a sum of random roundings.
+    values, gradient = case.compiled_with_gradient(*arrays)
+    assert_matches_reference(case, values, gradient, arrays, tolerance=10 * ROUNDING)
+
+
+def draw_float64(case, seed):
+    """With two axes of examples, unless the loss couples a batch."""
+    batch_shape = (2,) if case.scalar else (2, 2)
+    heads, *rest = case.draw(batch_shape=batch_shape, num_classes=7, scale=2.0, seed=seed)
+    return heads.astype(jnp.float64), *rest
+
+
+@every_case_dearly
+def test_float64_stays(case):
+    with jax.enable_x64(True):
+        arrays = draw_float64(case, 4)
+        values, gradient = case.compiled_quickly_with_gradient(*arrays)
+        chex.assert_type([values, gradient], jnp.float64)
+        # A dozen roundings of 1e-16.
+        assert_close(values, case.expected(*arrays), 1e-12)
+        assert_close(gradient, case.expected_gradient(*arrays), 1e-10)
+
+
+@over(CASES, exact_slope=True, dear=True)
+def test_gradient_against_differences(case):
+    with jax.enable_x64(True):
+        heads, *rest = draw_float64(case, 4)
+        gradient = case.compiled_quickly_with_gradient(heads, *rest)[1]
+
+        def values_at(heads):
+            return np.asarray(case.compiled_quickly_with_gradient(jnp.asarray(heads), *rest)[0])
+
+        # Not `chex.assert_numerical_grads`, which puts ones in place of what `stop_gradient` gives
+        # and compiles five times as long.
+        differences = reference.finite_difference_gradient(values_at, heads, 1e-5)
+        # The square of the step times a third derivative, and 1e-15 over the step. The smallest
+        # temperature, 0.05, makes third derivatives of 1 / 0.05^2.
+        assert_close(gradient, differences, 1e-6)
+
+
+@over(CASES, forward_mode=True, dear=True)
+def test_jvp_and_hessian(case):
+    with jax.enable_x64(True):
+        heads, *rest = draw_float64(case, 5)
+        direction = jnp.asarray(np.random.default_rng(5).normal(size=heads.shape))
+
+        def total(heads):
+            return case.call(heads, *rest).sum()
+
+        @jax.jit
+        def derivatives(heads):
+            slope = jax.jvp(total, (heads,), (direction,))[1]
+            return slope, jax.grad(total)(heads), jax.hessian(total)(heads)
+
+        slope, gradient, hessian = derivatives(heads)
+        # Sums of at most 28 products of float64 each.
+        assert_close(slope, (gradient * direction).sum(), 1e-12)
+
+        def gradient_at(heads):
+            return np.asarray(case.compiled_quickly_with_gradient(jnp.asarray(heads), *rest)[1])
+
+        differences = reference.finite_difference_jacobian(gradient_at, heads, 1e-5)
+        # As for the gradient, one derivative and a factor 1 / 0.05 further.
+        assert_close(hessian, differences, 1e-4)
+
+
+@over(OF_EACH_KIND, scalar=False)
+def test_shard_map_splits_the_batch(case):
+    arrays = case.draw(batch_shape=(8,), seed=19)
+    heads, examples = PartitionSpec(None, "devices"), PartitionSpec("devices")
+    split = jax.shard_map(
+        case.call_with_gradient,
+        mesh=Mesh(np.array(jax.devices()), ("devices",)),
+        in_specs=(heads, *(examples for _ in arrays[1:])),
+        out_specs=(examples, heads),
+    )
+    assert_matches_reference(case, *jax.jit(split)(*arrays), arrays)
+
+
+@every_case_dearly
+def test_half_precision(case):
+    # Both data types go the same way: each for half of the cases, and one of them as for users.
+    is_brain = CASES.index(case) % 2 == 0
+    dtype = jnp.bfloat16 if is_brain else jnp.float16
+    compiled = case.compiled_with_gradient if is_brain else case.compiled_quickly_with_gradient
+    heads, *rest = case.draw(seed=7)
+    heads = heads.astype(dtype)
+    values, gradient = compiled(heads, *rest)
+    chex.assert_type([values, gradient], [jnp.float32, dtype])
+    # Computed in float32 from the rounded logits: only the gradient is rounded at the end.
+    assert_close(values, case.expected(heads, *rest))
+    assert_close(gradient, case.expected_gradient(heads, *rest), float(jnp.finfo(dtype).eps))
+
+
+@over(CASES, own_slope=True, dear=True)
+def test_value_is_the_same_under_value_and_grad(case):
+    heads, *rest = case.draw(seed=8)
+    for scores in (heads, jnp.full_like(heads, -jnp.inf)):
+        # The same operations in the same order; XLA may contract a product and a sum in one of the
+        # two.
+        values = case.compiled_with_gradient(scores, *rest)[0]
+        assert_close(values, case.compiled(scores, *rest), 3e-7)
+
+
+@every_case
+def test_scales(case):
+    for scale in (1e-6, 1e-3, 1e2, 1e4):
+        arrays = case.draw(scale=scale, seed=9)
+        values, gradient = case.compiled_with_gradient(*arrays)
+        chex.assert_tree_all_finite(gradient)
+        # Relaxed sorts mix scores of all sizes: their error is relative to the largest.
+        size = max(1, scale) if case.public == "losses.relaxed_top_k_cross_entropy" else 1
+        assert_close(values, case.expected(*arrays), ROUNDING, size)
+
+
+@every_case
+def test_equal_scores(case):
+    heads, *rest = case.draw(seed=10)
+    for level in (0.0, 1e4, -1e4):
+        arrays = (jnp.full_like(heads, level), *rest)
+        assert_matches_reference(case, *case.compiled_with_gradient(*arrays), arrays)
+
+
+@over(CASES, shift_invariant=True)
+def test_common_shift_of_1e4_keeps_the_digits(case):
+    heads, *rest = case.draw(seed=11)
+    # Multiples of 1/256, so that the shifted scores are exact.
+    heads = jnp.round(256 * heads) / 256
+    values, gradient = case.compiled_with_gradient(heads, *rest)
+    shifted_values, shifted_gradient = case.compiled_with_gradient(heads + 1e4, *rest)
+    assert_close(shifted_values, values)
+    assert_close(shifted_gradient, gradient, 10 * ROUNDING)
+
+
+@over(CASES, zero_when_right=True)
+def test_zero_when_confidently_right(case):
+    heads, labels, *extra = case.draw(seed=12)
+    right = case.is_right(labels, NUM_CLASSES)
+    heads = jnp.where(right, heads + 100.0, heads)
+    values, gradient = case.compiled_with_gradient(heads, labels, *extra)
+    assert_close(values, np.zeros(values.shape))
+    assert_close(gradient, np.zeros(gradient.shape))
+
+
+@every_case
+@pytest.mark.parametrize("num_masked", [1, NUM_CLASSES - 1])
+def test_masked_wrong_classes_are_harmless(case, num_masked):
+    heads, labels, *extra = case.draw(seed=13)
+    right = case.is_right(labels, NUM_CLASSES)
+    # The last wrong classes of each example; at most all of them.
+    wrong_from_the_end = (~right)[..., ::-1].cumsum(axis=-1)[..., ::-1]
+    masked = ~right & (wrong_from_the_end <= num_masked)
+    arrays = (jnp.where(masked, -jnp.inf, heads), labels, *extra)
+    values, gradient = case.compiled_with_gradient(*arrays)
+    chex.assert_tree_all_finite((values, gradient))
+    assert (np.asarray(gradient)[:, masked] == 0).all()
+    assert_close(values, case.expected(*arrays))
+
+
+@every_case
+def test_masked_true_class_is_never_nan(case):
+    heads, labels, *extra = case.draw(seed=14)
+    right = case.is_right(labels, NUM_CLASSES)
+    values, gradient = case.compiled_with_gradient(
+        jnp.where(right, -jnp.inf, heads), labels, *extra
+    )
+    assert not np.isnan(values).any()
+    assert not np.isnan(gradient).any()
+    # A silent price of 1e30 would only be found in a mean that is far too large.
+    assert values.max() < 1e20 or "1e30" in inspect.getdoc(case.function)
+    values, _ = case.compiled_with_gradient(jnp.full_like(heads, -jnp.inf), labels, *extra)
+    assert not np.isnan(values).any()
+
+
+def assert_broken_alone(case, broken, clean_arrays, broken_arrays):
+    """Only the given example is NaN, in all of its gradient; in a coupled batch all are."""
+    values, gradient = map(np.asarray, case.compiled_with_gradient(*broken_arrays))
+    if case.scalar:
+        assert np.isnan(values)
+        assert np.isnan(gradient).all()
+        return
+    clean_values, clean_gradient = map(np.asarray, case.compiled_with_gradient(*clean_arrays))
+    others = np.arange(NUM_EXAMPLES) != broken
+    assert np.isnan(values[broken])
+    assert not case.has_slope or np.isnan(gradient[:, broken]).all()
+    np.testing.assert_array_equal(values[others], clean_values[others])
+    np.testing.assert_array_equal(gradient[:, others], clean_gradient[:, others])
+
+
+@every_case
+def test_nan_and_infinity_are_contagious_for_their_own_example_alone(case):
+    heads, labels, *extra = case.draw(seed=15)
+    # The order of floats by their bits has one NaN above all numbers, the other below.
+    for head, value in itertools.product(range(case.heads), (jnp.nan, -jnp.nan, jnp.inf)):
+        for class_index in range(NUM_CLASSES):
+            broken = class_index % NUM_EXAMPLES
+            hurt = heads.at[head, broken, class_index].set(value)
+            assert_broken_alone(case, broken, (heads, labels, *extra), (hurt, labels, *extra))
+
+
+@over(CASES, multilabel=False)
+def test_label_out_of_range_is_nan(case):
+    heads, labels, *extra = case.draw(seed=16)
+    for label in (-1, NUM_CLASSES, -NUM_CLASSES, 2**31 - 1, -(2**31)):
+        hurt = labels.at[2].set(label)
+        assert_broken_alone(case, 2, (heads, labels, *extra), (heads, hurt, *extra))
+
+
+@over(CASES, multilabel=True)
+def test_target_other_than_0_and_1_is_nan(case):
+    heads, targets, *extra = case.draw(seed=16)
+    targets = targets.astype(jnp.float32)
+    # Between 0 and 1, a target may be soft.
+    for target in (-1.0, 2.0, np.nan):
+        hurt = targets.at[2, 1].set(target)
+        assert_broken_alone(case, 2, (heads, targets, *extra), (heads, hurt, *extra))
+
+
+@over(CASES, scalar=False)
+def test_examples_that_do_not_count_have_no_loss_and_no_gradient(case):
+    heads, labels, *extra = case.draw(seed=17)
+    counts = np.arange(NUM_EXAMPLES) % 3 != 1
+    # Padding, and what a broken network gives for it.
+    hurt_labels = labels.at[1].set(-100 if not case.multilabel else 7)
+    hurt = heads.at[:, 1].set(jnp.nan).at[:, 4].set(jnp.inf)
+
+    @jax.jit
+    def results(heads, labels, where):
+        def total(heads):
+            values = case.call(heads, labels, *extra, where=where)
+            return values.sum(), values
+
+        (_, values), gradient = jax.value_and_grad(total, has_aux=True)(heads)
+        return values, gradient
+
+    values, gradient = results(hurt, hurt_labels, jnp.asarray(counts))
+    clean, slopes = case.compiled_with_gradient(heads, labels, *extra)
+    # The program that other tests compiled, with other optimizations.
+    assert_close(values[counts], clean[counts])
+    assert_close(gradient[:, counts], slopes[:, counts], 10 * ROUNDING)
+    assert (np.asarray(values)[~counts] == 0).all()
+    assert (np.asarray(gradient)[:, ~counts] == 0).all()
+    for where, error, message in [
+        (counts[1:], ValueError, r"where must have shape \(6,\), got shape \(5,\)"),
+        (counts.astype(int), TypeError, "where must be a boolean array, got dtype"),
+    ]:
+        with pytest.raises(error, match=message):
+            case.call(heads, labels, *extra, where=where)
+
+
+@over(CASES, multilabel=True)
+@pytest.mark.parametrize("dtype", [jnp.bool_, jnp.int8, jnp.bfloat16, jnp.float32], ids=str)
+def test_targets_of_any_dtype(case, dtype):
+    heads, targets, *extra = case.draw(seed=17)
+    values = case.compiled(heads, targets.astype(dtype), *extra)
+    np.testing.assert_array_equal(values, case.compiled(heads, targets, *extra))
+
+
+@every_case
+def test_refuses_wrong_logits_and_labels(case):
+    heads, labels, *extra = case.draw()
+    name = "targets" if case.multilabel else "labels"
+    kind = "real" if case.multilabel else "integer"
+    logits = tuple(heads)
+    rest = (labels, *extra)
+    wrong = [
+        (tuple(head.astype(jnp.int32) for head in logits), rest, TypeError, "must be a floating"),
+        (("abc",) * case.heads, rest, TypeError, "logits must be a floating-point array, got str"),
+        ((jnp.float32(1.0),) * case.heads, rest, ValueError, r"logits must have at least one axis"),
+        (tuple(head[..., :0] for head in logits), rest, ValueError, "logits must .* not be empty"),
+        (logits, (labels.astype(jnp.complex64), *extra), TypeError, f"{name} must be .*{kind}"),
+        (logits, (None, *extra), TypeError, f"{name} must be .* array, got NoneType"),
+        (logits, (labels[1:], *extra), ValueError, rf"{name} must have shape \(6.*got shape \(5"),
+    ]
+    if not case.multilabel:
+        floats = (labels.astype(jnp.float32), *extra)
+        wrong.append((logits, floats, TypeError, "labels must be an integer array, got .*float32"))
+        booleans = (labels == 0, *extra)
+        wrong.append((logits, booleans, TypeError, "labels must be an integer array, got .*bool"))
+    for bad_logits, bad_rest, error, message in wrong:
+        with pytest.raises(error, match=message):
+            case.function(
+                **dict(zip(case.arrays, (*bad_logits, *bad_rest), strict=True)),
+                **case.resolved(NUM_CLASSES),
+            )
+
+
+@pytest.mark.parametrize(
+    ("case", "arguments", "error", "message"),
+    [
+        pytest.param(case, *refusal, id=f"{case.name}-{refusal[0]}")
+        for case in CASES
+        for refusal in case.refusals
+    ],
+)
+def test_refuses_wrong_hyperparameters(case, arguments, error, message):
+    with pytest.raises(error, match=message):
+        case.call(*case.draw(), **arguments)
+
+
+@every_case
+def test_hyperparameters_are_traced_or_static(case):
+    arrays = case.draw(seed=18)
+    parameters = case.resolved(NUM_CLASSES)
+    for name in parameters.keys() & case.static:
+        with pytest.raises(TypeError, match=f"{name} must be a static .*traced"):
+            jax.jit(lambda value, name=name: case.call(*arrays, **{name: value}))(1)
+
+
+@over([case for case in CASES if case.parameters.keys() - case.static], dear=True)
+def test_slope_in_hyperparameters(case):
+    with jax.enable_x64(True):
+        heads, *rest = case.draw(batch_shape=(4,), num_classes=7, scale=2.0, seed=18)
+        heads = heads.astype(jnp.float64)
+        traced = {
+            name: jnp.asarray(value, jnp.float64)
+            for name, value in case.resolved(7).items()
+            if name in case.ranges
+        }
+
+        # Another value does not need another program.
+        @jax.jit
+        @chex.assert_max_traces(n=1)
+        def total(traced):
+            return case.call(heads, *rest, **traced).sum()
+
+        slopes = jax.jit(jax.grad(total))(traced)
+        step = 1e-6
+        for name, value in traced.items():
+            above = total(traced | {name: value + step})
+            below = total(traced | {name: value - step})
+            # The square of the step times a third derivative (up to 1 / 0.05^3), and 1e-14 / step.
+            assert_close(slopes[name].sum(), (above - below) / (2 * step), 1e-6)

@@ -1,0 +1,395 @@
+"""What every deterministic operator goes through, and what every operator refuses.
+
+The cases are in `cases/operators.py`.
+"""
+
+import functools
+import inspect
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from absl.testing import parameterized
+from jax.sharding import AxisType, PartitionSpec
+
+from tests import reference
+from tests.cases.operators import BATTERY as CASES
+from tests.cases.operators import CASES as ALL_CASES
+from tests.cases.operators import EPS
+from tests.compilation import for_users
+from topk_jax import operators
+
+# What most tests share, so that each operator is compiled once for it: one example a device.
+SHAPE, K = (8, 5), 2
+MANY = 1081
+OTHERS = np.array([0, 2, 3, 4, 5, 6, 7])
+
+
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+every_case_dearly = pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=[pytest.mark.long] * case.collection, id=case.name)
+        for case in CASES
+    ],
+)
+
+
+def every_case_with(name, values):
+    """Parametrises a test over the cases, and over those values with a k that the case allows."""
+    return pytest.mark.parametrize(
+        ("case", *name),
+        [
+            pytest.param(
+                case,
+                *value,
+                id="-".join(map(str, (case.name, *value))),
+                marks=[pytest.mark.long] * (case.collection and value[0] == MANY),
+            )
+            for case in CASES
+            for value in values
+            if value[-1] + case.leaves_out <= value[0]
+        ],
+    )
+
+
+def _value(case, k, scores, axis=-1):
+    return case(scores, k, axis=axis)
+
+
+value_of = for_users(_value, static_argnums=(0, 1), static_argnames="axis")
+quick_value_of = jax.jit(_value, static_argnums=(0, 1), static_argnames="axis")
+
+
+def _pullback(case, k, scores, cotangent):
+    """The value, and the cotangent pulled back to the scores."""
+    value, vjp = jax.vjp(lambda scores: case(scores, k), scores)
+    return value, vjp(cotangent)[0]
+
+
+pullback = for_users(_pullback, static_argnums=(0, 1))
+quick_pullback = jax.jit(_pullback, static_argnums=(0, 1))
+
+
+@functools.partial(for_users, static_argnums=(0, 1))
+def pushforward(case, k, scores, tangent):
+    return jax.jvp(lambda scores: case(scores, k), (scores,), (tangent,))[1]
+
+
+def draw(case, rng, k=K, shape=SHAPE):
+    """Scores, and a cotangent of the values."""
+    scores = jnp.asarray(rng.normal(size=shape), jnp.float32)
+    cotangent = rng.normal(size=jax.eval_shape(lambda scores: case(scores, k), scores).shape)
+    return scores, jnp.asarray(cotangent, jnp.float32)
+
+
+def assert_close(case, actual, scores, k, axis=-1):
+    expected = case.expected(scores, k, axis)
+    chex.assert_equal_shape([actual, expected])
+    chex.assert_type(actual, jnp.float32)
+    error = np.abs(np.asarray(actual, np.float64) - expected)
+    assert (error <= case.tolerance(expected, k, scores.shape[axis])).all()
+
+
+@every_case_with(("size", "k"), [(1, 1), (2, 1), (7, 7), (MANY, 5)])
+def test_value_is_the_reference(case, rng, size, k):
+    scores = jnp.asarray(rng.normal(size=(3, size)), jnp.float32)
+    # Sums over many classes as for users; edges of few, in a fifth of the time to compile.
+    value = value_of if size > 7 else quick_value_of
+    assert_close(case, value(case, k, scores), scores, k)
+
+
+@every_case_dearly
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_any_axis_and_batch_shape(case, rng, axis):
+    scores = jnp.asarray(rng.normal(size=(3, 4, 5)), jnp.float32)
+    assert_close(case, quick_value_of(case, 2, scores, axis=axis), scores, 2, axis)
+
+
+@every_case
+def test_empty_batches(case):
+    assert quick_value_of(case, 2, jnp.zeros((0, 5))).size == 0
+    assert quick_value_of(case, 2, jnp.zeros((5, 0)), axis=0).size == 0
+
+
+@every_case_with(["size", "k"], [(300, 40), (3000, 5), (3000, 40)])
+def test_empty_batches_of_many_classes(case, size, k):
+    """Methods for many classes, and for large k, which divide them into blocks."""
+    gradient = jax.grad(lambda scores: _value(case, k, scores).sum())
+    assert jax.eval_shape(gradient, jnp.zeros((0, size))).shape == (0, size)
+
+
+@every_case_with(("size", "k"), [(5, 1), (5, K), (5, 5)])
+def test_both_modes_give_the_jacobian(case, rng, size, k):
+    scores, _ = draw(case, rng, k, (size,))
+    expected = case.expected_jacobian(scores, k)
+    for mode in (jax.jacfwd, jax.jacrev):
+        jacobian = jax.jit(mode(lambda scores: case(scores, k)))(scores)
+        # Shares and softmax weights of at most 1, made by at most three levels of the tree.
+        np.testing.assert_allclose(jacobian, expected, rtol=0, atol=16 * EPS)
+
+
+@every_case_dearly
+def test_derivatives_by_finite_differences_in_float64(case, rng):
+    with jax.enable_x64(True):
+        row = rng.normal(size=5)
+        function = jax.jit(lambda row: case(row, K))
+        assert function(row).dtype == jnp.float64
+        # The error of a central difference is of order step^2 = 1e-10 for the polynomials, whose
+        # derivatives are at most of order 1, and 1e-16 / step = 1e-11 for all.
+        differences = reference.finite_difference_jacobian(function, row, 1e-5)
+        np.testing.assert_allclose(
+            jax.jit(jax.jacrev(function))(row), differences, rtol=0, atol=1e-9
+        )
+        gradient = functools.partial(case.expected_jacobian, k=K)
+        curvature = (
+            reference.finite_difference_jacobian(gradient, row, 1e-5)
+            if case.curved
+            else np.zeros((*differences.shape, row.size))
+        )
+        for hessian in (jax.jacfwd(jax.jacrev(function)), jax.jacrev(jax.jacfwd(function))):
+            np.testing.assert_allclose(jax.jit(hessian)(row), curvature, rtol=0, atol=1e-9)
+
+
+def _shard_map(function):
+    mesh = jax.make_mesh((jax.device_count(),), ("batch",), axis_types=(AxisType.Auto,))
+    spec = PartitionSpec("batch")
+    return jax.jit(jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec))
+
+
+# In each way for which chex does not have a variant.
+WAYS = {"vmap": lambda function: jax.jit(jax.vmap(function)), "shard_map": _shard_map}
+
+
+def assert_transformed(case, transform):
+    scores, cotangent = draw(case, np.random.default_rng(0))
+    chex.assert_axis_dimension(scores, 0, jax.device_count())
+    expected = pullback(case, K, scores, cotangent)
+    actual = transform(functools.partial(_pullback, case, K))(scores, cotangent)
+    # Fusion may order sums differently: a few roundings of numbers of order 1.
+    chex.assert_trees_all_close(actual, expected, rtol=16 * EPS, atol=16 * EPS)
+
+
+class TestVariants(chex.TestCase):
+    @chex.variants(without_jit=True, with_pmap=True)
+    @parameterized.named_parameters((case.name, case) for case in CASES if not case.collection)
+    def test_neither_value_nor_gradient_changes(self, case):
+        assert_transformed(case, self.variant)
+
+
+@every_case_dearly
+@pytest.mark.parametrize("way", WAYS)
+def test_transformations_change_neither_value_nor_gradient(case, way):
+    assert_transformed(case, WAYS[way])
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=[pytest.mark.long] * case.collection, id=case.name)
+        for case in CASES
+        if case.own_slope
+    ],
+)
+def test_differentiation_leaves_the_value_alone(case, rng):
+    scores, cotangent = draw(case, rng)
+    value, _ = pullback(case, K, scores, cotangent)
+    # The same operations; fusion may round one of them differently.
+    np.testing.assert_allclose(value, value_of(case, K, scores), rtol=2 * EPS, atol=EPS)
+
+
+@every_case_dearly
+def test_half_precision_is_computed_in_float32(case, rng):
+    # Both data types go the same way: each for half of the operators.
+    dtype = (jnp.bfloat16, jnp.float16)[CASES.index(case) % 2]
+    scores, cotangent = draw(case, rng)
+    scores = scores.astype(dtype)
+    value, gradient = pullback(case, K, scores, cotangent)
+    assert_close(case, value, scores, K)
+    chex.assert_type(gradient, dtype)
+    _, exact = pullback(case, K, scores.astype(jnp.float32), cotangent)
+    np.testing.assert_array_equal(gradient, exact.astype(dtype))
+
+
+@every_case
+@pytest.mark.parametrize("scale", [1e-6, 1e4])
+def test_scales_and_ties(case, rng, scale):
+    scores, cotangent = draw(case, rng)
+    scores = (scores.round(1) * scale).at[0].set(scale)
+    value, gradient = pullback(case, K, scores, cotangent)
+    expected = case.expected(scores, K)
+    tolerance = case.tolerance(expected, K, scores.shape[-1])
+    # The tolerance of a sum of scores is stated for scores of order 1.
+    assert (np.abs(value - expected) <= tolerance * max(1, scale)).all()
+    chex.assert_tree_all_finite(gradient)
+
+
+@every_case
+def test_masked_classes_are_harmless(case, rng):
+    scores, cotangent = draw(case, rng)
+    masked = np.array([0, 4])
+    scores = scores.at[:, masked].set(-jnp.inf)
+    value, gradient = pullback(case, K, scores, cotangent)
+    kept, kept_cotangent = scores[:, 1:4], cotangent
+    if case.keeps_axis and not case.per_degree:
+        np.testing.assert_array_equal(value[:, masked], 0)
+        value, kept_cotangent = value[:, 1:4], cotangent[:, 1:4]
+    kept_value, kept_gradient = quick_pullback(case, K, kept, kept_cotangent)
+    # The tree pairs the classes differently, and sums have other lengths.
+    np.testing.assert_allclose(value, kept_value, rtol=0, atol=16 * EPS)
+    np.testing.assert_array_equal(gradient[:, masked], 0)
+    np.testing.assert_allclose(gradient[:, 1:4], kept_gradient, rtol=0, atol=32 * EPS)
+
+
+@every_case
+# The order of floats by their bits has one of them above all numbers, the other one below.
+@pytest.mark.parametrize(("position", "nan"), [(0, np.nan), (4, -np.nan), (2, np.inf)])
+def test_nan_spoils_its_own_example_alone(case, rng, position, nan):
+    clean, cotangent = draw(case, rng)
+    scores = clean.at[1, position].set(nan)
+    expected = (*pullback(case, K, clean, cotangent), pushforward(case, K, clean, clean))
+    actual = (*pullback(case, K, scores, cotangent), pushforward(case, K, scores, clean))
+    for one, other in zip(actual, expected, strict=True):
+        assert np.isnan(one[1]).all()
+        np.testing.assert_array_equal(one[OTHERS], other[OTHERS])
+
+
+SCORES = np.ones((2, 4), np.float32)
+SCORES_REFUSED = [
+    (np.ones((2, 4), np.int32), TypeError, "must be a floating-point array, got dtype int32"),
+    ("four", TypeError, "must be a floating-point array, got str"),
+    (1.0, ValueError, r"must have at least one axis .*, got shape \(\)"),
+    (np.ones((2, 0)), ValueError, r"not be empty along the last, got shape \(2, 0\)"),
+]
+INTEGER_REFUSED = [
+    (2.0, TypeError, "must be an integer, got 2.0 of type float"),
+    (True, TypeError, "must be an integer, got True"),
+]
+K_REFUSED = [
+    *INTEGER_REFUSED,
+    (0, ValueError, r"must be from 1 to 4 \(the number of classes\), got 0"),
+    (5, ValueError, r"must be from 1 to 4 \(the number of classes\), got 5"),
+]
+NOT_A_KEY = "must be a key made by jax.random.key, got"
+REFUSED = {
+    "scores": SCORES_REFUSED,
+    "log_values": SCORES_REFUSED,
+    "k": K_REFUSED,
+    "axis": [
+        (2, ValueError, "must be from -2 to 1, got 2"),
+        (-3, ValueError, "must be from -2 to 1, got -3"),
+        (0.0, TypeError, "must be an integer, got 0.0"),
+    ],
+    "num_nodes": [*INTEGER_REFUSED, (0, ValueError, "must be at least")],
+    "num_samples": [*INTEGER_REFUSED, (0, ValueError, "must be at least 1, got 0")],
+    "key": [
+        (0, TypeError, f"{NOT_A_KEY} int"),
+        (np.zeros(2), TypeError, rf"{NOT_A_KEY} an array of dtype float.. and shape \(2,\)"),
+        (np.zeros(3, np.uint32), TypeError, rf"{NOT_A_KEY} an array of dtype uint32"),
+        (None, ValueError, "exactly one of key and noise must be given, got neither"),
+    ],
+    "noise": [
+        (np.ones((3, 2, 4)), ValueError, "exactly one of key and noise must be given, got both"),
+    ],
+    "method": [("quicksort", ValueError, "must be 'bitonic', .*, got 'quicksort'")],
+    "swap": [(None, ValueError, "must be 'logistic', 'cauchy' or 'optimal', got None")],
+    "implementation": [("cuda", ValueError, "must be 'xla' or 'pallas', got 'cuda'")],
+}
+# What an operator refuses instead.
+REFUSED_K = {
+    "sparse_top": [
+        *K_REFUSED,
+        (np.array([1.0, 2.0]), TypeError, "must be an integer array, got dtype float"),
+        (np.array([1, 2, 3]), ValueError, r"must have shape \(2,\), got shape \(3,\)"),
+        (np.array([1, 5]), ValueError, r"must be from 0 to 4 \(the number of classes\), got 5"),
+        (np.array([-1, 4]), ValueError, r"must be from 0 to 4 \(the number of classes\), got -1"),
+    ],
+    "log_symmetric_polynomials": [
+        *INTEGER_REFUSED,
+        (-1, ValueError, r"must be from 0 to 4 \(the number of classes\), got -1"),
+        (5, ValueError, r"must be from 0 to 4 \(the number of classes\), got 5"),
+    ],
+    "lapsum_top_k": [
+        *K_REFUSED[len(INTEGER_REFUSED) :],
+        (4.5, ValueError, r"must be greater than 0 and at most 4, got 4\.5"),
+        (True, TypeError, "must be real, got dtype bool"),
+    ],
+    "sigmoid_top_k": [
+        *INTEGER_REFUSED,
+        (0, ValueError, r"must be from 1 to 3 .*, got 0"),
+        (4, ValueError, r"must be from 1 to 3 .*, got 4"),
+    ],
+}
+STATIC = ("k", "num_samples", "num_nodes", "axis")
+PERTURBED = ("perturbed_top_k_sum", "perturbed_top_k_value")
+# The first case of each operator.
+FIRST = {case.public.removeprefix("operators."): case for case in reversed(ALL_CASES)}
+
+
+def call(name, **changed):
+    case = FIRST[name]
+    drawn = {"logits": SCORES, "keys": jax.random.key(0)}
+    given = {argument: drawn[array] for argument, array in case.arrays.items()}
+    small = {"k": 2} if "k" in case.parameters else {}
+    return case.function(**given | case.resolved(SCORES.shape[-1]) | small | changed)
+
+
+def refusals(name):
+    """For each argument: (arguments, error, pattern of the message)."""
+    case = FIRST[name]
+    for argument in inspect.signature(case.function).parameters:
+        if argument in case.ranges:
+            yield from case.ranges[argument].refusals(argument, 4)
+            continue
+        refused = REFUSED[argument]
+        if argument == "k":
+            refused = REFUSED_K.get(name, refused)
+        for value, error, message in refused:
+            yield {argument: value}, error, message
+
+
+@pytest.mark.parametrize("name", operators.__all__)
+def test_refusals_name_the_argument(name):
+    jax.jit(functools.partial(call, name))()
+    for arguments, error, message in refusals(name):
+        with pytest.raises(error, match=message) as raised:
+            call(name, **arguments)
+        assert all(argument in str(raised.value) for argument in arguments)
+
+
+@pytest.mark.parametrize("name", PERTURBED)
+def test_refusals_of_given_noise(name):
+    for noise, error, message in (
+        (
+            np.ones((2, 2, 4)),
+            ValueError,
+            r"noise must have shape \(3, 2, 4\) .*, got shape \(2, 2, 4\)",
+        ),
+        (
+            np.ones((3, 2, 4), np.int32),
+            TypeError,
+            "noise must be a floating-point array, got dtype int32",
+        ),
+    ):
+        with pytest.raises(error, match=message):
+            call(name, key=None, noise=noise)
+    keys = jax.random.split(jax.random.key(0), 3)
+    with pytest.raises(ValueError, match=r"the batch's shape \(2,\), got shape \(3,\)"):
+        call(name, key=keys)
+
+
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [
+        (name, argument)
+        for name, case in sorted(FIRST.items())
+        for argument in STATIC
+        # A k for each example is an array, and a real one may be traced.
+        if case.takes(argument) and (argument != "k" or name not in ("sparse_top", "lapsum_top_k"))
+    ],
+)
+def test_traced_static_arguments_are_refused(name, argument):
+    with pytest.raises(TypeError, match=f"{argument} must be a static integer, got a traced"):
+        jax.jit(lambda value: call(name, **{argument: value}))(1)

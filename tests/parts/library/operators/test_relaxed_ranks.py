@@ -1,0 +1,262 @@
+"""Relaxed ranks: values, derivatives, limits, ties, masks and NaN."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, PartitionSpec
+
+from tests import reference
+from tests.compilation import for_users
+from topk_jax import losses, operators
+
+# One of each method and each swap; 5 lanes are not a power of two.
+RELAXATIONS = {
+    "soft_sort": {"method": "soft_sort", "tau": 0.7},
+    "neural_sort": {"method": "neural_sort", "tau": 2.0},
+    "odd_even": {"method": "odd_even", "tau": 0.3, "swap": "cauchy"},
+    "bitonic": {"method": "bitonic", "tau": 0.5, "swap": "logistic", "art_lambda": 0.3},
+    "optimal": {"method": "bitonic", "tau": 0.5, "swap": "optimal"},
+}
+NETWORKS = ("odd_even", "bitonic", "optimal")
+SIZE, K = 5, 3
+
+# The optimal swap is the dearest to compile: as much as two others.
+every_relaxation = pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.long] * (name == "optimal")) for name in RELAXATIONS],
+)
+
+
+@functools.partial(for_users, static_argnums=(0, 1))
+def ranks_and_gradient(name, k, scores, cotangent, tau=None):
+    """Relaxed ranks, and the cotangent [k, L] pulled back to the scores."""
+    relaxation = RELAXATIONS[name] | ({} if tau is None else {"tau": tau})
+    ranks, vjp = jax.vjp(lambda s: operators.relaxed_ranks(s, k, **relaxation), scores)
+    return ranks, vjp(jnp.broadcast_to(cotangent, ranks.shape))[0]
+
+
+def weights(k=K, size=SIZE):
+    # Not the same for any two entries.
+    return jnp.asarray(np.cos(np.arange(k * size).reshape(k, size)), jnp.float32)
+
+
+def draw(rng, shape=(8, SIZE)):
+    return jnp.asarray(2 * rng.normal(size=shape), jnp.float32)
+
+
+def assert_reference(name, ranks, gradient, scores):
+    """Probabilities and derivatives after a dozen layers of float32.
+
+    Derivatives are of order 1 / tau, but 1e3 at ties with a power of the gap.
+    """
+    expected = reference.relaxed_ranks(scores, K, **RELAXATIONS[name])
+    np.testing.assert_allclose(ranks, expected, rtol=0, atol=2e-6)
+    cotangent = np.asarray(weights(), np.float64)
+    for row, slope in zip(np.asarray(scores), np.asarray(gradient), strict=True):
+        jacobian = reference.relaxed_ranks_jacobian(row, K, **RELAXATIONS[name])
+        np.testing.assert_allclose(
+            slope, (cotangent[..., None] * jacobian).sum(axis=(0, 1)), rtol=1e-5, atol=2e-5
+        )
+
+
+@every_relaxation
+def test_values_and_gradients_are_the_reference(name, rng):
+    # Half a temperature apart, the linear part of the optimal swap would be 0.
+    scores = draw(rng).at[0].set(jnp.arange(SIZE) / 4)
+    assert_reference(name, *ranks_and_gradient(name, K, scores, weights()), scores)
+
+
+@every_relaxation
+def test_edges(name, rng):
+    """Equal scores, masked classes, a NaN, large scores and common shifts, in one compilation."""
+    clean = draw(rng).at[0].set(0.0)
+    ranks, gradient = ranks_and_gradient(name, K, clean, weights())
+    assert_reference(name, ranks, gradient, clean)
+    # Exact in float32, so that the shift loses no digit.
+    rounded = jnp.round(256 * clean) / 256
+    expected = ranks_and_gradient(name, K, rounded, weights())
+    for one, other in zip(
+        ranks_and_gradient(name, K, rounded + 1e4, weights()), expected, strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=0, atol=2e-5)
+    hurt = clean.at[1, 2].set(jnp.nan).at[2].multiply(1e4).at[3, 1:3].set(-jnp.inf)
+    hurt = hurt.at[4, 1:].set(-jnp.inf).at[5].set(-jnp.inf)
+    hurt_ranks, hurt_gradient = ranks_and_gradient(name, K, hurt, weights())
+    assert np.isnan(hurt_ranks[1]).all()
+    assert np.isnan(hurt_gradient[1]).all()
+    np.testing.assert_array_equal(hurt_ranks[6:], ranks[6:])
+    np.testing.assert_array_equal(hurt_gradient[6:], gradient[6:])
+    assert np.isfinite(np.delete(hurt_ranks, 1, axis=0)).all()
+    assert np.isfinite(np.delete(hurt_gradient, 1, axis=0)).all()
+    np.testing.assert_array_equal(hurt_gradient[3, 1:3], 0)
+    # Three classes are left for three ranks.
+    np.testing.assert_array_equal(hurt_ranks[3][:, 1:3], 0)
+    assert_reference(name, hurt_ranks[2:4], hurt_gradient[2:4], hurt[2:4])
+
+
+def test_equal_scores_far_below_the_largest_stay_equal():
+    """In float32 a rounded mixture of two scores of 1e4 would differ from both by 1e-3."""
+    scores = jnp.zeros((8, SIZE)).at[:, 0].set(1e4)
+    ranks, gradient = ranks_and_gradient("odd_even", K, scores, weights())
+    assert_reference("odd_even", ranks, gradient, scores)
+
+
+@every_relaxation
+def test_an_empty_batch(name):
+    relaxed = functools.partial(operators.relaxed_ranks, k=K, **RELAXATIONS[name])
+    assert jax.eval_shape(relaxed, jnp.zeros((2, 0, SIZE))).shape == (2, 0, K, SIZE)
+    loss = functools.partial(losses.relaxed_top_k_cross_entropy, top_k_weights=[0.5, 0.5])
+    empty = jnp.zeros((0, SIZE)), jnp.zeros(0, jnp.int32)
+    assert jax.eval_shape(functools.partial(loss, **RELAXATIONS[name]), *empty).shape == (0,)
+
+
+@every_relaxation
+@pytest.mark.long
+def test_small_temperatures_sort(name, rng):
+    # Scores that are 1 apart; the tails of a Cauchy swap are tau / pi.
+    scores = jnp.asarray(rng.permuted(np.tile(np.arange(5.0), (8, 1)), axis=1), jnp.float32)
+    ranks, _ = ranks_and_gradient(name, K, scores, weights(), 1e-5)
+    order = np.argsort(-np.asarray(scores), axis=-1)[:, :K]
+    np.testing.assert_allclose(ranks, np.eye(SIZE)[order], rtol=0, atol=1e-4)
+
+
+@every_relaxation
+@pytest.mark.parametrize("size", [1, 2, 7])
+@pytest.mark.long
+def test_every_rank(name, rng, size):
+    scores = draw(rng, (3, size))
+    ranks, _ = ranks_and_gradient(name, size, scores, 1.0)
+    # Sums of up to 7 numbers.
+    np.testing.assert_allclose(ranks.sum(axis=-1), 1, rtol=0, atol=1e-6)
+    if name in NETWORKS:
+        np.testing.assert_allclose(ranks.sum(axis=-2), 1, rtol=0, atol=3e-6)
+    expected = reference.relaxed_ranks(scores, size, **RELAXATIONS[name])
+    np.testing.assert_allclose(ranks, expected, rtol=0, atol=2e-6)
+
+
+@every_relaxation
+@pytest.mark.long
+def test_derivatives_by_finite_differences_in_float64(name, rng):
+    with jax.enable_x64(True):
+        row = rng.normal(size=SIZE)
+        function = functools.partial(operators.relaxed_ranks, k=K, **RELAXATIONS[name])
+        both = jax.jit(lambda row: (jax.jacfwd(function)(row), jax.jacrev(function)(row)))
+        forward, backward = both(row)
+        expected = reference.relaxed_ranks_jacobian(row, K, **RELAXATIONS[name])
+        np.testing.assert_allclose(forward, expected, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(backward, expected, rtol=0, atol=1e-12)
+        # The square of the step times third derivatives of order 1 / tau^3.
+        differences = reference.finite_difference_jacobian(
+            lambda row: reference.relaxed_ranks(row, K, **RELAXATIONS[name]), row, 1e-5
+        )
+        np.testing.assert_allclose(expected, differences, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["neural_sort", "bitonic"])
+def test_axes_vmap_devices_and_half_precision(name, rng):
+    scores = draw(rng)
+    relaxed = functools.partial(operators.relaxed_ranks, k=K, **RELAXATIONS[name])
+    expected = jax.jit(relaxed)(scores)
+    batch = PartitionSpec("batch")
+    mesh = Mesh(np.array(jax.devices()), ("batch",))
+    split = jax.shard_map(relaxed, mesh=mesh, in_specs=batch, out_specs=batch)
+    for variant in (jax.vmap(relaxed), split):
+        # Another order of the same operations.
+        np.testing.assert_allclose(jax.jit(variant)(scores), expected, rtol=0, atol=1e-6)
+    first = jax.jit(functools.partial(relaxed, axis=0))(scores.T)
+    np.testing.assert_allclose(jnp.moveaxis(first, -1, 0), expected, rtol=0, atol=1e-6)
+    half = jax.jit(relaxed)(scores.astype(jnp.bfloat16))
+    assert half.dtype == jnp.float32
+    rounded = np.asarray(scores.astype(jnp.bfloat16), np.float64)
+    expected = reference.relaxed_ranks(rounded, K, **RELAXATIONS[name])
+    np.testing.assert_allclose(half, expected, rtol=0, atol=2e-6)
+
+
+def test_neural_sort_keeps_its_digits_at_10000_classes(rng):
+    scores = (2 * rng.normal(size=(1, 10_000))).astype(np.float32)
+    relaxed = functools.partial(operators.relaxed_ranks, k=2, method="neural_sort", tau=0.5)
+    ranks = np.asarray(jax.jit(relaxed)(scores), np.float64)[0]
+    row = scores[0].astype(np.float64)
+    likely = np.argsort(-row)[:20]
+    distances = np.abs(row[likely, None] - row).sum(axis=1)
+    for rank in (1, 2):
+        logits = ((10_001 - 2 * rank) * row[likely] - distances) / 0.5
+        expected = np.exp(logits - logits.max())
+        # Gaps of scores of order 1, with steps of 2e-7, times a dozen.
+        np.testing.assert_allclose(
+            ranks[rank - 1, likely], expected / expected.sum(), rtol=0, atol=1e-5
+        )
+
+
+@every_relaxation
+def test_the_loss_is_made_of_the_ranks(name, rng):
+    scores = draw(rng)
+    labels = jnp.asarray(rng.integers(SIZE, size=8), jnp.int32)
+    top_k_weights = jnp.array([0.2, 0.3, 0.5])
+
+    @jax.jit
+    def both(scores):
+        ranks = operators.relaxed_ranks(scores, K, **RELAXATIONS[name])
+        loss = losses.relaxed_top_k_cross_entropy(
+            scores, labels, top_k_weights=top_k_weights, softmax_top_1=False, **RELAXATIONS[name]
+        )
+        return ranks, loss
+
+    ranks, loss = both(scores)
+    of_label = np.take_along_axis(np.asarray(ranks), np.asarray(labels)[:, None, None], -1)[..., 0]
+    expected = -np.log(of_label.cumsum(axis=-1) @ np.asarray(top_k_weights))
+    # A logarithm of probabilities with errors of 1e-6 of their size.
+    np.testing.assert_allclose(loss, expected, rtol=1e-5, atol=1e-5)
+
+
+@every_relaxation
+def test_the_loss_does_not_saturate(name):
+    logits = jnp.array([[0.0, 1.0, 2.0, 3.0, 900.0], [0.0, 1.0, 2.0, 3.0, 4.0]])
+    relaxation = RELAXATIONS[name] | {"tau": 0.5, "art_lambda": 0.0}
+
+    @jax.jit
+    def value_and_gradient(logits):
+        def total(logits):
+            return losses.relaxed_top_k_cross_entropy(
+                logits,
+                jnp.array([0, 4]),
+                top_k_weights=[1.0],
+                softmax_top_1=False,
+                **relaxation,
+            ).sum()
+
+        return jax.value_and_grad(total)(logits)
+
+    value, gradient = value_and_gradient(logits)
+    assert np.isfinite(value)
+    if name in ("odd_even", "optimal"):
+        ranks = reference.relaxed_ranks(np.asarray(logits), 1, **relaxation)[:, 0]
+        # The tails have all their digits. A lane at 900 is rounded to 3e-5, of a loss of 15.
+        np.testing.assert_allclose(value, -np.log(ranks[0, 0] * ranks[1, 4]), rtol=5e-6)
+    # A logistic tail is exponential; the others have a logarithmic loss, whose slope is small.
+    assert gradient[0, 0] < (0 if name in ("odd_even", "optimal") else -0.5)
+
+
+def test_sizes_without_weight_have_finite_slopes():
+    logits = jnp.array([1.0, 0.0, 2.0, -1.0, 0.5])
+
+    @jax.jit
+    @jax.grad
+    def slopes(top_k_weights):
+        return losses.relaxed_top_k_cross_entropy(
+            logits, jnp.array(0), top_k_weights=top_k_weights, **RELAXATIONS["soft_sort"]
+        )
+
+    assert np.isfinite(slopes(jnp.array([0.0, 1.0, 0.0]))).all()
+
+
+def test_the_tail_of_a_cauchy_swap_has_all_its_digits():
+    gaps = np.array([1.3, 97.0, 911.0, 1.7e4], np.float32)
+    scores = jnp.stack([jnp.zeros(4), gaps], axis=-1)
+    chances = operators.relaxed_ranks(scores, 1, method="odd_even", tau=0.5)[:, 0, 0]
+    # An exponential of a logarithm of up to 12.
+    expected = np.arctan2(1.0, gaps.astype(np.float64) / 0.5) / np.pi
+    np.testing.assert_allclose(chances, expected, rtol=2e-6)

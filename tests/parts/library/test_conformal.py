@@ -1,0 +1,930 @@
+"""Conformal scores and quantiles: against references, by exchangeability, and refusals."""
+
+import functools
+import itertools
+import math
+from fractions import Fraction
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests import reference
+from tests.parts.library.probabilities import softmax_of
+from topk_jax import sets
+from topk_jax.sets import _calibration, _clusters
+from topk_jax.taxonomy import Taxonomy
+
+N, L = 12, 5
+COUNTS = np.array([50, 20, 8, 4, 1])
+KINDS: dict[str, dict[str, Any]] = {
+    "lac": {},
+    "margin": {},
+    "rank": {},
+    "aps": {},
+    "raps": {"rank_penalty": 0.0625, "unpenalized_ranks": 2},
+    "saps": {"rank_penalty": 0.125},
+    "pas": {"class_counts": COUNTS},
+}
+RANDOMISED = ("aps", "raps", "saps")
+CASES = [
+    (kind, drawn) for kind in KINDS for drawn in (False, True) if kind in RANDOMISED or not drawn
+]
+
+
+def tied_probabilities(rng):
+    """Multiples of 1/64 that add up to 1, many of them equal or 0 of either sign."""
+    cuts = np.sort(rng.integers(0, 17, size=(N, L - 1)) * 4, axis=-1)
+    sixtyfourths = np.diff(cuts, axis=-1, prepend=0, append=64).astype(np.float32)
+    negative_zeros = (sixtyfourths == 0) & (rng.random((N, L)) < 0.5)
+    return np.where(negative_zeros, np.float32(-0.0), sixtyfourths / 64)
+
+
+def parameters_of(kind, drawn, key):
+    return KINDS[kind] | ({"key": key} if drawn else {})
+
+
+def labels_of(rng, number=N, num_classes=L):
+    return rng.integers(num_classes, size=number).astype(np.int32)
+
+
+# Scores
+
+
+@pytest.mark.parametrize(("kind", "drawn"), CASES)
+def test_scores_are_the_reference_with_ties(rng, key, kind, drawn):
+    uniform = np.asarray(jax.random.uniform(key, (N,))) if drawn else None
+    for probabilities in (tied_probabilities(rng), np.asarray(softmax_of(rng, N, L))):
+        scores = sets.conformal_scores(probabilities, kind=kind, **parameters_of(kind, drawn, key))
+        expected = reference.conformal_scores(
+            probabilities, kind=kind, uniform=uniform, **KINDS[kind]
+        )
+        # Three roundings of numbers below 1; scores of "pas" are as large as 83.
+        np.testing.assert_allclose(scores, expected, rtol=3e-7, atol=2e-7)
+
+
+@pytest.mark.parametrize(("kind", "drawn"), CASES)
+def test_labels_and_sets_have_the_scores_of_all_classes_to_the_last_bit(rng, key, kind, drawn):
+    given = parameters_of(kind, drawn, key)
+    # The first two share a compiled program, and the others, which are taken in blocks.
+    batches = [tied_probabilities(rng), np.asarray(softmax_of(rng, N, L, scale=8.0))]
+    if kind != "pas":
+        batches.append(np.asarray(softmax_of(rng, 40, 500)))
+        # Most are 0, and the others are equal to many.
+        batches.append(rng.multinomial(64, np.full(500, 1 / 500), 40).astype(np.float32) / 64)
+    for probabilities in batches:
+        labels = labels_of(rng, *probabilities.shape)
+        scores = np.asarray(sets.conformal_scores(probabilities, kind=kind, **given))
+        alone = sets.conformal_label_scores(probabilities, labels, kind=kind, **given)
+        np.testing.assert_array_equal(alone, scores[np.arange(len(labels)), labels])
+        for limit in [*np.asarray(alone)[:6], 0.0, 1.0, np.inf, -np.inf, np.nan]:
+            chosen = sets.conformal_set(probabilities, limit, kind=kind, **given)
+            np.testing.assert_array_equal(chosen, scores <= limit)
+        by_class = rng.choice(scores.reshape(-1), probabilities.shape[-1])
+        chosen = sets.conformal_set(probabilities, by_class, kind=kind, **given)
+        np.testing.assert_array_equal(chosen, scores <= by_class)
+        np.testing.assert_array_equal(sets.score_set(scores, by_class), scores <= by_class)
+
+
+def test_no_score_of_aps_exceeds_1(rng):
+    # The first four add up to more than 1, as rounded probabilities do.
+    probabilities = np.float32([[0.4, 0.3, 0.2, 0.1 + 2.0**-20, 0.0]] * N)
+    assert (probabilities.astype(np.float64).sum(axis=-1) > 1).all()
+    labels = np.full(N, 4, np.int32)
+    scores = np.asarray(sets.conformal_scores(probabilities, kind="aps"))
+    np.testing.assert_array_equal(scores.max(axis=-1), np.ones(N))
+    alone = sets.conformal_label_scores(probabilities, labels, kind="aps")
+    np.testing.assert_array_equal(alone, np.ones(N))
+    assert sets.conformal_set(probabilities, 1.0, kind="aps").all()
+    # A class without examples is in every set if each class has its own quantile.
+    quantiles = sets.interpolated_quantiles(
+        scores[:, 0], np.zeros(N, np.int32), error=0.25, weight=1.0, num_classes=L
+    )
+    chosen = np.asarray(sets.conformal_set(probabilities, quantiles, kind="aps"))
+    assert chosen[:, 1:].all()
+
+
+@pytest.mark.parametrize("kind", RANDOMISED)
+def test_scores_without_a_key_are_the_smallest(rng, key, kind):
+    probabilities = softmax_of(rng, N, L)
+    smallest = sets.conformal_scores(probabilities, kind=kind, **KINDS[kind])
+    draws = [
+        sets.conformal_scores(probabilities, kind=kind, key=each, **KINDS[kind])
+        for each in jax.random.split(key, 20)
+    ]
+    assert all((smallest <= scores).all() for scores in draws)
+    # Another key, other scores; the bound is nearly reached.
+    assert (draws[0] != draws[1]).any()
+    assert (jnp.min(jnp.stack(draws), axis=0) - smallest).mean() < 0.1
+
+
+def test_weights_of_classes_multiply_the_probabilities_of_pas(rng):
+    probabilities, weights = softmax_of(rng, N, L), np.array([1.0, 0.0, 2.0, 0.5, 4.0])
+    given: dict[str, Any] = {"kind": "pas", "class_counts": COUNTS, "class_weights": weights}
+    expected = reference.conformal_scores(probabilities, **given)
+    np.testing.assert_allclose(
+        sets.conformal_scores(probabilities, **given), expected, rtol=5e-7, atol=0
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_nan_spoils_its_own_example_alone(rng, kind):
+    clean = softmax_of(rng, N, L)
+    labels = labels_of(rng)
+    whole = sets.conformal_scores(clean, kind=kind, **KINDS[kind])
+    broken = sets.conformal_scores(clean.at[3, 2].set(jnp.nan), kind=kind, **KINDS[kind])
+    others = np.arange(N) != 3
+    assert jnp.isnan(broken[3]).all()
+    np.testing.assert_array_equal(broken[others], whole[others])
+    wrong = labels.copy()
+    wrong[[0, 1]] = -1, L
+    scores = sets.conformal_label_scores(
+        clean.at[3, 2].set(jnp.nan), wrong, kind=kind, **KINDS[kind]
+    )
+    np.testing.assert_array_equal(np.isnan(scores), np.isin(np.arange(N), [0, 1, 3]))
+    for limit in (np.float32(1.0), np.ones(L, np.float32), np.float32(np.inf)):
+        chosen = sets.conformal_set(clean.at[3, 2].set(jnp.nan), limit, kind=kind, **KINDS[kind])
+        assert not chosen[3].any()
+        np.testing.assert_array_equal(chosen[others], (np.asarray(whole) <= limit)[others])
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"pas"}))
+def test_a_nan_is_found_at_every_place(rng, kind):
+    # XLA's largest and smallest numbers of a row can miss it on the CPU.
+    broken = np.array(softmax_of(rng, 40, 500))
+    broken[np.arange(40), 12 * np.arange(40) + np.arange(40) % 12] = np.nan
+    labels = labels_of(rng, *broken.shape)
+    given = {"kind": kind, **KINDS[kind]}
+    assert jnp.isnan(sets.conformal_scores(broken, **given)).all()
+    assert jnp.isnan(sets.conformal_label_scores(broken, labels, **given)).all()
+    assert not sets.conformal_set(broken, np.float32(np.inf), **given).any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_logits_taken_for_probabilities_are_refused_and_nan_if_traced(rng, kind):
+    logits = np.concatenate([rng.normal(size=(N - 1, L)), np.full((1, L), 1.5)]).astype(np.float32)
+    given = {"kind": kind, **KINDS[kind]}
+    labels = np.zeros(N, np.int32)
+    of_labels = functools.partial(sets.conformal_label_scores, labels=labels, **given)
+    for function in (
+        functools.partial(sets.conformal_scores, **given),
+        of_labels,
+        functools.partial(sets.conformal_set, quantiles=0.5, **given),
+    ):
+        with pytest.raises(ValueError, match=r"probabilities must be from 0 to 1, got .*softmax"):
+            function(logits)
+        # A constant inside a compiled function is concrete, too.
+        with pytest.raises(ValueError, match="probabilities must be from 0 to 1"):
+            jax.jit(lambda function=function: function(logits))()
+    assert jnp.isnan(jax.jit(functools.partial(sets.conformal_scores, **given))(logits)).all()
+    assert jnp.isnan(jax.jit(of_labels)(logits)).all()
+    assert not jax.jit(functools.partial(sets.conformal_set, quantiles=1e9, **given))(logits).any()
+
+
+def test_probabilities_may_exceed_1_by_rounding_or_be_nan():
+    rounded = np.array([[1 + 1e-6, 0.0], [np.nan, 0.5]], np.float32)
+    scores = sets.conformal_scores(rounded, kind="lac")
+    assert jnp.isnan(scores[1]).all()
+    assert jnp.isfinite(scores[0]).all()
+
+
+def test_other_functions_of_probabilities_refuse_logits(rng):
+    logits = rng.normal(size=(N, L)).astype(np.float32)
+    tree = Taxonomy.from_paths([("genus", f"species {label}") for label in range(L)])
+    for function in (
+        functools.partial(sets.adaptive_set, error=0.1),
+        functools.partial(sets.average_error_threshold, error=0.1),
+        functools.partial(sets.utility_set, utilities=np.ones(L, np.float32)),
+        functools.partial(sets.node_probabilities, taxonomy=tree),
+        functools.partial(sets.node_scores, taxonomy=tree),
+    ):
+        with pytest.raises(ValueError, match=r"probabilities must be from 0 to 1, got .*softmax"):
+            function(logits)
+
+
+def test_a_set_beside_a_score_of_nan_is_empty():
+    scores = jnp.array([[0.25, jnp.nan, 0.5], [0.25, 1.0, 0.5]])
+    np.testing.assert_array_equal(
+        sets.score_set(scores, 0.5), [[False, False, False], [True, False, True]]
+    )
+
+
+# One quantile
+
+
+@pytest.mark.parametrize("error", [0.0, 0.1, 0.2, 1 / 3, 0.35, 0.6, 0.99])
+def test_the_coverage_of_all_permutations_is_exact(error):
+    # The last of five examples is new: over all orders, its score is at most the quantile of the
+    # other four in exactly ceil(5 (1 - error)) of five.
+    orders = np.array(list(itertools.permutations([0.1, 0.2, 0.3, 0.5, 0.8])), np.float32)
+    labels = np.zeros(4, np.int32)
+    quantiles = jax.vmap(lambda old: sets.conformal_quantile(old, labels, error=error))(
+        orders[:, :4]
+    )
+    covered = int((orders[:, 4] <= np.asarray(quantiles)).sum())
+    assert covered * 5 == len(orders) * math.ceil(5 * (1 - Fraction(str(error))))
+
+
+def test_quantile_is_the_reference_at_decimals(rng):
+    scores = rng.integers(0, 9, size=40).astype(np.float32)
+    labels = np.zeros(40, np.int32)
+    for number in (1, 9, 19, 20, 40):
+        for error in (0.0, 0.05, 0.1, 0.3, 0.7):
+            quantile = sets.conformal_quantile(scores[:number], labels[:number], error=error)
+            assert quantile == reference.conformal_quantile(scores[:number], error=error)
+
+
+def test_quantiles_of_all_classes_are_those_of_the_labels(rng):
+    scores, labels = rng.normal(size=(N, L)).astype(np.float32), labels_of(rng)
+    alone = scores[np.arange(N), labels]
+    assert sets.conformal_quantile(scores, labels, error=0.25) == sets.conformal_quantile(
+        alone, labels, error=0.25
+    )
+    np.testing.assert_array_equal(
+        sets.class_conditional_quantiles(scores.reshape(3, 4, L), labels.reshape(3, 4), error=0.5),
+        sets.class_conditional_quantiles(alone, labels, error=0.5, num_classes=L),
+    )
+
+
+# Quantiles of classes
+
+
+@pytest.mark.parametrize("error", [0.0, 0.2, 0.25, 0.4, 0.7])
+def test_quantiles_of_classes_are_the_reference(rng, error):
+    labels = np.array([0, 0, 0, 0, 0, 0, 1, 1, 1, 3, 3, 4], np.int32)
+    for scores in (rng.normal(size=N), rng.integers(0, 3, size=N)):
+        order = rng.permutation(N)
+        given = scores.astype(np.float32)[order], labels[order]
+        quantiles = sets.class_conditional_quantiles(*given, error=error, num_classes=L)
+        expected = reference.class_conditional_quantiles(*given, error=error, num_classes=L)
+        np.testing.assert_array_equal(quantiles, expected)
+        assert quantiles[2] == np.inf
+
+
+def test_each_class_is_covered_over_all_permutations():
+    # Class 0 has five examples, the last one new; class 1 has two others.
+    own = np.array(list(itertools.permutations([0.1, 0.2, 0.3, 0.5, 0.8])), np.float32)
+    others = np.broadcast_to(np.array([0.0, 0.9], np.float32), (len(own), 2))
+    labels = np.array([1, 0, 0, 0, 0, 1], np.int32)
+    scores = np.concatenate([others[:, :1], own[:, :4], others[:, 1:]], axis=1)
+    for error, covered in ((0.2, 4), (0.3, 4), (0.5, 3), (0.1, 5)):
+        quantiles = jax.vmap(
+            lambda old, error=error: sets.class_conditional_quantiles(
+                old, labels, error=error, num_classes=2
+            )
+        )(scores)
+        assert int((own[:, 4] <= np.asarray(quantiles)[:, 0]).sum()) * 5 == covered * len(own)
+
+
+def test_interpolated_quantiles_lie_between_both(rng):
+    scores, labels = rng.random(N).astype(np.float32), np.arange(N, dtype=np.int32) % 4
+    given: dict[str, Any] = {"error": 0.3, "num_classes": L}
+    pooled = float(sets.conformal_quantile(scores, labels, error=0.3))
+    by_class = np.asarray(sets.class_conditional_quantiles(scores, labels, **given))
+    finite = np.where(np.isinf(by_class), 1.0, by_class)
+    for weight in (0.0, 0.25, 1.0):
+        quantiles = sets.interpolated_quantiles(scores, labels, weight=weight, **given)
+        # Two products and a sum in float32.
+        np.testing.assert_allclose(quantiles, weight * finite + (1 - weight) * pooled, rtol=3e-7)
+    capped = sets.interpolated_quantiles(scores, labels, weight=1.0, largest_score=0.5, **given)
+    np.testing.assert_array_equal(capped, np.minimum(by_class, np.float32(0.5)))
+    # Too few examples for any quantile.
+    few: dict[str, Any] = {"error": 0.05, "num_classes": L}
+    np.testing.assert_array_equal(
+        sets.interpolated_quantiles(scores, labels, weight=1.0, **few), np.ones(L)
+    )
+    np.testing.assert_array_equal(
+        sets.interpolated_quantiles(scores, labels, weight=0.5, **few), np.full(L, np.inf)
+    )
+
+
+def test_a_weight_of_0_leaves_out_infinite_quantiles():
+    scores, labels = np.float32([-np.inf, 0.25, 0.5, 0.5]), np.array([0, 1, 1, 1])
+    given: dict[str, Any] = {"error": 0.5, "num_classes": 2}
+    of_all, of_classes = (
+        sets.interpolated_quantiles(scores, labels, weight=weight, **given) for weight in (0.0, 1.0)
+    )
+    np.testing.assert_array_equal(of_all, [0.5, 0.5])
+    np.testing.assert_array_equal(of_classes, [-np.inf, 0.5])
+
+
+def test_equal_weights_of_a_label_shift_change_nothing(rng):
+    for number in (9, 19, 20, 39):
+        scores, labels = rng.random(number).astype(np.float32), labels_of(rng, number)
+        for error in (0.0, 0.05, 0.1, 0.3, 0.9):
+            expected = sets.conformal_quantile(scores, labels, error=error)
+            for weight in (0.1, 1.0, 7.0):
+                quantiles = sets.label_shift_quantiles(
+                    scores, labels, error=error, weights=np.full(L, weight), num_classes=L
+                )
+                assert (quantiles == expected).all()
+
+
+def test_quantiles_of_a_label_shift_are_the_reference(rng):
+    weights = np.array([1, 5, 0, 2, 40])
+    for error in (0.1, 0.2, 0.5):
+        for scores in (rng.normal(size=20), rng.integers(0, 4, size=20)):
+            given = scores.astype(np.float32), labels_of(rng, 20)
+            settings: dict[str, Any] = {"error": error, "weights": weights, "num_classes": L}
+            np.testing.assert_array_equal(
+                sets.label_shift_quantiles(*given, **settings),
+                reference.label_shift_quantiles(*given, **settings),
+            )
+
+
+def test_traced_weights_without_ratios_have_no_quantiles(rng):
+    scores, labels = rng.random(N).astype(np.float32), labels_of(rng)
+    quantiles = jax.jit(
+        lambda weights: sets.label_shift_quantiles(
+            scores, labels, error=0.5, weights=weights, num_classes=L
+        )
+    )
+    assert not jnp.isnan(quantiles(jnp.ones(L).at[2].set(0.0))).any()
+    for wrong in (jnp.zeros(L), *(jnp.ones(L).at[2].set(x) for x in (jnp.inf, jnp.nan, -1.0))):
+        assert jnp.isnan(quantiles(wrong)).all()
+    # The sum of these overflows.
+    assert jnp.isnan(quantiles(jnp.full(L, 1e38))).all()
+
+
+def test_coverage_holds_under_a_label_shift(rng):
+    # Class 1 has larger scores, and is rare here and frequent among the new examples.
+    num_draws, num_examples, error = 4000, 30, 0.2
+    old, new = np.array([0.8, 0.2]), np.array([0.3, 0.7])
+    labels = rng.choice(2, size=(num_draws, num_examples), p=old).astype(np.int32)
+    scores = (rng.random(labels.shape) + labels).astype(np.float32)
+    tested = rng.choice(2, size=num_draws, p=new)
+    score = rng.random(num_draws) + tested
+
+    def covered(weights):
+        quantiles = jax.vmap(
+            lambda scores, labels: sets.label_shift_quantiles(
+                scores, labels, error=error, weights=weights, num_classes=2
+            )
+        )(scores, labels)
+        return float((score <= np.asarray(quantiles)[np.arange(num_draws), tested]).mean())
+
+    # Five standard errors of 4,000 coins of 0.8.
+    slack = 5 * math.sqrt(0.8 * 0.2 / num_draws)
+    assert covered(new / old) >= 1 - error - slack
+    assert covered(np.ones(2)) < 1 - error - slack
+
+
+@pytest.mark.parametrize("error", [0.0, 0.1, 0.25, 0.3, 0.5, 0.9])
+def test_rank_calibrated_quantiles_are_the_reference(rng, error):
+    for _ in range(4):
+        labels = rng.choice(L, size=40, p=[0.5, 0.3, 0.15, 0.05, 0.0]).astype(np.int32)
+        scores = rng.random(40).astype(np.float32)
+        ranks = np.minimum(rng.geometric(0.5, size=40), L).astype(np.float32)
+        settings: dict[str, Any] = {"error": error, "num_classes": L}
+        result = sets.rank_calibrated_quantiles(scores, ranks, labels, **settings)
+        expected = reference.rank_calibrated_quantiles(scores, ranks, labels, **settings)
+        np.testing.assert_array_equal(result[0], expected[0])
+        np.testing.assert_array_equal(result[1], expected[1])
+
+
+def test_rank_calibration_can_miss_two_of_twelve():
+    # As in the docstring: the new example is last, with 11 others and an error of 0.1.
+    covered = 0
+    for new in range(12):
+        old = np.delete(np.arange(1, 13), new).astype(np.float32)
+        quantiles, ranks = sets.rank_calibrated_quantiles(
+            old / 12, old, np.zeros(11, np.int32), error=0.1, num_classes=1
+        )
+        covered += bool((new + 1) / np.float32(12) <= quantiles[0] and new + 1 <= ranks[0])
+    assert covered == 10
+
+
+# Clusters
+
+
+def two_kinds_of_classes(rng, size):
+    labels = np.repeat(np.arange(6, dtype=np.int32), size)
+    scores = rng.random(len(labels)) + (labels >= 3)
+    order = rng.permutation(len(labels))
+    return scores[order].astype(np.float32), labels[order]
+
+
+def describing_half(key, number):
+    """The examples that describe the classes."""
+    return np.asarray(jax.random.uniform(jax.random.split(key)[0], (number,))) < 0.5
+
+
+def test_clusters_of_classes_share_their_quantile(rng, key):
+    scores, labels = two_kinds_of_classes(rng, 60)
+    settings: dict[str, Any] = {"error": 0.1, "num_clusters": 2, "num_classes": 7}
+    quantiles = np.asarray(
+        sets.clustered_quantiles(scores, labels, key=key, clustering_part=0.5, **settings)
+    )
+    # The seventh class does not have examples: it gets the quantile of all.
+    assert len(set(quantiles[:3])) == len(set(quantiles[3:6])) == len(set(quantiles[5:])) - 1 == 1
+    assert quantiles[0] < 1 < quantiles[6] < quantiles[3]
+    calibrates = ~describing_half(key, len(labels))
+    for low, high, index in ((0, 3, 0), (3, 6, 3), (0, 6, 6)):
+        inside = calibrates & (labels >= low) & (labels < high)
+        assert quantiles[index] == reference.conformal_quantile(scores[inside], error=0.1)
+    again = sets.clustered_quantiles(scores, labels, key=key, clustering_part=0.5, **settings)
+    np.testing.assert_array_equal(quantiles, again)
+
+
+def test_a_class_of_infinite_scores_leaves_the_clusters_of_the_others(rng, key):
+    scores, labels = two_kinds_of_classes(rng, 60)
+    scores[labels == 5] = np.inf
+    quantiles = sets.clustered_quantiles(
+        scores, labels, key=key, error=0.2, num_clusters=2, clustering_part=0.5, num_classes=7
+    )
+    calibrates = ~describing_half(key, len(labels))
+    expected = [
+        reference.conformal_quantile(scores[calibrates & np.isin(labels, inside)], error=0.2)
+        for inside in ((0, 1, 2), (3, 4), range(6))
+    ]
+    np.testing.assert_array_equal(quantiles, np.float32(expected)[[0, 0, 0, 1, 1, 2, 2]])
+
+
+def test_an_infinite_score_beside_a_quantile_leaves_a_class_in_its_cluster(rng, key):
+    describing, others = (
+        np.flatnonzero(describing_half(key, 360) == half) for half in (True, False)
+    )
+    labels = np.zeros(360, np.int32)
+    labels[describing[11:]] = 1 + np.arange(len(describing) - 11) % 5
+    labels[others] = np.arange(len(others)) % 6
+    scores = (rng.random(360) + (labels >= 3)).astype(np.float32)
+    given: dict[str, Any] = {"error": 0.2, "num_clusters": 2, "num_classes": 6, "key": key}
+    expected = sets.clustered_quantiles(scores, labels, clustering_part=0.5, **given)
+    # The 0.9 quantile of 11 scores is the tenth. The largest one, beside it, has no weight.
+    scores[describing[:11][scores[describing[:11]].argmax()]] = np.inf
+    found = sets.clustered_quantiles(scores, labels, clustering_part=0.5, **given)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_classes_with_few_examples_have_the_quantile_of_all(rng, key):
+    scores, labels = two_kinds_of_classes(rng, 8)
+    # Nine examples are needed at an error of 0.1, and no class has more than eight.
+    quantiles = sets.clustered_quantiles(
+        scores, labels, key=key, error=0.1, num_clusters=2, clustering_part=0.0, num_classes=6
+    )
+    expected = sets.conformal_quantile(scores, labels, error=0.1)
+    np.testing.assert_array_equal(quantiles, np.full(6, expected))
+    # So does the authors' choice for so few classes, which is one cluster.
+    by_default = sets.clustered_quantiles(scores, labels, key=key, error=0.1, num_classes=6)
+    np.testing.assert_array_equal(by_default, quantiles)
+
+
+@pytest.mark.parametrize("has_third", [True, False])
+def test_nine_examples_describe_a_class_and_eight_do_not(rng, key, has_third):
+    describes = describing_half(key, 360)
+    places = np.flatnonzero(describes)
+    labels = (np.arange(360) % 2).astype(np.int32)
+    labels[places[:8]] = 3
+    if has_third:
+        labels[places[8:17]] = 2
+    scores = (rng.random(360) + labels).astype(np.float32)
+    quantiles = sets.clustered_quantiles(
+        scores, labels, key=key, error=0.1, num_clusters=2, clustering_part=0.5, num_classes=7
+    )
+    expected = [
+        reference.conformal_quantile(scores[~describes & np.isin(labels, inside)], error=0.1)
+        for inside in ((0,), (1, 2), (0, 1, 2, 3))
+    ]
+    # Two described classes are not more than the clusters.
+    np.testing.assert_array_equal(
+        quantiles, np.float32(expected)[[0, 1, 1, 2, 2, 2, 2] if has_third else [2] * 7]
+    )
+
+
+def test_one_cluster_is_all_classes(rng, key):
+    describes = describing_half(key, 48)
+    # The last class is not described, and has the largest scores.
+    labels = np.where(describes, np.arange(48) % 5, np.arange(48) % 6).astype(np.int32)
+    scores = (rng.random(48) + (labels == 5)).astype(np.float32)
+    quantiles = sets.clustered_quantiles(
+        scores, labels, key=key, error=0.3, num_clusters=1, clustering_part=0.5, num_classes=6
+    )
+    expected = reference.conformal_quantile(scores[~describes], error=0.3)
+    np.testing.assert_array_equal(quantiles, np.full(6, np.float32(expected)))
+
+
+def test_the_authors_choice_of_clusters():
+    # 100 classes of 50 examples: 50 * 100 / 175 = 28.57 describe, in 14 clusters.
+    labels = np.repeat(np.arange(100), 50)
+    assert _clusters._authors_choice(labels, 100, Fraction(1, 10)) == (14, 28 / 50)
+    wrong = np.append(labels, [-1, 100, 100])
+    assert _clusters._authors_choice(wrong, 100, Fraction(1, 10)) == (14, 28 / 50)
+    # A class of 5 is left out: 9 of each of the other 99 count.
+    rare = np.append(labels[:-50], np.full(5, 99))
+    assert _clusters._authors_choice(rare, 100, Fraction(1, 10)) == (2, 5 / 9)
+    assert _clusters._authors_choice(labels, 100, Fraction(0)) == (1, 0.0)
+
+
+def test_classes_are_described_by_their_quantiles(rng):
+    labels = np.array([0] * 7 + [1] * 4 + [3], np.int32)
+    scores = rng.normal(size=N).astype(np.float32)
+    calibration = _calibration.Calibration(
+        jnp.asarray(scores), jnp.asarray(labels), jnp.array(True)
+    )
+    described = jax.jit(
+        lambda given: _clusters._descriptions(_calibration.group_scores(given, given.labels, L))
+    )(calibration)
+    for label in (0, 1, 3):
+        expected = np.quantile(scores[labels == label], [0.5, 0.6, 0.7, 0.8, 0.9])
+        # A product and a sum in float32.
+        np.testing.assert_allclose(described[label], expected, rtol=0, atol=1e-6)
+
+
+def test_classes_weigh_as_the_roots_of_their_sizes():
+    # Two of three classes are joined: with weights of 2, 1 and 1 at 0, 1 and 1.21 further, that is
+    # the first two, and with weights of 4, 1 and 1 it would be the last two.
+    labels = np.repeat(np.arange(3, dtype=np.int32), [240, 60, 60])
+    scores = np.array([0.0, 1.0, 2.21], np.float32)[labels]
+    quantiles = sets.clustered_quantiles(
+        scores,
+        labels,
+        key=jax.random.key(0),
+        error=0.1,
+        num_clusters=2,
+        clustering_part=0.5,
+        num_classes=7,
+    )
+    # A fifth of the first cluster has a score of 1.
+    np.testing.assert_array_equal(quantiles[:3], np.float32([1.0, 1.0, 2.21]))
+
+
+def test_first_centers_are_far_apart_and_have_weight(key):
+    points = jnp.array([[0.0], [0.0], [0.0], [0.0], [1.0], [2.0], [1e3]])
+    weights = jnp.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0])
+    centers = jax.jit(jax.vmap(lambda each: _clusters._spread_centers(each, points, weights, 3)))(
+        jax.random.split(key, 8)
+    )
+    np.testing.assert_array_equal(np.sort(centers[..., 0], axis=-1), [[0.0, 1.0, 2.0]] * 8)
+
+
+def test_k_means_ends_where_every_point_has_the_nearest_center(rng, key):
+    k_means = jax.jit(_clusters._k_means, static_argnums=3)
+    # Few of them end after one step.
+    for _ in range(5):
+        points, weights = np.float32(rng.normal(size=(60, 2))), np.float32(rng.random(60))
+        found = np.asarray(k_means(key, points, weights, 4))
+        centers = np.stack(
+            [np.average(points[found == i], axis=0, weights=weights[found == i]) for i in range(4)]
+        )
+        distances = ((points[:, None] - centers) ** 2).sum(axis=-1)
+        np.testing.assert_array_equal(distances.argmin(axis=-1), found)
+
+
+def test_k_means_finds_the_best_of_all_partitions(rng, key):
+    points = jnp.asarray(rng.normal(size=(8, 2)), jnp.float32)
+    weights = jnp.asarray(np.append(rng.random(7), 0.0), jnp.float32)
+
+    places = np.asarray(points, np.float64)
+
+    def cost(clusters):
+        total = 0.0
+        for cluster in set(clusters):
+            inside = np.array(clusters) == cluster
+            mass = np.asarray(weights, np.float64)[inside]
+            if mass.sum() > 0:
+                center = (mass[:, None] * places[inside]).sum(axis=0) / mass.sum()
+                total += (mass * ((places[inside] - center) ** 2).sum(axis=-1)).sum()
+        return total
+
+    best = min(cost(clusters) for clusters in itertools.product(range(3), repeat=8))
+    k_means = jax.jit(_clusters._k_means, static_argnums=3)
+    for each in jax.random.split(key, 5):
+        found = np.asarray(k_means(each, points, weights, 3)).tolist()
+        # Ten starts find the least of eight points; the sums differ by roundings.
+        assert cost(found) == pytest.approx(best, rel=1e-5)
+    # One of three clusters of two different points is empty.
+    twice = np.array(k_means(key, jnp.repeat(points[:2], 4, axis=0), weights + 1.0, 3))
+    np.testing.assert_array_equal(twice == twice[0], np.arange(8) < 4)
+
+
+# Temperature
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])
+def test_temperature_is_where_the_cross_entropy_is_least(rng, scale):
+    logits = rng.normal(size=(200, 6))
+    labels = (logits + rng.gumbel(size=logits.shape) / 2).argmax(axis=-1).astype(np.int32)
+    logits = (scale * logits).astype(np.float32)
+    logits[0, (labels[0] + 1) % 6] = -np.inf
+    found = sets.temperature(logits, labels)
+    # The search in float64 compares losses, so it is right to a root of their rounding.
+    np.testing.assert_allclose(found, reference.temperature(logits, labels), rtol=2e-5)
+
+
+def test_temperature_of_labels_without_doubt_and_without_sense():
+    logits, right = jnp.array([[3.0, 1.0], [0.0, 2.0]]), jnp.array([0, 1])
+    confident = sets.temperature(logits, right)
+    # exp(-2 / T) is then 0 in float32.
+    assert 2.0**-20 <= confident < 2 / 104
+    # With equal logits, all temperatures have the same loss.
+    assert sets.temperature(jnp.zeros((2, 2)), right) == 1
+    assert sets.temperature(logits, 1 - right) == pytest.approx(2.0**20)
+    assert jnp.isnan(sets.temperature(logits, jnp.array([0, 2])))
+    assert jnp.isnan(sets.temperature(logits.at[0, 0].set(jnp.nan), right))
+
+
+# Thresholds of classes for a mean size
+
+
+@pytest.mark.parametrize("k", [1, 1.25, 2, 4.5, 5])
+def test_macro_thresholds_keep_the_best_quotients(rng, k):
+    for probabilities in (tied_probabilities(rng), np.asarray(softmax_of(rng, N, L))):
+        thresholds = sets.macro_average_k_thresholds(probabilities, k=k, class_counts=COUNTS)
+        chosen = np.asarray(sets.threshold_set(probabilities, thresholds))
+        rank = math.floor(Fraction(str(k)) * N)
+        assert chosen.sum() <= rank
+        quotients = probabilities.astype(np.float64) * COUNTS.sum() / COUNTS
+        # The kept quotients are the largest, and the next group of equal ones would be too many.
+        # Different quotients of float32 numbers differ by more than 1e-9, but quotients of equal
+        # fractions may differ by a rounding of float64.
+        left = np.where(chosen, -np.inf, quotients)
+        if rank == N * L:
+            assert np.isneginf(thresholds).all()
+            continue
+        assert quotients[chosen].min(initial=np.inf) > left.max() * (1 - 1e-9)
+        following = int((left >= left.max() * (1 - 1e-6)).sum())
+        assert chosen.sum() + following > rank
+        frequencies = COUNTS / COUNTS.sum()
+        if np.isfinite(thresholds).all():
+            factors = np.asarray(thresholds, np.float64) / frequencies
+            np.testing.assert_allclose(factors, factors[0], rtol=3e-7)
+
+
+@pytest.mark.parametrize("k", [1, 1.5, 5])
+def test_class_thresholds_put_a_class_into_k_sets_for_each_example(rng, k):
+    probabilities, labels = np.asarray(softmax_of(rng, N, L)), np.arange(N, dtype=np.int32) % 4
+    thresholds = sets.class_average_k_thresholds(probabilities, labels, k=k)
+    chosen = np.asarray(sets.threshold_set(probabilities, thresholds))
+    sizes = np.bincount(labels, minlength=L)
+    expected = [min(math.floor(Fraction(str(k)) * int(size)), N) for size in sizes]
+    np.testing.assert_array_equal(chosen.sum(axis=0), expected)
+    tied = tied_probabilities(rng)
+    thresholds = sets.class_average_k_thresholds(tied, labels, k=k)
+    assert (np.asarray(sets.threshold_set(tied, thresholds)).sum(axis=0) <= expected).all()
+
+
+# What all of them share
+
+LABELS = np.arange(N, dtype=np.int32) % 4
+EACH: dict[str, Any] = {
+    "conformal_quantile": lambda p: sets.conformal_quantile(p, LABELS, error=0.25),
+    "class_conditional_quantiles": lambda p: sets.class_conditional_quantiles(
+        p, LABELS, error=0.25
+    ),
+    "interpolated_quantiles": lambda p: sets.interpolated_quantiles(
+        p, LABELS, error=0.25, weight=0.5
+    ),
+    "label_shift_quantiles": lambda p: sets.label_shift_quantiles(
+        p, LABELS, error=0.25, weights=np.arange(1.0, 1.0 + L)
+    ),
+    "rank_calibrated_quantiles": lambda p: jnp.stack(
+        sets.rank_calibrated_quantiles(p, jnp.ceil(4 * p), LABELS, error=0.25)
+    ),
+    "clustered_quantiles": lambda p: sets.clustered_quantiles(
+        p, LABELS, key=jax.random.key(0), error=0.5, num_clusters=2, clustering_part=0.5
+    ),
+    "temperature": lambda p: sets.temperature(p, LABELS),
+    "macro_average_k_thresholds": lambda p: sets.macro_average_k_thresholds(
+        p, k=2, class_counts=COUNTS
+    ),
+    "class_average_k_thresholds": lambda p: sets.class_average_k_thresholds(p, LABELS, k=2),
+}
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_a_nan_makes_every_quantile_nan(rng, name):
+    probabilities = softmax_of(rng, N, L)
+    assert not jnp.isnan(EACH[name](probabilities)).any()
+    assert jnp.isnan(EACH[name](probabilities.at[3, LABELS[3]].set(jnp.nan))).all()
+
+
+def test_a_nan_makes_thresholds_of_every_class_and_quantiles_of_ranks_nan(rng):
+    probabilities = softmax_of(rng, N, L)
+    broken = probabilities.at[3, LABELS[3]].set(jnp.nan)
+    all_classes = sets.macro_average_k_thresholds(broken, k=L, class_counts=COUNTS)
+    assert jnp.isnan(all_classes).all()
+    of_ranks = sets.rank_calibrated_quantiles(probabilities, broken, LABELS, error=0.25)
+    assert jnp.isnan(jnp.stack(of_ranks)).all()
+
+
+@pytest.mark.parametrize("label", [-1, L])
+def test_a_label_out_of_range_makes_every_quantile_nan(rng, label, monkeypatch):
+    wrong = LABELS.copy()
+    wrong[5] = label
+    monkeypatch.setitem(globals(), "LABELS", wrong)
+    for name in EACH.keys() - {"macro_average_k_thresholds"}:
+        assert jnp.isnan(EACH[name](softmax_of(rng, N, L))).all(), name
+
+
+def test_each_device_and_jit_compute_the_same(rng):
+    probabilities = softmax_of(rng, 8, N, L)
+    on_devices = jax.pmap(lambda p: [function(p) for function in EACH.values()])(probabilities)
+    for name, results in zip(EACH, on_devices, strict=True):
+        expected = jnp.stack([EACH[name](each) for each in probabilities])
+        # Newton's steps end within a few roundings; all others are the same.
+        rtol = 1e-6 if name == "temperature" else 0
+        np.testing.assert_allclose(results, expected, rtol=rtol, err_msg=name)
+
+
+def test_half_precision_is_exact_in_float32_and_float64_stays(rng):
+    halves = softmax_of(rng, N, L).astype(jnp.bfloat16)
+    for function in EACH.values():
+        result = function(halves)
+        assert result.dtype == jnp.float32
+        np.testing.assert_array_equal(result, function(halves.astype(jnp.float32)))
+    with jax.enable_x64(True):
+        values = np.asarray(jax.nn.softmax(rng.normal(size=(N, L)), axis=-1))
+        probabilities = jnp.asarray(values)
+        for function in EACH.values():
+            assert function(probabilities).dtype == jnp.float64
+        for kind, given in KINDS.items():
+            scores = sets.conformal_scores(probabilities, kind=kind, **given)
+            assert scores.dtype == jnp.float64
+            expected = reference.conformal_scores(values, kind=kind, **given)
+            # A few roundings of numbers below 1, or relative to the scores of "pas".
+            np.testing.assert_allclose(scores, expected, rtol=2e-15, atol=2e-15)
+
+
+# Refusals
+
+untyped: Any = sets
+P = np.full((2, 3), 0.25, np.float32)
+S = np.array([0.25, 0.5], np.float32)
+Y = np.zeros(2, np.int32)
+KEY = jax.random.key(0)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: untyped.conformal_scores(P, kind="LAC"),
+            ValueError,
+            "kind must be 'lac', 'margin', .* got 'LAC'",
+        ),
+        (
+            lambda: untyped.conformal_scores(P, kind=["aps"]),
+            ValueError,
+            r"kind .* got \['aps'\] of",
+        ),
+        (lambda: untyped.conformal_scores(P > 0, kind="lac"), TypeError, "probabilities must be"),
+        (
+            lambda: untyped.conformal_scores(P, kind="raps", rank_penalty=0.1),
+            ValueError,
+            "unpenalized_ranks must be given for kind 'raps', got None",
+        ),
+        (
+            lambda: untyped.conformal_scores(P, kind="lac", key=KEY),
+            ValueError,
+            r"key must be None for kind 'lac', got an array of shape \(\)\.",
+        ),
+        (
+            lambda: untyped.conformal_scores(P, kind="lac", class_counts=np.arange(1, 1001)),
+            ValueError,
+            r"class_counts must be None for kind 'lac', got an array of shape \(1000,\)\.",
+        ),
+        (
+            lambda: untyped.conformal_scores(P, kind="lac", class_counts=[1] * 1000),
+            ValueError,
+            r"class_counts must be None for kind 'lac', got one of type list\.",
+        ),
+        (lambda: untyped.conformal_scores(P, kind="aps", key=3), TypeError, "key must be a key"),
+        (
+            lambda: untyped.conformal_scores(P, kind="saps", rank_penalty=-1.0),
+            ValueError,
+            "rank_penalty must be finite and at least 0|rank_penalty must be at least 0",
+        ),
+        (
+            lambda: untyped.conformal_scores(
+                P, kind="raps", rank_penalty=1.0, unpenalized_ranks=0.5
+            ),
+            TypeError,
+            "unpenalized_ranks must be an integer",
+        ),
+        (
+            lambda: untyped.conformal_scores(P, kind="pas", class_counts=[1, 2]),
+            ValueError,
+            r"class_counts must have shape \(3,\)",
+        ),
+        (
+            lambda: untyped.conformal_scores(P, kind="pas", class_counts=[1, 0, 2]),
+            ValueError,
+            "class_counts must be positive",
+        ),
+        (
+            lambda: untyped.conformal_label_scores(P, Y[:1], kind="lac"),
+            ValueError,
+            r"labels must have shape \(2,\)",
+        ),
+        (
+            lambda: untyped.conformal_set(P, [0.5, 0.5], kind="lac"),
+            ValueError,
+            "quantiles must be a scalar or have one value for each of the 3",
+        ),
+        (lambda: untyped.score_set(P, "high"), TypeError, "quantiles must be a real"),
+        (lambda: untyped.conformal_quantile(S, Y, error=1), ValueError, "error must be .* less"),
+        (lambda: untyped.conformal_quantile(S, S, error=0.1), TypeError, "labels must be an int"),
+        (
+            lambda: untyped.conformal_quantile(S, Y[:1], error=0.1),
+            ValueError,
+            r"labels must have shape \(2,\) for scores of shape \(2,\), got shape \(1,\)",
+        ),
+        (
+            lambda: untyped.class_conditional_quantiles(S, Y[:1], error=0.1, num_classes=3),
+            ValueError,
+            r"labels must have shape \(2,\) for scores of shape \(2,\), got shape \(1,\)",
+        ),
+        (lambda: untyped.conformal_quantile(P[:0], Y[:0], error=0.1), ValueError, "scores must h"),
+        (
+            lambda: untyped.class_conditional_quantiles(S, Y, error=0.1),
+            ValueError,
+            "num_classes must be an integer for only the scores of the labels, got None",
+        ),
+        (
+            lambda: untyped.class_conditional_quantiles(3.0, Y, error=0.1),
+            ValueError,
+            r"scores must have at least one axis .* got shape \(\)",
+        ),
+        *(
+            (
+                lambda scores=scores: untyped.class_conditional_quantiles(
+                    scores, Y, error=0.1, num_classes=np.full(1001, 2)
+                ),
+                TypeError,
+                r"num_classes must be an integer, got an array of shape \(1001,\)",
+            )
+            for scores in (P, S)
+        ),
+        (
+            lambda: untyped.class_conditional_quantiles(P, Y, error=0.1, num_classes=4),
+            ValueError,
+            r"num_classes must be 3 for scores of shape \(2, 3\), got 4",
+        ),
+        (
+            lambda: untyped.interpolated_quantiles(P, Y, error=0.1, weight=1.5),
+            ValueError,
+            "weight must be .* at most 1",
+        ),
+        (
+            lambda: untyped.interpolated_quantiles(
+                P, Y, error=0.1, weight=0.5, largest_score=np.inf
+            ),
+            ValueError,
+            "largest_score must be a finite number, got inf",
+        ),
+        (
+            lambda: untyped.label_shift_quantiles(P, Y, error=0.1, weights=[1.0, -1.0, 1.0]),
+            ValueError,
+            "weights must be at least 0",
+        ),
+        *(
+            (
+                lambda weights=weights: untyped.label_shift_quantiles(
+                    P, Y, error=0.1, weights=weights
+                ),
+                ValueError,
+                f"weights must {allowed} in float32, got {got}",
+            )
+            for weights, allowed, got in (
+                ([np.inf, 1, 1], "be finite", "inf"),
+                (np.zeros(3), "not be all 0", "a largest one of 0"),
+                (0.0, "not be all 0", "a largest one of 0"),
+                ([1.0, 1e39, 1.0], "be finite", r"1e\+39"),
+                (np.full(3, 1e-40), "not be all 0", "a largest one of 1e-40"),
+            )
+        ),
+        *(
+            (
+                lambda ranks=ranks: untyped.rank_calibrated_quantiles(
+                    S, ranks, Y, error=0.1, num_classes=3
+                ),
+                ValueError,
+                r"ranks must have shape \(2,\), as scores has, got shape",
+            )
+            for ranks in (P, S[:1])
+        ),
+        (
+            lambda: untyped.clustered_quantiles(P, Y, key=KEY, error=0.1, num_clusters=2),
+            ValueError,
+            "num_clusters and clustering_part must be given both .* got only num_clusters",
+        ),
+        (
+            lambda: jax.jit(lambda y: untyped.clustered_quantiles(P, y, key=KEY, error=0.1))(Y),
+            TypeError,
+            "num_clusters must be given under jit",
+        ),
+        (lambda: untyped.temperature(P[:0], Y[:0]), ValueError, "logits must have at least one"),
+        (
+            lambda: untyped.macro_average_k_thresholds(P, k=4, class_counts=[1, 1, 1]),
+            ValueError,
+            "k must be from 1 to 3",
+        ),
+        (lambda: untyped.class_average_k_thresholds(P, Y, k=0), ValueError, "k must be from 1"),
+    ],
+)
+def test_refusals(call, error, message):
+    with pytest.raises(error, match=message) as raised:
+        call()
+    assert "\n" not in str(raised.value)

@@ -1,0 +1,161 @@
+"""Cases that a hunt for wrong numbers once found."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec
+
+from topk_jax import losses, metrics, operators, sets
+
+LOGITS = jnp.array([[1.0, 2.0, 0.0]])
+
+
+@pytest.mark.parametrize("label", [2**32, 2**32 + 1, -(2**32) + 2])
+def test_wide_labels_do_not_wrap_around(label):
+    labels = np.array([label])
+    assert jnp.isnan(losses.cross_entropy(LOGITS, labels)).all()
+    assert jnp.isnan(losses.cross_entropy(LOGITS, [label])).all()
+    assert not metrics.top_k_hits(LOGITS, labels, k=3).any()
+    assert jnp.isnan(sets.conformal_threshold(jax.nn.softmax(LOGITS), labels, error=0.5))
+
+
+def test_wide_counts_and_targets_do_not_wrap_around():
+    for counts in (np.array([2**32 + 16, 1]), [2**32 + 16, 1]):
+        margins = losses.class_margins(counts, max_margin=0.5)
+        # Float32 of a fourth root.
+        np.testing.assert_allclose(margins, [0.5 * (2**32 + 16) ** -0.25, 0.5], rtol=1e-6)
+    shots = metrics.shot_accuracy(
+        np.array([True]), np.array([0]), class_counts=np.array([2**32 + 3])
+    )
+    assert shots["many"] == 1
+    targets = np.array([[2**32 + 1, 0, 0]])
+    with pytest.raises(ValueError, match="targets must be from 0 to 1, got 4294967297"):
+        losses.binary_cross_entropy(LOGITS, targets)
+    with pytest.raises(ValueError, match="values must fit in 32 bits"):
+        metrics.tally(np.array([2**32 + 3]))
+    # Ints of any size are numbers, unless no float is near.
+    assert losses.focal(LOGITS, jnp.array([1]), gamma=2**40) == 0
+    with pytest.raises(TypeError, match="gamma must be a real number"):
+        losses.focal(LOGITS, jnp.array([1]), gamma=10**400)
+
+
+def test_infinite_scales_are_refused(key):
+    with pytest.raises(ValueError, match="tau must be finite"):
+        losses.smooth_top_k_hinge(LOGITS, jnp.array([1]), k=1, tau=np.inf)
+    with pytest.raises(ValueError, match="epsilon must be finite"):
+        operators.perturbed_top_k_value(key, LOGITS, 1, epsilon=np.inf, num_samples=1)
+
+
+def test_calibration_runs_where_shard_map_checks_what_varies(rng):
+    probabilities = jax.nn.softmax(jnp.asarray(rng.normal(size=(8, 4, 5)), jnp.float32))
+    mesh = jax.make_mesh((8,), ("devices",), axis_types=(jax.sharding.AxisType.Auto,))
+    split = PartitionSpec("devices")
+    for calibrate in (
+        lambda part: sets.average_k_threshold(part, k=2),
+        lambda part: sets.average_error_threshold(part, error=0.1),
+    ):
+        mapped = jax.shard_map(
+            lambda part, calibrate=calibrate: calibrate(part[0])[None],
+            mesh=mesh,
+            in_specs=split,
+            out_specs=split,
+        )
+        expected = [calibrate(part) for part in probabilities]
+        np.testing.assert_array_equal(jax.jit(mapped)(probabilities), expected)
+
+
+@pytest.mark.parametrize(
+    ("scores", "k", "tau"), [([-1e4, 1e4, 3.0, 5.0], 2, 1e-3), ([0.0, 30.0, 3.0, 5.0], 1, 0.1)]
+)
+def test_the_slope_in_a_cold_temperature_is_zero(scores, k, tau):
+    def loss(tau):
+        return losses.smooth_top_k_hinge(jnp.array(scores), jnp.array(0), k=k, tau=tau)
+
+    # In float64 it is below 1e-100: the entropy of a coin that never falls on its other side.
+    assert abs(jax.jit(jax.grad(loss))(tau)) < 1e-30
+
+
+@pytest.mark.parametrize("lead", [10.0, 15.0, 17.0, 20.0, 60.0, 1e4])
+def test_nearly_certain_candidates_are_told_apart(lead):
+    proposals = jnp.array([[0.0, lead, 0.0], [0.0, 1.25 * lead, 0.0]])
+    candidates = losses.average_k_candidates(proposals, jnp.array([0, 0]), k=1.5)
+    np.testing.assert_array_equal(candidates, [[False] * 3, [False, True, False]])
+
+
+def test_equal_leaders_are_equal_candidates():
+    proposals = jnp.array([[3.0, 3.0, 0.0], [0.0, 3.0, 3.0]])
+    candidates = losses.average_k_candidates(proposals, jnp.array([2, 0]), k=2.5)
+    np.testing.assert_array_equal(candidates, [[True, True, False], [False, True, False]])
+
+
+def test_adaptive_sets_are_never_empty(rng):
+    probabilities = jax.nn.softmax(jnp.asarray(rng.normal(size=(2000, 50)), jnp.float32))
+    assert (sets.adaptive_set(probabilities, error=0.9999999).sum(axis=-1) == 1).all()
+    chosen = sets.adaptive_set(jnp.array([0.5, 0.499999]), error=0.999999)
+    np.testing.assert_array_equal(chosen, [True, False])
+
+
+def test_absent_classes_make_no_nan_on_the_way():
+    with jax.debug_nans(True):
+        hits, labels = np.array([True, False]), np.array([0, 0])
+        assert metrics.macro_accuracy(hits, labels, num_classes=2) == 0.5
+
+
+def test_tallies_of_unlike_shapes_do_not_add_up():
+    hits = np.array([True, False])
+    by_class = metrics.tally_by_class(hits, np.array([0, 1]), num_classes=2)
+    with pytest.raises(ValueError, match="other must be a tally of shape"):
+        metrics.tally(hits) + by_class
+
+
+def test_nan_in_given_noise_is_not_hidden():
+    noise = jnp.array([[[jnp.nan, 0.0, 0.0], [0.0, 0.0, 0.0]]])
+    scores = jnp.array([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]])
+    values = operators.perturbed_top_k_value(
+        None, scores, 2, epsilon=1.0, num_samples=1, noise=noise
+    )
+    np.testing.assert_array_equal(values, [jnp.nan, 2.0])
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3])
+def test_the_hinges_of_infinite_logits_are_nan(epsilon, key):
+    # They were 0 or infinite, and NaN if the shift by the label's score was inf - inf.
+    logits = jnp.array([[jnp.inf, 0.5, 1.0, 0.2], [jnp.inf, 0.5, 1.0, jnp.inf]])
+    labels = jnp.array([0, 1])
+    noised_hinge = functools.partial(losses.noised_top_k_hinge, k=1, num_samples=2, key=key)
+    noised = jax.jit(noised_hinge)(logits, labels, epsilon=epsilon)
+    np.testing.assert_array_equal(noised, [jnp.nan, jnp.nan])
+    np.testing.assert_array_equal(losses.calibrated_top_k_hinge(logits, labels, k=1), noised)
+    expected_hinge = jax.jit(functools.partial(losses.expected_top_k_hinge, k=1))
+    np.testing.assert_array_equal(expected_hinge(logits, labels, epsilon=epsilon), noised)
+
+
+def test_a_masked_label_leaves_the_order_of_the_others():
+    # Shifted by 1e30, all others were equal.
+    logits = jnp.array([[0.1, 0.5, 0.3, -jnp.inf]])
+
+    def loss(logits):
+        settings = {"k": 1, "epsilon": 0.01, "num_samples": 2, "key": jax.random.key(0)}
+        return losses.noised_top_k_hinge(logits, jnp.array([3]), **settings).sum()
+
+    gradient = jax.jit(jax.grad(loss))(logits)
+    np.testing.assert_array_equal(gradient, [[0.0, 0.0, 1.0, 0.0]])
+
+
+def test_one_key_gives_the_first_example_the_same_noise_in_every_batch(key):
+    scores = jnp.zeros((3, 5))
+    settings = {"epsilon": 1.0, "num_samples": 2}
+    whole = operators.perturbed_top_k_value(key, scores, 2, **settings)
+    alone = operators.perturbed_top_k_value(key, scores[:1], 2, **settings)
+    np.testing.assert_array_equal(alone, whole[:1])
+
+
+def test_an_epsilon_of_nan_spoils_the_gradient_too(key):
+    def value(scores, epsilon):
+        return operators.perturbed_top_k_value(key, scores, 2, epsilon=epsilon, num_samples=2)
+
+    gradients = jax.jit(jax.grad(value, argnums=(0, 1)))(jnp.arange(4.0), jnp.nan)
+    assert all(np.isnan(gradient).all() for gradient in gradients)

@@ -1,0 +1,150 @@
+"""Every public function is lowered for GPUs and TPUs, for any number of examples if possible."""
+
+import functools
+
+import jax
+import jax.errors
+import jax.export
+import numpy as np
+import pytest
+
+from tests.cases import CASES
+from tests.cases.case import AXES, draw
+from tests.parts import lowered
+
+NUM_EXAMPLES, NUM_CLASSES = 16, 24
+# What is lowered in every run of the tests: what chooses its method by the platform, a loop of
+# samples, sums over nodes, a network, a coupled batch.
+SOME = (
+    "losses.cross_entropy",
+    "losses.noised_top_k_hinge-keys",
+    "losses.expected_top_k_hinge-balanced",
+    "losses.average_k",
+    "sets.conformal_set-aps",
+    "metrics.tally_by_class",
+)
+_CANDIDATES = "the number of candidates, floor((K - 1) n), is the size of a selection"
+_RANKS = "the ranks of the quantiles are computed from the number of examples, without rounding"
+_BLOCKS = "sums are a tree of blocks, which depends on the number of examples"
+# Functions that take no symbolic number of examples, and why.
+OF_A_KNOWN_SIZE = {
+    "metrics.auroc": _BLOCKS,
+    "metrics.mean_average_precision": _BLOCKS,
+    "metrics.oscr_area": _BLOCKS,
+    "metrics.oscr_curve": _BLOCKS,
+    "losses.average_k": _CANDIDATES,
+    "losses.average_k_candidates": _CANDIDATES,
+    "losses.conformal_training": _RANKS,
+    "losses.efficiency_gap": _RANKS,
+    "sets.average_error_threshold": _BLOCKS,
+    "sets.average_k_threshold": _RANKS,
+    "sets.class_average_k_thresholds": _RANKS,
+    "sets.class_conditional_quantiles": _RANKS,
+    "sets.clustered_quantiles": _RANKS,
+    "sets.conformal_quantile": _RANKS,
+    "sets.conformal_threshold": _RANKS,
+    "sets.group_weights": _BLOCKS,
+    "sets.hierarchical_quantile": "a search among the sums of examples needs their number",
+    "sets.interpolated_quantiles": _RANKS,
+    "sets.label_shift_quantiles": _RANKS,
+    "sets.left_out_top_k_levels": "it needs at least two examples",
+    "sets.macro_average_k_thresholds": _RANKS,
+    "sets.rank_calibrated_quantiles": _RANKS,
+    "sets.risk_controlled_index": _RANKS,
+    "sets.selective_threshold": "the errors of each number of answers are counted on the host",
+    "sets.temperature": _BLOCKS,
+    "sets.vote_quantile": _RANKS,
+}
+# What JAX raises if it needs a number and gets a symbol.
+REFUSALS = (TypeError, NotImplementedError, jax.errors.InconclusiveDimensionOperation)
+
+
+def shapes_of(case, num_examples):
+    """The arrays of the case as shapes; `num_examples` may be a symbol."""
+    arrays = draw((1,), NUM_CLASSES)
+
+    def shape_of(name):
+        sizes = zip(AXES[name], arrays[name].shape, strict=True)
+        return tuple(num_examples if axis == "batch" else size for axis, size in sizes)
+
+    return {
+        name: jax.ShapeDtypeStruct(shape_of(name), arrays[name].dtype)
+        for name in case.arrays.values()
+    }
+
+
+def results(case, arrays):
+    return case.results(arrays, **case.resolved(NUM_CLASSES))
+
+
+def any_number():
+    (number,) = jax.export.symbolic_shape("n")
+    return number
+
+
+def lower(case, num_examples):
+    return lowered.lowered(functools.partial(results, case), shapes_of(case, num_examples))
+
+
+def some_and_long(cases):
+    return [
+        pytest.param(case, id=case.name, marks=() if case.name in SOME else pytest.mark.long)
+        for case in cases
+    ]
+
+
+# That every public function has a case is held by `test_cases.py`.
+@pytest.mark.parametrize("case", some_and_long(CASES))
+def test_a_function_and_its_gradient_are_lowered(case):
+    takes_any = case.public not in OF_A_KNOWN_SIZE
+    program = lower(case, any_number() if takes_any else NUM_EXAMPLES)
+    assert lowered.faults(program) == []
+
+
+# The other functions are lowered for any number above.
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if case.public not in OF_A_KNOWN_SIZE],
+    ids=lambda case: case.name,
+)
+def test_a_function_of_a_known_size_has_static_shapes_alone(case):
+    assert lowered.faults(lower(case, NUM_EXAMPLES)) == []
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.public in OF_A_KNOWN_SIZE], ids=lambda case: case.name
+)
+def test_functions_that_need_a_known_size_are_listed_with_the_reason(case):
+    with pytest.raises(REFUSALS):
+        lower(case, any_number())
+
+
+def test_programs_for_any_number_have_the_values_of_one_number():
+    """Those that go another way: without groups of rows, and without all nodes at once."""
+    names = (
+        "losses.noised_top_k_hinge-keys",
+        "losses.expected_top_k_hinge-balanced",
+        "sets.conformal_set-rank",
+    )
+    cases = [case for case in CASES if case.name in names]
+    assert len(cases) == len(names)
+
+    def every(arrays):
+        return {case.name: results(case, arrays) for case in cases}
+
+    number, shapes = any_number(), {}
+    for case in cases:
+        shapes |= shapes_of(case, number)
+    program = lowered.lowered(every, shapes, platforms=["cpu"])
+    drawn = draw((5,), NUM_CLASSES)
+    arrays = {name: drawn[name] for name in shapes}
+    found, expected = program.call(arrays), jax.jit(every)(arrays)
+    for case in cases:
+        for leaf, wanted in zip(
+            *map(jax.tree.leaves, (found[case.name], expected[case.name])), strict=True
+        ):
+            # Sums over the nodes are in another order.
+            largest = np.abs(np.asarray(wanted, np.float32)).max()
+            tolerance = case.rounding * np.finfo(np.float32).eps * largest
+            np.testing.assert_allclose(leaf, wanted, rtol=0, atol=tolerance, err_msg=case.name)

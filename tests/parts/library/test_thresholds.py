@@ -1,0 +1,226 @@
+"""Calibrated thresholds: against float64 references and by what defines them."""
+
+import functools
+import math
+import pickle
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import reference
+from tests.parts.library.probabilities import (
+    TINY,
+    as_float64,
+    dyadic_probabilities,
+    properties,
+    softmax_of,
+    with_mean_sizes,
+)
+from topk_jax import sets
+
+# Average-K thresholds
+
+
+@properties
+@given(with_mean_sizes())
+def test_average_k_never_exceeds_k_and_is_the_largest_that_does_not(drawn):
+    probabilities, k = drawn
+    num_examples = probabilities.size // probabilities.shape[-1]
+    threshold = np.asarray(sets.average_k_threshold(probabilities, k=k))
+    allowed = math.floor(Fraction(str(k)) * num_examples)
+    flushed = np.where(np.abs(probabilities) < TINY, np.float32(0), probabilities)
+    # On XLA, which may take denormal numbers for 0, and in NumPy, which does not.
+    by_xla = int(sets.threshold_set(probabilities, threshold).sum())
+    for kept in (by_xla, (probabilities >= threshold).sum(), (flushed >= threshold).sum()):
+        assert kept <= allowed
+    assert threshold == 0 or abs(threshold) >= TINY
+    # No smaller threshold would do: the next probability below would bring too many.
+    below = flushed[flushed < threshold]
+    assert below.size == 0 or (flushed >= below.max()).sum() > allowed
+
+
+@pytest.mark.parametrize("k", [1, 2, 2.5, 3.99, 5, 1081])
+def test_average_k_threshold_is_the_reference(rng, k):
+    probabilities = softmax_of(rng, 20, 1081)
+    threshold = sets.average_k_threshold(probabilities, k=k)
+    if k == 1081:
+        assert threshold == -np.inf
+    else:
+        # One rounding, of the midpoint to float32.
+        expected = reference.average_k_threshold(probabilities, k=k)
+        np.testing.assert_allclose(threshold, expected, rtol=2**-24)
+    assert sets.threshold_set(probabilities, threshold).sum() == math.floor(k * 20)
+
+
+def test_average_k_takes_decimals_as_they_are_written():
+    # In floats 1.15 * 100 is 114.99999999999999.
+    probabilities = jnp.arange(200.0).reshape(100, 2) / 200
+    threshold = sets.average_k_threshold(probabilities, k=1.15)
+    assert sets.threshold_set(probabilities, threshold).sum() == 115
+    assert sets.average_k_threshold(probabilities, k=np.float32(1.15)) == threshold
+
+
+def test_average_k_threshold_of_ties_is_a_probability_that_occurs_or_infinity():
+    # Two of four entries tie at the cut: the midpoint would keep three.
+    tied = jnp.array([[0.5, 0.25], [0.25, 0.0]])
+    assert sets.average_k_threshold(tied, k=1) == 0.5
+    assert sets.average_k_threshold(jnp.full((3, 4), 0.25), k=2) == np.inf
+    # All zeros but one: the tie at 0 must not bring them back, nor as a denormal number.
+    assert sets.average_k_threshold(jnp.array([[0.0, 0.0, 1e-3], [0.0, 0.0, 0.0]]), k=1) == 1e-3
+
+
+def test_average_k_threshold_of_scores_of_both_signs(rng):
+    scores = rng.normal(size=(10, 9)).astype(np.float32)
+    for k in (1, 4, 8):
+        threshold = sets.average_k_threshold(scores, k=k)
+        expected = reference.average_k_threshold(scores, k=k)
+        # One rounding of a midpoint whose terms are at most 4 may leave 4 * 2**-24.
+        np.testing.assert_allclose(threshold, expected, atol=4 * 2**-24)
+        assert sets.threshold_set(scores, threshold).sum() == 10 * k
+
+
+def test_average_k_threshold_of_neighbours_keeps_the_upper_alone():
+    for upper in (np.float32(0.125), np.nextafter(np.float32(0.125), np.float32(1))):
+        lower = np.nextafter(upper, np.float32(0))
+        assert sets.average_k_threshold(np.array([[upper, lower]]), k=1) == upper
+
+
+def test_average_k_threshold_is_that_of_the_whole_batch_on_eight_devices(rng):
+    assert jax.device_count() == 8
+    probabilities = softmax_of(rng, 16, 7)
+    mesh = jax.make_mesh((8,), ("batch",))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("batch"))
+    whole = sets.average_k_threshold(probabilities, k=2)
+    assert sets.average_k_threshold(jax.device_put(probabilities, sharding), k=2) == whole
+
+
+# The streaming calibrator
+
+
+@properties
+@given(with_mean_sizes(), st.data())
+def test_calibrator_is_the_threshold_to_the_last_bit(drawn, data):
+    probabilities, k = drawn
+    num_classes = probabilities.shape[-1]
+    rows = probabilities.reshape(-1, num_classes)
+    cuts = data.draw(st.lists(st.integers(0, len(rows)), max_size=4))
+    calibrator = sets.AverageKCalibrator(k, len(rows))
+    for index, batch in enumerate(np.split(rows, sorted(cuts))):
+        calibrator.update(jnp.asarray(batch) if index % 2 else batch)
+    expected = sets.average_k_threshold(probabilities, k=k)
+    assert np.asarray(calibrator.threshold()).tobytes() == np.asarray(expected).tobytes()
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float16, np.float32, np.float64])
+def test_calibrator_sifts_many_batches(rng, dtype):
+    probabilities = np.asarray(softmax_of(rng, 999, 30), dtype)
+    calibrator = sets.AverageKCalibrator(1.5, 999)
+    buffer = np.empty((64, 30), dtype)
+    for start in range(0, 999, 64):
+        batch = probabilities[start : start + 64]
+        # The caller's memory, filled again for each batch.
+        buffer[: len(batch)] = batch
+        calibrator.update(buffer[: len(batch)])
+        # floor(1.5 * 999) + 1 values of 4 bytes, the same number before they are sifted, and one
+        # batch.
+        assert len(pickle.dumps(calibrator)) <= 4 * (2 * 1499 + 64 * 30) + 1000
+    buffer[:] = 1.0
+    expected = sets.average_k_threshold(probabilities, k=1.5)
+    assert calibrator.threshold() == expected == calibrator.threshold()
+    assert expected.dtype == jnp.float32
+
+
+def test_calibrator_takes_single_examples_of_any_batch_shape(rng):
+    probabilities = softmax_of(rng, 2, 3, 4)
+    calibrator = sets.AverageKCalibrator(2, 6)
+    calibrator.update(probabilities[0, 0])
+    calibrator.update(probabilities[:0])
+    calibrator.update(probabilities[0, 1:])
+    calibrator.update(probabilities[1])
+    assert calibrator.threshold() == sets.average_k_threshold(probabilities, k=2)
+
+
+def test_calibrator_refuses_wrong_batches_and_stays_as_it_was(rng):
+    probabilities = softmax_of(rng, 4, 3)
+    calibrator = sets.AverageKCalibrator(2, 4)
+    calibrator.update(probabilities[:3])
+    with pytest.raises(ValueError, match=r"num_examples = 4 examples must be given .* got 3"):
+        calibrator.threshold()
+    with pytest.raises(ValueError, match=r"batch must not exceed num_examples = 4 .* got 5"):
+        calibrator.update(probabilities[:2])
+    with pytest.raises(ValueError, match="batch must have 3 classes, as before, got 2"):
+        calibrator.update(probabilities[:1, :2])
+    with pytest.raises(TypeError, match="batch must be a floating-point array"):
+        calibrator.update(jnp.ones((1, 3), jnp.int32))
+    with pytest.raises(TypeError, match="batch must be a concrete array, got a traced value"):
+        jax.jit(calibrator.update)(probabilities[:1])
+    calibrator.update(probabilities[3:])
+    assert calibrator.threshold() == sets.average_k_threshold(probabilities, k=2)
+    with pytest.raises(ValueError, match=r"k must be from 1 to 3 .* got 4"):
+        sets.AverageKCalibrator(4, 2).update(probabilities[:2])
+
+
+# Average-error thresholds
+
+
+@properties
+@given(dyadic_probabilities(), st.integers(0, 63))
+def test_average_error_threshold_is_the_reference_where_sums_are_exact(probabilities, error):
+    threshold = sets.average_error_threshold(probabilities, error=error / 64)
+    assert threshold == reference.average_error_threshold(probabilities, error=error / 64)
+
+
+@pytest.mark.parametrize("error", [0.0, 1e-4, 0.1, 0.75])
+def test_average_error_threshold_is_the_largest_that_suffices(rng, error):
+    probabilities = softmax_of(rng, 150, 1081)
+    values = as_float64(probabilities)
+    threshold = float(sets.average_error_threshold(probabilities, error=error))
+    # Sums in float32 of blocks of 32, four levels of them here: at most 4 * 31 roundings of 6e-8.
+    rounding = 4 * 31 * 2**-24 * error
+    assert math.fsum(values[values < threshold]) / 150 <= error + rounding
+    assert math.fsum(values[values <= threshold]) / 150 > error - rounding
+
+
+def test_average_error_thresholds_grow_with_a_traced_error(rng):
+    probabilities = softmax_of(rng, 20, 50)
+    threshold = functools.partial(sets.average_error_threshold, probabilities)
+    thresholds = jax.vmap(lambda error: threshold(error=error))(jnp.linspace(0.0, 0.99, 50))
+    assert (jnp.diff(thresholds) >= 0).all()
+
+
+# Conformal thresholds
+
+
+@pytest.mark.parametrize("num_examples", [1, 9, 20])
+@pytest.mark.parametrize("error", [0, 0.05, 0.1, 0.3, 0.5, 0.99])
+def test_conformal_threshold_is_the_reference(rng, num_examples, error):
+    probabilities = softmax_of(rng, num_examples, 4)
+    labels = rng.integers(4, size=num_examples)
+    threshold = sets.conformal_threshold(probabilities, labels, error=error)
+    assert threshold == reference.conformal_threshold(probabilities, labels, error=error)
+    # 1 - (1 - p) would miss the order statistic itself if rounding makes it smaller.
+    kept = np.asarray(sets.threshold_set(probabilities, threshold))[np.arange(num_examples), labels]
+    rank = min(math.ceil((num_examples + 1) * (1 - Fraction(str(error)))), num_examples)
+    assert kept.sum() == rank
+
+
+def test_conformal_coverage_is_within_its_interval_over_resamplings(rng):
+    num_resamplings, num_examples, error = 20_000, 19, 0.13
+    # Labels that have nothing to do with the probabilities: the coverage holds all the same.
+    probabilities = softmax_of(rng, num_resamplings, num_examples + 1, 3)
+    labels = jnp.asarray(rng.integers(3, size=(num_resamplings, num_examples + 1)))
+    calibrate = functools.partial(sets.conformal_threshold, error=error)
+    thresholds = jax.vmap(calibrate)(probabilities[:, :-1], labels[:, :-1])
+    new = jnp.take_along_axis(probabilities[:, -1], labels[:, -1:], axis=-1)[:, 0]
+    coverage = float((new >= thresholds).mean())
+    # Each resampling is one coin of mean c in [1 - error, 1 - error + 1/20] (equation 2.5; here
+    # c = 18/20), so the mean of 20,000 has a standard error of at most sqrt(.25 / 20,000) = 0.0035,
+    # in fact sqrt(.09 / 20,000) = 0.0021; five of those.
+    slack = 5 * math.sqrt(0.9 * 0.1 / num_resamplings)
+    assert 1 - error - slack <= coverage <= 1 - error + 1 / (num_examples + 1) + slack
+    assert abs(coverage - 0.9) <= slack

@@ -1,0 +1,244 @@
+"""`python -m train.compare` in a process of its own, on made-up runs and on a real sweep."""
+
+import csv
+import json
+import shlex
+
+import pytest
+
+from tests.parts.program.comparison import made_up_study
+from tests.parts.program.comparison.compared import make
+from tests.parts.program.forked import start
+from tests.parts.program.papers.finished_runs import finish
+from train.comparison import sweep
+from train.series.planner import Planner
+from train.series.runs_folder import RunsFolder
+
+# A run that takes a few seconds.
+SWEEP = """
+config = "configs/digits.py:cross_entropy"
+seeds = [0, 1]
+
+[fields]
+num_epochs = 1
+optimizer.learning_rate = [0.05]
+"""
+
+
+def compare(*arguments, **options):
+    return start("train.compare", *map(str, arguments), **options)
+
+
+def test_runs_are_compared_and_written(tmp_path):
+    make(tmp_path / "a", (0, 0.5), (1, 0.75))
+    make(tmp_path / "b", (0, 0.25), (1, 0.5), loss="focal")
+    files = {name: tmp_path / f"out.{name}" for name in ("csv", "json", "markdown")}
+    done = compare(
+        f"--runs={tmp_path / 'a'},{tmp_path / 'b'}",
+        "--metrics=top_1_accuracy",
+        "--baseline=loss=cross_entropy",
+        *(f"--{name}={path}" for name, path in files.items()),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "-25.00 ± 0.00" in done.stdout
+    assert json.loads(files["json"].read_text())["data_sets"][0]["groups"][1]["label"] == (
+        "loss=focal"
+    )
+    lines = list(csv.DictReader(files["csv"].read_text().splitlines()))
+    assert [line["top_1_accuracy"] for line in lines] == ["0.625", "0.375"]
+    assert "| focal | 2 | 37.50 ± 158.83 | -25.00 ± 0.00 |" in files["markdown"].read_text()
+
+
+MISTAKES = {
+    "no folder": (["--runs=/proc/nowhere"], "there is no folder '/proc/nowhere'"),
+    "no jobs": (["--sweep=x.toml", "--jobs=0"], "--jobs"),
+    "output nowhere": (["--runs=docs", "--csv=/proc/nowhere/x.csv"], "there is no /proc/nowhere"),
+    "one output twice": (
+        ["--runs=docs", "--csv=x.txt", "--json=x.txt"],
+        "--json must not be the file of --csv",
+    ),
+    "output of the system": (
+        ["--runs=docs", "--markdown=/proc/self/x.md"],
+        "--markdown must not be in /proc, a folder of the system; got /proc/self",
+    ),
+    "output in place of a study": (
+        ["--study=README.md", "--json=README.md"],
+        "--json must not be the file of --study; README.md is",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_and_exit_code_two(mistake):
+    arguments, message = MISTAKES[mistake]
+    done = compare(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("error: ")
+    assert message in done.stderr
+
+
+@pytest.fixture
+def sweep_file(tmp_path):
+    path = tmp_path / "my sweep.toml"
+    path.write_text(SWEEP)
+    return path
+
+
+def test_what_runs_are_to_be_trained_on_is_no_output(tmp_path, sweep_file):
+    features = tmp_path / "features.npz"
+    features.write_bytes(b"features")
+    make(tmp_path / "runs", (0, 0.5), dataset__path=str(features))
+    (tmp_path / "study.toml").write_text(
+        STUDY.replace("1e30", f'1, "model.start_from" = "{features}"')
+    )
+    sweep_file.write_text(SWEEP.replace("[fields]", f'[fields]\nmodel.start_from = "{features}"'))
+    new = f"--runs={tmp_path / 'new'}"
+    for arguments, field in (
+        ((f"--runs={tmp_path / 'runs'}",), "dataset.path"),
+        ((f"--sweep={sweep_file}", new), "model.start_from"),
+        ((f"--study={tmp_path / 'study.toml'}", new), "model.start_from"),
+    ):
+        done = compare(*arguments, f"--json={features}")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"--json must not be config.{field} of the run in " in done.stderr
+    for flag in (f"--sweep={sweep_file}", f"--study={tmp_path / 'study.toml'}"):
+        done = compare(flag, "--runs=/proc/self/runs")
+        assert done.returncode == 2
+        assert (
+            "--runs must not be in /proc, a folder of the system; got /proc/self/runs"
+            in done.stderr
+        )
+    assert features.read_bytes() == b"features"
+
+
+def test_a_plan_is_a_command_a_run_and_makes_nothing(tmp_path, sweep_file):
+    done = compare(f"--sweep={sweep_file}", f"--runs={tmp_path / 'my runs'}", "--plan")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [shlex.split(line) for line in done.stdout.splitlines()] == [
+        [
+            *("python", "-m", "train.main", "--config=configs/digits.py:cross_entropy"),
+            *("--config.num_epochs=1", "--config.optimizer.learning_rate=0.05"),
+            f"--config.seed={seed}",
+            f"--workdir={tmp_path}/my runs/digits-cross_entropy-num_epochs=1-seed={seed}",
+        ]
+        for seed in (0, 1)
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == [sweep_file.name]
+    done = compare(f"--sweep={sweep_file}", f"--runs={tmp_path},{tmp_path}", "--plan")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--runs must be one folder with --sweep" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("--metrics=top_7_accuracy", "no run of the sweep has top_7_accuracy; config.eval.ks has"),
+        ("--baseline=loss=focal", "--baseline: no run has 'loss=focal'; the groups are"),
+    ],
+)
+def test_what_no_run_will_have_is_refused_before_one_is_made(
+    tmp_path, sweep_file, argument, message
+):
+    done = compare(f"--sweep={sweep_file}", f"--runs={tmp_path / 'runs'}", argument)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_study_that_is_finished_is_printed_and_written(tmp_path):
+    study, folder = made_up_study.read(tmp_path), tmp_path / "runs"
+    planned = compare(f"--study={tmp_path / 'study.toml'}", f"--runs={folder}", "--plan")
+    assert (planned.returncode, len(planned.stdout.splitlines())) == (0, 6 + 6 + 3)
+    assert "about 10 more runs follow when these are finished" in planned.stderr
+    assert not folder.exists()
+    made_up_study.make(study, folder, lambda run: 0.5 if run.seed else 0.75)
+    done = compare(
+        f"--study={tmp_path / 'study.toml'}", f"--runs={folder}", f"--json={tmp_path / 'out.json'}"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "contrasts, in points" in done.stdout
+    assert json.loads((tmp_path / "out.json").read_text())["runs_to_go"] == 0
+
+
+# Runs that take a few seconds each.
+STUDY = """
+select_by = "top_1_accuracy"
+split = "test"
+candidates = 2
+finalists = 1
+tuning_seeds = [0, 1]
+seeds = [2, 3]
+search_seed = 0
+
+[fields]
+num_epochs = 1
+
+[[arms]]
+name = "tuned"
+config = "digits:cross_entropy"
+[arms.space]
+loss.gamma = {values = [1.0, 2.0]}
+
+[[arms]]
+name = "linear"
+config = "digits:cross_entropy"
+fields = {"optimizer.learning_rate" = 1e30}
+
+[[contrasts]]
+name = "contrast"
+first = "tuned"
+second = "linear"
+metric = "macro_top_1_accuracy"
+primary = true
+"""
+
+
+@pytest.mark.long
+def test_a_study_is_made_and_contrasted(tmp_path):
+    file, folder = tmp_path / "study.toml", tmp_path / "runs"
+    file.write_text(STUDY)
+    done = compare(
+        f"--study={file}",
+        f"--runs={folder}",
+        "--jobs=2",
+        f"--json={tmp_path / 'out.json'}",
+        environment={"TFDS_DATA_DIR": str(tmp_path / "data")},
+    )
+    # What diverged is an answer, not a failure.
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "linear: training diverged with seeds 2, 3, which count as 0 %" in done.stdout
+    plain = json.loads((tmp_path / "out.json").read_text())
+    (contrast,) = plain["contrasts"]
+    values = [run["metrics"]["macro_top_1_accuracy"] for run in plain["arms"][0]["runs"]]
+    assert contrast["numbers"]["estimate"] == pytest.approx(sum(values) / 2)
+
+
+@pytest.mark.long
+def test_a_sweep_is_made_and_compared_and_what_failed_is_named(tmp_path, sweep_file):
+    folder = tmp_path / "runs"
+    sweep_file.write_text(SWEEP.replace("[0, 1]", "[0, 1, 2]"))
+    planned = sweep.read(sweep_file)
+    earlier, made, failed = Planner(RunsFolder(folder), planned.arms, planned.seeds).runs
+    # Made before, and not made again: training would have other results.
+    finish(folder, "earlier", earlier.config, test={"top_1_accuracy": 0.125})
+    # Another run has its folder; it does not belong to the sweep.
+    make(folder, (5, 0.5))
+    (folder / "run-5").rename(folder / failed.name)
+    done = compare(
+        f"--sweep={sweep_file}",
+        f"--runs={folder}",
+        "--jobs=2",
+        "--metrics=top_1_accuracy",
+        environment={"TFDS_DATA_DIR": str(tmp_path / "data")},
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    results = json.loads((folder / made.name / "results.json").read_text())
+    assert results["config"] == made.config
+    mean = 50 * (0.125 + results["test"]["top_1_accuracy"])
+    (row,) = (line.split() for line in done.stdout.splitlines() if " cross_entropy " in line)
+    assert row[:3] == ["cross_entropy", "2", f"{mean:.2f}"]
+    lines = done.stdout.splitlines()
+    assert f"left out: {folder / failed.name} (not started)" in lines
+    assert lines[-2] == "1 failed:"
+    assert lines[-1].startswith(f"  {failed.name}: error: --workdir {folder / failed.name} holds a")

@@ -1,0 +1,152 @@
+"""Which runs are seeds of one group, what the groups are called, and how they are sorted."""
+
+import json
+
+import pytest
+
+from tests.parts.program.comparison.compared import compare, config, labels, make
+from tests.parts.program.papers.finished_runs import finish
+from train.foundation.errors import UserError
+
+
+def test_a_group_has_the_seeds_of_one_configuration(tmp_path):
+    make(tmp_path, (0, 0.5), (1, 0.6), (2, 0.7))
+    make(tmp_path, (0, 0.5), (1, 0.5), name="other", loss="focal")
+    comparison = compare(tmp_path)
+    assert labels(comparison) == ["loss=cross_entropy", "loss=focal"]
+    assert [list(row.group.runs) for row in comparison.tables[0].rows] == [[0, 1, 2], [0, 1]]
+    assert comparison.notes == ()
+
+
+def test_the_machine_and_the_parameters_of_other_losses_make_no_group(tmp_path):
+    make(tmp_path, (0, 0.5))
+    make(tmp_path, (1, 0.5), loss__epsilon=7.0, dataset__data_dir="/elsewhere")
+    finish(tmp_path, "now", {**config(seed=2), "compilation_cache": True}, test={"loss": 1.0})
+    assert labels(compare(tmp_path)) == ["loss=cross_entropy"]
+
+
+def test_columns_are_the_fields_that_differ_and_numbers_are_sorted_by_size(tmp_path):
+    for epsilon in (10.0, 1.0, 2.0):
+        for rate in (0.1, 0.05):
+            fields = {"loss__epsilon": epsilon, "optimizer__learning_rate": rate}
+            make(tmp_path, (0, 0.5), name=f"{epsilon}-{rate}", loss="noised_balanced", **fields)
+    make(tmp_path, (0, 0.5), name="plain", loss="cross_entropy")
+    assert labels(compare(tmp_path)) == [
+        # It has no epsilon, and k and num_samples add nothing to the name of the loss.
+        "loss=cross_entropy, epsilon=-, learning_rate=0.05",
+        "loss=noised_balanced, epsilon=1.0, learning_rate=0.05",
+        "loss=noised_balanced, epsilon=1.0, learning_rate=0.1",
+        "loss=noised_balanced, epsilon=2.0, learning_rate=0.05",
+        "loss=noised_balanced, epsilon=2.0, learning_rate=0.1",
+        "loss=noised_balanced, epsilon=10.0, learning_rate=0.05",
+        "loss=noised_balanced, epsilon=10.0, learning_rate=0.1",
+    ]
+
+
+def test_a_field_that_some_lack_is_a_column_where_nothing_else_tells_them_apart(tmp_path):
+    make(tmp_path, (0, 0.5))
+    make(tmp_path, (0, 0.5), name="noisy", dataset__label_noise=0.2)
+    assert labels(compare(tmp_path)) == ["label_noise=-", "label_noise=0.2"]
+
+
+def test_two_fields_with_one_short_name_have_their_whole_names(tmp_path):
+    make(tmp_path, (0, 0.5), loss="noised_balanced")
+    make(tmp_path, (0, 0.5), name="b", loss="noised_balanced", loss__k=5, model__k=2)
+    make(tmp_path, (0, 0.5), name="c", loss="noised_balanced", loss__k=5, model__k=3)
+    assert labels(compare(tmp_path)) == [
+        "model.k=-, loss.k=3",
+        "model.k=2, loss.k=5",
+        "model.k=3, loss.k=5",
+    ]
+
+
+def test_tuples_are_written_as_the_command_line_takes_them_and_sorted(tmp_path):
+    for epochs in ([15, 25], [9], [5, 30]):
+        make(tmp_path, (0, 0.5), name=str(epochs), optimizer__decay_epochs=epochs)
+    assert labels(compare(tmp_path)) == [
+        "decay_epochs=(5, 30)",
+        "decay_epochs=(9,)",
+        "decay_epochs=(15, 25)",
+    ]
+
+
+def test_each_data_set_has_its_table(tmp_path):
+    make(tmp_path, (0, 0.5))
+    make(tmp_path, (0, 0.9), name="species", dataset="synthetic_species", num_epochs=20)
+    for files in ("a", "b"):
+        make(tmp_path, (0, 0.7), name=files, dataset="folder", dataset__path="photos")
+        data = {"image_shape": [8, 8, 1], "digest": 10 * files}
+        (tmp_path / f"{files}-0" / "data.json").write_text(json.dumps(data))
+    for name in ("flowers", "birds"):
+        make(tmp_path, (0, 0.8), name=name, dataset="tfds", dataset__tfds_name=name)
+    named = {"dataset__huggingface_name": "user/trees", "dataset__huggingface_config": "leaves"}
+    make(tmp_path, (0, 0.8), name="trees", dataset="huggingface", **named)
+    comparison = compare(tmp_path)
+    assert [table.groups.data_set for table in comparison.tables] == [
+        "digits",
+        # The photographs changed in between.
+        "folder photos (files aaaaaaaa)",
+        "folder photos (files bbbbbbbb)",
+        "huggingface user/trees leaves",
+        "synthetic_species",
+        "tfds birds",
+        "tfds flowers",
+    ]
+    assert labels(comparison) == ["loss=cross_entropy"] * 7
+
+
+def test_the_same_run_with_the_same_seed_counts_once(tmp_path):
+    make(tmp_path, (0, 0.5), (1, 0.7))
+    make(tmp_path, (1, 0.9), name="run-again")
+    comparison = compare(tmp_path)
+    (row,) = comparison.tables[0].rows
+    assert [run.workdir.name for run in row.group.runs.values()] == ["run-0", "run-1"]
+    assert comparison.notes == (
+        f"left out: {tmp_path / 'run-again-1'} (the same run as {tmp_path / 'run-1'}, with the "
+        "same seed, 1)",
+    )
+
+
+# Which runs are found.
+
+
+def test_runs_that_are_not_finished_are_named(tmp_path):
+    make(tmp_path, (0, 0.5), (1, 0.6), (2, 0.7))
+    (tmp_path / "run-1" / "results.json").unlink()
+    (tmp_path / "photographs").mkdir()
+    assert compare(tmp_path).notes == (f"left out: {tmp_path / 'run-1'} (not finished)",)
+
+
+def test_a_comparison_without_a_run_whose_results_are_damaged_is_refused(tmp_path):
+    make(tmp_path, (0, 0.5), (1, 0.6), (2, 0.7))
+    (tmp_path / "run-2" / "results.json").write_text("{")
+    message = rf"{tmp_path}/run-2/results\.json cannot be read .*; delete it, and the command that"
+    with pytest.raises(UserError, match=message):
+        compare(tmp_path)
+
+
+def test_folders_can_overlap_and_be_of_single_runs(tmp_path):
+    make(tmp_path / "a", (0, 0.5), (1, 0.6))
+    make(tmp_path / "b", (2, 0.7))
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    folders = ("a", "a/run-1", "link", "b/run-2")
+    comparison = compare(*(tmp_path / folder for folder in folders))
+    assert list(comparison.tables[0].rows[0].group.runs) == [0, 1, 2]
+    assert comparison.notes == ()
+
+
+def test_runs_that_cannot_be_grouped_are_refused(tmp_path):
+    with pytest.raises(UserError, match=f"there is no folder '{tmp_path / 'none'}'"):
+        compare(tmp_path / "none")
+    with pytest.raises(UserError, match=f"{tmp_path} has no finished run$"):
+        compare(tmp_path)
+    make(tmp_path, (0, 0.5))
+    (tmp_path / "run-0" / "results.json").unlink()
+    with pytest.raises(UserError, match="has no finished run, and 1 that are not"):
+        compare(tmp_path)
+    make(tmp_path, (0, 0.5), loss="hinge")
+    with pytest.raises(UserError, match="a loss that is not known here, 'hinge'"):
+        compare(tmp_path)
+    finish(tmp_path, "run-0", {"dataset": {"name": "digits"}, "loss": {"name": "focal"}})
+    with pytest.raises(UserError, match=r"run-0 have no config\.seed"):
+        compare(tmp_path)

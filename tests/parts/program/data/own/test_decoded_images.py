@@ -1,0 +1,119 @@
+"""Small images that are kept decoded make the batches that their files make."""
+
+import pickle
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.parts.program.data.own.pictures import picture
+from train.data.batches import SKIPPED, EvaluationBatches, TrainingBatches
+from train.data.image_reader import ImageReader
+from train.data.images import UnreadableImageError
+from train.data.own import decoded_images
+from train.data.own.encoded_images import Files
+from train.data.own.image_changes import CHANGES, OwnFraming
+from train.data.records import Records, Split
+
+SHAPE = (10, 12, 3)
+READER = ImageReader(OwnFraming(SHAPE))
+
+
+class Counted(Files):
+    """Files that count how often each is read."""
+
+    def __init__(self, root, paths):
+        super().__init__(root, paths)
+        self.reads = np.zeros(len(paths), int)
+
+    def read(self, index):
+        self.reads[index] += 1
+        return super().read(index)
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Of many kinds, turned, of another size, damaged and missing."""
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    pictures = {
+        "a.png": picture("a"),
+        "b.png": picture("b", mode="L"),
+        "c.png": picture("c", mode="P"),
+        "d.tiff": picture("d", mode="CMYK"),
+        "e.png": picture("e", mode="RGBA"),
+        "f.jpg": picture("f"),
+        "other.png": picture("other", size=(13, 10)),
+    }
+    for name, image in pictures.items():
+        image.save(tmp_path / name)
+    picture("g", size=(10, 12)).save(tmp_path / "turned.jpg", exif=turned)
+    (tmp_path / "damaged.png").write_bytes((tmp_path / "a.png").read_bytes()[:100])
+    return Counted(tmp_path, (*pictures, "turned.jpg", "damaged.png", "missing.png"))
+
+
+def batches(source, shape, changes, upright):
+    """Two epochs of training and one of evaluation."""
+    reader = ImageReader(OwnFraming(shape, changes), upright)
+    split = Split(
+        Records(source, np.arange(len(source)), "pictures", reader),
+        np.arange(len(source), dtype=np.int32),
+    )
+    training = TrainingBatches(split, 5, skip_unreadable=True, seed=3)
+    evaluation = EvaluationBatches(split, 5, skip_unreadable=True)
+    return [
+        *(training[step] for step in range(4)),
+        *(evaluation[number] for number in range(len(evaluation))),
+    ]
+
+
+@pytest.mark.parametrize("changes", CHANGES)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_batches_are_those_of_the_files(files, changes, channels):
+    shape = (*SHAPE[:2], channels)
+    for upright in (False, True):
+        decoded = decoded_images.kept(files, ImageReader(OwnFraming(shape, changes), upright))
+        expected = batches(files, shape, changes, upright)
+        found = batches(decoded, shape, changes, upright)
+        for one, other in zip(found, expected, strict=True):
+            assert one.keys() == other.keys()
+            assert one.pop(SKIPPED) == other.pop(SKIPPED)
+            for name, array in one.items():
+                np.testing.assert_array_equal(array, other[name])
+
+
+def test_each_file_of_the_size_is_read_once(files):
+    decoded = decoded_images.kept(files, READER)
+    for _ in range(3):
+        for index in range(len(decoded)):
+            decoded[index]
+    of_other_size, unreadable = 6, (8, 9)
+    assert files.reads[[of_other_size, *unreadable]].tolist() == [3, 3, 3]
+    assert np.delete(files.reads, [of_other_size, *unreadable]).tolist() == [1] * 7
+
+
+def test_an_image_that_cannot_be_read_is_refused_as_before(files):
+    decoded = decoded_images.kept(files, READER)
+    for index in (8, 9):
+        messages = set()
+        for source in (files, decoded):
+            records = Records(source, np.arange(len(source)), "pictures", READER)
+            with pytest.raises(UnreadableImageError) as caught:
+                READER.for_evaluation(*records.encoded(index))
+            messages.add(str(caught.value))
+        assert len(messages) == 1
+
+
+def test_what_does_not_fit_into_memory_is_left_in_its_files(monkeypatch, files):
+    monkeypatch.setattr(decoded_images, "_MOST_BYTES", len(files) * 10 * 12 * 3 - 1)
+    assert decoded_images.kept(files, READER) is files
+    monkeypatch.setattr(decoded_images, "_MOST_BYTES", len(files) * 10 * 12 * 3)
+    assert decoded_images.kept(files, READER) is not files
+
+
+def test_processes_that_decode_get_the_source(files):
+    decoded = decoded_images.kept(files, READER)
+    decoded[0]
+    sent = pickle.loads(pickle.dumps(decoded))
+    assert type(sent) is Counted
+    assert sent[0] == files[0]

@@ -1,0 +1,557 @@
+"""Files of features: how they are read, split and summarized, and what is refused."""
+
+import io
+import json
+import os
+import tracemalloc
+import zipfile
+import zlib
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from absl import logging
+
+from configs import features as recipe
+from tests.parts.program.data.own import matrices
+from tests.parts.program.data.specs import dataset_spec
+from tests.parts.program.forked import start_each
+from train.configuration.parsing import parse
+from train.data import augmentation
+from train.data.batches import EvaluationBatches, TrainingBatches
+from train.data.own import feature_columns, feature_files, held_out
+from train.data.own.listing import Role
+from train.foundation import stored_rows
+from train.foundation.errors import UserError
+from train.foundation.stored_rows import StoredRows
+from train.training.losses import LOSSES
+
+
+def load(path, *, validation=0.2, test=0.2):
+    fractions = {
+        "validation_fraction": validation,
+        "test_fraction": test,
+        "unseen_classes": "refuse",
+    }
+    return dataset_spec({"name": "features", "path": str(path), **fractions}).load(None)
+
+
+def read(path):
+    return feature_files.read_features(feature_files.find(path, "--features"))
+
+
+def splits(dataset):
+    return [dataset.train, dataset.validation, dataset.test]
+
+
+def counts(dataset):
+    return [
+        np.bincount(split.labels, minlength=dataset.num_classes).tolist()
+        for split in splits(dataset)
+    ]
+
+
+# What is read
+
+
+def test_splits_are_held_out_of_each_class(tmp_path):
+    content = matrices.arrays(20)
+    dataset = load(matrices.write(tmp_path / "a.npz", **content))
+    assert dataset.class_names == matrices.CLASSES
+    assert dataset.image_shape == (4,)
+    assert counts(dataset) == [[12] * 3, [4] * 3, [4] * 3]
+    found = np.sort(np.concatenate([split.images.indices for split in splits(dataset)]))
+    np.testing.assert_array_equal(found, np.arange(60))
+    for split in splits(dataset):
+        np.testing.assert_array_equal(
+            split.images.to_array(), content["features"][split.images.indices]
+        )
+        names = np.array(matrices.CLASSES)[split.labels]
+        np.testing.assert_array_equal(names, content["labels"][split.images.indices])
+
+
+def test_every_kind_of_file_is_the_same_data(tmp_path):
+    content = matrices.arrays()
+    whole = matrices.write(tmp_path / "a.npz", **content)
+    folder = matrices.write(tmp_path / "folder", **content)
+    np.savez_compressed(tmp_path / "b.npz", **content)
+    bytes_ = content["labels"].astype("S")
+    others = [folder, tmp_path / "b.npz", matrices.write(tmp_path / "c.npz", **content)]
+    others.append(matrices.write(tmp_path / "d.npz", features=content["features"], labels=bytes_))
+    expected = load(whole)
+    for path in others:
+        found = load(path)
+        assert found.digest == expected.digest
+        assert (found.mean, found.std) == (expected.mean, expected.std)
+        for one, other in zip(splits(found), splits(expected), strict=True):
+            np.testing.assert_array_equal(one.images.to_array(), other.images.to_array())
+
+
+def test_many_features_stay_in_their_file_if_they_are_not_compressed(tmp_path, monkeypatch):
+    content = matrices.arrays(dtype=np.float32)
+    np.savez_compressed(tmp_path / "b.npz", **content)
+    for path, stays in (
+        (matrices.write(tmp_path / "a.npz", **content), True),
+        (matrices.write(tmp_path / "folder", **content), True),
+        (tmp_path / "folder" / "features.npy", True),
+        (tmp_path / "b.npz", False),
+    ):
+        monkeypatch.undo()
+        in_memory = read(path)
+        monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", content["features"].nbytes - 1)
+        features = read(path)
+        assert isinstance(in_memory, np.ndarray)
+        assert isinstance(features, StoredRows) == stays
+        for rows in (slice(None), slice(3, 17), np.arange(4, 9), np.array([5, 0, 59, 5])):
+            np.testing.assert_array_equal(features[rows], content["features"][rows])
+            np.testing.assert_array_equal(in_memory[rows], content["features"][rows])
+
+
+def test_neither_opening_nor_a_batch_copies_the_matrix(tmp_path, monkeypatch):
+    content = matrices.arrays(1500, width=1024, dtype=np.float32)
+    size = content["features"].nbytes
+    np.savez(tmp_path / "a.npz", **content)
+    del content
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 0)
+    tracemalloc.start()
+    dataset = load(tmp_path / "a.npz")
+    batches = TrainingBatches(dataset.train, 64, seed=0)
+    batch = batches[0]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # 18 MB; a chunk of 1 MB is copied in some ways at a time.
+    assert peak < 0.5 * size
+    rows = dataset.train.images.indices[batch["examples"]]
+    np.testing.assert_array_equal(batch["images"], dataset.train.images.matrix[rows])
+
+
+def test_batches_are_rows_with_their_labels(tmp_path):
+    content = matrices.arrays()
+    dataset = load(matrices.write(tmp_path / "a.npz", **content))
+    batch = EvaluationBatches(dataset.test, 8)[1]
+    rows = dataset.test.images.indices[8:]
+    np.testing.assert_array_equal(batch["images"][:4], content["features"][rows])
+    assert batch["images"].dtype == np.float16
+    assert batch["mask"].tolist() == [True] * 4 + [False] * 4
+
+
+@pytest.mark.parametrize("dtype", ["<f8", ">f4", ">f2"])
+def test_other_types_are_converted(tmp_path, dtype, monkeypatch):
+    warnings = []
+    monkeypatch.setattr(logging, "warning", lambda text, *values: warnings.append(text % values))
+    content = matrices.arrays(dtype=dtype)
+    features = read(matrices.write(tmp_path / "a.npz", **content))
+    assert features.dtype == {"<f8": np.float32, ">f4": np.float32, ">f2": np.float16}[dtype]
+    np.testing.assert_array_equal(features, content["features"].astype(features.dtype))
+    assert ["float64, and are converted to float32" in text for text in warnings] == (
+        [True] if dtype == "<f8" else []
+    )
+
+
+def test_columns_side_by_side_are_turned(tmp_path):
+    content = matrices.arrays()
+    turned = np.asfortranarray(content["features"])
+    features = read(matrices.write(tmp_path / "a.npz", features=turned))
+    assert features.flags.c_contiguous
+    np.testing.assert_array_equal(features, content["features"])
+
+
+def test_given_splits_are_kept_and_missing_ones_held_out(tmp_path):
+    words = np.tile(["train", "Train", "training", "val", "test"], 12)
+    content = matrices.arrays()
+    dataset = load(matrices.write(tmp_path / "a.npz", split=words, **content))
+    roles = [np.sort(split.images.indices % 5) for split in splits(dataset)]
+    assert [set(role.tolist()) for role in roles] == [{0, 1, 2}, {3}, {4}]
+    words = np.tile(["train", "train", "test"], 20)
+    labels = np.repeat(["x", "y"], 30)
+    dataset = load(
+        matrices.write(tmp_path / "b.npz", features=content["features"], labels=labels, split=words)
+    )
+    assert counts(dataset) == [[16, 16], [4, 4], [10, 10]]
+    assert set((dataset.test.images.indices % 3).tolist()) == {2}
+
+
+def test_splits_have_their_usual_names_or_none(tmp_path, caplog):
+    content = matrices.arrays(20)
+    split = np.repeat(["Training", "DEV", "test_set", ""], 15)
+    dataset = load(matrices.write(tmp_path / "a.npz", **content, split=split))
+    # Nothing is missing.
+    assert counts(dataset) == [[10] * 3, [5] * 3, [5] * 3]
+    (record,) = caplog.records
+    assert record.getMessage().endswith(": 15 of 60 rows have no split; they are for training")
+    split[split == "DEV"] = ""
+    assert counts(load(matrices.write(tmp_path / "a.npz", **content, split=split)))[0] == [13] * 3
+
+
+@pytest.mark.parametrize("form", ["texts", "texts of a list", "indices into a list"])
+def test_a_class_in_two_forms_is_one(tmp_path, caplog, form):
+    content = matrices.arrays(20)
+    names = np.array(["h\u00eatre", "he\u0302tre", "ash"])
+    numbers = np.arange(60) % 3
+    labels = numbers if form == "indices into a list" else names[numbers]
+    more = {} if form == "texts" else {"class_names": names}
+    path = matrices.write(tmp_path / "a.npz", features=content["features"], labels=labels, **more)
+    dataset = load(path)
+    # Texts alone are sorted.
+    expected = ("h\u00eatre", "ash") if more else ("ash", "h\u00eatre")
+    assert dataset.class_names == expected
+    beech = expected.index("h\u00eatre")
+    assert (dataset.train.labels == beech).sum() == 2 * (dataset.train.labels != beech).sum()
+    assert "names that look the same are one class" in caplog.text
+
+
+def test_integers_are_names_in_their_order_or_indices_of_class_names(tmp_path):
+    content = matrices.arrays()
+    numbers = np.tile([10, 2, 7], 20)
+    dataset = load(matrices.write(tmp_path / "a.npz", features=content["features"], labels=numbers))
+    assert dataset.class_names == ("2", "7", "10")
+    rows = dataset.train.images.indices
+    found = np.array(dataset.class_names)[dataset.train.labels]
+    np.testing.assert_array_equal(found.astype(int), numbers[rows])
+    given = np.array(["cedar", "ash", "birch"])
+    indices = np.tile(np.array([2, 0, 1], np.uint8), 20)
+    for number, labels in enumerate((indices, given[indices])):
+        content |= {"labels": labels, "class_names": given}
+        dataset = load(matrices.write(tmp_path / f"{number}.npz", **content))
+        assert dataset.class_names == tuple(given)
+        np.testing.assert_array_equal(dataset.train.labels, indices[dataset.train.images.indices])
+
+
+def test_the_digest_tells_any_change(tmp_path):
+    content = matrices.arrays() | {"class_names": np.array(matrices.CLASSES)}
+    content["split"] = np.tile(["train", "val", "test", "train"], 15)
+    digests = {load(matrices.write(tmp_path / "a.npz", **content)).digest}
+    for number, (name, row, value) in enumerate(
+        [
+            ("features", (59, 3), 0.25),
+            ("labels", 1, "ash"),
+            ("split", 0, "test"),
+            ("class_names", None, ["birch", "ash", "cedar"]),
+        ]
+    ):
+        changed = content[name].copy()
+        changed[... if row is None else row] = value
+        path = matrices.write(tmp_path / f"{number}.npz", **(content | {name: changed}))
+        digests.add(load(path).digest)
+    assert len(digests) == 5
+    # The machine rounds the mean, and may round it otherwise; the digest is of the numbers.
+    assert None not in digests
+
+
+# Splits and summaries
+
+
+def test_held_out_rows_are_the_fractions_and_leave_one_of_each_class():
+    labels = np.repeat(np.arange(4), [1, 2, 10, 100])
+    roles = held_out.by_numbers(labels, validation=0.3, test=0.25)
+    found = [np.bincount(labels[roles == role], minlength=4).tolist() for role in Role]
+    # Halves are rounded up: 2.5 of ten rows are 3.
+    assert found == [[1, 1, 4, 45], [0, 0, 3, 30], [0, 1, 3, 25]]
+    np.testing.assert_array_equal(roles, held_out.by_numbers(labels, validation=0.3, test=0.25))
+
+
+def test_held_out_rows_are_as_many_as_held_out_files():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        labels = rng.integers(0, 5, 60)
+        fractions = dict(zip(("validation", "test"), rng.uniform(0, 0.5, 2), strict=True))
+        rows = held_out.by_numbers(labels, **fractions)
+        files = held_out.by_keys(labels, [str(row) for row in range(60)], **fractions)
+        for role in Role:
+            np.testing.assert_array_equal(
+                np.bincount(labels[rows == role], minlength=5),
+                np.bincount(labels[files == role], minlength=5),
+            )
+
+
+def test_rows_that_are_added_move_few_others():
+    labels = np.random.default_rng(0).integers(0, 5, 1100)
+    before = held_out.by_numbers(labels[:1000], validation=0.15, test=0.15)
+    after = held_out.by_numbers(labels, validation=0.15, test=0.15)[:1000]
+    # Splits drawn anew would differ in half of the rows.
+    assert (before != after).mean() < 0.05
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_means_and_deviations_are_those_of_the_training_rows(dtype, threads, monkeypatch):
+    rng = np.random.default_rng(0)
+    # Far from 0 by their deviation, as some columns of embeddings are.
+    features = (rng.normal(size=(501, 6)) * [1, 2, 0.1, 1, 1, 5] + [0, 50, 9, 1, -3, 900]).astype(
+        dtype
+    )
+    features[:, 3] = 0.1
+    is_training = rng.random(501) < 0.6
+    is_training[:200] = False
+    monkeypatch.setattr(feature_columns, "_CHUNK", 6 * 16)
+    monkeypatch.setattr(os, "cpu_count", lambda: threads)
+    found = feature_columns.summarize(features, is_training, "a")
+    rows = features[is_training].astype(np.float64)
+    # Sums of 300 numbers in 32 bits, or in 64.
+    rtol = 1e-5 if dtype == np.float16 else 1e-12
+    np.testing.assert_allclose(found.mean, rows.mean(axis=0), rtol=rtol)
+    expected = rows.std(axis=0)
+    # The same in all rows: it becomes 0, and not a rounding error of any size.
+    assert found.std[3] == 1
+    np.testing.assert_allclose(np.delete(found.std, 3), np.delete(expected, 3), rtol=rtol)
+    assert found.checksums[0] == zlib.crc32(features[:16].tobytes())
+    assert len(found.checksums) == 32
+
+
+def test_a_feature_that_is_always_the_same_has_no_deviation_of_rounding():
+    # So many that their sum in 32 bits is rounded.
+    features = np.full((50_000, 2), 0.1, np.float16)
+    features[::2, 1] = 0.3
+    found = feature_columns.summarize(features, np.arange(50_000) > 7, "a")
+    assert found.mean[0] == features[0, 0]
+    assert found.std[0] == 1
+    np.testing.assert_allclose(found.std[1], np.float64(0.1), rtol=1e-3)
+
+
+def test_a_deviation_that_processors_take_for_0_makes_no_nan():
+    # As the probabilities of an improbable class.
+    features = np.array([[1e-40, 1e-30], [3e-40, 3e-30]], np.float32)
+    found = feature_columns.summarize(features, np.ones(2, bool), "a")
+    mean, std = tuple(found.mean.tolist()), tuple(found.std.tolist())
+    normalized = augmentation.normalize(jnp.asarray(features), mean, std)
+    # Four roundings of 6e-8.
+    np.testing.assert_allclose(normalized, [[0, -1], [0, 1]], rtol=1e-6, atol=1e-38)
+
+
+def test_the_mean_does_not_depend_on_the_first_row_being_far_from_it():
+    features = np.random.default_rng(0).normal(1, 0.5, (100_000, 3)).astype(np.float16)
+    features[0] = 20_000
+    found = feature_columns.summarize(features, np.ones(100_000, bool), "a")
+    rows = features.astype(np.float64)
+    # A difference to 20,000 is rounded by 1e-3 at most; the mean of 1e5 such errors by 1e-5.
+    np.testing.assert_allclose(found.mean, rows.mean(axis=0), rtol=1e-5)
+    # Squares are summed in 32 bits: 1e5 roundings of 6e-8 at most, most of which cancel.
+    np.testing.assert_allclose(found.std, rows.std(axis=0), rtol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("row", [0, 15, 16, 40])
+def test_the_first_number_that_is_not_finite_is_named(dtype, value, row, monkeypatch):
+    monkeypatch.setattr(feature_columns, "_CHUNK", 3 * 16)
+    features = np.full((41, 3), np.finfo(dtype).max, dtype)
+    is_training = np.arange(41) != row
+    features[:, 0] = 0
+    feature_columns.check_finite(features, "a.npz")
+    features[row:, 2] = value
+    message = rf"^a\.npz: features must be finite; row {row}, counted from 0, has {value}$"
+    with pytest.raises(UserError, match=message):
+        feature_columns.check_finite(features, "a.npz")
+    with pytest.raises(UserError, match=message):
+        feature_columns.summarize(features, is_training, "a.npz")
+
+
+# What is refused
+
+
+def flipped(path, name, places):
+    """Changes the lowest bit of some bytes of an array, counted from its end."""
+    with zipfile.ZipFile(path) as archive:
+        content = archive.read(f"{name}.npy")
+    whole = bytearray(path.read_bytes())
+    end = whole.index(content) + len(content)
+    for place in places:
+        whole[end - place] ^= 1
+    path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+@pytest.mark.parametrize("place", [1, 3 * 16 * 4, 60 * 4 * 4])
+def test_a_changed_bit_is_found_when_the_features_are_opened(
+    tmp_path, in_memory, place, monkeypatch
+):
+    monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 10**9 if in_memory else 0)
+    # Several chunks, the last of which is smaller.
+    monkeypatch.setattr(feature_columns, "_CHUNK", 4 * 16)
+    path = matrices.write(tmp_path / "a.npz", **matrices.arrays(dtype=np.float32))
+    assert isinstance(load(path).train.images.matrix, StoredRows) == (not in_memory)
+    feature_columns.check_finite(read(path), "a")
+    flipped(path, "features", [place])
+    # What is read with the header is compared at once.
+    message = "features (cannot be read: Bad CRC-32 for|is damaged: it has another checksum$)"
+    with pytest.raises(UserError, match=message):
+        load(path)
+    with pytest.raises(UserError, match=message):
+        feature_columns.check_finite(read(path), str(path))
+
+
+def test_a_changed_bit_of_the_labels_is_found(tmp_path):
+    path = matrices.write(tmp_path / "a.npz", **matrices.arrays())
+    flipped(path, "labels", [4])
+    with pytest.raises(UserError, match=r"a\.npz: the array labels cannot be read: Bad CRC-32"):
+        load(path)
+
+
+def test_features_that_are_cut_short_in_training_are_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 0)
+    folder = matrices.write(tmp_path / "folder", **matrices.arrays())
+    batches = TrainingBatches(load(folder).train, 16, seed=0)
+    assert batches[0]["images"].shape == (16, 4)
+    os.truncate(folder / "features.npy", 200)
+    with pytest.raises(UserError, match=r"features\.npy was changed while its rows were read"):
+        batches[1]
+
+
+def saved(**content):
+    file = io.BytesIO()
+    np.savez(file, **content)
+    return file.getvalue()
+
+
+def changed(**content):
+    """A good file with some arrays replaced, or left out where they are None."""
+    whole = matrices.arrays() | content
+    return saved(**{name: array for name, array in whole.items() if array is not None})
+
+
+def at(name, index, value):
+    array = matrices.arrays()[name].copy()
+    array[index] = value
+    return array
+
+
+def encrypted():
+    """As a zip program leaves it with a password; the content is not what the flag says."""
+    whole = bytearray(changed())
+    with zipfile.ZipFile(io.BytesIO(whole)) as archive:
+        place = archive.getinfo("features.npy").header_offset
+    whole[place + 6] |= 1
+    directory = whole.index(b"PK\x01\x02")
+    whole[directory + 8] |= 1
+    return bytes(whole)
+
+
+NAMES = np.array(matrices.CLASSES)
+SPLIT = np.tile(["train", "train", "train", "val", "val", "val", "test", "test", "test"], 7)[:60]
+# The content of the file, and what the line says.
+REFUSED = {
+    "empty": (b"", "must be an .npz file, or a folder of .npy files; it is empty"),
+    "no npz": (b"path,label\n", "must be an .npz file, or a folder of .npy files; it is neither"),
+    "cut off": (changed()[:-200], "is not a complete .npz file: File is not a zip file"),
+    "a password": (encrypted(), "the array features cannot be read: "),
+    "no features": (changed(features=None), "must have an array features; it has labels"),
+    "no labels": (changed(labels=None), "must have an array labels; it has features"),
+    "one axis": (changed(features=np.zeros(60)), "at least one of each; got the shape [60]"),
+    "no rows": (changed(features=np.zeros((0, 4))), "at least one of each; got the shape [0, 4]"),
+    "no columns": (changed(features=np.zeros((60, 0))), "got the shape [60, 0]"),
+    "numbers": (changed(features=np.zeros((60, 4), int)), "must be float16 or float32; got int64"),
+    "complex": (changed(features=np.zeros((60, 4), complex)), "float32; got complex128"),
+    "nan": (changed(features=at("features", (7, 2), np.nan)), "row 7, counted from 0, has nan"),
+    "infinity": (changed(features=at("features", (9, 1), -np.inf)), "row 9, counted from 0, has -"),
+    "too large": (
+        changed(features=np.where(np.eye(60, 4), 1e39, 0.0)),
+        "must be finite; row 0, counted from 0, has inf",
+    ),
+    "few labels": (changed(labels=NAMES), "labels must have an entry for each of the 60 rows"),
+    "a column of labels": (changed(labels=np.zeros((60, 1), int)), "labels must be [n]; got the"),
+    "negative": (changed(labels=np.arange(60) - 1), "must not be negative; row 0, counted from 0"),
+    "fractions": (changed(labels=np.zeros(60)), "labels must be integers or texts; got float"),
+    "a missing label": (changed(labels=at("labels", 5, "")), "labels must not be empty; entry 5, "),
+    "objects": (
+        changed(labels=matrices.arrays()["labels"].astype(object)),
+        "the array labels cannot be read: it has Python objects, not numbers or texts; np.array(",
+    ),
+    "not UTF-8": (
+        changed(labels=np.array([b"a", b"b", b"\xff"] * 20)),
+        "labels is not in UTF-8: 'utf-8' codec",
+    ),
+    "one class": (changed(labels=np.full(60, "ash")), "at least two classes; it has 1 (ash)"),
+    "beyond the names": (
+        changed(labels=np.tile(np.arange(3), 20), class_names=NAMES[:2]),
+        "labels must be less than 2, the number of class_names; row 2, counted from 0, has 2",
+    ),
+    "not a name": (changed(class_names=NAMES[:2]), "must be among class_names; row 2, counted fr"),
+    "the same name": (changed(class_names=NAMES[[0, 1, 2, 0]]), "must be different; two are the"),
+    "a class without rows": (
+        changed(class_names=np.array([*NAMES, "elm"])),
+        "has no training row of elm",
+    ),
+    "an unknown split": (
+        changed(split=np.where(np.arange(60) == 8, "extra", SPLIT)),
+        "split must be train, val or test, or empty for an example without a split; row 8, counted",
+    ),
+    "no training rows": (changed(split=np.full(60, "test")), "has no rows for training"),
+    "a class without training rows": (
+        changed(split=np.where(matrices.arrays()["labels"] == "ash", "test", SPLIT)),
+        "has no training row of ash, but 20 for the test; config.dataset.unseen_classes=leave_out",
+    ),
+    "a short split": (changed(split=SPLIT[:59]), "split must have an entry for each of the 60"),
+    "too few rows": (
+        saved(features=np.zeros((3, 2)), labels=NAMES),
+        "has no rows for validation; give it some, or a larger config.dataset.validation_fraction",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_no_features_is_refused(what, tmp_path):
+    content, message = REFUSED[what]
+    path = tmp_path / "a.npz"
+    path.write_bytes(content)
+    with pytest.raises(UserError) as raised:
+        load(path)
+    assert message in str(raised.value)
+    assert str(path) in str(raised.value)
+
+
+def test_a_mistake_is_one_line_and_exit_code_two(tmp_path):
+    workdir = tmp_path / "run"
+    (tmp_path / "nan.npz").write_bytes(REFUSED["nan"][0])
+    (tmp_path / "folder").mkdir()
+    np.save(tmp_path / "folder" / "labels.npy", NAMES)
+    np.save(tmp_path / "alone.npy", matrices.arrays()["features"])
+    files = [
+        (tmp_path / "nan.npz", REFUSED["nan"][1]),
+        (tmp_path / "gone.npz", "cannot be read: No such file or directory"),
+        (tmp_path / "folder", "must have a file features.npy; it has none"),
+        (tmp_path / "alone.npy", "must have an array labels; it has features"),
+    ]
+    common = ("--config=configs/features.py", f"--workdir={workdir}")
+    starts = [(*common, f"--config.dataset.path={path}") for path, _ in files]
+    network = [
+        ("--config.model.name=resnet18", "config.model.name must be one of linear, mlp for featur"),
+        (
+            "--config.model.width=8",
+            "config.model.width must be None with linear; it is for mlp, ngram_bag; got 8",
+        ),
+        (
+            "--config.dataset.test_fraction=0.9",
+            "must leave examples for training; got 0.15 and 0.9",
+        ),
+    ]
+    starts += [(*starts[0], flag) for flag, _ in network]
+    cases = [*files, *((None, message) for _, message in network)]
+    for (path, message), done in zip(cases, start_each("train.main", starts, {}), strict=True):
+        assert done.returncode == 2, (message, done.stderr)
+        (line,) = done.stderr.splitlines()
+        assert message in line
+        assert path is None or str(path) in line
+        assert done.stdout == ""
+    assert not workdir.exists()
+
+
+def test_code_is_not_run(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "trap"),)
+
+    trap = np.array([Trap()] * 60, dtype=object)
+    for number, save in enumerate((np.savez, np.savez_compressed)):
+        path = tmp_path / f"{number}.npz"
+        save(path, **(matrices.arrays() | {"labels": trap}))
+        with pytest.raises(UserError, match="labels cannot be read: it has Python objects"):
+            load(path)
+    assert not (tmp_path / "trap").exists()
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_loss_is_a_configuration(loss, tmp_path):
+    config = recipe.get_config(loss)
+    config.dataset.path = str(tmp_path)
+    parse(json.loads(config.to_json()))

@@ -1,0 +1,152 @@
+"""A run on somebody's own images, from files to sets of classes, and what changes refuse."""
+
+import json
+
+import numpy as np
+import pytest
+
+from configs import folder, table
+from tests.parts.program.data.own import pictures
+from train import experiment, prepare
+from train.configuration.parsing import parse
+from train.data.images import DecodeOptions
+from train.foundation.errors import UserError
+from train.prediction import image_files, trained
+from train.prediction.description import preparation
+from train.training.losses import LOSSES
+
+CLASSES = ("ash", "birch", "cedar", "dogwood", "elm", "fir")
+
+pytestmark = pytest.mark.usefixtures("standard_promotion")
+
+
+def small(recipe, path, **fields):
+    """A recipe for own images that takes a few seconds."""
+    config = recipe.get_config()
+    config.dataset.path = str(path)
+    config.dataset.batch_size = 8
+    config.dataset.augmentation = "crop_flip"
+    config.model.name = "mlp"
+    config.num_epochs = 2
+    config.update_from_flattened_dict(fields)
+    return json.loads(config.to_json())
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    root = tmp_path_factory.mktemp("photos")
+    pictures.write_classes(root, CLASSES, 10)
+    return root
+
+
+def test_a_folder_becomes_a_classifier_that_needs_no_data(photos, tmp_path):
+    workdir = tmp_path / "run"
+    results = experiment.run(small(folder, photos), workdir)
+    assert results["num_classes"] == len(CLASSES)
+    kept = json.loads((workdir / "data.json").read_text())
+    # Found in the images: all have 12 x 10 pixels.
+    assert kept["image_shape"] == [10, 12, 3]
+    classifier = trained.load(workdir)
+    assert classifier.classes.names == CLASSES
+    assert classifier.classes.training_images == (6,) * len(CLASSES)
+    reader = classifier.spec.image_reader
+    pixels = reader.fit(image_files.read(photos / "ash" / "0.png", reader), "a")
+    np.testing.assert_array_equal(pixels, np.asarray(pictures.picture("ash/0.png")))
+    assert classifier.scores()(pixels[None]).shape == (1, len(CLASSES))
+    for wrong, error, message in (
+        (pixels[None].astype(np.float32), TypeError, "images must be uint8, got dtype float32"),
+        (pixels[None].astype(np.int32), TypeError, "images must be uint8, got dtype int32"),
+        (pixels, ValueError, r"images must have shape \(n, 10, 12, 3\), got shape \(10, 12, 3\)"),
+        (pixels[None, :9], ValueError, r"got shape \(1, 9, 12, 3\)"),
+    ):
+        with pytest.raises(error, match=message):
+            classifier.scores()(wrong)
+    # What a finished run evaluates is what it was trained on.
+    assert len(classifier.predict("validation").labels) == len(classifier.load_dataset().validation)
+
+
+def test_files_that_changed_are_refused_by_a_run_that_goes_on(photos, tmp_path):
+    root = tmp_path / "photos"
+    pictures.write_classes(root, CLASSES, 10)
+    workdir = tmp_path / "run"
+    config = small(folder, root)
+    experiment.run(config, workdir)
+    (workdir / "results.json").unlink()
+    experiment.run(config, workdir)
+    (workdir / "results.json").unlink()
+    (root / "ash" / "0.png").rename(root / "birch" / "zero.png")
+    with pytest.raises(UserError, match=r"their labels or their splits changed since the run in"):
+        experiment.run(config, workdir)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_a_split_of_which_no_image_can_be_read_is_told(tmp_path, split):
+    for part in ("train", "val", "test"):
+        pictures.write_classes(tmp_path / "photos" / part, CLASSES, 3)
+    for file in (tmp_path / "photos" / split).rglob("*.png"):
+        file.write_bytes(file.read_bytes()[:60])
+    fields = {"dataset.skip_unreadable": True, "num_epochs": 1}
+    config = small(folder, tmp_path / "photos", **fields)
+    what = {"val": "validation"}.get(split, split)
+    with pytest.raises(UserError, match=rf"none of the 18 {what} images of .*photos can be read"):
+        experiment.run(config, tmp_path / "run")
+
+
+def test_greyscale_and_a_size_of_ones_own_for_one_epoch(tmp_path, capsys):
+    pictures.write_classes(tmp_path / "photos", CLASSES, 10, mode="L")
+    fields = {"image_size": 7, "transparency": "white", "read_truncated": True}
+    fields = {f"dataset.{name}": value for name, value in fields.items()} | {"num_epochs": 1}
+    experiment.run(small(folder, tmp_path / "photos", **fields), tmp_path / "run")
+    line = "the warm-up takes 0.5 epochs, half of the run, in place of 1 (config.optimizer.warmup"
+    assert line in capsys.readouterr().out
+    kept = json.loads((tmp_path / "run" / "data.json").read_text())
+    assert kept["image_shape"] == [7, 7, 1]
+    # A finished run decodes as its configuration says.
+    spec = trained.load(tmp_path / "run").spec
+    assert spec.reader.options == DecodeOptions(on_white=True, read_truncated=True)
+    assert "in greyscale (transparent parts on white), " in preparation(spec, (7, 7, 1))
+
+
+def test_unreadable_images_are_left_out_where_asked(tmp_path, capsys):
+    pictures.write_classes(tmp_path / "photos", CLASSES, 10)
+    for index in range(2, 5):
+        (tmp_path / "photos" / "ash" / f"{index}.png").write_bytes(b"no image")
+    config = small(folder, tmp_path / "photos")
+    message = r"3 images of \S+/photos cannot be read: ash/2\.png, ash/3\.png, ash/4\.png; the comm"
+    with pytest.raises(UserError, match=message):
+        experiment.run(config, tmp_path / "refused")
+    assert not (tmp_path / "refused").exists()
+    config["dataset"]["skip_unreadable"] = True
+    workdir = tmp_path / "run"
+    listed = workdir / "skipped_images.jsonl"
+    results = experiment.run(config, workdir)
+    assert results["num_classes"] == len(CLASSES)
+    numbers = results["left_out"]
+    assert sum(numbers.values()) == 3
+    words = ", ".join(f"{number} of {split}" for split, number in numbers.items() if number)
+    printed = capsys.readouterr().out
+    assert f"images that cannot be read, and are left out: {words}" in printed
+    assert f"images left out as unreadable: {words}; listed in {listed}" in printed
+    before = listed.read_bytes()
+    skipped = [json.loads(line) for line in before.splitlines()]
+    assert sorted(one["image"] for one in skipped) == [f"ash/{index}.png" for index in (2, 3, 4)]
+    assert {one["source"] for one in skipped} == {str(tmp_path / "photos")}
+    # A run that goes on, and commands on the finished one, list nothing twice.
+    (workdir / "results.json").unlink()
+    experiment.run(config, workdir)
+    trained.load(workdir).predict("test")
+    assert listed.read_bytes() == before
+
+
+@pytest.mark.parametrize("recipe", [folder, table], ids=["folder", "table"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_loss_is_a_configuration(recipe, loss, tmp_path):
+    config = recipe.get_config(loss)
+    config.dataset.path = str(tmp_path)
+    parse(json.loads(config.to_json()))
+
+
+def test_preparing_is_not_needed():
+    with pytest.raises(UserError, match="--dataset=folder needs no preparation: its files are"):
+        prepare.prepare("folder", data_dir=None, manual_dir=None, skip_unreadable=False)

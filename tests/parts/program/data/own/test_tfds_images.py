@@ -1,0 +1,245 @@
+"""Data sets of tensorflow-datasets by name: found, split, refused, trained on and prepared."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+from configs import tfds as recipe
+from tests.parts.program.data.own import pictures, refused
+from tests.parts.program.data.specs import dataset_spec
+from tests.parts.program.forked import start
+from train import experiment
+from train.configuration.parsing import parse
+from train.data.own.listing import Role
+from train.foundation.errors import UserError
+from train.prediction import trained
+from train.training.losses import LOSSES
+
+CLASSES = ("ash", "birch", "cedar")
+EACH = 10
+
+
+def prepare(data_dir, name, splits, *, image="image", label="label", more=None):
+    """Prepares pictures by a builder that tensorflow-datasets does not know afterwards.
+
+    Args:
+        data_dir: the folder of all prepared data sets.
+        name: of the data set.
+        splits: the labels of each split.
+        image: the name of the feature with the images.
+        label: the name of the feature with the labels.
+        more: further features, which no example has values for.
+    """
+    features = tfds.features.FeaturesDict(
+        {
+            image: tfds.features.Image(shape=(None, None, 3), encoding_format="png"),
+            label: tfds.features.ClassLabel(names=list(CLASSES)),
+            **(more or {}),
+        }
+    )
+
+    def generate(split):
+        for index, number in enumerate(splits[split]):
+            example = {image: pictures.picture(f"{split}/{index}"), label: number}
+            yield index, example | dict.fromkeys(more or {}, 0)
+
+    members = {
+        "name": name,
+        "VERSION": tfds.core.Version("1.0.0"),
+        "_info": lambda self: tfds.core.DatasetInfo(builder=self, features=features),
+        "_split_generators": lambda self, _manager: {split: generate(split) for split in splits},
+        "_generate_examples": None,
+        "pkg_dir_path": None,
+        "__module__": __name__,
+    }
+    with tfds.core.registered.skip_registration():
+        builder = type(name, (tfds.core.GeneratorBasedBuilder,), members)
+        builder(data_dir=str(data_dir), file_format="array_record").download_and_prepare()
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    tfds.disable_progress_bar()
+    labels = [index % 3 for index in range(3 * EACH)]
+    prepare(folder, "trees", {"train": labels, "validation": labels[:6], "test": labels[:9]})
+    prepare(folder, "one_split", {"train": labels}, image="photo", label="species")
+    prepare(folder, "other_names", {"few": labels[:6], "most": labels})
+    prepare(folder, "usual_names", {"Train": labels, "dev": labels[:6], "testing": labels[:9]})
+    prepare(folder, "unlabelled", {"train": labels, "test": [-1] * 4})
+    more = {"genus": tfds.features.ClassLabel(num_classes=2)}
+    prepare(folder, "two_labels", {"train": labels}, label="species", more=more)
+    return folder
+
+
+def configured(data_dir, name, **fields):
+    config = recipe.get_config()
+    config.dataset.update(tfds_name=name, data_dir=str(data_dir), batch_size=8, **fields)
+    config.dataset.augmentation = "none"
+    config.model.name = "mlp"
+    config.num_epochs = 2
+    config.eval.ks = (1, 2)
+    config.loss.k = 1
+    config.select_by = "top_1_accuracy"
+    return json.loads(config.to_json())
+
+
+def load(data_dir, name, **fields):
+    return dataset_spec(configured(data_dir, name, **fields)["dataset"]).load(str(data_dir))
+
+
+def sizes(dataset):
+    return [len(split) for split in (dataset.train, dataset.validation, dataset.test)]
+
+
+def test_splits_are_those_of_the_data_set(data_dir):
+    dataset = load(data_dir, "trees")
+    assert sizes(dataset) == [3 * EACH, 6, 9]
+    assert dataset.class_names == CLASSES
+    assert dataset.image_shape == (10, 12, 3)
+    for split, name in ((dataset.train, "train"), (dataset.test, "test")):
+        number = {
+            np.asarray(pictures.picture(f"{name}/{index}")).tobytes(): index
+            for index in range(len(split))
+        }
+        seen = set()
+        # tensorflow-datasets shuffles what it writes.
+        for index in range(len(split)):
+            encoded, in_words = split.images.encoded(index)
+            assert in_words.startswith(f"{name}[{index}] of {data_dir}")
+            pixels = split.images.reader.for_evaluation(encoded, in_words)
+            seen.add(number[pixels.tobytes()])
+            assert split.labels[index] == number[pixels.tobytes()] % 3
+        assert len(seen) == len(split)
+
+
+def test_missing_splits_are_held_out_of_each_class(data_dir):
+    dataset = load(data_dir, "one_split", validation_fraction=0.2, test_fraction=0.1)
+    assert sizes(dataset) == [21, 6, 3]
+    for split, each in ((dataset.train, 7), (dataset.validation, 2), (dataset.test, 1)):
+        assert np.bincount(split.labels).tolist() == [each] * 3
+    # A function of the data alone.
+    again = load(data_dir, "one_split", validation_fraction=0.2, test_fraction=0.1)
+    np.testing.assert_array_equal(again.test.images.indices, dataset.test.images.indices)
+
+
+def test_splits_of_other_names_are_fields(data_dir):
+    dataset = load(data_dir, "other_names", train_split="most", test_split="few")
+    # Validation images are held out of "most": 1.5 of each class, rounded up.
+    assert sizes(dataset) == [24, 6, 6]
+
+
+def test_splits_have_their_usual_names(data_dir):
+    assert sizes(load(data_dir, "usual_names")) == [3 * EACH, 6, 9]
+
+
+def test_a_split_without_labels_is_left_out(data_dir):
+    assert sizes(load(data_dir, "unlabelled", test_fraction=0.1)) == [21, 6, 3]
+    with pytest.raises(UserError, match=r"dataset\.test_split: images of 'test' have no labels"):
+        load(data_dir, "unlabelled", test_split="test")
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "message"),
+    [
+        ("oxford_flower102", {}, r"tfds_name must be .*; did you mean 'oxford_flowers102'\?"),
+        ("oxford_flowers102", {}, r"is not prepared in .*--dataset=tfds:oxford_flowers102 --data_"),
+        ("mnist:9.9.9", {}, r"tfds_name 'mnist:9\.9\.9': .*at version 9\.9\.9, only: 3\.0\.1"),
+        ("cifar10/no", {}, r"tfds_name 'cifar10/no': BuilderConfig no not found"),
+        (None, {}, r"tfds_name must be a non-empty text; got None"),
+        ("a name", {}, r"tfds_name 'a name': .*builder name string a name"),
+        (
+            "two_labels",
+            {},
+            r"must have one class label .*, or one named 'label'; it has genus, species",
+        ),
+        ("other_names", {}, r"has no split train: .*train_split must be one of few, most"),
+        ("trees", {"test_split": "tests"}, r"test_split must be one of .*, or None; got 'tests'"),
+        ("trees", {"test_split": "train"}, r"test_split must be a split of its own; 'train' has"),
+    ],
+)
+def test_what_cannot_be_used_is_told(data_dir, tmp_path, capfd, name, fields, message):
+    line = refused.line_of(configured(data_dir, name, **fields), tmp_path, capfd)
+    assert re.search(message, line), line
+
+
+def test_damaged_data_sets_are_told(tmp_path, capfd):
+    prepare(tmp_path, "trees", {"train": [0, 1, 2] * EACH})
+    folder = tmp_path / "trees" / "1.0.0"
+    (records,) = folder.glob("*.array_record*")
+    described = folder / "dataset_info.json"
+    whole = described.read_bytes()
+    in_tfrecord = json.loads(whole) | {"fileFormat": "tfrecord"}
+    for path, content, message in (
+        (described, json.dumps(in_tfrecord).encode(), "trees.*tfrecord|cannot be read at random"),
+        (
+            described,
+            whole[:50],
+            r"the prepared data set \S+ below \S+ is damaged \(.*prepare it ag",
+        ),
+        (folder / "features.json", b"{}", "config.dataset.tfds_name 'trees': "),
+        (records, records.read_bytes()[:500], r"the prepared data set \S+ is damaged \(.*"),
+        (records, None, r"the prepared data set \S+ is damaged \(.* is missing\); delete its fold"),
+    ):
+        before = path.read_bytes()
+        path.unlink() if content is None else path.write_bytes(content)
+        capfd.readouterr()  # The preparation's.
+        line = refused.line_of(configured(tmp_path, "trees"), tmp_path, capfd)
+        assert re.search(message, line), line
+        path.write_bytes(before)
+
+
+def test_a_run_needs_the_data_set_no_more(data_dir, tmp_path, standard_promotion):
+    config = configured(data_dir, "one_split")
+    results = experiment.run(config, tmp_path / "run")
+    assert results["num_classes"] == 3
+    classifier = trained.load(tmp_path / "run")
+    assert classifier.classes.names == CLASSES
+    again = experiment.run(config, tmp_path / "run")
+    assert again["test"] == results["test"]
+
+
+def test_another_name_is_another_digest(tmp_path):
+    for name in ("oaks", "pines"):
+        prepare(tmp_path, name, {"train": [index % 3 for index in range(30)]})
+    assert load(tmp_path, "oaks").digest != load(tmp_path, "pines").digest
+
+
+def test_another_label_is_another_digest(data_dir, tmp_path):
+    labels = [index % 3 for index in range(3 * EACH)]
+    prepare(tmp_path, "trees", {"train": [*labels[:-1], 0], "validation": labels[:6], "test": [0]})
+    digests = {load(folder, "trees").digest for folder in (data_dir, data_dir, tmp_path)}
+    assert len(digests) == 2
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_loss_is_a_configuration(loss):
+    config = recipe.get_config(loss)
+    config.dataset.tfds_name = "trees"
+    parse(json.loads(config.to_json()))
+
+
+@pytest.mark.parametrize("role", Role)
+def test_the_fields_of_the_splits_are_those_of_the_roles(role):
+    assert recipe.get_config().dataset[f"{role.name.lower()}_split"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("tfds:trees", "is prepared already, in "),
+        ("tfds:nothing", "error: config.dataset.tfds_name must be a data set of tensorflow-"),
+        ("tfds:mnist", "error: preparing mnist needs TensorFlow, which is not installed"),
+        ("tfds:", "error: "),
+        ("tfds", "error: --dataset=tfds "),
+    ],
+)
+def test_prepare_takes_the_name_after_a_prefix(data_dir, name, message):
+    done = start("train.prepare", f"--dataset={name}", f"--data_dir={data_dir}")
+    prepared = name == "tfds:trees"
+    assert done.returncode == (0 if prepared else 2), done.stderr
+    (line,) = (done.stdout if prepared else done.stderr).splitlines()
+    assert message in line

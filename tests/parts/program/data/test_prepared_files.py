@@ -1,0 +1,287 @@
+"""Prepared data sets that are damaged on disk end in one line when they are opened or read."""
+
+import errno
+import io
+import os
+import pickle
+import resource
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+from tests.parts.program.data import small
+from train import prepare
+from train.data import builders, photographs, prepared_files, record_shards
+from train.data.digits import Digits
+from train.data.plantnet300k import Plantnet300k
+from train.foundation.errors import LimitError, UserError
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Prepared photographs."""
+    small.shrink(monkeypatch.setattr)
+    small.plantnet(tmp_path / "manual")
+    prepare.prepare(
+        "plantnet300k",
+        data_dir=str(tmp_path),
+        manual_dir=str(tmp_path / "manual"),
+        skip_unreadable=False,
+    )
+    return tmp_path / "plantnet300k/1.1.0"
+
+
+def opened(folder):
+    return builders.open_builder(
+        Plantnet300k, str(folder.parents[1]), name="plantnet300k", generate_on_use=False
+    )
+
+
+def read(folder):
+    builder = opened(folder)
+    prepared_files.check_files(builder)
+    return prepared_files.read(builder, "train", reader=photographs.reader_of("exact"))
+
+
+def first_shard(folder):
+    return min(folder.glob("*-train.array_record*"))
+
+
+def test_records_read_the_same_in_another_process(folder):
+    records = read(folder).images
+    sent = pickle.loads(pickle.dumps(records))
+    assert [sent.encoded(index) for index in range(len(sent))] == [
+        records.encoded(index) for index in range(len(records))
+    ]
+    assert len(list(records.source)) == len(records)
+
+
+def open_files(folder):
+    """The files of a folder that this process has open."""
+    links = Path("/proc/self/fd").iterdir()
+    targets = [link.readlink() for link in links if link.is_symlink()]
+    return [path for path in targets if path.is_relative_to(folder)]
+
+
+def test_of_many_files_of_records_few_are_open(folder, monkeypatch):
+    decoders = {"image": tfds.decode.SkipDecoding()}
+    by_tfds = opened(folder).as_data_source("train", decoders=decoders)
+    expected = [example["image"] for example in by_tfds]
+    assert len({*expected}) > 1
+    del by_tfds
+    monkeypatch.setattr(record_shards, "MOST_OPEN", 2)
+    assert len(list(folder.glob("*-train.array_record*"))) > 2
+    records = read(folder).images
+    order = np.random.default_rng(0).permutation(3 * len(records)) % len(records)
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(records.encoded, order.tolist()))
+    assert [image for image, _ in found] == [expected[index] for index in order]
+    assert len(open_files(folder)) == 2
+
+
+def test_a_limit_of_open_files_is_no_damage(folder):
+    records = read(folder).images
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # No number is free: a new file gets the lowest one that is.
+    lowest = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+    try:
+        with pytest.raises(LimitError, match=r"Too many open files.*; `ulimit -n` shows"):
+            records.encoded(0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+# The file is filled up to 64 KiB at the end: the records are in the first few.
+@pytest.mark.parametrize(
+    "damage", [lambda content: content[:1000], lambda content: content[:70] + b"x" * 4000]
+)
+def test_a_damaged_record_is_told_when_it_is_read(folder, damage):
+    shard = first_shard(folder)
+    shard.write_bytes(damage(shard.read_bytes()))
+    records = read(folder).images
+    message = rf"{folder} is damaged \(.*\); delete its folder and prepare it again"
+    with pytest.raises(UserError, match=message) as caught:
+        [records.encoded(index) for index in range(len(records))]
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_of_records_is_told_at_once(folder):
+    shard = first_shard(folder)
+    shard.unlink()
+    with pytest.raises(UserError, match=rf"{folder} is damaged \({shard.name} is missing\)"):
+        read(folder)
+
+
+def changed_labels(change):
+    def content(labels):
+        return prepared_files.labels_content(change(labels))
+
+    return content
+
+
+def with_label(label):
+    """Labels with one changed."""
+
+    def change(labels):
+        labels = labels.astype(np.int64)
+        labels[3] = label
+        return labels
+
+    return changed_labels(change)
+
+
+LABELS = {
+    "empty": (lambda _: b"", "it is not an .npy file"),
+    "text": (lambda _: b"text", "it is not an .npy file"),
+    "negative": (with_label(-2), "the label of example 3 is -2, of 6 classes"),
+    "missing": (with_label(-1), "train has an example without a label"),
+    "too large": (with_label(6), "the label of example 3 is 6, of 6 classes"),
+    "far too large": (with_label(2**24), "the label of example 3 is 16777216, of 6 classes"),
+    "floats": (changed_labels(lambda labels: labels + 0.5), "its numbers are not integers"),
+    "matrix": (changed_labels(lambda labels: labels[None]), r"it is of \[1, 30\] of 30 examples"),
+    "fewer": (changed_labels(lambda labels: labels[:-1]), r"it is of \[29\] of 30 examples"),
+    "many": (
+        changed_labels(lambda _: np.zeros(2**20, np.int64)),
+        r"it is of \[1048576\] of 30 examples",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LABELS)
+def test_damaged_labels_are_told(folder, case):
+    change, reason = LABELS[case]
+    path = folder / "labels-train.npy"
+    whole = path.read_bytes()
+    path.write_bytes(change(np.load(path)))
+    with pytest.raises(
+        UserError, match=r"labels-train\.npy: changed since it was written\); delete that"
+    ):
+        read(folder)
+    # As an earlier version has prepared it.
+    (folder / "checksums.json").unlink()
+    with pytest.raises(UserError, match=rf"{folder} is damaged \(.*{reason}"):
+        read(folder)
+    # The remedy that the message names.
+    path.unlink()
+    assert read(folder).labels.tolist() == np.load(io.BytesIO(whole)).tolist()
+    assert path.read_bytes() == whole
+
+
+def test_another_label_that_is_a_class_is_found(folder):
+    path = folder / "labels-train.npy"
+    path.write_bytes(with_label(5)(np.load(path)))
+    with pytest.raises(UserError, match=r"labels-train\.npy: changed since it was written\)"):
+        read(folder)
+
+
+def test_labels_that_are_listed_on_use_have_a_checksum(folder):
+    whole = {path.name: path.read_bytes() for path in folder.iterdir()}
+    (folder / "checksums.json").unlink()
+    for path in folder.glob("labels-*.npy"):
+        path.unlink()
+    # As tfds has prepared it.
+    read(folder)
+    path = folder / "labels-train.npy"
+    assert path.read_bytes() == whole[path.name]
+    read(folder)
+    path.write_bytes(with_label(5)(np.load(path)))
+    with pytest.raises(UserError, match=r"labels-train\.npy: changed since it was written\)"):
+        read(folder)
+
+
+@pytest.mark.parametrize(
+    "name", ["features.json", "dataset_info.json", "label.labels.txt", "classes.json"]
+)
+def test_a_changed_letter_of_a_description_is_told(folder, name):
+    content = bytearray((folder / name).read_bytes())
+    place = max(place for place, byte in enumerate(content) if chr(byte).isalnum())
+    content[place] = ord("3") if content[place] != ord("3") else ord("4")
+    (folder / name).write_bytes(content)
+    with pytest.raises(UserError, match=r"the prepared data set .* is damaged \(") as caught:
+        read(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_damaged_checksums_are_told_with_what_to_do(folder):
+    (folder / "checksums.json").write_text("{")
+    with pytest.raises(UserError, match=rf"data set {folder} cannot be checked .*; without its ch"):
+        read(folder)
+    (folder / "checksums.json").unlink()
+    read(folder)
+
+
+def test_records_of_which_any_byte_changed_are_told_or_the_same(folder, rng):
+    """The format has a checksum of each record and of its list of records."""
+    shard = first_shard(folder)
+    whole, expected = shard.read_bytes(), records_of(folder)
+    told = 0
+    for place in rng.integers(len(whole), size=60):
+        content = bytearray(whole)
+        content[place] ^= 1 << int(rng.integers(8))
+        shard.write_bytes(content)
+        try:
+            assert records_of(folder) == expected
+        except UserError:
+            told += 1
+    assert told > 0
+
+
+def records_of(folder):
+    images = read(folder).images
+    return [images.encoded(index) for index in range(len(images))]
+
+
+def test_a_damaged_description_names_the_data_set_and_not_the_folder_of_all(folder):
+    (folder / "dataset_info.json").write_text("{")
+    data_dir = folder.parents[1]
+    with pytest.raises(UserError, match=rf"the prepared data set plantnet300k below {data_dir} is"):
+        read(folder)
+
+
+@pytest.mark.parametrize("name", ["dataset_info.json", "features.json", "label.labels.txt"])
+def test_a_device_or_far_too_many_bytes_in_the_place_of_a_file_are_told(folder, name):
+    # A pipe, which is not tried here, would be waited for.
+    (folder / name).unlink()
+    (folder / name).symlink_to(os.devnull)
+    with pytest.raises(UserError, match=rf"{folder / name} is a pipe or a device\)"):
+        read(folder)
+    (folder / name).unlink()
+    with (folder / name).open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(UserError, match=r"has 1,099,511,627,776 bytes, too many for a descripti"):
+        read(folder)
+
+
+def test_a_run_that_prepares_into_a_file_says_how_to_choose_a_folder(tmp_path):
+    (tmp_path / "data").write_bytes(b"")
+    with pytest.raises(UserError, match=r"cannot be written to .* --config\.dataset\.data_dir"):
+        builders.open_builder(Digits, str(tmp_path / "data"), name="digits", generate_on_use=True)
+
+
+def test_preparing_on_first_use_and_opening_are_silent(tmp_path, caplog, capfd):
+    for _ in range(2):
+        builders.open_builder(Digits, str(tmp_path), name="digits", generate_on_use=True)
+    assert caplog.records == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_of_two_processes_that_prepare_at_once_both_have_the_data_set(tmp_path, monkeypatch):
+    def be_second(builder):
+        builder.download_and_prepare()
+        raise OSError(errno.ENOTEMPTY, "Directory not empty", str(builder.data_dir))
+
+    monkeypatch.setattr(builders, "generate", be_second)
+    opened = builders.open_builder(Digits, str(tmp_path), name="digits", generate_on_use=True)
+    assert opened.is_prepared()
+
+    def fail(builder):
+        raise OSError(errno.ENOSPC, "No space left on device", str(builder.data_dir))
+
+    monkeypatch.setattr(builders, "generate", fail)
+    with pytest.raises(OSError, match="No space left"):
+        builders.open_builder(Digits, str(tmp_path / "full"), name="digits", generate_on_use=True)

@@ -1,0 +1,93 @@
+"""Evaluation by two processes: every example once, and both get all of it."""
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+# Seconds; a process whose peer is lost waits for it.
+TIME_LIMIT = 240
+
+PROGRAM = """
+import sys
+import jax
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_num_cpu_devices", 2)
+port, index = map(int, sys.argv[1:])
+jax.distributed.initialize(f"localhost:{port}", 2, index, initialization_timeout=60)
+import types
+import jax.numpy as jnp
+import numpy as np
+from train.devices import parallel, processes
+from train.data import Split
+from train.data.pipeline import Pipeline
+from train.evaluation import predictions
+
+names = np.array([f"{number}.jpg" for number in range(21)], object)
+split = Split(
+    np.arange(63, dtype=np.uint8).reshape(21, 1, 1, 3), np.arange(21, dtype=np.int32) % 3, names
+)
+
+def step(params, batch_stats, hyperparameters, batch):
+    scores = batch["images"].reshape(-1, 3).astype(jnp.float32)
+    loss = scores[:, 0] / 3
+    return {"loss": loss, "scores": scores, "ranks": batch["labels"]}
+
+for kind in parallel.KINDS:
+    devices = parallel.find_devices(kind, class_devices=1, num_classes=3)
+    nothing = devices.replicate({"nothing": jnp.zeros(1)})
+    compiled = devices.compile_eval_step(step)
+    found = predictions.rows(
+        lambda params, batch_stats, batch: compiled(params, batch_stats, nothing, batch),
+        nothing,
+        nothing,
+        Pipeline(8, 0, jax.process_index(), jax.process_count()).evaluation(split),
+        devices,
+        split=split,
+        num_classes=3,
+    )
+    found = predictions.collected(found, split)
+    np.testing.assert_array_equal(found.labels, np.arange(21) % 3)
+    np.testing.assert_array_equal(found.loss, np.arange(21))
+    assert found.names.tolist() == names.tolist()
+    np.testing.assert_array_equal(found.ranks, np.arange(21) % 3)
+    np.testing.assert_array_equal(found.scores, np.arange(63).reshape(21, 3))
+
+parts = []
+
+def numbers(part):
+    parts.append(part)
+    return np.arange(part.start, part.stop, dtype=np.uint8)[:, None]
+
+for number in (7, 1):
+    found = processes.gather_parts(number, numbers)
+    np.testing.assert_array_equal(found, np.arange(number)[:, None])
+assert sum(map(len, parts)) == (5 if jax.process_index() == 0 else 3)
+print("as it should be")
+"""
+
+
+def test_two_processes_evaluate_a_split():
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(port), str(index)],
+            cwd=Path(__file__).parents[4],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for index in range(2)
+    ]
+    try:
+        for process in processes:
+            output, _ = process.communicate(timeout=TIME_LIMIT)
+            assert process.returncode == 0, output
+            assert "as it should be" in output
+    finally:
+        for process in processes:
+            process.kill()
+            # Reads to the end and closes the pipe, which is not to be left open by a failure.
+            process.communicate()

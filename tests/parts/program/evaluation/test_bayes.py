@@ -1,0 +1,119 @@
+"""The best classifier's metrics, from the distribution in closed form, or by Monte Carlo."""
+
+import numpy as np
+import pytest
+
+from tests.parts.program.data import bayes_accuracies
+from train.data import Split, TrueDistribution
+from train.data.organs_model import OrgansModel
+from train.data.species_model import SpeciesModel
+from train.evaluation import bayes, metric, predictions
+from train.evaluation.class_tree import ClassTree
+from train.foundation import ranks, stored_rows
+
+NUM_CLASSES = 12
+
+
+@pytest.fixture(scope="module")
+def model():
+    return SpeciesModel(
+        num_classes=NUM_CLASSES, num_genera=3, ambiguity=0.8, long_tail_exponent=4.0, seed=1
+    )
+
+
+@pytest.fixture(scope="module")
+def summary(model):
+    def split(part, size):
+        examples = model.sample(part, size)
+        return Split(model.render(examples.latents), examples.labels)
+
+    distribution = TrueDistribution(model.bayes_probabilities, np.exp(model.log_prior))
+    test = split("test", 6000)
+    counts = np.bincount(test.labels, minlength=NUM_CLASSES)
+    assert counts.min() >= 10
+    found = bayes.summarize(distribution, test, split("validation", 6000), (1, 2), counts)
+    return metric.to_json(found), counts
+
+
+def test_probabilities_of_all_examples_are_never_there_at_once(monkeypatch, model):
+    sizes = []
+
+    def posterior(latents):
+        sizes.append(len(latents))
+        return model.posterior(latents)
+
+    distribution = TrueDistribution(posterior, np.exp(model.log_prior))
+    parts = [Split(*model.sample(part, 100)) for part in ("test", "validation")]
+    arguments = (distribution, *parts, (1, 2), np.full(NUM_CLASSES, 30))
+    at_once = bayes.summarize(*arguments)
+    assert max(sizes) == 100
+    sizes.clear()
+    # Few scores are in memory, of 16 examples at a time.
+    monkeypatch.setattr(predictions, "_MOST_SCORES", 16 * NUM_CLASSES)
+    monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 1)
+    # Products of other sizes may round otherwise, and the sums in 32 bits.
+    in_parts = bayes.summarize(*arguments)
+    approximately = {
+        one: pytest.approx(value, rel=1e-6, nan_ok=True) for one, value in at_once.items()
+    }
+    assert in_parts == approximately
+    assert max(sizes) == 16
+
+
+def test_on_examples_with_as_many_of_each_class_the_best_over_classes_are_the_best():
+    law = OrgansModel(num_classes=12, num_genera=3, long_tail_exponent=6.0)
+    distribution = TrueDistribution(law.posterior, np.exp(law.log_prior))
+
+    def split(part):
+        return Split(*law.sample(part, 3000))
+
+    parts = (split("balanced_test"), split("validation"), (1, 5), np.full(12, 30))
+    found, other = (
+        metric.to_json(bayes.summarize(distribution, *parts, balanced=balanced))
+        for balanced in (True, False)
+    )
+    for name in ("top_1", "average_5"):
+        # The same hits, added in another order in float32.
+        macro = pytest.approx(found[f"macro_{name}_accuracy"], rel=1e-6)
+        assert found[f"{name}_accuracy"] == macro
+        assert other[f"macro_{name}_accuracy"] == found[f"macro_{name}_accuracy"]
+    # Both are closed forms of the law: no chance is in how much the long tail's best loses.
+    assert other["top_1_accuracy"] < found["top_1_accuracy"] - 0.02
+    best = bayes_accuracies.macro_top_k(law, 1, num_samples=10_000)
+    deviation = np.hypot(0.5 / np.sqrt(3000), best.standard_error)
+    # Three deviations: one honest sample in 370.
+    assert abs(found["top_1_accuracy"] - best.value) < 3 * deviation
+
+
+def test_each_way_of_counting_has_its_own_best_classifier(model, summary):
+    found, counts = summary
+    for k in (1, 2):
+        best = bayes_accuracies.top_k(model, k).value
+        deviation = np.sqrt(best * (1 - best) / counts.sum())
+        # Four deviations of the test images: one case in 16,000. Eight bits lose far less.
+        assert found[f"top_{k}_accuracy"] == pytest.approx(best, abs=4 * deviation)
+        best = bayes_accuracies.average_k(model, k).value
+        deviation = np.sqrt(best * (1 - best) / counts.sum())
+        assert found[f"average_{k}_accuracy"] == pytest.approx(best, abs=4 * deviation)
+        best = bayes_accuracies.macro_top_k(model, k).value
+        # A class's own accuracy has a variance of at most a quarter over its images.
+        deviation = np.sqrt((0.25 / counts).sum()) / NUM_CLASSES
+        assert found[f"macro_top_{k}_accuracy"] == pytest.approx(best, abs=4 * deviation)
+        assert found[f"average_{k}_set_size"] == pytest.approx(k, rel=0.05)
+
+
+def test_the_best_genera_have_the_largest_sums_of_the_posterior(model):
+    examples = Split(*model.sample("test", 4000))
+    distribution = TrueDistribution(model.posterior, np.exp(model.log_prior))
+    names = model.class_names
+    tree = ClassTree.of(ranks.first_words(names), names)
+    found = bayes.accuracies_by_rank(distribution, examples, tree, (1, 2, 5))
+    assert found.keys() == {"genus"}
+    # A K of 5 is more than there are genera.
+    assert found["genus"].keys() == {"nodes", "top_1_accuracy", "top_2_accuracy"}
+    sums = model.posterior(examples.images) @ np.eye(3)[model.genera]
+    hits = sums.argmax(axis=1) == model.genera[examples.labels]
+    assert found["genus"]["top_1_accuracy"] == pytest.approx(hits.mean(), abs=1e-9)
+    # The mean of the largest sum, within four standard errors.
+    largest = sums.max(axis=1)
+    assert abs(hits.mean() - largest.mean()) < 4 * (hits - largest).std() / np.sqrt(len(hits))

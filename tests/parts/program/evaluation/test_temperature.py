@@ -1,0 +1,158 @@
+"""A run whose probabilities are made at a temperature that is fitted on validation."""
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+from scipy import optimize, special
+
+from tests.parts.program.sealed import unsealed
+from train import experiment
+from train.evaluation import predictions, stored_scores, summaries, temperature
+from train.evaluation.metric import Metric, from_json
+from train.evaluation.outcomes import Outcomes
+from train.evaluation.predictions import CHUNK, Predictions
+from train.evaluation.stored_scores import StoredScores
+from train.evaluation.thresholds import average_k_thresholds
+from train.foundation import stored_rows
+from train.foundation.errors import UserError
+from train.prediction import tau_normalized, trained
+
+pytestmark = pytest.mark.usefixtures("standard_promotion")
+
+
+def test_predictions_of_any_number_get_probabilities(rng):
+    size = CHUNK + 3
+    logits = rng.normal(scale=30, size=(size, 4)).astype(np.float32)
+    labels, ranks = rng.integers(4, size=(2, size))
+    loss = rng.random(size)
+    found = temperature.with_probabilities(Predictions(loss, logits, labels, ranks), 2.5)
+    # A few roundings of exponents up to 60: 60 * 2^-23.
+    expected = special.softmax(logits.astype(np.float64) / 2.5, axis=-1)
+    np.testing.assert_allclose(found.scores, expected, rtol=2e-5, atol=1e-30)
+    assert found.scores.dtype == np.float32
+    assert (found.loss, found.labels, found.ranks) == (loss, labels, ranks)
+
+
+def in_a_file(monkeypatch, logits, labels):
+    monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 1)
+    stored = stored_scores.collect([logits], len(logits))
+    return Predictions(np.zeros(len(logits)), stored, labels, labels)
+
+
+def test_the_temperature_of_logits_in_a_file_is_fitted_a_few_rows_at_a_time(rng, monkeypatch):
+    logits = rng.normal(scale=4, size=(30, 5)).astype(np.float32)
+    labels = rng.integers(5, size=30)
+    # A class that is masked, and not the label.
+    logits[labels != 4, 4] = -np.inf
+    expected = temperature.fit(Predictions(np.zeros(30), logits, labels, labels))
+    found = in_a_file(monkeypatch, logits, labels)
+    monkeypatch.setattr(predictions, "_MOST_SCORES", 40)
+    most = []
+    slopes = temperature._slopes
+    monkeypatch.setattr(
+        temperature, "_slopes", lambda part, *rest: most.append(len(part)) or slopes(part, *rest)
+    )
+    # The slope is 0 up to the rounding of sums in 32 bits.
+    assert temperature.fit(found) == pytest.approx(expected, rel=1e-5)
+    assert max(most) == 8
+
+
+@pytest.mark.parametrize(("labels", "expected"), [((0, 0), 2.0**-20), ((1, 1), 2.0**20)])
+def test_the_temperature_of_logits_in_a_file_has_the_bounds_of_the_library(
+    monkeypatch, labels, expected
+):
+    """Labels of the largest logits, and of the smallest."""
+    logits = np.array([[2, -1], [3, 0]], np.float32)
+    found = in_a_file(monkeypatch, logits, np.array(labels))
+    assert temperature.fit(found) == pytest.approx(expected, rel=1e-12)
+    logits[1, 0] = np.nan
+    assert np.isnan(temperature.fit(in_a_file(monkeypatch, logits, np.array(labels))))
+
+
+@pytest.fixture(scope="module")
+def workdir(finished_run, tmp_path_factory):
+    """The finished run as it ends with a temperature; it is trained without one in any case."""
+    copied = shutil.copytree(finished_run, tmp_path_factory.mktemp("temperature") / "run")
+    config = unsealed(copied / "config.json")
+    config["eval"]["temperature"] = True
+    (copied / "config.json").write_text(json.dumps(config))
+    (copied / "results.json").unlink()
+    with jax.numpy_dtype_promotion("standard"):
+        experiment.run(config, copied)
+    return copied
+
+
+def average_k_sets(scores, calibrated_on, k):
+    """The sets above the K n-th score of those that are calibrated on; their scores differ."""
+    threshold = np.sort(calibrated_on, axis=None)[-k * len(calibrated_on)]
+    return scores >= threshold
+
+
+def test_a_run_ends_with_the_temperature_of_validation(finished_run, workdir):
+    found, earlier = trained.load(workdir), trained.load(finished_run)
+    validation, test = (found.predict(one, with_logits=True) for one in ("validation", "test"))
+    logits, labels = validation.scores.astype(np.float64), validation.labels
+
+    def cross_entropy(log):
+        chances = special.log_softmax(logits / np.exp(log), axis=-1)
+        return -chances[np.arange(len(labels)), labels].mean()
+
+    fitted = found.results["temperature"]
+    # A minimum is flat: its place has half of the digits of its value.
+    best = optimize.minimize_scalar(cross_entropy, bounds=(-5, 5), options={"xatol": 1e-7})
+    assert fitted == pytest.approx(np.exp(best.x), rel=1e-4)
+    assert abs(np.log(fitted)) > 0.1
+    at_temperature = [special.softmax(one.scores / fitted, axis=-1) for one in (test, validation)]
+    outcomes = Outcomes.read(workdir / "outcomes_test.npz")
+    written, before = (from_json(run.results["test"]) for run in (found, earlier))
+    for k in (1, 3):
+        sets = average_k_sets(*at_temperature, k)
+        hits = sets[np.arange(len(sets)), test.labels]
+        # At the threshold, the rounding of another program may turn one example. For K = 1 the
+        # temperature turns five to eleven, with five seeds.
+        metric = Metric.accuracy("average", k)
+        assert np.count_nonzero(hits != outcomes.hits(metric)) <= 1
+        assert written[metric] == pytest.approx(hits.mean(), abs=1.01 / len(sets))
+        # What the network ranks, it ranks as before.
+        metric = Metric.accuracy("top", k)
+        assert written[metric] == before[metric]
+    assert written[Metric.parse("loss")] == before[Metric.parse("loss")]
+    assert earlier.temperature is None
+
+
+def test_scores_in_a_file_give_the_same_evaluation(workdir, monkeypatch):
+    classifier = trained.load(workdir)
+
+    def evaluated():
+        found = classifier.predict("validation")
+        thresholds = average_k_thresholds(found, (1, 3))
+        test = classifier.predict("test")
+        return test.scores, summaries.summarize(test, thresholds, classifier.class_counts)
+
+    in_memory, expected = evaluated()
+    monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 0)
+    # Several chunks, the last of them smaller.
+    monkeypatch.setattr(predictions, "_MOST_SCORES", 10 * 100)
+    in_file, found = evaluated()
+    assert isinstance(in_memory, np.ndarray)
+    assert isinstance(in_file, StoredScores)
+    np.testing.assert_array_equal(in_file[:], in_memory)
+    # NaN for a kind without classes.
+    np.testing.assert_equal(found.metrics, expected.metrics)
+
+
+def test_the_finished_run_has_it_everywhere(workdir):
+    classifier = trained.load(workdir)
+    predicted = classifier.predict("test")
+    images = classifier.load_dataset().test.images[:5]
+    # The same program in another size of batches; float32 rounding.
+    scores = np.asarray(jax.jit(classifier.scores())(np.asarray(images)))
+    np.testing.assert_allclose(scores, predicted.scores[:5], rtol=1e-5)
+    logits = classifier.predict("test", with_logits=True).scores[:5]
+    expected = special.softmax(logits / classifier.temperature, axis=-1)
+    np.testing.assert_allclose(scores, expected, rtol=1e-5)
+    with pytest.raises(UserError, match=r"without config\.eval\.temperature; the run in --workdir"):
+        tau_normalized.check(classifier)

@@ -1,0 +1,71 @@
+"""Texts in the encodings that editors and spreadsheets write, at every door that takes one."""
+
+import codecs
+
+import numpy as np
+import pytest
+
+from tests.parts.program.data.own import pictures
+from train.comparison import toml_files
+from train.data.own import tables
+from train.evaluation import score_files
+from train.foundation import fields, json_files, text_files
+from train.foundation.errors import UserError
+from train.prediction import class_names
+
+ENCODINGS = {
+    "utf-8": b"",
+    "utf-8-sig": b"",
+    "utf-16-le": codecs.BOM_UTF16_LE,
+    "utf-16-be": codecs.BOM_UTF16_BE,
+    "utf-32-le": codecs.BOM_UTF32_LE,
+    "utf-32-be": codecs.BOM_UTF32_BE,
+}
+
+
+@pytest.fixture(params=ENCODINGS)
+def write(request, tmp_path):
+    """Writes a text in an encoding, with its mark."""
+
+    def write(name, text):
+        path = tmp_path / name
+        path.write_bytes(ENCODINGS[request.param] + text.encode(request.param))
+        return path
+
+    return write
+
+
+def test_every_door_reads_every_encoding(write, tmp_path):
+    pictures.write(tmp_path, ["é.png", "b.png"])
+    found = tables.find(write("a.csv", "path,label\r\né.png,hêtre\r\nb.png,三\r\n")).listing
+    assert found.paths == ("é.png", "b.png")
+    assert found.class_names == ("hêtre", "三")
+    labels = score_files.read_integers(write("labels.txt", "3\r\n0\r\n"), flag="labels")
+    np.testing.assert_array_equal(labels, [3, 0])
+    assert toml_files.read(write("a.toml", 'name = "é"'), "study") == {"name": "é"}
+    assert json_files.read(write("a.json", '"hêtre"'), fields.text(), "a name") == "hêtre"
+    given = class_names.read("class_names", str(write("names.txt", "hêtre\n三\r\nash\n\n \n")))
+    assert given.names == ("hêtre", "三", "ash")
+
+
+def test_another_encoding_is_told(tmp_path):
+    (tmp_path / "names.txt").write_bytes("hêtre\n".encode("latin-1"))
+    with pytest.raises(
+        UserError, match=r"names\.txt is not in UTF-8, or in the encoding of its byte ord"
+    ):
+        class_names.read("class_names", str(tmp_path / "names.txt"))
+    with pytest.raises(UnicodeDecodeError):
+        text_files.decoded(codecs.BOM_UTF16_LE + b"a")
+
+
+def test_names_of_classes_that_look_the_same_are_told(tmp_path, caplog):
+    (tmp_path / "names.txt").write_text("crane\noak\u200b\noak\ncrane\n", encoding="utf-8")
+    given = class_names.read("class_names", str(tmp_path / "names.txt"))
+    # Two classes of ImageNet are called "crane".
+    assert given.names == ("crane", "oak\u200b", "oak", "crane")
+    (record,) = caplog.records
+    assert "'oak\u200b' (oak<U+200B>) and 'oak'" in record.getMessage()
+    for blank in ("\u200b", "\u0301"):
+        (tmp_path / "names.txt").write_text(f"crane\n{blank}\noak\n", encoding="utf-8")
+        with pytest.raises(UserError, match=r"line 2 of .* is blank"):
+            class_names.read("class_names", str(tmp_path / "names.txt"))

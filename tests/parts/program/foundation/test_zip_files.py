@@ -1,0 +1,101 @@
+"""Zip files of others are as large as they look."""
+
+import io
+import os
+import zipfile
+import zlib
+
+import numpy as np
+import pytest
+
+from tests.parts.program import bombs
+from train.foundation import crc32, zip_files
+from train.foundation.files import NotRegularError
+
+
+def archive(**members):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as opened:
+        for name, content in members.items():
+            opened.writestr(name, content)
+    return file.getvalue()
+
+
+def test_what_archivers_write_is_opened(tmp_path):
+    path = tmp_path / "a.zip"
+    content = archive(first=b"1" * 100, folder="", second=b"2")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as opened:
+        opened.comment = b"a comment"
+        opened.mkdir("é")
+        opened.writestr("é/zero", bytes(10**6))
+        # With an unknown size, as in a pipe.
+        with opened.open("large", "w", force_zip64=True) as member:
+            member.write(b"123")
+    for file in (path, io.BytesIO(content), io.BytesIO(b"before it" + content)):
+        with zip_files.opened(file) as opened:
+            assert opened.testzip() is None
+
+
+BOMBS = {
+    "one in another": (bombs.quoted(400, bytes(10**6)), r"'398\.npy' in it overlaps another of"),
+    "twice": (
+        bombs.same_bytes(archive(a=b"1" * 9), "a"),
+        "'a' in it overlaps another of its files",
+    ),
+    "nothing, twice": (
+        bombs.same_bytes(archive(a=b""), "a"),
+        "'a' in it overlaps another of its f",
+    ),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_members_share_no_bytes(bomb, tmp_path):
+    content, message = BOMBS[bomb]
+    path = tmp_path / "a.npz"
+    path.write_bytes(content)
+    for file in (path, io.BytesIO(content)):
+        with pytest.raises(zipfile.BadZipFile, match=message):
+            zip_files.opened(file)
+
+
+def test_no_member_unpacks_to_much_more_than_a_gibibyte(tmp_path):
+    content = bytearray(archive(a=b"1" * 1000))
+    directory = content.index(b"PK\x01\x02")
+    for size, message in (
+        (2**30, None),
+        (2**30 + 1, "'a' in it has 1,000 bytes, and claims to"),
+    ):
+        content[directory + 24 : directory + 28] = size.to_bytes(4, "little")
+        if message is None:
+            zip_files.opened(io.BytesIO(content)).close()
+        else:
+            with pytest.raises(zipfile.BadZipFile, match=message):
+                zip_files.opened(io.BytesIO(content))
+
+
+def test_a_damaged_list_is_told_as_such(tmp_path):
+    whole = archive(a=b"1" * 9)
+    directory, end = whole.index(b"PK\x01\x02"), whole.index(b"PK\x05\x06")
+    # The version that is needed, the place of the list, and its size.
+    for place, value in ((directory + 6, 109), (end + 16, 255), (end + 12, 255)):
+        content = bytearray(whole)
+        content[place] = value
+        (tmp_path / "a.zip").write_bytes(content)
+        for file in (tmp_path / "a.zip", io.BytesIO(content)):
+            with pytest.raises(zipfile.BadZipFile):
+                zip_files.opened(file)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "a.zip")
+    with pytest.raises(NotRegularError):
+        zip_files.opened(tmp_path / "a.zip")
+
+
+def test_the_checksum_of_parts_is_that_of_the_whole(rng):
+    for sizes in ([], [0], [1], [7, 0, 70_000], rng.integers(0, 5000, 20).tolist()):
+        parts = [rng.bytes(size) for size in sizes]
+        found = crc32.combined((zlib.crc32(part), len(part)) for part in parts)
+        assert found == zlib.crc32(b"".join(parts))
+    assert np.uint32(found) == found

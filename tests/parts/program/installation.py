@@ -1,0 +1,184 @@
+"""The program as people install it: the wheel in an environment without the checkout."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import urllib.request
+import venv
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.compilation import QUICK_FLAGS
+from tests.parts.program.forked import ROOT, TIME_LIMIT
+
+# In the folder that commands are started in. None of it may be imported.
+HOSTILE = (
+    "train.py",
+    "train/__init__.py",
+    "train/main.py",
+    "configs/__init__.py",
+    "configs/recipe.py",
+    "configs/digits.py",
+    "topk_jax/__init__.py",
+    "absl/__init__.py",
+    "jax.py",
+    "queue.py",
+    "struct.py",
+)
+
+# A recipe beside the photographs of two classes, and the flags of a run of seconds on them.
+RECIPE = """
+from configs.folder import get_config as of_a_folder
+
+
+def get_config():
+    config = of_a_folder("cross_entropy")
+    config.eval.ks = (1,)
+    config.select_by = "loss"
+    return config
+"""
+_TINY = {
+    "dataset.path": "photos",
+    "dataset.num_workers": 1,
+    "dataset.image_size": 8,
+    "dataset.batch_size": 4,
+    "loss.k": 1,
+    "model.name": "mlp",
+    "num_epochs": 1,
+    "optimizer.warmup_epochs": 0.0,
+}
+TINY_RUN = ("--workdir=run", *(f"--config.{name}={value}" for name, value in _TINY.items()))
+
+# Before each search for a module, puts a file of that name into the current folder. Python reads it
+# when it starts, also in the processes of the program.
+PLANTER = """
+import os, sys
+
+FOLDER = os.getcwd()
+LEFT_OUT = os.environ["LEFT_OUT"].split()
+
+
+class Planter:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        file = os.path.join(FOLDER, f"{name}.py")
+        if path is None and name not in LEFT_OUT and not os.path.exists(file):
+            with open(file, "w") as planted:
+                planted.write(f"open({FOLDER + '/' + RAN!r}, 'a').write('{name} ')")
+            for folder in ("", FOLDER):
+                if folder in sys.path_importer_cache:
+                    sys.path_importer_cache[folder].invalidate_caches()
+
+
+sys.meta_path.insert(0, Planter)
+"""
+# In the folder, the names of what was run there.
+RAN = "ran"
+
+
+def planting(folder: Path, *left_out: str) -> dict[str, str]:
+    """The environment in which the current folder has a file for each module that is looked for.
+
+    Args:
+        folder: for a file.
+        left_out: the modules that there is none for.
+    """
+    (folder / "sitecustomize.py").write_text(f"RAN = {RAN!r}\n{PLANTER}")
+    return {"PYTHONPATH": str(folder), "LEFT_OUT": " ".join(left_out)}
+
+
+def build(folder: Path, kind: str, source: Path = ROOT) -> Path:
+    """Builds a "wheel" or an "sdist" by the backend of pyproject.toml, and returns its file."""
+    code = f"import sys, hatchling.build; print(hatchling.build.build_{kind}(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder)],
+        cwd=source,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return folder / done.stdout.split()[-1]
+
+
+def install(wheel: Path, folder: Path, *, with_libraries: bool = True) -> Path:
+    """Installs a wheel into a new environment, and returns the folder of its commands.
+
+    Args:
+        wheel: the file.
+        folder: of the environment.
+        with_libraries: whether it has the libraries of this environment. It never has the checkout.
+    """
+    venv.create(folder, symlinks=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    libraries = [path for path in sys.path if path.endswith("site-packages") and with_libraries]
+    # A line adds a folder, whose own .pth files are not read: one of them has the checkout.
+    (packages / "libraries.pth").write_text("\n".join(libraries))
+    python = ("--python", str(folder / "bin" / "python"))
+    offline = ("--no-index", "--no-deps", "--quiet", "--disable-pip-version-check")
+    # It is there already, by the libraries.
+    subprocess.run(
+        [sys.executable, "-m", "pip", *python, "install", *offline, "--ignore-installed", wheel],
+        check=True,
+    )
+    return folder / "bin"
+
+
+def write_hostile(folder: Path) -> None:
+    """Writes files with the names of ours and of libraries, which end what imports them."""
+    for name in HOSTILE:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"raise SystemExit('imported the hostile {name}')\n")
+
+
+def run(
+    commands: Path,
+    folder: Path,
+    *arguments: str,
+    seconds: float = TIME_LIMIT,
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Runs `topk-jax` in a folder, like a user without a checkout."""
+    return subprocess.run(
+        [commands / "topk-jax", *arguments],
+        cwd=folder,
+        env=_environment(folder, environment),
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+
+
+def serve(
+    commands: Path, folder: Path, *arguments: str, environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Runs `topk-jax serve` in a folder, until it has said what it serves and counted."""
+    command = [str(commands / "topk-jax"), "serve", *arguments]
+    with (
+        subprocess.Popen(
+            command,
+            cwd=folder,
+            env=_environment(folder, environment),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as server,
+        contextlib.ExitStack() as ending,
+    ):
+        ending.callback(server.terminate)
+        assert server.stdout is not None
+        for line in server.stdout:
+            if line.startswith("ready"):
+                for path in ("health", "metrics"):
+                    urllib.request.urlopen(f"{line.split()[1]}/{path}", timeout=TIME_LIMIT).close()
+                break
+        ending.close()
+        stdout, stderr = server.communicate(timeout=TIME_LIMIT)
+    return subprocess.CompletedProcess(command, server.returncode, stdout, stderr)
+
+
+def _environment(folder: Path, more: Mapping[str, str] | None) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    own = {"XLA_FLAGS": QUICK_FLAGS, "TFDS_DATA_DIR": str(folder / "data")}
+    return inherited | own | dict(more or {})

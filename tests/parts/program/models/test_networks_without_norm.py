@@ -1,0 +1,152 @@
+"""AlexNet, VGG and SqueezeNet: networks with dropout, windows of any size, and a head of places."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from tests.parts.program.models import tiny
+from train.models import HEADS, MODELS, ModelSpec, pretrained
+from train.models.classifier import Classifier
+from train.models.layers import adaptive_mean
+from train.models.layers_by_depth import distances_from_head
+from train.models.weights import names
+
+NUM_CLASSES = 5
+IMAGE_SHAPE = (63, 70, 1)
+
+
+def positive_variables(network):
+    """Variables with which every number in the network is positive, for positive images."""
+    variables = tiny.random_variables(np.random.default_rng(0), network, IMAGE_SHAPE)
+    return tiny.in_float32(jax.tree.map(np.abs, variables))
+
+
+def with_head(network, head):
+    """A classifier, and variables of it, no two alike."""
+    model = Classifier(network, HEADS[head](NUM_CLASSES))
+    rng = np.random.default_rng(0)
+    _, variables = tiny.shapes(model, IMAGE_SHAPE)
+    return model, jax.tree.map(
+        lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), variables
+    )
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "size"), [(6, 6, 6), (12, 18, 6), (13, 7, 6), (1, 4, 7)]
+)
+def test_the_windows_of_an_adaptive_mean(height, width, size, rng):
+    inputs = rng.normal(size=(2, height, width, 3)).astype(np.float32)
+    expected = np.empty((2, size, size, 3))
+    for row, column in np.ndindex(size, size):
+        # As PyTorch documents them: from the floor to the ceiling of an equal division.
+        rows = slice(row * height // size, int(np.ceil((row + 1) * height / size)))
+        columns = slice(column * width // size, int(np.ceil((column + 1) * width / size)))
+        expected[:, row, column] = inputs[:, rows, columns].mean(axis=(1, 2), dtype=np.float64)
+    # Float32 rounding of means of at most nine numbers.
+    found = jax.jit(adaptive_mean, static_argnums=1)(inputs, size)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+# The share of features that dropout sets to 0: it comes before the hidden layers of AlexNet, after
+# those of VGG, and before the head of SqueezeNet.
+DROPPED = {"alexnet": 0.0, "vgg": 0.75, "squeezenet": 0.75}
+
+
+@pytest.mark.parametrize("family", DROPPED)
+def test_features_and_where_dropout_is(family, rng, key):
+    network = tiny.WITHOUT_NORM[family](axis_name=None, dropout=0.75)
+    variables = positive_variables(network)
+    images = rng.uniform(size=(16, *IMAGE_SHAPE)).astype(np.float32)
+
+    @functools.partial(jax.jit, static_argnames="train")
+    def apply(key, *, train):
+        return network.apply(variables, images, train=train, rngs={"dropout": key})
+
+    evaluated = apply(key, train=False)
+    assert evaluated.dtype == jnp.float32
+    assert evaluated.shape[0] == 16
+    assert np.all(evaluated > 0)
+    trained, again = apply(key, train=True), apply(jax.random.fold_in(key, 1), train=True)
+    assert not np.array_equal(trained, evaluated)
+    assert not np.array_equal(trained, again)
+    dropped = float((trained == 0).mean())
+    # At least 16 times 8 draws; five deviations.
+    assert abs(dropped - DROPPED[family]) < 5 * np.sqrt(DROPPED[family] * 0.25 / 128) + 1e-9
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_the_logits_of_a_head_at_every_place(head, rng):
+    network = tiny.WITHOUT_NORM["squeezenet"](axis_name=None)
+    model, variables = with_head(network, head)
+    images = rng.normal(size=(2, *IMAGE_SHAPE)).astype(np.float32)
+
+    @jax.jit
+    def apply(variables, images):
+        below = {"params": variables["params"]["features"]}
+        return (
+            network.apply(below, images, train=False),
+            model.apply(variables, images, train=False),
+            model.apply(variables, images, method=Classifier.embed),
+        )
+
+    features, found, embedded = apply(variables, images)
+    # Rows and columns are halved four times; the poolings round up.
+    assert features.shape == (2, 3, 4, 32)
+    # Most features differ from place to place, so that a mistake would be seen.
+    assert np.mean(features.std(axis=(1, 2)) > 0) > 0.3
+    of_rows = model.head.apply({"params": variables["params"]["head"]}, features.reshape(-1, 32))
+    assert type(found) is type(of_rows)
+    for one, rows in zip(jax.tree.leaves(found), jax.tree.leaves(of_rows), strict=True):
+        expected = np.maximum(rows, 0).reshape(2, -1, NUM_CLASSES).mean(axis=1)
+        # Float32 rounding of sums of 32 products and means of 12 numbers.
+        np.testing.assert_allclose(one, expected, rtol=1e-4, atol=1e-5)
+        assert one.dtype == jnp.float32
+    expected = np.asarray(features, np.float64).mean(axis=(1, 2))
+    np.testing.assert_allclose(embedded, expected, rtol=1e-4, atol=1e-5)
+
+
+PUBLISHED_NAMES = {
+    "alexnet": ("alexnet", "features.10.bias", "classifier.4.weight", "classifier.6.weight"),
+    "vgg": ("vgg11", "features.18.bias", "classifier.3.weight", "classifier.6.weight"),
+    "squeezenet": (
+        "squeezenet",
+        "features.0.weight",
+        "features.12.expand3x3.bias",
+        "classifier.1.weight",
+    ),
+}
+
+
+@pytest.mark.parametrize("family", PUBLISHED_NAMES)
+def test_weights_come_in_by_torchvisions_names(family, tmp_path):
+    name, *listed = PUBLISHED_NAMES[family]
+    published = MODELS[name].names
+    network = tiny.WITHOUT_NORM[family](axis_name=None)
+    _, written = with_head(network, "linear")
+    arrays = names.arrays_of(written["params"], {}, published)
+    assert arrays.keys() >= set(listed)
+    units = network.squeezed * 32 if family == "squeezenet" else network.hidden
+    ones = (1, 1) if family == "squeezenet" else ()
+    assert arrays[listed[-1]].shape == (NUM_CLASSES, units, *ones)
+    path = tmp_path / "model.safetensors"
+    safetensors.numpy.save_file(arrays, path)
+    found = pretrained.load(
+        str(path),
+        jax.tree.map(np.zeros_like, written["params"]),
+        {},
+        model_name=name,
+        networks={name: ModelSpec(tiny.WITHOUT_NORM[family], names=published)},
+    )
+    assert found.head_is_read
+    jax.tree.map(np.testing.assert_array_equal, found.params, written["params"])
+
+
+def test_a_fire_is_a_layer():
+    network = tiny.WITHOUT_NORM["squeezenet"](axis_name=None)
+    found = distances_from_head(Classifier(network, HEADS["linear"](NUM_CLASSES)), IMAGE_SHAPE)
+    numbers = {name: set(jax.tree.leaves(part)) for name, part in found["features"].items()}
+    assert numbers == {"conv1": {9}} | {f"fire{index}": {10 - index} for index in range(2, 10)}

@@ -1,0 +1,123 @@
+"""The command `train.monitor`: its exit codes, how it goes on, and what it refuses."""
+
+import fcntl
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.parts.program.forked import ROOT, start
+from tests.parts.program.monitoring import made
+from tests.parts.program.sealed import unsealed
+
+# For the sake of the run that they need.
+
+
+@pytest.fixture
+def monitor(finished_run, tmp_path):
+    def run(lines, *arguments, code=0, **options):
+        path = made.write(tmp_path / "outcomes.jsonl", lines)
+        done = start(
+            "train.monitor",
+            f"--workdir={finished_run}",
+            f"--outcomes={path}",
+            f"--state={tmp_path}/state.json",
+            *arguments,
+            **options,
+        )
+        assert done.returncode == code, done.stderr
+        return done
+
+    return run
+
+
+def test_it_goes_on_and_ends_with_the_code_of_an_alarm(monitor, tmp_path, rng):
+    good, bad = rng.random(400) < 0.1, rng.random(200) < 0.6
+    lines = made.lines(np.concatenate([good, bad]))
+    first = monitor(lines[:400], f"--figure={tmp_path}/figure.svg")
+    assert first.stdout.startswith("400 outcomes of sets of coverage=0.9, of 1 classes")
+    assert f"coverage {1 - good.mean():.1%}, at all times " in first.stdout
+    assert "270 examples calibrate it" in first.stdout
+    assert (tmp_path / "figure.svg").read_text().count("promised") == 1
+    kept = (tmp_path / "state.json").read_bytes()
+    # Nothing new.
+    again = monitor(lines[:400])
+    assert again.stdout == first.stdout[: len(again.stdout)]
+    assert (tmp_path / "state.json").read_bytes() == kept
+    second = monitor(lines, code=3)
+    assert second.stdout.startswith("600 outcomes")
+    assert "\nthe promise is broken: noticed at outcome 4" in second.stdout
+    # Following a file ends at the alarm.
+    assert monitor(lines, "--follow", code=3).stdout == second.stdout
+
+
+def test_scores_that_change_have_a_code_of_their_own(monitor, rng):
+    probabilities = np.where(np.arange(900) < 500, 0.9, 0.4) - 0.1 * rng.random(900)
+    done = monitor(made.lines(np.zeros(900), probabilities=probabilities), code=4)
+    assert "\nthe scores of the labels changed: noticed at outcome 5" in done.stdout
+    assert "no alarm that the promise is broken" in done.stdout
+
+
+def test_new_lines_may_come_on_standard_input(finished_run, tmp_path):
+    lines = "".join(f"{line}\n" for line in made.lines([0, 1, 0]))
+    for number in (3, 6):
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "train.monitor", f"--workdir={finished_run}"),
+                *("--outcomes=-", f"--state={tmp_path}/state.json"),
+            ],
+            input=lines,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.startswith(f"{number} outcomes")
+    assert unsealed(tmp_path / "state.json")["place"]["bytes"] == 0
+
+
+def test_what_is_not_of_the_state_is_refused_and_changes_nothing(monitor, tmp_path):
+    lines = made.lines([0, 1, 0])
+    monitor(lines)
+    state = tmp_path / "state.json"
+    kept = state.read_bytes()
+    mistakes = [
+        (made.lines([0, 1, 0, 1], rule="coverage=0.8"), (), "is not the file whose first"),
+        (lines, ("--delta=0.05",), "is of --delta=0.01; for 0.05, give another --state"),
+        (lines, ("--calibrated_on=50",), "is of --calibrated_on=270; for 50, give"),
+        ([*lines, *made.lines([0], "top_k=1")], (), "line 4: its set is of top_k=1; the sets"),
+        ([*lines, lines[0].replace('"0"', '"oak"')], (), "which is not a class of the run"),
+    ]
+    for given, arguments, message in mistakes:
+        done = monitor(given, *arguments, code=2)
+        assert message in done.stderr
+        assert done.stderr.count("\n") == 1
+        assert state.read_bytes() == kept
+    # The state of another run.
+    changed = kept.replace(b'"run": "', b'"run": "0').split(b', "sha256"')[0] + b"}\n"
+    state.write_bytes(changed)
+    assert "is of another run than" in monitor(lines, code=2).stderr
+    state.write_bytes(kept)
+    # Two monitors at once.
+    with (tmp_path / ".state.json.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert "another monitor is using" in monitor(lines, code=2).stderr
+    assert "is not the file whose first" in monitor([], code=2).stderr
+    assert state.read_bytes() == kept
+
+
+def test_the_example_of_the_page_prints_what_the_page_has(finished_run, tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "monitoring.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"^```python\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
+    exec(block, {})
+    done = start(
+        *("train.monitor", f"--workdir={finished_run}", "--outcomes=outcomes.jsonl"),
+        "--state=state.json",
+        folder=str(tmp_path),
+    )
+    assert done.returncode == 3, done.stderr
+    output = page.partition(" prints\n\n")[2].partition("\n\n")[0]
+    assert done.stdout.splitlines() == [line.removeprefix("    ") for line in output.splitlines()]

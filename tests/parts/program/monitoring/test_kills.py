@@ -1,0 +1,69 @@
+"""A monitor that is killed at any moment, or cannot write, goes on where it was."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.parts.program.forked import ROOT, Started, start
+from tests.parts.program.monitoring import made
+from tests.parts.program.sealed import unsealed
+
+# For the sake of the run that they need.
+
+
+@pytest.fixture
+def arguments(finished_run, tmp_path, rng):
+    """Those of a monitor whose outcomes are read in several parts."""
+    made.write(tmp_path / "outcomes.jsonl", made.lines(rng.random(30_000) < 0.1))
+    return [f"--workdir={finished_run}", f"--outcomes={tmp_path}/outcomes.jsonl"]
+
+
+def test_kills_at_any_moment_change_nothing(arguments, tmp_path, rng):
+    whole = start("train.monitor", *arguments, f"--state={tmp_path}/whole.json")
+    state, ended, counted = tmp_path / "state.json", None, {0}
+    while ended is None:
+        running = Started("train.monitor", *arguments, f"--state={state}")
+        before = state.stat().st_mtime_ns if state.exists() else None
+        # Each start keeps a part of the outcomes, and is killed at some moment after that.
+        while not running.ends_within(0.0005):
+            if state.exists() and state.stat().st_mtime_ns != before:
+                break
+        if not running.ends_within(0.05 * rng.random()):
+            running.kill()
+            assert running.end().returncode < 0
+            counted.add(unsealed(state)["place"]["lines"])
+        else:
+            ended = running.end()
+    assert len(counted) >= 3
+    assert (ended.stdout, ended.stderr) == (whole.stdout, "")
+    assert state.read_bytes() == (tmp_path / "whole.json").read_bytes()
+    # Kills leave no other files than the state's: the lock, and a file that was not renamed yet.
+    names = {path.name for path in tmp_path.iterdir() if path.name.startswith(".")}
+    assert len(names) <= 2, names
+
+
+def test_a_state_that_cannot_be_written_stays_as_it_was(arguments, tmp_path):
+    state = tmp_path / "state.json"
+    outcomes = (tmp_path / "outcomes.jsonl").read_text().splitlines()
+    made.write(tmp_path / "outcomes.jsonl", outcomes[:50])
+    start("train.monitor", *arguments, f"--state={state}")
+    kept = state.read_bytes()
+    made.write(tmp_path / "outcomes.jsonl", outcomes)
+    # No file may have more than 8 KiB.
+    command = [sys.executable, "-m", "train.monitor", *arguments, f"--state={state}"]
+    done = subprocess.run(
+        ["bash", "-c", 'ulimit -f 8; exec "$@"', "bash", *command],
+        cwd=ROOT,
+        env={**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert re.fullmatch(r"error: [^\n]+\n", done.stderr)
+    assert state.read_bytes() == kept
+    whole = start("train.monitor", *arguments, f"--state={state}")
+    assert whole.stdout.startswith("30,000 outcomes")

@@ -1,0 +1,450 @@
+"""`python -m train.tables` in a process of its own, on made-up runs and on a real one."""
+
+import ast
+import importlib
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.compilation import QUICK_FLAGS
+from tests.parts.program import forked
+from tests.parts.program.papers.finished_runs import finish
+
+ROOT = Path(__file__).parents[5]
+# A limit for a hang; a start takes some three seconds, a short training some thirty.
+TIMEOUT = 300
+# The command, called for every line of arguments that comes: a start of it takes three seconds.
+SERVER = """
+import contextlib, io, json, sys
+from absl import flags
+from train.foundation import command_line
+from train import tables as program
+# What makes a run fails here, and takes no time.
+sys.executable = "false"
+for line in sys.stdin:
+    for name in flags.FLAGS:
+        flags.FLAGS[name].unparse()
+    sys.argv = ["train.tables", *json.loads(line)]
+    streams = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
+        try:
+            command_line.run(program.main)
+        except SystemExit as stop:
+            code = stop.code
+    print(json.dumps([code or 0, *(stream.getvalue() for stream in streams)]), flush=True)
+"""
+ENVIRONMENT = {
+    **os.environ,
+    "JAX_PLATFORMS": "cpu",
+    "XLA_FLAGS": QUICK_FLAGS,
+    "FORCE_COLOR": "1",
+}
+
+
+@pytest.fixture(scope="module")
+def tables():
+    """Calls the command, and returns its exit code and what it printed."""
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVER],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+
+        def call(*arguments):
+            process.stdin.write(json.dumps(list(map(str, arguments))) + "\n")
+            process.stdin.flush()
+            code, out, err = json.loads(process.stdout.readline())
+            return SimpleNamespace(returncode=code, stdout=out, stderr=err)
+
+        yield call
+
+
+def config_and_workdir(command):
+    """The configuration and the workdir of a planned command, made without its parser."""
+    words = shlex.split(command)
+    assert words[:3] == ["python", "-m", "train.main"]
+    values = dict(word.removeprefix("--").split("=", 1) for word in words[3:])
+    recipe, loss = values.pop("config").split(":")
+    workdir = Path(values.pop("workdir"))
+    module = importlib.import_module(f"configs.{recipe}")
+    config = module.get_config(loss)
+    for name, text in values.items():
+        field = name.removeprefix("config.")
+        kept = text if field == "select_by" else ast.literal_eval(text)
+        config.update_from_flattened_dict({field: kept})
+    return json.loads(config.to_json()), workdir
+
+
+def planned(tables, *arguments):
+    """The planned commands as (configuration, workdir)."""
+    done = tables(*arguments, "--plan")
+    assert done.returncode == 0, done.stderr
+    return [config_and_workdir(line) for line in done.stdout.splitlines()]
+
+
+def table_lines(printed):
+    """The printed lines, without what is blank."""
+    return [line.rstrip() for line in printed.splitlines() if line.strip()]
+
+
+# Plans
+
+
+def test_the_plan_is_a_command_a_run(tables):
+    done = tables(
+        "--table=4.4", "--plan", "--columns=p=0.1", "--rows=noised_balanced,cross_entropy"
+    )
+    assert done.returncode == 0
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert len(lines) == 8
+    assert lines[0] == (
+        "python -m train.main --config=cifar100:cross_entropy "
+        "--config.dataset.label_noise=0.1 --config.seed=0 "
+        # The kind is in the name: earlier versions had another one in a folder of the name without.
+        "--workdir=runs/cifar100-cross_entropy-label_noise=0.1-label_noise_kind=blocks-seed=0"
+    )
+    assert lines[1].startswith("python -m train.main --config=cifar100:noised_balanced ")
+    assert lines[2].endswith("--config.seed=1 " + lines[0].split()[-1][:-1].join(["", "1"]))
+
+
+@pytest.mark.parametrize("number", ["4.3", "4.5", "5.2"])
+def test_no_run_is_planned_twice(tables, number):
+    runs = planned(tables, f"--table={number}")
+    assert len({json.dumps(config, sort_keys=True) for config, _ in runs}) == len(runs)
+    assert len({workdir for _, workdir in runs}) == len(runs)
+
+
+def test_an_override_and_odd_folders_can_be_pasted(tables, tmp_path):
+    folder = tmp_path / "my runs"
+    runs = planned(
+        tables,
+        "--table=4.9",
+        f"--runs={folder}",
+        "--columns=K=5",
+        "--seeds=7",
+        "--override=eval.ks=(1, 5, 7)",
+    )
+    assert [config["seed"] for config, _ in runs] == [7, 7, 7]
+    assert all(config["eval"]["ks"] == [1, 5, 7] for config, _ in runs)
+    assert all(workdir.parent == folder for _, workdir in runs)
+    assert not folder.exists()
+
+
+def test_the_run_of_table_3_1_is_evaluated(tables):
+    lines = tables("--table=3.1", "--plan", "--rows=resnet50").stdout.splitlines()
+    assert len(lines) == 2
+    workdir = lines[0].split()[-1]
+    assert lines[1] == f"python -m train.evaluate {workdir} --split=test"
+
+
+def test_an_override_can_differ_by_network(tables):
+    override = "--override=model.pretrained=weights/{model.name}.pth"
+    done = tables("--table=3.1", "--rows=resnet18,resnet34", override, "--plan")
+    files = re.findall(r"--config=\S+:(\w+) --config.model.pretrained=(\S+)", done.stdout)
+    assert files == [("resnet18", "weights/resnet18.pth"), ("resnet34", "weights/resnet34.pth")]
+
+
+def test_the_grid_is_planned_first_and_then_what_it_selects(tables, tmp_path):
+    arguments = (
+        "--table=4.5",
+        "--on=synthetic_species",
+        f"--runs={tmp_path}",
+        "--rows=focal",
+        "--columns=K=3",
+        "--seeds=0,1",
+    )
+    done = tables(*arguments, "--plan")
+    assert "about 2 more runs follow" in done.stderr
+    runs = planned(tables, *arguments)
+    assert [config["loss"]["gamma"] for config, _ in runs] == [0.5, 1.0, 2.0, 5.0]
+    assert {config["select_by"] for config, _ in runs} == {"macro_top_5_accuracy"}
+    printed = tables(*arguments).stdout
+    assert "to be tuned" in printed
+    assert "6 runs to go" in printed
+    for score, (config, workdir) in zip((0.5, 0.6, 0.8, 0.7), runs, strict=True):
+        finish(tmp_path, workdir.name, config, validation={"macro_top_5_accuracy": score})
+    runs = planned(tables, *arguments)
+    assert [config["loss"]["gamma"] for config, _ in runs[4:]] == [2.0, 2.0]
+    assert [config["select_by"] for config, _ in runs[4:]] == ["macro_top_3_accuracy"] * 2
+    lines = table_lines(tables(*arguments).stdout)
+    assert [re.split(r"\s{2,}", line.strip()) for line in lines if "gamma = " in line] == [
+        ["gamma = 0.5", "50.00"],
+        ["gamma = 1.0", "60.00"],
+        ["gamma = 2.0", "80.00", "selected"],
+        ["gamma = 5.0", "70.00"],
+    ]
+    assert "2 runs to go" in lines[-1]
+
+
+# Collections
+
+
+def test_ours_stand_above_the_published(tables, tmp_path):
+    runs = planned(tables, "--table=4.4", "--seeds=0,1,2")
+    # Half an interval is 4.3027 · 0.1 / √3 = 0.25 per cent if the values are 0.1 apart.
+    of_row = {"cross_entropy": 0.942, "smooth_top_k_hinge": 0.95, "noised_balanced": 0.5}
+    for config, workdir in runs:
+        if config["dataset"]["label_noise"] == 0:
+            value = of_row[config["loss"]["name"]] + 0.001 * (config["seed"] - 1)
+            finish(tmp_path, workdir.name, config, test={"top_5_accuracy": value})
+    numbers = tmp_path / "numbers.json"
+    done = tables("--table=4.4", f"--runs={tmp_path}", "--seeds=0,1,2", f"--json={numbers}")
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout
+    lines = table_lines(done.stdout)
+    assert max(map(len, lines)) <= 100
+    rows = [re.split(r"\s{2,}", line.strip()) for line in lines]
+    assert ["cross-entropy", "94.20 ± 0.25", *["3 runs to go"] * 4] in rows
+    assert ["smooth top-K hinge", "95.00 ± 0.25 ▲", *["3 runs to go"] * 4] in rows
+    assert ["noised balanced", "50.00 ± 0.25 ▼", *["3 runs to go"] * 4] in rows
+    assert rows[rows.index(["p = 0", "p = 0.1", "p = 0.2", "p = 0.3", "p = 0.4"]) + 3] == [
+        "published", "94.2 ± 0.1", "90.3 ± 0.2", "87.6 ± 0.1", "85.7 ± 0.4", "83.6 ± 0.2",
+    ]  # fmt: skip
+    assert "2 of 3" in done.stdout
+    assert "Each run: its epoch with the best top-5 accuracy on validation." in lines
+    assert lines[-1] == "36 runs to go; --run makes them, --plan prints how"
+    cells = {
+        (cell["row"], cell["column"]): cell for cell in json.loads(numbers.read_text())["cells"]
+    }
+    assert len(cells) == 15
+    cell = cells["smooth_top_k_hinge", "p=0"]
+    # Rounding of float64.
+    assert cell["values"] == pytest.approx({"0": 94.9, "1": 95.0, "2": 95.1}, rel=1e-12)
+    assert cell["mean"] == pytest.approx(95.0, rel=1e-12)
+    # A quantile from a table of four decimals.
+    assert cell["half_width"] == pytest.approx(0.2484, abs=1e-4)
+    assert cell["published"] == {"value": 93.3, "half_width": 0.0, "shots": []}
+    assert cell["differs"] == "above"
+    assert cells["smooth_top_k_hinge", "p=0.1"]["mean"] is None
+    assert cells["smooth_top_k_hinge", "p=0.1"]["runs_to_go"] == 3
+    # The same runs serve the table of the top-1 accuracy, but do not have its metric.
+    done = tables("--table=4.7", f"--runs={tmp_path}", "--seeds=0,1,2")
+    assert done.returncode == 2
+    assert "have no top_1_accuracy on test" in done.stderr
+
+
+def shots(rule, *values):
+    return {
+        f"{shot}_{rule}": value
+        for shot, value in zip(("few", "medium", "many"), values, strict=True)
+    }
+
+
+def test_shots_and_the_best_possible_stand_below(tables, tmp_path):
+    arguments = ("--table=5.2", "--on=synthetic_species", "--rows=average_k", "--columns=K=5")
+    rule = "average_5_accuracy"
+    for config, workdir in planned(tables, *arguments, "--seeds=0"):
+        finish(
+            tmp_path,
+            workdir.name,
+            config,
+            test={rule: 0.9, **shots(rule, 0.1, 0.2, 0.3)},
+            bayes={rule: 0.95, **shots(rule, 0.5, None, 0.7)},
+        )
+    lines = table_lines(tables(*arguments, f"--runs={tmp_path}", "--seeds=0,1").stdout)
+    rows = [re.split(r"\s{2,}", line.strip()) for line in lines]
+    assert rows[3:7] == [
+        ["average-K", "90.00 (one seed)"],
+        ["few/medium/many", "(10.0/20.0/30.0)"],
+        ["best possible", "95.00"],
+        ["(50.0/-/70.0)"],
+    ]
+    assert "1 run to go" in lines[-1]
+
+
+def test_accuracies_by_training_images_are_read(tables, tmp_path):
+    arguments = ("--table=3.1", "--rows=resnet18,resnet50")
+    (_, (config, workdir)) = planned_training(tables, *arguments)
+    limits = [(0, 10), (10, 50), (50, 500), (500, 2000), (2000, None)]
+    bins = [
+        {"from": above, "to": up_to, "classes": 3, "examples": 9, "top_1_accuracy": accuracy}
+        for (above, up_to), accuracy in zip(limits, (0.1, 0.2, 0.3, 0.4, None), strict=True)
+    ]
+    finish(tmp_path, workdir.name, config, evaluation={"split": "test", "accuracy_by_count": bins})
+    lines = table_lines(tables(*arguments, f"--runs={tmp_path}").stdout)
+    rows = [re.split(r"\s{2,}", line.strip()) for line in lines]
+    assert rows[1] == ["0-10", "10-50", "50-500", "500-2,000", "> 2,000"]
+    assert rows[3:6] == [
+        ["resnet18", *["1 run to go"] * 5],
+        ["resnet50", "10.00", "20.00", "30.00", "40.00", "-"],
+        ["published", "9", "35", "59", "79", "93"],
+    ]
+    evaluation = tmp_path / workdir.name / "evaluation_test.json"
+    # An evaluation of another split, or with --ks without 1, does not fit the table.
+    for name in ("split", "top_1"):
+        content = {"split": "test", "accuracy_by_count": bins}
+        content = json.dumps(content).replace("test" if name == "split" else name, "other")
+        evaluation.write_text(content)
+        done = tables(*arguments, f"--runs={tmp_path}")
+        assert done.returncode == 2
+        assert "cannot be read as an evaluation" in done.stderr
+    (tmp_path / workdir.name / "evaluation_test.json").write_text("{}")
+    done = tables(*arguments, f"--runs={tmp_path}")
+    assert done.returncode == 2
+    assert "evaluation_test.json cannot be read" in done.stderr
+
+
+def planned_training(tables, *arguments):
+    lines = tables(*arguments, "--plan").stdout.splitlines()
+    return [config_and_workdir(line) for line in lines if " train.main " in line]
+
+
+def test_a_run_with_another_parameter_is_named_and_not_taken(tables, tmp_path):
+    arguments = ("--table=4.9", "--rows=cross_entropy", "--columns=K=5", "--seeds=0")
+    ((config, workdir),) = planned(tables, *arguments)
+    finish(tmp_path, workdir.name, {**config, "num_epochs": 7}, test={"top_5_accuracy": 0.5})
+    printed = tables(*arguments, f"--runs={tmp_path}").stdout
+    assert "50.00" not in printed
+    assert f"configuration differs: {tmp_path / workdir.name} (num_epochs: 120 -> 7)" in printed
+    # With the changed value it is that run, and the program reports it.
+    printed = tables(*arguments, f"--runs={tmp_path}", "--override=num_epochs=7").stdout
+    assert "50.00" in printed
+    assert "all runs have num_epochs=7" in printed
+
+
+# Refusals
+
+MISTAKES = {
+    "unknown table": (["--table=4.1"], "--table must be one of 3.1, 3.9, 4.2"),
+    "unknown data": (["--table=4.4", "--on=digit"], "did you mean 'digits'?"),
+    "unknown row": (["--table=4.4", "--rows=cross_entropi"], "did you mean 'cross_entropy'?"),
+    "unknown column": (["--table=4.4", "--columns=p=0.7"], "--columns must be one of p=0, p=0.1"),
+    "seeds of text": (["--table=4.4", "--seeds=a,b"], "--seeds must be different integers"),
+    "negative seed": (["--table=4.4", "--seeds=-1"], "got '-1'"),
+    "no runs": (["--table=4.4", "--runs=/proc/nowhere/runs"], "there is no /proc/nowhere/runs"),
+    "runs in a file": (["--table=4.4", "--runs=README.md", "--plan"], "--runs must be a folder"),
+    "json nowhere": (["--table=4.4", "--json=/proc/nowhere/x.json"], "there is no /proc/nowhere"),
+    "json of the system": (["--table=4.4", "--json=/proc/self/x.json"], "--json must not be in"),
+    "runs of the system": (["--table=4.4", "--plan", "--runs=/proc/self/x"], "--runs must not be"),
+    "json in place of weights": (
+        [
+            *("--table=3.1", "--rows=resnet50", "--runs=tests"),
+            *("--override=model.pretrained=README.md", "--json=README.md"),
+        ],
+        "--json must not be config.model.pretrained of the run in tests/",
+    ),
+    "override of no field": (
+        ["--table=4.4", "--plan", "--override=num_epoch=1"],
+        "has no field 'num_epoch'; did you mean 'num_epochs'?",
+    ),
+    "override of another type": (
+        ["--table=4.4", "--plan", "--override=num_epochs=a"],
+        "must be an integer",
+    ),
+    "override without value": (["--table=4.4", "--plan", "--override=x"], "a field and a value"),
+    "override of the seed": (["--table=4.4", "--plan", "--override=seed=1"], "--seeds does"),
+    "override of a column": (
+        ["--table=4.4", "--plan", "--override=dataset.label_noise=0.5"],
+        "cannot change dataset.label_noise, which the table itself sets",
+    ),
+    "override out of range": (
+        ["--table=4.4", "--plan", "--override=num_epochs=0"],
+        "config.num_epochs must be an integer",
+    ),
+    "left-over argument": (["--table=4.4", "table"], "unexpected argument 'table'"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_and_exit_code_two(tables, mistake):
+    arguments, message = MISTAKES[mistake]
+    done = tables(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("error: ")
+    assert message in done.stderr
+
+
+def test_the_numbers_do_not_replace_a_file_of_a_run(tables, tmp_path):
+    ((config, workdir),) = planned_training(tables, "--table=3.1", "--rows=resnet50")
+    finish(tmp_path, workdir.name, config)
+    results = tmp_path / workdir.name / "results.json"
+    before = results.read_bytes()
+    done = tables("--table=3.1", f"--runs={tmp_path}", f"--json={results}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: --json must not replace results.json of the run in ")
+    assert results.read_bytes() == before
+
+
+@pytest.mark.parametrize(("file", "text"), [("results.json", "[]"), ("config.json", "{")])
+def test_a_file_that_cannot_be_read_is_named(tables, tmp_path, file, text):
+    arguments = ("--table=3.1", "--rows=resnet50")
+    ((config, workdir),) = planned_training(tables, *arguments)
+    finish(tmp_path, workdir.name, config)
+    (tmp_path / workdir.name / file).write_text(text)
+    done = tables(*arguments, f"--runs={tmp_path}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"error: {tmp_path / workdir.name / file} " in done.stderr
+
+
+# In processes as a user starts them
+
+
+RUN = ("--table=4.4", "--on=digits", "--rows=cross_entropy", "--seeds=0", "--run")
+
+
+def test_failed_runs_are_told_at_the_end(tables, tmp_path):
+    done = tables(*RUN, "--seeds=0,1", f"--runs={tmp_path / 'runs'}")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "run 2 of 2: digits-cross_entropy-seed=1\n" in done.stdout
+    assert "2 runs to go" in done.stdout
+    assert done.stdout.splitlines()[-3:] == [
+        "2 failed:",
+        "  digits-cross_entropy-seed=0: exit code 1",
+        "  digits-cross_entropy-seed=1: exit code 1",
+    ]
+
+
+def test_a_mistake_ends_the_command():
+    done = forked.start("train.tables", "--table=4.0")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: --table must be one of 3.1")
+
+
+def test_a_real_run_is_made_and_collected(tmp_path):
+    folder = tmp_path / "runs"
+    done = forked.start(
+        "train.tables",
+        *RUN,
+        f"--runs={folder}",
+        "--override=num_epochs=1",
+        environment={"TFDS_DATA_DIR": str(tmp_path / "data")},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "run 1 of 1: digits-cross_entropy-num_epochs=1-seed=0\n" in done.stdout
+    run = folder / "digits-cross_entropy-num_epochs=1-seed=0"
+    results = json.loads((run / "results.json").read_text())
+    assert f"{100 * results['test']['top_3_accuracy']:.2f}" in done.stdout
+    assert "epoch 1/1" in (folder / "digits-cross_entropy-num_epochs=1-seed=0.log").read_text()
+
+
+def test_ctrl_c_stops_with_130(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-m", "train.tables", *RUN, f"--runs={tmp_path / 'runs'}"],
+        cwd=ROOT,
+        env={**ENVIRONMENT, "TFDS_DATA_DIR": str(tmp_path / "data"), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        for line in process.stdout:
+            if line.startswith("run 1 of 1"):
+                break
+        process.send_signal(signal.SIGINT)
+        rest, error = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 130
+    assert error == "stopped by SIGINT: the same command continues from here\n"
+    assert rest == ""
+    assert not list((tmp_path / "runs").glob("*/results.json"))

@@ -1,0 +1,187 @@
+"""Conformal rules by name: the flag, what is stored, the words, and the exported program."""
+
+import dataclasses
+import json
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+
+from tests.parts.program.sealed import unsealed
+from train.evaluation import conformal_sets
+from train.evaluation.class_tree import ClassTree
+from train.evaluation.conformal_rules import DEFAULT, RULES
+from train.evaluation.predictions import Predictions
+from train.foundation import files
+from train.foundation.errors import UserError
+from train.foundation.ranks import Ranks
+from train.prediction import exported_program, rule_flags
+from train.prediction.calibrated_rule import CalibratedRule, calibrate
+from train.prediction.rule_flags import ChosenRule
+
+NONE = {"top_k": None, "average_k": None, "coverage": None, "rule": None}
+COVERAGE = 0.75
+WITH_SCORES = [name for name, rule in RULES.items() if rule.score is not None]
+
+
+class FakeClassifier:
+    """Takes probabilities of six classes as features, and counts the looks at its validation."""
+
+    num_classes = 6
+    class_counts = np.array([90, 50, 20, 10, 5, 3])
+    spec = SimpleNamespace(inputs="features", has_images=False, name="fake", attribution=None)
+    classes = SimpleNamespace(names=tuple("abcdef"))
+    tree = ClassTree.of(Ranks(("genus", "species"), tuple(zip("ABBCCC", strict=True))), "abcdef")
+    origin = ("loss", "none")
+    image_shape = (6,)
+
+    def __init__(self, workdir=None):
+        self.workdir = workdir
+        self.network_name = "none"
+        self.asked = 0
+        rng = np.random.default_rng(3)
+        scores = rng.dirichlet(np.ones(6), size=60).astype(np.float32)
+        # Two examples of the last class are too few for a limit of its own.
+        labels = np.append(rng.integers(0, 5, size=58), [5, 5])
+        self.validation = Predictions(np.zeros(60), scores, labels, np.zeros(60, int))
+
+    def predict(self, _):
+        self.asked += 1
+        return self.validation
+
+    def scores(self):
+        return lambda inputs: inputs
+
+
+def calibrated(name, classifier=None):
+    values = NONE | {"coverage": COVERAGE, "rule": name}
+    return calibrate(classifier or FakeClassifier(), rule_flags.chosen(values))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"rule": "aps", "average_k": 3.0}, "--rule needs --coverage"),
+        ({"rule": "raqs", "coverage": 0.9}, "(did you mean 'raps'?); got 'raqs'"),
+        ({"rule": "", "coverage": 0.9}, "--rule must be one of aps, "),
+    ],
+)
+def test_a_rule_that_cannot_be_is_refused(values, message):
+    with pytest.raises(UserError) as error:
+        rule_flags.chosen(NONE | values)
+    assert message in str(error.value)
+
+
+def test_without_a_rule_sets_are_those_of_the_default():
+    chosen = rule_flags.chosen(NONE | {"coverage": COVERAGE})
+    assert chosen == ChosenRule("coverage", COVERAGE, DEFAULT)
+    rule = calibrate(FakeClassifier(), chosen)
+    assert rule == calibrated(DEFAULT)
+    assert (str(rule), rule.conformal) == ("coverage=0.75", None)
+    assert isinstance(rule.threshold, float)
+
+
+def test_a_class_without_training_examples_is_refused_before_anything_is_predicted():
+    classifier = FakeClassifier()
+    classifier.class_counts = np.array([0, 50, 20, 10, 5, 3])
+    with pytest.raises(UserError, match="pas needs training examples of every class; 1 of 6"):
+        calibrated("pas", classifier)
+    assert classifier.asked == 0
+
+
+@pytest.mark.parametrize("name", WITH_SCORES)
+def test_limits_are_found_once_and_read_as_they_were(name, tmp_path):
+    classifier = FakeClassifier(tmp_path)
+    counts = classifier.class_counts
+    expected = conformal_sets.calibrate(
+        RULES[name], classifier.validation, COVERAGE, counts, classifier.tree
+    )
+    for _ in range(2):
+        found = calibrated(name, classifier).conformal
+        np.testing.assert_array_equal(found.limits, expected.limits)
+        assert found.limits.dtype == np.float32
+    assert classifier.asked == 1
+
+
+def test_limits_of_other_parameters_are_found_again(tmp_path, monkeypatch):
+    classifier = FakeClassifier(tmp_path)
+    calibrated("saps", classifier)
+    assert set(unsealed(tmp_path / "calibration.json")) == {"coverage_0.75_saps_rank_penalty=0.2"}
+    other = dataclasses.replace(RULES["saps"], score={"kind": "saps", "rank_penalty": 0.5})
+    monkeypatch.setitem(RULES, "saps", other)
+    calibrated("saps", classifier)
+    assert classifier.asked == 2
+
+
+def test_limits_of_nan_are_not_stored_as_infinite(tmp_path):
+    classifier = FakeClassifier(tmp_path)
+    classifier.validation.scores[7] = np.nan
+    found = calibrated("class_conditional", classifier).conformal
+    assert np.isnan(found.limits).all()
+    assert not (tmp_path / "calibration.json").exists()
+
+
+@pytest.mark.parametrize("content", ['{"coverage_0.9_aps": ["x"]}', '{"coverage_0.9_aps": [1]}'])
+def test_a_damaged_file_is_named(tmp_path, content):
+    (tmp_path / "calibration.json").write_text(content)
+    with pytest.raises(UserError, match=r"calibration\.json .*delete it"):
+        calibrated("aps", FakeClassifier(tmp_path))
+
+
+def test_words_say_the_score_the_limit_and_the_promise():
+    said = {name: calibrated(name).in_words() for name in WITH_SCORES}
+    assert calibrated("raps").conformal.limits < 1
+    assert f"at most {calibrated('raps').conformal.limits:.4g}. The score of" in said["raps"]
+    assert "plus 0.01 for each rank beyond the fifth. With this limit" in said["raps"]
+    assert "plus 0.2 for each rank beyond the second" in said["saps"]
+    assert "of at least 75%." in said["aps"]
+    assert "of at least 75%, on average over the classes of its cluster" in said["clustered"]
+    assert "of at least 50%." in said["interpolated"]
+    assert "at least 75%, whichever class it is. 1 class has too few" in said["class_conditional"]
+    assert said["class_conditional"].endswith("and is in every set.")
+    assert str(calibrated("aps")) == "coverage=0.75, rule=aps"
+
+
+def test_parameters_in_words_are_those_of_the_scores():
+    # The words name them as numbers.
+    assert RULES["raps"].parameters == {"rank_penalty": 0.01, "unpenalized_ranks": 5}
+    assert RULES["saps"].parameters == {"rank_penalty": 0.2}
+
+
+@pytest.mark.parametrize("name", WITH_SCORES)
+def test_a_rule_has_the_name_of_its_score_or_that_of_its_quantile(name):
+    assert RULES[name].score["kind"] == (name if RULES[name].quantile == "all" else "lac")
+
+
+def test_programs_of_any_number_of_examples_have_the_sets_of_each_rule():
+    rules = {name: calibrated(name) for name in RULES}
+    (number,) = jax.export.symbolic_shape("n")
+    every = jax.jit(lambda rows: {name: rule.choose(rows) for name, rule in rules.items()})
+    batch = jax.ShapeDtypeStruct((number, 6), np.float32)
+    exported = jax.export.export(every, platforms=("cpu", "cuda", "tpu"))(batch)
+    program = jax.export.deserialize(bytearray(exported.serialize()))
+    rows = np.random.default_rng(0).dirichlet(np.ones(6), size=33).astype(np.float32)
+    chosen = program.call(rows)
+    for name, rule in rules.items():
+        made = rule.conformal or (lambda table, rule=rule: rule.choose(table))
+        np.testing.assert_array_equal(chosen[name], made(rows), err_msg=name)
+        assert 0 < np.mean(chosen[name]) < 1
+
+
+def test_the_exported_file_has_the_rule_and_its_limits():
+    classifier = FakeClassifier()
+    program = exported_program.serialize(classifier, calibrated("class_conditional"))
+    _, chosen = jax.export.deserialize(bytearray(program)).call(classifier.validation.scores)
+    assert np.asarray(chosen)[:, 5].all()
+    rule = calibrated("class_conditional")
+    described = json.loads(files.to_json(exported_program.describe(classifier, rule)))
+    assert described["rule"] == "coverage=0.75, rule=class_conditional"
+    assert described["rule_in_words"] == rule.in_words()
+    assert (described["threshold"], described["score"]) == (None, {"kind": "lac"})
+    assert described["quantiles"][5] is None
+    np.testing.assert_array_equal(np.float32(described["quantiles"][:5]), rule.conformal.limits[:5])
+    described = json.loads(files.to_json(exported_program.describe(classifier, calibrated("pas"))))
+    assert described["score"] == {"kind": "pas", "class_counts": [90, 50, 20, 10, 5, 3]}
+    top = exported_program.describe(classifier, CalibratedRule("top_k", 1, None))
+    assert not {"score", "quantiles"} & top.keys()

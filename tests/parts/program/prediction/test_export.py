@@ -1,0 +1,164 @@
+"""`train.export`: a program that needs nothing of ours, and answers like the classifier."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import sklearn.datasets
+from PIL import ExifTags, Image
+
+from tests.parts.program.forked import TIME_LIMIT, check_mistakes, start_each
+from tests.parts.program.sealed import unsealed
+from train.foundation.errors import UserError
+from train.prediction import image_sets, inference, trained
+from train.prediction.calibrated_rule import CalibratedRule
+
+BATCH_SIZES = (1, 2, 33)
+RULES = ("top_k=3", "average_k=2.5", "coverage=0.9")
+# Run far from the repository, and without what is installed only for the program.
+LOAD = """
+import pathlib, sys
+import jax.export, numpy as np
+for path in sys.argv[2:]:
+    program = jax.export.deserialize(bytearray(pathlib.Path(path).read_bytes()))
+    assert set(program.platforms) == {"cpu", "cuda", "tpu"}, program.platforms
+    inputs = np.load(sys.argv[1])
+    outputs = {}
+    for name in inputs:
+        probabilities, chosen = program.call(inputs[name])
+        outputs["probabilities" + name], outputs["chosen" + name] = probabilities, chosen
+    np.savez(path + ".npz", **outputs)
+ours = {"flax", "train", "topk_jax", "configs", "orbax", "absl", "ml_collections"}
+assert not ours & {name.split(".")[0] for name in sys.modules}
+"""
+
+
+@pytest.fixture(scope="module")
+def workdir(finished_run, tmp_path_factory):
+    return shutil.copytree(finished_run, tmp_path_factory.mktemp("export") / "run")
+
+
+@pytest.fixture(scope="module")
+def exported(workdir, tmp_path_factory):
+    """The command with each rule, and the program's outputs beside each file."""
+    folder = tmp_path_factory.mktemp("exported")
+    ended = start_each(
+        "train.export",
+        [(f"--workdir={workdir}", f"--out={folder}/{rule}", f"--{rule}") for rule in RULES],
+        {},
+    )
+    for done in ended:
+        assert (done.returncode, done.stderr) == (0, "")
+    np.savez(folder / "images.npz", **{str(n): images(n) for n in BATCH_SIZES})
+    files = [str(folder / name) for name in ("images.npz", *RULES)]
+    subprocess.run(
+        [sys.executable, "-c", LOAD, *files],
+        cwd=folder,
+        check=True,
+        timeout=TIME_LIMIT,
+    )
+    return folder, ended
+
+
+def test_checkpoints_of_another_copy_than_the_results_are_refused(workdir, tmp_path):
+    copy = shutil.copytree(workdir, tmp_path / "run")
+    results = unsealed(copy / "results.json")
+    (copy / "results.json").write_text(json.dumps({**results, "best_epoch": 9}))
+    message = r"cannot be read: they are of a run that selected epoch ., and its results are of ep"
+    with pytest.raises(UserError, match=message):
+        trained.load(copy)
+
+
+def images(number):
+    return np.random.default_rng(number).integers(0, 256, (number, 8, 8, 1), np.uint8)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_program_says_what_the_classifier_says(workdir, exported, rule):
+    folder, _ = exported
+    described = json.loads((folder / f"{rule}.json").read_text())
+    name, value = rule.split("=")
+    infer = jax.jit(
+        inference.make(
+            trained.load(workdir), CalibratedRule(name, float(value), described["threshold"])
+        )
+    )
+    found = np.load(folder / f"{rule}.npz")
+    for number in BATCH_SIZES:
+        probabilities, chosen = infer(images(number))
+        # The same operations on the same machine: to the last bit.
+        np.testing.assert_array_equal(found[f"probabilities{number}"], probabilities)
+        np.testing.assert_array_equal(found[f"chosen{number}"], chosen)
+        assert found[f"probabilities{number}"].dtype == np.float32
+        assert found[f"chosen{number}"].dtype == np.bool_
+    if name == "top_k":
+        assert (found["chosen33"].sum(axis=-1) == 3).all()
+
+
+def test_what_lies_beside_it_says_what_the_numbers_are(workdir, exported):
+    folder, ended = exported
+    kept = json.loads((workdir / "calibration.json").read_text())
+    for rule, name in zip(RULES, (None, "average_2.5", "coverage_0.9"), strict=True):
+        described = json.loads((folder / f"{rule}.json").read_text())
+        assert described["rule"] == rule
+        assert described["threshold"] == (None if name is None else kept[name])
+        assert described["classes"] == [str(digit) for digit in range(10)]
+        assert described["images"]["shape"] == ["n", 8, 8, 1]
+        assert "in greyscale, resized to just cover 8 x 8" in described["images"]["preparation"]
+    assert f"deserialize(pathlib.Path('{folder}/{RULES[0]}').read_bytes())" in ended[0].stdout
+
+
+def test_the_script_beside_it_says_what_train_predict_says(workdir, exported, tmp_path):
+    folder, ended = exported
+    rule = RULES[2]
+    script = folder / f"{rule}.py"
+    described = json.loads((folder / f"{rule}.json").read_text())
+    assert described["script"] == script.name
+    assert f"python {script} photo.jpg" in ended[2].stdout
+    # Of other sizes than the digits, in colour, and rotated by the camera.
+    flower = Image.open(Path(sklearn.datasets.__file__).parent / "images" / "flower.jpg")
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    flower.save(tmp_path / "flower.jpg", exif=exif)
+    Image.fromarray(images(1)[0, :, :, 0]).save(tmp_path / "digit.png")
+    paths = [tmp_path / "flower.jpg", tmp_path / "digit.png"]
+    ran = subprocess.run(
+        [sys.executable, script, *paths],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=TIME_LIMIT,
+    )
+    classifier = trained.load(workdir)
+    calibrated = CalibratedRule("coverage", 0.9, described["threshold"])
+    expected = image_sets.make_sets(classifier, calibrated, paths, thumbnails=False)
+    for line, path, one in zip(ran.stdout.splitlines(), paths, expected, strict=True):
+        found = json.loads(line)
+        assert found["path"] == str(path)
+        assert [member["class"] for member in found["set"]] == [*map(str, one.classes)]
+        # The batches differ, and so may the sums of a convolution. A probability has the relative
+        # error that its logit, of up to 20 here, has as an absolute one: some five roundings of it.
+        np.testing.assert_allclose(
+            [member["probability"] for member in found["set"]], one.probabilities, rtol=1e-5
+        )
+
+
+def test_a_mistake_is_one_line_and_exit_code_two(workdir, tmp_path):
+    run, out = f"--workdir={workdir}", f"--out={tmp_path}/program"
+    mistakes = [
+        ([run, f"--out={tmp_path}/x/program", "--top_k=1"], "--out must be in an existing folder"),
+        (
+            [run, f"--out={workdir}/classes.json", "--top_k=1"],
+            "not replace classes.json of the run",
+        ),
+        # With its description.
+        ([run, f"--out={workdir}/config", "--top_k=1"], "not replace config.json of the run"),
+        ([run, out, "--average_k=11"], "--average_k must be from 1 to 10"),
+    ]
+    check_mistakes("train.export", mistakes)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,138 @@
+"""The exported program takes any number of examples, of any number of classes, with every rule."""
+
+import re
+from types import SimpleNamespace
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.parts import lowered
+from train.evaluation.class_tree import ClassTree
+from train.evaluation.conformal_rules import RULES
+from train.evaluation.conformal_sets import ConformalSets
+from train.foundation import ranks
+from train.foundation.errors import UserError
+from train.prediction import exported_program, inference
+from train.prediction.calibrated_rule import CalibratedRule
+
+BATCH_SIZES = (1, 2, 33)
+
+
+def classifier_of(num_classes):
+    """A classifier of features, one for each class, whose network looks entries up."""
+
+    def scores(features):
+        order = jnp.argsort(features, axis=-1)
+        return jax.nn.softmax(jnp.take_along_axis(features, order, axis=-1))
+
+    spec = SimpleNamespace(inputs="features")
+    return SimpleNamespace(spec=spec, image_shape=(num_classes,), scores=lambda: scores)
+
+
+def calls(num_classes, rule):
+    """The results of the exported program for batches, and of the inference."""
+    classifier = classifier_of(num_classes)
+    program = exported(classifier, rule)
+    infer = jax.jit(inference.make(classifier, rule))
+    for number in BATCH_SIZES:
+        features = np.random.default_rng(number).normal(size=(number, num_classes))
+        features = features.astype(np.float32)
+        yield jax.device_get((tuple(program.call(features)), infer(features)))
+
+
+LARGE = [pytest.param(number, marks=pytest.mark.long) for number in (10_000, 131_072)]
+
+
+@pytest.mark.parametrize("num_classes", [7, 100, 1000, 1081, *LARGE])
+def test_the_likeliest_classes(num_classes):
+    for k in (1, 5):
+        for found, expected in calls(num_classes, CalibratedRule("top_k", float(k), None)):
+            # The same operations on the same machine: to the last bit.
+            jax.tree.map(np.testing.assert_array_equal, found, expected)
+            assert (found[1].sum(axis=-1) == k).all()
+
+
+def test_an_empty_batch_is_refused_in_one_line():
+    rule = CalibratedRule("top_k", 2.0, None)
+    with pytest.raises(ValueError, match="Expected value >= 1 for dimension variable 'n'") as error:
+        exported(classifier_of(7), rule).call(np.zeros((0, 7), np.float32))
+    assert "\n" not in str(error.value)
+
+
+def test_a_program_that_a_file_cannot_have_is_refused(monkeypatch):
+    monkeypatch.setattr(exported_program, "_MOST_BYTES", 100)
+    with pytest.raises(UserError, match="--format=program is for classifiers of less than 2 GB"):
+        exported_program.serialize(classifier_of(7), CalibratedRule("top_k", 2.0, None))
+
+
+class AllRules:
+    """The sets of every other rule, [n, rules, L]."""
+
+    new = None
+
+    def __init__(self, num_classes):
+        counts = np.arange(1, num_classes + 1)
+        limits = np.linspace(0.1, 0.9, num_classes, dtype=np.float32)
+        names = [f"{label // 10} {label}" for label in range(num_classes)]
+        tree = ClassTree.of(ranks.first_words(names), names)
+        self.rules = [
+            CalibratedRule("average_k", 2.5, 0.01),
+            CalibratedRule("average_k", 2.5, 0.01, tree=tree, max_names=2),
+        ]
+        for rule in RULES.values():
+            of_classes = rule.quantile in ("classes", "clusters", "middle")
+            sets = ConformalSets(
+                rule,
+                limits if of_classes else limits[num_classes // 2],
+                counts if rule.needs_class_counts else None,
+                tree if rule.needs_taxonomy else None,
+            )
+            self.rules.append(CalibratedRule("coverage", 0.9, None, sets))
+
+    def answer(self, probabilities):
+        return (jnp.stack([rule.choose(probabilities) for rule in self.rules], axis=1),)
+
+
+@pytest.mark.parametrize(
+    "num_classes",
+    [1000, *(pytest.param(number, marks=pytest.mark.long) for number in (7, 100, 1081, 10_000))],
+)
+def test_every_other_rule(num_classes):
+    rule = AllRules(num_classes)
+    for found, expected in calls(num_classes, rule):
+        assert found[1].shape == (len(found[0]), len(rule.rules), num_classes)
+        # A score at its limit may be rounded to the other side of it.
+        assert (found[1] != expected[1]).sum() <= found[1].size / 1000
+
+
+@pytest.mark.long
+def test_every_rule_of_very_many_classes_is_lowered_for_all_platforms():
+    program = exported(classifier_of(131_072), AllRules(131_072))
+    assert program.platforms == ("cpu", "cuda", "tpu")
+    assert lowered.faults(program) == []
+
+
+def test_each_platform_has_its_own_selection(monkeypatch):
+    rule, classifier = CalibratedRule("top_k", 5.0, None), classifier_of(1000)
+    alone = {}
+    for platform in ("cpu", "cuda", "tpu"):
+        with monkeypatch.context() as patch:
+            patch.setattr(exported_program, "_PLATFORMS", (platform,))
+            alone[platform] = selections(exported(classifier, rule))
+    # On the CPU XLA's selection in two steps, elsewhere reductions of ordered lists.
+    assert alone == {"cpu": (2, 0), "cuda": (0, 1), "tpu": (0, 1)}
+    assert selections(exported(classifier, rule)) == (2, 1)
+
+
+def exported(classifier, rule):
+    return jax.export.deserialize(bytearray(exported_program.serialize(classifier, rule)))
+
+
+def selections(program):
+    """How often a program has XLA's selection, and a reduction of several arrays at once."""
+    text = program.mlir_module()
+    lists = re.findall(r"stablehlo\.reduce\([^)]*init[^)]*\)(?:, \([^)]*init[^)]*\)){3,}", text)
+    return len(re.findall(r"composite \"chlo\.top_k\"", text)), len(lists)

@@ -1,0 +1,332 @@
+"""A head that was trained on features, and the network that made them: one classifier of images."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import jax
+import jax.export
+import numpy as np
+import pytest
+import safetensors.numpy
+import sklearn.datasets
+from PIL import Image
+
+from configs import features as recipe
+from tests.parts.program.forked import start
+from tests.parts.program.prediction import small_network
+from tests.parts.program.sealed import unsealed
+from train import experiment
+from train.foundation.errors import UserError
+from train.prediction import (
+    calibrated_rule,
+    classifiers,
+    exported_program,
+    image_sets,
+    inference,
+    labelled_data,
+    row_sets,
+    similar_examples,
+    trained,
+)
+from train.prediction.calibrated_rule import CalibratedRule
+from train.prediction.classifier_flags import ChosenClassifier
+from train.prediction.embedding import found, network
+from train.prediction.embedding.embedding import embed
+from train.prediction.evaluating import training_examples
+from train.prediction.rule_flags import ChosenRule
+from train.workdir import run_files
+
+pytestmark = pytest.mark.usefixtures("standard_promotion")
+CLASSES = ("china", "flower")
+EACH = 60
+TOP = CalibratedRule("top_k", 1.0, None)
+# Float32 rounding: the head gets features of a batch of another size.
+CLOSE = {"rtol": 1e-4, "atol": 1e-6}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small():
+    with pytest.MonkeyPatch.context() as patch:
+        small_network.shrink(patch.setitem)
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Parts of two photographs, of many sizes; weights; features; and a run on these."""
+    root = tmp_path_factory.mktemp("joined")
+    random = np.random.default_rng(0)
+    samples = Path(sklearn.datasets.__file__).parent / "images"
+    for name in CLASSES:
+        (root / "photos" / name).mkdir(parents=True)
+        with Image.open(samples / f"{name}.jpg") as image:
+            for index in range(EACH):
+                width, height = random.integers(20, 90, 2).tolist()
+                left, top = random.integers(0, (640 - width, 427 - height)).tolist()
+                part = image.crop((left, top, left + width, top + height))
+                part.save(root / "photos" / name / f"{index}.jpg")
+    safetensors.numpy.save_file(small_network.weights()[1], root / "w.safetensors")
+    used = network.of_weights(root / "w.safetensors", image_size=32)
+    embed(used, found.in_folder(root / "photos"), root / "a.npz", skip_unreadable=False)
+    train_head(root / "a.npz", root / "run")
+    return root
+
+
+def train_head(features, workdir):
+    config = recipe.get_config()
+    config.dataset.path = str(features)
+    config.dataset.batch_size = 24
+    config.num_epochs = 2
+    config.eval.ks = (1, 2)
+    config.select_by = "top_1_accuracy"
+    with jax.numpy_dtype_promotion("standard"):
+        experiment.run(json.loads(config.to_json()), workdir)
+
+
+@pytest.fixture
+def run(folder, tmp_path):
+    """A copy of the run, to be changed."""
+    return shutil.copytree(folder / "run", tmp_path / "run")
+
+
+def load(run, **flags):
+    return classifiers.load(ChosenClassifier(features_run=str(run), **flags))
+
+
+def photographs(folder, split):
+    """The paths of the photographs of a split, and the features of their rows."""
+    with np.load(folder / "a.npz") as arrays:
+        rows = np.flatnonzero(arrays["split"] == split)
+        return [folder / "photos" / arrays["names"][row] for row in rows], arrays["features"][rows]
+
+
+def test_images_get_the_probabilities_and_the_sets_of_their_features(folder):
+    paths, features = photographs(folder, "test")
+    run = trained.load(folder / "run")
+    joined = classifiers.load(ChosenClassifier(workdir=str(folder / "run")), takes_images=True)
+    rule = calibrated_rule.calibrate(joined, ChosenRule("coverage", 0.8))
+    expected = np.asarray(run.scores()(features))
+    sets = [*image_sets.make_sets(joined, rule, paths, thumbnails=True)]
+    for one, probabilities in zip(sets, expected, strict=True):
+        np.testing.assert_allclose(one.highest, probabilities.max(), **CLOSE)
+        near = abs(probabilities - rule.threshold) < 1e-4
+        wanted = probabilities >= rule.threshold
+        assert all(wanted[index] or near[index] for index in one.classes)
+        assert len(one.classes) == wanted.sum() or near.any()
+        # The page shows the photographs.
+        assert one.photographs[0].thumbnail is not None
+    assert calibrated_rule.calibrate(run, ChosenRule("coverage", 0.8)).threshold == rule.threshold
+
+
+def test_similar_training_rows_are_those_of_the_image(folder):
+    joined = load(folder / "run")
+    paths, _ = photographs(folder, "train")
+    reader = joined.spec.image_reader
+    pixels = reader.for_evaluation(paths[0].read_bytes(), paths[0].name)
+    found = similar_examples.TrainingFeatures(joined)
+    label = CLASSES.index(paths[0].parent.name)
+    ((nearest, *_),) = found.nearest([(label,)], found.features_of([pixels]), 1)[0]
+    assert nearest.name == f"{paths[0].parent.name}/{paths[0].name}"
+    assert nearest.cosine > 0.9999
+
+
+def test_the_program_takes_images(folder):
+    joined = load(folder / "run")
+    paths, features = photographs(folder, "test")
+    program = jax.export.deserialize(bytearray(exported_program.serialize(joined, TOP)))
+    reader = joined.spec.image_reader
+    pixels = np.stack([reader.for_evaluation(path.read_bytes(), path.name) for path in paths])
+    probabilities, chosen = program.call(pixels)
+    run = trained.load(folder / "run")
+    np.testing.assert_allclose(probabilities, run.scores()(features), **CLOSE)
+    assert (np.asarray(chosen).sum(axis=1) == 1).all()
+    described = exported_program.describe(joined, TOP)
+    assert described["images"]["shape"] == ["n", 32, 32, 3]
+    assert described["images"]["steps"][-1]["to"] == "middle_part"
+    assert described["images"]["normalization"]["mean"] == list(joined.network.spec.mean)
+    assert described["data_set"] == "features"
+    assert described["network"] == "resnet50, then linear on its features"
+    assert exported_program.script(joined) is not None
+
+
+@pytest.mark.parametrize("score", ["energy", "neighbors"])
+def test_none_of_these_is_said_of_images(folder, run, score):
+    chosen = ChosenRule("coverage", 0.7, new_score=score)
+    joined, alone = load(run), trained.load(run)
+    paths, features = photographs(folder, "test")
+    reader = joined.spec.image_reader
+    pixels = np.stack([reader.for_evaluation(path.read_bytes(), path.name) for path in paths])
+    of_images = calibrated_rule.calibrate(joined, chosen)
+    of_rows = calibrated_rule.calibrate(alone, chosen)
+    assert of_images.new.limits == of_rows.new.limits
+    np.testing.assert_allclose(
+        of_images.new.score.of_inputs(pixels), of_rows.new.score.of_inputs(features), rtol=1e-3
+    )
+    outputs = jax.jit(inference.make(joined, of_images))(pixels)
+    assert len(outputs) == 3
+
+
+def test_new_labelled_images_are_evaluated(folder, run, tmp_path):
+    new = shutil.copytree(folder / "photos", tmp_path / "new")
+    (new / "flower" / "7.jpg").write_bytes(b"no image")
+    joined = load(run)
+    spec = joined.spec
+    expected = labelled_data.Expected(CLASSES, "images", (32, 32, 3), spec.image_reader)
+    data = labelled_data.find("images", new, expected)
+    skipped = []
+    predictions = joined.predict_new(data.examples, str(new), skipped.append)
+    assert [one.image for one in skipped] == ["flower/7.jpg"]
+    assert len(predictions.labels) == 2 * EACH - 1
+    with np.load(folder / "a.npz") as arrays:
+        features = dict(zip(arrays["names"].tolist(), arrays["features"], strict=True))
+    names = predictions.names.tolist()
+    rows = np.stack([features[name] for name in names])
+    scores = np.asarray(trained.load(run).scores()(rows))
+    np.testing.assert_allclose(np.asarray(predictions.scores[:]), scores, **CLOSE)
+    assert [data.examples.names[index] for index in predictions.indices] == names
+
+
+@pytest.fixture(scope="module")
+def of_ours(folder, finished_run):
+    """A run on features that a run on digits has made."""
+    features = folder / "b.npz"
+    used = network.of_run(finished_run)
+    embed(used, found.in_folder(folder / "photos"), features, skip_unreadable=False)
+    train_head(features, folder / "of_ours")
+    return folder / "of_ours"
+
+
+def test_a_run_of_ours_can_have_made_the_features(folder, of_ours, finished_run, tmp_path):
+    joined = load(of_ours)
+    assert joined.image_shape == (8, 8, 1)
+    with np.load(folder / "b.npz") as arrays:
+        path, features = folder / "photos" / arrays["names"][5], arrays["features"][5:6]
+    pixels = joined.spec.image_reader.for_evaluation(path.read_bytes(), "a")
+    expected = joined.of_run.scores()(features)
+    np.testing.assert_allclose(joined.scores()(pixels[None]), expected, **CLOSE)
+    moved = shutil.copytree(finished_run, tmp_path / "moved")
+    assert load(of_ours, weights=str(moved)).network.path == moved
+    with pytest.raises(UserError, match="other weights than the network that made the features"):
+        load(folder / "run", weights=str(moved))
+
+
+def test_photographs_of_training_rows_are_told(folder, caplog):
+    joined = load(folder / "run")
+    expected = labelled_data.Expected(CLASSES, "images", (32, 32, 3), joined.spec.image_reader)
+    training_examples.warn_of_training_rows(
+        joined.of_run, labelled_data.find("images", folder / "photos", expected)
+    )
+    (warning,) = caplog.messages
+    number = len(photographs(folder, "train")[0])
+    assert f"{number} of {2 * EACH} images have the name of a training row" in warning
+
+
+@pytest.mark.long
+def test_the_commands_take_images(folder, of_ours, tmp_path):
+    run, photos = f"--workdir={of_ours}", f"--images={folder / 'photos'}"
+    rule = "--coverage=0.8"
+    started = [
+        ("predict", [run, photos, rule, f"--out={tmp_path}/s.jsonl", f"--html={tmp_path}/p.html"]),
+        ("export", [run, rule, f"--out={tmp_path}/p"]),
+        ("export", [run, rule, f"--out={tmp_path}/rows", "--takes=features"]),
+        ("evaluate", [f"--features_run={of_ours}", photos, f"--out={tmp_path}/e.json"]),
+    ]
+    for command, arguments in started:
+        done = start(f"train.{command}", *arguments)
+        assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
+    assert len(lines) == 2 * EACH
+    assert lines[0]["path"].endswith("photos/china/0.jpg")
+    assert "data:image/png;base64," in (tmp_path / "p.html").read_text()
+    described = json.loads((tmp_path / "p.json").read_text())
+    assert described["images"]["shape"] == ["n", 8, 8, 1]
+    assert described["threshold"] == lines[0]["threshold"]
+    assert described["script"] == "p.py"
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    assert rows["features"]["shape"] == ["n", 128]
+    evaluated = json.loads((tmp_path / "e.json").read_text())
+    assert evaluated["num_examples"] == 2 * EACH
+
+
+def test_weights_that_moved_are_named_and_checked(folder, run, tmp_path):
+    data = unsealed(run / run_files.DATA)
+    data["embedded_by"]["path"] = str(tmp_path / "gone")
+    (run / run_files.DATA).write_bytes(json.dumps(data).encode())
+    with pytest.raises(UserError, match=r"is no longer at .*gone: .* or the folder of the run"):
+        classifiers.load(ChosenClassifier(workdir=str(run)), takes_images=True)
+    assert load(run, weights=str(folder / "w.safetensors")).image_shape == (32, 32, 3)
+    variables = small_network.weights()[1]
+    other = {name: 2 * array for name, array in variables.items()}
+    safetensors.numpy.save_file(other, tmp_path / "other")
+    for flags, message in (
+        ({"weights": f"{tmp_path}/other"}, r"other has other weights than the network that made"),
+        ({"weights": f"{tmp_path}/none"}, r"--weights .*/none cannot be read: there is no such"),
+        (
+            {"weights": f"{folder}/w.safetensors", "image_size": 48},
+            r"--image_size cannot be given: the run in .*/run knows the network",
+        ),
+    ):
+        with pytest.raises(UserError, match=message):
+            load(run, **flags)
+
+
+def test_a_run_that_does_not_know_its_network_is_told_it(folder, run, tmp_path, caplog):
+    data = unsealed(run / run_files.DATA)
+    del data["embedded_by"]
+    (run / run_files.DATA).write_bytes(json.dumps(data).encode())
+    weights = str(folder / "w.safetensors")
+    with pytest.raises(UserError, match="does not know the network that made its features: give"):
+        load(run)
+    # It still takes features, and says how it could take images.
+    alone = classifiers.load(ChosenClassifier(workdir=str(run)), takes_images=True)
+    row_sets.read(str(folder / "a.npz")).check(alone)
+    with pytest.raises(UserError, match=r"--features is needed.*; with --features_run=.*/run and"):
+        alone.check_takes("images")
+    joined = load(run, weights=weights, image_size=32)
+    assert "--weights is not checked" in caplog.text
+    paths, features = photographs(folder, "val")
+    pixels = joined.spec.image_reader.for_evaluation(paths[0].read_bytes(), "a")
+    expected = alone.scores()(features[:1])
+    np.testing.assert_allclose(joined.scores()(pixels[None]), expected, **CLOSE)
+    wide = dataclasses.replace(alone.assembly.data.facts, image_shape=(99,))
+    alone.assembly.data.facts = wide
+    with pytest.raises(UserError, match=r"of a network with 64 features; the run in .* is on 99"):
+        classifiers.joined.join(alone, ChosenClassifier(weights=weights))
+
+
+@pytest.mark.parametrize(
+    "damage", [{"steps": []}, {"path": 3}, {"image_shape": [32]}, {"mean": [0.5]}]
+)
+def test_a_damaged_description_is_one_line(run, damage):
+    data = unsealed(run / run_files.DATA)
+    data["embedded_by"] |= damage
+    (run / run_files.DATA).write_bytes(json.dumps(data).encode())
+    with pytest.raises(UserError, match="does not have the network that made its features: its de"):
+        load(run)
+
+
+def test_features_of_another_network_are_refused(folder, of_ours):
+    rows = row_sets.read(str(folder / "a.npz"))
+    rows.check(trained.load(folder / "run"))
+    run = trained.load(of_ours)
+    known = run.assembly.data.facts.embedded_by
+    other = dataclasses.replace(run.assembly.data.facts, image_shape=(64,), embedded_by=known)
+    run.assembly.data.facts = other
+    with pytest.raises(UserError, match=r"of resnet50 with other weights than the small_cnn that"):
+        rows.check(run)
+
+
+def test_a_run_on_images_is_no_run_on_features(finished_run):
+    with pytest.raises(UserError, match="--features_run must be the folder of a run on features"):
+        load(finished_run)
+
+
+def test_features_that_are_damaged_are_not_trained_on(folder, tmp_path):
+    with np.load(folder / "a.npz") as arrays:
+        content = {name: arrays[name] for name in arrays.files}
+    for text in ("", "{", '{"network": 3}'):
+        np.savez(tmp_path / "a.npz", **content | {"embedded_by": np.array([text or " "])})
+        with pytest.raises(UserError, match=r"embedded_by is not what train\.embed writes"):
+            train_head(tmp_path / "a.npz", tmp_path / "run")

@@ -1,0 +1,322 @@
+"""One set for the photographs of an observation: what is combined, and with which thresholds."""
+
+import dataclasses
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests import reference
+from tests.parts.program.sealed import unsealed
+from topk_jax import sets
+from train.data.records import Split
+from train.evaluation import combinations, observations
+from train.evaluation.conformal_rules import RULES
+from train.evaluation.observations import Combination
+from train.evaluation.predictions import Predictions
+from train.foundation.errors import UserError
+from train.prediction import (
+    image_files,
+    image_sets,
+    json_lines,
+    name_sets,
+    observation_sets,
+    row_sets,
+    rule_flags,
+    set_outputs,
+    trained,
+)
+from train.prediction.calibrated_rule import CalibratedRule, calibrate
+from train.prediction.calibration import Calibration
+from train.prediction.class_sets import Scored, Unreadable
+from train.prediction.html_page import PageFacts
+from train.prediction.observation_sets import ObservationSet
+
+NAMES = [str(index) for index in range(10)]
+
+
+def top(k, name=combinations.DEFAULT):
+    return CalibratedRule("top_k", k, None, combination=Combination(name))
+
+
+@pytest.fixture(scope="module")
+def classifier(finished_run, tmp_path_factory):
+    return trained.load(shutil.copytree(finished_run, tmp_path_factory.mktemp("sets") / "run"))
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory):
+    """Pixels by path: plants with photographs in several places of the order, and one alone."""
+    folder = tmp_path_factory.mktemp("photographs")
+    names = ["a_oak.1.png", "b_elm.1.png", "c_oak.2.png", "d.png", "e_oak.3.png", "f_elm.2.png"]
+    found = {}
+    for name in names:
+        pixels = np.random.default_rng(len(found)).integers(0, 256, (8, 8), np.uint8)
+        found[folder / name] = pixels
+        Image.fromarray(pixels).save(folder / name)
+    return found
+
+
+def observations_of(paths, grammar=r"_(\w+)\."):
+    return observation_sets.group(image_sets.ImageFiles(list(paths)), grammar)
+
+
+@pytest.mark.parametrize("by", ["log_probabilities", "probabilities", "maximum"])
+def test_the_sets_are_those_of_the_combined_probabilities(classifier, photographs, by):
+    found = list(observations_of(photographs).make_sets(classifier, top(3, by), thumbnails=False))
+    paths = [str(path) for path in photographs]
+    assert [entry.origin for entry in found] == [
+        {"group": "oak", "paths": [paths[0], paths[2], paths[4]]},
+        {"group": "elm", "paths": [paths[1], paths[5]]},
+        {"group": None, "paths": [paths[3]]},
+    ]
+    assert [entry.title for entry in found] == ["oak", "elm", "d.png"]
+    assert [entry.num_examples for entry in found] == [3, 2, 1]
+    pixels = np.stack(list(photographs.values()))[..., None]
+    scores = np.log(np.asarray(jax.jit(classifier.scores())(pixels)))
+    combined = np.exp(sets.combine(scores, np.array([0, 1, 0, 2, 0, 1]), num_groups=3, by=by))
+    for entry, row in zip(found, combined, strict=True):
+        assert entry.classes == tuple(np.argsort(-row, kind="stable")[:3])
+        # Batches of another size, and sums of logarithms in 32 bits.
+        np.testing.assert_allclose(entry.probabilities, row[list(entry.classes)], rtol=1e-4)
+
+
+def test_photographs_that_cannot_be_read_are_told_and_the_others_are_used(
+    classifier, photographs, tmp_path, capfd
+):
+    first, *_ = photographs
+    bad, lost = tmp_path / "x_oak.9 <b>.png", tmp_path / "y_ash.1.png"
+    for path in (bad, lost):
+        path.write_text("no image")
+    grouped = observations_of([first, bad, lost])
+    rule = top(2)
+    facts = PageFacts(NAMES, rule.in_words(), "", {}, "observation")
+    entries = list(grouped.make_sets(classifier, rule, thumbnails=True))
+    lines, page = tmp_path / "out.jsonl", tmp_path / "page.html"
+    total = set_outputs.Total(3, "images")
+    written = set_outputs.write(entries, total, facts, rule, lines=lines, page=page)
+    assert not written.complete
+    oak, ash = (json.loads(line) for line in lines.read_text().splitlines())
+    assert (oak["group"], oak["paths"], oak["size"]) == ("oak", [str(first)], 2)
+    assert oak["unreadable"] == [{"path": str(bad), "error": f"{bad} is not an image"}]
+    assert oak["rule"] == "top_k=2, combine=log_probabilities"
+    assert ash == {"path": str(lost), "error": f"{lost} is not an image"}
+    told = capfd.readouterr().err
+    assert told.splitlines()[-1] == "2 of 3 images could not be read"
+    assert told.count("is not an image") == 2
+    shown = page.read_text(encoding="utf-8")
+    assert shown.count('<li class="card"') == 1
+    assert "x_oak.9 &lt;b&gt;.png is not an image" in shown
+    assert "y_ash.1.png is not an image" in shown
+    # The set is that of the photograph that can be read.
+    (one,) = observations_of([first]).make_sets(classifier, rule, thumbnails=False)
+    assert [member["index"] for member in oak["set"]] == list(one.classes)
+
+
+def test_an_observation_of_ten_thousand_photographs_needs_little_memory(
+    classifier, photographs, monkeypatch
+):
+    path, *_ = photographs
+    once, read, shown = image_files.read(path, classifier.spec.image_reader), [], []
+    monkeypatch.setattr(image_files, "read", lambda path, *_: read.append(path) or once)
+    thumbnail = image_sets.Thumbnail.of
+    monkeypatch.setattr(
+        image_sets.Thumbnail, "of", lambda image: shown.append(image) or thumbnail(image)
+    )
+    alive = []
+    score = image_sets.ImageFiles.score
+
+    def counting(*arguments):
+        for number, example in enumerate(score(*arguments)):
+            assert isinstance(example, Scored)
+            alive.append(len(read) - number)
+            yield example
+
+    monkeypatch.setattr(image_sets.ImageFiles, "score", counting)
+    grouped = observations_of(10_000 * [path])
+    (entry,) = grouped.make_sets(classifier, top(1), thumbnails=True)
+    assert entry.num_examples == len(read) == 10_000
+    # As for single images: two batches with the device, one made ready, and the threads' own.
+    assert max(alive) <= 3 * 64 + 2 * 16
+    assert len(shown) == 24
+    photographs_shown = [one for one in entry.photographs if one.thumbnail is not None]
+    assert (len(photographs_shown), len(entry.photographs)) == (24, 10_000)
+    (one,) = observations_of([path]).make_sets(classifier, top(1), thumbnails=False)
+    np.testing.assert_allclose(entry.probabilities, one.probabilities, rtol=1e-4)
+
+
+class FakeClassifier:
+    """A run whose validation examples may have groups."""
+
+    def __init__(self, workdir, *, has_groups=True):
+        self.workdir = workdir
+        self.num_classes = 6
+        self.asked = 0
+        rng = np.random.default_rng(3)
+        scores = rng.dirichlet(np.ones(6), size=300).astype(np.float32)
+        of = np.sort(rng.integers(0, 99, size=300))
+        groups = np.array([f"group {number}" for number in of], object)
+        labels = rng.integers(0, 6, size=99)[of]
+        self.validation = Predictions(
+            np.zeros(300, np.float32),
+            scores,
+            labels,
+            reference.label_ranks(scores, labels),
+            groups=groups if has_groups else None,
+        )
+
+    def load_dataset(self):
+        split = Split(np.zeros((300, 1)), self.validation.labels, None, self.validation.groups)
+        return dataclasses.make_dataclass("Dataset", ["validation"])(split)
+
+    def predict(self, split):
+        assert split == "validation"
+        self.asked += 1
+        return self.validation
+
+
+@pytest.mark.parametrize("by", combinations.COMBINATIONS)
+def test_thresholds_are_those_of_the_validation_observations(tmp_path, by):
+    classifier = FakeClassifier(tmp_path)
+    combination = observations.fit(by, classifier.validation)
+    found = observations.combine(classifier.validation, combination).predictions
+    scores, labels = found.scores, found.labels
+    for _ in range(2):
+        calibration = Calibration(classifier, by)
+        assert calibration.conformal(0.9) == reference.conformal_threshold(
+            scores, labels, error=0.1
+        )
+        average = np.float32(reference.average_k_threshold(scores, k=2))
+        assert calibration.average_k(2.0) == average
+        aps = sets.conformal_label_scores(scores, labels, kind="aps")
+        limits = calibration.conformal_sets(0.9, RULES["aps"]).limits
+        assert limits == sets.conformal_quantile(aps, labels, error=0.1)
+        assert calibration.combination() == combination
+    # The second time, all are read.
+    assert classifier.asked == 1
+    # Beside those of photographs.
+    Calibration(classifier).conformal(0.9)
+    stored = unsealed(tmp_path / "calibration.json")
+    assert {"coverage_0.9", f"observations_{by}_coverage_0.9"} <= {*stored}
+    assert stored["coverage_0.9"] != stored[f"observations_{by}_coverage_0.9"]
+
+
+def test_too_few_observations_are_counted_as_such(tmp_path):
+    calibration = Calibration(FakeClassifier(tmp_path), combinations.DEFAULT)
+    # Of 300 photographs.
+    with pytest.raises(UserError, match=r"= 199 observations to calibrate on; there are 9\d$"):
+        calibration.conformal(0.995)
+    with pytest.raises(UserError, match=r"= 199 observations"):
+        calibration.conformal_sets(0.995, RULES["aps"])
+
+
+def test_a_run_without_groups_makes_top_k_sets_alone(tmp_path):
+    classifier = FakeClassifier(tmp_path, has_groups=False)
+    none = {"top_k": None, "average_k": None, "coverage": None}
+    for given in ({"coverage": 0.9}, {"average_k": 2.0}):
+        with pytest.raises(UserError, match="--group needs a run with groups"):
+            calibrate(classifier, rule_flags.chosen(none | given), combinations.DEFAULT)
+    chosen = rule_flags.chosen(none | {"top_k": 2})
+    with pytest.raises(UserError, match="no --combine=trained"):
+        calibrate(classifier, chosen, combinations.TRAINED)
+    rule = calibrate(classifier, chosen, "maximum")
+    assert str(rule) == "top_k=2, combine=maximum"
+    assert "by the largest of each class. Each set has the 2 classes" in rule.in_words()
+    # Nothing was predicted for that.
+    assert classifier.asked == 0
+
+
+def test_the_words_of_a_rule_tell_of_observations(tmp_path):
+    classifier = FakeClassifier(tmp_path)
+    none = {"top_k": None, "average_k": None, "coverage": None}
+    rule = calibrate(classifier, rule_flags.chosen(none | {"coverage": 0.9}), combinations.DEFAULT)
+    words = rule.in_words()
+    assert "all examples of an observation, by the mean of their log-probabilities." in words
+    assert "from the validation observations, the true class of a new one" in words
+
+
+class Uniform:
+    """A classifier whose probabilities are the examples themselves."""
+
+    num_classes = 2
+
+    def scores(self):
+        return jax.nn.softmax
+
+
+def test_rows_are_grouped_by_an_array_or_by_their_names(tmp_path):
+    logits = np.float32([[4, 0], [0, 3], [0, 2], [1, 0]])
+    np.savez(
+        tmp_path / "rows.npz",
+        features=logits,
+        names=np.array(["x1_a", "x2_a", "x1_b", "lone"]),
+        plant=np.array([7, 8, 7, 9]),
+        pot=np.array(["p", "", "p", ""]),
+    )
+    rows = row_sets.read(str(tmp_path / "rows.npz"))
+
+    def made(grammar):
+        grouped = observation_sets.group(rows, grammar)
+        return [*grouped.make_sets(Uniform(), top(1), thumbnails=False)]
+
+    found = made("plant")
+    assert [entry.origin for entry in found] == [
+        {"group": "7", "rows": [0, 2], "names": ["x1_a", "x1_b"]},
+        {"group": "8", "rows": [1], "names": ["x2_a"]},
+        {"group": "9", "rows": [3], "names": ["lone"]},
+    ]
+    # The means of (4, 0) and (0, 2).
+    assert [entry.classes for entry in found] == [(0,), (1,), (0,)]
+    assert [entry.group for entry in made("pot")] == ["p", None, None]
+    assert [entry.title for entry in made("pot")] == ["p", "x2_a", "lone"]
+    assert [entry.group for entry in made(r"(x\d)")] == ["x1", "x2", None]
+    with pytest.raises(UserError, match=r"--group must be .* one capture.* has the arrays .*plant"):
+        observation_sets.group(rows, "plants")
+    np.save(tmp_path / "alone.npy", logits)
+    with pytest.raises(UserError, match=r"--group must be an array of .*, which has no names"):
+        observation_sets.group(row_sets.read(str(tmp_path / "alone.npy")), r"(x\d)")
+
+
+def test_names_are_grouped_by_a_pattern():
+    names = name_sets.read(["Berlin 1", "Paris 1", "Berlin 2"])
+    grouped = observation_sets.group(names, r"(\w+) \d")
+    assert (len(grouped), len(names)) == (2, 3)
+    assert list(grouped.names) == ["group Berlin", "group Paris"]
+
+
+def test_one_observation_of_all_and_larger_ones_than_those_of_the_calibration_are_told(
+    tmp_path, caplog
+):
+    features = np.log([[0.9, 0.1], [0.5, 0.5], [0.8, 0.2]]).astype(np.float32)
+    np.savez(tmp_path / "rows.npz", features=features, names=np.array(["a1", "a2", "a3"]))
+    grouped = observation_sets.group(row_sets.read(str(tmp_path / "rows.npz")), "(a)")
+    (message,) = caplog.messages
+    assert message == "--group: '(a)' makes all 3 examples one observation, a"
+    for most, numbers in ((3, 0), (2, 1)):
+        caplog.clear()
+        rule = dataclasses.replace(top(1), most_combined=most)
+        assert len([*grouped.make_sets(Uniform(), rule, thumbnails=False)]) == 1
+        assert len(caplog.messages) == numbers
+    assert caplog.messages[0].startswith("an observation has 3 examples, and those that thresholds")
+
+
+def test_a_line_has_any_name(tmp_path):
+    entry = ObservationSet(
+        group='"<b>\n',
+        examples={"paths": ["a\udcff.png"]},
+        number=1,
+        shown=(),
+        not_read=(Unreadable(tmp_path / "b\n.png", "no <image>"),),
+        classes=(1,),
+        probabilities=(0.75,),
+        likeliest=1,
+        highest=0.75,
+    )
+    line = json_lines.to_line(entry, top(1), NAMES)
+    assert line.count(b"\n") == 1
+    read = json.loads(line)
+    assert read["group"] == '"<b>\n'
+    assert read["unreadable"][0]["error"] == "no <image>"

@@ -1,0 +1,183 @@
+"""From files to sets: the rule that is chosen, and batches that keep the order and the memory."""
+
+import dataclasses
+import shutil
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+
+from topk_jax import sets
+from train.foundation.errors import UserError
+from train.prediction import image_files, image_sets, inference, rule_flags, trained
+from train.prediction.calibrated_rule import CalibratedRule, calibrate
+from train.prediction.calibration import Calibration
+from train.prediction.class_sets import Unreadable
+from train.prediction.image_sets import ImageSet
+from train.sharing.shard import Shard
+from train.sharing.sharing import Merges, WritesPart
+from train.sharing.work import ALONE, PartWritten
+
+# For the sake of the run that they need.
+
+NONE = {"top_k": None, "average_k": None, "coverage": None}
+
+
+@pytest.fixture(scope="module")
+def classifier(finished_run, tmp_path_factory):
+    return trained.load(shutil.copytree(finished_run, tmp_path_factory.mktemp("sets") / "run"))
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    return np.random.default_rng(0).integers(0, 256, (150, 8, 8, 1), np.uint8)
+
+
+@pytest.fixture(scope="module")
+def paths(pictures, tmp_path_factory):
+    """Files of all pictures, and among them two that cannot be read."""
+    folder = tmp_path_factory.mktemp("images")
+    found = []
+    for index, pixels in enumerate(pictures):
+        if index in (1, 70):
+            found.append(folder / f"{index}.bad.png")
+            found[-1].touch()
+        found.append(folder / f"{index}.png")
+        Image.fromarray(pixels[..., 0]).save(found[-1])
+    return found
+
+
+@pytest.mark.parametrize("threshold", [None, 0.1, 2.0])
+def test_sets_are_those_of_the_scores_in_the_order_of_the_files(
+    classifier, pictures, paths, threshold, monkeypatch
+):
+    shapes = []
+    make = inference.make
+
+    def recording(*arguments):
+        infer = make(*arguments)
+        return lambda images: (shapes.append(images.shape), infer(images))[1]
+
+    monkeypatch.setattr(inference, "make", recording)
+    rule = (
+        CalibratedRule("top_k", 3, None)
+        if threshold is None
+        else CalibratedRule("average_k", 3.0, threshold)
+    )
+    found = list(image_sets.make_sets(classifier, rule, paths, thumbnails=False))
+    assert [entry.path for entry in found] == paths
+    assert [isinstance(entry, Unreadable) for entry in found] == [
+        "bad" in path.name for path in paths
+    ]
+    # It is traced, and so compiled, once.
+    assert shapes == [(64, 8, 8, 1)]
+    scores = np.asarray(jax.jit(classifier.scores())(pictures))
+    chosen = np.asarray(
+        sets.top_k_set(scores, k=3) if threshold is None else sets.threshold_set(scores, threshold)
+    )
+    read = [entry for entry in found if isinstance(entry, ImageSet)]
+    for entry, row, members in zip(read, scores, chosen, strict=True):
+        assert sorted(entry.classes) == np.flatnonzero(members).tolist()
+        assert list(entry.probabilities) == sorted(entry.probabilities, reverse=True)
+        # Another size of batches may round otherwise.
+        np.testing.assert_allclose(entry.probabilities, row[list(entry.classes)], rtol=1e-5)
+        assert entry.likeliest == row.argmax()
+        assert entry.highest == pytest.approx(row.max(), rel=1e-5)
+        assert entry.thumbnail is None
+
+
+def test_the_first_of_equally_likely_classes_comes_first(classifier, paths, monkeypatch):
+    probabilities = np.array([[0.1, 0.3, 0.1, 0.3, 0.2]], np.float32)
+    chosen = np.array([[True, True, True, True, False]])
+    monkeypatch.setattr(
+        inference, "make", lambda *_arguments: lambda _images: (probabilities, chosen)
+    )
+    rule = CalibratedRule("top_k", 4, None)
+    (entry,) = image_sets.make_sets(classifier, rule, paths[:1], thumbnails=False)
+    assert (entry.classes, entry.likeliest) == ((1, 3, 0, 2), 1)
+
+
+def test_a_few_images_make_a_small_batch(classifier, paths):
+    rule = CalibratedRule("top_k", 1, None)
+    (entry,) = image_sets.make_sets(classifier, rule, paths[:1], thumbnails=True)
+    assert isinstance(entry, ImageSet)
+    assert entry.thumbnail is not None
+    assert (entry.thumbnail.width, entry.thumbnail.height) == (8, 8)
+    (entry,) = image_sets.make_sets(classifier, rule, paths[1:2], thumbnails=True)
+    assert isinstance(entry, Unreadable)
+
+
+def test_few_files_are_read_ahead(classifier, paths, monkeypatch):
+    read = []
+    once = image_files.read(paths[0], classifier.spec.image_reader)
+    monkeypatch.setattr(image_files, "read", lambda path, *_: read.append(path) or once)
+    rule = CalibratedRule("top_k", 1, None)
+    found = image_sets.make_sets(classifier, rule, 5_000 * paths[:1], thumbnails=False)
+    next(found)
+    # Two batches are with the device, and one and the threads' own are made ready.
+    assert len(read) <= 3 * 64 + 2 * 16
+    found.close()
+    assert len(read) < 5_000
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"coverage": float("nan")}, "got nan"),
+        ({"top_k": 0}, "--top_k must be from 1 to 10, the number of classes; got 0"),
+        ({"top_k": 11}, "got 11"),
+        ({"average_k": 0.5}, "--average_k must be from 1 to 10"),
+        ({"average_k": float("nan")}, "--average_k must be from 1 to 10"),
+        ({"coverage": 0.999}, "needs at least 1 / 0.001 - 1 = 999 examples"),
+    ],
+)
+def test_a_rule_that_cannot_be_is_refused(classifier, values, message):
+    with pytest.raises(UserError) as error:
+        calibrate(classifier, rule_flags.chosen(NONE | values))
+    assert message in str(error.value)
+
+
+def test_thresholds_are_those_of_the_validation_images(classifier):
+    average = calibrate(classifier, rule_flags.chosen(NONE | {"average_k": 2.0}))
+    assert (str(average), average.threshold) == (
+        "average_k=2",
+        Calibration(classifier).average_k(2.0),
+    )
+    coverage = calibrate(classifier, rule_flags.chosen(NONE | {"coverage": 0.9}))
+    assert coverage.threshold == Calibration(classifier).conformal(0.9)
+    assert "at least 90%" in coverage.in_words()
+    assert "2 classes on average" in average.in_words()
+    # Twice, for the second time it could be read.
+    for _ in range(2):
+        every = calibrate(classifier, rule_flags.chosen(NONE | {"average_k": 10.0}))
+        assert every.in_words() == "Each set has every class."
+    top = calibrate(classifier, rule_flags.chosen(NONE | {"top_k": 1}))
+    assert (str(top), top.threshold) == ("top_k=1", None)
+    assert top.in_words() == "Each set has the class of highest probability."
+
+
+def test_shares_of_processes_have_the_sets_of_one(classifier, paths, tmp_path):
+    rule = CalibratedRule("top_k", 2, None)
+
+    def make(share):
+        return image_sets.make_sets(classifier, rule, paths, thumbnails=True, share=share)
+
+    expected = [*make(ALONE)]
+    out, kind = tmp_path / "sets.jsonl", {"rule": rule.digest}
+    # More shares than batches.
+    for index in range(4):
+        with pytest.raises(PartWritten):
+            make(WritesPart(out, Shard(index, 4), kind))
+    assert [*make(Merges(out, kind))] == expected
+
+
+def test_another_network_or_rule_has_another_digest(classifier):
+    rules = [CalibratedRule("top_k", 1, None), CalibratedRule("average_k", 1, 0.2)]
+    rules += [dataclasses.replace(rules[1], threshold=0.3)]
+    assert len({rule.digest for rule in rules}) == 3
+    warmer = dataclasses.replace(classifier, results={"temperature": 2.0})
+    other = dataclasses.replace(
+        classifier, params=jax.tree.map(lambda array: array + 1, classifier.params)
+    )
+    assert len({one.digest for one in (classifier, warmer, other)}) == 3

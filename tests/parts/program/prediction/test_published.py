@@ -1,0 +1,242 @@
+"""Published networks without a run: evaluated, served, and written for torchvision again."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+import safetensors.numpy
+from PIL import Image
+
+from tests import reference
+from tests.parts.program.data import small, small_prepared
+from tests.parts.program.forked import start
+from tests.parts.program.models import torch_writer as writer
+from tests.parts.program.prediction import small_network
+from train.data import photographs
+from train.foundation.errors import UserError
+from train.models.classifier import Classifier
+from train.models.heads import LinearHead
+from train.models.normalization import CLIP, IMAGENET
+from train.prediction import exported_weights, image_files, published
+from train.prediction.calibrated_rule import calibrate
+from train.prediction.classifier_flags import ChosenClassifier
+from train.prediction.evaluating.new_data_calibration import needed
+from train.prediction.rule_flags import ChosenRule
+from train.training.losses import LOSSES
+
+NUM_CLASSES = len(small.SPECIES)
+# As in `small_photographs`.
+SIZES = {"SHORTER_SIDE": 64, "CROP": 56}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """The folders of prepared data sets, of weights and of what the commands write."""
+    folder = tmp_path_factory.mktemp("published")
+    small_prepared.plantnet(folder)
+    _, arrays = small_network.weights(NUM_CLASSES)
+    # As the authors of Pl@ntNet-300K write them.
+    tensors = writer.ordered({name: writer.tensor(array) for name, array in arrays.items()})
+    saved = writer.zip_bytes({"epoch": 29, "model": tensors, "optimizer": {"param_groups": []}})
+    (folder / "best_acc.tar").write_bytes(saved)
+    (folder / "names.txt").write_text("".join(f"{one} \N{HERB}\n" for one in small.SPECIES))
+    (folder / "photos").mkdir()
+    for name, size in (("a.jpg", (90, 70)), ("b.png", (64, 200))):
+        pixels = np.random.default_rng(size[0]).integers(0, 256, (*size, 3), np.uint8)
+        Image.fromarray(pixels).save(folder / "photos" / name)
+    return folder
+
+
+@pytest.fixture
+def _small(monkeypatch):
+    small_network.shrink(monkeypatch.setitem)
+    small.shrink(monkeypatch.setattr)
+    for name, size in SIZES.items():
+        monkeypatch.setattr(photographs, name, size)
+
+
+def on_plantnet(data, **changes):
+    given = {"weights": str(data / "best_acc.tar"), "dataset": "plantnet300k"}
+    return ChosenClassifier(**(given | {"data_dir": str(data / "data")} | changes))
+
+
+def of_names(data, **changes):
+    given = {"weights": str(data / "best_acc.tar"), "classes": str(data / "names.txt")}
+    return ChosenClassifier(**(given | changes))
+
+
+def by_hand(pixels, normalization=IMAGENET):
+    """The probabilities of the small network for uint8 images."""
+    variables, _ = small_network.weights(NUM_CLASSES)
+    mean, std = (np.array(one, np.float32) for one in normalization)
+    inputs = (np.stack(pixels).astype(np.float32) / np.float32(255) - mean) / std
+    model = Classifier(small_network.SMALL(axis_name=None), LinearHead(NUM_CLASSES))
+    return jax.nn.softmax(model.apply(variables, inputs, train=False))
+
+
+@pytest.mark.usefixtures("_small")
+def test_it_is_evaluated_and_calibrated_on_a_data_set(data):
+    classifier = published.load(on_plantnet(data))
+    assert classifier.config.model.name == "resnet50"
+    dataset = classifier.load_dataset()
+    assert classifier.classes.names == dataset.class_names
+    records = dataset.validation.images
+    pixels = [
+        records.reader.for_evaluation(*records.encoded(index)) for index in range(len(records))
+    ]
+    assert pixels[0].shape == (56, 56, 3)
+    found = classifier.predict("validation")
+    # Convolutions in float32, compiled with others around them.
+    np.testing.assert_allclose(found.scores, by_hand(pixels), rtol=1e-4, atol=1e-6)
+    rule = calibrate(classifier, ChosenRule("average_k", 2.0))
+    # The middle between two scores, in float32.
+    expected = reference.average_k_threshold(np.asarray(found.scores), k=2)
+    assert rule.threshold == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.usefixtures("_small")
+@pytest.mark.parametrize(
+    ("changes", "size", "normalization"),
+    [({"image_size": 40}, 40, IMAGENET), ({"normalization": "clip"}, 224, CLIP)],
+)
+def test_names_of_classes_are_enough_to_predict(data, changes, size, normalization):
+    classifier = published.load(of_names(data, **changes))
+    assert classifier.classes.names == tuple(f"{one} \N{HERB}" for one in small.SPECIES)
+    assert classifier.image_shape == (size, size, 3)
+    reader = classifier.spec.image_reader
+    pixels = reader.fit(image_files.read(data / "photos" / "a.jpg", reader), "a.jpg")
+    scores = jax.jit(classifier.scores())(pixels[None])
+    np.testing.assert_allclose(scores, by_hand([pixels], normalization), rtol=1e-4, atol=1e-6)
+    with pytest.raises(UserError, match=r"names.txt has only the names of classes"):
+        classifier.load_dataset()
+
+
+@pytest.mark.usefixtures("_small")
+def test_a_file_that_does_not_fit_is_one_line(data, tmp_path):
+    (tmp_path / "few.txt").write_text("one\ntwo\n")
+    (tmp_path / "blank.txt").write_text("one\n\ntwo\n")
+    _, arrays = small_network.weights(NUM_CLASSES)
+    headless = {name: array for name, array in arrays.items() if not name.startswith("fc.")}
+    safetensors.numpy.save_file(headless, tmp_path / "headless")
+    path = str(tmp_path)
+    mistakes = [
+        (
+            of_names(data, classes=f"{path}/few.txt"),
+            "has no head for the 2 classes of .*few.txt: the file's is for 6 classes, not 2",
+        ),
+        (of_names(data, classes=f"{path}/blank.txt"), "--classes must have a name on each line"),
+        (of_names(data, classes=f"{path}/none"), "--classes .*none cannot be read"),
+        (of_names(data, weights=f"{path}/headless"), "has no head for the 6 .*: the file has none"),
+        (of_names(data, weights=f"{path}/none"), "--weights must be a file of weights; "),
+        (of_names(data, model="resnet"), "--model must be one of .*; got 'resnet'"),
+        (of_names(data, model="mlp"), "--weights is for networks .*; --model is 'mlp'"),
+        (of_names(data, model="resnet18"), "--weights: .* does not fit --model=resnet18, it holds"),
+        (of_names(data, normalization="half"), "--normalization must be one of clip, "),
+        (of_names(data, image_size=5000), "--image_size must be an integer from 1 to 4096"),
+        (on_plantnet(data, dataset="folder"), "--dataset must be one of cifar100, "),
+        (on_plantnet(data, data_dir=path), "train.prepare --dataset=plantnet300k"),
+    ]
+    for chosen, message in mistakes:
+        with pytest.raises(UserError, match=message) as raised:
+            published.load(chosen)
+        assert "\n" not in str(raised.value)
+        assert "config." not in str(raised.value)
+
+
+def test_a_rule_needs_images_to_calibrate_it_on():
+    with pytest.raises(UserError, match="--coverage needs --dataset, on whose validation images"):
+        ChosenClassifier(weights="w.pth", classes="names.txt").check_rule(
+            ChosenRule("coverage", 0.9)
+        )
+    with pytest.raises(UserError, match="--risks needs --recalibrate=half, --thresholds or"):
+        needed(None, "--risks")
+
+
+@pytest.mark.usefixtures("_small")
+def test_its_weights_are_written_as_they_were_published(data):
+    classifier = published.load(of_names(data))
+    _, arrays = small_network.weights(NUM_CLASSES)
+    found = safetensors.numpy.load(exported_weights.serialize(classifier))
+    assert found.keys() == arrays.keys()
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(found[name], array)
+    described = exported_weights.describe(classifier)
+    assert described["names"] == "of torchvision"
+    assert described["images"]["normalization"]["mean"] == list(IMAGENET.mean)
+    assert described["images"]["shape"] == ["n", 224, 224, 3]
+    assert described["weights"].endswith("best_acc.tar")
+    assert described["classes"] == list(classifier.classes.names)
+
+
+@pytest.mark.usefixtures("_small")
+def test_weights_that_no_other_program_reads_are_not_written(data, monkeypatch):
+    classifier = published.load(of_names(data))
+    with monkeypatch.context() as patch:
+        model = dataclasses.replace(classifier.config.model, name="small_cnn")
+        config = dataclasses.replace(classifier.config, model=model)
+        patch.setattr(classifier.assembly, "config", config)
+        message = "--format=safetensors is for networks .*; this network is 'small_cnn'"
+        with pytest.raises(UserError, match=message):
+            exported_weights.serialize(classifier)
+    monkeypatch.setattr(classifier.assembly, "loss", LOSSES["ldam"])
+    with pytest.raises(UserError, match=r"--format=safetensors is for linear heads.* cosine"):
+        exported_weights.serialize(classifier)
+
+
+def test_the_commands_take_it(data, tmp_path):
+    network = (f"--weights={data}/best_acc.tar", "--model=resnet50")
+    plantnet = ("--dataset=plantnet300k", f"--data_dir={data}/data")
+    names, photos = f"--classes={data}/names.txt", f"--images={data}/photos"
+    for number, species in enumerate([*small.SPECIES[:2], "another"]):
+        (data / "labelled" / f"{species} \N{HERB}").mkdir(parents=True)
+        Image.new("RGB", (60, 60), (number, 9, 99)).save(
+            data / "labelled" / f"{species} \N{HERB}" / "a.png"
+        )
+    new_data = (f"--images={data}/labelled", "--ks=1,2", f"--out={data}/new.json")
+    evaluated = start(
+        "tests.parts.program.prediction.small_published",
+        *(*network, names, *new_data),
+        environment={"COMMAND": "train.evaluate"},
+        folder=str(tmp_path),
+    )
+    assert (evaluated.returncode, evaluated.stderr) == (0, "")
+    # There are no images to calibrate on.
+    assert "top-2" in evaluated.stdout
+    assert "average-2" not in evaluated.stdout
+    report = json.loads((data / "new.json").read_text())
+    assert (report["num_examples"], report["num_classes"]) == (2, NUM_CLASSES)
+    assert report["unknown_classes"]["classes"] == {"another \N{HERB}": 1}
+    starts = {
+        "evaluate": (*plantnet, "--ks=1,2", "--coverages="),
+        "predict": (names, photos, "--top_k=2", f"--html={tmp_path}/page.html"),
+        "export": (names, "--format=safetensors", f"--out={tmp_path}/weights"),
+    }
+    done = {
+        command: start(
+            "tests.parts.program.prediction.small_published",
+            *network,
+            *flags,
+            environment={"COMMAND": f"train.{command}"},
+            folder=str(tmp_path),
+        )
+        for command, flags in starts.items()
+    }
+    for command, ended in done.items():
+        # Started in the folder.
+        told = "page  page.html\n" if command == "predict" else ""
+        assert (ended.returncode, ended.stderr) == (0, told), ended.stderr
+    shown = done["evaluate"].stdout
+    assert f"plantnet300k, {data}/best_acc.tar, test split: 12 examples, 6 classes" in shown
+    assert "average-2" in shown
+    for line in map(json.loads, done["predict"].stdout.splitlines()):
+        assert line["rule"] == "top_k=2"
+        assert all(member["class"].endswith("\N{HERB}") for member in line["set"])
+    page = (tmp_path / "page.html").read_text()
+    assert "unknown (classes of names.txt), 6 classes" in page
+    assert f"<dd>{data}/best_acc.tar</dd>" in page
+    # No file is written that was not requested.
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        *("page.html", "weights", "weights.json", "weights.md"),
+    ]

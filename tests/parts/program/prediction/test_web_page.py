@@ -1,0 +1,120 @@
+"""`train.export --format=web` writes a folder of files; `make test-browser` opens it."""
+
+import hashlib
+import json
+import re
+import stat
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from train.evaluation.conformal_rules import RULES
+from train.evaluation.conformal_sets import ConformalSets
+from train.foundation.errors import UserError
+from train.prediction.calibrated_rule import CalibratedRule
+from train.prediction.web_page import runtime, site
+
+DESCRIPTION = {"images": {"shape": ["n", 8, 8, 1], "steps": []}, "classes": ["a", "b"]}
+RUNTIME = {name: name.encode() for name in runtime.DIGESTS}
+
+
+def test_the_folder_has_all_that_the_page_names(tmp_path):
+    site.write(tmp_path / "site", b"model", DESCRIPTION, b"card", RUNTIME)
+    folder = tmp_path / "site"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    named = re.search(r"const FILES = (\[.*\]);", (folder / "offline.js").read_text())
+    assert named is not None
+    # A service worker does not keep itself.
+    assert set(json.loads(named[1])) == files - {"offline.js"} | {"./"}
+    for name in files:
+        if name.endswith((".js", ".html")) and not name.startswith("onnxruntime"):
+            text = (folder / name).read_text()
+            wanted = re.findall(
+                r"""(?:from|src=|href=|URL\(|download\(|read\() ?"(?:\./)?([\w./-]+)["]""", text
+            )
+            assert {one for one in wanted if not one.startswith("data:")} <= files, name
+    # Nothing is from elsewhere.
+    assert not [name for name in files if b"https://" in (folder / name).read_bytes()]
+    assert json.loads((folder / "classifier.json").read_text()) == DESCRIPTION
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_the_texts_of_the_page_are_in_the_language_file(tmp_path):
+    site.write(tmp_path / "site", b"model", DESCRIPTION, b"card", RUNTIME)
+    words = json.loads((tmp_path / "site" / "words.json").read_text())
+    code = "".join(path.read_text() for path in (tmp_path / "site").glob("*.js"))
+    used = set(re.findall(r"\bwords\.(\w+)", code)) | set(re.findall(r'Refused\("(\w+)"', code))
+    assert used - {"join", "js", "json"} <= words.keys()
+
+
+def test_another_model_has_another_version(tmp_path):
+    versions = set()
+    for number in (1, 2):
+        folder = tmp_path / str(number)
+        site.write(folder, b"model %d" % number, DESCRIPTION, b"card", RUNTIME)
+        versions.add(re.findall(r'VERSION = "(.*)"', (folder / "offline.js").read_text())[0])
+    assert len(versions) == 2
+
+
+def test_nothing_stays_of_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "file").touch()
+    with pytest.raises(OSError, match="not empty"):
+        site.write(tmp_path / "site", b"model", DESCRIPTION, b"card", RUNTIME)
+    assert list(tmp_path.iterdir()) == [tmp_path / "site"]
+
+
+def test_what_is_promised():
+    assert site.promised(CalibratedRule("coverage", 0.9, 0.1)) == 0.9
+    halfway = ConformalSets(RULES["interpolated"], np.ones(2), None)
+    assert site.promised(CalibratedRule("coverage", 0.9, None, halfway)) == 0.8
+    assert site.promised(CalibratedRule("top_k", 3.0, None)) is None
+
+
+def test_names_are_folded_as_in_python():
+    described = site.describe({"names": {}}, CalibratedRule("top_k", 1.0, None))
+    folding = described["folding"]
+    assert folding["ß"] == "ss"
+    assert folding["A"] == "a"
+    assert "a" not in folding
+    text = "Straße ΣΑΣ İstanbul ﬁ"
+    assert "".join(folding.get(one, one) for one in text) == text.casefold()
+
+
+def test_a_classifier_of_features_is_refused():
+    spec = SimpleNamespace(inputs="features", has_images=False)
+    with pytest.raises(UserError, match="--format=web is for classifiers of images and of names"):
+        site.check(SimpleNamespace(spec=spec))
+
+
+def test_the_runtime_is_read_from_a_folder(tmp_path, monkeypatch):
+    (tmp_path / "dist").mkdir()
+    with pytest.raises(UserError, match=r"lacks the file dist/.*npm pack onnxruntime-web@"):
+        runtime.read(str(tmp_path))
+    for name, content in RUNTIME.items():
+        (tmp_path / "dist" / name).write_bytes(content)
+    with pytest.raises(UserError, match="is not version"):
+        runtime.read(str(tmp_path))
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in RUNTIME.items()}
+    monkeypatch.setattr(runtime, "DIGESTS", digests)
+    assert runtime.read(str(tmp_path)) == RUNTIME
+
+
+def test_the_guide_names_the_version():
+    guide = (Path(__file__).parents[4] / "docs" / "deployment.md").read_text()
+    assert f"npm pack {runtime.PACKAGE}@{runtime.VERSION}\n" in guide
+
+
+def test_without_npm_one_line_says_how(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match=r"npm is not installed: .*--onnxruntime_web=package"):
+        runtime.read(None)
+    npm = tmp_path / "npm"
+    npm.write_text("#!/bin/sh\necho no network >&2\nexit 1\n")
+    npm.chmod(0o755)
+    with pytest.raises(UserError, match=r"failed \(no network\); on a machine with npm") as refused:
+        runtime.read(None)
+    assert "\n" not in str(refused.value)

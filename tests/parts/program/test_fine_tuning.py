@@ -1,0 +1,439 @@
+"""Runs that start from trained weights: from an earlier run, frozen, and as docs/fine_tuning.md."""
+
+import copy
+import dataclasses
+import json
+import re
+import shlex
+import shutil
+
+import jax
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from configs import digits, folder
+from tests.parts.program.configurations import changed
+from tests.parts.program.data.own import pictures
+from tests.parts.program.forked import ROOT, start
+from tests.parts.program.models.tiny import SMALL_RESNET, in_float32, random_variables
+from tests.parts.program.power_cut import power_cut_at
+from tests.parts.program.sealed import unsealed
+from train import experiment
+from train.assembly import assemble
+from train.assembly.starting import make_first_state
+from train.configuration.parsing import parse
+from train.foundation.errors import UserError
+from train.models import HEADS, MODELS, load_alone
+from train.models.classifier import Classifier
+from train.models.weights.names import arrays_of
+from train.prediction import exported_weights, trained
+from train.prediction.trained import TrainedClassifier
+from train.training import earlier_run
+from train.workdir.classes import Classes
+
+pytestmark = pytest.mark.usefixtures("standard_promotion")
+
+
+@pytest.fixture
+def config(finished_run, run_seed):
+    """A run on the data of the finished one, which has two epochs of `noised_balanced`."""
+    config = json.loads(digits.get_config("noised_balanced").to_json())
+    data_dir = str(finished_run.parent / "data")
+    return changed(config, {"seed": run_seed, "num_epochs": 2, "dataset.data_dir": data_dir})
+
+
+def as_bytes(tree):
+    return jax.tree.map(lambda leaf: np.asarray(leaf).tobytes(), tree)
+
+
+# From an earlier run.
+
+
+def test_a_run_starts_from_an_earlier_one_and_needs_it_no_more(
+    config, finished_run, tmp_path, capsys
+):
+    earlier, workdir = tmp_path / "earlier", tmp_path / "run"
+    shutil.copytree(finished_run, earlier)
+    selected = trained.load(finished_run)
+    # The head is trained from scratch on balanced classes, as by Kang et al. (2020).
+    changes = {
+        "model.start_from": str(earlier),
+        "model.freeze": True,
+        "model.new_head": True,
+        "dataset.sampling": "class_balanced",
+        "optimizer.average_decay": 0.5,
+    }
+    config = changed(config, changes)
+    with power_cut_at(19 + 7):
+        experiment.run(config, workdir)
+    shutil.rmtree(earlier)
+    experiment.run(config, workdir)
+    assert "continuing after epoch 1 of 2" in capsys.readouterr().out
+    results = json.loads((workdir / "results.json").read_text())
+    assert results["config"]["model"]["start_from"] == str(earlier)
+    found = trained.load(workdir)
+    for name in ("params", "batch_stats"):
+        kept, before = getattr(found, name), getattr(selected, name)
+        assert as_bytes(kept.get("features")) == as_bytes(before.get("features"))
+    assert as_bytes(found.params["head"]) != as_bytes(selected.params["head"])
+    assert found.scores()(np.zeros((1, 8, 8, 1), np.uint8)).shape == (1, 10)
+    # The trained network is better than one epoch makes it: all but the head was there already.
+    # Equal scores have a hinge of 1; it was 0.04 here.
+    lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    first = next(line for line in lines if line["split"] == "validation")
+    assert first["loss"] < 0.3
+    # The features were normalized below the new head. A run that starts from it has the same
+    # classifier.
+    norm = as_bytes(found.batch_stats["norm"])
+    images = np.random.default_rng(0).integers(0, 256, (20, 8, 8, 1), np.uint8)
+    for freeze in (False, True):
+        changes = {"model.start_from": str(workdir), "model.freeze": freeze}
+        assembly = assemble(parse(changed(config, {"model.new_head": False, **changes})))
+        state = make_first_state(assembly)
+        assert (as_bytes(state.batch_stats.get("norm")) == norm) is freeze
+        going_on = TrainedClassifier(None, {}, assembly, state.params, state.batch_stats)
+        # Rounding of float32.
+        np.testing.assert_allclose(going_on.scores()(images), found.scores()(images), atol=1e-4)
+
+
+@pytest.fixture
+def ready(config):
+    """The first state of a run, and what it knows of its data set."""
+    assembly = assemble(parse(config))
+    return assembly.initial_state(), assembly.data.facts
+
+
+def load(finished_run, state, facts):
+    return earlier_run.load(
+        str(finished_run), state.params, state.batch_stats, model_name="small_cnn", facts=facts
+    )
+
+
+def test_the_head_is_taken_over_for_the_same_classes(finished_run, ready):
+    selected = trained.load(finished_run)
+    loaded = load(finished_run, *ready)
+    assert as_bytes(loaded.params) == as_bytes(selected.params)
+    assert as_bytes(loaded.batch_stats) == as_bytes(selected.batch_stats)
+    assert loaded.message == (
+        f"small_cnn starts with the weights of the run in {finished_run}, "
+        "its head too, of 10 classes"
+    )
+
+
+def test_the_head_starts_anew_where_that_is_asked_for(config, finished_run, capsys):
+    changes = {"model.start_from": str(finished_run), "model.new_head": True}
+    assembly = assemble(parse(changed(config, changes)))
+    initial, found = assembly.initial_state().params, make_first_state(assembly).params
+    assert as_bytes(found["head"]) == as_bytes(initial["head"])
+    selected = trained.load(finished_run).params
+    assert as_bytes(found["features"]) == as_bytes(selected["features"])
+    reason = "but its head starts from random weights: config.model.new_head asks for it"
+    assert reason in capsys.readouterr().out
+
+
+def test_the_head_starts_anew_for_other_classes(finished_run, ready):
+    state, facts = ready
+    selected = trained.load(finished_run)
+    names = facts.classes.names
+    other_kind = copy.deepcopy(state.params)
+    other_kind["head"] = {"class_vectors": np.zeros((128, 10), np.float32)}
+    for params, classes, reason in (
+        (state.params, names[::-1], "for other classes, or for the same in another order"),
+        (state.params, names[:4], "for 10 classes, not 4"),
+        (other_kind, names, "of another kind"),
+    ):
+        others = dataclasses.replace(facts, classes=Classes(classes, (1,) * len(classes)))
+        loaded = load(finished_run, dataclasses.replace(state, params=params), others)
+        assert loaded.message.endswith(
+            f", but its head starts from random weights: the run's is {reason}"
+        )
+        assert as_bytes(loaded.params["head"]) == as_bytes(params["head"])
+        assert as_bytes(loaded.params["features"]) == as_bytes(selected.params["features"])
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Grey pictures of the size of the digits, and their configuration."""
+    pictures.write_classes(tmp_path / "photos", ("ash", "birch", "cedar"), 8, size=(8, 8), mode="L")
+    config = json.loads(folder.get_config("cross_entropy").to_json())
+    return changed(
+        config,
+        {
+            "dataset.path": str(tmp_path / "photos"),
+            "dataset.batch_size": 8,
+            "dataset.augmentation": "none",
+            "model.name": "small_cnn",
+            "num_epochs": 1,
+            "optimizer.warmup_epochs": 0.0,
+            "select_by": "loss",
+            "eval.ks": [1],
+        },
+    )
+
+
+def test_the_rates_of_a_configuration_reach_its_layers(config):
+    settings = {
+        "optimizer.learning_rate": 0.1,
+        "optimizer.warmup_epochs": 0.0,
+        "optimizer.momentum": 0.0,
+        "optimizer.nesterov": False,
+        "optimizer.weight_decay": 0.5,
+        "optimizer.head_learning_rate": 0.3,
+        "optimizer.layer_decay": 0.5,
+        "optimizer.decay_biases_and_norms": False,
+    }
+    assembly = assemble(parse(changed(config, settings)))
+    params = assembly.initial_state().params
+    made = assembly._make_optimizer(assembly.hyperparameters["optimizer"]).transformation
+    ones = jax.tree.map(np.ones_like, params)
+    updates, _ = made.update(ones, made.init(params), params)
+    # Three layers below the head; only the kernels have the weight decay.
+    for name, rate in (("0", 0.0125), ("1", 0.025), ("2", 0.05)):
+        kernel = params["features"][f"Conv_{name}"]["kernel"]
+        found = updates["features"][f"Conv_{name}"]["kernel"]
+        np.testing.assert_allclose(found, -rate * (1 + 0.5 * kernel), rtol=1e-5)  # Float32.
+        scale = updates["features"][f"BatchNorm_{name}"]["scale"]
+        np.testing.assert_allclose(scale, -rate, rtol=1e-6)
+    np.testing.assert_allclose(updates["head"]["Dense_0"]["bias"], -0.3, rtol=1e-6)
+
+
+def test_features_are_normalized_below_a_new_linear_head(config, finished_run):
+    frozen = {"model.start_from": str(finished_run), "model.freeze": True}
+    new_head = {**frozen, "model.new_head": True}
+    assembly = assemble(parse(changed(config, new_head)))
+    state = make_first_state(assembly)
+    features = assembly.model.apply(
+        {"params": state.params, "batch_stats": state.batch_stats},
+        assembly.normalize(assembly.data.dataset.train.images),
+        method=Classifier.features_in_evaluation,
+    )
+    norm = state.batch_stats["norm"]
+    normalized = (np.asarray(features) - norm["mean"][None]) / norm["scale"][None]
+    # From 1,024 of the 1,257 images.
+    np.testing.assert_allclose(np.square(normalized).sum(axis=1).mean(), 100, rtol=0.05)
+    taken_over = make_first_state(assemble(parse(changed(config, frozen)))).batch_stats["norm"]
+    np.testing.assert_array_equal(taken_over["scale"], 1)
+    np.testing.assert_array_equal(taken_over["mean"], 0)
+    for changes in (
+        {"model.normalize_features": False},
+        {"model.head": "cosine", "model.scale": 20.0},
+    ):
+        state = make_first_state(assemble(parse(changed(config, {**new_head, **changes}))))
+        assert "norm" not in state.batch_stats
+
+
+def test_weights_of_normalized_features_are_those_of_the_published_network(
+    rng, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(MODELS, "resnet50", SMALL_RESNET)
+    pictures.write_classes(tmp_path / "photos", ("ash", "birch", "cedar"), 8, size=(16, 16))
+    model = Classifier(SMALL_RESNET.build(axis_name=None), HEADS["linear"](1000))
+    variables = in_float32(random_variables(rng, model))
+    arrays = arrays_of(variables["params"], variables["batch_stats"], SMALL_RESNET.names)
+    safetensors.numpy.save_file(arrays, tmp_path / "resnet50.pth")
+    config = changed(
+        json.loads(folder.get_config().to_json()),
+        {
+            "dataset.path": str(tmp_path / "photos"),
+            "dataset.batch_size": 8,
+            "dataset.image_size": 16,
+            "model.name": "resnet50",
+            "model.pretrained": str(tmp_path / "resnet50.pth"),
+            "model.freeze": True,
+            "eval.ks": [1],
+            "select_by": "top_1_accuracy",
+            "loss.k": 1,
+        },
+    )
+    assembly = assemble(parse(config))
+    state = make_first_state(assembly)
+    classifier = TrainedClassifier(None, {}, assembly, state.params, state.batch_stats)
+    assert "norm" in state.batch_stats
+    (tmp_path / "out.safetensors").write_bytes(exported_weights.serialize(classifier))
+    published = assemble(parse(changed(config, {"model.freeze": False})))
+    loaded = load_alone(
+        published.model, "resnet50", str(tmp_path / "out.safetensors"), assembly.data.image_shape
+    )
+    assert loaded.head_is_read
+    as_published = TrainedClassifier(None, {}, published, loaded.params, loaded.batch_stats)
+    images = rng.integers(0, 256, (4, 16, 16, 3), np.uint8)
+    expected = classifier.scores()(images)
+    # Rounding of float32.
+    np.testing.assert_allclose(as_published.scores()(images), expected, atol=1e-4)
+
+
+def test_a_frozen_network_of_random_weights_is_warned_of(config, finished_run, caplog):
+    for start_from, warnings in ((None, 1), (str(finished_run), 0)):
+        changes = {"model.freeze": True, "model.start_from": start_from}
+        assembly = assemble(parse(changed(config, changes)))
+        caplog.clear()
+        make_first_state(assembly)
+        assert caplog.text.count("config.model.freeze: the frozen network has rand") == warnings
+
+
+# What is refused, before anything is written.
+
+
+def without_results(workdir):
+    (workdir / "results.json").unlink()
+
+
+def without_checkpoints(workdir):
+    shutil.rmtree(workdir / "checkpoints")
+
+
+def damaged(workdir):
+    for file in (workdir / "checkpoints").rglob("*"):
+        if file.is_file() and "state" in file.parts:
+            file.write_bytes(file.read_bytes()[:10])
+
+
+def of_another_copy(workdir):
+    results = unsealed(workdir / "results.json")
+    (workdir / "results.json").write_text(json.dumps({**results, "best_epoch": 9}))
+
+
+def of_another_version(workdir):
+    config = unsealed(workdir / "config.json")
+    del config["dataset"]
+    (workdir / "config.json").write_text(json.dumps(config))
+
+
+def emptied(workdir):
+    shutil.rmtree(workdir)
+    workdir.mkdir()
+
+
+def a_file(workdir):
+    shutil.rmtree(workdir)
+    workdir.write_bytes(b"weights")
+
+
+DAMAGES = {
+    shutil.rmtree: "must be the workdir of a finished run; .*earlier does not exist",
+    emptied: "must be the workdir of a finished run; .*earlier holds no run",
+    a_file: "earlier is a file: config.model.pretrained takes weights of other programs",
+    without_results: "the run in .*earlier is not finished: the command that started it continues",
+    without_checkpoints: "the run in .*earlier has no checkpoints any more",
+    damaged: "the checkpoints in .*earlier/checkpoints cannot be read: ",
+    of_another_copy: "selected epoch ., and its results are of epoch 9: copy them together",
+    of_another_version: "earlier is a run of another version",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_an_earlier_run_that_cannot_be_read_is_refused(config, finished_run, tmp_path, damage):
+    earlier = tmp_path / "earlier"
+    shutil.copytree(finished_run, earlier)
+    damage(earlier)
+    with pytest.raises(UserError, match=rf"^config\.model\.start_from.*{DAMAGES[damage]}"):
+        experiment.run(changed(config, {"model.start_from": str(earlier)}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_earlier_run_of_another_network_is_refused(config, finished_run, tmp_path):
+    config = changed(config, {"model.start_from": str(finished_run), "model.name": "mlp"})
+    message = "must be a run of the network 'mlp'; the run in .* is of 'small_cnn'"
+    with pytest.raises(UserError, match=message):
+        experiment.run(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_earlier_run_on_images_that_do_not_fit_is_refused(photos, finished_run, tmp_path):
+    pictures.write_classes(tmp_path / "photos", ("ash", "birch"), 8, size=(8, 8))
+    config = changed(photos, {"model.start_from": str(finished_run)})
+    message = (
+        r"params\.features\.Conv_0\.kernel is float32\[3, 3, 1, 32\] there and "
+        r"float32\[3, 3, 3, 32\] here\. Its images are of shape \(8, 8, 1\), and the images of "
+        r"this run of \(8, 8, 3\)"
+    )
+    with pytest.raises(UserError, match=message):
+        experiment.run(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_file_of_weights_that_is_not_there_leaves_no_workdir(config, tmp_path, monkeypatch):
+    monkeypatch.setitem(MODELS, "resnet50", SMALL_RESNET)
+    changes = {"model.name": "resnet50", "model.pretrained": str(tmp_path / "gone.pth")}
+    with pytest.raises(UserError, match=r"config\.model\.pretrained must be a file of weights; "):
+        experiment.run(changed(config, changes), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"model.name": "resnet18", "model.pretrained": "a.pth", "model.start_from": "runs/a"},
+            "config.model.start_from must be None with config.model.pretrained",
+        ),
+        (
+            {"model.freeze": True, "optimizer.layer_decay": 0.5},
+            "config.optimizer.layer_decay must be None with config.model.freeze.*; got 0.5",
+        ),
+        (
+            {"model.freeze": True, "optimizer.head_learning_rate": 0.5},
+            "config.optimizer.head_learning_rate must be None with config.model.freeze.*; got 0.5",
+        ),
+    ],
+)
+def test_fields_that_exclude_each_other_are_refused(config, tmp_path, changes, message):
+    with pytest.raises(UserError, match=message):
+        experiment.run(changed(config, changes), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+# The page.
+
+# Commands of train.embed and train.export are run by tests of their own, in tests/parts/program/prediction.
+PAGE = re.sub(
+    "^## Many heads.*?(?=^## )",
+    "",
+    (ROOT / "docs" / "fine_tuning.md").read_text(),
+    flags=re.DOTALL | re.MULTILINE,
+)
+COMMANDS = [
+    shlex.split(command.replace("\\\n", ""))
+    for command in re.findall(
+        r"^    (python -m train\.main (?:.*\\\n)*.*)$", PAGE, flags=re.MULTILINE
+    )
+]
+SMALL = (
+    "--config.num_epochs=1",
+    "--config.optimizer.warmup_epochs=0.5",
+    "--config.dataset.batch_size=8",
+    "--config.dataset.image_size=16",
+)
+
+
+@pytest.mark.long
+def test_the_commands_of_the_page_run_in_their_order(rng, tmp_path, monkeypatch):
+    monkeypatch.setitem(MODELS, "resnet50", SMALL_RESNET)
+    classes = ("ash", "birch", "cedar", "dogwood", "elm", "fir")
+    pictures.write_classes(tmp_path / "photos", classes, 5, size=(16, 16))
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    model = Classifier(SMALL_RESNET.build(axis_name=None), HEADS["linear"](1000))
+    variables = in_float32(random_variables(rng, model))
+    arrays = arrays_of(variables["params"], variables["batch_stats"], SMALL_RESNET.names)
+    safetensors.numpy.save_file(arrays, tmp_path / "resnet50.pth")
+    printed = []
+    for python, option, module, *arguments in COMMANDS:
+        assert (python, option, module) == ("python", "-m", "train.main")
+        done = start("tests.parts.program.small_resnets", *arguments, *SMALL, folder=str(tmp_path))
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+        printed.append(done.stdout)
+    assert len(printed) == PAGE.count("python -m train.main") == 5
+    for text in printed[:3]:
+        assert "its head starts from random weights: the file's is for 1000 classes, not 6" in text
+    assert "the weights of the run in runs/frozen, its head too, of 6 classes" in printed[3]
+    assert (
+        "runs/both, but its head starts from random weights: config.model.new_head asks for it"
+        in printed[4]
+    )
+    found = {name: trained.load(tmp_path / "runs" / name).params for name in ("frozen", "both")}
+    kernel = variables["params"]["features"]["layer1_0"]["conv1"]["kernel"]
+    kept, moved = (found[name]["features"]["layer1_0"]["conv1"]["kernel"] for name in found)
+    np.testing.assert_array_equal(kept, kernel)
+    assert not np.array_equal(moved, kernel)

@@ -1,0 +1,161 @@
+"""A second signal, divergence and other configurations, met as users meet them."""
+
+import json
+import signal
+
+import pytest
+
+from configs import digits, synthetic_species
+from tests.parts.program.configurations import changed
+from tests.parts.program.forked import error_lines, start
+from tests.parts.program.program import Program, checkpoints, outcome
+from train import experiment
+from train.foundation.errors import UserError
+
+STEPS_PER_EPOCH = 19
+PROGRAM = Program(
+    (
+        "--config=configs/digits.py:role",
+        "--config.num_epochs=8",
+        "--config.model.name=mlp",
+        "--config.optimizer.average_decay=0.9",
+        "--config.checkpoint.every_steps=4",
+    ),
+    compiled_quickly=True,
+)
+
+
+@pytest.mark.parametrize(
+    ("second", "code", "words"),
+    [(signal.SIGTERM, -signal.SIGTERM, ""), (signal.SIGINT, 130, "stopped by SIGINT\n")],
+)
+def test_a_second_signal_ends_the_run_at_once(tmp_path, second, code, words):
+    with PROGRAM.start(tmp_path / "run", moment="held at the second save") as running:
+        running.read_until("held at a save")
+        running.send(signal.SIGTERM)
+        running.read_until("took a signal in")
+        running.send(second)
+        done = running.end()
+    assert (done.returncode, done.stderr) == (code, words)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_in_the_evaluation_after_training_is_told_and_the_run_continues(tmp_path, number):
+    workdir, one_epoch = tmp_path / "run", "--config.num_epochs=1"
+    done = PROGRAM.run(workdir, one_epoch, moment=f"{number.name} in the evaluation after training")
+    assert done.returncode == 128 + number
+    assert done.stderr == (
+        f"stopped by {number.name}: saved after step {STEPS_PER_EPOCH}, at the end of the "
+        "training; the same command continues from there\n"
+    )
+    assert not (workdir / "results.json").exists()
+    done = PROGRAM.complete(workdir, one_epoch)
+    assert "continuing after epoch 1 of 1\n" in done.stdout
+    assert (workdir / "results.json").exists()
+
+
+# Large constants in the step: it is compiled again for each.
+RATES = {
+    # The first step's own loss and gradient are finite, and nothing after them is.
+    "at once": ("--config.optimizer.learning_rate=1e20", 1),
+    "later": (
+        "--config.optimizer.decay_epochs=(1,)",
+        "--config.optimizer.decay_factor=1e25",
+        STEPS_PER_EPOCH + 1,
+    ),
+}
+
+
+@pytest.mark.parametrize("when", RATES)
+def test_divergence_is_told_with_the_last_good_checkpoint(tmp_path, when):
+    *rate, bad_step = RATES[when]
+    workdir = tmp_path / "run"
+    # A checkpoint after every step: none may have what the bad one made.
+    every_step = "--config.checkpoint.every_steps=1"
+    done = PROGRAM.run(workdir, every_step, *rate)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(
+        f"error: training diverged: at step {bad_step} the parameter norm is inf; "
+    )
+    kept, advice, examples = line.split("; ")[1:]
+    seen_with, _, numbers = examples.partition("examples ")
+    assert seen_with == "it was seen with the training "
+    assert len(set(map(int, numbers.split(", ")))) == 64
+    assert advice == "lower config.optimizer.learning_rate"
+    if bad_step == 1:
+        assert kept == "no checkpoint was saved"
+        return
+    latest = workdir / "checkpoints" / str(bad_step - 1)
+    assert kept == f"the last good checkpoint is {latest}"
+    assert checkpoints(workdir)[-1] == bad_step - 1
+    # It is complete and has finite numbers; and the same command comes to the same end.
+    done = PROGRAM.run(workdir, every_step, *rate)
+    assert (done.returncode, done.stderr) == (2, f"{line}\n")
+    assert "continuing after epoch 1 of 8\n" in done.stdout
+
+
+OTHERS = {
+    "a loss and what it needs": (
+        {"loss.name": "focal", "loss.gamma": 2.0},
+        ("loss.gamma: 1.0 -> 2.0", "loss.name: 'noised_balanced' -> 'focal'"),
+    ),
+    "a model": ({"model.name": "mlp"}, ("model.name: 'small_cnn' -> 'mlp'",)),
+    "an optimiser": (
+        {"optimizer.momentum": 0.8, "optimizer.average_decay": 0.9},
+        ("optimizer.average_decay: None -> 0.9", "optimizer.momentum: 0.9 -> 0.8"),
+    ),
+}
+
+
+def refusal(config, workdir):
+    """The error of a run in the workdir of another configuration, which stays as it was."""
+    before = sorted(workdir.rglob("*"))
+    with pytest.raises(UserError) as raised:
+        experiment.run(config, workdir)
+    assert sorted(workdir.rglob("*")) == before
+    return str(raised.value)
+
+
+def written(config, workdir):
+    """A workdir as a run of a configuration leaves it at once."""
+    config = json.loads(config.to_json())
+    workdir.mkdir()
+    (workdir / "config.json").write_text(json.dumps(config))
+    return config
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_workdir_of_another_configuration_is_refused_with_the_fields(tmp_path, other):
+    changes, named = OTHERS[other]
+    config = written(digits.get_config(), tmp_path / "run")
+    message = refusal(changed(config, changes), tmp_path / "run")
+    assert f"another configuration ({'; '.join(named)}); give another --workdir" in message
+
+
+def test_a_workdir_of_another_data_set_is_refused_with_the_fields(tmp_path):
+    config = written(synthetic_species.get_config(), tmp_path / "run")
+    message = refusal(changed(config, {"dataset.num_classes": 80}), tmp_path / "run")
+    assert "another configuration (dataset.num_classes: 100 -> 80); give" in message
+    other = json.loads(synthetic_species.get_config().to_json())
+    other["dataset"] = json.loads(digits.get_config().to_json())["dataset"]
+    assert "dataset.name: 'synthetic_species' -> 'digits'" in refusal(other, tmp_path / "run")
+
+
+def test_the_command_refuses_another_configuration_with_exit_code_two(finished_run, run_seed):
+    before = outcome(finished_run)
+    config = json.loads((finished_run / "config.json").read_text())
+    done = start(
+        "train.main",
+        "--config=configs/digits.py:noised_balanced",
+        f"--config.dataset.data_dir={config['dataset']['data_dir']}",
+        "--config.num_epochs=2",
+        "--config.loss.epsilon=2.0",
+        f"--config.seed={run_seed + 1}",
+        f"--workdir={finished_run}",
+    )
+    assert done.returncode == 2
+    (line,) = error_lines(done.stderr)
+    changed = f"(loss.epsilon: 1.0 -> 2.0; seed: {run_seed} -> {run_seed + 1})"
+    assert f"{changed}; give another --workdir" in line
+    assert outcome(finished_run) == before

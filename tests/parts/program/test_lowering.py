@@ -1,0 +1,131 @@
+"""The training step of every recipe is lowered for GPUs and TPUs, with its network and loss."""
+
+import importlib
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+
+from tests.parts import lowered
+from tests.parts.program.data.specs import dataset_spec
+from train.assembly.parts import Assembly
+from train.configuration.parsing import parse
+from train.foundation.ranks import Ranks
+from train.models import MODELS
+from train.papers.networks import NETWORKS
+from train.training.losses import LOSSES
+from train.workdir.classes import Classes
+from train.workdir.facts import Facts
+
+# Some for each of the eight devices: half of a batch has a quantile at an error of a tenth.
+BATCH_SIZE = 24
+# For data sets for which only the files determine it.
+NUM_CLASSES, NUM_FEATURES, IMAGE_SHAPE = 10, 16, (64, 64, 3)
+DTYPES = {"images": np.uint8, "features": np.float32, "names": np.int32}
+# The recipes for a user's own data take any loss. All losses are tried with the smallest network.
+WITH_ANY_LOSS = "features"
+# What is lowered in every run of the tests: a network of each kind of input.
+SOME = ("digits", "features", "place_names")
+
+
+def arguments_of_recipes():
+    """What may stand after `--config=`, of every recipe; of some with each loss or network."""
+    for path in sorted((Path(__file__).parents[3] / "configs").glob("*.py")):
+        recipe = importlib.import_module(f"configs.{path.stem}")
+        if not hasattr(recipe, "get_config"):
+            continue
+        yield path.stem
+        choices = list(getattr(recipe, "_LOSSES", ()))
+        if path.stem == WITH_ANY_LOSS:
+            choices = list(LOSSES)
+        if path.stem == "plantnet300k_networks":
+            choices = [name for name in NETWORKS if name in MODELS]
+        yield from (f"{path.stem}:{choice}" for choice in choices)
+
+
+ARGUMENTS = list(arguments_of_recipes())
+
+
+def assembly_of(argument, class_devices=None):
+    """The parts of a run of the recipe, with made-up facts in the place of its data set."""
+    recipe, _, choice = argument.partition(":")
+    get_config = importlib.import_module(f"configs.{recipe}").get_config
+    config = (get_config(choice) if choice else get_config()).to_dict()
+    # A program by pmap cannot be exported. The step is the same.
+    config["parallel"] = "shard_map" if class_devices is None else "mesh"
+    config["class_devices"] = class_devices or 1
+    config["dataset"]["batch_size"] = BATCH_SIZE
+    # Nothing is read from there.
+    for name in ("path", "tfds_name"):
+        if name in config["dataset"]:
+            config["dataset"][name] = "somewhere"
+    spec = dataset_spec(config["dataset"])
+    num_classes = spec.num_classes or NUM_CLASSES
+    shape = spec.image_shape or (IMAGE_SHAPE if spec.has_images else (NUM_FEATURES,))
+    ranks = None
+    if LOSSES[config["loss"]["name"]].needs_taxonomy:
+        ranks = Ranks(("half", "class"), tuple((str(i % 2),) for i in range(num_classes)))
+    classes = Classes(tuple(map(str, range(num_classes))), (20,) * num_classes, ranks)
+    zeros = (0.0,) * shape[-1]
+    ones = (1.0,) * shape[-1]
+    facts = Facts(classes, shape, mean=spec.mean or zeros, std=spec.std or ones)
+    assembly = Assembly(parse(config), facts, None)
+    assembly.data.steps_per_epoch = 10
+    labels = np.arange(BATCH_SIZE) % num_classes
+    assembly.data.dataset = SimpleNamespace(train=SimpleNamespace(labels=labels))
+    return assembly
+
+
+def batch_of(assembly):
+    numbers = jax.ShapeDtypeStruct((BATCH_SIZE,), np.int32)
+    inputs = jax.ShapeDtypeStruct(
+        (BATCH_SIZE, *assembly.data.image_shape), DTYPES[assembly.data.spec.inputs]
+    )
+    batch = {"images": inputs, "labels": numbers, "positions": numbers, "request": numbers}
+    return {**batch, "examples": numbers} if assembly.loss.estimates_labels else batch
+
+
+def test_every_recipe_is_here():
+    assert {"cifar100", "imagenet", "plantnet300k", "place_names", "folder", "tfds"} <= {*ARGUMENTS}
+    assert {f"features:{loss}" for loss in LOSSES} <= {*ARGUMENTS}
+    assert {f"plantnet300k_networks:{name}" for name in ("resnet50", "vgg11")} <= {*ARGUMENTS}
+
+
+@pytest.mark.usefixtures("standard_promotion")
+@pytest.mark.parametrize(
+    "argument",
+    [
+        pytest.param(argument, marks=() if argument in SOME else pytest.mark.long)
+        for argument in ARGUMENTS
+    ],
+)
+def test_the_training_step_is_lowered(argument, monkeypatch):
+    state = state_of(assembly_of(argument), monkeypatch)
+    check_lowered(assembly_of(argument), state)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("standard_promotion")
+@pytest.mark.parametrize("loss", [name for name, loss in LOSSES.items() if loss.splits_classes])
+def test_the_training_step_of_split_classes_is_lowered(loss, monkeypatch):
+    argument = f"{WITH_ANY_LOSS}:{loss}"
+    state = state_of(assembly_of(argument), monkeypatch)
+    check_lowered(assembly_of(argument, class_devices=2), state)
+
+
+def state_of(assembly, monkeypatch):
+    """The shapes of the state, whose initialization would take longer to compile."""
+    # Numbers that are kept, made outside of the trace below.
+    assert assembly.hyperparameters
+    with monkeypatch.context() as patch:
+        patch.setattr(jax, "device_get", lambda tree: tree)
+        return jax.eval_shape(assembly.initial_state)
+
+
+def check_lowered(assembly, state):
+    # Numbers that are kept, made outside of the trace below.
+    assert assembly.hyperparameters
+    program = lowered.lowered(assembly.train_step, state, batch_of(assembly))
+    assert lowered.faults(program) == []

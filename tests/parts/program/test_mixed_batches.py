@@ -1,0 +1,65 @@
+"""Runs with mixup, smoothed labels and class-balanced sampling, on photographs of a long tail."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from configs import folder
+from tests.parts.program.data.own import pictures
+from tests.parts.program.power_cut import power_cut_at
+from train import experiment
+from train.assembly import assemble
+from train.configuration.parsing import parse
+from train.foundation.errors import UserError
+
+pytestmark = pytest.mark.usefixtures("standard_promotion")
+
+STEPS_PER_EPOCH = 3
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    root = tmp_path_factory.mktemp("photos")
+    for name, count in (("ash", 52), ("birch", 13), ("cedar", 6)):
+        pictures.write_classes(root, [name], count)
+    config = folder.get_config("cross_entropy")
+    config.num_epochs = 2
+    config.model.name = "linear"
+    config.select_by = "loss"
+    config.eval.ks = (1, 2)
+    config.dataset.update(path=str(root), batch_size=16, augmentation="crop_flip")
+    config.dataset.update(mixup=0.4, sampling="class_balanced")
+    config.loss.label_smoothing = 0.1
+    return json.loads(config.to_json())
+
+
+def test_the_fields_reach_the_step_and_the_batches(config):
+    assembly = assemble(parse(config))
+    assert assembly.data.steps_per_epoch == STEPS_PER_EPOCH
+    assert assembly.hyperparameters["mixup_alpha"] == np.float32(0.4)
+    assert assembly.hyperparameters["loss"] == {"label_smoothing": np.float32(0.1)}
+    batches = itertools.islice(assembly.data.training_batches(0), STEPS_PER_EPOCH)
+    labels = np.concatenate([batch["labels"] for batch in batches])
+    assert np.bincount(labels).tolist() == [16, 16, 16]
+    # Losses with margins see the images that there are.
+    assert assembly.data.class_counts[0] > 2 * assembly.data.class_counts[1]
+
+
+def test_pairs_that_devices_would_part_are_refused(config, tmp_path):
+    config = {**config, "dataset": {**config["dataset"], "batch_size": 8}}
+    message = r"batch_size must be a multiple of the 8 devices times 2, because .*mixup .* got 8"
+    with pytest.raises(UserError, match=message):
+        experiment.run(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.long
+def test_a_run_that_was_broken_off_ends_like_one_that_was_not(config, tmp_path):
+    expected = experiment.run(config, tmp_path / "unbroken")
+    with power_cut_at(STEPS_PER_EPOCH + 2):
+        experiment.run(config, tmp_path / "run")
+    found = experiment.run(config, tmp_path / "run")
+    for name in ("parameters_digest", "best_epoch", "validation", "test"):
+        assert json.dumps(found[name]) == json.dumps(expected[name])
