@@ -124,10 +124,10 @@ def standard_promotion() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def finished_run(tmp_path_factory: pytest.TempPathFactory, run_seed: int) -> Path:
     """The workdir of a short, finished run; copy it to write into it."""
-    folder = tmp_path_factory.mktemp("finished")
     from configs import digits  # noqa: PLC0415
     from train import experiment  # noqa: PLC0415
 
+    folder = tmp_path_factory.mktemp("finished")
     config: ConfigDict = digits.get_config("noised_balanced")
     config.seed = run_seed
     config.num_epochs = 2

@@ -1,7 +1,7 @@
 """The random trials: their seed, which a failure names."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -25,6 +25,6 @@ def trial_seed(pytestconfig: pytest.Config) -> int:
 
 
 @pytest.fixture
-def trials_of(trial_seed: int) -> Iterator[Callable[[str], Trials]]:
+def trials_of(trial_seed: int) -> Callable[[str], Trials]:
     """A kind to its trials; the test calls `check` when it has made them."""
     return lambda kind: Trials(kind, trial_seed)

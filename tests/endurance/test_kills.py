@@ -75,8 +75,8 @@ def test_kills_at_random_moments_change_nothing(unbroken, tmp_path, loss):
     assert outcome(workdir) == outcome(whole)
 
 
-# From `tests.parts.program.interrupted`, in an order in which each comes up: half a line is dropped by the
-# next start, and a deletion needs checkpoints.
+# From `tests.parts.program.interrupted`, in an order in which each comes up: half a line is
+# dropped by the next start, and a deletion needs checkpoints.
 MOMENTS = (
     "before the configuration",
     "in a line of metrics",

@@ -386,7 +386,7 @@ def test_fields_that_exclude_each_other_are_refused(config, tmp_path, changes, m
 
 # The page.
 
-# Commands of train.embed and train.export are run by tests of their own, in tests/parts/program/prediction.
+# Commands of train.embed and train.export are run by tests of their own, in the folder prediction.
 PAGE = re.sub(
     "^## Many heads.*?(?=^## )",
     "",

@@ -177,7 +177,7 @@ def data_dir_of(tmp_path_factory):
             case "imagenet_lt":
                 summary = "1,000 classes; images: 2,000 train, 1,000 validation, 1,000 test"
                 prepare(dataset, archives.imagenet_lt, folder, summary)
-            # These two take TensorFlow to prepare from their archives, as tests/peers/tensorflow does.
+            # To prepare these two from their archives takes TensorFlow: tests/peers/tensorflow.
             case "cifar100":
                 sizes = {"train": 300, "test": 100}
                 test_dataset.prepare(

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from tests.parts import lowered, reference
+from tests import reference
+from tests.parts import lowered
 from tests.parts.library.heads.test_heads import (
     BLOCK,
     NUM_CLASSES,
