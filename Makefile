@@ -59,14 +59,17 @@ $(TPU_INSTALLED): EXTRAS := train,test,tpu
 $(CUDA_INSTALLED): EXTRAS := train,test,cuda13
 
 # uv takes a tenth of pip's time. It does not read pip's settings: where these name an index of their
-# own, pip installs.
+# own, pip installs. What uv said then is of use only if pip fails, too. pip trusts the certificates of
+# the system; uv has to be told.
 $(INSTALLED) $(PREPARE_INSTALLED) $(DOCS_INSTALLED) $(EXAMPLES_INSTALLED) $(TPU_INSTALLED) $(CUDA_INSTALLED): \
 		pyproject.toml constraints.txt | python-version
 	$(PYTHON) -m venv --clear $(@D)
 	@echo "installing into $(@D): half a minute or more"
 	@$(@D)/bin/python -m pip install $(WANTED) uv
-	@$(@D)/bin/python -m uv pip install $(WANTED) --python $(@D)/bin/python --editable '.[$(EXTRAS)]' || \
-		$(@D)/bin/python -m pip install $(WANTED) --editable '.[$(EXTRAS)]'
+	@said=$$($(@D)/bin/python -m uv pip install $(WANTED) --system-certs --python $(@D)/bin/python \
+		--editable '.[$(EXTRAS)]' 2>&1) || \
+		$(@D)/bin/python -m pip install $(WANTED) --editable '.[$(EXTRAS)]' || \
+		{ echo "$$said" >&2; exit 1; }
 	@touch $@
 
 # By pip alone: its settings may name a build of PyTorch without CUDA, where uv would take gigabytes.

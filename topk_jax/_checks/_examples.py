@@ -33,30 +33,36 @@ __all__ = [
 
 
 def logits_and_labels(
-    logits: ArrayLike, labels: ArrayLike, *, name: str = "logits", where: ArrayLike | None = None
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    name: str = "logits",
+    where: ArrayLike | None = None,
+    hint: str = "losses.expect_over_labels takes one-hot and soft labels",
 ) -> tuple[jax.Array, jax.Array]:
     """Returns logits [..., L] and labels [...], or raises if their types or shapes are wrong.
 
     The values of traced labels cannot be checked here. `_numerics.nan_where_invalid` turns the
     result of a label outside [0, L) into NaN. Examples that `where` leaves out get scores and a
-    label of 0; see `_numerics.zero_left_out`.
+    label of 0; see `_numerics.zero_left_out`. `hint` ends the message about labels of the scores'
+    own shape.
     """
     scores = floating_array(logits, name)
     try:
         found = integer_array(labels, "labels", scores.shape[:-1], of=(name, scores.shape))
     except (TypeError, ValueError) as error:
-        hint = _hint_at_labels(labels, scores.shape, name)
-        if not hint:
+        words = _hint_at_labels(labels, scores.shape, name, hint)
+        if not words:
             raise
-        raise type(error)(str(error).removesuffix(".") + hint) from error
+        raise type(error)(str(error).removesuffix(".") + words) from error
     return zero_elsewhere(where, scores, found)
 
 
-def _hint_at_labels(labels: ArrayLike, shape: tuple[int, ...], name: str) -> str:
+def _hint_at_labels(labels: ArrayLike, shape: tuple[int, ...], name: str, hint: str) -> str:
     """What to do about wrong labels of two other conventions."""
     given = getattr(labels, "shape", None)
     if given == shape:
-        return "; losses.expect_over_labels takes one-hot and soft labels."
+        return f"; {hint}."
     if len(shape) > 2 and given == (shape[0], *shape[2:]):
         return f"; the classes are the last axis of {name}, see jnp.moveaxis."
     return ""

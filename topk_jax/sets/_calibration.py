@@ -34,14 +34,11 @@ def calibration_of(
     scores: ArrayLike, labels: ArrayLike, num_classes: int | None, *, name: str = "scores"
 ) -> Calibration:
     """The scores of the labels, from the scores of all classes or of the labels, or raises."""
-    values = _checks.floating_array(scores, name)
-    if _of_labels_alone(values, labels):
-        labels = _checks.integer_array(labels, "labels", values.shape, of=(name, values.shape))
+    values, labels, is_of_labels = _scores_and_labels(scores, labels, name)
+    if is_of_labels:
         of_labels, known = values, num_classes
     else:
-        values, labels = _checks.logits_and_labels(scores, labels, name=name)
         of_labels, known = _numerics.score_of_label(values, labels), values.shape[-1]
-    _checks.some_examples(values, name)
     largest = jnp.iinfo(labels.dtype).max if known is None else known - 1
     valid = ~jnp.isnan(values).any() & ((labels >= 0) & (labels <= largest)).all()
     # Quantiles need all of them in one order: a score and a label per example are sent to all
@@ -55,12 +52,12 @@ def calibration_by_class(
 ) -> tuple[Calibration, int]:
     """The scores of the labels, and the number of classes, or raises.
 
-    The number has to be given with scores of the labels only.
+    The number has to be given with scores of the labels alone.
     """
-    values = _checks.floating_array(scores, "scores")
+    values, labels, is_of_labels = _scores_and_labels(scores, labels, "scores")
     if num_classes is not None:
         num_classes = _checks.static_integer(num_classes, "num_classes", minimum=1)
-    if _of_labels_alone(values, labels):
+    if is_of_labels:
         if num_classes is None:
             raise ValueError(
                 "num_classes must be an integer for only the scores of the labels, got None."
@@ -75,14 +72,29 @@ def calibration_by_class(
     return calibration_of(values, labels, num_classes), num_classes
 
 
-def _of_labels_alone(values: jax.Array, labels: ArrayLike) -> bool:
-    """Whether the scores belong to the labels, [...], and not to all classes.
+def _scores_and_labels(
+    scores: ArrayLike, labels: ArrayLike, name: str
+) -> tuple[jax.Array, jax.Array, bool]:
+    """The scores, the labels, and whether the scores are of the labels alone, or raises.
 
-    A vector of labels with a vector of scores of another length is a mistake in either case. It is
-    then treated as scores of the labels, so that the message asks for their shape.
+    Hazard: one-hot labels have the shape of the scores of all classes, and would be labels of n L
+    examples. Choice: scores of the labels alone have one axis, as their labels do. Cost: scores of
+    more axes have to be flattened.
     """
-    shape = np.shape(labels)
-    return shape == values.shape or len(shape) == values.ndim == 1
+    values = _checks.floating_array(scores, name)
+    is_of_labels = values.ndim == 1 and np.shape(labels) != ()
+    if is_of_labels:
+        labels = _checks.integer_array(labels, "labels", values.shape, of=(name, values.shape))
+    else:
+        values, labels = _checks.logits_and_labels(
+            scores,
+            labels,
+            name=name,
+            hint="sets.vote_quantile takes one-hot and soft labels; scores of the labels alone, "
+            "and their labels, have to be vectors",
+        )
+    _checks.some_examples(values, name)
+    return values, labels, is_of_labels
 
 
 def group_scores(calibration: Calibration, groups: jax.Array, num_groups: int) -> Groups:

@@ -50,9 +50,9 @@ def clustered_quantiles(
     labels, because a quantile needs them in one order.
 
     Args:
-        scores: floating-point scores of all classes, `[..., L]`, or only of the labels, `[...]`; at
-            least one example.
-        labels: integer classes, `[...]`.
+        scores: floating-point scores of all classes, `[..., L]`, or of the labels alone, a vector
+            `[n]`; at least one example.
+        labels: integer classes, `[...]`; `[n]` with scores of the labels alone.
         key: one key of `jax.random.key`, for the part of the examples and the starts of k-means.
         error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
             decimal.
@@ -64,7 +64,7 @@ def clustered_quantiles(
             default m K / (75 + K) rounded down, divided by m (the authors take K / (75 + K)), or 0
             if there are fewer than two clusters. It is given if and only if `num_clusters` is. May
             be traced.
-        num_classes: the static number L of classes; needed with scores of the labels only.
+        num_classes: the static number L of classes; needed with scores of the labels alone.
 
     Returns:
         One quantile per class, `[L]`, for `conformal_set` or `score_set`, in the scores' dtype

@@ -233,10 +233,10 @@ def hierarchical_quantile(
 
     Args:
         scores: floating-point scores that are smaller for classes that fit better, of all classes,
-            `[..., L]`, or only of the labels, `[...]`; at least one example.
-        labels: integer classes, `[...]`.
-        groups: the integer group of each example, `[...]`. An example whose group is outside [0,
-            num_groups) is left out.
+            `[..., L]`, or of the labels alone, a vector `[n]`; at least one example.
+        labels: integer classes, `[...]`; `[n]` with scores of the labels alone.
+        groups: the integer group of each example, of the labels' shape. An example whose group is
+            outside [0, num_groups) is left out.
         error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
             decimal.
         num_groups: static largest number of groups.

@@ -39,14 +39,14 @@ def label_shift_quantiles(
     labels, because a quantile needs them in one order.
 
     Args:
-        scores: floating-point scores of all classes, `[..., L]`, or only of the labels, `[...]`; at
-            least one example.
-        labels: integer classes, `[...]`.
+        scores: floating-point scores of all classes, `[..., L]`, or of the labels alone, a vector
+            `[n]`; at least one example.
+        labels: integer classes, `[...]`; `[n]` with scores of the labels alone.
         error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
             decimal.
         weights: w above, finite, at least 0 and not all 0: one value per class, `[L]`, or a scalar.
             May be traced.
-        num_classes: the static number L of classes; needed with scores of the labels only.
+        num_classes: the static number L of classes; needed with scores of the labels alone.
 
     Returns:
         One quantile per class, `[L]`, for `conformal_set` or `score_set`, in the scores' dtype

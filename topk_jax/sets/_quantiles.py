@@ -106,9 +106,9 @@ def conformal_quantile(scores: ArrayLike, labels: ArrayLike, *, error: float) ->
 
     Args:
         scores: floating-point scores that are smaller for classes that fit better, of all classes,
-            `[..., L]`, or only of the labels, `[...]`, as from `conformal_label_scores`; at least
-            one example.
-        labels: integer classes, `[...]`.
+            `[..., L]`, or of the labels alone, a vector `[n]`, as from `conformal_label_scores`; at
+            least one example.
+        labels: integer classes, `[...]`; `[n]` with scores of the labels alone.
         error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
             decimal.
 
@@ -160,12 +160,12 @@ def class_conditional_quantiles(
     labels, because a quantile needs them in one order.
 
     Args:
-        scores: floating-point scores of all classes, `[..., L]`, or only of the labels, `[...]`; at
-            least one example.
-        labels: integer classes, `[...]`.
+        scores: floating-point scores of all classes, `[..., L]`, or of the labels alone, a vector
+            `[n]`; at least one example.
+        labels: integer classes, `[...]`; `[n]` with scores of the labels alone.
         error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
             decimal.
-        num_classes: the static number L of classes; needed with scores of the labels only.
+        num_classes: the static number L of classes; needed with scores of the labels alone.
 
     Returns:
         One quantile per class, `[L]`, for `conformal_set` or `score_set`, in the scores' dtype
@@ -218,15 +218,15 @@ def interpolated_quantiles(
     labels, because a quantile needs them in one order.
 
     Args:
-        scores: floating-point scores of all classes, `[..., L]`, or only of the labels, `[...]`; at
-            least one example.
-        labels: integer classes, `[...]`.
+        scores: floating-point scores of all classes, `[..., L]`, or of the labels alone, a vector
+            `[n]`; at least one example.
+        labels: integer classes, `[...]`; `[n]` with scores of the labels alone.
         error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
             decimal.
         weight: a scalar in [0, 1], the weight of the class (t above). May be traced.
         largest_score: a finite scalar that no score exceeds; 1, the default, for "lac" and "aps".
             It replaces infinite quantiles of classes. May be traced.
-        num_classes: the static number L of classes; needed with scores of the labels only.
+        num_classes: the static number L of classes; needed with scores of the labels alone.
 
     Returns:
         One quantile per class, `[L]`, for `conformal_set` or `score_set`, in the scores' dtype

@@ -53,14 +53,14 @@ def rank_calibrated_quantiles(
     the labels, because a quantile needs them in one order.
 
     Args:
-        scores: floating-point scores of all classes, `[..., L]`, or only of the labels, `[...]`; at
-            least one example.
+        scores: floating-point scores of all classes, `[..., L]`, or of the labels alone, a vector
+            `[n]`; at least one example.
         ranks: their ranks, `conformal_scores` or `conformal_label_scores` of kind "rank", of the
             same shape.
-        labels: integer classes, `[...]`.
+        labels: integer classes, `[...]`; `[n]` with scores of the labels alone.
         error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
             decimal.
-        num_classes: the static number L of classes; needed with scores of the labels only.
+        num_classes: the static number L of classes; needed with scores of the labels alone.
 
     Returns:
         The quantiles of the scores and of the ranks, both `[L]`, for

@@ -158,7 +158,8 @@ def conformal_label_scores(
 
     Returns:
         One score per example, `[...]`, in float32 or float64; NaN where `conformal_scores` are NaN
-        or the label is outside [0, L).
+        or the label is outside [0, L). The functions that calibrate with them take vectors: if a
+        batch has several axes, flatten the scores and the labels first.
 
     Raises:
         TypeError: `probabilities`, `labels` or a parameter has a wrong type.
@@ -170,6 +171,14 @@ def conformal_label_scores(
         >>> probabilities = jnp.array([[0.75, 0.125, 0.125], [0.25, 0.5, 0.25]])
         >>> print(sets.conformal_label_scores(probabilities, jnp.array([0, 2]), kind="aps"))
         [0.  0.5]
+
+        Batches of two examples, flattened for a quantile:
+
+        >>> batches = jnp.stack([probabilities, probabilities])
+        >>> labels = jnp.array([[0, 2], [1, 1]])
+        >>> scores = sets.conformal_label_scores(batches, labels, kind="aps")
+        >>> print(sets.conformal_quantile(scores.ravel(), labels.ravel(), error=0.5))
+        0.5
 
     See Also:
         `conformal_scores`, `conformal_quantile`.

@@ -1,8 +1,8 @@
 """Commands of the program, each in a process of its own, for the price of one start.
 
 `python -m tests.parts.program.forked` imports what the commands import, and forks for each start
-that it is asked for. A start is a line of JSON, which comes through a socket together with the files
-that the command writes to.
+that it is asked for. A start is a line of JSON, which comes through a socket together with the
+files that the command writes to.
 """
 
 import atexit
