@@ -15,11 +15,6 @@ EXAMPLES_INSTALLED := $(EXAMPLES_VENV)/.installed
 # Sphinx, its theme and what they need, beside the library alone.
 DOCS_VENV := .venv-docs
 DOCS_INSTALLED := $(DOCS_VENV)/.installed
-# The compilers for TPUs (0.7 GB) and for NVIDIA's GPUs (4.5 GB) cannot stand in one environment.
-TPU_VENV := .venv-tpu
-TPU_INSTALLED := $(TPU_VENV)/.installed
-CUDA_VENV := .venv-cuda
-CUDA_INSTALLED := $(CUDA_VENV)/.installed
 # The npm package that runs classifiers in browsers, unpacked.
 WEB_RUNTIME := build/onnxruntime-web/package
 WANTED := --quiet --constraint constraints.txt
@@ -27,22 +22,16 @@ WANTED := --quiet --constraint constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-long test-rounding test-oracle test-networks test-networks-fast test-prepare test-browser test-examples test-compiled web-demo check docs format clean python-version
+.PHONY: help install demo test test-all test-parts test-peers peers-oracle peers-networks peers-tensorflow peers-examples peers-browser test-endurance test-mutations check docs format clean python-version
 
 help:
 	@echo "make demo          train a small network on real handwritten digits (about a minute)"
-	@echo "make web-demo      make pages that read digits and names of places in the browser (needs npm)"
-	@echo "make test          run every test but the long ones (about ten minutes)"
-	@echo "make test-fast     run the quick selection of tests"
-	@echo "make test-long     kill and damage runs in many ways and at random, install the wheel (some minutes)"
-	@echo "make test-rounding run the tests of make test with other roundings and another seed"
-	@echo "make test-oracle   compare with other people's code (installs PyTorch)"
-	@echo "make test-networks compare every network with torchvision's or timm's (installs PyTorch)"
-	@echo "make test-networks-fast  the same for one network of each kind"
-	@echo "make test-prepare  prepare CIFAR-100 and ImageNet from tiny archives (installs TensorFlow)"
-	@echo "make test-browser  look at the pages in Chromium (Debian's packages chromium and npm)"
-	@echo "make test-examples run every example and the notebook (installs Equinox, Keras, Optuna and Jupyter)"
-	@echo "make test-compiled compile functions and steps for TPUs and H100s (installs their compilers, takes hours)"
+	@echo "make test          run a test of every promise (about three minutes)"
+	@echo "make test-all      and of what the promises rest on, with the examples in docstrings"
+	@echo "make test-peers    compare with other people's code (installs PyTorch, TensorFlow, Chromium's page and more);"
+	@echo "                   PEERS=oracle for one of: $(PEERS)"
+	@echo "make test-endurance  kill runs, damage files, try devices, processes and roundings (hours)"
+	@echo "make test-mutations  break the code in known ways and see a test fail (an hour)"
 	@echo "make check         lint, formatting and types"
 	@echo "make docs          build the documentation into docs/_build (read docs/_build/index.html)"
 	@echo "make format        rewrite the sources in the project's format"
@@ -55,13 +44,11 @@ $(INSTALLED): EXTRAS := train,place-names,test
 $(PREPARE_INSTALLED): EXTRAS := train,test,prepare
 $(DOCS_INSTALLED): EXTRAS := docs
 $(EXAMPLES_INSTALLED): EXTRAS := train,test,examples
-$(TPU_INSTALLED): EXTRAS := train,test,tpu
-$(CUDA_INSTALLED): EXTRAS := train,test,cuda13
 
 # uv takes a tenth of pip's time. It does not read pip's settings: where these name an index of their
 # own, pip installs. What uv said then is of use only if pip fails, too. pip trusts the certificates of
 # the system; uv has to be told.
-$(INSTALLED) $(PREPARE_INSTALLED) $(DOCS_INSTALLED) $(EXAMPLES_INSTALLED) $(TPU_INSTALLED) $(CUDA_INSTALLED): \
+$(INSTALLED) $(PREPARE_INSTALLED) $(DOCS_INSTALLED) $(EXAMPLES_INSTALLED): \
 		pyproject.toml constraints.txt | python-version
 	$(PYTHON) -m venv --clear $(@D)
 	@echo "installing into $(@D): half a minute or more"
@@ -89,43 +76,47 @@ python-version:
 demo: $(INSTALLED)
 	$(BIN)/python -m train.main --config=configs/digits.py
 
-# In the order of the files: pytest-xdist's own puts those of few long tests last. The time of each
-# test is in build/tests.xml.
+# In the order of the files: pytest-xdist's own puts those of few long tests last.
+PYTEST := $(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+
 test: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m "not long" \
-		--durations=25 --junit-xml=build/tests.xml
+	$(PYTEST)
 
-test-fast: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m "not slow and not long"
+test-all: test test-parts
 
-test-long: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal -m long tests/parts/program tests/parts/library
+test-parts: $(INSTALLED)
+	$(PYTEST) --durations=20 --doctest-modules tests/parts topk_jax
+
+# A folder of tests/peers each.
+PEERS := oracle networks tensorflow examples browser
+test-peers: $(addprefix peers-,$(PEERS))
+
+peers-oracle peers-networks: $(ORACLE_INSTALLED)
+	$(ORACLE_VENV)/bin/python -m pytest tests/peers/$(@:peers-%=%)
+
+peers-tensorflow: $(PREPARE_INSTALLED)
+	$(PREPARE_VENV)/bin/python -m pytest tests/peers/tensorflow
+
+peers-examples: $(EXAMPLES_INSTALLED)
+	$(EXAMPLES_VENV)/bin/python -m pytest tests/peers/examples
+
+# Without npm, or without its registry, the tests of that page say that they are skipped.
+peers-browser: $(INSTALLED)
+	@$(MAKE) --no-print-directory $(WEB_RUNTIME) || echo "no ONNX Runtime for browsers: the tests of train.export --format=web are skipped"
+	$(BIN)/python -m pytest tests/peers/browser
 
 # A bound that holds by luck fails with another rounding or another run. AVX has no fused
 # multiply-add, so that most sums are rounded otherwise; AVX2 gives the same bits as AVX-512 on some
 # processors, and with SSE4_2 XLA (JAX 0.10.2) cannot convert float16. Every day has another seed.
 INSTRUCTION_SET ?= AVX
 RUN_SEED ?= $(shell date +%Y%m%d)
-test-rounding: $(INSTALLED)
-	XLA_FLAGS="$$XLA_FLAGS --xla_cpu_max_isa=$(INSTRUCTION_SET)" $(BIN)/python -m pytest \
-		--numprocesses=2 --dist=loadfile --no-loadscope-reorder -m "not long" --run-seed=$(RUN_SEED)
+test-endurance: $(INSTALLED)
+	$(PYTEST) tests/endurance
+	TOPK_JAX_EVERY_ROW=1 XLA_FLAGS="$$XLA_FLAGS --xla_cpu_max_isa=$(INSTRUCTION_SET)" \
+		$(PYTEST) --run-seed=$(RUN_SEED) tests/promises tests/parts
 
-test-oracle: $(ORACLE_INSTALLED)
-	$(ORACLE_VENV)/bin/python -m pytest tests/peers/oracle
-
-test-networks: $(ORACLE_INSTALLED)
-	$(ORACLE_VENV)/bin/python -m pytest tests/peers/networks
-
-test-networks-fast: $(ORACLE_INSTALLED)
-	$(ORACLE_VENV)/bin/python -m pytest -m "not long" tests/peers/networks
-
-test-prepare: $(PREPARE_INSTALLED)
-	$(PREPARE_VENV)/bin/python -m pytest tests/peers/tensorflow
-
-# Without npm, or without its registry, the tests of that page say that they are skipped.
-test-browser: $(INSTALLED)
-	@$(MAKE) --no-print-directory $(WEB_RUNTIME) || echo "no ONNX Runtime for browsers: the tests of train.export --format=web are skipped"
-	$(BIN)/python -m pytest tests/peers/browser
+test-mutations: $(INSTALLED)
+	$(BIN)/python -m tests.mutations
 
 # ONNX Runtime for browsers, of the version that train/prediction/web_page/runtime.py knows by its digests.
 $(WEB_RUNTIME): train/prediction/web_page/runtime.py
@@ -133,35 +124,6 @@ $(WEB_RUNTIME): train/prediction/web_page/runtime.py
 	@rm -rf $(dir $@) && mkdir -p $(dir $@)
 	cd $(dir $@) && npm pack --loglevel=error --fetch-retries=1 --fetch-timeout=60000 onnxruntime-web@$$(sed -n 's/^VERSION = "\(.*\)"/\1/p' $(CURDIR)/$<)
 	@cd $(dir $@) && tar xzf *.tgz && rm *.tgz && touch $(CURDIR)/$@
-
-# The classifiers of the README as pages: digits to draw, and names of places to type.
-web-demo: $(INSTALLED) $(WEB_RUNTIME)
-	@test -f build/web-demo/runs/digits/results.json || \
-		$(BIN)/python -m train.main --config=configs/digits.py --workdir=build/web-demo/runs/digits
-	@test -f build/web-demo/runs/places/results.json || \
-		$(BIN)/python -m train.main --config=configs/place_names.py --workdir=build/web-demo/runs/places
-	@rm -rf build/web-demo/site && mkdir build/web-demo/site
-	$(BIN)/python -m train.export --workdir=build/web-demo/runs/digits --coverage=0.95 --format=web \
-		--onnxruntime_web=$(WEB_RUNTIME) --out=build/web-demo/site/digits
-	$(BIN)/python -m train.export --workdir=build/web-demo/runs/places --coverage=0.9 --format=web \
-		--onnxruntime_web=$(WEB_RUNTIME) --out=build/web-demo/site/places
-	@echo "both pages: $(BIN)/python -m http.server --directory=build/web-demo/site"
-	@echo "then open http://localhost:8000/digits/ and http://localhost:8000/places/"
-
-test-examples: $(EXAMPLES_INSTALLED)
-	$(EXAMPLES_VENV)/bin/python -m pytest tests/peers/examples
-
-# Nothing runs. It fails if a program has more sorts, loops, messages or memory than in the committed
-# results.
-test-compiled: $(TPU_INSTALLED) $(CUDA_INSTALLED)
-	$(TPU_VENV)/bin/python -m benchmarks.compiled --device=v5e --classes=1000 --ranks=5 \
-		--against=benchmarks/results/compiled-v5e.json
-	$(TPU_VENV)/bin/python -m benchmarks.compiled_steps --device=v5e \
-		--against=benchmarks/results/compiled_steps-v5e.json
-	$(CUDA_VENV)/bin/python -m benchmarks.compiled --device=h100 --classes=1000 --ranks=5 \
-		--against=benchmarks/results/compiled-h100.json
-	$(CUDA_VENV)/bin/python -m benchmarks.compiled_steps --device=h100 \
-		--against=benchmarks/results/compiled_steps-h100.json
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -178,4 +140,4 @@ format: $(INSTALLED)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) $(ORACLE_VENV) $(PREPARE_VENV) $(EXAMPLES_VENV) $(DOCS_VENV) $(TPU_VENV) $(CUDA_VENV) docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(ORACLE_VENV) $(PREPARE_VENV) $(EXAMPLES_VENV) $(DOCS_VENV) docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
