@@ -1,9 +1,7 @@
 """The gaps of losses on small laws, and what docs/evidence/proofs.md proves."""
 
 import itertools
-import json
 import math
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -132,13 +130,3 @@ def test_average_k_orders_other_classes_by_probability():
 
     # A sigmoid of 30, and one of the probability 0, leave a slope below 1e-11.
     np.testing.assert_allclose(jax.grad(loss)(scores), 0.0, atol=1e-10)
-
-
-@pytest.mark.long
-def test_the_command_measures_every_loss(tmp_path, monkeypatch):
-    output = tmp_path / "results.json"
-    monkeypatch.setattr(sys, "argv", ["calibrated", "--repetitions=1", f"--output={output}"])
-    calibrated_losses.main()
-    results = json.loads(output.read_text())
-    assert all(gap > 0 for gap in results["gaps"]["2"]["cross_entropy"])
-    assert "`top_k_hinge`" in calibrated_losses.tables(results)

@@ -10,7 +10,6 @@ import pytest
 from benchmarks import set_rules
 from train.evaluation.class_tree import ClassTree
 from train.evaluation.predictions import Predictions
-from train.foundation.ranks import Ranks
 
 NAMES = ("Acer a", "Acer b", "Ilex a", "Ilex b", "Ilex c")
 
@@ -37,22 +36,6 @@ def measured(run, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["set_rules", *arguments])
     set_rules.main()
     return json.loads(output.read_text())
-
-
-@pytest.mark.long
-def test_the_command_measures_every_rule(tmp_path, monkeypatch):
-    genera = Ranks(("genus", "species"), tuple((name.split()[0],) for name in NAMES))
-    results = measured(a_run(2000, genera), tmp_path, monkeypatch)
-    found = results["data"]["a law"]["rules"]
-    # The halves have 1,000 examples: a deviation of 0.013 between them, and a mean of three.
-    for rule in ("`lac`", "`aps`", "`margin`", "`pas`", "`taxonomic`", 'score "aps", with a key'):
-        assert found[rule]["coverage"][0] > 0.87
-    for rule in ("`lac`", 'score "aps", with a key', "`average_error_threshold`"):
-        assert found[rule]["coverage"][0] < 0.93
-    assert found["`top_k_set`, k = 5"]["size"] == [5, 0]
-    assert found["`taxonomic`"]["names"] == [1, 0]
-    assert found["`lac`"]["size"][0] < found["`taxonomic`"]["size"][0]
-    assert set_rules.tables(results).count("\n| ") == 2 + len(found)
 
 
 def test_the_runs_share_a_table_with_macro_coverages_where_these_differ():

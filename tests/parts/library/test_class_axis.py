@@ -153,16 +153,6 @@ def check_by_sharding(cases, mesh):
         assert_equal(case, found, wanted)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("num_batch", "num_classes", "checked"),
-    [(1, 1, True), (1, 2, True), (2, 4, True), (1, 8, True), (2, 4, False), (1, 8, False)],
-)
-def test_every_function_in_shard_map(num_batch, num_classes, checked):
-    cases = [case for case in CASES if num_batch == 1 or not case.by_place]
-    check_in_shard_map(cases, mesh_of(num_batch, num_classes, AxisType.Auto), checked)
-
-
 @pytest.mark.parametrize(
     "case",
     [
@@ -186,13 +176,6 @@ def test_no_examples(case):
 
 def of_no_examples(name, array):
     return array[tuple(slice(0) if axis == "batch" else slice(None) for axis in AXES[name])]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("kind", [AxisType.Explicit, AxisType.Auto], ids=str)
-@pytest.mark.parametrize(("num_batch", "num_classes"), [(1, 8), (2, 4)])
-def test_every_function_by_sharding(num_batch, num_classes, kind):
-    check_by_sharding(CASES, mesh_of(num_batch, num_classes, kind))
 
 
 def in_shard_map(function, specs):
@@ -296,11 +279,6 @@ WITH_SLOPES = [
 def test_slopes_of_invalid_examples_of_some_losses():
     names = ("losses.noised_top_k_hinge-keys", "losses.top_k_hinge")
     check_slopes_of_invalid_examples([case for case in WITH_SLOPES if case.name in names])
-
-
-@pytest.mark.long
-def test_slopes_of_invalid_examples_of_every_loss():
-    check_slopes_of_invalid_examples(WITH_SLOPES)
 
 
 def test_invalid_examples_are_nan_wherever_the_class_is():

@@ -6,6 +6,7 @@ import pytest
 
 from tests.cases import CASES
 from tests.cases.case import draw, softmax
+from tests.rows import rows
 
 # A search, a selection, a loss with padding, a mean.
 SOME = (
@@ -17,6 +18,7 @@ SOME = (
 # NaN is the mean of a group without classes.
 NAN = ("metrics.shot_accuracy",)
 NUM_EXAMPLES, NUM_CLASSES = 5, 24
+WITHOUT_NAN = [case for case in CASES if case.public not in NAN]
 
 
 def arrays(*, masked):
@@ -35,11 +37,11 @@ def arrays(*, masked):
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(
     "case",
-    [
-        pytest.param(case, id=case.name, marks=() if case.name in SOME else pytest.mark.long)
-        for case in CASES
-        if case.public not in NAN
-    ],
+    rows(
+        [case for case in WITHOUT_NAN if case.name in SOME],
+        [case for case in WITHOUT_NAN if case.name not in SOME],
+    ),
+    ids=lambda case: case.name,
 )
 def test_numbers_are_made_without_nan(case, masked):
     # Without jit, so that each operation is looked at.

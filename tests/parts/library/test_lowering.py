@@ -11,6 +11,7 @@ import pytest
 from tests.cases import CASES
 from tests.cases.case import AXES, draw
 from tests.parts import lowered
+from tests.rows import rows
 
 NUM_EXAMPLES, NUM_CLASSES = 16, 24
 # What is lowered in every run of the tests: what chooses its method by the platform, a loop of
@@ -86,30 +87,19 @@ def lower(case, num_examples):
     return lowered.lowered(functools.partial(results, case), shapes_of(case, num_examples))
 
 
-def some_and_long(cases):
-    return [
-        pytest.param(case, id=case.name, marks=() if case.name in SOME else pytest.mark.long)
-        for case in cases
-    ]
-
-
 # That every public function has a case is held by `test_cases.py`.
-@pytest.mark.parametrize("case", some_and_long(CASES))
+@pytest.mark.parametrize(
+    "case",
+    rows(
+        [case for case in CASES if case.name in SOME],
+        [case for case in CASES if case.name not in SOME],
+    ),
+    ids=lambda case: case.name,
+)
 def test_a_function_and_its_gradient_are_lowered(case):
     takes_any = case.public not in OF_A_KNOWN_SIZE
     program = lower(case, any_number() if takes_any else NUM_EXAMPLES)
     assert lowered.faults(program) == []
-
-
-# The other functions are lowered for any number above.
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "case",
-    [case for case in CASES if case.public not in OF_A_KNOWN_SIZE],
-    ids=lambda case: case.name,
-)
-def test_a_function_of_a_known_size_has_static_shapes_alone(case):
-    assert lowered.faults(lower(case, NUM_EXAMPLES)) == []
 
 
 @pytest.mark.parametrize(

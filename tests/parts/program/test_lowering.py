@@ -10,6 +10,7 @@ import pytest
 
 from tests.parts import lowered
 from tests.parts.program.data.specs import dataset_spec
+from tests.rows import rows
 from train.assembly.parts import Assembly
 from train.configuration.parsing import parse
 from train.foundation.ranks import Ranks
@@ -96,23 +97,14 @@ def test_every_recipe_is_here():
 @pytest.mark.usefixtures("standard_promotion")
 @pytest.mark.parametrize(
     "argument",
-    [
-        pytest.param(argument, marks=() if argument in SOME else pytest.mark.long)
-        for argument in ARGUMENTS
-    ],
+    rows(
+        [argument for argument in ARGUMENTS if argument in SOME],
+        [argument for argument in ARGUMENTS if argument not in SOME],
+    ),
 )
 def test_the_training_step_is_lowered(argument, monkeypatch):
     state = state_of(assembly_of(argument), monkeypatch)
     check_lowered(assembly_of(argument), state)
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("standard_promotion")
-@pytest.mark.parametrize("loss", [name for name, loss in LOSSES.items() if loss.splits_classes])
-def test_the_training_step_of_split_classes_is_lowered(loss, monkeypatch):
-    argument = f"{WITH_ANY_LOSS}:{loss}"
-    state = state_of(assembly_of(argument), monkeypatch)
-    check_lowered(assembly_of(argument, class_devices=2), state)
 
 
 def state_of(assembly, monkeypatch):

@@ -8,7 +8,6 @@ import pytest
 
 from configs import folder
 from tests.parts.program.data.own import pictures
-from tests.parts.program.power_cut import power_cut_at
 from train import experiment
 from train.assembly import assemble
 from train.configuration.parsing import parse
@@ -53,13 +52,3 @@ def test_pairs_that_devices_would_part_are_refused(config, tmp_path):
     with pytest.raises(UserError, match=message):
         experiment.run(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.long
-def test_a_run_that_was_broken_off_ends_like_one_that_was_not(config, tmp_path):
-    expected = experiment.run(config, tmp_path / "unbroken")
-    with power_cut_at(STEPS_PER_EPOCH + 2):
-        experiment.run(config, tmp_path / "run")
-    found = experiment.run(config, tmp_path / "run")
-    for name in ("parameters_digest", "best_epoch", "validation", "test"):
-        assert json.dumps(found[name]) == json.dumps(expected[name])

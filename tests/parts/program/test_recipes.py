@@ -9,6 +9,7 @@ import pytest
 
 from tests.parts.program.data import archives, test_dataset
 from tests.parts.program.forked import start
+from tests.rows import rows
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,7 @@ def data_dir_of(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "recipe",
-    [pytest.param(name, marks=() if name in QUICK else pytest.mark.long) for name in RECIPES],
+    rows(QUICK, [name for name in RECIPES if name not in QUICK]),
 )
 def test_a_recipe_runs_end_to_end(tmp_path, recipe, data_dir_of, run_seed):
     affordable = RECIPES[recipe]

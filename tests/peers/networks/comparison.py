@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.peers.networks import peers
+from tests.rows import rows
 from train.models import FAMILIES, MODELS, build_model, load_pretrained
 from train.models.networks import alexnet, convnext, squeezenet, vgg, vit
 
@@ -23,7 +24,9 @@ _OF_THE_SAME_BLOCKS = {"inception_resnet_v2", "inception_v4", "mobilenet_v2", "v
 def _marked(names):
     """Parameters for tests; CI takes only one network of each kind of block."""
     quick = set(ONE_OF_FAMILY) - _OF_THE_SAME_BLOCKS
-    return [pytest.param(name, marks=() if name in quick else pytest.mark.long) for name in names]
+    names = list(names)
+    usual = [name for name in names if name in quick]
+    return rows(usual, [name for name in names if name not in quick])
 
 
 each_network = pytest.mark.parametrize("name", _marked(PUBLISHED))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
+from tests.rows import rows
 from topk_jax import heads
 
 NUM_EXAMPLES, NUM_FEATURES, NUM_CLASSES, BLOCK = 16, 5, 21, 8
@@ -69,12 +70,10 @@ def test_every_loss_is_here():
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize(
     ("head", "kind"),
-    [
-        ("linear", AxisType.Explicit),
-        pytest.param("cosine", AxisType.Explicit, marks=pytest.mark.long),
-        pytest.param("linear", AxisType.Auto, marks=pytest.mark.long),
-        pytest.param("cosine", AxisType.Auto, marks=pytest.mark.long),
-    ],
+    rows(
+        [("linear", AxisType.Explicit)],
+        [("cosine", AxisType.Explicit), ("linear", AxisType.Auto), ("cosine", AxisType.Auto)],
+    ),
     ids=str,
 )
 def test_values_and_gradients_are_those_of_one_device(name, head, kind, arrays):

@@ -13,6 +13,7 @@ import pytest
 from jax.sharding import Mesh, PartitionSpec
 
 from tests import reference
+from tests.rows import rows
 from topk_jax import heads, losses
 from topk_jax.operators import _normals
 
@@ -396,10 +397,7 @@ def test_a_batch_of_any_shape_and_vmap(rng):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=() if name == "noised_top_k_hinge" else pytest.mark.long)
-        for name in PARAMETERS
-    ],
+    rows(["noised_top_k_hinge"], [name for name in PARAMETERS if name != "noised_top_k_hinge"]),
 )
 def test_shard_map_splits_the_batch(name, rng):
     features, weights, bias, labels = (

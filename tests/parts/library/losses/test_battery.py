@@ -15,6 +15,7 @@ from jax.sharding import Mesh, PartitionSpec
 from tests import reference
 from tests.cases.losses import BATTERY as CASES
 from tests.cases.losses import NUM_CLASSES, NUM_EXAMPLES
+from tests.rows import rows
 
 # float32 has a unit roundoff of 6e-8. A loss makes a dozen roundings in a row, sums over classes
 # included, and each is relative to a difference of scores, to 1 (a margin), or to a logarithm of
@@ -25,18 +26,17 @@ ROUNDING = 2e-6
 def over(cases, *, dear=False, **conditions):
     """Parametrises a test over the cases with the given attributes.
 
-    A `dear` test, which compiles a program of its own, is a long one for the losses that others are
-    compared with.
+    A `dear` test compiles a program of its own: nightly for the losses that others are compared
+    with.
     """
-    return pytest.mark.parametrize(
-        "case",
-        [
-            pytest.param(case, marks=[pytest.mark.long] * (dear and case.collection))
-            for case in cases
-            if all(getattr(case, name) == value for name, value in conditions.items())
-        ],
-        ids=lambda case: case.name,
-    )
+    found = [
+        case
+        for case in cases
+        if all(getattr(case, name) == value for name, value in conditions.items())
+    ]
+    usual = [case for case in found if not (dear and case.collection)]
+    others = [case for case in found if dear and case.collection]
+    return pytest.mark.parametrize("case", rows(usual, others), ids=lambda case: case.name)
 
 
 every_case = over(CASES)

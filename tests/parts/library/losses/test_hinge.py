@@ -9,6 +9,7 @@ import pytest
 
 from tests import reference
 from tests.compilation import for_users
+from tests.rows import rows
 from topk_jax import losses
 
 # A dozen roundings of float32 (6e-8 each), relative to the loss or to 1.
@@ -103,7 +104,7 @@ def test_smooth_hinge_by_subsets(rng, num_classes, k):
 
 @pytest.mark.parametrize(
     "k",
-    [1, 5, pytest.param(50, marks=pytest.mark.long), pytest.param(95, marks=pytest.mark.long), 99],
+    rows([1, 5, 99], [50, 95]),
 )
 def test_smooth_hinge_from_cold_to_hot_and_from_small_to_large(rng, k):
     """The error stays at rounding, even if scores / (K tau) are 1e7."""

@@ -10,6 +10,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from tests import reference
+from tests.rows import rows
 from topk_jax import losses, operators
 
 # Sums over a dozen examples and classes, below a logarithm.
@@ -25,17 +26,19 @@ def batch(rng):
 
 @pytest.mark.parametrize(
     "parameters",
-    [
-        {"quantile": "expected"},
-        {"quantile": "soft_sort", "conformity": "logit", "target_size": 0.0},
-        {"quantile": "neural_sort"},
-        {"quantile": "bitonic"},
+    rows(
+        [
+            {"quantile": "expected"},
+            {"quantile": "soft_sort", "conformity": "logit", "target_size": 0.0},
+            {"quantile": "neural_sort"},
+            {"quantile": "bitonic"},
+            {"quantile": "perturbed", "num_samples": 5},
+            {"quantile": "soft_sort", "error": 0.01, "size_weight": 0.3},
+            {"loss_matrix": np.arange(36).reshape(6, 6) / 36},
+        ],
         # It takes as long to compile as the other network.
-        pytest.param({"quantile": "odd_even", "error": 0.7}, marks=pytest.mark.long),
-        {"quantile": "perturbed", "num_samples": 5},
-        {"quantile": "soft_sort", "error": 0.01, "size_weight": 0.3},
-        {"loss_matrix": np.arange(36).reshape(6, 6) / 36},
-    ],
+        [{"quantile": "odd_even", "error": 0.7}],
+    ),
     ids=str,
 )
 def test_conformal_training_is_the_reference_with_its_gradient(batch, rng, parameters):

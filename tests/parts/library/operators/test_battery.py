@@ -19,6 +19,7 @@ from tests.cases.operators import BATTERY as CASES
 from tests.cases.operators import CASES as ALL_CASES
 from tests.cases.operators import EPS
 from tests.compilation import for_users
+from tests.rows import rows
 from topk_jax import operators
 
 # What most tests share, so that each operator is compiled once for it: one example a device.
@@ -30,27 +31,31 @@ OTHERS = np.array([0, 2, 3, 4, 5, 6, 7])
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 every_case_dearly = pytest.mark.parametrize(
     "case",
-    [
-        pytest.param(case, marks=[pytest.mark.long] * case.collection, id=case.name)
-        for case in CASES
-    ],
+    rows(
+        [case for case in CASES if not case.collection],
+        [case for case in CASES if case.collection],
+    ),
+    ids=lambda case: case.name,
 )
 
 
 def every_case_with(name, values):
     """Parametrises a test over the cases, and over those values with a k that the case allows."""
+    every = [
+        (case, value)
+        for case in CASES
+        for value in values
+        if value[-1] + case.leaves_out <= value[0]
+    ]
+    chosen = rows(
+        [one for one in every if not (one[0].collection and one[1][0] == MANY)],
+        [one for one in every if one[0].collection and one[1][0] == MANY],
+    )
     return pytest.mark.parametrize(
         ("case", *name),
         [
-            pytest.param(
-                case,
-                *value,
-                id="-".join(map(str, (case.name, *value))),
-                marks=[pytest.mark.long] * (case.collection and value[0] == MANY),
-            )
-            for case in CASES
-            for value in values
-            if value[-1] + case.leaves_out <= value[0]
+            pytest.param(case, *value, id="-".join(map(str, (case.name, *value))))
+            for case, value in chosen
         ],
     )
 
@@ -187,11 +192,11 @@ def test_transformations_change_neither_value_nor_gradient(case, way):
 
 @pytest.mark.parametrize(
     "case",
-    [
-        pytest.param(case, marks=[pytest.mark.long] * case.collection, id=case.name)
-        for case in CASES
-        if case.own_slope
-    ],
+    rows(
+        [case for case in CASES if case.own_slope and not case.collection],
+        [case for case in CASES if case.own_slope and case.collection],
+    ),
+    ids=lambda case: case.name,
 )
 def test_differentiation_leaves_the_value_alone(case, rng):
     scores, cotangent = draw(case, rng)

@@ -12,6 +12,7 @@ from scipy.stats import binom, norm
 
 from tests import reference
 from tests.compilation import for_users
+from tests.rows import rows
 from topk_jax import operators
 from topk_jax.operators import _expected
 
@@ -102,13 +103,10 @@ def groups(size, k):
 
 @pytest.mark.parametrize(
     ("size", "k", "num_nodes"),
-    [
-        (1081, 6, None),
-        pytest.param(1081, 101, None, marks=pytest.mark.long),
-        (100_000, 1, None),
-        (100_000, 6, None),
-        (100_000, 6, 80),
-    ],
+    rows(
+        [(1081, 6, None), (100_000, 1, None), (100_000, 6, None), (100_000, 6, 80)],
+        [(1081, 101, None)],
+    ),
 )
 def test_many_classes_in_groups(size, k, num_nodes):
     # With many nodes, what is left is the binning, 2e-6, and the rounding of float32.
@@ -182,7 +180,7 @@ def test_much_noise_ranks_at_random(rng):
 
 
 # Not binned at a low rank, binned at a high one, and by a contour.
-CURVED = [(6, 2), (40, 39), pytest.param(80, 36, marks=pytest.mark.long)]
+CURVED = rows([(6, 2), (40, 39)], [(80, 36)])
 
 
 @pytest.mark.parametrize(("size", "k"), CURVED)

@@ -10,6 +10,7 @@ import pytest
 from tests.cases import losses as losses_cases
 from tests.cases import operators as operators_cases
 from tests.cases.case import draw
+from tests.rows import rows
 from topk_jax import _ordered_lists, operators
 from topk_jax._entries import in_ascending_order, take_entry
 
@@ -52,10 +53,11 @@ def test_passes_select_what_a_sort_does(rng, shape, k, num_parts):
 
 @pytest.mark.parametrize(
     "case",
-    [
-        pytest.param(case, id=case.name, marks=() if case.name in SOME else pytest.mark.long)
-        for case in SELECTING
-    ],
+    rows(
+        [case for case in SELECTING if case.name in SOME],
+        [case for case in SELECTING if case.name not in SOME],
+    ),
+    ids=lambda case: case.name,
 )
 def test_a_program_for_accelerators_has_the_results_of_one_for_the_cpu(case, monkeypatch):
     arrays = draw((4,), 40)

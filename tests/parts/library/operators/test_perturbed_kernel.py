@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, PartitionSpec
 
+from tests.rows import rows
 from topk_jax import losses, operators
 
 KEY = jax.random.key(7)
@@ -32,13 +33,10 @@ def by(implementation, operator, scores, key, k, num_samples, epsilon):
 # Rows of less than a block, of full blocks and with a part of one; samples of one group and more.
 @pytest.mark.parametrize(
     ("shape", "k", "num_samples", "epsilon"),
-    [
-        ((2, 3, 100), 6, 3, 0.5),
-        pytest.param((3, 1024), 2, 8, 1.0, marks=pytest.mark.long),
-        ((2, 1081), 11, 10, 0.1),
-        pytest.param((4, 600), 3, 5, 0.0, marks=pytest.mark.long),
-        ((7,), 7, 1, 1.0),
-    ],
+    rows(
+        [((2, 3, 100), 6, 3, 0.5), ((2, 1081), 11, 10, 0.1), ((7,), 7, 1, 1.0)],
+        [((3, 1024), 2, 8, 1.0), ((4, 600), 3, 5, 0.0)],
+    ),
 )
 def test_the_kth_largest_is_that_of_the_plain_selection(shape, k, num_samples, epsilon):
     arguments = (operators.perturbed_top_k_value, scores_of(shape), KEY, k, num_samples, epsilon)

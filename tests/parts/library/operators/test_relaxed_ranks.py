@@ -10,6 +10,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 from tests import reference
 from tests.compilation import for_users
+from tests.rows import rows
 from topk_jax import losses, operators
 
 # One of each method and each swap; 5 lanes are not a power of two.
@@ -26,7 +27,7 @@ SIZE, K = 5, 3
 # The optimal swap is the dearest to compile: as much as two others.
 every_relaxation = pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.long] * (name == "optimal")) for name in RELAXATIONS],
+    rows([name for name in RELAXATIONS if name != "optimal"], ["optimal"]),
 )
 
 
@@ -111,48 +112,6 @@ def test_an_empty_batch(name):
     loss = functools.partial(losses.relaxed_top_k_cross_entropy, top_k_weights=[0.5, 0.5])
     empty = jnp.zeros((0, SIZE)), jnp.zeros(0, jnp.int32)
     assert jax.eval_shape(functools.partial(loss, **RELAXATIONS[name]), *empty).shape == (0,)
-
-
-@every_relaxation
-@pytest.mark.long
-def test_small_temperatures_sort(name, rng):
-    # Scores that are 1 apart; the tails of a Cauchy swap are tau / pi.
-    scores = jnp.asarray(rng.permuted(np.tile(np.arange(5.0), (8, 1)), axis=1), jnp.float32)
-    ranks, _ = ranks_and_gradient(name, K, scores, weights(), 1e-5)
-    order = np.argsort(-np.asarray(scores), axis=-1)[:, :K]
-    np.testing.assert_allclose(ranks, np.eye(SIZE)[order], rtol=0, atol=1e-4)
-
-
-@every_relaxation
-@pytest.mark.parametrize("size", [1, 2, 7])
-@pytest.mark.long
-def test_every_rank(name, rng, size):
-    scores = draw(rng, (3, size))
-    ranks, _ = ranks_and_gradient(name, size, scores, 1.0)
-    # Sums of up to 7 numbers.
-    np.testing.assert_allclose(ranks.sum(axis=-1), 1, rtol=0, atol=1e-6)
-    if name in NETWORKS:
-        np.testing.assert_allclose(ranks.sum(axis=-2), 1, rtol=0, atol=3e-6)
-    expected = reference.relaxed_ranks(scores, size, **RELAXATIONS[name])
-    np.testing.assert_allclose(ranks, expected, rtol=0, atol=2e-6)
-
-
-@every_relaxation
-@pytest.mark.long
-def test_derivatives_by_finite_differences_in_float64(name, rng):
-    with jax.enable_x64(True):
-        row = rng.normal(size=SIZE)
-        function = functools.partial(operators.relaxed_ranks, k=K, **RELAXATIONS[name])
-        both = jax.jit(lambda row: (jax.jacfwd(function)(row), jax.jacrev(function)(row)))
-        forward, backward = both(row)
-        expected = reference.relaxed_ranks_jacobian(row, K, **RELAXATIONS[name])
-        np.testing.assert_allclose(forward, expected, rtol=0, atol=1e-12)
-        np.testing.assert_allclose(backward, expected, rtol=0, atol=1e-12)
-        # The square of the step times third derivatives of order 1 / tau^3.
-        differences = reference.finite_difference_jacobian(
-            lambda row: reference.relaxed_ranks(row, K, **RELAXATIONS[name]), row, 1e-5
-        )
-        np.testing.assert_allclose(expected, differences, rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize("name", ["neural_sort", "bitonic"])

@@ -10,6 +10,7 @@ import pytest
 
 from tests import reference
 from tests.compilation import for_users
+from tests.rows import rows
 from topk_jax.losses import _smooth
 from topk_jax.operators._symmetric_ratio import log_ratio_of_sigmas
 
@@ -58,8 +59,7 @@ def value_and_slopes(log_values, *, num_factors, k):
         (40, 40, 17),
         (40, 40, 34),
         (40, 40, 39),
-        pytest.param(90, 90, 40, marks=pytest.mark.long),
-        pytest.param(2000, 200, 20, marks=pytest.mark.long),
+        *rows([], [(90, 90, 40), (2000, 200, 20)]),
     ],
 )
 def test_value_and_slopes(rng, size, num_factors, k):
@@ -73,16 +73,6 @@ def test_value_and_slopes(rng, size, num_factors, k):
         gradient = reference.log_symmetric_polynomials_gradient(row, k)
         # Slopes are at most 1; two slopes near 1 differ by a few roundings of 1.
         np.testing.assert_allclose(slope, gradient[k] - gradient[k - 1], rtol=0, atol=4 * EPS)
-
-
-@pytest.mark.long
-def test_more_factors_than_a_product_of_floats_holds(rng):
-    """Sets of 1,200 from 3,000 equal classes: their number overflows, and 2^-3000 underflows."""
-    k, size = 1200, 3000
-    values, slopes = value_and_slopes(jnp.zeros((1, size)), num_factors=size, k=k)
-    # The ratio of neighbouring binomials. Twelve levels of sums of up to 1,200 positive terms.
-    assert abs(values[0] - np.log((size - k + 1) / k)) < 100 * EPS
-    np.testing.assert_allclose(slopes, 1 / size, rtol=100 * EPS)
 
 
 @pytest.mark.parametrize("num_factors", [20, 8])

@@ -9,6 +9,7 @@ import pytest
 from jax.experimental.compilation_cache import compilation_cache as compilation_cache_of_jax
 
 from configs import digits
+from tests.rows import rows
 from train import experiment
 from train.devices import compilation_cache
 
@@ -81,9 +82,7 @@ def test_a_folder_that_cannot_be_made_is_a_warning(tmp_path, monkeypatch, caplog
         compile_into(before)
 
 
-@pytest.mark.parametrize(
-    "loss", ["noised_imbalanced", pytest.param("role", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("loss", rows(["noised_imbalanced"], ["role"]))
 def test_other_numbers_of_a_recipe_are_no_other_programs(loss, tmp_path, standard_promotion):
     config = json.loads(digits.get_config(loss).to_json())
     config["num_epochs"] = 1

@@ -11,6 +11,7 @@ from jax.sharding import PartitionSpec
 from configs import synthetic_latents
 from tests.parts.program import some_steps
 from tests.parts.program.configurations import changed
+from tests.rows import rows
 from train.assembly import assemble
 from train.configuration.parsing import parse
 from train.devices.parallel import AXIS_NAME, CLASS_AXIS_NAME, MeshDevices, check_split
@@ -74,14 +75,16 @@ def assert_equal(found, expected):
 
 @pytest.mark.parametrize(
     ("loss", "fields"),
-    [
-        ("cross_entropy", OPTIONS),
-        # A loss of the whole batch, with two heads whose classes are split, too.
-        pytest.param("average_k", {"class_devices": 2}, marks=pytest.mark.long),
-        # With estimated labels, of which each device has all.
-        pytest.param("role", {}, marks=pytest.mark.long),
-        pytest.param("ldam", {"model.freeze": True}, marks=pytest.mark.long),
-    ],
+    rows(
+        [("cross_entropy", OPTIONS)],
+        [
+            # A loss of the whole batch, with two heads whose classes are split, too.
+            ("average_k", {"class_devices": 2}),
+            # With estimated labels, of which each device has all.
+            ("role", {}),
+            ("ldam", {"model.freeze": True}),
+        ],
+    ),
 )
 @pytest.mark.usefixtures("standard_promotion")
 def test_steps_are_the_same_and_each_device_has_its_part(loss, fields):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.parts import lowered
+from tests.rows import rows
 from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import RULES
 from train.evaluation.conformal_sets import ConformalSets
@@ -43,7 +43,7 @@ def calls(num_classes, rule):
         yield jax.device_get((tuple(program.call(features)), infer(features)))
 
 
-LARGE = [pytest.param(number, marks=pytest.mark.long) for number in (10_000, 131_072)]
+LARGE = rows([], [10_000, 131_072])
 
 
 @pytest.mark.parametrize("num_classes", [7, 100, 1000, 1081, *LARGE])
@@ -98,7 +98,7 @@ class AllRules:
 
 @pytest.mark.parametrize(
     "num_classes",
-    [1000, *(pytest.param(number, marks=pytest.mark.long) for number in (7, 100, 1081, 10_000))],
+    rows([1000], [7, 100, 1081, 10_000]),
 )
 def test_every_other_rule(num_classes):
     rule = AllRules(num_classes)
@@ -106,13 +106,6 @@ def test_every_other_rule(num_classes):
         assert found[1].shape == (len(found[0]), len(rule.rules), num_classes)
         # A score at its limit may be rounded to the other side of it.
         assert (found[1] != expected[1]).sum() <= found[1].size / 1000
-
-
-@pytest.mark.long
-def test_every_rule_of_very_many_classes_is_lowered_for_all_platforms():
-    program = exported(classifier_of(131_072), AllRules(131_072))
-    assert program.platforms == ("cpu", "cuda", "tpu")
-    assert lowered.faults(program) == []
 
 
 def test_each_platform_has_its_own_selection(monkeypatch):

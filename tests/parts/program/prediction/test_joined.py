@@ -14,7 +14,6 @@ import sklearn.datasets
 from PIL import Image
 
 from configs import features as recipe
-from tests.parts.program.forked import start
 from tests.parts.program.prediction import small_network
 from tests.parts.program.sealed import unsealed
 from train import experiment
@@ -221,33 +220,6 @@ def test_photographs_of_training_rows_are_told(folder, caplog):
     (warning,) = caplog.messages
     number = len(photographs(folder, "train")[0])
     assert f"{number} of {2 * EACH} images have the name of a training row" in warning
-
-
-@pytest.mark.long
-def test_the_commands_take_images(folder, of_ours, tmp_path):
-    run, photos = f"--workdir={of_ours}", f"--images={folder / 'photos'}"
-    rule = "--coverage=0.8"
-    started = [
-        ("predict", [run, photos, rule, f"--out={tmp_path}/s.jsonl", f"--html={tmp_path}/p.html"]),
-        ("export", [run, rule, f"--out={tmp_path}/p"]),
-        ("export", [run, rule, f"--out={tmp_path}/rows", "--takes=features"]),
-        ("evaluate", [f"--features_run={of_ours}", photos, f"--out={tmp_path}/e.json"]),
-    ]
-    for command, arguments in started:
-        done = start(f"train.{command}", *arguments)
-        assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
-    assert len(lines) == 2 * EACH
-    assert lines[0]["path"].endswith("photos/china/0.jpg")
-    assert "data:image/png;base64," in (tmp_path / "p.html").read_text()
-    described = json.loads((tmp_path / "p.json").read_text())
-    assert described["images"]["shape"] == ["n", 8, 8, 1]
-    assert described["threshold"] == lines[0]["threshold"]
-    assert described["script"] == "p.py"
-    rows = json.loads((tmp_path / "rows.json").read_text())
-    assert rows["features"]["shape"] == ["n", 128]
-    evaluated = json.loads((tmp_path / "e.json").read_text())
-    assert evaluated["num_examples"] == 2 * EACH
 
 
 def test_weights_that_moved_are_named_and_checked(folder, run, tmp_path):

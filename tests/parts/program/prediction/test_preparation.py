@@ -99,12 +99,6 @@ def test_the_steps_give_the_same_pixels(reader, tmp_path):
     check_same_pixels(reader, photographs(), tmp_path / "photograph")
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
-def test_the_steps_give_the_same_pixels_of_large_photographs(reader, tmp_path):
-    check_same_pixels(reader, large_photographs(), tmp_path / "photograph")
-
-
 def test_the_order_of_the_axes_is_that_of_pillow():
     numbers, random = resampling.to_plain(), np.random.default_rng(0)
     for _ in range(100):

@@ -79,20 +79,6 @@ def test_files_that_changed_are_refused_by_a_run_that_goes_on(photos, tmp_path):
         experiment.run(config, workdir)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("split", ["val", "test"])
-def test_a_split_of_which_no_image_can_be_read_is_told(tmp_path, split):
-    for part in ("train", "val", "test"):
-        pictures.write_classes(tmp_path / "photos" / part, CLASSES, 3)
-    for file in (tmp_path / "photos" / split).rglob("*.png"):
-        file.write_bytes(file.read_bytes()[:60])
-    fields = {"dataset.skip_unreadable": True, "num_epochs": 1}
-    config = small(folder, tmp_path / "photos", **fields)
-    what = {"val": "validation"}.get(split, split)
-    with pytest.raises(UserError, match=rf"none of the 18 {what} images of .*photos can be read"):
-        experiment.run(config, tmp_path / "run")
-
-
 def test_greyscale_and_a_size_of_ones_own_for_one_epoch(tmp_path, capsys):
     pictures.write_classes(tmp_path / "photos", CLASSES, 10, mode="L")
     fields = {"image_size": 7, "transparency": "white", "read_truncated": True}

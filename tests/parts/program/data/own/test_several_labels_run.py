@@ -9,6 +9,7 @@ import pytest
 from tests.parts.program.data.own import matrices
 from tests.parts.program.data.own.test_features_run import ENVIRONMENT, small
 from tests.parts.program.forked import start_each
+from tests.rows import rows
 from train import experiment
 from train.prediction import trained
 
@@ -32,11 +33,7 @@ def several():
 
 @pytest.fixture(
     scope="module",
-    params=[
-        "binary_cross_entropy",
-        pytest.param("asymmetric", marks=pytest.mark.long),
-        "sparse_top",
-    ],
+    params=rows(["binary_cross_entropy", "sparse_top"], ["asymmetric"]),
 )
 def finished(request, several, tmp_path_factory):
     folder = tmp_path_factory.mktemp("several")

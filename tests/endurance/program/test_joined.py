@@ -1,0 +1,36 @@
+"""Rows of the same name in tests/parts that take long."""
+
+import json
+
+import pytest
+
+from tests.parts.program.forked import start
+from tests.parts.program.prediction.test_joined import EACH
+
+pytestmark = pytest.mark.usefixtures("standard_promotion")
+
+
+def test_the_commands_take_images(folder, of_ours, tmp_path):
+    run, photos = f"--workdir={of_ours}", f"--images={folder / 'photos'}"
+    rule = "--coverage=0.8"
+    started = [
+        ("predict", [run, photos, rule, f"--out={tmp_path}/s.jsonl", f"--html={tmp_path}/p.html"]),
+        ("export", [run, rule, f"--out={tmp_path}/p"]),
+        ("export", [run, rule, f"--out={tmp_path}/rows", "--takes=features"]),
+        ("evaluate", [f"--features_run={of_ours}", photos, f"--out={tmp_path}/e.json"]),
+    ]
+    for command, arguments in started:
+        done = start(f"train.{command}", *arguments)
+        assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
+    assert len(lines) == 2 * EACH
+    assert lines[0]["path"].endswith("photos/china/0.jpg")
+    assert "data:image/png;base64," in (tmp_path / "p.html").read_text()
+    described = json.loads((tmp_path / "p.json").read_text())
+    assert described["images"]["shape"] == ["n", 8, 8, 1]
+    assert described["threshold"] == lines[0]["threshold"]
+    assert described["script"] == "p.py"
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    assert rows["features"]["shape"] == ["n", 128]
+    evaluated = json.loads((tmp_path / "e.json").read_text())
+    assert evaluated["num_examples"] == 2 * EACH

@@ -1,1 +1,0 @@
-"""Tests of the page in headless Chromium: `make test-browser`."""

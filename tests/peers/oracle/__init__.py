@@ -1,1 +1,0 @@
-"""Tests against third-party implementations, which need PyTorch: `make test-oracle`."""
