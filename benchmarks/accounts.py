@@ -128,11 +128,10 @@ def cell(account: Account | None, show: Callable[[Account], str]) -> str:
 
 
 def tested(found: Iterable[Account]) -> str:
-    """How many of the programs a test compiles, and for how long, in words."""
+    """How many of the programs were compiled, and for how long, in words."""
     seconds = [account["seconds"] for account in found if "failed" not in account]
     return (
-        f"`make test-compiled` compiles {len(seconds)} of these programs, which took the compiler "
-        f"{sum(seconds) / 60:.0f} minutes."
+        f"{len(seconds)} of these programs took the compiler {sum(seconds) / 60:.0f} minutes."
     )
 
 

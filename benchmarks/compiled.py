@@ -3,7 +3,7 @@
     python -m benchmarks.compiled --device=v5e [--output=FILE.json] [--against=FILE.json] [NAME...]
 
 Needs the dependencies of the program and of the tests, and the compiler of the device: `.[tpu]` for
-v5e, `.[cuda13]` for h100, each in an environment of its own (`make test-compiled`). Nothing runs.
+v5e, `.[cuda13]` for h100, each in an environment of its own. Nothing runs.
 Each function of `tests.cases` is compiled for a batch and several numbers of classes and
 ranks K, with its gradient if it has one. The gradient of a head is also by its weights. The sorts,
 loops, kernels and memory of the programs are counted. With --against it fails if a program has more

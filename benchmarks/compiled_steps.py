@@ -3,7 +3,7 @@
     python -m benchmarks.compiled_steps --device=v5e [--output=FILE.json] [NAME...]
 
 Needs the program's dependencies and the compiler of the device: `.[tpu]` for v5e and v5p,
-`.[cuda13]` for h100, each in an environment of its own (`make test-compiled`). Nothing runs. The
+`.[cuda13]` for h100, each in an environment of its own. Nothing runs. The
 step is compiled for one chip and, but for v5p, for several, with the batch of the recipe, or with
 the next batch that the chips can share. Recipes of a user's own data get 1,000 classes of images of
 224 by 224 pixels, or of rows of 2,048 features. With --against it fails if a step has more sorts,

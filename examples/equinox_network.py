@@ -2,7 +2,7 @@
 
     python -m examples.equinox_network
 
-Needs Equinox: `pip install '.[train,examples]'`, or `make test-examples`.
+Needs Equinox: `pip install '.[train,examples]'`, or `make test-peers PEERS=examples`.
 
 Equinox uses `vmap` to apply a module to a batch. The loss takes the complete batch at once.
 """

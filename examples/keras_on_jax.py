@@ -2,7 +2,7 @@
 
     python -m examples.keras_on_jax
 
-Needs Keras: `pip install '.[train,examples]'`, or `make test-examples`.
+Needs Keras: `pip install '.[train,examples]'`, or `make test-peers PEERS=examples`.
 
 Keras passes labels and predictions to the loss, expects one loss per example, and takes the mean.
 """

@@ -24,7 +24,7 @@ from train.prediction import standalone
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.web_page import runtime, site
 
-# `make test-browser` unpacks it.
+# The Makefile unpacks it.
 PACKAGE = ROOT / "build" / "onnxruntime-web" / "package"
 NUM_DIGITS = 60
 NUM_PARTS = 58

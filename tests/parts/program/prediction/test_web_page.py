@@ -1,4 +1,4 @@
-"""`train.export --format=web` writes a folder of files; `make test-browser` opens it."""
+"""`train.export --format=web` writes a folder of files; `tests/peers/browser` opens it."""
 
 import hashlib
 import json

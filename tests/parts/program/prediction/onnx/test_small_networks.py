@@ -1,6 +1,6 @@
 """Small networks of each kind of block, with each head, in ONNX Runtime and in JAX.
 
-`make test-networks` compares all networks.
+`tests/peers/networks` compares all networks.
 """
 
 import functools
