@@ -1,1 +1,0 @@
-"""The benchmark of the losses over blocks of classes, with few classes."""

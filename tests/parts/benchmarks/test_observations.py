@@ -1,1 +1,0 @@
-"""The benchmark of the ways to combine scores, with few scores of a known law."""
