@@ -85,8 +85,10 @@ def counting_array(array: ArrayLike, name: str) -> jax.Array:
 
 
 def counting_or_real_array(array: ArrayLike, name: str) -> jax.Array:
-    """Returns booleans or integers as the default integer type, and floats in at least 32 bits."""
+    """Returns booleans, integers as the default integer type, or floats in at least 32 bits."""
     converted = as_array(array, name, "boolean or real array")
+    if converted.dtype == jnp.bool_:
+        return converted
     if not jnp.issubdtype(converted.dtype, jnp.floating):
         return counting_array(array, name)
     return converted.astype(jnp.float32) if converted.dtype.itemsize < 4 else converted
