@@ -63,7 +63,9 @@ def boolean_array(array: ArrayLike, name: str, shape: tuple[int, ...] | None = N
     """Returns `array`, or raises if it is not a boolean array (of the given shape, if any)."""
     converted = as_array(array, name, "boolean array")
     if converted.dtype != jnp.bool_:
-        raise TypeError(f"{name} must be a boolean array, got dtype {converted.dtype}.")
+        # Libraries whose accuracies take scores and labels are common.
+        hint = "; metrics.top_k_hits makes them of scores and labels" if name == "hits" else ""
+        raise TypeError(f"{name} must be a boolean array, got dtype {converted.dtype}{hint}.")
     if shape is not None and converted.shape != shape:
         raise ValueError(f"{name} must have shape {shape}, got shape {converted.shape}.")
     return converted
@@ -83,8 +85,10 @@ def counting_array(array: ArrayLike, name: str) -> jax.Array:
 
 
 def counting_or_real_array(array: ArrayLike, name: str) -> jax.Array:
-    """Returns booleans or integers as the default integer type, and floats in at least 32 bits."""
+    """Returns booleans, integers as the default integer type, or floats in at least 32 bits."""
     converted = as_array(array, name, "boolean or real array")
+    if converted.dtype == jnp.bool_:
+        return converted
     if not jnp.issubdtype(converted.dtype, jnp.floating):
         return counting_array(array, name)
     return converted.astype(jnp.float32) if converted.dtype.itemsize < 4 else converted

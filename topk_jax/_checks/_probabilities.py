@@ -12,23 +12,31 @@ from topk_jax._checks._arrays import booleans_or_reals, floating_array, real_num
 from topk_jax._checks._given import as_floats, is_traced, known_values
 
 __all__ = [
-    "ROUNDING_OF_SUM",
     "distributions",
     "log_probabilities",
     "only_probabilities",
     "probabilities",
+    "rounding_of_sum",
     "sums_of_one",
     "weights_of_sizes",
 ]
 
-# How far a sum of probabilities may be from 1, because decimals are rounded.
-ROUNDING_OF_SUM = 1e-4
+
+def rounding_of_sum(dtype: np.dtype) -> float:
+    """How far a sum of probabilities may be from 1, because numbers of the given type are rounded.
+
+    Hazard: shares that are rounded to bfloat16 may add up to 1.004. Choice: twice the eps of the
+    type that the user gave, but at least 1e-4, for rounded decimals. It does not grow with the
+    number of classes, because it would then accept anything. Cost: none.
+    """
+    eps = float(jnp.finfo(dtype).eps) if jnp.issubdtype(dtype, jnp.floating) else 0.0
+    return max(1e-4, 2 * eps)
 
 
 def probabilities(array: ArrayLike, name: str) -> jax.Array:
     """Returns probabilities [..., L] in float32 or float64, or raises if one is not from 0 to 1.
 
-    Traced examples with such a number are NaN. NaN is allowed. See `ROUNDING_OF_SUM`, by which
+    Traced examples with such a number are NaN. NaN is allowed. See `rounding_of_sum`, by which
     a probability may exceed 1.
     """
     return only_probabilities(array, floating_array(array, name), name)
@@ -40,7 +48,7 @@ def only_probabilities(given: ArrayLike, converted: jax.Array, name: str) -> jax
     Hazard: logits in place of probabilities give sets that look plausible. Cost: one pass, and the
     wait for its result, as the numbers may be on any devices.
     """
-    largest = 1 + ROUNDING_OF_SUM
+    largest = 1 + rounding_of_sum(jnp.asarray(given).dtype)
     if not is_traced(given):
         # `converted` is traced if the caller is, even if the numbers are not.
         with jax.ensure_compile_time_eval():
@@ -62,16 +70,17 @@ def log_probabilities(array: ArrayLike, name: str) -> jax.Array:
     Traced examples with such a number are NaN. NaN and -inf are allowed. See `only_probabilities`.
     """
     converted = floating_array(array, name)
+    rounding = rounding_of_sum(jnp.asarray(array).dtype)
     if not is_traced(array):
         with jax.ensure_compile_time_eval():
             largest = float(_extremes(jnp.asarray(array))[1])
-        if largest > ROUNDING_OF_SUM:
+        if largest > rounding:
             raise ValueError(
                 f"{name} must be at most 0, got {largest:g}; jax.nn.log_softmax makes "
                 "log-probabilities of logits."
             )
         return converted
-    is_wrong = (converted > ROUNDING_OF_SUM).any(axis=-1, keepdims=True)
+    is_wrong = (converted > rounding).any(axis=-1, keepdims=True)
     return jnp.where(is_wrong, jnp.nan, converted)
 
 
@@ -91,7 +100,7 @@ def distributions(
 ) -> jax.Array:
     """Returns distributions over the last axis in `dtype`, or raises; a wrong traced one is NaN.
 
-    The sums may differ from 1 by `ROUNDING_OF_SUM`.
+    The sums may differ from 1 by `rounding_of_sum`.
     """
     converted = booleans_or_reals(values, name, shape)
     # A device that has a part of the classes has a part of the sum.
@@ -100,7 +109,7 @@ def distributions(
         result = converted.astype(dtype)
         total = _classes.sum_classes(result, class_axis_name)
         valid = ~_classes.any_class(~(result >= 0), class_axis_name)
-        valid &= jnp.abs(total - 1) <= ROUNDING_OF_SUM
+        valid &= jnp.abs(total - 1) <= rounding_of_sum(converted.dtype)
         return _numerics.nan_unless(valid[..., None], result)
     if not (concrete >= 0).all():
         wrong = concrete[~(concrete >= 0)].flat[0]
@@ -112,13 +121,13 @@ def distributions(
 def sums_of_one(values: ArrayLike, name: str) -> None:
     """Raises if one of the sums over the last axis is not 1; not if it is NaN, or traced.
 
-    The sums may differ from 1 by `ROUNDING_OF_SUM`.
+    The sums may differ from 1 by `rounding_of_sum`.
     """
     concrete = known_values(values)
     if concrete is None:
         return
     sums = concrete.sum(axis=-1, dtype=np.float64)
-    wrong = sums[np.abs(sums - 1) > ROUNDING_OF_SUM]
+    wrong = sums[np.abs(sums - 1) > rounding_of_sum(concrete.dtype)]
     if wrong.size:
         farthest = wrong[np.abs(wrong - 1).argmax()]
         raise ValueError(f"{name} must sum to 1 for each example, got a sum of {farthest:g}.")
@@ -127,21 +136,22 @@ def sums_of_one(values: ArrayLike, name: str) -> None:
 def weights_of_sizes(weights: ArrayLike, name: str, maximum: int, dtype: jnp.dtype) -> jax.Array:
     """Returns the weights of the sizes 1 to K, `[K]`, or raises if they are not a distribution.
 
-    The sum may differ from 1 by `ROUNDING_OF_SUM`.
+    The sum may differ from 1 by `rounding_of_sum`.
     """
     converted = real_numbers(weights, name)
     if converted.ndim != 1 or not 1 <= converted.shape[0] <= maximum:
         raise ValueError(
             f"{name} must have from 1 to {maximum} entries, got shape {converted.shape}."
         )
-    concrete = known_values(weights)
-    if concrete is not None:
-        if not (concrete >= 0).all():
-            wrong = concrete[~(concrete >= 0)].flat[0]
-            raise ValueError(f"{name} must be at least 0, got {wrong:g}.")
-        if abs(concrete.sum() - 1) > ROUNDING_OF_SUM:
-            raise ValueError(f"{name} must sum to 1, got a sum of {concrete.sum():g}.")
-        return converted.astype(dtype)
-    traced = as_floats(converted, dtype)
-    valid = (traced >= 0).all() & (jnp.abs(traced.sum() - 1) <= ROUNDING_OF_SUM)
-    return _numerics.nan_unless(valid, converted.astype(dtype))
+    concrete, rounding = known_values(weights), rounding_of_sum(converted.dtype)
+    result = converted.astype(dtype)
+    if concrete is None:
+        valid = (as_floats(converted, dtype) >= 0).all() & (jnp.abs(result.sum() - 1) <= rounding)
+        return _numerics.nan_unless(valid, result)
+    if not (concrete >= 0).all():
+        wrong = concrete[~(concrete >= 0)].flat[0]
+        raise ValueError(f"{name} must be at least 0, got {wrong:g}.")
+    total = concrete.sum(dtype=np.float64)
+    if abs(total - 1) > rounding:
+        raise ValueError(f"{name} must sum to 1, got a sum of {total:g}.")
+    return result

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics
+from topk_jax._sums import Sum
 
 __all__ = ["AdaptiveQuantile"]
 
@@ -49,7 +50,6 @@ class AdaptiveQuantile:
         error: the rate of missed labels that is asked for, a scalar.
         ascending: the scores of the labels of the calibration examples, in ascending order, `[n]`.
         rates: the rates, `[R]`.
-        errors: the error of each rate, `[R]`; it may be below 0 (all classes) or above 1 (none).
         log_weights: the logarithms of their weights, whose sum is 1, `[R]`.
 
     Example:
@@ -76,8 +76,13 @@ class AdaptiveQuantile:
     error: jax.Array
     ascending: jax.Array
     rates: jax.Array
-    errors: jax.Array
+    _errors: Sum
     log_weights: jax.Array
+
+    @property
+    def errors(self) -> jax.Array:
+        """The error of each rate, `[R]`; it may be below 0 (all classes) or above 1 (none)."""
+        return self._errors.value()
 
     @staticmethod
     def start(
@@ -109,7 +114,7 @@ class AdaptiveQuantile:
             rate,
             jnp.sort(scores),
             jnp.array(steps, dtype),
-            jnp.full(size, rate),
+            Sum.of(jnp.full(size, rate)),
             jnp.full(size, -math.log(size), dtype),
         )
 
@@ -150,7 +155,7 @@ class AdaptiveQuantile:
         shared = 1 / (2 * _HORIZON)
         return dataclasses.replace(
             self,
-            errors=self.errors + self.rates * (self.error - missed),
+            _errors=self._errors + Sum.of(self.rates * (self.error - missed)),
             log_weights=jnp.logaddexp(
                 weighted + math.log1p(-shared), math.log(shared / len(missed))
             ),

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks
+from topk_jax._sums import Sum
 from topk_jax.drift._wealth import Wealth
 
 __all__ = ["CoverageTest"]
@@ -42,7 +43,6 @@ class CoverageTest:
 
     Attributes:
         error: the rate of missed labels that is promised, a scalar.
-        misses: the number of labels missed so far, an integer scalar.
         wealth: the bets; `wealth.count` is the number of outcomes.
 
     Example:
@@ -64,8 +64,13 @@ class CoverageTest:
     """
 
     error: jax.Array
-    misses: jax.Array
+    _misses: Sum
     wealth: Wealth
+
+    @property
+    def misses(self) -> jax.Array:
+        """The number of labels missed so far, an integer scalar."""
+        return self._misses.value()
 
     @staticmethod
     def start(*, error: ArrayLike) -> CoverageTest:
@@ -79,7 +84,7 @@ class CoverageTest:
             ValueError: `error` is outside its range.
         """
         rate = _checks.scalar(error, "error", jnp.result_type(float), at_least=0, below=1)
-        return CoverageTest(rate, jnp.zeros((), int), Wealth.start(_NUM_BETS))
+        return CoverageTest(rate, Sum.of(jnp.zeros((), int)), Wealth.start(_NUM_BETS))
 
     def update(self, missed: ArrayLike) -> CoverageTest:
         """The test after an outcome.
@@ -94,9 +99,8 @@ class CoverageTest:
         outcome = _checks.boolean_array(missed, "missed", ())
         sizes = 2.0 ** (2.0 - jnp.arange(_NUM_BETS, dtype=self.error.dtype))
         factors = jnp.where(outcome, sizes, 0.0) - jnp.log1p(self.error * jnp.expm1(sizes))
-        return CoverageTest(
-            self.error, self.misses + outcome.astype(int), self.wealth.grow(factors)
-        )
+        misses = self._misses + Sum.of(outcome.astype(int))
+        return CoverageTest(self.error, misses, self.wealth.grow(factors))
 
     def rejects(self, *, delta: ArrayLike) -> jax.Array:
         """Whether the promise was broken, up to now, with that probability of a false alarm.

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics
+from topk_jax._sums import Sum
 from topk_jax.drift._coverage import reached
 from topk_jax.drift._wealth import Wealth
 
@@ -37,7 +38,6 @@ class OnlineRanks:
 
     Attributes:
         edges: the bounds of the intervals, in ascending order, `[m]`.
-        counts: the number of scores in each interval so far, integers `[m + 1]`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -55,7 +55,12 @@ class OnlineRanks:
     """
 
     edges: jax.Array
-    counts: jax.Array
+    _counts: Sum
+
+    @property
+    def counts(self) -> jax.Array:
+        """The number of scores in each interval so far, integers `[m + 1]`."""
+        return self._counts.value()
 
     @staticmethod
     def start(*, edges: ArrayLike) -> OnlineRanks:
@@ -69,7 +74,7 @@ class OnlineRanks:
             ValueError: `edges` is not a vector, or concrete ones are not finite and ascending.
         """
         bounds = _checks.ascending(edges, "edges")
-        return OnlineRanks(bounds, jnp.zeros(bounds.shape[0] + 1, int))
+        return OnlineRanks(bounds, Sum.of(jnp.zeros(bounds.shape[0] + 1, int)))
 
     def update(self, score: ArrayLike, *, uniform: ArrayLike) -> tuple[OnlineRanks, jax.Array]:
         """The ranks after a score, and its p-value; NaN if the score is NaN, which is not counted.
@@ -86,12 +91,14 @@ class OnlineRanks:
         value = _checks.real_array(score, "score", (), dtype)
         part = _checks.scalar(uniform, "uniform", dtype, at_least=0, at_most=1)
         place = jnp.searchsorted(self.edges, value, side="right")
-        places = jnp.arange(self.counts.shape[0])
+        places = jnp.arange(self._counts.shape[0])
         is_here = (places == place) & ~jnp.isnan(value)
-        counts = self.counts + is_here.astype(self.counts.dtype)
-        above = jnp.where(places > place, counts, 0).sum().astype(dtype)
-        equal = jnp.where(is_here, counts, 0).sum().astype(dtype)
-        p_value = (above + part * equal) / jnp.maximum(counts.sum(), 1).astype(dtype)
+        counts = self._counts + Sum.of(is_here.astype(int))
+        numbers = counts.as_floats(dtype)
+        above = jnp.where(places > place, numbers, 0).sum()
+        equal = jnp.where(is_here, numbers, 0).sum()
+        # Sums of more than 2^24 scores are rounded.
+        p_value = jnp.minimum((above + part * equal) / jnp.maximum(numbers.sum(), 1), 1)
         return OnlineRanks(self.edges, counts), _numerics.nan_unless(~jnp.isnan(value), p_value)
 
 
@@ -146,7 +153,7 @@ class JumperMartingale:
             TypeError: `p_value` is not real.
             ValueError: `p_value` is not a scalar in [0, 1].
         """
-        dtype = self.wealth.log_capital.dtype
+        dtype = self.wealth.log_peak.dtype
         value = _checks.scalar(p_value, "p_value", dtype, at_least=0, at_most=1)
         factors = jnp.log1p(jnp.array(_SIDES, dtype) * (value - 0.5))
         grown = self.wealth.grow(factors, redistributed=_JUMP)

@@ -36,19 +36,20 @@ def expect_over_labels(
     Args:
         logits: floating-point scores, `[..., L]`.
         plausibilities: the probability of each class to be the label, `[..., L]`: at least 0, with
-            sum 1 over the classes; booleans, integers or floats.
+            sum 1 over the classes; booleans, integers or floats. Rounding may change the sum by
+            1e-4, or by twice the eps of their type if that is more, as in half precision.
         loss: a function of logits `[..., L]` and integer labels `[...]` to one loss per example,
             `[...]`, as `functools.partial(losses.top_k_hinge, k=5)`.
         num_labels: the static number of labels that the loss is computed for: the most plausible
-            ones of each example; `None` for all L. The plausibilities of the others must add up to
-            less than 1e-4, and do not count.
+            ones of each example; `None` for all L. The others do not count, and those that count
+            must add up to 1 up to the same rounding.
         where: which examples count, booleans `[...]`, or `None` for all. The loss and the
             gradient of the others are 0, whatever their logits and plausibilities are.
 
     Returns:
         One loss per example, `[...]`; NaN where a traced plausibility is negative or NaN, where
-        the `num_labels` largest ones do not add up to 1 within 1e-4, or where the loss of a
-        plausible label is NaN.
+        the `num_labels` largest ones do not add up to 1, or where the loss of a plausible label is
+        NaN.
 
     Raises:
         TypeError: `logits` is not floating-point, `plausibilities` is neither boolean nor real, or
@@ -97,7 +98,8 @@ def expect_over_labels(
     # there. Cost: one selection.
     losses = jnp.where(weights > 0, weights * of_labels, 0).sum(axis=-1)
     sums = weights.sum(axis=-1)
-    valid = (plausible >= 0).all(axis=-1) & (jnp.abs(sums - 1) <= _checks.ROUNDING_OF_SUM)
+    rounding = _checks.rounding_of_sum(jnp.asarray(plausibilities).dtype)
+    valid = (plausible >= 0).all(axis=-1) & (jnp.abs(sums - 1) <= rounding)
     if where is not None:
         valid |= ~jnp.asarray(where)
     return _numerics.zero_left_out(_numerics.nan_unless(valid, losses), where)

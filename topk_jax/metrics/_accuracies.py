@@ -19,7 +19,7 @@ def accuracy(
     .. math:: \frac{\sum_i w_i \, h_i}{\sum_i w_i}
 
     Args:
-        hits: booleans, `[...]`.
+        hits: booleans, `[...]`, as from `top_k_hits`.
         where: booleans, `[...]`, the examples to include; all if `None`.
         weights: real, `[...]`, how much each example counts: finite, at least 0; all 1 if `None`.
             An example with a weight of 0 counts as one that is left out.
@@ -40,7 +40,7 @@ def accuracy(
         0.6666667 0.5
 
     See Also:
-        `macro_accuracy`, `shot_accuracy`.
+        `top_k_hits`, `macro_accuracy`, `shot_accuracy`.
 
     Source: Garcin (2023), thesis, equations 5.16 and 5.17.
     """
@@ -62,7 +62,7 @@ def macro_accuracy(
         n_c = \sum_{i : y_i = c} w_i, \qquad C = \{ c : n_c > 0 \}
 
     Args:
-        hits: booleans, `[...]`.
+        hits: booleans, `[...]`, as from `top_k_hits`.
         labels: integer classes, `[...]`. An example whose label is outside [0, L) is left out.
         num_classes: static number of classes L.
         where: booleans, `[...]`, the examples to include; all if `None`.
@@ -113,7 +113,7 @@ def shot_accuracy(
     examples.
 
     Args:
-        hits: booleans, `[...]`.
+        hits: booleans, `[...]`, as from `top_k_hits`.
         labels: integer classes, `[...]`. An example whose label is outside [0, L) is left out.
         class_counts: integers, `[L]`, the number of training examples of each class.
         few: static; a class with fewer training examples is few-shot.

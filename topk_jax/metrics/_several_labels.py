@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _classes, _numerics, _sharding
+from topk_jax._sums import Sum
 from topk_jax.metrics._tally import Tally, compute_weights
 
 __all__ = ["example_f1", "label_coverage", "macro_f1", "tally_f1"]
@@ -194,7 +195,7 @@ def tally_f1(
         def total(included: jax.Array) -> jax.Array:
             return jnp.where(included, counts[..., None], 0).sum(axis=tuple(range(counts.ndim)))
 
-        return Tally(2 * total(members & labels), total(members) + total(labels))
+        return Tally(Sum.of(2 * total(members & labels)), Sum.of(total(members) + total(labels)))
 
     return _sharding.sum_examples(tally_of, jnp.where(valid, counts, 0), members, labels)
 

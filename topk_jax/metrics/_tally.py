@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 
 from topk_jax import _checks, _sharding
 from topk_jax._entries import add_by_group
+from topk_jax._sums import Sum
 from topk_jax.metrics._shots import shot_groups
 
 __all__ = ["Tally", "tally", "tally_by_class"]
@@ -22,15 +23,12 @@ class Tally:
     """Sums and counts of values, over all examples (`[]`) or per class (`[L]`).
 
     Tallies of parts of the data add up to the tally of all data, in any order: with `+` or `sum`
-    over batches, and with `jax.lax.psum` over devices. Without weights, tallies of hits and sizes
-    add up exactly. The numbers are integers with 32 bits (64 in JAX's 64-bit mode), so each total
-    must stay below 2^31, which is about two million sets of a thousand classes. `mean` adds up the
-    totals of all classes, and this sum may be larger. With weights, or of real values, the numbers
-    are floats, and sums in another order are rounded differently.
+    over batches, and with `jax.lax.psum` over devices. They do not drift, however many parts there
+    are. Counts without weights, and sums of hits and sizes, are integers and exact below 2^47. With
+    weights, or of real values, the numbers are floats. What an addition rounds away is added later.
 
-    Attributes:
-        total: the sum of the values, each times its weight.
-        count: the number of examples, or the sum of their weights.
+    `total` and `count` have the integers of 32 bits (64 in JAX's 64-bit mode), of which the largest
+    one also stands for all that are larger. The means use the exact numbers.
 
     Example:
         >>> import jax.numpy as jnp
@@ -41,23 +39,35 @@ class Tally:
         0.5
     """
 
-    total: jax.Array
-    count: jax.Array
+    _total: Sum
+    _count: Sum
+
+    @property
+    def total(self) -> jax.Array:
+        """The sum of the values, each times its weight."""
+        return self._total.value()
+
+    @property
+    def count(self) -> jax.Array:
+        """The number of examples, or the sum of their weights."""
+        return self._count.value()
 
     def __add__(self, other: Tally) -> Tally:
         """The tally of both parts."""
         if not isinstance(other, Tally):
             return NotImplemented
-        if self.total.shape != other.total.shape:
+        if self._total.shape != other._total.shape:
             raise ValueError(
-                f"other must be a tally of shape {self.total.shape}, got shape {other.total.shape}."
+                f"other must be a tally of shape {self._total.shape}, got shape "
+                f"{other._total.shape}."
             )
-        if self.total.dtype != other.total.dtype:
+        own, others = ((each._total.dtype, each._count.dtype) for each in (self, other))
+        if own != others:
             raise TypeError(
-                "other must be a tally with weights if and only if this one is, of "
-                f"{self.total.dtype}, got {other.total.dtype}."
+                "other must be a tally with weights if and only if this one is, and of the same "
+                f"type of values: {own[0]} and counts in {own[1]}, got {others[0]} and {others[1]}."
             )
-        return Tally(self.total + other.total, self.count + other.count)
+        return Tally(self._total + other._total, self._count + other._count)
 
     def __radd__(self, other: int) -> Tally:
         """The tally itself, for the 0 that the function `sum` starts with."""
@@ -67,11 +77,11 @@ class Tally:
 
     def mean(self) -> jax.Array:
         """The mean over examples, a scalar; NaN without examples."""
-        return _ratio(_sum(self.total), _sum(self.count))
+        return _ratio(*_floats(self._total.total(), self._count.total()))
 
     def macro_mean(self) -> jax.Array:
         """The mean of the class means, over classes with examples; NaN without such classes."""
-        return self._mean_over(jnp.ones(self.count.shape, jnp.bool_))
+        return self._mean_over(jnp.ones(self._count.shape, jnp.bool_))
 
     def shot_means(
         self, *, class_counts: ArrayLike, few: int = 20, many: int = 100
@@ -79,19 +89,20 @@ class Tally:
         """`macro_mean` over few-shot, medium-shot and many-shot classes, as in `shot_accuracy`."""
         groups = shot_groups(class_counts, few=few, many=many)
         shape = groups["few"].shape
-        if shape != self.count.shape:
+        if shape != self._count.shape:
             raise ValueError(
                 f"class_counts must have one value for each of the classes in the tally, shape "
-                f"{self.count.shape}, got shape {shape}."
+                f"{self._count.shape}, got shape {shape}."
             )
         return {name: self._mean_over(classes) for name, classes in groups.items()}
 
     def _mean_over(self, classes: jax.Array) -> jax.Array:
+        totals, counts = _floats(self._total, self._count)
         # The count of wrong weights is NaN, which counts as present.
-        present = classes & (self.count != 0)
+        present = classes & (counts != 0)
         # Absent classes count 1, because even an unused NaN would trigger JAX's NaN checks.
-        means = jnp.where(present, _ratio(self.total, jnp.where(present, self.count, 1)), 0.0)
-        return _ratio(means.sum(), present.sum())
+        means = jnp.where(present, _ratio(totals, jnp.where(present, counts, 1)), 0.0)
+        return _ratio(means.sum(), present.sum().astype(means.dtype))
 
 
 def tally(
@@ -126,7 +137,7 @@ def tally(
     Source: masked sums and counts, so padding and streaming do not change the result.
     """
     totals, counts = _totals_and_counts(values, where, weights)
-    return Tally(totals.sum(), counts.sum())
+    return Tally(Sum.over(totals, jnp.sum), Sum.of(counts.sum()))
 
 
 def tally_by_class(
@@ -183,11 +194,8 @@ def _tally_by_class(
     num_classes: int, index: jax.Array, totals: jax.Array, counts: jax.Array
 ) -> Tally:
     def tally_of(index: jax.Array, totals: jax.Array, counts: jax.Array) -> Tally:
-        index = index.reshape(-1)
-        return Tally(
-            add_by_group(num_classes, index, totals.reshape(-1)),
-            add_by_group(num_classes, index, counts.reshape(-1)),
-        )
+        by_class = partial(add_by_group, num_classes, index.reshape(-1))
+        return Tally(Sum.over(totals.reshape(-1), by_class), Sum.of(by_class(counts.reshape(-1))))
 
     return _sharding.sum_examples(tally_of, index, totals, counts)
 
@@ -195,14 +203,17 @@ def _tally_by_class(
 def _totals_and_counts(
     values: ArrayLike, where: ArrayLike | None, weights: ArrayLike | None
 ) -> tuple[jax.Array, jax.Array]:
-    """What each example adds to the total and to the count, of the same shape and dtype."""
+    """What each example adds to the total and to the count, `[...]` both."""
     numbers = _checks.counting_or_real_array(values, "values")
     counts = compute_weights(numbers.shape, where, weights)
-    if jnp.issubdtype(numbers.dtype, jnp.floating) or jnp.issubdtype(counts.dtype, jnp.floating):
-        dtype = jnp.result_type(float) if numbers.dtype.kind == "i" else numbers.dtype
-        numbers, counts = numbers.astype(dtype), counts.astype(dtype)
+    if weights is not None:
+        dtype = jnp.result_type(float)
+        if jnp.issubdtype(numbers.dtype, jnp.floating):
+            dtype = numbers.dtype
+        counts = counts.astype(dtype)
+        numbers = numbers.astype(dtype) * counts
     # A product is not enough: the value of an example that is left out may be NaN.
-    return jnp.where(counts == 0, 0, numbers * counts), counts
+    return jnp.where(counts == 0, jnp.zeros_like(numbers), numbers), counts
 
 
 def compute_weights(
@@ -222,29 +233,14 @@ def compute_weights(
     return jnp.where(_checks.boolean_array(where, "where", shape), counts, 0)
 
 
-def _sum(numbers: jax.Array) -> jax.Array:
-    """The sum in the default float type, if the numbers are integers.
-
-    Hazard: the sum of the classes may be beyond the integers. Choice: add up each byte of the
-    numbers, which is exact for up to 2^23 classes. Cost: a pass for each byte.
-    """
-    # The tally may be on the host.
-    numbers = jnp.asarray(numbers)
-    if jnp.issubdtype(numbers.dtype, jnp.floating):
-        return numbers.sum()
-    if numbers.ndim == 0:
-        return numbers.astype(float)
-    # From the highest byte, which has the sign. The sum of the bytes is exact below 2^24.
-    *lower, highest = range(0, 8 * numbers.dtype.itemsize, 8)
-    sums = (numbers >> highest).sum().astype(float) * 2.0**highest
-    for shift in reversed(lower):
-        sums += ((numbers >> shift) & 255).sum().astype(float) * 2.0**shift
-    return sums
+def _floats(total: Sum, count: Sum) -> tuple[jax.Array, jax.Array]:
+    """Both as floats of the type that one of them has, or of the default type."""
+    given = (each.dtype for each in (total, count))
+    real = (dtype for dtype in given if jnp.issubdtype(dtype, jnp.floating))
+    dtype = next(real, jnp.result_type(float))
+    return total.as_floats(dtype), count.as_floats(dtype)
 
 
 def _ratio(total: jax.Array, count: jax.Array) -> jax.Array:
-    """The quotient as a float; NaN where the count is 0, without a division by 0."""
-    is_real = jnp.issubdtype(count.dtype, jnp.floating)
-    dtype = count.dtype if is_real else jnp.result_type(float)
-    quotient = total.astype(dtype) / jnp.where(count > 0, count, 1).astype(dtype)
-    return jnp.where(count > 0, quotient, jnp.nan)
+    """The quotient of floats; NaN where the count is 0, without a division by 0."""
+    return jnp.where(count > 0, total / jnp.where(count > 0, count, 1), jnp.nan)

@@ -29,7 +29,7 @@ def expected_hits(
     Args:
         chosen: booleans, `[..., L]`, as the functions of `sets` return them.
         plausibilities: the part of the votes that each class has, `[..., L]`: at least 0, with sum
-            1 over the classes.
+            1 over the classes, up to 1e-4, or twice the eps of their type if that is more.
         class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
             parts, or `None`; see `docs/scaling.md`.
 

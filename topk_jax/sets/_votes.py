@@ -54,7 +54,7 @@ def vote_quantile(
         scores: floating-point scores of all classes that are smaller for classes that fit better,
             `[..., L]`; at least one example.
         plausibilities: the part of the votes that each class has, `[..., L]`: at least 0, with sum
-            1 over the classes.
+            1 over the classes, up to 1e-4, or twice the eps of their type if that is more.
         error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
             decimal.
         num_samples: the static number m of labels of each example, at least 1; None without draws.

@@ -8,7 +8,7 @@ import numpy as np
 
 from train.data import records
 from train.data.dataset import Dataset, DatasetSpec
-from train.data.own import corrections
+from train.data.own import corrections, likely_groups
 from train.data.own.listing import Role, given_group
 from train.data.records import Rows, Split
 
@@ -81,7 +81,7 @@ def of_dataset(dataset: Dataset, spec: DatasetSpec) -> AuditedExamples:
         np.array(of_spec if found is None else found, np.float32)
         for found, of_spec in ((dataset.mean, spec.mean), (dataset.std, spec.std))
     )
-    return AuditedExamples(
+    found = AuditedExamples(
         parts=parts,
         places=np.arange(sum(map(len, parts))),
         labels=np.concatenate([part.labels for part in parts]),
@@ -92,6 +92,9 @@ def of_dataset(dataset: Dataset, spec: DatasetSpec) -> AuditedExamples:
         mean=mean,
         scale=1 / (std * np.float32(np.sqrt(len(std)))),
     )
+    if found.groups is None:
+        likely_groups.warn(spec.name, found.names.tolist(), found.labels, "an array group")
+    return found
 
 
 def _names(part: Split, word: str) -> np.ndarray:

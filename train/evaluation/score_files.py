@@ -23,6 +23,7 @@ import numpy as np
 from absl import logging
 from scipy import special
 
+from train.data.own import likely_groups
 from train.data.own.listing import given_group, name_groups
 from train.evaluation import stored_scores
 from train.evaluation.predictions import CHUNK, Predictions, chunks, ranks_in_64_bits
@@ -238,6 +239,9 @@ def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:
     if groups is not None:
         numbers = (f"example {index}" for index in range(len(classes)))
         groups = np.array(name_groups(groups.tolist(), numbers), object)
+    elif examples_names is not None:
+        where = f"--{flag} {logits}"
+        likely_groups.warn(where, examples_names.tolist(), classes, f"an array {_GROUPS}")
     return Predictions(loss, scores, classes.astype(np.int32), ranks, examples_names, groups)
 
 

@@ -45,12 +45,16 @@ class Outcome:
         missed: whether the label is outside the set.
         probability: the probability of the label; None if it is outside the set, or not known.
         size: the number of classes in the set.
+        name: the path or the name of its example; None without one, and for a set of a group.
+        label: the class that was found.
     """
 
     rule: str
     missed: bool
     probability: float | None
     size: int
+    name: str | None = None
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -219,9 +223,11 @@ class OutcomeFile:
         if value["rule"] != self._rule:
             raise ValueError(f"its set is of {value['rule']}; the sets before are of {self._rule}")
         probability, says_none = None, value.get("none_of_these")
+        name = None if "group" in value else value.get("path", value.get("name"))
+        name = name if isinstance(name, str) else None
         if says_none is not None and names.same_form(label) not in self._classes:
             # A new class, which "none of these" is right for.
-            return Outcome(value["rule"], not says_none, None, len(value["set"]))
+            return Outcome(value["rule"], not says_none, None, len(value["set"]), name, label)
         found = self._index(label, "label")
         missed = True
         for member in value["set"]:
@@ -232,7 +238,7 @@ class OutcomeFile:
                 raise ValueError(f"its set has class {index}, and the run has {self._num_classes}")
             if index == found:
                 missed, probability = False, member.get("probability")
-        return Outcome(value["rule"], missed, probability, len(value["set"]))
+        return Outcome(value["rule"], missed, probability, len(value["set"]), name, label)
 
     def _index(self, name: str, what: str) -> int:
         index = self._classes.get(names.same_form(name))

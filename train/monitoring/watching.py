@@ -1,16 +1,20 @@
 """Counts the outcomes that were added to a file, and keeps the state after each part of them."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from train.data.own import likely_groups
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
+from train.foundation.spelling import flags_for_fields
 from train.monitoring import promise, state_file
 from train.monitoring.monitor import Monitor
-from train.monitoring.outcome_lines import BEGIN, opened
+from train.monitoring.outcome_lines import BEGIN, Outcome, opened
 from train.monitoring.stream_tests import StreamTests
 from train.workdir import run_files, runs
 
@@ -67,8 +71,12 @@ def watch(asked: Asked) -> Monitor:
         _check(asked, asked.promise(results, monitor.promise.rule), monitor.promise)
     rule = None if monitor is None else monitor.promise.rule
     with opened(asked.outcomes, place, classes.names, rule) as outcomes:
+        # What is there at first; later lines may be few.
+        named: list[Outcome] | None = []
         while True:
             for part in outcomes.read():
+                if named is not None:
+                    named += [one for one in part if one.name is not None]
                 if not part and monitor is None:
                     continue
                 if monitor is None:
@@ -81,12 +89,24 @@ def watch(asked: Asked) -> Monitor:
                 )
                 if asked.follow and part:
                     show_line(monitor.in_words()[1])
+            if named is not None:
+                _warn_of_groups(asked, named)
+                named = None
             if not asked.follow or (monitor is not None and monitor.is_alarmed):
                 break
             time.sleep(_PAUSE)
     if monitor is None:
         raise UserError(f"--outcomes {asked.outcomes or '-'} has no outcomes yet")
     return monitor
+
+
+def _warn_of_groups(asked: Asked, outcomes: Sequence[Outcome]) -> None:
+    """Warns of likely groups in the names of the examples of outcomes."""
+    _, labels = np.unique([one.label for one in outcomes], return_inverse=True)
+    names = [one.name or "" for one in outcomes]
+    with flags_for_fields({"config.dataset.group": "--group"}):
+        where, named_by = f"--outcomes {asked.outcomes or '-'}", "train.predict {flag}"
+        likely_groups.warn(where, names, labels, named_by)
 
 
 def _check(asked: Asked, now: promise.Promise, kept: promise.Promise) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from absl import logging
 
+from train.data import images
 from train.data.image_reader import ImageReader
 from train.data.own import (
     feature_columns,
@@ -15,11 +16,13 @@ from train.data.own import (
     features,
     folders,
     group_names,
+    likely_groups,
     tables,
 )
 from train.data.own.determinations import ONE_LABEL, Reading
 from train.data.own.encoded_images import Files
 from train.data.own.found_images import FoundImages
+from train.data.own.group_names import Open
 from train.data.own.listing import NO_SPLIT, Listing, Role
 from train.data.records import Records, Rows, Split
 from train.foundation import names
@@ -29,7 +32,14 @@ from train.foundation.messages import in_words
 from train.foundation.spelling import flags_for_fields
 from train.sharing import kinds
 
-GROUP_FLAG = "--group"
+_GROUP_FLAG = "--group"
+_OF_RUN = "the pattern of the groups of the run"
+# What names the groups of the examples of a flag.
+_NAMED_BY = {
+    "images": "{flag}",
+    "table": "a column group of the table",
+    "features": "an array group of the file",
+}
 
 
 @dataclass(frozen=True)
@@ -44,8 +54,9 @@ class Expected:
         nested: whether each folder with images is a class; see `folders.find`.
         group: how the groups of examples are found: by `group_names` in a folder, by the name of a
             column or of an array elsewhere; None for those that the data have.
+        grammar: what found the groups of the training images; see `group_names`. It finds those of
+            examples that have none of their own, by their names. None if nothing did.
         reading: how the labels of tables and of features are read; tables have `group`, too.
-        group_field: what has `group` in messages.
         most_bytes: the largest size of an image file.
         name: what messages call it.
     """
@@ -56,8 +67,8 @@ class Expected:
     reader: ImageReader | None
     nested: bool = False
     group: str | None = None
+    grammar: str | None = None
     reading: Reading = ONE_LABEL
-    group_field: str = GROUP_FLAG
     most_bytes: int = MOST_IMAGE_BYTES
     name: str = "the run"
 
@@ -108,12 +119,15 @@ def find(flag: str, path: Path, expected: Expected) -> LabelledData:
         raise UserError(f"--{flag} has {inputs}, and {expected.name} takes {expected.inputs}")
     path = names.existing(path.expanduser())
     with flags_for_fields(
-        {"config.dataset.path": f"--{flag}", "config.dataset.group": expected.group_field}
+        {"config.dataset.path": f"--{flag}", "config.dataset.group": _GROUP_FLAG}
     ):
         if flag == "features":
             examples, listing = _in_features(path, expected)
         else:
             examples, listing = _in_images(flag, path, expected)
+        if examples.groups is None and examples.names is not None:
+            where, named_by = f"--{flag} {path}", _NAMED_BY[flag]
+            likely_groups.warn(where, [*examples.names], examples.labels, named_by)
     class_names = listing.class_names
     number = {names.same_form(name): label for label, name in enumerate(expected.class_names)}
     unknown = [name for name in class_names if names.same_form(name) not in number]
@@ -148,32 +162,42 @@ def _in_images(flag: str, path: Path, expected: Expected) -> tuple[Split, Listin
         found = folders.find(path, nested=expected.nested, most_bytes=expected.most_bytes)
         _refuse_splits(found, flag, path)
         listing = found.listing
-        listing = dataclasses.replace(listing, groups=_groups(found, expected))
+        if expected.group is not None:
+            groups = _groups(
+                expected.group, _GROUP_FLAG, listing.paths, expected, found.images.open
+            )
+            listing = dataclasses.replace(listing, groups=groups)
     assert expected.reader is not None
+    listing = _grouped(listing, listing.paths, expected, found.images.open)
     indices = np.arange(len(listing))
     records = Records(found.images, indices, str(found.root), expected.reader)
     return _split(records, listing, listing.paths), listing
 
 
-def _groups(found: FoundImages, expected: Expected) -> tuple[str, ...] | None:
-    """The groups of the images of a folder; None without any."""
-    if expected.group is None:
-        return None
-    assert expected.reader is not None
+def _groups(
+    grammar: str, field: str, paths: Sequence[str], expected: Expected, open_image: Open | None
+) -> tuple[str, ...]:
+    """The groups of examples by a grammar."""
+    options = images.USUAL if expected.reader is None else expected.reader.options
+    return group_names.find(grammar, paths, field=field, open_image=open_image, options=options)
+
+
+def _grouped(
+    listing: Listing,
+    texts: Sequence[str] | None,
+    expected: Expected,
+    open_image: Open | None = None,
+) -> Listing:
+    """The list with groups by the grammar of the training images, if it has none."""
+    if listing.has_groups or texts is None or expected.grammar is None:
+        return listing
     try:
-        return group_names.find(
-            expected.group,
-            found.listing.paths,
-            field=expected.group_field,
-            open_image=found.images.open,
-            options=expected.reader.options,
-        )
+        groups = _groups(expected.grammar, _OF_RUN, texts, expected, open_image)
     except UserError as error:
-        # The user has not asked for the groups of the run.
-        if expected.group_field == GROUP_FLAG:
-            raise
-        logging.warning("%s; each image is taken as a group of its own", error)
-        return None
+        # The user has not asked for them.
+        logging.warning("%s; each example is taken as a group of its own", error)
+        return listing
+    return dataclasses.replace(listing, groups=groups)
 
 
 def _split(examples: Records | Rows, listing: Listing, texts: Sequence[str] | None) -> Split:
@@ -220,5 +244,6 @@ def _in_features(path: Path, expected: Expected) -> tuple[Split, Listing]:
         groups=features.read_groups(arrays, expected.group, number),
         truths=truths,
     )
-    rows = Rows(matrix, np.arange(number))
-    return _split(rows, listing, features.texts_of_rows(arrays, "names", number)), listing
+    rows, texts = Rows(matrix, np.arange(number)), features.texts_of_rows(arrays, "names", number)
+    listing = _grouped(listing, texts, expected)
+    return _split(rows, listing, texts), listing

@@ -7,7 +7,6 @@ import csv
 import functools
 import hashlib
 import io
-import shlex
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +26,6 @@ from train.data.own.near_duplicates import Pairs
 from train.data.records import Records
 from train.devices import processes
 from train.foundation import files, names, reading
-from train.foundation.spelling import spell
 from train.workdir import run_files, terminal
 
 _COLUMNS = ("image", "split", "class", "looks_like", "its_split", "its_class", "correlation")
@@ -96,7 +94,7 @@ def find(dataset: Dataset, fields: OwnImageFields) -> Overlooked:
     # Nothing else was proposed, and some splits are not given.
     is_free = not (line or listing.has_groups) and bool(set(Role) - listing.given)
     if rows and is_free and isinstance(fields, FolderFields):
-        flag = _flag("near_duplicates")
+        flag = likely_groups.flag("near_duplicates")
         summary += f"; {flag} keeps images that look alike in one split"
     return Overlooked(line, rows, summary)
 
@@ -113,12 +111,6 @@ def in_names(listing: Listing, fields: OwnImageFields, name: str) -> str:
         return ""
     likely = likely_groups.by_names(listing.paths, listing.labels)
     return _divided(listing, likely, fields, name)
-
-
-def _flag(grammar: str) -> str:
-    """The flag that gives a grammar, as for a shell."""
-    flag = spell(f"config.dataset.group={shlex.quote(grammar)}")
-    return flag if flag.startswith("--") else f"--{flag}"
 
 
 def _look(records: Records, used: np.ndarray) -> tuple[np.ndarray, list[exif.Taken | None]]:
@@ -160,29 +152,20 @@ def _divided(listing: Listing, likely: Likely | None, fields: OwnImageFields, na
     """A line about likely groups that splits divide; empty if there are none."""
     if likely is None:
         return ""
-    members: dict[str, list[int]] = {}
-    for index, group in enumerate(likely.groups):
-        if group:
-            members.setdefault(group, []).append(index)
-    divided = [
-        indices for indices in members.values() if len(set(listing.roles[indices].tolist())) > 1
-    ]
+    members = likely.members()
+    divided = [indices for indices in members if len(set(listing.roles[indices].tolist())) > 1]
     if not divided:
         return ""
-    several = sum(len(indices) > 1 for indices in members.values())
     first, *others = divided[0]
     second = next(one for one in others if listing.roles[one] != listing.roles[first])
     is_free = bool(set(Role) - listing.given)
-    if isinstance(fields, FolderFields):
-        what = _flag(likely.grammar)
-    else:
-        what = "a column group of the data"
+    of_folder = isinstance(fields, FolderFields)
+    what = likely_groups.flag(likely.grammar) if of_folder else "a column group of the data"
     advice = f"{what} keeps each in one split" if is_free else f"{what} names them"
+    told = likely.in_words(name, listing.paths[first], listing.paths[second])
     return (
-        f"{name}: {likely.what} look like those of groups, such as {listing.paths[first]} and "
-        f"{listing.paths[second]}: "
-        f"{several:,} groups of several images, {len(divided):,} of them in several splits, which "
-        f"makes accuracies too good; {advice}"
+        f"{told}: {len(members):,} groups of several images, {len(divided):,} of them in several "
+        f"splits, which makes accuracies too good; {advice}"
     )
 
 

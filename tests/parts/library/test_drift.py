@@ -126,6 +126,48 @@ def test_intervals_without_outcomes_and_of_impossible_counts():
         metrics.anytime_interval(jnp.array(1), jnp.array(2), level=1)
 
 
+def after(start, num_outcomes, outcome_of):
+    """The state after outcomes that are known by their number."""
+
+    def update(number, state):
+        return state.update(outcome_of(number))
+
+    return jax.jit(lambda state: jax.lax.fori_loop(0, num_outcomes, update, state))(start)
+
+
+STREAMS = {
+    "coverage": (drift.CoverageTest.start, {"error": 0.1}, lambda number: number % 10 == 9),
+    "no misses": (drift.CoverageTest.start, {"error": 0.001}, lambda number: number < 0),
+    "change": (drift.JumperMartingale.start, {}, lambda number: (number % 64 + 0.5) / 64),
+}
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_the_evidence_of_many_outcomes_does_not_drift(stream):
+    """Equal outcomes are rounded alike, so that the roundings of float32 would add up."""
+    start, given, outcome_of = STREAMS[stream]
+
+    def evidence():
+        wealth = after(start(**given), 100_000, outcome_of).wealth
+        return np.asarray(wealth.log_value()), np.asarray(wealth.log_capital)
+
+    found = evidence()
+    with jax.enable_x64():
+        expected = evidence()
+    for logarithm, exact in zip(found, expected, strict=True):
+        np.testing.assert_allclose(logarithm, exact, rtol=4 * 2**-24, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("rate", [1e-5, 1e-7])
+def test_the_errors_of_slow_rates_do_not_drift(rate):
+    scores = jnp.linspace(0, 1, 99, dtype=jnp.float32)
+    start = drift.AdaptiveQuantile.start(scores, error=0.5, rates=[rate])
+    # The highest score is in no set, the lowest one in all: a quarter is missed.
+    found = after(start, 100_000, lambda number: jnp.where(number % 4 == 0, jnp.inf, -1.0))
+    exact = np.float64(start.rates[0]) * 100_000 * (0.5 - 0.25)
+    np.testing.assert_allclose(found.errors, 0.5 + exact, rtol=2 * 2**-24)
+
+
 def p_values(scores, uniform, edges):
     start = drift.OnlineRanks.start(edges=edges)
     return jax.lax.scan(

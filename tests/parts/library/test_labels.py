@@ -1,4 +1,4 @@
-"""Labels of another convention: every function that takes labels refuses them by their shape."""
+"""Arguments of other conventions: labels of every class, and scores in place of hits."""
 
 import jax
 import numpy as np
@@ -6,13 +6,19 @@ import pytest
 
 from tests.cases import CASES_WITH_HEADS
 from tests.cases.case import draw
-from topk_jax import sets
+from topk_jax import metrics, sets
 
 NUM_EXAMPLES, NUM_CLASSES = 6, 8
 # It has no scores or hits whose shape its labels follow.
 OF_LABELS_ALONE = {"losses.soft_labels"}
 LABELED = [
     case for case in CASES_WITH_HEADS if case.takes("labels") and case.public not in OF_LABELS_ALONE
+]
+# A count of hits is not boolean.
+OF_HITS = [
+    case
+    for case in CASES_WITH_HEADS
+    if case.takes("hits") and case.public != "metrics.anytime_interval"
 ]
 # Functions that also take the scores of the labels alone, [n].
 QUANTILES = {
@@ -63,3 +69,19 @@ def test_scores_of_the_labels_alone_are_vectors(name, rng):
     batches = {argument: given[argument].reshape(2, 3) for argument in of_examples}
     with pytest.raises(ValueError, match=r"labels must have shape \(2,\).* have to be vectors"):
         getattr(sets, name)(**given | batches, error=0.5)
+
+
+@pytest.mark.parametrize("case", OF_HITS, ids=lambda case: case.name)
+def test_scores_in_place_of_hits_are_refused(case):
+    """They are the arguments of accuracies elsewhere."""
+    drawn = draw((NUM_EXAMPLES,), NUM_CLASSES)
+    given = {argument: drawn[name] for argument, name in case.arrays.items()}
+    given |= case.resolved(NUM_CLASSES) | {"hits": drawn["logits"]}
+    with pytest.raises(TypeError, match=r"hits must be .* metrics\.top_k_hits makes them"):
+        case.function(**given)
+
+
+def test_the_accuracy_of_scores_and_labels_is_refused():
+    drawn = draw((NUM_EXAMPLES,), NUM_CLASSES)
+    with pytest.raises(TypeError, match=r"hits must be .* metrics\.top_k_hits makes them"):
+        metrics.accuracy(drawn["logits"], drawn["labels"])

@@ -281,21 +281,114 @@ def test_the_sum_of_tallies_is_their_tally(rng):
         1 + metrics.tally(hits[0])
 
 
-@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit, lambda f: lambda t: f(jax.device_get(t))])
+HOWEVER_IT_IS_CALLED = [lambda f: f, jax.jit, lambda f: lambda t: f(jax.device_get(t))]
+
+
+@pytest.mark.parametrize("wrap", HOWEVER_IT_IS_CALLED)
 def test_a_mean_over_classes_does_not_depend_on_the_range_of_integers(rng, wrap):
     """The sums of the classes are within 32 bits, and their own sum is not."""
     mean = wrap(lambda tally: tally.mean())
     for num_classes in (3, 10_000):
-        total = rng.integers(2**30, 2**31, size=num_classes, dtype=np.int32)
-        count = rng.integers(2**29, 2**30, size=num_classes, dtype=np.int32)
-        exact = total.sum(dtype=np.int64) / count.sum(dtype=np.int64)
-        found = mean(metrics.Tally(jnp.asarray(total), jnp.asarray(count)))
-        # Each of the two sums has three additions of numbers that are rounded, and is divided.
-        np.testing.assert_allclose(found, exact, rtol=9 * np.finfo(np.float32).eps / 2)
-        # Negative values, and sums that float32 has: to the last bit.
-        small = rng.integers(-500, 500, size=num_classes, dtype=np.int32)
-        found = mean(metrics.Tally(jnp.asarray(small), jnp.ones(num_classes, jnp.int32)))
-        assert found == np.float32(small.sum()) / np.float32(num_classes)
+        for values in (
+            rng.integers(2**30, 2**31, size=num_classes, dtype=np.int32),
+            # Sums that float32 has: to the last bit.
+            rng.integers(-500, 500, size=num_classes, dtype=np.int32),
+        ):
+            counts = metrics.tally_by_class(values, np.arange(num_classes), num_classes=num_classes)
+            exact = values.sum(dtype=np.int64) / num_classes
+            largest = 4 * np.finfo(np.float32).eps / 2 if values[0] >= 2**30 else 0
+            expected = np.float32(exact) if largest else np.float32(values.sum()) / num_classes
+            np.testing.assert_allclose(mean(counts), expected, rtol=largest)
+
+
+def doubled(tally, times):
+    for _ in range(times):
+        tally = tally + tally
+    return tally
+
+
+# Batches of one size, whose values are of the given mean, after many others of the mean one half.
+KINDS_OF_TALLIES = {
+    "tally": metrics.tally,
+    "tally-weights": lambda values: metrics.tally(values, weights=jnp.full(values.shape, 0.25)),
+    "tally_by_class": lambda values: metrics.tally_by_class(
+        values, jnp.arange(values.size) % 2, num_classes=2
+    ),
+    "tally_by_class-weights": lambda values: metrics.tally_by_class(
+        values,
+        jnp.arange(values.size) % 2,
+        num_classes=2,
+        weights=jnp.full(values.shape, 0.25),
+    ),
+    "tally_f1-weights": lambda values: metrics.tally_f1(
+        values[:, None] > 0.5, values[:, None] >= 0, weights=jnp.full(values.shape, 0.25)
+    ),
+}
+
+
+@pytest.mark.parametrize("enable_x64", [False, True])
+@pytest.mark.parametrize("kind", KINDS_OF_TALLIES)
+def test_means_of_real_values_do_not_drift_however_many_batches_there_are(kind, enable_x64):
+    tally_of, num_batches = KINDS_OF_TALLIES[kind], 5000
+    add_up = jax.jit(
+        lambda start, batches: jax.lax.scan(
+            lambda total, batch: (total + tally_of(batch), None), start, batches
+        )[0]
+    )
+    # A constant, which XLA knows.
+    add_up_equal = jax.jit(
+        lambda start, size: jax.lax.fori_loop(
+            0, num_batches, lambda _, total: total + tally_of(jnp.full(size, 0.75)), start
+        ),
+        static_argnums=1,
+    )
+    with jax.enable_x64(enable_x64):
+        for size in (1, 3, 33):
+            start, times = tally_of(jnp.full(size, 0.5)), 24
+            values = jnp.full((num_batches, size), 0.75)
+            together = doubled(start, times)
+            expected = (0.5 * 2**times + 0.75 * num_batches) / (2**times + num_batches)
+            if kind.startswith("tally_f1"):
+                # Sets that are empty, and then right: 2 a / (a + b).
+                expected = 2 * num_batches / (2**times + 2 * num_batches)
+            for found in (add_up(together, values), add_up_equal(together, size)):
+                assert found.mean().dtype == (jnp.float64 if enable_x64 else jnp.float32)
+                # The mean itself is rounded, a total of two classes is, and so are batches.
+                np.testing.assert_allclose(found.mean(), expected, rtol=4 * 2**-24)
+
+
+@pytest.mark.parametrize("wrap", HOWEVER_IT_IS_CALLED)
+def test_counts_and_sums_of_sizes_are_exact_far_beyond_32_bits(wrap):
+    sizes = np.array([2**31 - 1, 1000, 3], np.int32)
+    # A total of one batch that is beyond 32 bits, and one of many batches.
+    more = metrics.tally(np.repeat(sizes, 5))
+    many = doubled(more, 12) + metrics.tally(sizes[2:])
+    exact = (5 * 2**12 * int(sizes.sum(dtype=np.int64)) + 3, 15 * 2**12 + 1)
+    mean = wrap(lambda tally: tally.mean())
+    np.testing.assert_allclose(mean(many), exact[0] / exact[1], rtol=2 * 2**-24)
+    # What 32 bits do not have is their largest integer.
+    total, count = wrap(lambda tally: (tally.total, tally.count))(many)
+    assert (total, count) == (2**31 - 1, exact[1])
+    # Small numbers after large ones count.
+    hits = doubled(metrics.tally(np.ones(2, bool)), 26) + metrics.tally(np.zeros(3, bool))
+    assert wrap(lambda tally: tally.count)(hits) == 2**27 + 3
+    many_hits = doubled(hits, 8)
+    assert wrap(lambda tally: tally.count)(many_hits) == 2**31 - 1
+    np.testing.assert_allclose(mean(many_hits), 2**27 / (2**27 + 3), rtol=2 * 2**-24)
+
+
+@pytest.mark.parametrize("of_weights", [False, True])
+def test_tallies_of_devices_do_not_drift(of_weights):
+    weights = {"weights": jnp.full(33, 0.25)} if of_weights else {}
+    add_up = jax.pmap(lambda tally: jax.lax.psum(tally, "batch"), "batch")
+    size, num_devices = 33, jax.local_device_count()
+    one, other = (metrics.tally(jnp.full(size, value), **weights) for value in (0.5, 0.75))
+    parts = [doubled(one, 24) + doubled(other, index) for index in range(num_devices)]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts)
+    found = jax.tree.map(operator.itemgetter(0), jax.device_get(add_up(stacked)))
+    ones, others = num_devices * 2**24, 2**num_devices - 1
+    expected = (0.5 * ones + 0.75 * others) / (ones + others)
+    np.testing.assert_allclose(found.mean(), expected, rtol=4 * 2**-24)
 
 
 def test_jit_and_vmap_change_nothing(rng):

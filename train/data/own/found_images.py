@@ -22,6 +22,7 @@ class FoundImages:
         root: the folder or the data set that they are in.
         where: what they were found in, for messages.
         version: of the data set, where it has one.
+        grammar: what found the groups of the images; see `group_names`. None if nothing did.
     """
 
     listing: Listing
@@ -29,6 +30,7 @@ class FoundImages:
     root: Path
     where: str
     version: str = ""
+    grammar: str | None = None
 
     @classmethod
     def in_files(cls, listing: Listing, root: Path, where: str, most_bytes: int) -> "FoundImages":

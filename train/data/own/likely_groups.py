@@ -1,18 +1,22 @@
 """Finds groups that a user may have overlooked: in the names of files, and in bursts.
 
 A false alarm is worse than silence. Groups count as likely only if they are inside classes, divide
-the classes, and their members are numbered from 0 or 1, lettered from a, or have few words.
+the classes, and their members are numbered from 0 or 1, also after a word, lettered from a, or have
+few words.
 """
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from absl import logging
 
 from train.data.own import exif, group_names
 from train.data.own.listing import role_named
+from train.foundation.spelling import spell
 
 # The most seconds between two consecutive photographs of a burst.
 BURST_SECONDS = 10
@@ -46,6 +50,18 @@ class Likely:
     groups: Sequence[str]
     what: str
 
+    def members(self) -> list[list[int]]:
+        """The indices of the images of each group that has several."""
+        found: dict[str, list[int]] = {}
+        for index, group in enumerate(self.groups):
+            if group:
+                found.setdefault(group, []).append(index)
+        return [indices for indices in found.values() if len(indices) > 1]
+
+    def in_words(self, where: str, one: str, other: str) -> str:
+        """That the images look like those of groups, such as two images of one group."""
+        return f"{where}: {self.what} look like those of groups, such as {one} and {other}"
+
 
 @dataclass(frozen=True)
 class _Form:
@@ -73,6 +89,12 @@ def _are_lettered(members: Collection[str]) -> bool:
     return _are_consecutive([ord(member.lower()) for member in members], ord("a"))
 
 
+def _are_words_with_numbers(members: Collection[str]) -> bool:
+    """Whether members are different, and their numbers start at 0 or 1, with few gaps."""
+    numbers = {int(re.split(r"\D", member)[-1]) for member in members}
+    return _are_different(members) and _are_consecutive([*numbers], 1)
+
+
 def _are_consecutive(numbers: Sequence[int], start: int) -> bool:
     lowest, highest, count = min(numbers), max(numbers), len(set(numbers))
     return lowest <= start and count == len(numbers) and highest - lowest < 1.5 * count
@@ -88,7 +110,47 @@ _FORMS = (
     _Form(
         re.compile(r"([^-_. ]*\d)([-_. ]+)(\D+)"), r"\D+", _are_different, most_members=_MOST_WORDS
     ),
+    _Form(
+        re.compile(rf"(.*?\d)({_BETWEEN})([^\W\d_]+[-_. ]*\d{{1,9}})"),
+        r"[^\W\d_]+[-_. ]*\d+",
+        _are_words_with_numbers,
+    ),
 )
+
+
+def flag(grammar: str) -> str:
+    """The flag that gives a grammar, as for a shell."""
+    given = spell(f"config.dataset.group={shlex.quote(grammar)}")
+    return given if given.startswith("--") else f"--{given}"
+
+
+def warn(
+    where: str,
+    paths: Sequence[str],
+    labels: np.ndarray,
+    named_by: str = "{flag}",
+) -> None:
+    """Warns of likely groups in the names of labelled examples that are given without groups.
+
+    Whatever reads such examples calls this, because it counts each of them as independent.
+
+    Args:
+        where: the examples in the warning.
+        paths: their names, as the paths of images with "/" between folders.
+        labels: the class of each, [n].
+        named_by: what names the groups; "{flag}" stands for the flag that does.
+    """
+    likely = by_names(paths, labels)
+    if likely is None:
+        return
+    members = likely.members()
+    one, other, *_ = members[0]
+    logging.warning(
+        "%s: %s groups of several examples, each of which counts as independent; %s names them",
+        likely.in_words(where, paths[one], paths[other]),
+        f"{len(members):,}",
+        named_by.format(flag=flag(likely.grammar)),
+    )
 
 
 def by_names(paths: Sequence[str], labels: np.ndarray) -> Likely | None:

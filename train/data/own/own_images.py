@@ -167,7 +167,8 @@ def grouped(
         open_image=found.images.open,
         options=_options(fields),
     )
-    return dataclasses.replace(found, listing=dataclasses.replace(listing, groups=groups))
+    listing = dataclasses.replace(listing, groups=groups)
+    return dataclasses.replace(found, listing=listing, grammar=grammar)
 
 
 def _options(fields: OwnImageFields) -> DecodeOptions:

@@ -25,16 +25,23 @@ _SHAPE: Field = shapes.record(
         "steps": preparation.SHAPE,
         "mean": _NUMBERS,
         "std": _NUMBERS,
-    }
+    },
+    {"group": fields.text()},
 )
 
 
-def to_plain(network: Network) -> Mapping[str, Any] | None:
-    """The description of a network; None if its reading of images cannot be described."""
+def to_plain(network: Network, grammar: str | None) -> Mapping[str, Any] | None:
+    """The description of a network; None if its reading of images cannot be described.
+
+    Args:
+        network: the network.
+        grammar: what found the groups of the images, by which those of new images are found; see
+            `group_names`. None if nothing did.
+    """
     steps = preparation.to_plain(network.reader)
     # Not resolved: a link may be there to be changed.
     path = os.path.abspath(network.path)  # noqa: PTH100
-    if steps is None or not _is_text(path):
+    if steps is None or not _is_text(path + (grammar or "")):
         return None
     return {
         "network": network.network,
@@ -45,7 +52,14 @@ def to_plain(network: Network) -> Mapping[str, Any] | None:
         "steps": steps,
         "mean": list(network.spec.mean),
         "std": list(network.spec.std),
+        **({} if grammar is None else {"group": grammar}),
     }
+
+
+def grammar_of(plain: Mapping[str, Any] | None) -> str | None:
+    """What found the groups of the images, from a description that may not have it."""
+    found = (plain or {}).get("group")
+    return found if isinstance(found, str) else None
 
 
 def spec_of(plain: Mapping[str, Any]) -> DatasetSpec:
@@ -75,9 +89,9 @@ def spec_of(plain: Mapping[str, Any]) -> DatasetSpec:
     )
 
 
-def _is_text(path: str) -> bool:
+def _is_text(text: str) -> bool:
     try:
-        path.encode()
+        text.encode()
     except UnicodeEncodeError:
         return False
     return True

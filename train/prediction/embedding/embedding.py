@@ -73,7 +73,7 @@ def embed(
         readable = _readable(results())
         if readable.any():
             features = (found[rows] for rows, found in results())
-            described = description.to_plain(network)
+            described = description.to_plain(network, images.grammar)
             archive.write(
                 out, identity, images.listing, readable, features, num_features, described
             )
@@ -201,6 +201,9 @@ def identity_of(network: Network, images: FoundImages) -> str:
     described = [network.digest, images.state, jax.__version__, jax.default_backend(), BATCH_SIZE]
     if images.listing.has_groups:
         described += images.listing.given_groups()
+    if images.grammar is not None:
+        # Features of an earlier version do not have it.
+        described.append(images.grammar)
     return hashlib.sha256(json.dumps(described).encode()).hexdigest()
 
 

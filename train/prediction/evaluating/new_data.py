@@ -18,6 +18,7 @@ from train.evaluation import (
 from train.foundation.files import MOST_IMAGE_BYTES
 from train.foundation.printable import printable
 from train.prediction import labelled_data, other_calibrations, outliers
+from train.prediction.embedding import description
 from train.prediction.evaluating import (
     choices,
     new_class_report,
@@ -224,18 +225,18 @@ def evaluate_program(
 def expected_by(classifier: TrainedClassifier, asked: Asked) -> Expected:
     """What a classifier takes; images and groups are read as those that it was trained on."""
     spec, fields = classifier.spec, classifier.config.dataset
-    group = asked.group
-    if group is None and isinstance(fields, FolderFields) and asked.flag == "images":
-        group = fields.group
+    grammar = description.grammar_of(classifier.assembly.data.facts.embedded_by)
+    if isinstance(fields, FolderFields):
+        grammar = fields.group
     return Expected(
         class_names=classifier.classes.names,
         inputs=spec.inputs,
         shape=classifier.image_shape,
         reader=spec.image_reader if spec.has_images else None,
         nested=isinstance(fields, FolderFields) and fields.nested,
-        group=group,
-        reading=Reading.of(fields, group),
-        group_field=labelled_data.GROUP_FLAG if asked.group else "config.dataset.group of the run",
+        group=asked.group,
+        grammar=grammar,
+        reading=Reading.of(fields, asked.group),
         most_bytes=fields.most_bytes if isinstance(fields, OwnImageFields) else MOST_IMAGE_BYTES,
         name="the network" if classifier.workdir is None else "the run",
     )

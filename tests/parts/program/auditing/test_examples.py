@@ -36,6 +36,17 @@ def test_every_row_is_an_example_with_its_group(tmp_path):
     assert np.unique(found.splits).tolist() == ["test", "train", "validation"]
 
 
+def test_likely_groups_are_told(tmp_path, caplog):
+    content = matrices.arrays(20)
+    names = [f"obs{row // 6 * 3 + row % 3}_photo{row % 6 // 3}.jpg" for row in range(60)]
+    of_file(tmp_path / "a.npz", **content, names=np.array(names))
+    (line,) = caplog.messages
+    assert "features: names of files look like those of groups" in line
+    assert line.endswith("an array group names them")
+    of_file(tmp_path / "b.npz", **content, names=np.array(names), group=np.array(names))
+    assert caplog.messages == [line]
+
+
 @pytest.mark.parametrize("folder", ["a.npz", "a"])
 def test_training_rows_have_a_mean_square_length_of_1(tmp_path, folder):
     content = matrices.arrays(20, dtype=np.float32)

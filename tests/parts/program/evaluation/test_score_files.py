@@ -163,6 +163,16 @@ def test_what_is_written_is_read_back(tmp_path, rng):
     assert again.groups is None
 
 
+def test_likely_groups_are_told(tmp_path, rng, caplog):
+    names = np.array([f"obs{row // 6 * 3 + row % 3}_photo{row % 6 // 3}.jpg" for row in range(60)])
+    arrays = {"logits": rng.normal(size=(60, 3)), "labels": np.arange(60) % 3, "names": names}
+    read(tmp_path, **arrays)
+    (line,) = caplog.messages
+    assert line.endswith("an array groups names them")
+    read(tmp_path, **arrays, groups=names)
+    assert caplog.messages == [line]
+
+
 @pytest.mark.parametrize(
     ("name", "array"),
     [("names", np.array(["a"])), ("groups", np.arange(9)), ("names", np.zeros(9))],

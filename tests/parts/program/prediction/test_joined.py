@@ -33,7 +33,9 @@ from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.classifier_flags import ChosenClassifier
 from train.prediction.embedding import found, network
 from train.prediction.embedding.embedding import embed
-from train.prediction.evaluating import training_examples
+from train.prediction.evaluating import new_data, training_examples
+from train.prediction.evaluating.measures import Measures
+from train.prediction.evaluating.new_data_flags import Asked
 from train.prediction.rule_flags import ChosenRule
 from train.workdir import run_files
 
@@ -209,6 +211,42 @@ def test_a_run_of_ours_can_have_made_the_features(folder, of_ours, finished_run,
     assert load(of_ours, weights=str(moved)).network.path == moved
     with pytest.raises(UserError, match="other weights than the network that made the features"):
         load(folder / "run", weights=str(moved))
+
+
+def test_new_photographs_are_in_groups_as_those_that_were_embedded(folder, tmp_path):
+    grammar = r"([^/]*/\d)\d*[.]"
+    photos, out = folder / "photos", tmp_path / "a.npz"
+    used = network.of_weights(folder / "w.safetensors", image_size=32)
+    parts = {"validation_fraction": 0.3, "test_fraction": 0.3}
+    embed(used, found.in_folder(photos, **parts), out, skip_unreadable=False)
+    # Those without the pattern are not taken for them.
+    embed(used, found.in_folder(photos, **parts, group=grammar), out, skip_unreadable=False)
+    train_head(out, tmp_path / "run")
+    expected = {
+        path.relative_to(photos).as_posix(): f"group {path.parent.name}/{path.name[0]}"
+        for path in photos.rglob("*.jpg")
+    }
+
+    def groups(classifier, flag, path, group=None):
+        asked = Asked(
+            flag=flag,
+            path=path,
+            group=group,
+            measures=Measures(),
+            taxonomy=None,
+            is_half=False,
+            thresholds=None,
+            calibration_out=None,
+        )
+        examples = new_data.find(classifier, asked).examples
+        return dict(zip(examples.names.tolist(), examples.groups.tolist(), strict=True))
+
+    joined = load(tmp_path / "run")
+    assert groups(joined, "images", photos) == expected
+    by_class = groups(joined, "images", photos, "(china|flower)/")
+    assert set(by_class.values()) == {"group china", "group flower"}
+    # Features of new photographs, embedded without groups.
+    assert groups(joined.of_run, "features", folder / "a.npz") == expected
 
 
 def test_photographs_of_training_rows_are_told(folder, caplog):

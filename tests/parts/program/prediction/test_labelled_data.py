@@ -80,11 +80,61 @@ def test_groups_of_a_folder_are_found_by_a_grammar(tmp_path):
     assert found.examples.groups.tolist() == ["group p2", "group p1", "group p1"]
     with pytest.raises(UserError, match=r"^--group must be found in the images; '\(q\)' finds"):
         labelled_data.find("images", tmp_path / "new", dataclasses.replace(IMAGES, group="(q)"))
-    # The new images need not have the names of those of the run.
     with pytest.raises(UserError, match=r"'\(p\)' makes all 3 images one group, 'p'$"):
         labelled_data.find("images", tmp_path / "new", dataclasses.replace(IMAGES, group="(p)"))
-    of_run = dataclasses.replace(IMAGES, group="(q)", group_field="config.dataset.group of the run")
+    # The new images need not have the names of those of the run.
+    of_run = dataclasses.replace(IMAGES, grammar="(q)")
     assert labelled_data.find("images", tmp_path / "new", of_run).examples.groups is None
+
+
+def new_examples(folder, names):
+    """Examples of the same names as images, in a table, and as features."""
+    write(folder / "new", *names)
+    labels = [name.partition("/")[0] for name in names]
+    rows = [f"new/{name},{label}" for name, label in zip(names, labels, strict=True)]
+    (folder / "t.csv").write_text("\n".join(["path,label", *rows]))
+    features = np.ones((len(names), 3), np.float32)
+    np.savez(folder / "f.npz", features=features, labels=np.array(labels), names=np.array(names))
+    return (
+        ("images", folder / "new", IMAGES),
+        ("table", folder / "t.csv", IMAGES),
+        ("features", folder / "f.npz", FEATURES),
+    )
+
+
+def test_what_has_no_groups_has_those_of_the_pattern_of_the_run(tmp_path):
+    names = ["orme/p1_a.png", "orme/p1_b.png", "chêne/p2_a.png"]
+    for flag, path, expected in new_examples(tmp_path, names):
+        of_run = dataclasses.replace(expected, grammar=r"(p\d)_")
+        found = labelled_data.find(flag, path, of_run)
+        assert sorted(found.examples.groups) == ["group p1", "group p1", "group p2"]
+    with np.load(tmp_path / "f.npz") as arrays:
+        np.savez(tmp_path / "g.npz", **arrays, group=np.array(["x", "y", "y"]))
+    found = labelled_data.find("features", tmp_path / "g.npz", of_run)
+    assert found.examples.groups.tolist() == ["group x", "group y", "group y"]
+
+
+def test_likely_groups_are_told_of_all_new_examples(tmp_path, caplog):
+    names = [
+        f"{name}/obs{10 * label + number}_photo{k}.png"
+        for label, name in enumerate(CLASSES)
+        for number in range(5)
+        for k in (1, 2)
+    ]
+    advice = {
+        "images": r"--group='(obs\d+)_' names them",
+        "table": "a column group of the table names them",
+        "features": "an array group of the file names them",
+    }
+    for flag, path, expected in new_examples(tmp_path, names):
+        labelled_data.find(flag, path, expected)
+        (line,) = caplog.messages
+        assert line.startswith(f"--{flag} {path}: names of files look like those of groups")
+        assert ": 15 groups of several examples" in line
+        assert line.endswith(advice[flag])
+        caplog.clear()
+        labelled_data.find(flag, path, dataclasses.replace(expected, grammar=r"(obs\d+)_"))
+        assert not caplog.messages
 
 
 def test_training_images_among_the_new_ones_are_reported(tmp_path, monkeypatch):

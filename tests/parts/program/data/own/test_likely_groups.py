@@ -48,6 +48,18 @@ LIKELY = {
         observed(lambda n, k, _: f"{hash((n, 'x')) % 2**40:010x} {k}"),
         r"([^/]*?) \d+[.][^./]*$",
     ),
+    "a word with a number": (
+        observed(lambda n, k, _: f"obs{n}_photo{k}"),
+        r"(obs\d+)_",
+    ),
+    "words with numbers": (
+        observed(lambda n, k, word: f"{n:03d}-{word}_{k}", words=["leaf", "bark", "fruit"]),
+        r"(\d+)-",
+    ),
+    "a word with a number of names that start again": (
+        observed(lambda n, k, _: f"plant {n} IMG{k:02d}", restarts=True),
+        r"([^/]*/plant \d+) ",
+    ),
     "numbers that start again": (
         observed(lambda n, k, _: f"obs{n}_{k}", restarts=True),
         r"([^/]*/obs\d+)_",
@@ -78,6 +90,9 @@ UNLIKELY = {
     "sizes": each(lambda _folder, _number, draw: f"{draw}_{(320, 640)[draw % 2]}"),
     "hashes": each(lambda _folder, _number, draw: f"{draw:08x}"),
     "Flickr": each(lambda _folder, _number, draw: f"{draw}_{draw * 7919:010x}_{'bcmz'[draw % 4]}"),
+    "classes and a camera": each(lambda folder, number, _draw: f"{folder}_IMG{number:04d}"),
+    "dates and a camera": each(lambda _f, _n, draw: f"2019-05-{draw % 28 + 1:02d}_IMG{draw:06d}"),
+    "batches of a camera": each(lambda _f, number, draw: f"batch{draw % 5}_img{number}"),
     "splits": each(lambda _folder, number, draw: f"{('train', 'test')[draw % 2]}_{number}"),
     "species": each(lambda _folder, number, draw: f"species {draw % 3}/{number}"),
 }
