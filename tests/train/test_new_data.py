@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import shutil
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -122,6 +123,20 @@ def interval(hits, number):
     )
 
 
+def chance_of_so_few(hits, number, calibrated_on, coverage):
+    """The chance that so few of new scores are up to the limit of old ones, if all are alike.
+
+    Every order of the scores is as likely. The limit is an old score.
+    """
+    rank = math.ceil((calibrated_on + 1) * Fraction(str(coverage)))
+    above = calibrated_on - rank
+    ways = sum(
+        math.comb(rank - 1 + below, below) * math.comb(above + number - below, above)
+        for below in range(hits + 1)
+    )
+    return Fraction(ways, math.comb(calibrated_on + number, number))
+
+
 @pytest.mark.parametrize("name", ["same", "shifted"])
 def test_the_report_is_what_the_scores_have(folder, evaluated, name):
     report, written = evaluated[0][name], arrays(folder / f"{name}.npz")
@@ -148,18 +163,17 @@ def test_the_report_is_what_the_scores_have(folder, evaluated, name):
         assert found["coverage_interval"] == pytest.approx(
             interval(int(hits.sum()), NUMBER), abs=1e-9
         )
-        low, high = found["coverage_interval"]
-        asked = float(coverage)
-        assert found["holds"] == (False if high < asked else True if low >= asked else None)
+        chance = chance_of_so_few(int(hits.sum()), NUMBER, 270, float(coverage))
+        assert found["contradicted"] is (chance < 0.05)
 
 
-def test_a_promise_that_does_not_hold_is_reported_in_a_sentence(evaluated):
+def test_a_promise_that_is_contradicted_is_reported_in_a_sentence(evaluated):
     reports, shown = evaluated
     found = reports["shifted"]["coverages"]["0.9"]["conformal"]
-    assert found["holds"] is False
+    assert found["contradicted"] is True
     sentence = f"asked 0.9, got {found['coverage']:.3f} ("
     assert f"conformal sets: {sentence}" in shown
-    assert "): the promise does not hold on these images" in shown
+    assert "): these images contradict the promise" in shown
     # Images like those of the run have at least most of it.
     assert reports["same"]["coverages"]["0.9"]["conformal"]["coverage_interval"][1] > 0.85
     assert "interpolated: asked 0.8, got " in shown
@@ -227,7 +241,9 @@ def test_half_of_the_new_data_recalibrates_for_other_commands(folder, evaluated)
     written = unsealed(folder / "half.json")
     assert written["thresholds"]["coverage_0.8"] == expected
     assert report["coverages"]["0.8"]["conformal"]["threshold"] == expected
-    assert report["coverages"]["0.8"]["conformal"]["holds"] is not False
+    assert report["coverages"]["0.8"]["conformal"]["contradicted"] is False
+    # Of 120 photographs, in threes.
+    assert written["thresholds"]["calibrated_on"] == [120, 40]
     assert "the examples are in 40 groups, which the intervals" in shown.stdout
     # The observations of each half are made once, and warned of once.
     warnings = [line for line in shown.stderr.splitlines() if "have no label" in line]
@@ -279,6 +295,7 @@ def test_half_of_the_new_data_recalibrates_for_other_commands(folder, evaluated)
     hits = chosen[np.arange(NUMBER), of_program["labels"]]
     assert found["sets"]["coverage"] == pytest.approx(hits.mean(), rel=1e-6)
     assert found["sets"]["promised"] == 0.8
+    assert described["calibrated_on"] == {"examples": 120, "groups": 40}
     assert found["sets"]["coverage_interval"] == pytest.approx(
         interval(int(hits.sum()), NUMBER), abs=1e-9
     )

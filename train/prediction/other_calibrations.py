@@ -12,8 +12,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from train.evaluation import promises
 from train.evaluation.observations import InGroups
 from train.evaluation.predictions import Predictions
+from train.evaluation.promises import CalibratedOn
 from train.foundation import fields, files, json_files, shapes
 from train.foundation.errors import UserError
 from train.prediction.calibration import Calibration, plain
@@ -79,6 +81,7 @@ class NewCalibration(Calibration):
         del is_list
         found = find(self._validation)
         self.found[self._full_name(name)] = found
+        self.found[self._full_name(promises.KEPT_AS)] = CalibratedOn.of(self._validation).to_plain()
         return found
 
 

@@ -205,6 +205,12 @@ def test_thresholds_are_those_of_the_validation_observations(tmp_path, by):
     stored = unsealed(tmp_path / "calibration.json")
     assert {"coverage_0.9", f"observations_{by}_coverage_0.9"} <= {*stored}
     assert stored["coverage_0.9"] != stored[f"observations_{by}_coverage_0.9"]
+    # The number of examples, and as how many independent ones they count.
+    assert stored[f"observations_{by}_calibrated_on"] == [len(labels), len(labels)]
+    examples, groups = stored["calibrated_on"]
+    assert examples == 300
+    # Groups are of one to eight photographs.
+    assert 0.6 * len(labels) < groups < len(labels)
 
 
 def test_too_few_observations_are_counted_as_such(tmp_path):

@@ -15,6 +15,7 @@ from train.evaluation import (
     selective,
     set_report,
 )
+from train.evaluation.promises import CalibratedOn, Promise
 from train.foundation.files import MOST_IMAGE_BYTES
 from train.foundation.printable import printable
 from train.prediction import labelled_data, other_calibrations, outliers
@@ -277,10 +278,15 @@ def _observations(calibrated: Calibrated, **given: Any) -> dict[str, Any]:
     )
     if found is None:
         return {}
+    on = CalibratedOn.of(calibrated.in_groups.observations.predictions)
     for coverage, kinds in found["coverages"].items():
         sets = kinds["conformal"]
         sets |= promises.to_json(
-            float(coverage), sets["coverage"], sets["coverage_interval"], "these observations"
+            Promise(float(coverage), on),
+            sets["coverage"],
+            found["num_examples"],
+            sets["coverage_interval"],
+            "these observations",
         )
     return {"observations": found}
 
