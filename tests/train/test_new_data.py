@@ -269,10 +269,30 @@ def test_half_of_the_new_data_recalibrates_for_other_commands(folder, evaluated)
     # The run has no groups.
     (plain,) = run("evaluate", [workdir, table, "--coverages=0.8", f"--out={folder}/again.json"])
     assert "nothing is reported of observations: the run has no validation examples" in plain.stderr
-    (again,) = run("evaluate", [workdir, table, thresholds, f"--out={folder}/again.json"])
+    again = f"--out={folder}/again.json"
+    (told,) = run("evaluate", [workdir, table, thresholds, "--ks=2", again])
     again = unsealed(folder / "again.json")
     assert list(again["coverages"]) == ["0.8"]
     assert again["coverages"]["0.8"]["conformal"]["threshold"] == expected
+    # The file has thresholds of observations, too.
+    plants = np.array([in_order[name] for name in everything["names"].tolist()])
+    logs, labels = np.log(everything["scores"].astype(np.float64)), everything["labels"]
+    means = np.stack([logs[plants == plant].mean(axis=0) for plant in range(NUMBER // 3)])
+    of_plants = np.exp(means) / np.exp(means).sum(axis=1, keepdims=True)
+    same = [plant for plant in range(NUMBER // 3) if np.ptp(labels[plants == plant]) == 0]
+    hits = [
+        of_plants[plant, labels[plants == plant][0]] >= sets["threshold"] - 1e-6 for plant in same
+    ]
+    by_file = again["observations"]
+    assert by_file["num_examples"] == len(same)
+    assert by_file["num_of_several_classes"] == NUMBER // 3 - len(same)
+    assert list(by_file["coverages"]) == ["0.8"]
+    assert by_file["coverages"]["0.8"]["conformal"]["threshold"] == sets["threshold"]
+    assert by_file["coverages"]["0.8"]["conformal"]["coverage"] == pytest.approx(np.mean(hits))
+    assert by_file["thresholds"] == observed["thresholds"]
+    assert by_file["num_calibration_examples"] == observed["num_calibration_examples"]
+    assert by_file["coverages"]["0.8"]["conformal"]["contradicted"] is False
+    assert "conformal sets of observations: asked 0.8" in told.stdout
     (lines,) = run("predict", [workdir, f"--images={folder}/same/0", "--coverage=0.8", thresholds])
     assert json.loads(lines.stdout.splitlines()[0])["threshold"] == expected
     out = f"--out={folder}/program"
