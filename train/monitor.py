@@ -50,8 +50,8 @@ _COVERAGE = flags.DEFINE_float(
 _CALIBRATED_ON = flags.DEFINE_integer(
     "calibrated_on",
     None,
-    "The number of examples that the sets are calibrated on; by default the validation examples of "
-    "the run.",
+    "The number of examples that the sets are calibrated on, or of groups if they have groups; by "
+    "default that of the validation examples of the run.",
 )
 _FOLLOW = flags.DEFINE_bool(
     "follow", False, "Waits for more lines until an alarm, or until Ctrl-C."

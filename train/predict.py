@@ -23,8 +23,9 @@ With --shard=i/n, the process makes the sets of one share of the examples and wr
 --out; --merge puts the shares together. Tasks of a job array or of srun do so without a flag.
 
 With --group, a line is for an observation, such as the photographs of one plant. It has "group",
-which is null for an image that belongs to no other, and "paths" (or "rows" and "names"), and
-"unreadable" with the path and the error of each further file, if there are some.
+which is null for an image that belongs to no other, and "paths" (or "rows" and
+"example_names"), and "unreadable" with the path and the error of each further file, if there are
+some.
 """
 
 import dataclasses

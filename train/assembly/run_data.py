@@ -146,9 +146,11 @@ class RunData:
 
     @cached_property
     def tree(self) -> ClassTree | None:
-        """What is above the classes; None if nothing is."""
+        """What is above the classes; None if nothing has two of them."""
         ranks = self.classes.ranks
-        return None if ranks is None else ClassTree.of(ranks, self.classes.names)
+        if ranks is None or not ranks.are_shared():
+            return None
+        return ClassTree.of(ranks, self.classes.names)
 
     @property
     def classes(self) -> Classes:

@@ -34,7 +34,8 @@ class ClassTree:
 
     @classmethod
     def of(cls, ranks: Ranks, class_names: Sequence[str]) -> "ClassTree":
-        """The tree of classes."""
+        """The tree of classes, without ranks that none of them has."""
+        ranks = ranks.that_exist()
         return cls(ranks.names, Taxonomy.from_paths(ranks.paths(class_names)))
 
     @cached_property

@@ -14,3 +14,8 @@ COMBINATIONS = {
     "on the validation observations",
 }
 IN_WORDS = "; ".join(f"{name}: {what}" for name, what in COMBINATIONS.items())
+
+
+def name_in_files(name: str, combined_by: str | None) -> str:
+    """The name of a value in files of thresholds; values of observations have other names."""
+    return name if combined_by is None else f"observations_{combined_by}_{name}"

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from train.evaluation import example_groups, intervals, observations, set_rules, summaries
-from train.evaluation.observations import InGroups
+from train.evaluation.observations import Combination, InGroups, Observations
 from train.evaluation.predictions import Predictions
 from train.evaluation.thresholds import fewest_examples, one_of_group_threshold
 
@@ -38,23 +38,28 @@ def report(
     calibrated = calibrated_on.observations
     possible = [each for each in coverages if len(calibrated) >= fewest_examples(each)]
     document = report_of(evaluated.predictions, calibrated.predictions, possible)
-    fields: dict[str, Any] = {
-        "combined_by": combination.name,
-        "mean_num_combined": float(evaluated.sizes.mean()),
-        "most_combined": int(evaluated.sizes.max()),
-    }
-    if combination.weights is not None:
-        fields["weights"] = list(combination.weights)
-    if evaluated.num_ambiguous:
-        fields["num_of_several_classes"] = evaluated.num_ambiguous
     return {
-        **fields,
+        **described(evaluated, combination),
         **document,
         "one_example": {
             f"{coverage}": _one_example(examples, calibrated_on.examples, coverage)
             for coverage in possible
         },
     }
+
+
+def described(found: Observations, combination: Combination) -> dict[str, Any]:
+    """The numbers of examples of observations, and how these were combined."""
+    fields: dict[str, Any] = {
+        "combined_by": combination.name,
+        "mean_num_combined": float(found.sizes.mean()),
+        "most_combined": int(found.sizes.max()),
+    }
+    if combination.weights is not None:
+        fields["weights"] = list(combination.weights)
+    if found.num_ambiguous:
+        fields["num_of_several_classes"] = found.num_ambiguous
+    return fields
 
 
 def _one_example(

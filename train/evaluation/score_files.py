@@ -28,7 +28,7 @@ from train.data.own.listing import given_group, name_groups
 from train.evaluation import stored_scores
 from train.evaluation.predictions import CHUNK, Predictions, chunks, ranks_in_64_bits
 from train.evaluation.stored_scores import Scores, StoredScores
-from train.foundation import array_files, files, stored_rows, text_files
+from train.foundation import array_files, files, names, stored_rows, text_files
 from train.foundation.array_files import StoredArray
 from train.foundation.errors import UserError, first_line
 
@@ -181,13 +181,13 @@ def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:
         UserError: a file cannot be read, or the two are not what they must be.
     """
     arrays = _read_scores(logits, flag)
-    names = [name for name in (_LOGITS, *_SCORES) if name in arrays]
-    if len(names) != 1:
+    found = [name for name in (_LOGITS, *_SCORES) if name in arrays]
+    if len(found) != 1:
         raise UserError(
             f"--{flag} must have one array called logits, probabilities or scores; {logits} has "
             f"{', '.join(arrays) or 'none'}"
         )
-    (name,) = names
+    (name,) = found
     values = arrays[name]
     if len(values.shape) != 2 or 0 in values.shape or values.dtype.kind != "f":
         raise UserError(
@@ -300,11 +300,21 @@ def class_names_beside(
         flag: what messages call the file.
 
     Raises:
-        UserError: the file has something else by that name.
+        UserError: the file has something else by that name, or two classes of one name.
     """
     arrays = _read(scores, flag)
-    names = _texts_beside(arrays, _CLASS_NAMES, num_classes, "classes", scores, flag)
-    return None if names is None else tuple(names.tolist())
+    found = _texts_beside(arrays, _CLASS_NAMES, num_classes, "classes", scores, flag)
+    if found is None:
+        return None
+    first: dict[str, int] = {}
+    for index, name in enumerate(found.tolist()):
+        before = first.setdefault(names.same_form(name), index)
+        if before != index:
+            raise UserError(
+                f"--{flag}: {_CLASS_NAMES} must be different; classes {before} and {index} in "
+                f"{scores} are both {names.shown(name)!r}"
+            )
+    return tuple(found.tolist())
 
 
 def class_counts_beside(scores: Path, num_classes: int) -> np.ndarray | None:

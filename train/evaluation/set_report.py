@@ -202,21 +202,7 @@ def observations_report(
     **given: Any,
 ) -> dict[str, Any] | None:
     """The report of the observations; None if the examples have no groups of several."""
-    parts = (examples, calibrated_on.examples)
-    if any(part.groups is None for part in parts):
-        return None
-    if not any(map(example_groups.have_several, parts)):
-        return None
-    if not all(score_files.are_from_0_to_1(part.scores) for part in parts):
-        logging.warning(
-            "nothing is reported of observations: the scores of their examples are combined by "
-            "logarithms, and these scores are not from 0 to 1"
-        )
-        return None
-    if not all(map(observations.have_labels, parts)):
-        logging.warning(
-            "nothing is reported of observations: each of them has examples of several classes"
-        )
+    if not have_observations(examples, calibrated_on.examples):
         return None
 
     def report_of(
@@ -225,6 +211,26 @@ def observations_report(
         return set_report(of_split, of_calibration, coverages=possible, **given)
 
     return observation_report.report(examples, calibrated_on, coverages, report_of)
+
+
+def have_observations(*parts: Predictions) -> bool:
+    """Whether examples have groups of several that can be reported; warns of others."""
+    if any(part.groups is None for part in parts):
+        return False
+    if not any(map(example_groups.have_several, parts)):
+        return False
+    if not all(score_files.are_from_0_to_1(part.scores) for part in parts):
+        logging.warning(
+            "nothing is reported of observations: the scores of their examples are combined by "
+            "logarithms, and these scores are not from 0 to 1"
+        )
+        return False
+    if not all(map(observations.have_labels, parts)):
+        logging.warning(
+            "nothing is reported of observations: each of them has examples of several classes"
+        )
+        return False
+    return True
 
 
 def _intervals(examples: Predictions, evaluation: summaries.Evaluation) -> dict[str, list[float]]:

@@ -1,10 +1,16 @@
 """What is above the classes: genera and families above species, continents above countries."""
 
+import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-# Signs in front of the names of hybrids.
-_HYBRID = ("×", "x")
+from train.foundation.names import same_form
+
+# What is before the first letter of a genus: numbers, marks, and a hybrid's sign, typed as an x.
+_BEFORE = re.compile(r"^(?:[\W\d_]|x(?=[A-Z])|[xX](?=[ _].*[^\W\d_]))+")
+# What may follow its last one.
+_AFTER = "\"'\u2019\u201d\u00bb)],;:"
 
 
 @dataclass(frozen=True)
@@ -22,9 +28,38 @@ class Ranks:
     above: tuple[tuple[str, ...], ...]
 
     def paths(self, class_names: Sequence[str]) -> list[tuple[str, ...]]:
-        """For each class its names from the top down, of which the last is its own."""
-        named = zip(self.above, class_names, strict=True)
-        return [(*filter(None, names), own) for names, own in named]
+        """For each class its names from the top down, of which the last is its own.
+
+        A node is as far below the root as its rank is below the top. So a rank that a class does
+        not have, above one that it has, has a node with only the node of the next one below it.
+        """
+        return [
+            (*self._complete(names), own)
+            for names, own in zip(self.above, class_names, strict=True)
+        ]
+
+    def _complete(self, names: Sequence[str]) -> Iterator[str]:
+        """The names of a class down to its last rank, with others for ranks that it lacks."""
+        lacking: list[str] = []
+        for rank, name in zip(self.names, names, strict=False):
+            if not name:
+                lacking.append(rank)
+                continue
+            yield from (f"{name} (no {one})" for one in lacking)
+            yield name
+            lacking.clear()
+
+    def are_shared(self) -> bool:
+        """Whether there is a name above the classes that two of them have in common."""
+        above = [names[:depth] for names in self.above for depth in range(1, len(names) + 1)]
+        nodes = [names for names in above if names[-1]]
+        return len({*nodes}) < len(nodes)
+
+    def that_exist(self) -> "Ranks":
+        """The same without the ranks that no class has."""
+        kept = [any(column) for column in zip(*self.above, strict=True)]
+        names = (*itertools.compress(self.names, kept), self.names[-1])
+        return Ranks(names, tuple(tuple(itertools.compress(one, kept)) for one in self.above))
 
     def to_plain(self, class_names: Sequence[str]) -> Iterator[dict[str, str]]:
         """A JSON value for each class: its names by their ranks."""
@@ -54,13 +89,22 @@ def none(_class_names: Sequence[str]) -> Ranks | None:
 
 
 def first_words(class_names: Sequence[str]) -> Ranks:
-    """The genera of species whose names start with them, as "Quercus" of "Quercus robur"."""
-    return Ranks(("genus", "species"), tuple((_first_word(name),) for name in class_names))
+    """The genera of species whose names start with them, as "Quercus" of "Quercus robur".
+
+    Words are separated by spaces, and in a name without a space by "_". Genera that differ only in
+    case are one. Numbers, marks and signs of hybrids before a genus are no part of it.
+    """
+    spelled: dict[str, str] = {}
+    words = map(_first_word, class_names)
+    genera = tuple((spelled.setdefault(word.casefold(), word),) for word in words)
+    return Ranks(("genus", "species"), genera)
 
 
 def _first_word(name: str) -> str:
-    first, _, rest = name.partition(" ")
-    return f"{first} {rest.partition(' ')[0]}" if first in _HYBRID and rest else first
+    text = same_form(name)
+    # Of a name without letters all is kept.
+    text = _BEFORE.sub("", text) or text
+    return text.split(" " if " " in text else "_")[0].rstrip(_AFTER)
 
 
 def folders(class_names: Sequence[str]) -> Ranks | None:

@@ -98,12 +98,13 @@ class Monitor:
         )
 
     def _promised(self) -> str:
-        number = self.promise.calibrated_on
+        number, groups = self.promise.calibrated_on, self.promise.independent
         if number is None:
             return f"{self.promise.coverage:.1%} is asked for"
+        of_groups = "" if groups == number else f" in groups, like {groups:,} independent ones,"
         return (
             f"{self.promise.coverage:.1%} is promised, and {1 - self.promise.allowed_error():.1%} "
-            f"allowed, because {number:,} examples calibrate it"
+            f"allowed, because {number:,} examples{of_groups} calibrate it"
         )
 
     def in_words(self) -> list[str]:

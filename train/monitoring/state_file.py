@@ -23,7 +23,9 @@ _SHAPE = shapes.record(
                 "coverage": fields.Number(above=0, below=1),
                 "calibrated_on": fields.optional(fields.integer(1)),
                 "delta": fields.Number(above=0, below=1),
-            }
+            },
+            # A state of an earlier version does not have it.
+            {"groups": fields.optional(fields.Number(at_least=1))},
         ),
         "place": shapes.record({"lines": _COUNT, "bytes": _COUNT, "digest": shapes.string}),
         "total_size": _COUNT,
@@ -72,7 +74,8 @@ def read(path: Path) -> tuple[Monitor, Place] | None:
 
 
 def _made(kind: Any, plain: dict[str, Any]) -> Any:
-    return kind(**{field.name: plain[field.name] for field in dataclasses.fields(kind)})
+    names = plain.keys() & {field.name for field in dataclasses.fields(kind)}
+    return kind(**{name: plain[name] for name in names})
 
 
 def write(path: Path, monitor: Monitor, place: Place) -> None:

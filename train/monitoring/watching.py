@@ -31,8 +31,8 @@ class Asked:
         outcomes: the file of the outcomes; None for standard input.
         state: the file of the state.
         coverage: the coverage that sets without a promise are held to.
-        calibrated_on: the number of examples that the sets are calibrated on; None for the
-            validation examples.
+        calibrated_on: the number of examples, or of groups of these, that the sets are calibrated
+            on; None for the validation examples.
         delta: the probability of a false alarm.
         follow: whether to wait for more outcomes, until an alarm.
     """
@@ -49,6 +49,7 @@ class Asked:
         """The promise of the sets of a rule of the run with these results."""
         return promise.of_rule(
             results,
+            run_files.read_calibration(self.workdir),
             rule,
             coverage=self.coverage,
             calibrated_on=self.calibrated_on,
@@ -113,9 +114,12 @@ def _check(asked: Asked, now: promise.Promise, kept: promise.Promise) -> None:
     """Refuses the state of another run, or of other flags."""
     if now.run != kept.run:
         raise UserError(f"--state {asked.state} is of another run than {asked.workdir}")
-    for name in ("coverage", "calibrated_on", "delta"):
-        before, after = getattr(kept, name), getattr(now, name)
+    for flag, before, after in (
+        ("coverage", kept.coverage, now.coverage),
+        ("calibrated_on", kept.independent, now.independent),
+        ("delta", kept.delta, now.delta),
+    ):
         if before != after:
             raise UserError(
-                f"--state {asked.state} is of --{name}={before}; for {after}, give another --state"
+                f"--state {asked.state} is of --{flag}={before}; for {after}, give another --state"
             )

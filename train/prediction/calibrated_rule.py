@@ -13,6 +13,7 @@ from train.evaluation.combinations import COMBINATIONS
 from train.evaluation.conformal_rules import RULES
 from train.evaluation.conformal_sets import HOW_TO_GIVE_TAXONOMY, ConformalSets
 from train.evaluation.observations import Combination
+from train.evaluation.promises import CalibratedOn
 from train.foundation.errors import UserError
 from train.prediction import outliers
 from train.prediction.calibration import Calibration
@@ -39,6 +40,7 @@ class CalibratedRule:
         combination: how the examples of an observation are combined; None for single examples.
         calibrated_on: the examples that the threshold is calibrated on, in words; None for the
             validation examples.
+        counted: how many these are; None if that is not known, or the sets promise no coverage.
         most_combined: the most examples of an observation that the threshold is calibrated on; None
             without such observations.
         tree: what is above the classes, if sets have names; None for sets of any classes.
@@ -54,6 +56,7 @@ class CalibratedRule:
     costs: str | None = None
     combination: Combination | None = None
     calibrated_on: str | None = None
+    counted: CalibratedOn | None = None
     most_combined: int | None = None
     tree: ClassTree | None = None
     max_names: int | None = None
@@ -249,6 +252,7 @@ def calibrate(
     return dataclasses.replace(
         calibrated,
         calibrated_on=calibrated_on,
+        counted=calibration.counted() if calibrated.name == "coverage" else None,
         most_combined=most,
         tree=tree,
         max_names=rule.max_names,

@@ -4,7 +4,6 @@ import contextlib
 import math
 from collections.abc import Callable
 from functools import cached_property
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,6 +14,7 @@ from train.evaluation import (
     cost_thresholds,
     named_costs,
     new_classes,
+    promises,
     selective,
     set_rules,
     thresholds,
@@ -24,13 +24,14 @@ from train.evaluation.conformal_sets import ConformalSets
 from train.evaluation.new_classes import NewClassLimits
 from train.evaluation.observations import Combination, InGroups
 from train.evaluation.predictions import Predictions
+from train.evaluation.promises import CalibratedOn
 from train.evaluation.set_rules import SetRule
 from train.foundation import files, json_files
 from train.foundation.errors import UserError
 from train.prediction import outliers
 from train.prediction.outliers import OutlierScore
 from train.prediction.trained import TrainedClassifier
-from train.workdir import run_files, run_shapes
+from train.workdir import run_files
 
 # One threshold, or one for each class.
 _Found = TypeVar("_Found", float, list[float])
@@ -211,12 +212,13 @@ class Calibration:
         name = self._full_name(name)
         if self._path is None:
             return find(self._validation)
-        stored = _read(self._path)
+        stored = plain(run_files.read_calibration(self._path.parent))
         if name not in stored:
             found = find(self._validation)
             if not _can_be_stored(found):
                 return found
             stored[name] = found
+            stored[self._full_name(promises.KEPT_AS)] = _count(self._validation)
             # Without permission to write, the threshold is computed again the next time.
             with contextlib.suppress(OSError):
                 files.write_whole(self._path, json_files.sealed(stored, indent=1))
@@ -226,8 +228,15 @@ class Calibration:
         return value
 
     def _full_name(self, name: str) -> str:
-        """The name of a value in files; values of observations have other names."""
-        return name if self._combined_by is None else f"observations_{self._combined_by}_{name}"
+        return combinations.name_in_files(name, self._combined_by)
+
+    def counted(self) -> CalibratedOn | None:
+        """How many examples calibrate the thresholds; None if nobody kept it or can count them."""
+        with contextlib.suppress(UserError):
+            numbers = self._stored(promises.KEPT_AS, _count, is_list=True)
+            self._check_number(numbers, 2)
+            return CalibratedOn.from_plain(numbers)
+        return None
 
     def most_combined(self) -> int:
         """The most examples of a validation observation.
@@ -263,14 +272,9 @@ class Calibration:
         return InGroups(self._classifier.predict("validation"), self._combined_by)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        stored = json_files.read(path, run_shapes.CALIBRATION, "thresholds of a run")
-    except FileNotFoundError:
-        return {}
-    except UserError as error:
-        raise error.within(after="; delete it") from error
-    return plain(stored)
+def _count(found: Predictions) -> list[float]:
+    """How many examples thresholds come from, as files have it."""
+    return CalibratedOn.of(found).to_plain()
 
 
 def plain(stored: dict[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from train.evaluation import (
 )
 from train.evaluation.class_tree import ClassTree
 from train.evaluation.predictions import Predictions, labels_for_steps, of_steps, with_truths
+from train.evaluation.promises import CalibratedOn, Promise
 from train.evaluation.summaries import Sets
 from train.foundation import fields, files, json_files, shapes
 from train.foundation.errors import UserError, first_line
@@ -51,6 +52,9 @@ _DESCRIPTION = shapes.record(
         "outputs": shapes.record({}),
         "rule_in_words": shapes.string,
         "threshold": shapes.NUMBER_OR_NULL,
+        "calibrated_on": shapes.record(
+            {"examples": fields.integer(1), "groups": fields.Number(at_least=1)}
+        ),
         "digest": shapes.string,
         "onnx": shapes.record({}),
         "taxonomy": shapes.record(
@@ -77,6 +81,7 @@ class ExportedRule:
         text: the rule, as "coverage=0.9".
         in_words: sentences that explain which classes are in a set.
         threshold: see `CalibratedRule`.
+        calibrated_on: how many examples calibrate it; None if that is not known.
         tree: what is above the classes, if sets have names; None for sets of any classes.
         says_new: whether a set can say "none of these".
     """
@@ -84,6 +89,7 @@ class ExportedRule:
     text: str
     in_words: str = ""
     threshold: float | None = None
+    calibrated_on: CalibratedOn | None = None
     tree: ClassTree | None = None
     says_new: bool = False
 
@@ -126,13 +132,15 @@ class ExportedClassifier:
     call: Call
 
     @property
-    def promised(self) -> float | None:
-        """The coverage that its sets promise; None if they do not promise any."""
+    def promised(self) -> Promise | None:
+        """What its sets promise; None if they do not promise any coverage."""
         found = _COVERAGE.fullmatch(str(self.rule))
         if found is None:
             return None
         rule = conformal_rules.RULES.get(found[2] or conformal_rules.DEFAULT)
-        return None if rule is None else promises.promised(float(found[1]), rule)
+        if rule is None:
+            return None
+        return Promise(promises.promised(float(found[1]), rule), self.rule.calibrated_on)
 
     def predict(
         self,
@@ -313,10 +321,12 @@ def _rule(path: Path, description: dict[str, Any]) -> ExportedRule:
             raise UserError(
                 f"--program {path} has a description with an invalid taxonomy: {error}"
             ) from error
+    counted = description.get("calibrated_on")
     return ExportedRule(
         description["rule"],
         description.get("rule_in_words", ""),
         description.get("threshold"),
+        None if counted is None else CalibratedOn(**counted),
         tree,
         "none_of_these" in description.get("outputs", {}),
     )

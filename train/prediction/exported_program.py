@@ -45,6 +45,7 @@ def describe(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, A
         "rule": str(rule),
         "rule_in_words": rule.in_words(),
         "threshold": rule.threshold,
+        **({} if rule.counted is None else {"calibrated_on": vars(rule.counted)}),
         **_conformal(rule),
         **_taxonomy(rule),
         **_new(rule),

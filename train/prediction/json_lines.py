@@ -14,7 +14,9 @@ def to_line(entry: ClassSet | Unreadable, rule: SetRule, names: Sequence[str]) -
     """The line of one example; its fields are described in `train.predict`."""
     if isinstance(entry, Unreadable):
         return files.to_json({"path": str(entry.path), "error": entry.error})
-    return files.to_json({**entry.origin, **describe(entry, rule, names)})
+    origin, described = entry.origin, describe(entry, rule, names)
+    assert not origin.keys() & described.keys()
+    return files.to_json(origin | described)
 
 
 def describe(entry: ClassSet, rule: SetRule, names: Sequence[str]) -> dict[str, Any]:

@@ -81,7 +81,7 @@ class Names(BatchedExamples[str, NameSet]):
 
     def describe(self, indices: Sequence[int]) -> dict[str, Any]:
         """Some names, as fields of a line of JSON."""
-        return {"names": [self.names[index] for index in indices]}
+        return {"example_names": [self.names[index] for index in indices]}
 
     def batches(
         self, indices: Sequence[np.ndarray], size: int

@@ -69,7 +69,7 @@ class Examples(MakesSets, Protocol):
         """The name of the group of each example, with its kind in front."""
 
     def describe(self, indices: Sequence[int]) -> dict[str, Any]:
-        """Some examples, as fields of a line of JSON."""
+        """Some examples, as fields of a line of JSON, which the set itself does not have."""
 
     def score(
         self, classifier: TrainedClassifier, orders: Sequence[np.ndarray], thumbnails: np.ndarray

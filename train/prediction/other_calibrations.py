@@ -12,8 +12,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from train.evaluation import promises
 from train.evaluation.observations import InGroups
 from train.evaluation.predictions import Predictions
+from train.evaluation.promises import CalibratedOn
 from train.foundation import fields, files, json_files, shapes
 from train.foundation.errors import UserError
 from train.prediction.calibration import Calibration, plain
@@ -79,6 +81,7 @@ class NewCalibration(Calibration):
         del is_list
         found = find(self._validation)
         self.found[self._full_name(name)] = found
+        self.found[self._full_name(promises.KEPT_AS)] = CalibratedOn.of(self._validation).to_plain()
         return found
 
 
@@ -134,14 +137,19 @@ class GivenCalibration(Calibration):
         self._given = plain(content["thresholds"])
         self.calibrated_on: str = content["calibrated_on"]
 
-    def values(self, rule: str) -> list[float]:
-        """The K of the average-K sets, or the coverages, that the file has a threshold for.
+    def values(self, rule: str, after: str = "") -> list[float]:
+        """The K of the average-K sets, the coverages, or the risks, that the file has limits for.
 
         Args:
-            rule: "average" or "coverage", or "new_SCORE" for an outlier score.
+            rule: "average", "coverage" or "risk", or "new_SCORE" for an outlier score.
+            after: what follows the value in the names of these limits.
         """
-        starts = f"{rule}_"
-        found = (name.removeprefix(starts) for name in self._given if name.startswith(starts))
+        starts = self._full_name(f"{rule}_")
+        found = (
+            name.removeprefix(starts).removesuffix(after)
+            for name in self._given
+            if name.startswith(starts) and name.endswith(after)
+        )
         return sorted(float(value) for value in found if "_" not in value)
 
     def _stored(

@@ -139,7 +139,9 @@ class NamedRows(BatchedExamples[int, RowSet]):
     def describe(self, indices: Sequence[int]) -> dict[str, Any]:
         """Some rows, as fields of a line of JSON."""
         rows = {"rows": list(indices)}
-        return rows if self.names is None else rows | {"names": [self.names[i] for i in indices]}
+        if self.names is None:
+            return rows
+        return rows | {"example_names": [self.names[index] for index in indices]}
 
     def batches(
         self, indices: Sequence[np.ndarray], size: int

@@ -2,9 +2,9 @@
 
 The order of the examples is random, so a neighbour is as good as an example drawn from the batch.
 Both are on one device and in one part of a batch that is computed in parts. So the pairs are the
-same for any number of devices, and the devices exchange nothing. On the CPU, whose devices share
-threads, an exchange that does not wait for another result can deadlock with the exchanges of
-gradients and statistics.
+same for any number of devices and of parts, and the devices exchange nothing. On the CPU, whose
+devices share threads, an exchange that does not wait for another result can deadlock with the
+exchanges of gradients and statistics.
 
 Each example draws a share of its own, instead of one share for the batch. The expected loss is the
 same, its variance is smaller, and the share is a function of the example's key, like all random

@@ -136,11 +136,7 @@ def make_train_step(
         state: TrainState, hyperparameters: Any, batch: Arrays
     ) -> tuple[Any, Any, Arrays]:
         """Like `gradients_of`: the means over parts of the batch."""
-        # Part i has examples i, i + n, i + 2n, …: it does not depend on the number of devices.
-        parts = {
-            name: array.reshape(-1, accumulation_steps, *array.shape[1:]).swapaxes(0, 1)
-            for name, array in batch.items()
-        }
+        parts = _in_parts(batch, accumulation_steps, in_pairs="mixup_alpha" in hyperparameters)
 
         def add(carried: tuple[Any, Any], part: Arrays) -> tuple[tuple[Any, Any], Arrays]:
             gradients, batch_stats = carried
@@ -208,6 +204,21 @@ def make_train_step(
         return state, metrics
 
     return train_step
+
+
+def _in_parts(batch: Arrays, number: int, *, in_pairs: bool) -> Arrays:
+    """The arrays [m, ...] of a batch in n parts, [n, m / n, ...].
+
+    Part i has examples i, i + n, i + 2n, …, or these pairs of neighbours: so neither the parts nor
+    the pairs that `mixup` mixes depend on the number of devices, or the pairs on n.
+    """
+    together = mixup.PAIR if in_pairs else 1
+
+    def divided(array: jax.Array) -> jax.Array:
+        units = array.reshape(-1, number, together, *array.shape[1:])
+        return units.swapaxes(0, 1).reshape(number, -1, *array.shape[1:])
+
+    return {name: divided(array) for name, array in batch.items()}
 
 
 def _of_parts(

@@ -35,7 +35,7 @@ def show(report: Mapping[str, Any]) -> None:
 
 
 def _show_new_data(report: Mapping[str, Any]) -> None:
-    """Prints whether each promise holds, and what is counted apart or left out."""
+    """Prints whether examples contradict a promise, and what is counted apart or left out."""
     groups = report["num_groups"]
     if groups is not None:
         show_line(f"the examples are in {groups:,} groups, which the intervals take into account")

@@ -304,6 +304,22 @@ def _results(workdir: Path, shape: Field) -> dict[str, Any]:
     return found
 
 
+def read_calibration(workdir: Path) -> dict[str, Any]:
+    """The thresholds that a run in a workdir keeps, by their names; empty if it keeps none.
+
+    Raises:
+        UserError: the file is not what a run writes.
+    """
+    path = workdir / CALIBRATION
+    try:
+        found: dict[str, Any] = json_files.read(path, run_shapes.CALIBRATION, "thresholds of a run")
+    except FileNotFoundError:
+        return {}
+    except UserError as error:
+        raise error.within(after="; delete it") from error
+    return found
+
+
 def read_metrics(workdir: Path) -> list[dict[str, Any]]:
     """The lines of the metrics of the run in a workdir.
 

@@ -161,11 +161,14 @@ def _show_observations(console: Console, report: Mapping[str, Any]) -> None:
     """Prints the report of observations, which are groups of the examples above."""
     left_out = report.get("num_of_several_classes", 0)
     without = f"; {left_out:,} further ones have examples of several classes" if left_out else ""
+    number = report.get("num_calibration_examples")
+    # Given thresholds are known by the examples of their observations.
+    source = f"those of {report['calibrated_on']}" if number is None else f"{number:,} observations"
     show_line(
         f"observations: {report['num_examples']:,}, of {report['mean_num_combined']:.3g} examples "
         f"on average and {report['most_combined']:,} at most, combined by "
         f"{COMBINATIONS[report['combined_by']]}; thresholds from "
-        f"{report['num_calibration_examples']:,} observations{without}"
+        f"{source}{without}"
     )
     _show_table(console, from_json(report["metrics"]), report["evaluated"])
     _show_intervals(report)

@@ -205,16 +205,21 @@ class _MLflow:
 
 
 class _WeightsAndBiases:
-    """A run in Weights & Biases: in the project WANDB_PROJECT, with the key WANDB_API_KEY."""
+    """A run in Weights & Biases: in the project WANDB_PROJECT, with the key WANDB_API_KEY.
+
+    Its files are in WANDB_DIR, or in the folder of the run without that variable.
+    """
 
     def __init__(self, workdir: Path, config: Mapping[str, Any]) -> None:
         wandb: Any = importlib.import_module("wandb")
+        # An argument would override the variable.
+        place = {} if os.environ.get("WANDB_DIR") else {"dir": str(workdir)}
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", _PROJECT),
             id=_identity(workdir),
             name=workdir.absolute().name,
             config=dict(flatten(config)),
-            dir=str(workdir),
+            **place,
             resume="allow",
             # Otherwise wandb prints, and asks for a missing key.
             settings=wandb.Settings(silent=True, console="off", login_timeout=1),

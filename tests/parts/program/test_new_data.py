@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import shutil
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -121,6 +122,20 @@ def interval(hits, number):
     )
 
 
+def chance_of_so_few(hits, number, calibrated_on, coverage):
+    """The chance that so few of new scores are up to the limit of old ones, if all are alike.
+
+    Every order of the scores is as likely. The limit is an old score.
+    """
+    rank = math.ceil((calibrated_on + 1) * Fraction(str(coverage)))
+    above = calibrated_on - rank
+    ways = sum(
+        math.comb(rank - 1 + below, below) * math.comb(above + number - below, above)
+        for below in range(hits + 1)
+    )
+    return Fraction(ways, math.comb(calibrated_on + number, number))
+
+
 @pytest.mark.parametrize("name", ["same", "shifted"])
 def test_the_report_is_what_the_scores_have(folder, evaluated, name):
     report, written = evaluated[0][name], arrays(folder / f"{name}.npz")
@@ -147,18 +162,17 @@ def test_the_report_is_what_the_scores_have(folder, evaluated, name):
         assert found["coverage_interval"] == pytest.approx(
             interval(int(hits.sum()), NUMBER), abs=1e-9
         )
-        low, high = found["coverage_interval"]
-        asked = float(coverage)
-        assert found["holds"] == (False if high < asked else True if low >= asked else None)
+        chance = chance_of_so_few(int(hits.sum()), NUMBER, 270, float(coverage))
+        assert found["contradicted"] is (chance < 0.05)
 
 
-def test_a_promise_that_does_not_hold_is_reported_in_a_sentence(evaluated):
+def test_a_promise_that_is_contradicted_is_reported_in_a_sentence(evaluated):
     reports, shown = evaluated
     found = reports["shifted"]["coverages"]["0.9"]["conformal"]
-    assert found["holds"] is False
+    assert found["contradicted"] is True
     sentence = f"asked 0.9, got {found['coverage']:.3f} ("
     assert f"conformal sets: {sentence}" in shown
-    assert "): the promise does not hold on these images" in shown
+    assert "): these images contradict the promise" in shown
     # Images like those of the run have at least most of it.
     assert reports["same"]["coverages"]["0.9"]["conformal"]["coverage_interval"][1] > 0.85
     assert "interpolated: asked 0.8, got " in shown
@@ -226,7 +240,9 @@ def test_half_of_the_new_data_recalibrates_for_other_commands(folder, evaluated)
     written = unsealed(folder / "half.json")
     assert written["thresholds"]["coverage_0.8"] == expected
     assert report["coverages"]["0.8"]["conformal"]["threshold"] == expected
-    assert report["coverages"]["0.8"]["conformal"]["holds"] is not False
+    assert report["coverages"]["0.8"]["conformal"]["contradicted"] is False
+    # Of 120 photographs, in threes.
+    assert written["thresholds"]["calibrated_on"] == [120, 40]
     assert "the examples are in 40 groups, which the intervals" in shown.stdout
     # The observations of each half are made once, and warned of once.
     warnings = [line for line in shown.stderr.splitlines() if "have no label" in line]
@@ -252,10 +268,30 @@ def test_half_of_the_new_data_recalibrates_for_other_commands(folder, evaluated)
     # The run has no groups.
     (plain,) = run("evaluate", [workdir, table, "--coverages=0.8", f"--out={folder}/again.json"])
     assert "nothing is reported of observations: the run has no validation examples" in plain.stderr
-    (again,) = run("evaluate", [workdir, table, thresholds, f"--out={folder}/again.json"])
+    again = f"--out={folder}/again.json"
+    (told,) = run("evaluate", [workdir, table, thresholds, "--ks=2", again])
     again = unsealed(folder / "again.json")
     assert list(again["coverages"]) == ["0.8"]
     assert again["coverages"]["0.8"]["conformal"]["threshold"] == expected
+    # The file has thresholds of observations, too.
+    plants = np.array([in_order[name] for name in everything["names"].tolist()])
+    logs, labels = np.log(everything["scores"].astype(np.float64)), everything["labels"]
+    means = np.stack([logs[plants == plant].mean(axis=0) for plant in range(NUMBER // 3)])
+    of_plants = np.exp(means) / np.exp(means).sum(axis=1, keepdims=True)
+    same = [plant for plant in range(NUMBER // 3) if np.ptp(labels[plants == plant]) == 0]
+    hits = [
+        of_plants[plant, labels[plants == plant][0]] >= sets["threshold"] - 1e-6 for plant in same
+    ]
+    by_file = again["observations"]
+    assert by_file["num_examples"] == len(same)
+    assert by_file["num_of_several_classes"] == NUMBER // 3 - len(same)
+    assert list(by_file["coverages"]) == ["0.8"]
+    assert by_file["coverages"]["0.8"]["conformal"]["threshold"] == sets["threshold"]
+    assert by_file["coverages"]["0.8"]["conformal"]["coverage"] == pytest.approx(np.mean(hits))
+    assert by_file["thresholds"] == observed["thresholds"]
+    assert by_file["num_calibration_examples"] == observed["num_calibration_examples"]
+    assert by_file["coverages"]["0.8"]["conformal"]["contradicted"] is False
+    assert "conformal sets of observations: asked 0.8" in told.stdout
     (lines,) = run("predict", [workdir, f"--images={folder}/same/0", "--coverage=0.8", thresholds])
     assert json.loads(lines.stdout.splitlines()[0])["threshold"] == expected
     out = f"--out={folder}/program"
@@ -278,6 +314,7 @@ def test_half_of_the_new_data_recalibrates_for_other_commands(folder, evaluated)
     hits = chosen[np.arange(NUMBER), of_program["labels"]]
     assert found["sets"]["coverage"] == pytest.approx(hits.mean(), rel=1e-6)
     assert found["sets"]["promised"] == 0.8
+    assert described["calibrated_on"] == {"examples": 120, "groups": 40}
     assert found["sets"]["coverage_interval"] == pytest.approx(
         interval(int(hits.sum()), NUMBER), abs=1e-9
     )

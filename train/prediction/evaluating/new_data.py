@@ -4,17 +4,25 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from absl import logging
+
 from train.configuration.datasets import FolderFields, OwnImageFields
 from train.data.batches import SkippedImage
 from train.data.own.determinations import Reading
 from train.evaluation import (
     by_rank,
+    combinations,
     example_names,
     new_classes,
+    observation_report,
+    observations,
     promises,
     selective,
     set_report,
 )
+from train.evaluation.conformal_rules import ConformalRule
+from train.evaluation.costs import Costs
+from train.evaluation.promises import CalibratedOn, Promise
 from train.foundation.files import MOST_IMAGE_BYTES
 from train.foundation.printable import printable
 from train.prediction import labelled_data, other_calibrations, outliers
@@ -133,7 +141,9 @@ def evaluate(
         least = needed(calibration, "--max_error").selective(measures.max_error)
         report["selective"] = selective.report(data.examples, measures.max_error, least)
     of_observations = _observations(
+        classifier,
         calibrated,
+        asked,
         ks=ks,
         rules=rules,
         utilities=measures.utilities,
@@ -144,7 +154,11 @@ def evaluate(
         made = [calibration]
         if of_observations:
             coverages = map(float, of_observations["observations"]["coverages"])
-            made.append(calibrate_observations(classifier, calibrated, ks, [*coverages], rules))
+            made.append(
+                calibrate_observations(
+                    classifier, calibrated, ks, [*coverages], rules, measures.risks, costs
+                )
+            )
         on = f"{calibrated.on} ({calibrated.number:,})"
         other_calibrations.write(asked.calibration_out, classifier, made, on)
     number = calibrated.number
@@ -261,9 +275,14 @@ def _write_parts(
     raise PartWritten
 
 
-def _observations(calibrated: Calibrated, **given: Any) -> dict[str, Any]:
+def _observations(
+    classifier: TrainedClassifier, calibrated: Calibrated, asked: Asked, **given: Any
+) -> dict[str, Any]:
     """The report of the observations, which groups of several examples are; empty without any."""
     data = calibrated.data
+    if asked.thresholds is not None:
+        limits = GivenCalibration(classifier, asked.thresholds, combinations.DEFAULT)
+        return _observations_at(limits, data, asked, **given)
     if calibrated.in_groups is None:
         return {}
     found = set_report.observations_report(
@@ -277,12 +296,69 @@ def _observations(calibrated: Calibrated, **given: Any) -> dict[str, Any]:
     )
     if found is None:
         return {}
+    on = CalibratedOn.of(calibrated.in_groups.observations.predictions)
     for coverage, kinds in found["coverages"].items():
         sets = kinds["conformal"]
         sets |= promises.to_json(
-            float(coverage), sets["coverage"], sets["coverage_interval"], "these observations"
+            Promise(float(coverage), on),
+            sets["coverage"],
+            found["num_examples"],
+            sets["coverage_interval"],
+            "these observations",
         )
     return {"observations": found}
+
+
+def _observations_at(
+    limits: GivenCalibration,
+    data: NewData,
+    asked: Asked,
+    *,
+    ks: Sequence[int],
+    rules: Sequence[ConformalRule],
+    utilities: Sequence[str],
+    risks: Sequence[float],
+    costs: Costs | None,
+) -> dict[str, Any]:
+    """The report of the observations by the limits of a file, as far as it has some for them."""
+    if not set_report.have_observations(data.known):
+        return {}
+    coverages = limits.values("coverage")
+    if not coverages:
+        logging.warning(
+            "nothing is reported of observations: --thresholds %s has no coverage for them",
+            asked.thresholds,
+        )
+        return {}
+    combination = limits.combination()
+    assert combination is not None
+    found = observations.combine(data.known, combination)
+    of_observations = dataclasses.replace(data, examples=found.predictions, what="observation")
+    wanted = asked.measures.coverages
+    report = new_data_report.report(
+        of_observations,
+        limits,
+        ks=ks,
+        average_ks=limits.values("average"),
+        coverages=[one for one in coverages if wanted is None or one in wanted],
+        rules=rules,
+    )
+    report |= new_data_report.worth(
+        of_observations,
+        limits,
+        ks=ks,
+        utilities=utilities,
+        risks=[one for one in risks if costs and one in limits.values("risk", f"_{costs.digest}")],
+        costs=costs,
+    )
+    counted = limits.counted()
+    about = {
+        "calibrated_on": limits.calibrated_on,
+        **({} if counted is None else {"num_calibration_examples": counted.examples}),
+    }
+    return {
+        "observations": observation_report.described(found, combination) | about | report,
+    }
 
 
 def _listed(skipped: Sequence[SkippedImage]) -> list[dict[str, Any]]:

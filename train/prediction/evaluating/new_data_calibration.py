@@ -7,6 +7,7 @@ from absl import logging
 
 from train.evaluation import combinations, evaluated, example_groups, thresholds
 from train.evaluation.conformal_rules import ConformalRule
+from train.evaluation.costs import Costs
 from train.evaluation.observations import InGroups
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
@@ -141,6 +142,8 @@ def calibrate_observations(
     ks: Sequence[int],
     coverages: Sequence[float],
     rules: Sequence[ConformalRule],
+    risks: Sequence[float],
+    costs: Costs | None,
 ) -> NewCalibration:
     """The thresholds of observations, in the form of the thresholds of examples."""
     assert calibrated.in_groups is not None
@@ -153,6 +156,9 @@ def calibrate_observations(
         for rule in rules:
             if rule.score is not None:
                 made.conformal_sets(coverage, rule)
+    for risk in risks if costs is not None else ():
+        assert costs is not None
+        made.risk(risk, costs.name)
     return made
 
 

@@ -27,6 +27,7 @@ from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.costs import Costs
 from train.evaluation.metric import LOSS, Metric, Rule
 from train.evaluation.predictions import Predictions
+from train.evaluation.promises import Promise
 from train.evaluation.set_report import (
     evaluate_risk,
     evaluate_utility,
@@ -108,20 +109,20 @@ class NewData:
         }
 
 
-def rated(data: NewData, found: Sets, asked: float | None) -> dict[str, Any]:
+def rated(data: NewData, found: Sets, promise: Promise | None) -> dict[str, Any]:
     """The quality of sets, as files have it.
 
     Args:
         data: the predictions.
         found: the sets of all examples.
-        asked: the coverage that the sets promise; None if they do not promise any.
+        promise: what the sets promise; None if they do not promise any coverage.
     """
     of_known = data.of_known(found)
     interval = data.interval(of_known.hits)
     plain = {**rate(of_known, data.known, data.class_counts), "coverage_interval": interval}
-    if asked is not None:
-        share = float(of_known.hits.mean())
-        plain |= promises.to_json(asked, share, interval, f"these {data.what}s")
+    if promise is not None:
+        share, number = float(of_known.hits.mean()), promises.num_independent(data.known)
+        plain |= promises.to_json(promise, share, number, interval, f"these {data.what}s")
     of_unknown = found.sizes[~data.examples.is_known]
     if of_unknown.size:
         plain["of_unknown_classes"] = {
@@ -172,18 +173,19 @@ def report(
     for coverage in coverages if calibration is not None else ():
         assert calibration is not None
         threshold = calibration.conformal(coverage)
+        promise = Promise(coverage, calibration.counted())
         sets = set_rules.at_threshold(threshold)
         found = summaries.find_sets(data.examples, sets)
         of_coverages[f"{coverage}"] = {
             "conformal": {
                 "threshold": threshold,
-                **rated(data, found, coverage),
+                **rated(data, found, promise),
                 **several_labels.describe_sets(data.of_known(found), data.known, sets),
                 **rate_by_rank(sets, data.known, data.tree),
             }
         }
         of_rules[f"{coverage}"] = {
-            rule.name: _rated_rule(data, calibration.sets_of(coverage, rule), coverage, rule)
+            rule.name: _rated_rule(data, calibration.sets_of(coverage, rule), promise, rule)
             for rule in rules
         }
     mean_precision = several_labels.mean_average_precision(data.known)
@@ -246,11 +248,12 @@ def worth(
 
 
 def _rated_rule(
-    data: NewData, sets: SetRule, coverage: float, rule: ConformalRule
+    data: NewData, sets: SetRule, promise: Promise, rule: ConformalRule
 ) -> dict[str, Any]:
     found = summaries.find_sets(data.examples, sets)
+    promise = replace(promise, coverage=promises.promised(promise.coverage, rule))
     return {
-        **rated(data, found, promises.promised(coverage, rule)),
+        **rated(data, found, promise),
         **several_labels.describe_sets(data.of_known(found), data.known, sets),
         **rate_by_rank(sets, data.known, data.tree),
         "least_covered": least_covered(data.of_known(found), data.known, data.class_names),

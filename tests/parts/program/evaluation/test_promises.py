@@ -1,12 +1,24 @@
-"""Exact intervals by their definition and by repetition, and what is made of them."""
+"""Exact intervals, and verdicts about promises, by their definitions and by repetition."""
 
+import bisect
+import functools
 import math
+import re
+from fractions import Fraction
+from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
+from scipy import special
 
-from train.evaluation import intervals, promises
+from topk_jax import sets
+from train.evaluation import conformal_sets, intervals, promises, thresholds
 from train.evaluation.conformal_rules import RULES
+from train.evaluation.predictions import Predictions
+from train.evaluation.promises import CalibratedOn, Promise
+
+ROOT = Path(__file__).parents[3]
 
 TAIL = (1 - intervals.LEVEL) / 2
 
@@ -51,17 +63,135 @@ def test_of_all_repetitions_at_least_the_level_have_the_share_in_their_interval(
     assert covered >= intervals.LEVEL
 
 
-def test_a_verdict_names_what_was_asked_and_what_is_there():
-    below = (0.8, 0.7, 0.66, 0.74)
-    assert promises.verdict(*below, "these images") == (
-        "asked 0.8, got 0.700 (0.660 to 0.740): the promise does not hold on these images"
-    )
-    within = promises.verdict(0.8, 0.79, 0.75, 0.83, "these rows")
-    assert within.endswith("these rows do not contradict the promise")
-    above = promises.verdict(0.8, 0.9, 0.8, 0.95, "these rows")
-    assert above.endswith("the promise holds on these rows")
-    holds = [promises.holds(0.8, *ends) for ends in ((0.6, 0.79), (0.79, 0.81), (0.8, 0.9))]
-    assert holds == [False, None, True]
+def chances(hits, calibrated_on, number):
+    """The beta-binomial chances of numbers of hits, from its definition by Gamma functions."""
+    covered = math.ceil((calibrated_on + 1) * Fraction(9, 10))
+    above, below = covered, calibrated_on + 1 - covered
+
+    def log_beta(first, second):
+        return special.gammaln(first) + special.gammaln(second) - special.gammaln(first + second)
+
+    ways = -np.log(number + 1) - log_beta(hits + 1, number - hits + 1)
+    return np.exp(ways + log_beta(hits + above, number - hits + below) - log_beta(above, below))
+
+
+def most_contradicting(calibrated_on, number):
+    """The largest number of hits that contradicts a coverage of 0.9."""
+    promise = Promise(0.9, CalibratedOn(calibrated_on, calibrated_on))
+
+    def is_allowed(hits):
+        return not promise.is_contradicted(hits / number, number)
+
+    return bisect.bisect_left(range(number + 1), True, key=is_allowed) - 1
+
+
+def rate_within(alarms, expected):
+    """Whether the rate of alarms is within four standard deviations of the expected one."""
+    return abs(alarms.mean() - expected) < 4 * np.sqrt(expected * (1 - expected) / len(alarms))
+
+
+@pytest.mark.parametrize(
+    ("calibrated_on", "number", "of_worse"),
+    [(72, 120, 0.23), (270, 500, 0.66), (270, 5000, 0.82), (1000, 1000, 0.97)],
+)
+def test_like_examples_seldom_contradict_a_promise_and_worse_ones_often(
+    calibrated_on, number, of_worse
+):
+    most = most_contradicting(calibrated_on, number)
+    expected = chances(np.arange(number + 1), calibrated_on, number)
+    # Logarithms of Gamma functions are of a size of 1e4, in 64 bits.
+    assert expected.sum() == pytest.approx(1, abs=1e-9)
+    false_alarms = expected[: most + 1].sum()
+    # As many as there may be, but for the steps of the numbers.
+    assert 0.04 < false_alarms <= 0.05
+    # Uniform scores, and the limits that the program has of them.
+    rng = np.random.default_rng(7)
+    quantile = functools.partial(sets.conformal_quantile, error=thresholds.error_in_binary(0.9))
+    old = rng.random((2000, calibrated_on)).astype(np.float32)
+    limits = np.asarray(jax.vmap(quantile)(old, np.zeros(old.shape, np.int32)))
+    assert rate_within(rng.binomial(number, limits) <= most, false_alarms)
+    worse = rng.binomial(number, np.maximum(limits - 0.05, 0))
+    assert rate_within(worse <= most, of_worse)
+
+
+def test_what_is_not_known_or_has_all_classes_is_not_contradicted():
+    assert Promise(0.9, None).is_contradicted(0.1, 1000) is None
+    assert Promise(0.9, CalibratedOn(5, 5)).is_contradicted(0.1, 1000) is False
+    assert Promise(0.0, CalibratedOn(99, 99)).is_contradicted(0.0, 1000) is False
+    # So many examples need no more memory than a million.
+    assert Promise(0.9, CalibratedOn(10**9, 10**9)).is_contradicted(0.89, 10**9) is True
+
+
+@pytest.mark.parametrize("are_alike", [True, False])
+@pytest.mark.parametrize("are_of_one_size", [True, False])
+def test_photographs_of_few_plants_count_as_few(are_of_one_size, are_alike):
+    rng = np.random.default_rng(3)
+    number = 60
+    sizes = np.full(number, 4) if are_of_one_size else rng.geometric(0.25, number)
+    of = np.repeat(np.arange(number), sizes)
+
+    def drawn():
+        scores = rng.random(number)[of] if are_alike else rng.random(len(of))
+        scores = scores.astype(np.float32)[:, None]
+        labels = np.zeros(len(of), np.int32)
+        return Predictions(np.zeros(len(of)), scores, labels, labels, groups=of.astype(str))
+
+    alarms = []
+    for _ in range(400):
+        old, new = drawn(), drawn()
+        hits = new.scores[:, 0] >= thresholds.conformal_threshold(old, 0.9)
+        promise = Promise(0.9, CalibratedOn.of(old))
+        alarms.append(promise.is_contradicted(hits.mean(), promises.num_independent(new)))
+    # 5%, and four standard deviations.
+    assert np.mean(alarms) <= 0.05 + 4 * np.sqrt(0.05 * 0.95 / len(alarms))
+
+
+def false_alarms_by_class(name, draws):
+    """How often data of the same kind contradict the limits of a rule that has some by class."""
+    rng = np.random.default_rng(11)
+    num_classes, coverage = 20, 0.8
+    frequencies = 1 / np.sqrt(np.arange(1, num_classes + 1))
+    frequencies /= frequencies.sum()
+    powers = rng.uniform(0.3, 3, num_classes)
+
+    def drawn(number):
+        labels = rng.choice(num_classes, number, p=frequencies)
+        missing = rng.random(number) ** powers[labels]
+        scores = np.repeat(missing[:, None] / (num_classes - 1), num_classes, axis=1)
+        scores[np.arange(number), labels] = 1 - missing
+        return Predictions(np.zeros(number), scores.astype(np.float32), labels, None)
+
+    promise = Promise(promises.promised(coverage, RULES[name]), CalibratedOn(1000, 1000))
+    alarms = []
+    for _ in range(draws):
+        limits = conformal_sets.calibrate(RULES[name], drawn(1000), coverage, None).limits
+        new = drawn(5000)
+        hits = 1 - thresholds.scores_of_labels(new) <= limits[new.labels]
+        alarms.append(promise.is_contradicted(hits.mean(), 5000))
+    return np.array(alarms)
+
+
+@pytest.mark.parametrize("name", ["class_conditional", "clustered", "interpolated"])
+def test_the_page_has_the_rates_of_limits_by_class(name):
+    page = (ROOT / "docs" / "new_data.md").read_text()
+    (per_cent,) = re.findall(rf"`{name}` ([\d.]+) %", page)
+    alarms = false_alarms_by_class(name, 200)
+    # The page has the rates of 2,000 draws. None of 200 is within four standard deviations of it.
+    assert rate_within(alarms, max(float(per_cent) / 100, 1 / len(alarms)))
+
+
+def test_what_is_asked_and_what_is_there_are_said():
+    promise = Promise(0.8, CalibratedOn(500, 500))
+    below = promises.to_json(promise, 0.7, 400, (0.66, 0.74), "these images")
+    assert below == {
+        "promised": 0.8,
+        "contradicted": True,
+        "in_words": "asked 0.8, got 0.700 (0.660 to 0.740): these images contradict the promise",
+    }
+    for share in (0.78, 0.9):
+        other = promises.to_json(promise, share, 400, (0.66, 0.99), "these images")
+        assert other["contradicted"] is False
+        assert other["in_words"] == f"asked 0.8, got {share:.3f} (0.660 to 0.990)"
 
 
 def test_halfway_between_two_quantiles_less_is_promised():

@@ -271,6 +271,14 @@ def test_class_counts_are_numbers_of_each_class(tmp_path, counts):
         score_files.class_counts_beside(path, 3)
 
 
+@pytest.mark.parametrize("third", ["caf\u00e9", "cafe\u0301", "caf\u00e9\u200b"])
+def test_two_classes_of_one_name_are_refused(tmp_path, third):
+    path = tmp_path / "scores.npz"
+    np.savez(path, logits=LOGITS, labels=LABELS, class_names=np.array(["caf\u00e9", "oak", third]))
+    with pytest.raises(UserError, match=r"^--logits: class_names must be .*classes 0 and 2 in "):
+        score_files.class_names_beside(path, 3)
+
+
 def test_an_array_is_what_it_is_whatever_its_file_is_called(tmp_path):
     path = tmp_path / "logits.npz"
     with path.open("wb") as file:

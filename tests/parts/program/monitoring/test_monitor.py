@@ -112,7 +112,7 @@ RESULTS = {
 )
 def test_the_promise_is_that_of_the_rule(rule, coverage, calibrated_on, expected):
     found = promise.of_rule(
-        RESULTS, rule, coverage=coverage, calibrated_on=calibrated_on, delta=0.01
+        RESULTS, {}, rule, coverage=coverage, calibrated_on=calibrated_on, delta=0.01
     )
     assert (found.coverage, found.calibrated_on) == expected
 
@@ -130,7 +130,31 @@ def test_the_promise_is_that_of_the_rule(rule, coverage, calibrated_on, expected
 )
 def test_a_rule_without_a_promise_needs_one(rule, coverage, message):
     with pytest.raises(UserError, match=message):
-        promise.of_rule(RESULTS, rule, coverage=coverage, calibrated_on=None, delta=0.01)
+        promise.of_rule(RESULTS, {}, rule, coverage=coverage, calibrated_on=None, delta=0.01)
+
+
+def test_groups_of_alike_photographs_allow_what_their_number_allows(rng, tmp_path):
+    """The errors of thresholds of 18 plants, each with four photographs that look the same."""
+    kept = {
+        "coverage_0.8": 0.1,
+        "calibrated_on": [72.0, 18.0],
+        "observations_maximum_calibrated_on": [18.0, 18.0],
+    }
+    asked = {"coverage": None, "calibrated_on": None, "delta": 0.3}
+    of_photographs = promise.of_rule(RESULTS, kept, "coverage=0.8", **asked)
+    # The 59th of 72 is of the 15th plant.
+    errors = 1 - np.sort(rng.random((20000, 18)), axis=1)[:, 14]
+    beyond = (errors > of_photographs.allowed_error()).mean()
+    # A third of delta; the program does not know that all of a plant look the same.
+    assert 0.05 < beyond < 0.1 + 3 * np.sqrt(0.1 * 0.9 / 20000)
+    by_flag = promise.of_rule(RESULTS, kept, "coverage=0.8", **asked | {"calibrated_on": 18})
+    of_plants = promise.of_rule(RESULTS, kept, "coverage=0.8, combine=maximum", **asked)
+    assert by_flag.allowed_error() == of_plants.allowed_error()
+    words = begun(of_photographs).add(outcomes(np.ones(3), 0.1, "coverage=0.8")).in_words()[1]
+    assert "because 72 examples in groups, like 18 independent ones, calibrate it" in words
+    # As a command leaves it, and the next one finds it.
+    state_file.write(tmp_path / "state.json", begun(of_photographs), BEGIN)
+    assert state_file.read(tmp_path / "state.json")[0].promise == of_photographs
 
 
 def test_the_figure_has_the_alarms(rng):

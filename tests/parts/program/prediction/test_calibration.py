@@ -51,6 +51,7 @@ def test_thresholds_are_those_of_the_references_and_found_once(tmp_path):
         "average_2.5",
         "average_3.0",
         "coverage_0.95",
+        "calibrated_on",
     }
 
 

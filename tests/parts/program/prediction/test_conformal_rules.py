@@ -107,7 +107,10 @@ def test_limits_are_found_once_and_read_as_they_were(name, tmp_path):
 def test_limits_of_other_parameters_are_found_again(tmp_path, monkeypatch):
     classifier = FakeClassifier(tmp_path)
     calibrated("saps", classifier)
-    assert set(unsealed(tmp_path / "calibration.json")) == {"coverage_0.75_saps_rank_penalty=0.2"}
+    assert set(unsealed(tmp_path / "calibration.json")) == {
+        "coverage_0.75_saps_rank_penalty=0.2",
+        "calibrated_on",
+    }
     other = dataclasses.replace(RULES["saps"], score={"kind": "saps", "rank_penalty": 0.5})
     monkeypatch.setitem(RULES, "saps", other)
     calibrated("saps", classifier)
@@ -119,7 +122,7 @@ def test_limits_of_nan_are_not_stored_as_infinite(tmp_path):
     classifier.validation.scores[7] = np.nan
     found = calibrated("class_conditional", classifier).conformal
     assert np.isnan(found.limits).all()
-    assert not (tmp_path / "calibration.json").exists()
+    assert set(unsealed(tmp_path / "calibration.json")) == {"calibrated_on"}
 
 
 @pytest.mark.parametrize("content", ['{"coverage_0.9_aps": ["x"]}', '{"coverage_0.9_aps": [1]}'])

@@ -14,9 +14,11 @@ from tests.parts.program.sealed import unsealed
 from topk_jax import sets
 from train.data.records import Split
 from train.evaluation import combinations, observations
+from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import RULES
 from train.evaluation.observations import Combination
 from train.evaluation.predictions import Predictions
+from train.foundation import ranks
 from train.foundation.errors import UserError
 from train.prediction import (
     image_files,
@@ -202,6 +204,12 @@ def test_thresholds_are_those_of_the_validation_observations(tmp_path, by):
     stored = unsealed(tmp_path / "calibration.json")
     assert {"coverage_0.9", f"observations_{by}_coverage_0.9"} <= {*stored}
     assert stored["coverage_0.9"] != stored[f"observations_{by}_coverage_0.9"]
+    # The number of examples, and as how many independent ones they count.
+    assert stored[f"observations_{by}_calibrated_on"] == [len(labels), len(labels)]
+    examples, groups = stored["calibrated_on"]
+    assert examples == 300
+    # Groups are of one to eight photographs.
+    assert 0.6 * len(labels) < groups < len(labels)
 
 
 def test_too_few_observations_are_counted_as_such(tmp_path):
@@ -264,9 +272,9 @@ def test_rows_are_grouped_by_an_array_or_by_their_names(tmp_path):
 
     found = made("plant")
     assert [entry.origin for entry in found] == [
-        {"group": "7", "rows": [0, 2], "names": ["x1_a", "x1_b"]},
-        {"group": "8", "rows": [1], "names": ["x2_a"]},
-        {"group": "9", "rows": [3], "names": ["lone"]},
+        {"group": "7", "rows": [0, 2], "example_names": ["x1_a", "x1_b"]},
+        {"group": "8", "rows": [1], "example_names": ["x2_a"]},
+        {"group": "9", "rows": [3], "example_names": ["lone"]},
     ]
     # The means of (4, 0) and (0, 2).
     assert [entry.classes for entry in found] == [(0,), (1,), (0,)]
@@ -278,6 +286,21 @@ def test_rows_are_grouped_by_an_array_or_by_their_names(tmp_path):
     np.save(tmp_path / "alone.npy", logits)
     with pytest.raises(UserError, match=r"--group must be an array of .*, which has no names"):
         observation_sets.group(row_sets.read(str(tmp_path / "alone.npy")), r"(x\d)")
+
+
+def test_sets_with_names_keep_the_names_of_their_rows(tmp_path):
+    logits = np.float32([[4, 0], [0, 3], [0, 2]])
+    np.savez(tmp_path / "rows.npz", features=logits, names=np.array(["x1_a", "x2_a", "x1_b"]))
+    classes = ["Quercus alba", "Quercus rubra"]
+    tree = ClassTree.of(ranks.first_words(classes), classes)
+    rule = dataclasses.replace(top(1), tree=tree, max_names=1)
+    grouped = observation_sets.group(row_sets.read(str(tmp_path / "rows.npz")), r"(x\d)")
+    made = grouped.make_sets(Uniform(), rule, thumbnails=False)
+    first, second = (json.loads(json_lines.to_line(one, rule, classes)) for one in made)
+    assert first["example_names"] == ["x1_a", "x1_b"]
+    assert second["example_names"] == ["x2_a"]
+    assert [node["name"] for node in first["names"]] == ["Quercus alba"]
+    assert [node["name"] for node in second["names"]] == ["Quercus rubra"]
 
 
 def test_names_are_grouped_by_a_pattern():

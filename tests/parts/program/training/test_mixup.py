@@ -69,7 +69,8 @@ def test_a_tiny_alpha_mixes_nothing():
         ("top_k_hinge", {"k": 2}),
     ],
 )
-def test_gradients_of_a_mixed_batch(loss, parameters, rng):
+@pytest.mark.parametrize("accumulation_steps", [1, 2])
+def test_gradients_of_a_mixed_batch(loss, parameters, accumulation_steps, rng):
     features = rng.normal(size=(8, 6)).astype(np.float32)
     kernel = rng.normal(size=(6, 5)).astype(np.float32)
     labels = rng.integers(5, size=8, dtype=np.int32)
@@ -86,6 +87,7 @@ def test_gradients_of_a_mixed_batch(loss, parameters, rng):
         augment=lambda _key, row: row,
         normalize=lambda rows: rows,
         shared=ParameterAxis(AXIS),
+        accumulation_steps=accumulation_steps,
     )
     state = TrainState(
         step=np.int32(STEP),

@@ -133,6 +133,17 @@ def test_wandb_has_one_run_for_a_workdir(wandb, tmp_path):
     assert wandb.exit_codes == [1, 0]
 
 
+def test_wandb_writes_to_its_variable_or_else_to_the_workdir(wandb, tmp_path, monkeypatch):
+    monkeypatch.delenv("WANDB_DIR", raising=False)
+    run(tmp_path, "wandb")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path / "other"))
+    run(tmp_path, "wandb")
+    first, second = (started.get("dir") for started in wandb.started)
+    assert first == str(tmp_path / "run")
+    # An argument would override the variable.
+    assert second in (None, str(tmp_path / "other"))
+
+
 @pytest.mark.parametrize("where", ["create_run", "log_batch", "set_terminated"])
 @pytest.mark.parametrize("error", [OSError("no route\nto the host"), SystemExit(1)])
 def test_a_tracker_that_fails_is_one_warning(mlflow, wandb, tmp_path, caplog, where, error):

@@ -1,8 +1,10 @@
 """What is above the classes: from a table, from names, and from nested folders."""
 
+import numpy as np
 import pytest
 
 from train.data.own import rank_table
+from train.evaluation.class_tree import ClassTree
 from train.foundation import ranks
 from train.foundation.errors import UserError
 from train.foundation.ranks import Ranks
@@ -51,19 +53,19 @@ def test_a_table_goes_from_the_classes_up_or_from_the_top_down(table):
             "quercus Ilex,Q",
             "none for Quercus ilex; it has 'quercus Ilex' in place of 'Quercus ilex'",
         ),
-        (
-            "ilex,Quercus",
-            "ilex,quercus",
-            "the column genus has 'Quercus' (line 3) and 'quercus' (line 5), which differ only in",
-        ),
-        ("ilex,Quercus", "ilex,", "line 5: the column genus is empty"),
-        ("Quercus ilex,", ",", "line 5: the column class is empty"),
-        ("ilex,Quercus", "ilex,\u0301", "line 5: the column genus is empty"),
+        ("ilex,Quercus", "ilex,quercus", "the column genus has 'Quercus' (Quercus robur) and"),
+        ("Quercus ilex,", ",", "it has none for Quercus ilex"),
         (
             "ilex,Quercus,Fagaceae",
             "ilex,Quercus,Betulaceae",
-            "the genus Quercus must be in one family; it is in Fagaceae (Quercus robur) and in "
-            "Betulaceae (Quercus ilex)",
+            "the genus Quercus must be in one place; it is in the family Fagaceae (Quercus robur) "
+            "and in the family Betulaceae (Quercus ilex)",
+        ),
+        (
+            "ilex,Quercus,Fagaceae",
+            "ilex,Quercus,",
+            "the genus Quercus must be in one place; it is in the family Fagaceae (Quercus robur) "
+            "and in no rank (Quercus ilex)",
         ),
         (
             "Salix,Salicaceae",
@@ -86,6 +88,83 @@ def test_a_table_that_is_no_tree_of_the_classes_is_refused(wrong, right, message
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        "Fagus sylvatica,,",
+        ",Fagus,Fagaceae",
+        "Fagus sylvatica,quercus,FAGACEAE",
+        "Fagus sylvatica,Fagus,Betulaceae\nFagus sylvatica,Fagus,Fagaceae",
+    ],
+)
+def test_only_the_rows_of_the_classes_count(other, table):
+    table.write_text(UP.replace("Fagus sylvatica,Fagus,Fagaceae", other))
+    assert rank_table.read(str(table), CLASSES) == EXPECTED
+
+
+# What follows the class in the table, and the ranks above it.
+@pytest.mark.parametrize(
+    ("cells", "above"),
+    [
+        ("Aloe,Asphodelaceae,", ["Asphodelaceae", "Aloe"]),
+        ("Aloe,,Asparagales", ["Asparagales", "Aloe"]),
+        ("Aloe,,", ["Aloe"]),
+        ("Aloe,\u0301,Asparagales", ["Asparagales", "Aloe"]),
+        (",Asphodelaceae,Asparagales", ["Asparagales", "Asphodelaceae"]),
+        (",,Asparagales", ["Asparagales"]),
+        (",,", []),
+    ],
+)
+def test_an_empty_cell_is_a_rank_that_the_class_does_not_have(cells, above, tmp_path):
+    table = tmp_path / "ranks.csv"
+    rows = [
+        "class,genus,family,order",
+        *(f"{name},{name.split()[0]},Fagaceae,Fagales" for name in CLASSES[:2]),
+        f"Aloe vera,{cells}",
+        # Something that is called as a genus is not the same.
+        "Zamia furfuracea,Zamia,Aloe,Cycadales",
+    ]
+    table.write_text("\n".join(rows))
+    names = (*CLASSES[:2], "Aloe vera", "Zamia furfuracea")
+    tree = ClassTree.of(rank_table.read(str(table), names), names)
+    assert tree.ranks == ("order", "family", "genus", "class")
+    way = [*dict.fromkeys(tree.taxonomy.ancestors[2].tolist())][1:-1]
+    described = {one["name"]: one for one in tree.describe(way, names)}
+    ranks = {"Asparagales": "order", "Asphodelaceae": "family", "Aloe": "genus"}
+    assert [name for name in described if name in ranks] == above
+    for name in above:
+        assert described[name] == {"name": name, "rank": ranks[name], "classes": 1}
+    # Each rank has nodes for all classes, and the others are where they were.
+    assert tree.taxonomy.depth == 4
+    both = tree.taxonomy.ancestors[:2, :-1]
+    assert (both[0] == both[1]).all()
+    assert [tree.rank_of_node[node] for node in both[0]] == ["all", "order", "family", "genus"]
+    # A set with one name.
+    chosen = np.array([[False, False, True, False], [True, True, False, False]])
+    named = [tree.describe(np.flatnonzero(row), names) for row in tree.name(chosen, 1)]
+    assert [[one["name"] for one in row] for row in named] == [["Aloe vera"], ["Quercus"]]
+
+
+def test_two_classes_that_lack_a_rank_above_a_shared_one_have_the_name_of_that(table):
+    table.write_text(UP.replace("Quercus,Fagaceae", "Quercus,"))
+    tree = ClassTree.of(rank_table.read(str(table), CLASSES), CLASSES)
+    (node,) = np.flatnonzero(tree.name(np.array([[True, True, False]]), 1)[0])
+    assert tree.describe([node], CLASSES) == [{"name": "Quercus", "rank": "genus", "classes": 2}]
+
+
+def test_a_rank_that_no_class_has_is_none(table):
+    table.write_text(UP.replace("aceae", "").replace(",Fag\n", ",\n").replace(",Salic\n", ",\n"))
+    tree = ClassTree.of(rank_table.read(str(table), CLASSES), CLASSES)
+    assert tree.ranks == ("genus", "class")
+
+
+def test_a_class_is_not_above_others(tmp_path):
+    table = tmp_path / "ranks.csv"
+    table.write_text("class,genus\nQuercus,\nQuercus robur,Quercus\nQuercus ilex,Quercus\n")
+    with pytest.raises(UserError, match="the class Quercus must be in a genus"):
+        rank_table.read(str(table), ("Quercus", "Quercus robur", "Quercus ilex"))
+
+
 def test_a_table_that_is_not_there_is_named():
     with pytest.raises(UserError, match=r"config.dataset.taxonomy must be a table of classes"):
         rank_table.read("nowhere.csv", CLASSES)
@@ -94,7 +173,68 @@ def test_a_table_that_is_not_there_is_named():
 def test_genera_are_first_words():
     found = rank_table.read(rank_table.FIRST_WORD, (*CLASSES, "× Cuprocyparis leylandii", "Aloe"))
     assert found.names == ("genus", "species")
-    assert found.above == (("Quercus",), ("Quercus",), ("Salix",), ("× Cuprocyparis",), ("Aloe",))
+    assert found.above == (("Quercus",), ("Quercus",), ("Salix",), ("Cuprocyparis",), ("Aloe",))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Quercus_ilex",
+        "Quercus\u00a0ilex",
+        "Quercus\u3000ilex",
+        "Quercus\tilex",
+        "  Quercus  ilex",
+        "Que\u200brcus ilex",
+        "QUERCUS ILEX",
+        "quercus ilex",
+        "× Quercus ilex",
+        "×Quercus ilex",
+        "x Quercus ilex",
+        "X_Quercus_ilex",
+        "xQuercus ilex",
+        "+ Quercus ilex",
+        "†Quercus ilex",
+        "12 Quercus ilex",
+        "001.Quercus ilex",
+        "0012_Quercus_ilex",
+        "12 Quercus_ilex",
+        "3-Quercus ilex",
+        "3) × Quercus ilex",
+        "'Quercus ilex'",
+        "“Quercus” ilex",
+        "Quercus ×ilex",
+        "Quercus",
+        "Quercus, ilex",
+    ],
+)
+def test_spaces_case_numbers_and_marks_are_no_part_of_a_genus(name):
+    found = rank_table.read(rank_table.FIRST_WORD, ("Quercus robur", name, "Salix alba"))
+    assert found.above == (("Quercus",), ("Quercus",), ("Salix",))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Xylia xylocarpa", "Pseudo-nitzschia pungens", "Ōmura x", "genus_07 species_03", "7 3", "X"],
+)
+def test_the_rest_of_a_first_word_stays(name):
+    found = rank_table.read(rank_table.FIRST_WORD, (*CLASSES, name))
+    assert found.above[-1] == (name.split()[0],)
+
+
+@pytest.mark.parametrize("one_more", [(), ("12",), ("Aloe-vera",), ("橡树",)])
+def test_a_taxonomy_in_which_each_class_is_alone_is_refused(one_more, tmp_path):
+    names = ("Quercus-robur", "Quercus-ilex", "Salix-alba", *one_more)
+    with pytest.raises(UserError, match=r"config.dataset.taxonomy must .*Quercus-robur") as error:
+        rank_table.read(rank_table.FIRST_WORD, names)
+    assert "\n" not in str(error.value)
+    table = tmp_path / "ranks.csv"
+    for rank in (lambda _: "", lambda name: f"of {name}"):
+        rows = [f"{name},{rank(name)}" for name in names]
+        # A class of other data would not be alone.
+        rows.append(f"Fagus,{rank(names[0])}")
+        table.write_text("\n".join(["class,genus", *rows]))
+        with pytest.raises(UserError, match=r"config.dataset.taxonomy must "):
+            rank_table.read(str(table), names)
 
 
 def test_folders_above_folders_are_ranks():

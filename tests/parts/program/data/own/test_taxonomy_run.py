@@ -1,6 +1,7 @@
 """Runs in a taxonomy, from nested folders and from a table: trained, evaluated, used, exported."""
 
 import json
+import shutil
 
 import jax
 import jax.export
@@ -146,10 +147,59 @@ def test_sets_have_names_in_lines_on_the_page_and_in_the_export(folder):
     assert (np.asarray(nodes).sum(axis=-1) == 1).all()
 
 
+def test_genera_of_names_and_of_a_table_with_empty_cells_or_none(tmp_path):
+    random = np.random.default_rng(0)
+    labels = random.integers(4, size=200)
+    logits = np.eye(4, dtype=np.float32)[labels] * 2 + random.normal(size=(200, 4))
+    scores = np.asarray(jax.nn.softmax(logits))
+    files = {
+        "species": ["001.Quercus_robur", "002.quercus_ilex", "003.Salix_alba", "004.Aloe_vera"],
+        "slugs": ["quercus-robur", "quercus-ilex", "salix-alba", "aloe-vera"],
+    }
+    for name, class_names in files.items():
+        file = {"scores": scores, "labels": labels, "class_names": class_names}
+        np.savez(tmp_path / f"{name}.npz", **file)
+    rows = [
+        "class,genus,family",
+        *("quercus-robur,quercus,Fagaceae", "quercus-ilex,quercus,Fagaceae"),
+        *("salix-alba,salix,", "aloe-vera,,Asphodelaceae", "fagus-sylvatica,,", ",fagus,fagaceae"),
+    ]
+    (tmp_path / "ranks.csv").write_text("\n".join(rows))
+    evaluate = ["--rules=taxonomic", f"--coverages={COVERAGE}"]
+    start(
+        "evaluate",
+        *(
+            [
+                *(*evaluate, f"--logits={tmp_path}/{name}.npz", f"--taxonomy={taxonomy}"),
+                f"--out={tmp_path}/{name}.json",
+            ]
+            for name, taxonomy in (("species", "first_word"), ("slugs", tmp_path / "ranks.csv"))
+        ),
+    )
+    reports = {
+        name: json.loads((tmp_path / f"{name}.json").read_text()) for name in ("species", "slugs")
+    }
+    of_genus = reports["species"]["ranks"]["genus"]
+    assert of_genus["nodes"] == 3
+    # Families of others are not looked at, and who has none is alone there.
+    assert reports["slugs"]["ranks"] == {"family": of_genus, "genus": of_genus}
+    check_mistakes(
+        "train.evaluate",
+        [
+            (
+                [*evaluate, f"--logits={tmp_path}/slugs.npz", "--taxonomy=first_word"],
+                "--taxonomy must have two classes or more in one genus",
+            )
+        ],
+    )
+
+
 def test_mistakes_are_told(folder):
     (folder / "wrong.csv").write_text("class,genus\ndigit 0,even\n")
     recipe = ["--config=configs/folder.py", f"--workdir={folder}/none"]
     recipe.append(f"--config.dataset.path={folder}/flat")
+    for digit, name in enumerate(("round", "straight")):
+        shutil.copytree(folder / "flat" / f"digit {digit}", folder / "alone" / name / "one")
     check_mistakes(
         "train.main",
         [
@@ -157,6 +207,13 @@ def test_mistakes_are_told(folder):
                 [*recipe, "--config.loss.rank_weights=(1.0,)"],
                 "config.loss.rank_weights needs a taxonomy of the classes: give "
                 "config.dataset.taxonomy",
+            ),
+            (
+                [
+                    *(*recipe[:2], f"--config.dataset.path={folder}/alone"),
+                    *("--config.dataset.nested=True", "--config.loss.rank_weights=(1.0,1.0)"),
+                ],
+                "config.loss.rank_weights needs a taxonomy of the classes",
             ),
             (
                 [*recipe, f"--config.dataset.taxonomy={folder}/wrong.csv"],

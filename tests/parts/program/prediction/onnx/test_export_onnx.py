@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from tests.parts.program.forked import TIME_LIMIT, check_mistakes, start, start_each
+from train.evaluation.promises import CalibratedOn, Promise
 from train.foundation.errors import UserError
 from train.prediction import (
     calibrated_rule,
@@ -256,7 +257,7 @@ def test_evaluate_and_the_loader_take_it(exported, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert "top_k=3" in done.stdout
     classifier = exported_classifier.load(folder / "coverage=0.9.onnx")
-    assert classifier.promised == 0.9
+    assert classifier.promised == Promise(0.9, CalibratedOn(270, 270))
     probabilities, chosen = classifier.call(images())
     assert probabilities.shape == chosen.shape == (33, 10)
 
