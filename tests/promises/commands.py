@@ -1,6 +1,7 @@
-"""The commands in this process: what each prints, and its exit code.
+"""The command lines of the promises, and the commands in this process: what each leaves.
 
-It ends a command as the command line does, and is the one file of the promises that knows how.
+It ends a command as the command line does, and is the one file of the promises that knows how. It
+also writes the lines, so that a flag that gets another name is renamed here alone.
 """
 
 import contextlib
@@ -8,13 +9,15 @@ import dataclasses
 import importlib
 import io
 import shlex
+import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import jax
 from absl import flags
 
 from train.foundation import command_line
-from train.foundation.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +27,19 @@ class Ended:
     code: int
     out: str
     err: str
+
+
+def line(command: str, **given: object) -> str:
+    """`train.COMMAND --flag=value ...`, for `run`.
+
+    Args:
+        command: the name of the command.
+        given: the values of its flags. A tuple is joined by commas, True is a flag alone, and
+            `fields` has the fields of the configuration that are changed.
+    """
+    fields: Mapping[str, object] = given.pop("fields", {})  # type: ignore[assignment]
+    values = given | {f"config.{name}": value for name, value in fields.items()}
+    return shlex.join([f"train.{command}", *(_flag(*pair) for pair in values.items())])
 
 
 def run(line: str) -> Ended:
@@ -48,10 +64,7 @@ def run(line: str) -> Ended:
             main = importlib.import_module(argv[0]).main
             try:
                 command_line._parse(argv, main)
-                try:
-                    main()
-                except UserError as error:
-                    command_line._explain(error)
+                command_line._guarded(main)
             except SystemExit as end:
                 code = int(end.code or 0)
     finally:
@@ -64,6 +77,31 @@ def ok(line: str) -> Ended:
     ended = run(line)
     assert ended.code == 0, ended.err
     return ended
+
+
+@contextlib.contextmanager
+def served(**given: object) -> Iterator[str]:
+    """The address of `train.serve`, a process that ends well when it is asked to."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", *shlex.split(line("serve", port=0, **given))],
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        printed = iter(process.stdout.readline, "")
+        yield next(one.split()[1] for one in printed if one.startswith("ready"))
+    finally:
+        process.terminate()
+        process.communicate()
+    assert process.returncode == 0
+
+
+def _flag(name: str, value: object) -> str:
+    if value is True:
+        return f"--{name}"
+    return f"--{name}={','.join(map(str, value)) if isinstance(value, tuple) else value}"
 
 
 def _is_ours(flag: str) -> bool:

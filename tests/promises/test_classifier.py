@@ -1,0 +1,140 @@
+"""A classifier is trained, broken off and continued; what it reports is what its scores say."""
+
+import json
+import os
+import signal
+
+import numpy as np
+import pytest
+
+from tests import reference
+from tests.promises import commands, moments, recomputed
+
+
+@pytest.fixture(scope="module")
+def report(digits, scores):
+    return json.loads((digits.workdir / "evaluation_test.json").read_text())
+
+
+def test_the_command_trains_and_says_where_everything_is(digits):
+    results = digits.results()
+    for name in ("config.json", "metrics.jsonl", "results.json", "learning_curves.png"):
+        assert str(digits.workdir / name) in digits.out
+        assert (digits.workdir / name).stat().st_size > 0
+    lines = recomputed.lines_of(digits.workdir)
+    epochs = [line for line in lines if line["split"] == "validation"]
+    assert [line["step"] for line in epochs] == [19, 38]
+    best = min(epochs, key=lambda line: line["loss"])
+    assert results["best_epoch"] == best["epoch"]
+    recomputed.check(
+        results["validation"], {name: best[name] for name in ("loss", "top_3_accuracy")}
+    )
+    # 1,257 images in two epochs: far above the 0.3 of guessing three of ten digits.
+    assert results["test"]["top_3_accuracy"] > 0.8
+    assert f"{results['test']['macro_top_3_accuracy']:.2%}" in digits.out
+
+
+def test_the_scores_are_of_the_examples_of_the_split(digits, scores):
+    for split, found in scores.items():
+        np.testing.assert_array_equal(found["labels"], digits.dataset.splits[split].labels)
+        np.testing.assert_allclose(found["scores"].sum(axis=1), 1, rtol=1e-5)
+        counts = np.bincount(digits.dataset.train.labels, minlength=10)
+        np.testing.assert_array_equal(found["class_counts"], counts)
+
+
+def test_thresholds_are_of_validation_and_never_of_the_test(scores, report):
+    for k in (1, 3, 5):
+        of_validation, of_test = (
+            reference.average_k_threshold(scores[split]["scores"], k=k)
+            for split in ("validation", "test")
+        )
+        assert report["thresholds"][f"average_{k}"] == pytest.approx(of_validation, rel=1e-5)
+        # Otherwise nothing was shown.
+        assert of_validation != pytest.approx(of_test, rel=1e-4)
+    validation = scores["validation"]
+    for asked, found in report["coverages"].items():
+        error = recomputed.error_of(asked)
+        threshold = reference.conformal_threshold(
+            validation["scores"], validation["labels"], error=error
+        )
+        assert found["conformal"]["threshold"] == pytest.approx(threshold, rel=1e-5)
+        threshold = reference.average_error_threshold(validation["scores"], error=error)
+        assert found["average_error"]["threshold"] == pytest.approx(threshold, rel=1e-5)
+
+
+def test_the_report_is_of_the_scores(scores, report):
+    test = scores["test"]
+    thresholds = {k: np.float32(report["thresholds"][f"average_{k}"]) for k in (1, 3, 5)}
+    given = (test["scores"], test["labels"], test["class_counts"])
+    expected = recomputed.metrics(*given, thresholds)
+    assert report["metrics"].keys() == {*expected, "loss"}
+    recomputed.check(report["metrics"], expected)
+    assert report["metrics"]["loss"] == pytest.approx(test["loss"].mean(), rel=1e-5)
+    for asked, found in report["coverages"].items():
+        for name in ("conformal", "average_error"):
+            chosen = test["scores"] >= np.float32(found[name]["threshold"])
+            recomputed.check(found[name], recomputed.of_sets(chosen, *given[1:]))
+        chosen = reference.adaptive_set(test["scores"], error=recomputed.error_of(asked))
+        # Sums of probabilities in 32 bits: a class may cross the bound.
+        slack = 1.5 / np.bincount(test["labels"]).min()
+        recomputed.check(found["adaptive"], recomputed.of_sets(chosen, *given[1:]), slack=slack)
+
+
+def test_the_sets_have_the_coverage_that_is_asked_for(scores, report):
+    number = len(scores["test"]["labels"])
+    for asked, found in report["coverages"].items():
+        # Four deviations of the two binomials of calibration and test.
+        deviation = np.sqrt(2 * float(asked) * (1 - float(asked)) / number)
+        assert found["conformal"]["coverage"] > float(asked) - 4 * deviation
+
+
+def test_the_results_of_training_are_those_of_the_report(digits, scores, report):
+    found, labels = digits.results()["test"], scores["test"]["labels"]
+    assert found.keys() == report["metrics"].keys()
+    # Two programs, whose rounding may turn one example.
+    fewest = np.bincount(labels).min()
+    for name, value in report["metrics"].items():
+        if value is None:
+            assert found[name] is None
+            continue
+        over = fewest if name.startswith(("macro_", "many_")) else len(labels)
+        slack = 0 if name == "loss" else 1.5 / over
+        assert found[name] == pytest.approx(value, rel=1e-5, abs=slack), name
+
+
+def test_a_run_that_was_cut_in_a_save_continues_bit_for_bit(digits):
+    workdir = digits.broken[38]
+    # It goes on in the middle of an epoch.
+    assert latest_of(workdir) == 26
+    commands.ok(commands.line("main", workdir=workdir, **digits.flags))
+    recomputed.check_ended_alike(digits, workdir)
+
+
+def test_a_run_that_was_cut_and_then_stopped_by_a_signal_continues_bit_for_bit(digits):
+    workdir = digits.broken[26]
+    assert latest_of(workdir) == 19
+    line = commands.line("main", workdir=workdir, **digits.flags)
+
+    def stop(step):
+        if step == 26:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with moments.before_checkpoints(workdir, stop):
+        ended = commands.run(line)
+    assert ended.code == 128 + signal.SIGTERM
+    assert len(ended.err.splitlines()) == 1
+    assert latest_of(workdir) >= 26
+    commands.ok(line)
+    recomputed.check_ended_alike(digits, workdir)
+
+
+def latest_of(workdir):
+    """The step of the latest checkpoint of a run that has no results."""
+    assert not (workdir / "results.json").exists()
+    return max(int(one.name) for one in (workdir / "checkpoints").iterdir() if one.name.isdecimal())
+
+
+def test_a_finished_run_is_not_trained_again(digits):
+    before = {path: path.read_bytes() for path in digits.workdir.glob("*.json*")}
+    commands.ok(commands.line("main", workdir=digits.workdir, **digits.flags))
+    assert {path: path.read_bytes() for path in digits.workdir.glob("*.json*")} == before

@@ -1,0 +1,220 @@
+"""`train.evaluate` of scores from elsewhere: every number of its report, computed again by NumPy.
+
+The probabilities are multiples of 1/64, so that they tie, and are at their thresholds.
+"""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tests import reference
+from tests.promises import commands, recomputed
+
+COVERAGES = ("0.5", "0.9")
+RISKS = ("0.2", "0.5", "3.0")
+KS = (1, 2, 5)
+# Around the bounds of few, medium and many.
+CLASS_COUNTS = np.array([3, 19, 20, 21, 50, 100, 101, 500])
+NUM_CLASSES = len(CLASS_COUNTS)
+# The sixth class is rare among the examples to calibrate on.
+FREQUENCIES = np.array([4, 4, 4, 4, 4, 0.6, 4, 4])
+SCORES = {
+    "lac": {"kind": "lac"},
+    "aps": {"kind": "aps"},
+    "raps": {"kind": "raps", "rank_penalty": 0.01, "unpenalized_ranks": 5},
+    "saps": {"kind": "saps", "rank_penalty": 0.2},
+    "margin": {"kind": "margin"},
+    "pas": {"kind": "pas", "class_counts": CLASS_COUNTS},
+}
+COSTS = """label,chosen,cost
+0,,10
+0,1,2
+1,,4
+2,,1
+3,,1
+4,,1
+4,0,0.5
+5,,1
+6,,1
+7,,1
+"""
+
+
+def drawn(seed, size):
+    """Probabilities, and labels that have them."""
+    rng = np.random.default_rng(seed)
+    likely = rng.dirichlet(FREQUENCIES / 4, size=size)
+    probabilities = rng.multinomial(64, likely).astype(np.float32) / 64
+    labels = np.array([rng.choice(NUM_CLASSES, p=row) for row in likely])
+    return probabilities, labels
+
+
+@pytest.fixture(scope="module")
+def test():
+    return drawn(1, 300)
+
+
+@pytest.fixture(scope="module")
+def calibration():
+    return drawn(2, 200)
+
+
+@pytest.fixture(scope="module")
+def report(test, calibration, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scores")
+    np.savez(folder / "test.npz", probabilities=test[0], labels=test[1])
+    np.savez(folder / "calibration.npz", probabilities=calibration[0])
+    np.savetxt(folder / "labels.txt", calibration[1], fmt="%d")
+    np.savetxt(folder / "counts.txt", CLASS_COUNTS, fmt="%d")
+    (folder / "costs.csv").write_text(COSTS)
+    line = commands.line(
+        "evaluate",
+        logits=folder / "test.npz",
+        calibration_logits=folder / "calibration.npz",
+        calibration_labels=folder / "labels.txt",
+        class_counts=folder / "counts.txt",
+        ks=KS,
+        coverages=COVERAGES,
+        rules="all",
+        utility="u65",
+        risks=RISKS,
+        costs=folder / "costs.csv",
+        out=folder / "report.json",
+    )
+    commands.ok(line)
+    return json.loads((folder / "report.json").read_text())
+
+
+def check_sets(reported, chosen, labels, near=0):
+    """Sets are those that were reported; `near` of them may be others, by rounding."""
+    slack = near / np.bincount(labels)[np.bincount(labels) > 0].min()
+    expected = recomputed.of_sets(chosen, labels, CLASS_COUNTS)
+    recomputed.check(reported, expected, slack=slack)
+
+
+def test_accuracies_are_those_of_the_scores(report, test, calibration):
+    thresholds = {k: reference.average_k_threshold(calibration[0], k=k) for k in KS}
+    for k, threshold in thresholds.items():
+        assert report["thresholds"][f"average_{k}"] == pytest.approx(threshold, rel=1e-6)
+    expected = recomputed.metrics(*test, CLASS_COUNTS, thresholds)
+    recomputed.check(report["metrics"], expected)
+    assert {name for name in expected if name.startswith(("few", "medium", "many"))}
+    of_label = test[0][np.arange(len(test[1])), test[1]]
+    with np.errstate(divide="ignore"):
+        loss = -np.log(of_label).mean()
+    # A label without a probability.
+    assert loss == np.inf
+    assert report["metrics"]["loss"] in (None, pytest.approx(loss))
+    for row in report["accuracy_by_count"]:
+        least, most = row["from"], row["to"] or np.inf
+        taken = (least < CLASS_COUNTS) & (most >= CLASS_COUNTS)
+        assert row["classes"] == taken.sum()
+        assert row["examples"] == taken[test[1]].sum()
+        if row["examples"]:
+            hits = reference.top_k_hits(*test, k=2)[taken[test[1]]]
+            assert row["top_2_accuracy"] == pytest.approx(hits.mean(), rel=1e-6)
+
+
+def test_estimates_are_of_the_calibration_examples(report, calibration):
+    number = len(calibration[1])
+    for k in KS:
+        found, hits = report["top_k_estimates"][f"top_{k}"], reference.top_k_hits(*calibration, k=k)
+        assert found["coverage"] == pytest.approx(hits.mean(), rel=1e-6)
+        low, high = stats.binomtest(int(hits.sum()), number).proportion_ci(0.95, "exact")
+        assert found["interval"] == pytest.approx([low, high], rel=1e-4)
+
+
+@pytest.mark.parametrize("asked", COVERAGES)
+def test_sets_of_a_coverage_are_those_of_their_thresholds(report, test, calibration, asked):
+    found, error = report["coverages"][asked], recomputed.error_of(asked)
+    threshold = reference.conformal_threshold(*calibration, error=error)
+    assert found["conformal"]["threshold"] == threshold
+    # A value at the threshold is in the set.
+    assert (test[0] == threshold).any()
+    check_sets(found["conformal"], test[0] >= threshold, test[1])
+    threshold = reference.average_error_threshold(calibration[0], error=error)
+    assert found["average_error"]["threshold"] == threshold
+    check_sets(found["average_error"], test[0] >= threshold, test[1])
+    check_sets(found["adaptive"], reference.adaptive_set(test[0], error=error), test[1])
+
+
+@pytest.fixture(scope="module")
+def scores(test, calibration):
+    """The scores of all classes in the test, and of the labels to calibrate on, by rule."""
+    return {
+        name: (
+            reference.conformal_scores(test[0], **score),
+            recomputed.hits_of(reference.conformal_scores(calibration[0], **score), calibration[1]),
+        )
+        for name, score in SCORES.items()
+    }
+
+
+@pytest.mark.parametrize("asked", COVERAGES)
+def test_sets_of_every_conformal_rule_are_those_of_its_score_and_quantile(
+    report, test, calibration, scores, asked
+):
+    found, error = report["conformal_rules"][asked], recomputed.error_of(asked)
+    quantiles = {
+        name: reference.conformal_quantile(of_labels, error=error)
+        for name, (_, of_labels) in scores.items()
+    }
+    of_classes = reference.class_conditional_quantiles(
+        scores["lac"][1], calibration[1], error=error, num_classes=NUM_CLASSES
+    )
+    # There are too few classes for clusters.
+    quantiles |= {"clustered": quantiles["lac"], "class_conditional": of_classes}
+    quantiles["interpolated"] = (np.minimum(of_classes, 1) + quantiles["lac"]) / 2
+    assert found.keys() == quantiles.keys()
+    for name, quantile in quantiles.items():
+        of_rule = scores.get(name, scores["lac"])[0]
+        # Fractions of the class counts are rounded.
+        near = (of_rule != quantile) & np.isclose(of_rule, quantile, rtol=1e-6, atol=1e-6)
+        check_sets(found[name], of_rule <= quantile, test[1], near.any(axis=-1).sum())
+        least = found[name]["least_covered"][0]
+        hits = recomputed.hits_of(of_rule <= quantile, test[1])
+        of_each = [hits[test[1] == label].mean() for label in range(NUM_CLASSES)]
+        if not near.any():
+            assert least["coverage"] == pytest.approx(min(of_each), rel=1e-6)
+            assert of_each[least["index"]] == min(of_each)
+
+
+def test_sets_of_a_utility_are_worth_the_most(report, test):
+    sizes = np.arange(1, NUM_CLASSES + 1)
+    worth = 1.6 / sizes - 0.6 / sizes**2
+    tops = np.stack([reference.top_k_set(test[0], k=k) for k in sizes])
+    expected = worth[:, None] * (tops * test[0]).sum(axis=-1)
+    best = tops[expected.argmax(axis=0), np.arange(len(test[1]))]
+    found = report["utilities"]["u65"]
+    check_sets(found, best, test[1])
+    assert found["utility"] == pytest.approx(mean_worth(best, test[1], worth), rel=1e-6)
+    for k in KS:
+        of_top = mean_worth(tops[k - 1], test[1], worth)
+        assert found["utility_of"][f"top_{k}"] == pytest.approx(of_top, rel=1e-6)
+
+
+def mean_worth(chosen, labels, worth):
+    return (recomputed.hits_of(chosen, labels) * worth[chosen.sum(axis=-1) - 1]).mean()
+
+
+@pytest.mark.parametrize("risk", RISKS)
+def test_costs_of_sets_are_bounded(report, test, calibration, risk):
+    of_labels = np.array([10, 4, 1, 1, 1, 1, 1, 1.0])
+    between = np.repeat(of_labels[:, None], NUM_CLASSES, axis=1)
+    between[0, 1], between[4, 0] = 2, 0.5
+    np.fill_diagonal(between, 0)
+
+    def mean_cost(examples, threshold):
+        similar = np.where(examples[0] >= threshold, between[examples[1]], np.inf).min(axis=-1)
+        return np.minimum(of_labels[examples[1]], similar).mean()
+
+    number = len(calibration[1])
+    allowed = (float(risk) * (number + 1) - of_labels.max()) / number
+    scores = np.unique(calibration[0])
+    threshold = max(one for one in scores if mean_cost(calibration, one) <= allowed + 1e-12)
+    found = report["risks"][risk]
+    assert found["threshold"] == threshold
+    assert found["mean_cost"] == pytest.approx(mean_cost(test, threshold), rel=1e-6)
+    check_sets(found, test[0] >= threshold, test[1])

@@ -1,0 +1,125 @@
+"""A mistake ends a command in one line that names the flag or the field, with exit code 2.
+
+There is a row for each guard, on one of the commands that it stands before.
+"""
+
+import shlex
+
+import numpy as np
+import pytest
+
+from tests.promises import commands
+from train.__main__ import COMMANDS
+
+# Lines without `train.`, and what the message names.
+ROWS = {
+    # The command line.
+    "audit --out=audit.csv": "--config",
+    "evaluate --workdir=run --spilt=test": "'spilt'",
+    "compare runs": "'runs'",
+    "predict --workdir=run --images=a.png --top_k=five": "--top_k",
+    "predict --workdir=run --images=gs://bucket/a.png --top_k=1": "--images",
+    "plan --config=digits --device=v5e --largest=maybe": "--largest",
+    "serve --program=model --port=70000": "--port",
+    "export --workdir=run --top_k=1 --out=p --format=tflite": "--format",
+    "audit --config=features --config.dataset.path=a.npz --out=a.csv --folds=1": "--folds",
+    # A flag that is needed, alone, with another or instead of it.
+    "monitor --workdir=run --outcomes=a.jsonl": "--state",
+    "embed --images=photos --out=a.npz": "--weights",
+    "predict --workdir=run --images=a.png --top_k=1 --coverage=0.9": "--coverage",
+    "export --workdir=run --out=program": "--top_k",
+    "prepare --dataset=folder --path=photos": "--out",
+    "predict --workdir=run --images=a.png --top_k=1 --rule=aps": "--rule",
+    "evaluate --workdir=run --logits=scores.npz": "--logits",
+    "evaluate --workdir=run --risks=0.1": "--costs",
+    "evaluate --logits=scores.npz --rules=aps --coverages=": "--rules",
+    "compare --runs=runs --jobs=2": "--jobs",
+    "tables --table=4.4 --plan --run": "--plan",
+    "main --config=digits --cluster --num_processes=2": "--num_processes",
+    "predict --workdir=run --images=a.png --top_k=1 --merge": "--out",
+    "embed --weights=w --images=photos --out=a.npz --shard=4/4": "--shard",
+    # Values.
+    "evaluate --workdir=run --split=tset": "--split",
+    "evaluate --logits=scores.npz --ks=1,9": "--ks",
+    "evaluate --logits=scores.npz --coverages=1": "--coverages",
+    "evaluate --logits=scores.npz --utility=u70": "--utility",
+    "evaluate --logits=scores.npz --coverages=0.999": "0.999",
+    "predict --workdir=run --images=a.png --coverage=1": "--coverage",
+    "monitor --workdir=run --outcomes=a.jsonl --state=s.json --delta=0": "--delta",
+    "plan --config=digits --device=v9:2x2": "--device",
+    "prepare --dataset=cifar": "--dataset",
+    "compare --runs=runs --metrics=top": "top",
+    "tables --table=9.9": "--table",
+    "tables --table=4.4 --seeds=0,0": "--seeds",
+    "figures --figure=circles --out=a.png": "--figure",
+    "figures --figure=level_sets --out=a.gif": "--out",
+    "embed --weights=w --images=photos --out=a.npz --group=plant": "--group",
+    # Files.
+    "evaluate --logits=gone.npz": "--logits",
+    "evaluate --logits=text.npz": "text.npz",
+    "evaluate --logits=nan.npz": "nan.npz",
+    "evaluate --logits=labels.npz": "--labels",
+    "evaluate --logits=scores.npz --out=scores.npz": "--out",
+    "evaluate --logits=scores.npz --out=a.json --scores=a.json": "--scores",
+    "evaluate --logits=scores.npz --out=/proc/self/a.json": "--out",
+    "evaluate --logits=scores.npz --out=photos": "--out",
+    "predict --workdir=run --images=photos --top_k=1": "--images",
+    "evaluate --workdir=gone": "--workdir",
+    "export --workdir=unfinished --top_k=1 --out=program": "--workdir",
+    "serve --program=text.npz": "--program",
+    "compare --sweep=gone.toml": "--sweep",
+    "compare --study=text.npz": "text.npz",
+    "compare --runs=gone": "--runs",
+    # The configuration.
+    "main --config=gone.py": "gone.py",
+    "main --config=text.npz": "--config",
+    "main --config=digts": "--config",
+    "main --config=digits:adaboost": "adaboost",
+    "main --config.seed=1 --config=digits": "--config.seed=1",
+    "main --config=digits --config.los.name=focal": "config.loss.name",
+    "main --config=digits --config.num_epochs=many": "config.num_epochs",
+    "main --config=digits --config.model.name=mpl": "config.model.name",
+    "main --config=digits --config.seed=-1": "config.seed",
+    "main --config=digits --config.loss.k=10": "config.loss.k",
+    "main --config=digits --config.eval.ks=(1,11)": "config.eval.ks",
+    "main --config=digits --config.dataset.batch_size=63": "config.dataset.batch_size",
+    "main --config=digits --config.select_by=top_2_accuracy": "config.select_by",
+    "main --config=folder": "config.dataset.path",
+    "main --config=synthetic_species --config.dataset.num_test=9999999999999 "
+    "--config.dataset.batch_size=64": "config.dataset.num_test",
+    "main --config=digits --config.model.start_from=gone": "config.model.start_from",
+    "main --config=digits --extend": "--extend",
+    "main --config=digits --workdir=text.npz": "--workdir",
+    "audit --config=place_names --out=audit.csv": "train.audit",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("mistakes")
+    rng = np.random.default_rng(0)
+    logits, labels = rng.normal(size=(30, 4)), rng.integers(0, 4, size=30)
+    np.savez(folder / "scores.npz", logits=logits, labels=labels)
+    np.savez(folder / "labels.npz", logits=logits, labels=labels + 1)
+    np.savez(folder / "nan.npz", logits=np.where(logits > 2, np.nan, logits), labels=labels)
+    (folder / "text.npz").write_text("text")
+    (folder / "photos").mkdir()
+    (folder / "unfinished").mkdir()
+    (folder / "unfinished" / "config.json").write_text("{}")
+    return folder
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_mistake_is_one_line_that_names_it(folder, monkeypatch, row):
+    monkeypatch.chdir(folder)
+    before = sorted(folder.rglob("*"))
+    ended = commands.run(f"train.{shlex.join(row.split())}")
+    assert ended.code == 2, ended
+    assert len(ended.err.splitlines()) == 1, ended.err
+    assert ROWS[row] in ended.err
+    assert ended.out == ""
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_there_is_a_row_for_every_command():
+    assert {row.split()[0] for row in ROWS} == set(COMMANDS)
