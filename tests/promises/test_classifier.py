@@ -40,6 +40,8 @@ def test_the_scores_are_of_the_examples_of_the_split(digits, scores):
         np.testing.assert_allclose(found["scores"].sum(axis=1), 1, rtol=1e-5)
         counts = np.bincount(digits.dataset.train.labels, minlength=10)
         np.testing.assert_array_equal(found["class_counts"], counts)
+        assert found["names"].tolist() == [f"example {place}" for place in range(270)]
+        assert found["class_names"].tolist() == list(digits.dataset.class_names)
 
 
 def test_thresholds_are_of_validation_and_never_of_the_test(scores, report):
@@ -138,3 +140,12 @@ def test_a_finished_run_is_not_trained_again(digits):
     before = {path: path.read_bytes() for path in digits.workdir.glob("*.json*")}
     commands.ok(commands.line("main", workdir=digits.workdir, **digits.flags))
     assert {path: path.read_bytes() for path in digits.workdir.glob("*.json*")} == before
+
+
+def test_a_run_of_another_configuration_is_not_continued(digits):
+    fields = digits.flags["fields"] | {"loss.epsilon": 2.0}
+    flags = digits.flags | {"workdir": digits.workdir, "fields": fields}
+    ended = commands.run(commands.line("main", **flags))
+    assert ended.code == 2
+    assert "loss.epsilon: 1.0 -> 2.0" in ended.err
+    assert "optimizer" not in ended.err

@@ -43,7 +43,10 @@ ROWS = {
     "evaluate --logits=scores.npz --ks=1,9": "--ks",
     "evaluate --logits=scores.npz --coverages=1": "--coverages",
     "evaluate --logits=scores.npz --utility=u70": "--utility",
+    "evaluate --logits=scores.npz --utility=1,1,1,1,1": "--utility",
     "evaluate --logits=scores.npz --coverages=0.999": "0.999",
+    "evaluate --logits=scores.npz --risks=0.001 --costs=missed": "risk",
+    "evaluate --logits=scores.npz --risks=0.1 --costs=text.npz": "--costs",
     "predict --workdir=run --images=a.png --coverage=1": "--coverage",
     "monitor --workdir=run --outcomes=a.jsonl --state=s.json --delta=0": "--delta",
     "plan --config=digits --device=v9:2x2": "--device",
@@ -57,12 +60,17 @@ ROWS = {
     # Files.
     "evaluate --logits=gone.npz": "--logits",
     "evaluate --logits=text.npz": "text.npz",
+    "evaluate --logits=other.npz": "--logits",
+    "evaluate --logits=logits.npy": "--labels",
+    "evaluate --logits=logits.npy --labels=logits.npy": "--labels",
+    "evaluate --logits=scores.npz --rules=pas": "--class_counts",
     "evaluate --logits=nan.npz": "nan.npz",
     "evaluate --logits=labels.npz": "--labels",
     "evaluate --logits=scores.npz --out=scores.npz": "--out",
     "evaluate --logits=scores.npz --out=a.json --scores=a.json": "--scores",
     "evaluate --logits=scores.npz --out=/proc/self/a.json": "--out",
     "evaluate --logits=scores.npz --out=photos": "--out",
+    "evaluate --logits=scores.npz --out=nowhere/a.json": "--out",
     "predict --workdir=run --images=photos --top_k=1": "--images",
     "evaluate --workdir=gone": "--workdir",
     "export --workdir=unfinished --top_k=1 --out=program": "--workdir",
@@ -90,6 +98,10 @@ ROWS = {
     "main --config=digits --config.model.start_from=gone": "config.model.start_from",
     "main --config=digits --extend": "--extend",
     "main --config=digits --workdir=text.npz": "--workdir",
+    "main --config=digits --workdir=/dev/null/run": "--workdir",
+    f"main --config=digits --config.seed={'9' * 5000}": "config.seed",
+    "main --config=digits --config.model.freeze=True "
+    "--config.optimizer.head_learning_rate=0.1": "config.optimizer.head_learning_rate",
     "audit --config=place_names --out=audit.csv": "train.audit",
 }
 
@@ -102,6 +114,8 @@ def folder(tmp_path_factory):
     np.savez(folder / "scores.npz", logits=logits, labels=labels)
     np.savez(folder / "labels.npz", logits=logits, labels=labels + 1)
     np.savez(folder / "nan.npz", logits=np.where(logits > 2, np.nan, logits), labels=labels)
+    np.savez(folder / "other.npz", other=logits, labels=labels)
+    np.save(folder / "logits.npy", logits)
     (folder / "text.npz").write_text("text")
     (folder / "photos").mkdir()
     (folder / "unfinished").mkdir()
@@ -109,7 +123,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[:80])
 def test_a_mistake_is_one_line_that_names_it(folder, monkeypatch, row):
     monkeypatch.chdir(folder)
     before = sorted(folder.rglob("*"))

@@ -1,4 +1,4 @@
-"""`train.evaluate` in its own processes: a finished run, a user's scores, every mistake."""
+"""`train.evaluate` in its own processes: a finished run, and a user's scores."""
 
 import json
 import shutil
@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.parts.program.forked import check_mistakes, start_each
-from tests.parts.program.roundings import check_same_metrics
+from tests.parts.program.forked import start_each
 from tests.parts.program.sealed import unsealed
 from train.evaluation.conformal_rules import RULES
 
@@ -44,39 +43,6 @@ def read(path):
     if isinstance(content, dict):
         content.pop("sha256", None)
     return content
-
-
-def test_a_run_is_evaluated_as_it_was_when_it_was_trained(workdir, evaluated):
-    report, results = read(workdir / "evaluation_test.json"), read(workdir / "results.json")
-    with np.load(workdir / "test.npz") as written:
-        scores, labels = written["scores"], written["labels"]
-    # By another program, on another number of devices.
-    check_same_metrics(
-        report["metrics"], results["test"], scores, labels, report["thresholds"].values()
-    )
-    assert report["num_examples"] == report["num_calibration_examples"] == 270
-    assert report["calibrated_on"] == "validation examples"
-    assert report["config"] == read(workdir / "config.json")
-    assert set(report["coverages"]) == {"0.8", "0.9", "0.95"}
-    shown = evaluated[0].stdout
-    assert "digits, noised_balanced, test split: 270 examples, 10 classes" in shown
-    assert f"{report['metrics']['macro_top_3_accuracy']:.2%}" in shown
-    assert f"{report['coverages']['0.95']['conformal']['coverage']:.2%}" in shown
-    assert str(workdir / "evaluation_test.json") in shown
-
-
-def test_the_scores_of_every_example_are_written(workdir, evaluated):
-    with np.load(workdir / "test.npz") as written:
-        arrays = dict(written)
-    assert arrays["scores"].shape == (270, 10)
-    np.testing.assert_allclose(arrays["scores"].sum(axis=1), 1, rtol=1e-5)  # A softmax in 32 bits.
-    assert arrays["class_counts"].sum() == 1257
-    assert arrays["names"].tolist() == [f"example {place}" for place in range(270)]
-    assert arrays["class_names"].tolist() == [str(digit) for digit in range(10)]
-    hits = reference.top_k_hits(arrays["scores"], arrays["labels"], k=3)
-    metrics = read(workdir / "evaluation_test.json")["metrics"]
-    assert metrics["top_3_accuracy"] == pytest.approx(hits.mean(), rel=1e-6)  # A mean in 32 bits.
-    assert metrics["loss"] == pytest.approx(arrays["loss"].mean(), rel=1e-6)
 
 
 def test_a_half_of_validation_is_calibrated_on_and_the_other_evaluated(workdir, evaluated):
@@ -184,13 +150,6 @@ def somebodys(tmp_path_factory):
     np.savez(folder / "calibration.npz", logits=logits[200:].astype(np.float16))
     np.savez(folder / "rest.npz", logits=logits[200:], labels=labels[200:])
     np.savetxt(folder / "counts.txt", [3, 50, 500, 20, 100, 101], fmt="%d")
-    bad = logits[:200].copy()
-    bad[17, 2] = np.nan
-    np.save(folder / "nan.npy", bad)
-    np.save(folder / "integers.npy", labels)
-    np.save(folder / "out_of_range.npy", np.where(np.arange(200) == 5, 6, labels[:200]))
-    np.savez(folder / "nothing.npz", other=logits)
-    (folder / "text.npy").write_text("not an array")
     return folder
 
 
@@ -243,71 +202,6 @@ def test_somebodys_scores_are_evaluated_without_a_model(somebodys):
     assert "<svg" in (somebodys / "rules.svg").read_text()
     assert "the same examples" in ended[2].stdout
     assert "average-5" in ended[2].stdout
-
-
-def test_every_mistake_with_a_run_is_one_line_and_exit_code_two(workdir, somebodys, tmp_path):
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "unfinished").mkdir()
-    shutil.copy(workdir / "config.json", tmp_path / "unfinished")
-    earlier = shutil.copytree(workdir, tmp_path / "earlier")
-    (earlier / "classes.json").unlink()
-    run, logits = f"--workdir={workdir}", f"--logits={somebodys}/logits.npy"
-    labels = f"--labels={somebodys}/labels.npy"
-    mistakes = [
-        ([run, f"--out={workdir}/config.json"], "--out must not replace config.json of the run"),
-        (
-            [run, "--scores=/proc/self/x.npz"],
-            "--scores must not be in /proc, a folder of the system; got /proc/self",
-        ),
-        ([run, f"--scores={tmp_path}/x", f"--out={tmp_path}/x"], "not be the file of --out"),
-        (
-            [logits, labels, f"--out={somebodys}/labels.npy"],
-            "not be what --labels is read from",
-        ),
-        ([f"--workdir={tmp_path}/nowhere"], "there is no"),
-        ([f"--workdir={tmp_path}/empty"], "holds no run"),
-        ([f"--workdir={tmp_path}/unfinished"], "is not finished"),
-        ([f"--workdir={earlier}"], "classes.json is missing"),
-        (
-            [run, "--ks=1,11"],
-            "each an integer from 1 to 10 (the number of classes); got '11'",
-        ),
-        ([run, "--ks=0"], "--ks must be numbers between commas"),
-        ([run, "--coverages=0.999"], "at least 1 / 0.001 - 1 = 999 examples"),
-        ([run, "--rules=lac,psa"], "--rules must be one of aps, "),
-        (
-            [run, "--path=there"],
-            "--path is for runs whose data are at a path; the run in --workdir",
-        ),
-        ([run, "--out=nowhere/at/all.json"], "--out must be in an existing folder"),
-    ]
-    check_mistakes("train.evaluate", mistakes, ENVIRONMENT)
-
-
-def test_every_mistake_with_scores_is_one_line_and_exit_code_two(somebodys):
-    logits, labels = f"--logits={somebodys}/logits.npy", f"--labels={somebodys}/labels.npy"
-    mistakes = [
-        ([logits], "--labels is needed"),
-        ([logits, f"--labels={somebodys}/integers.npy"], "each of the 200 examples; got 300"),
-        ([logits, f"--labels={somebodys}/out_of_range.npy"], "from 0 to 5, the classes of the"),
-        ([logits, f"--labels={somebodys}/logits.npy"], "must be integers [examples]"),
-        ([logits, labels, "--rules=pas"], "pas needs the number of training examples of each"),
-        ([logits, labels, "--ks=7"], "from 1 to 6 (the number of classes); got '7'"),
-        ([logits, labels, f"--class_counts={somebodys}/labels.npy"], "each of the 6 classes"),
-        ([f"--logits={somebodys}/nan.npy", labels], "1 of the 200 examples"),
-        (
-            [f"--logits={somebodys}/integers.npy", labels],
-            "floating-point numbers [examples, cl",
-        ),
-        ([f"--logits={somebodys}/nothing.npz", labels], "one array called logits, probab"),
-        (
-            [f"--logits={somebodys}/text.npy", labels],
-            "cannot be read: it is not an .npy or .npz",
-        ),
-        ([f"--logits={somebodys}/absent.npy", labels], "absent.npy does not exist"),
-        ([f"--logits={somebodys}", labels], "is a folder"),
-    ]
-    check_mistakes("train.evaluate", mistakes, ENVIRONMENT)
 
 
 def test_a_data_set_that_is_not_the_runs_is_refused(workdir, tmp_path):

@@ -24,7 +24,6 @@ from train.foundation.errors import InterruptedRunError, UserError
 from train.prediction import trained
 from train.training import loop
 from train.workdir.progress import Progress
-from train.workdir.reporting import Reporter
 
 NUM_EPOCHS = 3
 STOPPED_AT_END = "stopped by {}: saved after step .*, at the end of the training; the same command"
@@ -142,16 +141,6 @@ def test_the_accuracies_are_the_means_of_the_outcomes(config, unbroken):
         assert written[metric] == pytest.approx(mean, rel=1e-6)
 
 
-def test_a_run_that_was_broken_off_ends_like_one_that_was_not(config, unbroken, tmp_path):
-    workdir = tmp_path / "run"
-    with power_cut_at(19 + 7):
-        experiment.run(config, workdir)
-    assert not (workdir / "results.json").exists()
-    results = experiment.run(config, workdir)
-    assert without_times(results) == without_times(unbroken[1])
-    assert outcomes_in(workdir) == outcomes_in(unbroken[0])
-
-
 def outcomes_in(workdir):
     """The bytes of the file."""
     return (workdir / "outcomes_test.npz").read_bytes()
@@ -241,16 +230,6 @@ def test_a_run_without_label_noise_goes_on_whatever_its_kind(tmp_path, label_noi
         experiment.run(config, tmp_path)
 
 
-def test_a_finished_run_is_not_trained_again(config, unbroken, monkeypatch):
-    workdir, results = unbroken
-
-    def fail(*arguments):
-        raise AssertionError("a finished run took a step")
-
-    monkeypatch.setattr(Reporter, "training_step", fail)
-    assert without_times(experiment.run(config, workdir)) == without_times(results)
-
-
 def refused(config, workdir, message, **options):
     before = sorted(workdir.rglob("*")) if workdir.is_dir() else None
     with pytest.raises(UserError, match=message):
@@ -337,23 +316,6 @@ def test_a_new_run_by_the_configuration_of_an_extended_one_is_not_extended(confi
     of_extended = {**config, "extensions": [[2, 38]]}
     parsed, shorter = experiment._parsed(of_extended, tmp_path / "run", extend=False)
     assert (parsed.extensions, shorter) == ((), None)
-
-
-@pytest.mark.parametrize(
-    ("group", "name", "value", "message"),
-    [
-        ("loss", "k", 10, "config.loss.k must be an integer from 1 to 9"),
-        ("loss", "name", "hinge", "config.loss.name must be one of"),
-        ("dataset", "batch_size", 60, "config.dataset.batch_size must be a multiple of the 8"),
-        ("dataset", "batch_size", 1264, "config.dataset.batch_size must be at most the 1257"),
-    ],
-)
-def test_a_configuration_that_does_not_fit_writes_nothing(
-    config, tmp_path, group, name, value, message
-):
-    config = copy.deepcopy(config)
-    config[group][name] = value
-    refused(config, tmp_path / "run", message)
 
 
 def test_more_steps_than_can_be_counted_write_nothing(config, tmp_path):

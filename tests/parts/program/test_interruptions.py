@@ -1,16 +1,10 @@
 """A second signal, divergence and other configurations, met as users meet them."""
 
-import json
 import signal
 
 import pytest
 
-from configs import digits, synthetic_species
-from tests.parts.program.configurations import changed
-from tests.parts.program.forked import error_lines, start
-from tests.parts.program.program import Program, checkpoints, outcome
-from train import experiment
-from train.foundation.errors import UserError
+from tests.parts.program.program import Program, checkpoints
 
 STEPS_PER_EPOCH = 19
 PROGRAM = Program(
@@ -93,69 +87,3 @@ def test_divergence_is_told_with_the_last_good_checkpoint(tmp_path, when):
     done = PROGRAM.run(workdir, every_step, *rate)
     assert (done.returncode, done.stderr) == (2, f"{line}\n")
     assert "continuing after epoch 1 of 8\n" in done.stdout
-
-
-OTHERS = {
-    "a loss and what it needs": (
-        {"loss.name": "focal", "loss.gamma": 2.0},
-        ("loss.gamma: 1.0 -> 2.0", "loss.name: 'noised_balanced' -> 'focal'"),
-    ),
-    "a model": ({"model.name": "mlp"}, ("model.name: 'small_cnn' -> 'mlp'",)),
-    "an optimiser": (
-        {"optimizer.momentum": 0.8, "optimizer.average_decay": 0.9},
-        ("optimizer.average_decay: None -> 0.9", "optimizer.momentum: 0.9 -> 0.8"),
-    ),
-}
-
-
-def refusal(config, workdir):
-    """The error of a run in the workdir of another configuration, which stays as it was."""
-    before = sorted(workdir.rglob("*"))
-    with pytest.raises(UserError) as raised:
-        experiment.run(config, workdir)
-    assert sorted(workdir.rglob("*")) == before
-    return str(raised.value)
-
-
-def written(config, workdir):
-    """A workdir as a run of a configuration leaves it at once."""
-    config = json.loads(config.to_json())
-    workdir.mkdir()
-    (workdir / "config.json").write_text(json.dumps(config))
-    return config
-
-
-@pytest.mark.parametrize("other", OTHERS)
-def test_a_workdir_of_another_configuration_is_refused_with_the_fields(tmp_path, other):
-    changes, named = OTHERS[other]
-    config = written(digits.get_config(), tmp_path / "run")
-    message = refusal(changed(config, changes), tmp_path / "run")
-    assert f"another configuration ({'; '.join(named)}); give another --workdir" in message
-
-
-def test_a_workdir_of_another_data_set_is_refused_with_the_fields(tmp_path):
-    config = written(synthetic_species.get_config(), tmp_path / "run")
-    message = refusal(changed(config, {"dataset.num_classes": 80}), tmp_path / "run")
-    assert "another configuration (dataset.num_classes: 100 -> 80); give" in message
-    other = json.loads(synthetic_species.get_config().to_json())
-    other["dataset"] = json.loads(digits.get_config().to_json())["dataset"]
-    assert "dataset.name: 'synthetic_species' -> 'digits'" in refusal(other, tmp_path / "run")
-
-
-def test_the_command_refuses_another_configuration_with_exit_code_two(finished_run, run_seed):
-    before = outcome(finished_run)
-    config = json.loads((finished_run / "config.json").read_text())
-    done = start(
-        "train.main",
-        "--config=configs/digits.py:noised_balanced",
-        f"--config.dataset.data_dir={config['dataset']['data_dir']}",
-        "--config.num_epochs=2",
-        "--config.loss.epsilon=2.0",
-        f"--config.seed={run_seed + 1}",
-        f"--workdir={finished_run}",
-    )
-    assert done.returncode == 2
-    (line,) = error_lines(done.stderr)
-    changed = f"(loss.epsilon: 1.0 -> 2.0; seed: {run_seed} -> {run_seed + 1})"
-    assert f"{changed}; give another --workdir" in line
-    assert outcome(finished_run) == before

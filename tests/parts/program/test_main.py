@@ -1,18 +1,15 @@
-"""The real command in a process of its own: a short run, and every mistake in one line."""
+"""The real command in a process of its own: a short run, and places and devices that are not."""
 
 import json
 import os
 import subprocess
 import sys
 
-import pytest
-
 from tests.compilation import QUICK_FLAGS
-from tests.parts.program.forked import ROOT, check_mistakes, error_lines, start
+from tests.parts.program.forked import ROOT, check_mistakes
 from train.__main__ import COMMANDS
 
 CONFIG = "--config=configs/digits.py"
-LATENTS = "--config=configs/synthetic_latents.py"
 # A limit for a hang; the command takes some ten seconds.
 TIMEOUT = 300
 
@@ -54,85 +51,6 @@ def test_the_command_trains_and_says_where_everything_is(tmp_path):
     assert "\x1b" not in done.stdout
 
 
-MISTAKES = {
-    "a long flag": (["--" + "a" * 5000], "there is no flag with a name of 5,000 letters, --aaaa"),
-    "a field of many parts": (
-        [CONFIG, "--config." + "a." * 20_000 + "b=1"],
-        "there is no flag with a name of 40,008 letters, --config.a.a.",
-    ),
-    "a value that Python cannot parse": (
-        [CONFIG, "--config.eval.ks=" + "-" * 50_000 + "1"],
-        "must be a tuple, such as (1,5)",
-    ),
-    "an integer of many digits": ([CONFIG, "--config.seed=" + "9" * 5000], "an integer"),
-    "unknown field": ([CONFIG, "--config.los.name=focal"], "did you mean 'config.loss.name'?"),
-    "unknown field of a loss": (
-        [CONFIG, "--config.loss.epsilonn=2"],
-        "no field 'config.loss.epsilonn'; did you mean 'config.loss.epsilon'?",
-    ),
-    "field before the recipe": (
-        ["--config.num_epochs=1", CONFIG],
-        "--config=RECIPE must come before the field --config.num_epochs=1",
-    ),
-    "wrong type": ([CONFIG, "--config.num_epochs=many"], "config.num_epochs"),
-    "unknown loss": ([CONFIG, "--config.loss.name=cross_entrop"], "did you mean 'cross_entropy'?"),
-    "no loss of the recipe": (
-        ["--config=configs/cifar100.py:adaboost"],
-        "error: --config: the recipe has no loss 'adaboost'; after the colon, give",
-    ),
-    "unknown model": ([CONFIG, "--config.model.name=smallcnn"], "did you mean 'small_cnn'?"),
-    "unknown data set": ([CONFIG, "--config.dataset.name=digit"], "did you mean 'digits'?"),
-    "k out of range": ([CONFIG, "--config.loss.k=10"], "config.loss.k must be"),
-    "batch size": ([CONFIG, "--config.dataset.batch_size=63"], "a multiple of the 2 devices"),
-    "left-over argument": ([CONFIG, "resnet"], "unexpected argument 'resnet'"),
-    "unknown flag": ([CONFIG, "--confg=1"], "confg"),
-    "no configuration": ([], "--config is needed"),
-    "no run to extend": ([CONFIG, "--extend"], "--extend needs a run in --workdir; "),
-    "frozen, and a rate of its head": (
-        [CONFIG, "--config.model.freeze=True", "--config.optimizer.head_learning_rate=0.1"],
-        "config.optimizer.head_learning_rate must be None with config.model.freeze",
-    ),
-    "no earlier run": (
-        [CONFIG, "--config.model.start_from=nowhere"],
-        "config.model.start_from must be the workdir of a finished run; nowhere does not exist",
-    ),
-    "missing file": (["--config=configs/nothing.py"], "there is no configs/nothing.py"),
-    "no get_config": (["--config=train/foundation/fields.py"], "has no function get_config()"),
-    "not Python": (["--config=README.md"], "README.md, line "),
-    "unlike any field": ([CONFIG, "--config.zzz=3"], "has no field 'config.zzz'"),
-    "more examples than memory": (
-        [LATENTS, f"--config.dataset.num_train={10**13}"],
-        "the 10,000,000,000,000 examples of config.dataset.num_train need 1,280 TB of memory; this",
-    ),
-    "more images than memory": (
-        ["--config=configs/synthetic_species.py", f"--config.dataset.num_test={10**13}"],
-        "the 10,000,000,000,000 images of config.dataset.num_test need 30 PB of memory; this",
-    ),
-    "more units than memory": (
-        [LATENTS, f"--config.model.width={10**9}"],
-        "the 1,000,000,120,000,000,100 parameters of config.model, with the state of the "
-        "optimizer, need 8,000 PB of memory; this machine has",
-    ),
-    "more units than JAX counts": ([LATENTS, f"--config.model.width={10**13}"], "from 1 to 10"),
-    "more layers than are compiled": ([LATENTS, f"--config.model.depth={10**9}"], "from 1 to 100,"),
-    "more samples than are drawn": ([CONFIG, f"--config.loss.num_samples={10**9}"], "from 1 to 10"),
-}
-
-
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_line_and_exit_code_two(tmp_path, mistake):
-    arguments, message = MISTAKES[mistake]
-    workdir = f"--workdir={tmp_path / 'run'}"
-    done = start("train.main", workdir, *arguments, environment=TWO_DEVICES)
-    assert done.returncode == 2, done.stderr
-    lines = error_lines(done.stderr)
-    assert len(lines) == 1, done.stderr
-    assert lines[0].startswith("error: ")
-    assert message in lines[0]
-    assert done.stdout == ""
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_workdir_that_cannot_be_a_folder_is_a_mistake(tmp_path):
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
@@ -166,10 +84,6 @@ def test_every_command_is_in_the_list_of_them():
         if "command_line.run(main)" in file.read_text()
     }
     assert found == set(COMMANDS)
-
-
-def test_main_stays_thin():
-    assert len((ROOT / "train" / "main.py").read_text().splitlines()) <= 80
 
 
 def test_tasks_that_start_together_are_told_to_say_how(tmp_path):

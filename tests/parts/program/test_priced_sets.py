@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from tests.parts.program.forked import check_mistakes, start
+from tests.parts.program.forked import start
 from tests.parts.program.sealed import unsealed
 from topk_jax import sets
 from train.evaluation import named_costs, utility_sets
@@ -162,18 +162,3 @@ def test_new_data_and_programs_are_evaluated_by_them(workdir, costs, tmp_path):
     assert "parity" in report["ranks"]
     assert "best: coverage" in of_run.stdout
     assert "parities" in of_program.stdout
-
-
-def test_mistakes_are_answered_in_one_line(workdir, costs):
-    given = [f"--workdir={workdir}", "--images=."]
-    check_mistakes(
-        "train.predict",
-        [
-            (
-                [*given, f"--utility={','.join('1' * 11)}"],
-                "--utility must be of at most 10 numbers",
-            ),
-            ([*given, "--risk=0.001", f"--costs={costs}"], "needs at least 999 examples"),
-            ([*given, "--risk=0.1", "--costs=none.csv"], "none.csv does not exist"),
-        ],
-    )

@@ -38,7 +38,6 @@ FLOORS = (
     ),
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
-MOST_FILES_AT_THE_TOP = 16
 
 
 def modules(package):
@@ -105,7 +104,3 @@ def test_the_library_needs_neither_the_program_nor_its_dependencies():
     allowed = {"jax", "numpy", "optax", "topk_jax"} | sys.stdlib_module_names
     for path in modules("topk_jax").values():
         assert {name.split(".")[0] for name in imports(path)} <= allowed, path
-
-
-def test_few_files_lie_at_the_top():
-    assert len(list((ROOT / "train").glob("*.py"))) <= MOST_FILES_AT_THE_TOP
