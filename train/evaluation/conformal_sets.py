@@ -1,11 +1,13 @@
 """The sets of conformal rules, and their calibration on the predictions for a split."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
+from absl import logging
 from jax.typing import ArrayLike
 
 from topk_jax import sets
@@ -13,12 +15,19 @@ from train.evaluation import score_files, thresholds
 from train.evaluation.class_tree import HOW_TO_GIVE, ClassTree
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.predictions import Predictions, chunks
+from train.evaluation.set_rules import SetRule
 from train.evaluation.stored_scores import Scores
 from train.foundation.errors import UserError
 
 HOW_TO_GIVE_TAXONOMY = f"give --taxonomy, {HOW_TO_GIVE}"
 # The clusters of classes are drawn from it.
 _SEED = 0
+# The weight of the limit of a class in the limits of "middle", and the largest "lac" score.
+_MIDDLE, _LARGEST = 0.5, 1.0
+
+
+class NoLimitsError(UserError):
+    """The examples are too few for a limit of any class."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +68,42 @@ class ConformalSets:
     def num_in_every_set(self) -> int:
         """How many classes have an infinite limit."""
         return int(np.isposinf(self.limits).sum())
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether any class has a limit that its own examples give."""
+        if self.rule.quantile != "middle" or self.limits.size == 1:
+            return self.num_in_every_set < self.limits.size
+        # Without any, all limits are halfway between one quantile and the largest score.
+        first = self.limits[0]
+        return bool(first < _MIDDLE * _LARGEST or (self.limits != first).any())
+
+    def checked(self, coverage: float) -> "ConformalSets":
+        """These sets, after a warning of classes that are in every set.
+
+        Args:
+            coverage: what the limits are calibrated for.
+
+        Raises:
+            NoLimitsError: every class is in every set, or would be but for a limit of all examples.
+        """
+        fewest = thresholds.fewest_examples(coverage)
+        what = "cluster of classes" if self.rule.quantile == "clusters" else "class"
+        needed = (
+            f"the rule {self.rule.name} with a coverage of {coverage} needs at least {fewest} "
+            f"examples of a {what} to calibrate on"
+        )
+        if not self.has_limits:
+            raise NoLimitsError(
+                f"{needed}, and no {what} has so many: give more examples, a lower coverage, or "
+                "another rule, such as lac"
+            )
+        if number := self.num_in_every_set:
+            logging.warning(
+                "%s; %s of %s classes have fewer, and are in every set",
+                *(needed, f"{number:,}", f"{self.limits.size:,}"),
+            )
+        return self
 
 
 def why_not(
@@ -108,6 +153,8 @@ def calibrate(
 ) -> ConformalSets:
     """Calibrates a rule: its sets have the label of a new example with the probability `coverage`.
 
+    It warns of classes that are in every set, because too few examples have them.
+
     Args:
         rule: the rule.
         examples: those that it is calibrated on.
@@ -118,6 +165,17 @@ def calibrate(
     Raises:
         UserError: the examples are too few, or the rule needs something that is not there.
     """
+    return without_check(rule, examples, coverage, class_counts, tree).checked(coverage)
+
+
+def without_check(
+    rule: ConformalRule,
+    examples: Predictions,
+    coverage: float,
+    class_counts: np.ndarray | None,
+    tree: ClassTree | None = None,
+) -> ConformalSets:
+    """`calibrate`, even if every class is in every set, for limits that are kept."""
     if reason := why_not(rule, examples.scores, class_counts, tree):
         raise UserError(reason)
     counts = class_counts if rule.needs_class_counts else None
@@ -129,6 +187,17 @@ def calibrate(
         thresholds.check_enough(len(examples.labels), coverage)
     limits = _quantiles(rule, examples, thresholds.error_in_binary(coverage), counts, tree)
     return ConformalSets(rule, np.asarray(limits), counts, tree)
+
+
+def if_possible(make: Callable[[], SetRule], *, is_optional: bool) -> SetRule | None:
+    """The sets that a function makes; None, and a warning, if optional ones have no limits."""
+    try:
+        return make()
+    except NoLimitsError as error:
+        if not is_optional:
+            raise
+        logging.warning("left out: %s", error)
+        return None
 
 
 def _quantiles(
@@ -163,7 +232,7 @@ def _quantiles(
             scores, labels, key=key, error=error, num_classes=num_classes
         )
     return sets.interpolated_quantiles(
-        scores, labels, error=error, weight=0.5, num_classes=num_classes
+        scores, labels, error=error, weight=_MIDDLE, num_classes=num_classes
     )
 
 

@@ -1,6 +1,7 @@
 """Everything that is reported about a classifier's sets: accuracies, sizes, coverages."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -60,6 +61,7 @@ def set_report(
     coverages: Sequence[float],
     class_counts: np.ndarray | None,
     rules: Sequence[ConformalRule] = (),
+    are_rules_optional: bool = False,
     utilities: Sequence[str] = (),
     risks: Sequence[float] = (),
     costs: Costs | None = None,
@@ -77,6 +79,7 @@ def set_report(
         coverages: the target coverages, in (0, 1).
         class_counts: the training images of each class; if None, there is no report by class size.
         rules: conformal rules that are reported too.
+        are_rules_optional: whether a rule is left out at a coverage that it has no limits for.
         utilities: utilities, as the flags take them, whose best sets are reported too.
         risks: bounds of a mean cost; sets for them are reported too.
         costs: the costs of the risks; None without risks.
@@ -145,14 +148,17 @@ def set_report(
     if rules and coverages:
         report["conformal_rules"] = {
             f"{coverage}": {
-                rule.name: _evaluate_conformal(
-                    examples,
-                    conformal_sets.calibrate(rule, calibrated_on, coverage, class_counts, tree),
-                    class_counts,
-                    class_names,
-                    tree,
-                )
+                rule.name: _evaluate_conformal(examples, of_rule, class_counts, class_names, tree)
                 for rule in rules
+                if (
+                    of_rule := conformal_sets.if_possible(
+                        partial(
+                            conformal_sets.calibrate,
+                            *(rule, calibrated_on, coverage, class_counts, tree),
+                        ),
+                        is_optional=are_rules_optional,
+                    )
+                )
             }
             for coverage in coverages
         }
@@ -208,7 +214,9 @@ def observations_report(
     def report_of(
         of_split: Predictions, of_calibration: Predictions, possible: Sequence[float]
     ) -> dict[str, Any]:
-        return set_report(of_split, of_calibration, coverages=possible, **given)
+        return set_report(
+            of_split, of_calibration, coverages=possible, are_rules_optional=True, **given
+        )
 
     return observation_report.report(examples, calibrated_on, coverages, report_of)
 

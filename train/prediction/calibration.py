@@ -105,10 +105,16 @@ class Calibration:
     def conformal_sets(self, coverage: float, rule: ConformalRule) -> ConformalSets:
         """The sets of a rule with a score that have the label with at least that probability.
 
+        It warns of classes that are in every set, because too few examples have them.
+
         Raises:
             UserError: the rule needs something that the classifier does not have, or its limits are
                 not stored, and the data set is not on this machine or is too small.
         """
+        return self.without_check(coverage, rule).checked(coverage)
+
+    def without_check(self, coverage: float, rule: ConformalRule) -> ConformalSets:
+        """`conformal_sets`, even if every class is in every set, for limits that are kept."""
         counts = self._classifier.class_counts if rule.needs_class_counts else None
         tree = self._classifier.tree if rule.needs_taxonomy else None
         # Before the validation examples are predicted.
@@ -118,7 +124,7 @@ class Calibration:
         def find(found: Predictions) -> list[float]:
             if rule.quantile != "classes":
                 self._check_observations(found, coverage)
-            limits = conformal_sets.calibrate(rule, found, coverage, counts, tree).limits
+            limits = conformal_sets.without_check(rule, found, coverage, counts, tree).limits
             plain: list[float] = np.atleast_1d(limits).tolist()
             return plain
 

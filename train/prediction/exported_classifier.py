@@ -26,6 +26,8 @@ from train.evaluation import (
     summaries,
 )
 from train.evaluation.class_tree import ClassTree
+from train.evaluation.conformal_rules import ConformalRule
+from train.evaluation.conformal_sets import ConformalSets
 from train.evaluation.predictions import Predictions, labels_for_steps, of_steps, with_truths
 from train.evaluation.promises import CalibratedOn, Promise
 from train.evaluation.summaries import Sets
@@ -35,7 +37,7 @@ from train.prediction import preparation
 from train.prediction.labelled_data import Expected
 from train.prediction.onnx import running
 from train.sharing.work import ALONE, Share
-from train.workdir import terminal
+from train.workdir import run_shapes, terminal
 
 # A batch to the outputs of a program.
 Call = Callable[[np.ndarray], tuple[Any, ...]]
@@ -52,6 +54,7 @@ _DESCRIPTION = shapes.record(
         "outputs": shapes.record({}),
         "rule_in_words": shapes.string,
         "threshold": shapes.NUMBER_OR_NULL,
+        "quantiles": run_shapes.threshold,
         "calibrated_on": shapes.record(
             {"examples": fields.integer(1), "groups": fields.Number(at_least=1)}
         ),
@@ -134,13 +137,11 @@ class ExportedClassifier:
     @property
     def promised(self) -> Promise | None:
         """What its sets promise; None if they do not promise any coverage."""
-        found = _COVERAGE.fullmatch(str(self.rule))
+        found = _coverage(str(self.rule))
         if found is None:
             return None
-        rule = conformal_rules.RULES.get(found[2] or conformal_rules.DEFAULT)
-        if rule is None:
-            return None
-        return Promise(promises.promised(float(found[1]), rule), self.rule.calibrated_on)
+        coverage, rule = found
+        return Promise(promises.promised(coverage, rule), self.rule.calibrated_on)
 
     def predict(
         self,
@@ -304,7 +305,30 @@ def read(path: Path) -> ProgramFile:
             "damaged, or exported or copied without the other; if you changed it on purpose, "
             "remove the entry digest"
         )
+    found, quantiles = _coverage(description["rule"]), description.get("quantiles")
+    if found is not None and quantiles is not None:
+        coverage, rule = found
+        # None becomes NaN.
+        limits = np.atleast_1d(np.asarray(quantiles, np.float32))
+        limits[np.isnan(limits)] = np.inf
+        try:
+            ConformalSets(rule, limits, None).checked(coverage)
+        except UserError as error:
+            raise error.within(f"--program {path}: ") from error
     return program
+
+
+def _coverage(text: str) -> tuple[float, ConformalRule] | None:
+    """The coverage and the conformal rule of the rule in a description; None without them."""
+    found = _COVERAGE.fullmatch(text)
+    if found is None:
+        return None
+    rule = conformal_rules.RULES.get(found[2] or conformal_rules.DEFAULT)
+    try:
+        coverage = float(found[1])
+    except ValueError:
+        return None
+    return None if rule is None or not 0 < coverage < 1 else (coverage, rule)
 
 
 def load(path: Path) -> ExportedClassifier:

@@ -124,11 +124,11 @@ EVALUATION: Field = record(
 )
 
 
-def _threshold(value: Any) -> str | None:
+def threshold(value: Any) -> str | None:
     """One threshold, or one for each class; null is an infinite one. Written with a point."""
     limits = value if isinstance(value, list) else [value]
     fits = limits and all(isinstance(limit, float) for limit in limits if limit is not None)
     return None if fits else "a threshold, or a list of one for each class"
 
 
-CALIBRATION: Field = table_of(_threshold)
+CALIBRATION: Field = table_of(threshold)

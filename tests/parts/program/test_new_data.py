@@ -344,4 +344,24 @@ def test_mistakes_with_new_data_are_one_line(folder, tmp_path):
         ([workdir, few, f"--out={tmp_path}/few/out.json"], "not be in what --images is read from"),
         ([workdir, f"--images={tmp_path}/birds"], "has the evaluation of /elsewhere/birds: give"),
     ]
+    # Each class has 27 validation examples, and 12 in half of the new ones.
+    every = "--coverages=0.97"
+    new = f"--images={folder}/same"
+    mistakes += [
+        (
+            arguments,
+            f"the rule {name} with a coverage of 0.97 needs at least 33 examples of a class",
+        )
+        for name in ("class_conditional", "interpolated")
+        for arguments in (
+            [workdir, every, f"--rules={name}"],
+            [workdir, every, f"--rules={name}", new],
+            [workdir, every, f"--rules={name}", new, "--recalibrate=half"],
+        )
+    ]
     check_mistakes("train.evaluate", mistakes, ENVIRONMENT)
+    rule = [workdir, "--coverage=0.97", "--rule=class_conditional"]
+    needs = "needs at least 33 examples of a class to calibrate on"
+    check_mistakes("train.predict", [([*rule, new], needs)], ENVIRONMENT)
+    check_mistakes("train.export", [([*rule, f"--out={tmp_path}/program"], needs)], ENVIRONMENT)
+    assert not (tmp_path / "program").exists()

@@ -1,12 +1,13 @@
 """What is reported of sets that may say "none of these"."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from topk_jax import metrics
-from train.evaluation import new_classes, summaries
+from train.evaluation import conformal_sets, new_classes, summaries
 from train.evaluation.conformal_rules import DEFAULT, RULES, ConformalRule
 from train.evaluation.predictions import Predictions
 from train.evaluation.summaries import Sets
@@ -20,6 +21,8 @@ def report(
     calibration: Calibration,
     coverages: Iterable[float],
     rules: Sequence[ConformalRule],
+    *,
+    are_rules_optional: bool,
 ) -> dict[str, Any]:
     """The quality of the sets, as files have it.
 
@@ -29,6 +32,7 @@ def report(
         calibration: the thresholds.
         coverages: the coverages of the sets.
         rules: further conformal rules of the classes, beside the default one.
+        are_rules_optional: whether a rule is left out at a coverage that it has no limits for.
 
     Raises:
         UserError: there are too few examples to calibrate on.
@@ -42,7 +46,12 @@ def report(
         alone = outliers > limits.known_to
         of_rules = {}
         for rule in every:
-            classes = calibration.sets_of(new_classes.coverage_of_classes(coverage), rule)
+            of_classes = partial(
+                calibration.sets_of, new_classes.coverage_of_classes(coverage), rule
+            )
+            classes = conformal_sets.if_possible(of_classes, is_optional=are_rules_optional)
+            if classes is None:
+                continue
             found = summaries.find_sets(examples, classes)
             kept = Sets(found.of_labels & ~alone, np.where(alone, 0, found.sizes))
             says_new = (kept.sizes == 0) | (outliers >= limits.new_from)

@@ -122,6 +122,7 @@ def evaluate(
         average_ks=calibrated.average_ks,
         coverages=calibrated.coverages,
         rules=rules,
+        are_rules_optional=measures.are_rules_optional,
     )
     if costs is not None:
         # Before the sets of any risk are calibrated.
@@ -136,6 +137,7 @@ def evaluate(
             needed(calibration, "--allow_new"),
             coverages_with_new(calibrated, asked, score),
             rules,
+            are_rules_optional=measures.are_rules_optional,
         )
     if measures.max_error is not None:
         least = needed(calibration, "--max_error").selective(measures.max_error)
@@ -342,6 +344,7 @@ def _observations_at(
         average_ks=limits.values("average"),
         coverages=[one for one in coverages if wanted is None or one in wanted],
         rules=rules,
+        are_rules_optional=True,
     )
     report |= new_data_report.worth(
         of_observations,

@@ -155,7 +155,7 @@ def calibrate_observations(
         made.conformal(coverage)
         for rule in rules:
             if rule.score is not None:
-                made.conformal_sets(coverage, rule)
+                made.without_check(coverage, rule)
     for risk in risks if costs is not None else ():
         assert costs is not None
         made.risk(risk, costs.name)

@@ -6,13 +6,14 @@ promises one. All other numbers are of the examples of known classes.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from train.evaluation import (
     by_rank,
+    conformal_sets,
     evaluated,
     intervals,
     metric,
@@ -140,6 +141,7 @@ def report(
     average_ks: Sequence[float],
     coverages: Sequence[float],
     rules: Sequence[ConformalRule],
+    are_rules_optional: bool = False,
 ) -> dict[str, Any]:
     """The report, as files have it.
 
@@ -150,6 +152,7 @@ def report(
         average_ks: mean sizes of sets, some of `ks`.
         coverages: the coverages that sets promise.
         rules: conformal rules that are reported too.
+        are_rules_optional: whether a rule is left out at a coverage that it has no limits for.
 
     Raises:
         UserError: there is no such threshold, or it cannot be calibrated.
@@ -185,8 +188,13 @@ def report(
             }
         }
         of_rules[f"{coverage}"] = {
-            rule.name: _rated_rule(data, calibration.sets_of(coverage, rule), promise, rule)
+            rule.name: _rated_rule(data, of_rule, promise, rule)
             for rule in rules
+            if (
+                of_rule := conformal_sets.if_possible(
+                    partial(calibration.sets_of, coverage, rule), is_optional=are_rules_optional
+                )
+            )
         }
     mean_precision = several_labels.mean_average_precision(data.known)
     return {

@@ -35,6 +35,7 @@ def report(
         coverages=choices.coverages(measures, len(calibrating.labels)),
         class_counts=class_counts,
         rules=choices.rules(measures, (evaluated, calibrating), class_counts, tree),
+        are_rules_optional=measures.are_rules_optional,
         utilities=measures.utilities,
         risks=measures.risks,
         costs=choices.costs(measures, names[:num_classes], class_counts, tree),

@@ -87,6 +87,7 @@ def evaluate(
             NewCalibration(classifier, calibrating),
             choices.coverages_with_new(measures, len(calibrating.labels)),
             choices.rules(measures, (evaluated, calibrating), class_counts, classifier.tree),
+            are_rules_optional=measures.are_rules_optional,
         )
     document |= set_reports.sure_answers(division, measures.max_error)
     if spec.true_distribution is not None:

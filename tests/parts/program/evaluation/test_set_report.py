@@ -11,6 +11,7 @@ from train.evaluation.conformal_rules import RULES
 from train.evaluation.metric import Metric
 from train.evaluation.predictions import Predictions
 from train.evaluation.set_report import set_report
+from train.foundation.errors import UserError
 from train.workdir import rule_figure, terminal
 
 NUM_CLASSES = 12
@@ -286,3 +287,34 @@ def test_the_table_and_the_figure_of_rules_have_all_of_them(compared, capsys):
         assert asked == ([] if quantity == "set_size" else [0.75, 0.5])
     assert [label.get_text() for label in drawn.axes[0].get_yticklabels()] == ["lac", "pas"]
     assert drawn.axes[0].yaxis_inverted()
+
+
+def test_rules_without_limits_are_left_out_if_they_may_be(examples, validation):
+    """Of 67 examples of ten classes, no class has the 19 that a coverage of 0.95 needs."""
+    rules = [RULES[name] for name in ("lac", "class_conditional", "interpolated")]
+    given = {"ks": (1,), "coverages": (0.75, 0.95), "class_counts": None, "rules": rules}
+    with pytest.raises(UserError, match="class_conditional"):
+        set_report(examples, validation, **given)
+    found = set_report(examples, validation, **given, are_rules_optional=True)["conformal_rules"]
+    assert [*found["0.75"]] == [rule.name for rule in rules]
+    assert [*found["0.95"]] == ["lac"]
+
+
+def test_observations_have_the_rules_that_they_suffice_for(examples, validation):
+    """Each class has at least three examples, of which five are one plant."""
+
+    def in_groups(some):
+        count = {}
+        groups = []
+        for label in some.labels.tolist():
+            count[label] = count.get(label, -1) + 1
+            groups.append(f"plant {label} {count[label] // 5}")
+        return dataclasses.replace(some, groups=np.array(groups, object))
+
+    rules = [RULES["lac"], RULES["class_conditional"]]
+    found = set_report(
+        *map(in_groups, (examples, validation)),
+        **{"ks": (1,), "coverages": (0.75,), "class_counts": None, "rules": rules},
+    )
+    assert [*found["conformal_rules"]["0.75"]] == ["lac", "class_conditional"]
+    assert [*found["observations"]["conformal_rules"]["0.75"]] == ["lac"]

@@ -16,7 +16,7 @@ from train.evaluation.predictions import Predictions
 from train.foundation import files
 from train.foundation.errors import UserError
 from train.foundation.ranks import Ranks
-from train.prediction import exported_program, rule_flags
+from train.prediction import exported_classifier, exported_program, rule_flags
 from train.prediction.calibrated_rule import CalibratedRule, calibrate
 from train.prediction.rule_flags import ChosenRule
 
@@ -144,6 +144,55 @@ def test_words_say_the_score_the_limit_and_the_promise():
     assert "at least 75%, whichever class it is. 1 class has too few" in said["class_conditional"]
     assert said["class_conditional"].endswith("and is in every set.")
     assert str(calibrated("aps")) == "coverage=0.75, rule=aps"
+
+
+BY_CLASS = [name for name, rule in RULES.items() if rule.quantile in ("classes", "middle")]
+
+
+@pytest.mark.parametrize("name", BY_CLASS)
+def test_limits_of_too_few_examples_of_every_class_are_refused(name, tmp_path):
+    # Of 60 examples of six classes, each class needs 39.
+    chosen = rule_flags.chosen(NONE | {"coverage": 0.975, "rule": name})
+    classifier = FakeClassifier(tmp_path)
+    # And when they are kept.
+    for _ in range(2):
+        with pytest.raises(UserError, match=name):
+            calibrate(classifier, chosen)
+    # Six examples of each class are enough for this.
+    fewer = rule_flags.chosen(NONE | {"coverage": 0.8, "rule": name})
+    assert calibrate(classifier, fewer).conformal.limits.shape == (6,)
+
+
+def test_classes_that_are_in_every_set_are_counted(caplog):
+    calibrated("class_conditional")
+    (line,) = caplog.messages
+    assert "class_conditional" in line
+    assert "1 of 6 classes" in line
+    caplog.clear()
+    calibrated("interpolated")
+    calibrated("lac")
+    assert not caplog.messages
+
+
+def test_programs_of_earlier_versions_are_judged_by_their_limits(tmp_path, caplog):
+    path = tmp_path / "program"
+    path.write_bytes(b"program")
+    described = {"classes": ["a", "b"], "features": {"shape": ["n", 2]}}
+
+    def read(**changed):
+        path.with_name("program.json").write_text(json.dumps(described | changed))
+        return exported_classifier.read(path)
+
+    with pytest.raises(UserError, match="class_conditional"):
+        read(rule="coverage=0.9, rule=class_conditional", quantiles=[None, None])
+    with pytest.raises(UserError, match="interpolated"):
+        read(rule="coverage=0.9, rule=interpolated", quantiles=[0.75, 0.75])
+    assert not caplog.messages
+    read(rule="coverage=0.9, rule=class_conditional", quantiles=[0.5, None])
+    assert "1 of 2 classes" in caplog.text
+    read(rule="coverage=0.9, rule=interpolated", quantiles=[0.75, 0.5])
+    read(rule="coverage=0.9, rule=aps", quantiles=0.5)
+    assert len(caplog.messages) == 1
 
 
 def test_parameters_in_words_are_those_of_the_scores():
