@@ -280,7 +280,7 @@ HIDDEN = {
 def test_code_in_a_file_never_runs(photos, weights, tmp_path, name):
     marker, path = tmp_path / "ran", tmp_path / "given" / name
     path.parent.mkdir()
-    path.write_bytes(HIDDEN[name](torch_files.Opens(marker)))
+    path.write_bytes(HIDDEN[name](torch_files.Makes(marker)))
     if name == "features.npy":
         np.save(path.parent / "labels.npy", np.arange(1))
         refused(own_data.line({"name": "features", "path": path.parent}, tmp_path / "run"), "given")
@@ -293,5 +293,5 @@ def test_code_in_a_file_never_runs(photos, weights, tmp_path, name):
         refused(commands.line("embed", weights=path, **flags), name)
     assert not marker.exists()
     # Otherwise nothing was shown.
-    pickle.loads(pickle.dumps(torch_files.Opens(marker))).close()
+    pickle.loads(pickle.dumps(torch_files.Makes(marker)))
     assert marker.exists()

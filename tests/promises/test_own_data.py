@@ -4,8 +4,10 @@ The examples of all kinds are the same, so that all runs share a compiled step; 
 the same run.
 """
 
+import csv
 import functools
 import json
+import math
 import unicodedata
 
 import numpy as np
@@ -225,6 +227,43 @@ def test_a_folder_above_a_picture_can_be_its_group(tmp_path, plants):
     assert nested.num_classes == sum(map(len, groups))
 
 
+def test_a_sample_of_genera_has_all_their_species_divided_by_the_rule(tmp_path, plants):
+    """`ceil(n / 10)` of n images are for validation, as many for the test; n is above four."""
+    of_genera = {"Acer": (30, 7), "Quercus": (23, 5, 4), "Rosa": (11,), "Salix": (10, 21)}
+    species = {
+        f"{genus} {number}": number for genus, numbers in of_genera.items() for number in numbers
+    }
+    rows = [
+        f"{name}/{i}.png,{name},{name.split()[0]}" for name in species for i in range(species[name])
+    ]
+    for row in rows:
+        path = tmp_path / row.partition(",")[0]
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(plants.png(0))
+    (tmp_path / "all.csv").write_text("\n".join(["path,label,genus", *rows]))
+    found = []
+    for seed in range(3):
+        out = tmp_path / f"sample {seed}.csv"
+        flags = {"dataset": "table", "path": tmp_path / "all.csv", "genera": 0.5, "out": out}
+        commands.ok(commands.line("prepare", seed=seed, **flags))
+        with out.open(encoding="utf-8-sig", newline="") as file:
+            found.append([*csv.DictReader(file)])
+    for sample in found:
+        drawn = {row["genus"] for row in sample}
+        assert len(drawn) == 2
+        expected = {
+            name: [number - 2 * math.ceil(number / 10), *[math.ceil(number / 10)] * 2]
+            for name, number in species.items()
+            if name.split()[0] in drawn and number > 4
+        }
+        splits = [(row["label"], row["split"]) for row in sample]
+        assert len(sample) == len({row["path"] for row in sample})
+        assert {label for label, _ in splits} == expected.keys()
+        for label, numbers in expected.items():
+            assert [splits.count((label, split)) for split in ("train", "val", "test")] == numbers
+    assert found[0] != found[1] or found[1] != found[2]
+
+
 def test_a_folder_of_arrays_has_what_the_file_has(examples, runs, tmp_path):
     arrays = own_data.features(examples)
     for name, array in arrays.items():
@@ -271,7 +310,11 @@ def test_unreadable_images_stop_a_run_or_are_left_out_of_every_split(examples, t
     assert [entry["training_images"] for entry in known] == [16, 16, 15]
     assert "test/ash/05.png" not in run.scores["names"]
     assert len(run.scores["labels"]) == 23
-    # Nothing is listed twice, and a class that changed is told.
+    # Nothing is listed twice when the run is resumed, and a class that changed is told.
+    (run.workdir / "results.json").unlink()
+    commands.ok(own_data.line(where, run.workdir, **{"dataset.skip_unreadable": True}))
+    again = json.loads((run.workdir / "results.json").read_text())
+    assert again["parameters_digest"] == run.results["parameters_digest"]
     (where["path"] / "Training" / "ash" / "00.png").rename(
         where["path"] / "Training" / "oak" / "more.png"
     )

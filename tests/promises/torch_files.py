@@ -1,6 +1,7 @@
 """Files like those of `torch.save`, written without PyTorch, and pickles that name functions."""
 
 import io
+import os
 import pickle
 import struct
 import zipfile
@@ -61,14 +62,14 @@ def legacy_of(pickled):
     return b"".join(pickle.dumps(head, protocol=2) for head in heads) + pickled
 
 
-class Opens:
-    """A pickle of it opens a file to write, if its reader calls what it names."""
+class Makes:
+    """A pickle of it makes a folder, if its reader calls what it names."""
 
     def __init__(self, path):
         self.path = path
 
     def __reduce__(self):
-        return open, (str(self.path), "w")
+        return os.mkdir, (str(self.path),)
 
 
 def _plain(value):

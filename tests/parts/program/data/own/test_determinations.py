@@ -92,20 +92,6 @@ def test_one_column_may_have_two_names(tmp_path):
     assert found.paths == ("a.png", "b.png")
 
 
-def test_the_most_voted_class_and_equal_votes(tmp_path):
-    found = find(write(tmp_path, FORMS["rows"]), votes="majority")
-    assert shares_of(found.truths, found.class_names) == [{"oak": 1}, {"ash": 0.5, "elm": 0.5}]
-
-
-def test_people_who_have_named_more_classes_count_more(tmp_path):
-    found = find(write(tmp_path, FORMS["rows"]), votes="weighted")
-    # Two classes of x and of y; one of each other person, whose weight is 1.
-    more = 2**0.5 - 2**0.2 + 1
-    expected = [(2 * more + 1) / (2 * more + 2), 0.5]
-    # Shares are in 32 bits.
-    np.testing.assert_allclose(found.truths.shares[:, 0], expected, rtol=1e-6)
-
-
 def test_the_confusions_of_people_are_estimated(tmp_path):
     """Two people agree; the third, who always names the oak, is no reason to doubt them."""
     answers = {"a.png": ("ash", "ash", "oak"), "b.png": ("oak", "oak", "oak")}

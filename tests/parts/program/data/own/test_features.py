@@ -536,20 +536,6 @@ def test_a_mistake_is_one_line_and_exit_code_two(tmp_path):
     assert not workdir.exists()
 
 
-def test_code_is_not_run(tmp_path):
-    class Trap:
-        def __reduce__(self):
-            return os.mkdir, (str(tmp_path / "trap"),)
-
-    trap = np.array([Trap()] * 60, dtype=object)
-    for number, save in enumerate((np.savez, np.savez_compressed)):
-        path = tmp_path / f"{number}.npz"
-        save(path, **(matrices.arrays() | {"labels": trap}))
-        with pytest.raises(UserError, match="labels cannot be read: it has Python objects"):
-            load(path)
-    assert not (tmp_path / "trap").exists()
-
-
 @pytest.mark.parametrize("loss", LOSSES)
 def test_every_loss_is_a_configuration(loss, tmp_path):
     config = recipe.get_config(loss)

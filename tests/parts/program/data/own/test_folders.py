@@ -26,38 +26,6 @@ def counts(found):
     ]
 
 
-def test_folders_of_classes_are_split(tmp_path):
-    pictures.write_classes(tmp_path, CLASSES, 10)
-    found = find(tmp_path)
-    assert found.class_names == CLASSES
-    assert len(found) == 30
-    assert list(found.paths) == sorted(found.paths)
-    for path, label in zip(found.paths, found.labels, strict=True):
-        assert path.startswith(CLASSES[label] + "/")
-    assert counts(found) == [[6] * 3, [2] * 3, [2] * 3]
-
-
-def test_what_is_held_out_depends_on_the_names_alone(tmp_path):
-    pictures.write_classes(tmp_path, CLASSES, 20)
-    before = find(tmp_path)
-    pictures.write(tmp_path, ["ash/new.png"])
-    after = find(tmp_path)
-    roles = dict(zip(after.paths, after.roles, strict=True))
-    moved = sum(roles[path] != role for path, role in zip(before.paths, before.roles, strict=True))
-    # One more of 21 rounds to the same numbers: the new image takes the place of one at most.
-    assert moved <= 2
-
-
-def test_given_splits_are_kept_and_the_missing_one_is_held_out(tmp_path):
-    pictures.write_classes(tmp_path / "train", CLASSES, 10)
-    pictures.write_classes(tmp_path / "test", CLASSES[:2], 3)
-    found = find(tmp_path)
-    assert counts(found) == [[8] * 3, [2] * 3, [3, 3, 0]]
-    assert {found.paths[index].split("/")[0] for index in found.of_role(Role.TEST)} == {"test"}
-    pictures.write_classes(tmp_path / "validation", CLASSES, 1)
-    assert counts(find(tmp_path)) == [[10] * 3, [1] * 3, [3, 3, 0]]
-
-
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
@@ -100,12 +68,6 @@ def test_folders_that_may_be_classes_are_told(tmp_path, caplog):
     assert not caplog.records
 
 
-def test_nested_folders_are_classes_by_their_paths(tmp_path):
-    pictures.write_classes(tmp_path, ("acer/campestre", "acer/rubrum", "betula"), 5)
-    assert find(tmp_path, nested=True).class_names == ("acer/campestre", "acer/rubrum", "betula")
-    assert find(tmp_path).class_names == ("acer", "betula")
-
-
 def test_a_class_of_one_image_is_for_training(tmp_path):
     pictures.write_classes(tmp_path, CLASSES[:2], 10)
     pictures.write_classes(tmp_path, CLASSES[2:], 1)
@@ -145,12 +107,6 @@ def test_a_class_in_two_forms_is_one(tmp_path, caplog):
         f"names that look the same are one class: '{NFD}' (he<U+0302>tre) and '{NFC}' "
         "(h<U+00EA>tre), 'oak' and 'oak\u200b' (oak<U+200B>)"
     )
-
-
-def test_a_class_may_be_in_another_form_in_another_split(tmp_path):
-    pictures.write_classes(tmp_path / "train", (NFC, "ash"), 4)
-    pictures.write_classes(tmp_path / "test", (NFD, "ash"), 2)
-    assert counts(find(tmp_path)) == [[3, 3], [1, 1], [2, 2]]
 
 
 def test_a_copy_with_names_in_another_form_has_the_same_splits(tmp_path):

@@ -19,13 +19,11 @@ from configs import huggingface as recipe
 from tests.parts.program.data.own import parquet_pictures, pictures, refused, small_hub
 from tests.parts.program.data.specs import dataset_spec
 from train import experiment
-from train.configuration.parsing import parse
 from train.data.images import UnreadableImageError
 from train.data.own import duplicates, unreadable_images
 from train.data.own.encoded_images import MARK_BYTES
 from train.foundation.errors import UserError
 from train.prediction import trained
-from train.training.losses import LOSSES
 
 CLASSES = parquet_pictures.CLASSES
 LABELS = [index % 3 for index in range(30)]
@@ -93,16 +91,6 @@ def write_table(path, columns):
     path.parent.mkdir(parents=True, exist_ok=True)
     pyarrow.parquet.write_table(pyarrow.table(columns), path)
     return path
-
-
-def test_splits_are_those_of_the_folder(folder, cache):
-    dataset = load(folder, cache)
-    assert sizes(dataset) == [30, 6, 9]
-    assert dataset.class_names == CLASSES
-    assert dataset.image_shape == (10, 12, 3)
-    assert pixels(dataset.train) == decoded(IMAGES)
-    assert dataset.train.labels.tolist() == LABELS
-    assert dataset.test.images.encoded(2)[1] == f"test[2] of {folder}"
 
 
 def test_a_folder_is_opened_without_the_network_or_the_home_folder(folder, tmp_path, monkeypatch):
@@ -528,13 +516,6 @@ def test_what_is_not_installed_is_told(folder, cache, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(UserError, match="not installed: pip install datasets hugg"):
         load(folder, cache)
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_every_loss_is_a_configuration(loss):
-    config = recipe.get_config(loss)
-    config.dataset.huggingface_name = "user/trees"
-    parse(json.loads(config.to_json()))
 
 
 def test_a_run_needs_the_data_set_no_more(folder, tmp_path, standard_promotion):

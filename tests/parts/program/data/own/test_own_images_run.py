@@ -94,37 +94,6 @@ def test_greyscale_and_a_size_of_ones_own_for_one_epoch(tmp_path, capsys):
     assert "in greyscale (transparent parts on white), " in preparation(spec, (7, 7, 1))
 
 
-def test_unreadable_images_are_left_out_where_asked(tmp_path, capsys):
-    pictures.write_classes(tmp_path / "photos", CLASSES, 10)
-    for index in range(2, 5):
-        (tmp_path / "photos" / "ash" / f"{index}.png").write_bytes(b"no image")
-    config = small(folder, tmp_path / "photos")
-    message = r"3 images of \S+/photos cannot be read: ash/2\.png, ash/3\.png, ash/4\.png; the comm"
-    with pytest.raises(UserError, match=message):
-        experiment.run(config, tmp_path / "refused")
-    assert not (tmp_path / "refused").exists()
-    config["dataset"]["skip_unreadable"] = True
-    workdir = tmp_path / "run"
-    listed = workdir / "skipped_images.jsonl"
-    results = experiment.run(config, workdir)
-    assert results["num_classes"] == len(CLASSES)
-    numbers = results["left_out"]
-    assert sum(numbers.values()) == 3
-    words = ", ".join(f"{number} of {split}" for split, number in numbers.items() if number)
-    printed = capsys.readouterr().out
-    assert f"images that cannot be read, and are left out: {words}" in printed
-    assert f"images left out as unreadable: {words}; listed in {listed}" in printed
-    before = listed.read_bytes()
-    skipped = [json.loads(line) for line in before.splitlines()]
-    assert sorted(one["image"] for one in skipped) == [f"ash/{index}.png" for index in (2, 3, 4)]
-    assert {one["source"] for one in skipped} == {str(tmp_path / "photos")}
-    # A run that goes on, and commands on the finished one, list nothing twice.
-    (workdir / "results.json").unlink()
-    experiment.run(config, workdir)
-    trained.load(workdir).predict("test")
-    assert listed.read_bytes() == before
-
-
 @pytest.mark.parametrize("recipe", [folder, table], ids=["folder", "table"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_every_loss_is_a_configuration(recipe, loss, tmp_path):

@@ -33,7 +33,7 @@ def several():
 
 @pytest.fixture(
     scope="module",
-    params=rows(["binary_cross_entropy", "sparse_top"], ["asymmetric"]),
+    params=rows(["sparse_top"], ["asymmetric"]),
 )
 def finished(request, several, tmp_path_factory):
     folder = tmp_path_factory.mktemp("several")

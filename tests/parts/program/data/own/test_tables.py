@@ -1,7 +1,6 @@
 """Tables of images: their columns, splits and groups, and what is refused."""
 
 import csv
-from pathlib import Path
 
 import numpy as np
 import pyarrow
@@ -50,14 +49,6 @@ def test_paths_and_labels(tmp_path, name, delimiter):
     assert found.paths == tuple(path for path, _ in rows(10))
     assert [CLASSES[label] for label in found.labels] == [label for _, label in rows(10)]
     assert counts(found) == [[6] * 3, [2] * 3, [2] * 3]
-
-
-def test_paths_may_be_absolute(tmp_path):
-    listed = [(str(tmp_path / "elsewhere" / path), label) for path, label in rows(10)]
-    (tmp_path / "tables").mkdir()
-    files = found_by(write(tmp_path / "tables", listed)).images
-    assert files[0] == {"image": Path(listed[0][0]).read_bytes(), "file_name": listed[0][0]}
-    assert files[0]["image"]
 
 
 def test_parquet(tmp_path):
@@ -211,22 +202,6 @@ def test_quoted_names_with_commas_and_line_breaks(tmp_path):
 def test_labels_may_be_numbers(tmp_path):
     found = find(write(tmp_path, [(f"{n}.png", n % 2 + 7) for n in range(10)]))
     assert found.class_names == ("7", "8")
-
-
-def test_given_splits_are_kept(tmp_path):
-    splits = ["train", "Train", "dev", "Validation ", "testing"]
-    listed = [(path, label, splits[n % 5]) for n, (path, label) in enumerate(rows(5))]
-    found = find(write(tmp_path, listed, ("path", "label", "split")))
-    assert counts(found) == [[2] * 3, [2] * 3, [1] * 3]
-
-
-def test_groups_stay_together(tmp_path):
-    listed = [(path, label, f"{label}{n // 2}") for n, (path, label) in enumerate(rows(20))]
-    found = find(write(tmp_path, listed, ("path", "label", "group")))
-    assert counts(found) == [[12] * 3, [4] * 3, [4] * 3]
-    groups = np.array([group for _, _, group in listed])
-    for group in np.unique(groups):
-        assert len(set(found.roles[groups == group])) == 1
 
 
 def test_a_group_that_cannot_be_seen_is_refused(tmp_path):

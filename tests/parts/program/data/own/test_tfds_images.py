@@ -12,11 +12,9 @@ from tests.parts.program.data.own import pictures, refused
 from tests.parts.program.data.specs import dataset_spec
 from tests.parts.program.forked import start
 from train import experiment
-from train.configuration.parsing import parse
 from train.data.own.listing import Role
 from train.foundation.errors import UserError
 from train.prediction import trained
-from train.training.losses import LOSSES
 
 CLASSES = ("ash", "birch", "cedar")
 EACH = 10
@@ -93,27 +91,6 @@ def load(data_dir, name, **fields):
 
 def sizes(dataset):
     return [len(split) for split in (dataset.train, dataset.validation, dataset.test)]
-
-
-def test_splits_are_those_of_the_data_set(data_dir):
-    dataset = load(data_dir, "trees")
-    assert sizes(dataset) == [3 * EACH, 6, 9]
-    assert dataset.class_names == CLASSES
-    assert dataset.image_shape == (10, 12, 3)
-    for split, name in ((dataset.train, "train"), (dataset.test, "test")):
-        number = {
-            np.asarray(pictures.picture(f"{name}/{index}")).tobytes(): index
-            for index in range(len(split))
-        }
-        seen = set()
-        # tensorflow-datasets shuffles what it writes.
-        for index in range(len(split)):
-            encoded, in_words = split.images.encoded(index)
-            assert in_words.startswith(f"{name}[{index}] of {data_dir}")
-            pixels = split.images.reader.for_evaluation(encoded, in_words)
-            seen.add(number[pixels.tobytes()])
-            assert split.labels[index] == number[pixels.tobytes()] % 3
-        assert len(seen) == len(split)
 
 
 def test_missing_splits_are_held_out_of_each_class(data_dir):
@@ -213,13 +190,6 @@ def test_another_label_is_another_digest(data_dir, tmp_path):
     prepare(tmp_path, "trees", {"train": [*labels[:-1], 0], "validation": labels[:6], "test": [0]})
     digests = {load(folder, "trees").digest for folder in (data_dir, data_dir, tmp_path)}
     assert len(digests) == 2
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_every_loss_is_a_configuration(loss):
-    config = recipe.get_config(loss)
-    config.dataset.tfds_name = "trees"
-    parse(json.loads(config.to_json()))
 
 
 @pytest.mark.parametrize("role", Role)

@@ -42,31 +42,6 @@ def finished(votes, tmp_path_factory):
     return folder, results, found
 
 
-def dense(found):
-    rows = np.zeros((len(found.labels), CLASSES))
-    np.add.at(rows, (np.arange(len(rows))[:, None], found.truths.classes), found.truths.shares)
-    return rows
-
-
-def test_metrics_are_of_the_votes(finished):
-    _, results, found = finished
-    rows = dense(found)
-    order = np.argsort(-np.asarray(found.scores), axis=1)
-    for k in (1, 2):
-        top = np.zeros_like(rows)
-        np.put_along_axis(top, order[:, :k], 1, axis=1)
-        covered = (rows * top).sum(axis=0)
-        # Shares are in 32 bits.
-        assert results["test"][f"top_{k}_accuracy"] == pytest.approx(
-            covered.sum() / len(rows), 1e-6
-        )
-        macro = (covered / rows.sum(axis=0)).mean()
-        assert results["test"][f"macro_top_{k}_accuracy"] == pytest.approx(macro, 1e-6)
-    loss = -(rows * np.log(found.scores)).sum(axis=1).mean()
-    # Logarithms of probabilities in 32 bits.
-    assert results["test"]["loss"] == pytest.approx(loss, 1e-4)
-
-
 def test_sets_have_the_votes_that_they_promise(finished, votes, tmp_path):
     folder, _, _ = finished
     new = matrices.write(tmp_path / "new.npz", **votes)
