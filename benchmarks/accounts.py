@@ -130,9 +130,7 @@ def cell(account: Account | None, show: Callable[[Account], str]) -> str:
 def tested(found: Iterable[Account]) -> str:
     """How many of the programs were compiled, and for how long, in words."""
     seconds = [account["seconds"] for account in found if "failed" not in account]
-    return (
-        f"{len(seconds)} of these programs took the compiler {sum(seconds) / 60:.0f} minutes."
-    )
+    return f"{len(seconds)} of these programs took the compiler {sum(seconds) / 60:.0f} minutes."
 
 
 def compare(against: Path, now: Accounts) -> None:
