@@ -8,7 +8,8 @@ onnxruntime-web in a folder, which `make test-peers PEERS=browser` leaves in
 build/onnxruntime-web/package. The classifier is EfficientNet-Lite0 with weights that were trained
 on ImageNet, and sets of five of its thousand classes: with random weights all photographs have the
 same set. The photographs are the tests' photographs: 60 parts of the three real ones that packages
-have, in several formats and orientations."""
+have, in several formats and orientations.
+"""
 
 import importlib
 import json
