@@ -14,7 +14,8 @@ def cosine(num_classes: int) -> heads.CosineHead:
 
 
 def linear(num_classes: int) -> heads.LinearHead:
-    return heads.LinearHead(np.eye(num_classes, dtype=np.float32))
+    bias = np.arange(num_classes, dtype=np.float32) % 3
+    return heads.LinearHead(np.eye(num_classes, dtype=np.float32), bias)
 
 
 LABELED = {"features": "logits", "labels": "labels"}
@@ -55,6 +56,7 @@ CASES: list[Case] = [
         scale=2.0,
     ),
     of_features("scores", {"features": "logits"}),
+    of_features("scores", {"features": "logits"}, variant="linear", head=linear),
     of_features("top_k", {"features": "logits"}, slopes=0, k=3),
     of_features("top_k_hinge", k=3),
     of_features("top_k_hinge", {**LABELED, "where": "hits"}, k=3, variant="where"),

@@ -14,9 +14,9 @@ LABELS = {"labels": "labels"}
 HITS = {"hits": "hits"}
 WEIGHTS = {"weights": "weights"}
 OPEN = {**HITS, "is_new": "marks", **WEIGHTS}
-# Of two examples and two people.
-VOTES = {"labels": "labels", "examples": "groups", "voters": "groups"}
-SIZES_OF_VOTES = {"num_examples": 2, "num_voters": 2, "num_classes": int}
+# Of two examples and three people.
+VOTES = {"labels": "labels", "examples": "groups", "voters": "successes"}
+SIZES_OF_VOTES = {"num_examples": 2, "num_voters": 3, "num_classes": int}
 WEIGHTS_OF_VOTERS = {"alpha": 0.5, "beta": 0.2, "offset": 1.0}
 VOTERS = {"alpha": AT_LEAST_0, "beta": AT_LEAST_0, "offset": AT_LEAST_0}
 SEVERAL_LABELS = {"chosen": "chosen", "targets": "targets"}
@@ -28,8 +28,8 @@ def counts(num_classes: int) -> np.ndarray:
 
 
 def thresholds(num_classes: int) -> np.ndarray:
-    """Probabilities that few and many examples reach."""
-    return np.linspace(0.02, 0.5, num_classes, dtype=np.float32)
+    """Probabilities that few and many examples reach, or have."""
+    return (np.arange(1, num_classes + 1) % 16 / 32).astype(np.float32)
 
 
 def metric(name: str, arrays: dict[str, str], **options: Any) -> Case:
@@ -58,7 +58,7 @@ CASES: list[Case] = [
     metric(
         "threshold_hits",
         {"probabilities": "probabilities", **LABELS},
-        parameters={"threshold": 0.1},
+        parameters={"threshold": 0.125},
     ),
     metric("set_sizes", {"chosen": "chosen"}),
     metric("label_margins", {"scores": "logits", **LABELS}),
@@ -74,7 +74,13 @@ CASES: list[Case] = [
     statistic(
         "weighted_votes",
         VOTES,
-        parameters={**WEIGHTS_OF_VOTERS, **SIZES_OF_VOTES, "threshold": 0.5},
+        # The weight of two people of one class each, which no label exceeds.
+        parameters={
+            **WEIGHTS_OF_VOTERS,
+            **SIZES_OF_VOTES,
+            "authors": np.array([1, 0]),
+            "threshold": 2.0,
+        },
         ranges={**VOTERS, "threshold": AT_LEAST_0},
         rounding=8,
     ),

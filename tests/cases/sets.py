@@ -1,4 +1,7 @@
-"""The case of every function of sets. To add a function, add a case to `CASES`."""
+"""The case of every function of sets. To add a function, add a case to `CASES`.
+
+Thresholds are multiples of 1/64, which scores of the tests can equal.
+"""
 
 from typing import Any
 
@@ -58,7 +61,7 @@ def conformal(
         for name, arrays, further in (
             ("conformal_scores", {}, {}),
             ("conformal_label_scores", LABELS, {}),
-            ("conformal_set", {}, {"quantiles": 0.6}),
+            ("conformal_set", {}, {"quantiles": 0.625}),
         )
     ]
 
@@ -88,7 +91,7 @@ CASES: list[Case] = [
         ranges={"class_counts": CLASS_COUNTS, "tau": AT_LEAST_0},
     ),
     of_entries("adaptive_set", parameters={"error": 0.1}, ranges={"error": PART}),
-    of_entries("threshold_set", parameters={"threshold": 0.1}),
+    of_entries("threshold_set", parameters={"threshold": 0.125}),
     of_entries(
         "threshold_set",
         {"probabilities": "logits"},
@@ -97,7 +100,7 @@ CASES: list[Case] = [
     ),
     of_entries("top_k_set", {"scores": "probabilities"}, parameters={"k": 3}),
     of_entries("top_k_set", {"scores": "logits"}, parameters={"k": 3}, variant="of logits"),
-    of_entries("score_set", {"scores": "probabilities"}, parameters={"quantiles": 0.1}),
+    of_entries("score_set", {"scores": "probabilities"}, parameters={"quantiles": 0.125}),
     *conformal("lac"),
     *conformal("margin"),
     *conformal("rank"),
@@ -278,8 +281,8 @@ CASES: list[Case] = [
     Case(
         public="sets.false_negative_rates",
         arrays={"probabilities": "probabilities", "targets": "targets"},
-        parameters={"thresholds": np.array([0.5, 0.1, 0.1, 0.01], np.float32)},
-        ranges={"thresholds": Listed((np.array([0.1, 0.5, 0.1, 0.1], np.float32),))},
+        parameters={"thresholds": np.array([0.5, 0.125, 0.125, 0.0625], np.float32)},
+        ranges={"thresholds": Listed((np.array([0.125, 0.5, 0.125, 0.125], np.float32),))},
     ),
     statistic(
         "vote_quantile",

@@ -1,10 +1,11 @@
 """Float64 references in NumPy and SciPy that import nothing of ours: slow, short, plain.
 
-One function for each public name, with the same arguments, and `<name>_gradient` if the gradient
-has a closed form. They do not know batch axes, devices or keys: the noise is given, `axis_name` and
-`key` are ignored.
+One function or class for each public name, with the same arguments, and `<name>_gradient` if the
+gradient has a closed form; those of heads are in `heads`. They do not know devices: `axis_name` is
+ignored. Most know one axis of examples.
 """
 
+from tests.reference import heads as heads
 from tests.reference._batch_losses import *
 from tests.reference._cardinality import *
 from tests.reference._conformal import *

@@ -103,7 +103,8 @@ def role_gradient(logits, label_logits, labels, *, expected_positives, weight):
 def average_k_candidates(proposal_logits, labels, *, k, axis_name=None):
     """The `(k-1) n` largest softmax entries of the batch, true labels struck out (5.11, 5.12).
 
-    Equal entries go to the lower index of the flattened batch. Log-odds, a score less the log-sum
+    Equal entries go to the lower index of the flattened batch. An example with a NaN or a label out
+    of range has none, and leaves its part to others. Log-odds, a score less the log-sum
     of the others, order the entries as the probabilities do, and round to neither 0 nor 1.
     """
     proposal_logits, indicators = _batch(proposal_logits, labels)
@@ -116,7 +117,8 @@ def average_k_candidates(proposal_logits, labels, *, k, axis_name=None):
     )
     number = whole_part(k, len(indicators)) - len(indicators)
     chosen = np.zeros(entries.shape, bool)
-    allowed = np.flatnonzero(indicators.reshape(-1) == 0)
+    broken = (indicators.sum(axis=-1) != 1) | np.isnan(proposal_logits).any(axis=-1)
+    allowed = np.flatnonzero(((indicators == 0) & ~broken[:, None]).reshape(-1))
     chosen[allowed[np.argsort(-entries[allowed], kind="stable")[:number]]] = True
     return chosen.reshape(indicators.shape)
 

@@ -5,11 +5,12 @@ import numpy as np
 from tests.reference._rows import each_example, float64, log_softmax
 
 
-def cardinality_aware(selector_logits, costs):
+def cardinality_aware(selector_logits, costs, *, where=None):
     """`sum_j (1 - c_j) log sum_i e^(r_i - r_j)` (Cortes et al.)."""
     logs, weights = log_softmax(selector_logits), 1 - float64(costs)
     weights = np.where(float64(selector_logits) == -np.inf, 0.0, weights)
-    return -np.where(weights == 0, 0.0, weights * np.where(weights == 0, 0.0, logs)).sum(axis=-1)
+    terms = np.where(weights == 0, 0.0, weights * np.where(weights == 0, 0.0, logs))
+    return np.where(True if where is None else where, -terms.sum(axis=-1), 0.0)
 
 
 def cardinality_aware_gradient(selector_logits, costs):

@@ -3,23 +3,45 @@
 import numpy as np
 
 
+def _votes(labels, examples, voters, *sizes):
+    """The votes whose indices are in range."""
+    votes = zip(*(np.ravel(one).tolist() for one in (labels, examples, voters)), strict=True)
+    return [vote for vote in votes if all(0 <= i < n for i, n in zip(vote, sizes, strict=True))]
+
+
+def voter_weights(num_labels, *, alpha=0.5, beta=0.2, offset=1.0):
+    """`n^alpha - n^beta + b_0` (thesis, 3.8.1)."""
+    numbers = np.asarray(num_labels, np.float64)
+    return numbers**alpha - numbers**beta + offset
+
+
 def weighted_votes(
-    labels, examples, voters, *, num_examples, num_classes, authors, offset, threshold, num_rounds
+    labels,
+    examples,
+    voters,
+    *,
+    num_examples,
+    num_voters,
+    num_classes,
+    authors=None,
+    threshold=0.0,
+    num_rounds=10,
+    **powers,
 ):
-    """The weights of `w_u = sqrt(n_u) - n_u^0.2 + b_0` (thesis, 3.8.1)."""
-    votes = list(zip(labels, examples, voters, strict=True))
+    """The weights of voters, which count the classes they named and observed, in turn."""
+    votes = _votes(labels, examples, voters, num_classes, num_examples, num_voters)
+    authors = np.full(num_examples, -1) if authors is None else authors
     totals = np.zeros((num_examples, num_classes))
     for _ in range(num_rounds):
         weights = {}
-        for voter in set(voters):
+        for voter in range(num_voters):
             named = {label for label, _, one in votes if one == voter}
             observed = {
                 row.argmax()
                 for row, author in zip(totals, authors, strict=True)
                 if author == voter and row.max() > threshold
             }
-            number = len(named) + len(observed)
-            weights[voter] = number**0.5 - number**0.2 + offset
+            weights[voter] = voter_weights(len(named) + len(observed), **powers)
         totals = np.zeros_like(totals)
         for label, example, voter in votes:
             totals[example, label] += weights[voter]
@@ -30,7 +52,7 @@ def dawid_skene(
     labels, examples, voters, *, num_examples, num_voters, num_classes, smoothing, num_steps
 ):
     """EM, with products of probabilities."""
-    votes = list(zip(labels, examples, voters, strict=True))
+    votes = _votes(labels, examples, voters, num_classes, num_examples, num_voters)
     shares = np.zeros((num_examples, num_classes))
     for label, example, _ in votes:
         shares[example, label] += 1

@@ -3,7 +3,8 @@
 import numpy as np
 from scipy import optimize, special, stats
 
-from tests.reference._rows import exact, float64
+from tests.reference._conformal import calibration
+from tests.reference._rows import exact, float64, valid
 
 __all__ = [
     "cluster_interval",
@@ -53,6 +54,8 @@ def group_labels(labels, groups, *, num_groups, where=None):
 def group_weights(log_probabilities, sizes, labels):
     """The minimum by SciPy's search within bounds, from several starts."""
     logs, doublings = float64(log_probabilities), np.log2(float64(sizes))
+    if not all(valid(row, label) for row, label in zip(logs, labels, strict=True)):
+        return np.full(2, np.nan)
 
     def loss(weights):
         scaled = (weights[0] + weights[1] * doublings)[:, None] * logs
@@ -65,12 +68,15 @@ def group_weights(log_probabilities, sizes, labels):
     return min(found, key=lambda one: one.fun).x
 
 
-def hierarchical_quantile(scores, groups, *, error, num_groups):
+def hierarchical_quantile(scores, labels, groups, *, error, num_groups):
     """The smallest score with enough of the groups' shares at or below it, in exact fractions."""
     groups = np.asarray(groups)
+    scores, _, _, valid = calibration(scores, labels, None)
+    if not valid:
+        return np.nan
     present = [group for group in range(num_groups) if (groups == group).any()]
     required = (len(present) + 1) * (1 - exact(error))
-    for score in sorted(scores):
+    for score in sorted(scores[np.isin(groups, present)]):
         shares = (
             exact(int(((groups == group) & (scores <= score)).sum())) / int((groups == group).sum())
             for group in present
@@ -80,8 +86,10 @@ def hierarchical_quantile(scores, groups, *, error, num_groups):
     return np.inf
 
 
-def cluster_interval(hits, groups, *, num_groups, level=0.95, counted="examples"):
+def cluster_interval(hits, groups, *, num_groups, level=0.95, counted="examples", where=None):
     """Wilson's interval of the effective number of examples, with SciPy's quantile of Student."""
+    included = np.ones(np.shape(hits), bool) if where is None else np.asarray(where)
+    hits, groups = np.asarray(hits)[included], np.asarray(groups)[included]
     sums = [
         (float64(hits[groups == group]).sum(), (groups == group).sum())
         for group in range(num_groups)

@@ -1,8 +1,8 @@
-"""Losses for wrong labels, as their papers write them."""
+"""Losses for wrong and for uncertain labels, as their papers write them."""
 
 import numpy as np
 
-from tests.reference._rows import each_example, log_softmax, one_hot
+from tests.reference._rows import each_example, float64, log_softmax, one_hot
 
 
 @each_example
@@ -33,3 +33,15 @@ def symmetric_cross_entropy_gradient(logits, label, *, alpha, beta, log_zero=-4.
     probabilities = np.exp(log_softmax(logits))
     slope = alpha - beta * log_zero * probabilities[label]
     return slope * (probabilities - one_hot(label, len(logits)))
+
+
+def expect_over_labels(logits, plausibilities, *, loss, num_labels=None, where=None):
+    """`sum_y lambda_y loss(s, y)` of the most plausible labels."""
+    logits, shares = float64(logits), float64(plausibilities)
+    losses = np.stack(
+        [loss(logits, np.full(len(logits), label)) for label in range(logits.shape[-1])], axis=-1
+    )
+    ranks = np.argsort(np.argsort(-shares, kind="stable", axis=-1), axis=-1)
+    counted = (shares > 0) & (ranks < (num_labels or logits.shape[-1]))
+    total = np.where(counted, shares * losses, 0.0).sum(axis=-1)
+    return total if where is None else np.where(where, total, 0.0)

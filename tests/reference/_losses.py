@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 
 from tests.reference import _operators as operators
+from tests.reference._draws import noise_of
 from tests.reference._rows import each_example, float64, log_softmax, margin_of, one_hot, sigmoid
 
 
@@ -166,12 +167,14 @@ def _noise_last(noise):
     return np.moveaxis(noise.reshape(noise.shape[0], -1, noise.shape[-1]), 0, 1)
 
 
-def _with_noise(function, logits, labels, noise, **parameters):
+def _with_noise(function, logits, labels, noise, where, **parameters):
     logits, labels = float64(logits), np.asarray(labels)
     rows = logits.reshape(-1, logits.shape[-1])
+    counted = np.broadcast_to(True if where is None else where, labels.shape)
+    examples = zip(rows, labels.flat, _noise_last(noise), counted.flat, strict=True)
     results = [
-        function(row, label, noise=draws, **parameters)
-        for row, label, draws in zip(rows, labels.reshape(-1), _noise_last(noise), strict=True)
+        function(row, label, where=counts, noise=draws, **parameters)
+        for row, label, draws, counts in examples
     ]
     return np.reshape(results, (*labels.shape, *np.shape(results[0])))
 
@@ -218,21 +221,23 @@ def noised_top_k_hinge(
     *,
     k,
     epsilon,
-    noise,
     num_samples=None,
     key=None,
+    noise=None,
     margins=1.0,
     scale=1.0,
     hinge="calibrated",
+    where=None,
     part=0,
 ):
-    """`scale (m_y + mean_m (s + eps Z_m)_[k+1] - s_y)+` with the given noise (4.10, 4.13).
+    """`scale (m_y + mean_m (s + eps Z_m)_[k+1] - s_y)+` with that noise (4.10, 4.13).
 
     The lapin hinge has the k-th largest of the other classes in place of it, and the convex hinge
     the mean of the k largest, with the margin on the other classes.
     """
     parameters = {"k": k, "epsilon": epsilon, "margins": margins, "scale": scale, "hinge": hinge}
-    return _with_noise(_noised_one, logits, labels, noise, part=part, **parameters)
+    noise = noise_of(key, noise, num_samples, np.shape(logits))
+    return _with_noise(_noised_one, logits, labels, noise, where, part=part, **parameters)
 
 
 def noised_top_k_hinge_gradient(logits, labels, **parameters):

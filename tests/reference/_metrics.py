@@ -1,4 +1,6 @@
-"""Hits, and their means over examples, over classes, and over classes by number of examples."""
+"""Hits and sizes, and their means: over examples, over classes, and over classes by number."""
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,40 +26,74 @@ def top_k_hits(scores, labels, *, k):
 
 
 def threshold_hits(probabilities, labels, threshold):
-    """`p_y >= threshold` (2.32); NaN, or a label out of range, is a miss."""
+    """`p_y >= threshold` (2.32); a miss beside a NaN, or if the label is out of range."""
     probabilities, labels = float64(probabilities), np.asarray(labels)
     hits = np.zeros(labels.shape, bool)
     for position in np.ndindex(labels.shape):
         row, label = probabilities[position], int(labels[position])
-        hits[position] = 0 <= label < len(row) and row[label] >= float64(threshold)
+        hits[position] = valid(row, label) and row[label] >= float64(threshold)
     return hits
 
 
-def _counted(hits, where):
-    hits = np.asarray(hits, bool)
-    return hits, np.ones(hits.shape, bool) if where is None else np.asarray(where, bool)
+def set_sizes(chosen):
+    """How many classes each set has."""
+    return np.array([sum(row) for row in np.asarray(chosen).tolist()])
 
 
-def _mean(values):
-    return np.float64(np.mean(values)) if len(values) else np.float64(np.nan)
+class Tally(NamedTuple):
+    """A sum and a count, or those of each class."""
+
+    total: np.ndarray
+    count: np.ndarray  # type: ignore[assignment]
+
+    def mean(self):
+        """All sums over all counts."""
+        return _quotient(np.sum(self.total), np.sum(self.count))
+
+    def macro_mean(self, classes=slice(None)):
+        """The mean of the quotients of classes that occur."""
+        pairs = zip(self.total[classes], self.count[classes], strict=True)
+        quotients = [total / count for total, count in pairs if count]
+        return _quotient(sum(quotients), len(quotients))
+
+    def shot_means(self, *, class_counts, few=20, many=100):
+        """The same of the classes of each group."""
+        groups = shot_groups(class_counts, few=few, many=many)
+        return {name: self.macro_mean(group) for name, group in groups.items()}
 
 
-def accuracy(hits, where=None):
+def _quotient(total, count):
+    return total / count if count else np.float64(np.nan)
+
+
+def tally(values, where=None, *, weights=None):
+    """The weighted sum and the weights of the examples that count, one after the other."""
+    total = count = 0.0
+    for place, value in np.ndenumerate(float64(values)):
+        weight = 1.0 if weights is None else float64(weights)[place]
+        if weight and (where is None or where[place]):
+            total, count = total + weight * value, count + weight
+    return Tally(np.float64(total), np.float64(count))
+
+
+def tally_by_class(values, labels, *, num_classes, where=None, weights=None):
+    """The same among the examples of each class."""
+    included = np.ones(np.shape(labels), bool) if where is None else np.asarray(where)
+    tallies = [
+        tally(values, included & (np.asarray(labels) == label), weights=weights)
+        for label in range(num_classes)
+    ]
+    return Tally(*np.array(tallies).T)
+
+
+def accuracy(hits, where=None, *, weights=None):
     """The share of hits among the examples that count; NaN if none does."""
-    hits, counted = _counted(hits, where)
-    return _mean(hits[counted])
+    return tally(hits, where, weights=weights).mean()
 
 
-def _class_accuracies(hits, labels, classes, where):
-    hits, counted = _counted(hits, where)
-    labels = np.asarray(labels)
-    each = [hits[counted & (labels == label)] for label in classes]
-    return [of_class.mean() for of_class in each if len(of_class)]
-
-
-def macro_accuracy(hits, labels, *, num_classes, where=None):
+def macro_accuracy(hits, labels, *, num_classes, **counted):
     """The mean over the classes that occur of the share of hits in each; NaN if none occurs."""
-    return _mean(_class_accuracies(hits, labels, range(num_classes), where))
+    return tally_by_class(hits, labels, num_classes=num_classes, **counted).macro_mean()
 
 
 def shot_groups(class_counts, *, few=20, many=100):
@@ -70,9 +106,7 @@ def shot_groups(class_counts, *, few=20, many=100):
     }
 
 
-def shot_accuracy(hits, labels, *, class_counts, few=20, many=100, where=None):
+def shot_accuracy(hits, labels, *, class_counts, few=20, many=100, **counted):
     """Macro accuracies over the classes of each group."""
-    return {
-        name: _mean(_class_accuracies(hits, labels, np.flatnonzero(group), where))
-        for name, group in shot_groups(class_counts, few=few, many=many).items()
-    }
+    of_classes = tally_by_class(hits, labels, num_classes=len(class_counts), **counted)
+    return of_classes.shot_means(class_counts=class_counts, few=few, many=many)

@@ -27,8 +27,10 @@ def neighbor_scores(features, known_features, *, k):
 
 def class_gaussian(features, labels, *, num_classes, shrinkage):
     """The means, infinite without examples, and the inverse of the Cholesky factor."""
-    features = float64(features)
+    features, labels = float64(features), np.asarray(labels)
     number, size = features.shape
+    if np.isnan(features).any() or not np.isin(labels, range(num_classes)).all():
+        return np.full((num_classes, size), np.nan), np.full((size, size), np.nan)
     means = np.full((num_classes, size), np.inf)
     for label in set(labels.tolist()):
         means[label] = features[labels == label].mean(axis=0)
@@ -47,6 +49,20 @@ def mahalanobis_scores(features, means, whitening):
     means = float64(means)[np.isfinite(means).all(axis=1)]
     differences = float64(features)[:, None] - means
     return np.sqrt(np.einsum("ncd,de,nce->nc", differences, precision, differences).min(axis=1))
+
+
+def good_turing_p_value(class_counts):
+    """`(M_1 + 1) / (n + 1)`."""
+    counts = np.asarray(class_counts)
+    return (int((counts == 1).sum()) + 1) / (int(counts.sum()) + 1)
+
+
+def new_class_p_values(outlier_scores, calibration_outlier_scores, seen_once):
+    """One more than how many of the examples seen once are as usual, over one more than all."""
+    known, values = float64(calibration_outlier_scores), float64(outlier_scores)
+    numbers = [1 + (seen_once & (known <= value)).sum() for value in values]
+    missing = np.isnan(values) | np.isnan(known).any()
+    return np.where(missing, np.nan, np.array(numbers) / (len(known) + 1))
 
 
 def new_class_threshold(calibration_outlier_scores, seen_once, *, error):
@@ -71,6 +87,8 @@ def open_set(members, outlier_scores, *, known_to, new_from=math.inf):
 def selective_threshold(confidences, hits, *, error, delta):
     """Thresholds from the largest down, with binomial p-values; the others as it is defined."""
     confidences = float64(confidences)
+    if np.isnan(confidences).any():
+        return math.nan
     found = math.inf
     for threshold in (*np.unique(confidences)[::-1], -math.inf):
         above = confidences > threshold

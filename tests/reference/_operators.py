@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 from scipy.special import ndtr
 
+from tests.reference._draws import noise_of
 from tests.reference._rows import classes_last, float64
 
 
@@ -51,13 +52,15 @@ def _mean_over_samples(function, scores, k, epsilon, noise, axis):
     return sum(samples) / len(samples)
 
 
-def perturbed_top_k_sum(key, scores, k, *, epsilon, num_samples, noise, axis=-1):
-    """The mean of the sum of the k largest of `s + eps Z_m` over the given noise (4.11)."""
+def perturbed_top_k_sum(key, scores, k, *, epsilon, num_samples, noise=None, axis=-1):
+    """The mean of the sum of the k largest of `s + eps Z_m` over the noise (4.11)."""
+    noise = noise_of(key, noise, num_samples, np.shape(scores))
     return _mean_over_samples(top_k_sum, scores, k, epsilon, noise, axis)
 
 
-def perturbed_top_k_value(key, scores, k, *, epsilon, num_samples, noise, axis=-1):
-    """The mean of the k-th largest of `s + eps Z_m` over the given noise (after 4.10)."""
+def perturbed_top_k_value(key, scores, k, *, epsilon, num_samples, noise=None, axis=-1):
+    """The mean of the k-th largest of `s + eps Z_m` over the noise (after 4.10)."""
+    noise = noise_of(key, noise, num_samples, np.shape(scores))
     return _mean_over_samples(top_k_value, scores, k, epsilon, noise, axis)
 
 

@@ -1,6 +1,7 @@
 """What the references share: one example at a time in float64, and derivatives by differences."""
 
 import functools
+import inspect
 import math
 from fractions import Fraction
 
@@ -25,21 +26,25 @@ def valid(logits, label):
 def each_example(function):
     """Turn a function of one (logits, label) into one of `[..., L]` and `[...]`, NaN where invalid.
 
-    The result of an example is a number or an array; a broken example gives NaN of that shape.
+    The result of an example is a number or an array; a broken example gives NaN of that shape, and
+    one that does not count zeros.
     """
+    scores, label = list(inspect.signature(function).parameters)[:2]
 
     @functools.wraps(function)
-    def batched(logits, labels, **parameters):
-        logits, labels = float64(logits), np.asarray(labels)
+    def batched(*arrays, where=None, **parameters):
+        given = dict(zip((scores, f"{label}s"), arrays, strict=False)) | parameters
+        logits, labels = float64(given.pop(scores)), np.asarray(given.pop(f"{label}s"))
+        counted = np.broadcast_to(True if where is None else where, labels.shape)
         rows = logits.reshape(-1, logits.shape[-1])
         results = []
         with np.errstate(over="ignore", divide="ignore"):
-            for row, label in zip(rows, labels.reshape(-1).tolist(), strict=True):
-                if valid(row, label):
-                    results.append(np.asarray(function(row, label, **parameters), np.float64))
+            for row, own, counts in zip(rows, labels.flat, counted.flat, strict=True):
+                if counts and valid(row, own):
+                    results.append(np.asarray(function(row, own, **given), np.float64))
                 else:
-                    shape = np.shape(function(np.zeros_like(row), 0, **parameters))
-                    results.append(np.full(shape, np.nan))
+                    shape = np.shape(function(np.zeros_like(row), 0, **given))
+                    results.append(np.full(shape, np.nan if counts else 0.0))
         return np.reshape(results, (*labels.shape, *results[0].shape))
 
     return batched

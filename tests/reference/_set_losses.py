@@ -7,7 +7,7 @@ import scipy.optimize
 
 from tests.reference._operators import expected_top_k_value
 from tests.reference._relaxed_ranks import relaxed_ranks
-from tests.reference._rows import exact, float64, log_softmax, sigmoid
+from tests.reference._rows import exact, float64, log_softmax, sigmoid, valid
 
 
 def _scores(logits, labels, conformity):
@@ -49,6 +49,8 @@ def conformal_training(
     noise=None,
 ):
     """Equations 4 to 7 of Stutz et al., with the even places for the quantile."""
+    if not all(valid(float64(row), label) for row, label in zip(logits, labels, strict=True)):
+        return np.float64(np.nan)
     scores, of_labels, indicators = _scores(logits, labels, conformity)
     calibrating = of_labels[::2]
     rank = min(math.ceil(round((len(calibrating) + 1) * (1 - error), 9)), len(calibrating))

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from tests.reference._draws import uniform
 from tests.reference._operators import descending
 from tests.reference._rows import exact, float64, valid, whole_part
 
@@ -18,34 +19,11 @@ def top_k_set(scores, *, k):
     return chosen
 
 
-def top_k(scores, *, k):
-    """The k largest scores (2.13), of lower index among equals, and their classes; NaN and -1
-    beside a NaN or +inf.
-    """
-    scores = float64(scores)
-    values, classes = np.full((*scores.shape[:-1], k), np.nan), np.full((*scores.shape[:-1], k), -1)
-    for position in np.ndindex(scores.shape[:-1]):
-        if (scores[position] < np.inf).all():
-            classes[position] = descending(scores[position])[:k]
-            values[position] = scores[position][classes[position]]
-    return values, classes
-
-
-def top_k_gradient(scores, shares, *, k):
-    """Of the sum of the k largest scores, the first times the first share [k] and so on."""
-    values, classes = top_k(scores, k=k)
-    slope = np.zeros(np.shape(scores))
-    for position in np.ndindex(slope.shape[:-1]):
-        if np.isnan(values[position]).any():
-            slope[position] = np.nan
-        else:
-            slope[position][classes[position]] = np.where(np.isneginf(values[position]), 0, shares)
-    return slope
-
-
 def threshold_set(probabilities, threshold):
-    """The classes with `p >= threshold` (2.31)."""
-    return float64(probabilities) >= float64(threshold)
+    """The classes with `p >= threshold` (2.31); no class beside a NaN."""
+    probabilities = float64(probabilities)
+    whole = ~np.isnan(probabilities).any(axis=-1, keepdims=True)
+    return (probabilities >= float64(threshold)) & whole
 
 
 def adaptive_set(probabilities, *, error):
@@ -71,20 +49,58 @@ def average_k_threshold(probabilities, *, k):
     """The midpoint of the (k n)-th and (k n + 1)-th largest of all entries (Algorithm 1).
 
     If the midpoint would let the second in too, because they tie: the smallest entry above it, and
-    infinity if there is none. 0, every class, if k n is the number of entries.
+    infinity if there is none. Minus infinity, every class, if k n is the number of entries.
     """
     probabilities = float64(probabilities)
     entries = np.sort(probabilities.reshape(-1))[::-1]
     rank = whole_part(k, len(entries) // probabilities.shape[-1])
     if np.isnan(entries).any():
         return np.float64(np.nan)
-    if rank == len(entries):
-        return np.float64(0.0)
-    upper, lower = entries[rank - 1], entries[rank]
+    return np.float64(-np.inf) if rank == len(entries) else _between(entries, rank)
+
+
+def _between(entries, rank):
+    """Between the rank-th largest entry and the next one, or between other two if these tie."""
+    entries = np.sort(entries)[::-1]
+    upper, lower = np.append(np.inf, entries)[rank], entries[rank]
     middle = lower + (upper - lower) / 2.0
     if middle > lower:
         return middle
     return min(entries[entries > lower], default=np.float64(np.inf))
+
+
+def class_average_k_thresholds(probabilities, labels, *, k):
+    """The same of each class, which `floor(k n_c)` sets have; minus infinity if all have it."""
+    probabilities, labels = float64(probabilities), np.asarray(labels)
+    size = probabilities.shape[-1]
+    if not all(valid(row, label) for row, label in zip(probabilities, labels, strict=True)):
+        return np.full(size, np.nan)
+    ranks = [whole_part(k, int((labels == label).sum())) for label in range(size)]
+    return np.array(
+        [
+            _between(column, rank) if rank < len(column) else -np.inf
+            for column, rank in zip(probabilities.T, ranks, strict=True)
+        ]
+    )
+
+
+def macro_average_k_thresholds(probabilities, *, k, class_counts):
+    """A factor of the class frequencies: halfway between two quotients, which keep k on average.
+
+    Where the next quotient ties with the last one kept, between two larger ones.
+    """
+    probabilities, counts = float64(probabilities), float64(class_counts)
+    quotients = probabilities / (counts / counts.sum())
+    rank = whole_part(k, len(probabilities))
+    if np.isnan(quotients).any():
+        return np.full(len(counts), np.nan)
+    if rank >= quotients.size:
+        return np.full(len(counts), -np.inf)
+    ordered = np.sort(quotients.ravel())[::-1]
+    excluded = ordered[rank]
+    kept = ordered[ordered > excluded * (1 + 1e-9)]
+    factor = (excluded + kept.min()) / 2 if len(kept) else np.inf
+    return factor * counts / counts.sum()
 
 
 class AverageKCalibrator:
@@ -127,3 +143,84 @@ def conformal_threshold(probabilities, labels, *, error):
     true = np.sort(probabilities[np.arange(len(labels)), labels])[::-1]
     rank = math.ceil((len(true) + 1) * (1 - exact(error)))
     return true[rank - 1] if rank <= len(true) else np.float64(-np.inf)
+
+
+def utility_set(probabilities, *, utilities):
+    """The fewest largest classes of the largest `g(m) (p_[1] + ... + p_[m])`, up to rounding."""
+    probabilities, utilities = float64(probabilities), float64(utilities)
+    chosen = np.zeros(probabilities.shape, bool)
+    for row, members in zip(probabilities, chosen, strict=True):
+        if not np.isnan(row).any():
+            order = descending(row)
+            expected = utilities * np.cumsum(row[order])
+            size = np.flatnonzero(expected >= expected.max() * (1 - 1e-6))[0] + 1
+            members[order[:size]] = True
+    return chosen
+
+
+def set_utilities(kind, *, num_classes, alpha=None, beta=None):
+    """The value of a set that has the label, from one class to all."""
+    sizes = np.arange(1.0, num_classes + 1)
+    if kind == "reject":
+        return 1 - alpha * ((sizes - 1) / (num_classes - 1)) ** beta
+    return {
+        "precision": 1 / sizes,
+        "f_beta": (1 + (beta or 0) ** 2) / ((beta or 0) ** 2 + sizes),
+        "u65": 1.6 / sizes - 0.6 / sizes**2,
+        "u80": 2.2 / sizes - 1.2 / sizes**2,
+    }[kind]
+
+
+def top_k_levels(scores, calibration_scores, *, k):
+    """`1 / E_(k+1)` of e-values, each a score over the mean of it and the known ones."""
+    scores, known = float64(scores), float64(calibration_scores)
+    levels = np.full(len(scores), np.nan)
+    for place, row in enumerate(scores):
+        size = int(np.broadcast_to(k, len(scores))[place])
+        if not np.isnan(row).any() and not np.isnan(known).any():
+            values = sorted(score / np.append(known, score).mean() if score else 0 for score in row)
+            following = values[size] if size < len(row) else np.inf
+            levels[place] = 1 / following if following else np.inf
+    return levels
+
+
+def left_out_top_k_levels(scores, labels, *, k):
+    """The levels of each example, with the scores of the labels of the others."""
+    scores, labels = float64(scores), np.asarray(labels)
+    if not all(label in range(scores.shape[1]) for label in labels):
+        return np.full(len(scores), np.nan)
+    own = scores[np.arange(len(labels)), labels]
+    sizes = np.broadcast_to(k, len(labels))
+    return np.array(
+        [top_k_levels(scores[i : i + 1], np.delete(own, i), k=sizes[i])[0] for i in range(len(own))]
+    )
+
+
+def risk_controlled_index(losses, *, error, bound=1.0):
+    """The first column from which on `(B + sum) / (n + 1)` is at most the error."""
+    rows = float64(losses).reshape(-1, np.shape(losses)[-1])
+    allowed = float(exact(error)) + 1e-6
+    index = rows.shape[1]
+    while index and (bound + rows[:, index - 1].sum()) / (len(rows) + 1) <= allowed:
+        index -= 1
+    return index
+
+
+def vote_quantile(scores, plausibilities, *, error, num_samples=None, key=None):
+    """The smallest score above which few enough votes are, or the quantile of drawn labels.
+
+    A drawn label is the first one up to which the plausibilities exceed a uniform number.
+    """
+    scores, votes = float64(scores), float64(plausibilities)
+    if np.isnan(scores).any():
+        return np.float64(np.nan)
+    number = len(scores)
+    if num_samples is None:
+        allowed = float(exact(error) * (number + 1) - 1) + 1e-6
+        fitting = [q for q in scores.ravel() if votes[scores > q].sum() <= allowed]
+        return min(fitting, default=np.inf) if allowed >= 0 else np.inf
+    drawn = uniform(key, (num_samples, number))
+    labels = (votes.cumsum(axis=-1) <= drawn[..., None]).sum(axis=-1)
+    own = np.sort(scores[np.arange(number), labels].ravel())
+    rank = math.ceil((1 - exact(error)) * num_samples * (number + 1))
+    return own[rank - 1] if rank <= own.size else np.float64(np.inf)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from tests.reference._metrics import Tally
 from tests.reference._rows import float64
 
 
@@ -28,9 +29,10 @@ def label_coverage(chosen, targets):
 
 
 def false_negative_rates(probabilities, targets, *, thresholds):
-    """One minus the coverage of each threshold's sets."""
+    """One minus the coverage of each threshold's sets; NaN beside a NaN."""
     values, limits = float64(probabilities), float64(thresholds)
-    return np.stack([1 - label_coverage(values >= t, targets) for t in limits], axis=-1)
+    rates = np.stack([1 - label_coverage(values >= t, targets) for t in limits], axis=-1)
+    return np.where(np.isnan(values).any(axis=-1, keepdims=True), np.nan, rates)
 
 
 def _weights(shape, where, weights):
@@ -38,23 +40,20 @@ def _weights(shape, where, weights):
     return counts if where is None else np.where(where, counts, 0.0)
 
 
-def macro_f1(chosen, targets, *, where=None, weights=None):
-    """The mean of the F1 scores of the classes that are in a set or a label."""
+def tally_f1(chosen, targets, *, where=None, weights=None):
+    """Of each class: twice the examples with it in both, and those in a set plus in a label."""
     chosen, targets = np.asarray(chosen, bool), float64(targets) == 1
     counts = _weights(chosen.shape[:-1], where, weights)
-    scores = []
-    for label in range(chosen.shape[-1]):
-        hits, found, there = (
-            counts[mask].sum()
-            for mask in (
-                chosen[..., label] & targets[..., label],
-                chosen[..., label],
-                targets[..., label],
-            )
-        )
-        if found + there > 0:
-            scores.append(2 * hits / (found + there))
-    return np.mean(scores)
+    hits, found, there = (
+        np.array([counts[mask[..., label]].sum() for label in range(chosen.shape[-1])])
+        for mask in (chosen & targets, chosen, targets)
+    )
+    return Tally(2 * hits, found + there)
+
+
+def macro_f1(chosen, targets, **counted):
+    """The mean of the F1 scores of the classes that are in a set or a label."""
+    return tally_f1(chosen, targets, **counted).macro_mean()
 
 
 def mean_average_precision(scores, targets, *, where=None, weights=None):
@@ -115,12 +114,14 @@ def oscr_area(confidences, hits, is_new, *, where=None, weights=None):
 
 
 def oscr_curve(confidences, hits, is_new, *, where=None, weights=None):
-    """Both rates at each confidence, from the largest down."""
+    """Both rates at each confidence, from the largest down; NaN beside a NaN."""
     values = float64(confidences).ravel()
     hits, new = np.asarray(hits, bool).ravel(), np.asarray(is_new, bool).ravel()
     counts = _weights(np.shape(is_new), where, weights).ravel()
-    points = [(0.0, 0.0)]
-    for value in np.sort(np.where(counts == 0, 0.0, values))[::-1]:
+    points = []
+    if np.isnan(values[counts > 0]).any():
+        return np.full((2, len(values) + 1), np.nan)
+    for value in (np.inf, *np.sort(np.where(counts == 0, 0.0, values))[::-1]):
         reached = counts * (values >= value)
         points.append(
             (

@@ -13,6 +13,7 @@ __all__ = [
     "counting_array",
     "counting_or_real_array",
     "floating_array",
+    "floating_numbers",
     "integer_array",
     "real_array",
     "real_numbers",
@@ -21,15 +22,21 @@ __all__ = [
 
 def floating_array(array: ArrayLike, name: str, axis: int = -1) -> jax.Array:
     """Returns `array` in float32 or float64, or raises if its dtype or its shape is wrong."""
-    converted = as_array(array, name, "floating-point array")
-    if not jnp.issubdtype(converted.dtype, jnp.floating):
-        raise TypeError(f"{name} must be a floating-point array, got dtype {converted.dtype}.")
+    converted = floating_numbers(array, name)
     if converted.ndim == 0 or converted.shape[axis_index(axis, converted.ndim)] == 0:
         along = "the last" if axis == -1 else f"axis {axis}"
         raise ValueError(
             f"{name} must have at least one axis and not be empty along {along}, "
             f"got shape {converted.shape}."
         )
+    return converted
+
+
+def floating_numbers(array: ArrayLike, name: str) -> jax.Array:
+    """Returns a scalar or an array in float32 or float64, or raises if its dtype is wrong."""
+    converted = as_array(array, name, "floating-point array")
+    if not jnp.issubdtype(converted.dtype, jnp.floating):
+        raise TypeError(f"{name} must be a floating-point array, got dtype {converted.dtype}.")
     # Not `promote_types`: under strict promotion it refuses half precision.
     return converted.astype(jnp.float32) if converted.dtype.itemsize < 4 else converted
 

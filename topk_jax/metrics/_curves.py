@@ -45,7 +45,7 @@ def scores_and_weights(
 
     Each device gets all examples. Those that are left out have a score and a weight of 0.
     """
-    values = _checks.floating_array(jnp.asarray(scores)[..., None], name)[..., 0]
+    values = _checks.floating_numbers(scores, name)
     given = [_checks.boolean_array(mark, label, values.shape) for label, mark in marks.items()]
     counts = compute_weights(values.shape, where, weights)
     values, counts, *booleans = (

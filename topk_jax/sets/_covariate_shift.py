@@ -78,7 +78,7 @@ def covariate_shift_quantiles(
     known = _checks.real_array(
         calibration_log_weights, "calibration_log_weights", scores.shape, scores.dtype
     )
-    given = _checks.floating_array(jnp.asarray(log_weights)[..., None], "log_weights")[..., 0]
+    given = _checks.floating_numbers(log_weights, "log_weights")
     coverage = float(1 - _checks.static_error(error))
     scores, known = _sharding.gather(scores), _sharding.gather(known)
     return _quantiles(given.astype(scores.dtype), scores, known, coverage)

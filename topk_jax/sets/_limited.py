@@ -86,8 +86,8 @@ def left_out_top_k_levels(scores: ArrayLike, labels: ArrayLike, *, k: ArrayLike)
             which may be traced.
 
     Returns:
-        One level for each example, `[...]`; see `top_k_levels`. All are NaN if a score is NaN, a
-        traced one is negative, or a label is outside [0, L).
+        One level for each example, `[...]`; see `top_k_levels`. All are NaN if a label is outside
+        [0, L), or if its score is NaN or, traced, negative.
 
     Raises:
         TypeError: `scores` is not floating-point, `labels` is not integer, or `k` is neither a

@@ -91,9 +91,7 @@ def new_class_p_values(
     Source: Xie et al. (2025), "Conformal inference for open-set and imbalanced classification",
     section 3.
     """
-    values = _checks.floating_array(jnp.asarray(outlier_scores)[..., None], "outlier_scores")[
-        ..., 0
-    ]
+    values = _checks.floating_numbers(outlier_scores, "outlier_scores")
     known, once = _calibration(calibration_outlier_scores, seen_once)
     known = known.astype(values.dtype)
     ascending = jnp.sort(jnp.where(once, known, jnp.inf))
@@ -218,7 +216,7 @@ def open_set(
     (2023), "Testing for outliers with conformal p-values", for the limit of known examples.
     """
     chosen = _checks.boolean_array(members, "members")
-    values = _checks.floating_array(jnp.asarray(outlier_scores)[..., None], "outlier_scores")
+    values = _checks.floating_numbers(outlier_scores, "outlier_scores")[..., None]
     if chosen.ndim == 0 or values.shape[:-1] != chosen.shape[:-1]:
         raise ValueError(
             f"outlier_scores must have the shape of members {chosen.shape} without its classes, "

@@ -69,7 +69,7 @@ def selective_threshold(
     achieve risk control", sections 3 and 4; Geifman and El-Yaniv (2017), "Selective classification
     for deep neural networks".
     """
-    values = _checks.floating_array(jnp.asarray(confidences)[..., None], "confidences")[..., 0]
+    values = _checks.floating_numbers(confidences, "confidences")
     _checks.some_examples(values, "confidences")
     right = _checks.boolean_array(hits, "hits", values.shape)
     rate, level = _checks.static_error(error), _checks.static_positive(delta, "delta")

@@ -234,7 +234,7 @@ def test_one_example_of_each_observation_has_its_own_threshold(readings):
     rows = np.arange(len(validation.labels))
     scores = -validation.scores[rows, validation.labels]
     threshold = -reference.hierarchical_quantile(
-        scores, numbers(validation), error=0.25, num_groups=60
+        scores, None, numbers(validation), error=0.25, num_groups=60
     )
     assert found["threshold"] == threshold
     of, hits = numbers(examples), examples.scores >= np.float32(threshold)
