@@ -169,7 +169,7 @@ CASES: list[Case] = [
         "interpolated_quantiles",
         parameters={"error": 0.5, "weight": 0.5, "largest_score": 1.0},
         ranges={
-            "weight": Range((1.5, -0.5, -INFINITY), "at least 0 and at most 1"),
+            "weight": Range((1.5, -0.5, -INFINITY)),
             "largest_score": Listed((INFINITY, NAN)),
         },
     ),
@@ -195,7 +195,7 @@ CASES: list[Case] = [
     Case(
         public="sets.set_utilities",
         parameters={"kind": "reject", "num_classes": int, "alpha": 0.5, "beta": 2.0},
-        ranges={"alpha": Range((1.5, -0.5), "at least 0 and at most 1"), "beta": POSITIVE},
+        ranges={"alpha": Range((1.5, -0.5)), "beta": POSITIVE},
         of="batch",
     ),
     Case(
@@ -261,7 +261,7 @@ CASES: list[Case] = [
         "class_gaussian",
         {"features": "probabilities", "labels": "groups"},
         parameters={"num_classes": 2, "shrinkage": 0.5},
-        ranges={"shrinkage": Range((1.5, -0.5, -INFINITY), "at least 0 and at most 1")},
+        ranges={"shrinkage": Range((1.5, -0.5, -INFINITY))},
         # Sums over the examples, and an inverse of a matrix of that condition.
         rounding=64,
         sums=24,

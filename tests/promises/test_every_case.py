@@ -6,7 +6,6 @@ a case and a reference, and no test.
 """
 
 import functools
-import inspect
 from types import ModuleType
 
 import jax
@@ -17,10 +16,19 @@ import pytest
 import topk_jax
 from tests import reference
 from tests.cases import CASES_WITH_HEADS, losses, operators
-from tests.cases.case import draw
+from tests.cases.calls import (
+    NUM_CLASSES,
+    NUM_EXAMPLES,
+    arguments,
+    assert_equal,
+    drawn,
+    referred,
+    tied,
+    variations,
+)
+from tests.cases.refusals import assert_refuses
 from topk_jax import drift, heads, metrics, sets, taxonomy
 
-NUM_EXAMPLES, NUM_CLASSES, BROKEN = 12, 8, 5
 IN_BATTERIES = {case.name for case in (*losses.BATTERY, *operators.BATTERY)}
 # Networks take long to compile; a battery has one, and `relaxed_ranks` has two ways without.
 NETWORKS = ("bitonic", "odd_even")
@@ -43,80 +51,6 @@ CLASSES = [
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
-def drawn(case):
-    return draw((NUM_EXAMPLES,), NUM_CLASSES)
-
-
-def tied(case):
-    """Multiples of 1/64, many of them equal."""
-    rng, arrays = np.random.default_rng(3), drawn(case)
-    counts = rng.multinomial(64, np.full(NUM_CLASSES, 1 / NUM_CLASSES), NUM_EXAMPLES)
-    shares = counts.astype(np.float32) / 64
-    logits = rng.integers(-2, 3, (2, *shares.shape)).astype(np.float32)
-    return arrays | {
-        "logits": logits[0],
-        "others": logits[1],
-        "probabilities": shares,
-        "log_probabilities": np.log(np.maximum(shares, 1 / 64)),
-        "outliers": rng.integers(0, 5, NUM_EXAMPLES).astype(np.float32) / 4,
-    }
-
-
-def with_nan(case):
-    """One number of one example of the first array."""
-    arrays = tied(case)
-    array = arrays[next(iter(case.arrays.values()))]
-    array[(BROKEN, 1)[: array.ndim]] = np.nan
-    return arrays
-
-
-def out_of_range(case):
-    arrays = tied(case)
-    for name in ("labels", "groups"):
-        arrays[name][[1, 7]] = -1, NUM_CLASSES
-    return arrays
-
-
-def left_out(case):
-    """Some examples do not count, whatever they are: NaN, with a label of padding."""
-    arrays = tied(case)
-    counts = arrays["counts"] = np.arange(NUM_EXAMPLES) % 3 != 1
-    first = arrays[next(iter(case.arrays.values()))]
-    if first.dtype.kind == "f":
-        first[~counts] = np.nan
-    arrays["labels"][~counts] = -100
-    return arrays
-
-
-def variations(case):
-    yield from (drawn, tied)
-    names = [*case.arrays.values()]
-    if names and drawn(case)[names[0]].dtype.kind == "f":
-        yield with_nan
-    if {"labels", "groups"} & {*names}:
-        yield out_of_range
-    if case.takes("where") and "where" not in case.arrays:
-        yield left_out
-
-
-def arguments(case, arrays):
-    where = {"where": "counts"} if "counts" in arrays else {}
-    return {argument: arrays[name] for argument, name in (case.arrays | where).items()}
-
-
-def referred(case):
-    """The reference of the case's name. It gets no function of ours, but its own of that name."""
-    room = reference.heads if case.public.startswith("heads.") else reference
-    parameters = {name: _own(value) for name, value in case.resolved(NUM_CLASSES).items()}
-    return functools.partial(getattr(room, case.public.partition(".")[2]), **parameters)
-
-
-def _own(value):
-    if isinstance(value, functools.partial):
-        return functools.partial(_own(value.func), **value.keywords)
-    return getattr(reference, value.__name__) if inspect.isfunction(value) else value
-
-
 def compiled(case):
     """The values, and the gradient of their sum weighted by `shares`."""
     parameters, first = case.resolved(NUM_CLASSES), next(iter(case.arrays), None)
@@ -132,22 +66,6 @@ def compiled(case):
     return computed
 
 
-def readings(tree):
-    """The numbers of a result, also those that its methods say."""
-    leaves = jax.tree.leaves(tree)
-    if hasattr(tree, "macro_mean"):
-        leaves.append(tree.mean())
-        if np.ndim(tree.count):
-            groups = tree.shot_means(class_counts=np.geomspace(500, 5, NUM_CLASSES).astype(int))
-            leaves.extend([tree.macro_mean(), *(groups[name] for name in sorted(groups))])
-    return [np.asarray(leaf, np.float64) for leaf in leaves]
-
-
-def assert_equal(ours, theirs, tolerance=1e-5):
-    for one, other in zip(readings(ours), readings(theirs), strict=True):
-        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance / 5)
-
-
 @every_case
 def test_a_function_is_its_reference(case):
     compute, refer = compiled(case), referred(case)
@@ -158,6 +76,10 @@ def test_a_function_is_its_reference(case):
             shares = np.random.default_rng(4).normal(size=np.shape(theirs)) if case.slopes else 0
             ours, slope = compute(shares, given)
             assert_equal(ours, theirs)
+            if variation is tied and "error" in case.parameters and not case.slopes:
+                for error in (0.0, 0.1, 0.25):
+                    ours = case.function(**given, **case.resolved(NUM_CLASSES) | {"error": error})
+                    assert_equal(ours, refer(**given, error=error))
             if case.slopes and variation is drawn:
                 first, array = next(iter(given.items()))
                 direction = np.random.default_rng(5).normal(size=array.shape)
@@ -172,16 +94,7 @@ def test_a_function_is_its_reference(case):
 @every_case
 def test_a_wrong_argument_is_told_in_one_line(case):
     given = arguments(case, drawn(case)) | case.resolved(NUM_CLASSES)
-    wrong = [{name: "four"} for name in case.arrays]
-    for name, allowed in case.ranges.items():
-        # Without arrays, any number of classes is right.
-        if name in case.parameters and case.arrays:
-            wrong.extend(one for one, _, _ in allowed.refusals(name, NUM_CLASSES))
-    for changed in wrong:
-        with pytest.raises((TypeError, ValueError)) as raised:
-            case.function(**given | changed)
-        assert all(name in str(raised.value) for name in changed)
-        assert "\n" not in str(raised.value)
+    assert_refuses(case, given, NUM_CLASSES)
 
 
 def test_sets_follow_a_drift_as_their_papers_write_it():
@@ -267,5 +180,4 @@ def test_no_public_function_is_left_out():
     ]
     classes = [f"{one.__module__.split('.')[1]}.{one.__name__}" for one in CLASSES]
     cases = {case.public for case in CASES_WITH_HEADS}
-    # `Tally` is in the package's floor: topk_jax.metrics exports it.
     assert sorted(public) == sorted([*cases, *classes])

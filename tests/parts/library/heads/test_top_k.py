@@ -62,7 +62,7 @@ def scores_of(kind, features, weights, bias):
 def expected(kind, k, *arrays):
     """The same in float64."""
     scores, (rows, columns) = scores_of(kind, *arrays)
-    slope = reference.top_k_gradient(scores, shares(k), k=k)
+    slope = reference.heads.largest_gradient(scores, shares(k), k)
     of_rows, of_columns = slope @ columns.T, rows.T @ slope
     if kind == "cosine":
         lengths = np.linalg.norm(arrays[0], axis=1, keepdims=True) / SCALE
@@ -71,7 +71,7 @@ def expected(kind, k, *arrays):
         inner = (columns * of_columns).sum(axis=0)
         of_columns = (of_columns - columns * inner) / np.linalg.norm(arrays[1], axis=0)
         slope = np.zeros_like(slope)
-    return (of_rows, of_columns, slope.sum(axis=0)), reference.top_k(scores, k=k)
+    return (of_rows, of_columns, slope.sum(axis=0)), reference.heads.largest(scores, k)
 
 
 def assert_found(found, wanted):
@@ -294,7 +294,7 @@ def gradients(kind, k, name=None):
 def assert_split(kind, k, arrays, results):
     slopes, found = results
     scores, _ = scores_of(kind, *arrays)
-    assert_found(found, reference.top_k(scores, k=k))
+    assert_found(found, reference.heads.largest(scores, k))
     # That of one device is compared with the reference above.
     assert_close(slopes, jax.jit(gradients(kind, k))(*arrays)[0])
 

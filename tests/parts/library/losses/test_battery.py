@@ -391,48 +391,6 @@ def test_targets_of_any_dtype(case, dtype):
 
 
 @every_case
-def test_refuses_wrong_logits_and_labels(case):
-    heads, labels, *extra = case.draw()
-    name = "targets" if case.multilabel else "labels"
-    kind = "real" if case.multilabel else "integer"
-    logits = tuple(heads)
-    rest = (labels, *extra)
-    wrong = [
-        (tuple(head.astype(jnp.int32) for head in logits), rest, TypeError, "must be a floating"),
-        (("abc",) * case.heads, rest, TypeError, "logits must be a floating-point array, got str"),
-        ((jnp.float32(1.0),) * case.heads, rest, ValueError, r"logits must have at least one axis"),
-        (tuple(head[..., :0] for head in logits), rest, ValueError, "logits must .* not be empty"),
-        (logits, (labels.astype(jnp.complex64), *extra), TypeError, f"{name} must be .*{kind}"),
-        (logits, (None, *extra), TypeError, f"{name} must be .* array, got NoneType"),
-        (logits, (labels[1:], *extra), ValueError, rf"{name} must have shape \(6.*got shape \(5"),
-    ]
-    if not case.multilabel:
-        floats = (labels.astype(jnp.float32), *extra)
-        wrong.append((logits, floats, TypeError, "labels must be an integer array, got .*float32"))
-        booleans = (labels == 0, *extra)
-        wrong.append((logits, booleans, TypeError, "labels must be an integer array, got .*bool"))
-    for bad_logits, bad_rest, error, message in wrong:
-        with pytest.raises(error, match=message):
-            case.function(
-                **dict(zip(case.arrays, (*bad_logits, *bad_rest), strict=True)),
-                **case.resolved(NUM_CLASSES),
-            )
-
-
-@pytest.mark.parametrize(
-    ("case", "arguments", "error", "message"),
-    [
-        pytest.param(case, *refusal, id=f"{case.name}-{refusal[0]}")
-        for case in CASES
-        for refusal in case.refusals
-    ],
-)
-def test_refuses_wrong_hyperparameters(case, arguments, error, message):
-    with pytest.raises(error, match=message):
-        case.call(*case.draw(), **arguments)
-
-
-@every_case
 def test_hyperparameters_are_traced_or_static(case):
     arrays = case.draw(seed=18)
     parameters = case.resolved(NUM_CLASSES)

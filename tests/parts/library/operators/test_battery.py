@@ -4,7 +4,6 @@ The cases are in `cases/operators.py`.
 """
 
 import functools
-import inspect
 
 import chex
 import jax
@@ -20,7 +19,6 @@ from tests.cases.operators import CASES as ALL_CASES
 from tests.cases.operators import EPS
 from tests.compilation import for_users
 from tests.rows import rows
-from topk_jax import operators
 
 # What most tests share, so that each operator is compiled once for it: one example a device.
 SHAPE, K = (8, 5), 2
@@ -262,71 +260,6 @@ def test_nan_spoils_its_own_example_alone(case, rng, position, nan):
 
 
 SCORES = np.ones((2, 4), np.float32)
-SCORES_REFUSED = [
-    (np.ones((2, 4), np.int32), TypeError, "must be a floating-point array, got dtype int32"),
-    ("four", TypeError, "must be a floating-point array, got str"),
-    (1.0, ValueError, r"must have at least one axis .*, got shape \(\)"),
-    (np.ones((2, 0)), ValueError, r"not be empty along the last, got shape \(2, 0\)"),
-]
-INTEGER_REFUSED = [
-    (2.0, TypeError, "must be an integer, got 2.0 of type float"),
-    (True, TypeError, "must be an integer, got True"),
-]
-K_REFUSED = [
-    *INTEGER_REFUSED,
-    (0, ValueError, r"must be from 1 to 4 \(the number of classes\), got 0"),
-    (5, ValueError, r"must be from 1 to 4 \(the number of classes\), got 5"),
-]
-NOT_A_KEY = "must be a key made by jax.random.key, got"
-REFUSED = {
-    "scores": SCORES_REFUSED,
-    "log_values": SCORES_REFUSED,
-    "k": K_REFUSED,
-    "axis": [
-        (2, ValueError, "must be from -2 to 1, got 2"),
-        (-3, ValueError, "must be from -2 to 1, got -3"),
-        (0.0, TypeError, "must be an integer, got 0.0"),
-    ],
-    "num_nodes": [*INTEGER_REFUSED, (0, ValueError, "must be at least")],
-    "num_samples": [*INTEGER_REFUSED, (0, ValueError, "must be at least 1, got 0")],
-    "key": [
-        (0, TypeError, f"{NOT_A_KEY} int"),
-        (np.zeros(2), TypeError, rf"{NOT_A_KEY} an array of dtype float.. and shape \(2,\)"),
-        (np.zeros(3, np.uint32), TypeError, rf"{NOT_A_KEY} an array of dtype uint32"),
-        (None, ValueError, "exactly one of key and noise must be given, got neither"),
-    ],
-    "noise": [
-        (np.ones((3, 2, 4)), ValueError, "exactly one of key and noise must be given, got both"),
-    ],
-    "method": [("quicksort", ValueError, "must be 'bitonic', .*, got 'quicksort'")],
-    "swap": [(None, ValueError, "must be 'logistic', 'cauchy' or 'optimal', got None")],
-    "implementation": [("cuda", ValueError, "must be 'xla' or 'pallas', got 'cuda'")],
-}
-# What an operator refuses instead.
-REFUSED_K = {
-    "sparse_top": [
-        *K_REFUSED,
-        (np.array([1.0, 2.0]), TypeError, "must be an integer array, got dtype float"),
-        (np.array([1, 2, 3]), ValueError, r"must have shape \(2,\), got shape \(3,\)"),
-        (np.array([1, 5]), ValueError, r"must be from 0 to 4 \(the number of classes\), got 5"),
-        (np.array([-1, 4]), ValueError, r"must be from 0 to 4 \(the number of classes\), got -1"),
-    ],
-    "log_symmetric_polynomials": [
-        *INTEGER_REFUSED,
-        (-1, ValueError, r"must be from 0 to 4 \(the number of classes\), got -1"),
-        (5, ValueError, r"must be from 0 to 4 \(the number of classes\), got 5"),
-    ],
-    "lapsum_top_k": [
-        *K_REFUSED[len(INTEGER_REFUSED) :],
-        (4.5, ValueError, r"must be greater than 0 and at most 4, got 4\.5"),
-        (True, TypeError, "must be real, got dtype bool"),
-    ],
-    "sigmoid_top_k": [
-        *INTEGER_REFUSED,
-        (0, ValueError, r"must be from 1 to 3 .*, got 0"),
-        (4, ValueError, r"must be from 1 to 3 .*, got 4"),
-    ],
-}
 STATIC = ("k", "num_samples", "num_nodes", "axis")
 PERTURBED = ("perturbed_top_k_sum", "perturbed_top_k_value")
 # The first case of each operator.
@@ -339,50 +272,6 @@ def call(name, **changed):
     given = {argument: drawn[array] for argument, array in case.arrays.items()}
     small = {"k": 2} if "k" in case.parameters else {}
     return case.function(**given | case.resolved(SCORES.shape[-1]) | small | changed)
-
-
-def refusals(name):
-    """For each argument: (arguments, error, pattern of the message)."""
-    case = FIRST[name]
-    for argument in inspect.signature(case.function).parameters:
-        if argument in case.ranges:
-            yield from case.ranges[argument].refusals(argument, 4)
-            continue
-        refused = REFUSED[argument]
-        if argument == "k":
-            refused = REFUSED_K.get(name, refused)
-        for value, error, message in refused:
-            yield {argument: value}, error, message
-
-
-@pytest.mark.parametrize("name", operators.__all__)
-def test_refusals_name_the_argument(name):
-    jax.jit(functools.partial(call, name))()
-    for arguments, error, message in refusals(name):
-        with pytest.raises(error, match=message) as raised:
-            call(name, **arguments)
-        assert all(argument in str(raised.value) for argument in arguments)
-
-
-@pytest.mark.parametrize("name", PERTURBED)
-def test_refusals_of_given_noise(name):
-    for noise, error, message in (
-        (
-            np.ones((2, 2, 4)),
-            ValueError,
-            r"noise must have shape \(3, 2, 4\) .*, got shape \(2, 2, 4\)",
-        ),
-        (
-            np.ones((3, 2, 4), np.int32),
-            TypeError,
-            "noise must be a floating-point array, got dtype int32",
-        ),
-    ):
-        with pytest.raises(error, match=message):
-            call(name, key=None, noise=noise)
-    keys = jax.random.split(jax.random.key(0), 3)
-    with pytest.raises(ValueError, match=r"the batch's shape \(2,\), got shape \(3,\)"):
-        call(name, key=keys)
 
 
 @pytest.mark.parametrize(
