@@ -1,8 +1,10 @@
 """Entries of rows at given indices, and orders of indices, in forms that suit an accelerator."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.core
 import jax.numpy as jnp
 
 from topk_jax import _platforms
@@ -15,6 +17,55 @@ _MOST_COUNTED = 66
 _NUM_PARTS = 256
 
 
+def as_if_some(function: Callable[..., Any], *operands: Any) -> Any:
+    """`function(*operands)` of examples, in a program of `jax.export` for any number of them, too.
+
+    Hazard: JAX refuses gathers along an axis whose size in such a program may be 0, like that of
+    n - 1. Choice: these sizes become max(n - 1, 1), and the results are cut. So an example must not
+    depend on others. Cost: none, because the sizes are the same once XLA knows that n is not 1.
+
+    Args:
+        function: takes the operands and returns a tree of arrays, with the same sizes of the axes
+            of examples.
+        operands: trees of arrays.
+    """
+    given = {size for array in jax.tree.leaves(operands) for size in array.shape}
+    symbols = {size for size in given if not isinstance(size, int)}
+    # A size that is known to be at least 1 stays the same.
+    enlarged = {size: jax.core.max_dim(size, 1) for size in symbols}
+    enlarged = {size: larger for size, larger in enlarged.items() if larger != size}
+    if not enlarged:
+        return function(*operands)
+    sizes = {larger: size for size, larger in enlarged.items()}
+
+    def pad(array: jax.Array) -> jax.Array:
+        config = [(0, enlarged.get(size, size) - size, 0) for size in array.shape]
+        return jax.lax.pad(array, jnp.zeros((), array.dtype), config)
+
+    def cut(array: jax.Array) -> jax.Array:
+        limits = [sizes.get(size, size) for size in array.shape]
+        return jax.lax.slice(array, [0] * array.ndim, limits)
+
+    return jax.tree.map(cut, function(*jax.tree.map(pad, operands)))
+
+
+def map_rows(function: Callable[..., Any], *operands: Any) -> Any:
+    """`jax.vmap(function)(*operands)`, for a number of examples that may be 0: `as_if_some`."""
+    return as_if_some(jax.vmap(function), *operands)
+
+
+def take_along(
+    values: jax.Array, indices: jax.Array, axis: int = -1, mode: str = "promise_in_bounds"
+) -> jax.Array:
+    """`jnp.take_along_axis`, for a number of examples that may be 0: see `as_if_some`."""
+
+    def take(values: jax.Array, indices: jax.Array) -> jax.Array:
+        return jnp.take_along_axis(values, indices, axis=axis, mode=mode)
+
+    found: jax.Array = as_if_some(take, values, indices)
+    return found
+
+
 @jax.custom_jvp
 def take_entries(rows: jax.Array, indices: jax.Array) -> jax.Array:
     """The entries [..., S] of rows [..., L] at indices [..., S], which are in [0, L).
@@ -24,7 +75,7 @@ def take_entries(rows: jax.Array, indices: jax.Array) -> jax.Array:
     accelerator XLA fuses neither with what follows. Choice: on accelerators, comparisons for few
     entries. Cost: one comparison of each entry of the row with each index.
     """
-    return jnp.take_along_axis(rows, indices, axis=-1, mode="promise_in_bounds")
+    return take_along(rows, indices)
 
 
 @take_entries.defjvp
@@ -34,7 +85,7 @@ def _take_entries_jvp(
     rows, indices = primals
 
     def by_gather(tangent: jax.Array, indices: jax.Array) -> jax.Array:
-        return jnp.take_along_axis(tangent, indices, axis=-1, mode="promise_in_bounds")
+        return take_along(tangent, indices)
 
     def by_comparison(tangent: jax.Array, indices: jax.Array) -> jax.Array:
         is_taken = compare_with(indices, rows.shape[-1])
@@ -77,8 +128,7 @@ def _take_entry_jvp(
 
 
 def _entry_by_gather(rows: jax.Array, index: jax.Array) -> jax.Array:
-    found = jnp.take_along_axis(rows, index[..., None], axis=-1, mode="promise_in_bounds")
-    return found[..., 0]
+    return take_along(rows, index[..., None])[..., 0]
 
 
 def _entry_by_comparison(rows: jax.Array, index: jax.Array) -> jax.Array:

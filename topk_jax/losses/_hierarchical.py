@@ -11,6 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _numerics, _sharding, _tree
+from topk_jax._entries import take_along
 from topk_jax.taxonomy import Taxonomy
 
 __all__ = [
@@ -304,7 +305,7 @@ def _soft_labels(taxonomy: Taxonomy, labels: jax.Array, beta: jax.Array) -> jax.
     heights = _tree.heights_of_ways(taxonomy, flat).astype(beta.dtype)
     # If there is only one class, the root is as high as this class.
     heights = heights / max(1, int(taxonomy.heights[-1]))
-    distances = jnp.take_along_axis(heights, shared - 1, axis=-1)
+    distances = take_along(heights, shared - 1, mode="fill")
     targets = jax.nn.softmax(-beta * distances, axis=-1)
     return targets.reshape(*labels.shape, taxonomy.num_classes)
 

@@ -10,6 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _sharding, _tree
+from topk_jax._entries import take_along
 from topk_jax.taxonomy import Taxonomy
 
 __all__ = [
@@ -290,8 +291,8 @@ def _ancestor_ranks(
     groups, number = _tree.groups_at(taxonomy, depth)
     sums = _tree.group_sums(taxonomy, depth, rows)
     own = _tree.group_of_label(groups, number, labels)
-    of_label = jnp.take_along_axis(sums, own[:, None], axis=-1, mode="clip")
-    before = jnp.arange(number)[None] < own[:, None]
+    of_label = take_along(sums, own[:, None], mode="clip")
+    before = jnp.arange(number, dtype=own.dtype)[None] < own[:, None]
     ranks = ((sums > of_label) | ((sums == of_label) & before)).sum(axis=-1, dtype=jnp.int32)
     valid = (own < number) & ~jnp.isnan(rows).any(axis=-1)
     return jnp.where(valid, ranks, number)
@@ -337,6 +338,6 @@ def _mistake_heights(taxonomy: Taxonomy, found: jax.Array, labels: jax.Array) ->
     ways = (ancestors[jnp.clip(classes, 0, most - 1)] for classes in (found, labels))
     shared = jnp.equal(*ways).sum(axis=-1, dtype=jnp.int32)
     heights = _tree.heights_of_ways(taxonomy, labels)
-    lowest = jnp.take_along_axis(heights, shared[..., None] - 1, axis=-1)[..., 0]
+    lowest = take_along(heights, shared[..., None] - 1, mode="fill")[..., 0]
     valid = (found >= 0) & (found < most) & (labels >= 0) & (labels < most)
     return jnp.where(valid, lowest, -1)

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from topk_jax._entries import take_along
 from topk_jax.operators import _poisson_binomial
 
 # The number of points that share a score, and their distance in units of the noise. Interpolation
@@ -151,8 +152,7 @@ def interpolate(table: jax.Array, places: Places, axis: int = -1) -> jax.Array:
     """
     # The shares are computed again in the same pass, so they are not stored.
     values = [
-        _share(places.offsets, i)
-        * jnp.take_along_axis(table, places.cells + i, axis=axis, mode="promise_in_bounds")
+        _share(places.offsets, i) * take_along(table, places.cells + i, axis)
         for i in range(_NUM_POINTS)
     ]
     return sum(values[1:], values[0])

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from topk_jax import _numerics, _sharding
+from topk_jax._entries import take_along
 
 
 def log_neural_sort(
@@ -26,16 +27,13 @@ def log_neural_sort(
     take = _take_all if labels is None else _take_one
 
     def by_order(one_order: jax.Array, its_places: jax.Array) -> jax.Array:
-        by_place = jax.nn.log_softmax(-_deficits(_take(scores, one_order), k) / tau, axis=-1)
+        by_place = jax.nn.log_softmax(-_deficits(take_along(scores, one_order), k) / tau, axis=-1)
         return take(by_place, its_places)
 
     return 0.5 * (
-        by_order(order, places) + by_order(_take(order, mirrored), _take(mirrored, places))
+        by_order(order, places)
+        + by_order(take_along(order, mirrored), take_along(mirrored, places))
     )
-
-
-def _take(values: jax.Array, places: jax.Array) -> jax.Array:
-    return jnp.take_along_axis(values, places, axis=-1, mode="promise_in_bounds")
 
 
 def _in_order(
@@ -48,7 +46,7 @@ def _in_order(
     if labels is None:
         places = jnp.argsort(order, axis=-1)
     else:
-        places = (order == labels[..., None]).argmax(axis=-1, keepdims=True)
+        places = (order.astype(labels.dtype) == labels[..., None]).argmax(axis=-1, keepdims=True)
     return order, _mirror_ties(ascending), places
 
 
@@ -67,7 +65,7 @@ def _mirror_ties(in_order: jax.Array) -> jax.Array:
 
 def _take_all(by_place: jax.Array, places: jax.Array) -> jax.Array:
     """Ranks [..., k, L] of the classes, in the order of the classes."""
-    return _take(by_place, places[..., None, :])
+    return take_along(by_place, places[..., None, :])
 
 
 def _take_one(by_place: jax.Array, places: jax.Array) -> jax.Array:

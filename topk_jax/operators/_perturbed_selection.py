@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from topk_jax import _ordered_lists, _platforms, _selection
+from topk_jax._entries import map_rows
 from topk_jax.operators import _normals
 from topk_jax.operators._top_k import pad_for_selection, select_kth, select_largest
 
@@ -221,7 +222,7 @@ def _map_at_once(
 
         return jax.vmap(pick_one)(values, places, samples)
 
-    return jax.vmap(pick_in_row)(*select(selection, perturbed), sources)
+    return map_rows(pick_in_row, *select(selection, perturbed), sources)
 
 
 def _in_rows(
@@ -306,5 +307,5 @@ def _map(function: Callable[[Any], Any], operands: Any, at_once: int) -> Any:
     """Maps the function over the leading axis, `at_once` entries at a time."""
     (count,) = {operand.shape[0] for operand in jax.tree.leaves(operands)}
     if at_once >= count:
-        return jax.vmap(function)(operands)
+        return map_rows(function, operands)
     return jax.lax.map(function, operands, batch_size=at_once)

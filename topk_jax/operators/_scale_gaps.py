@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics
+from topk_jax._entries import take_along
 from topk_jax.operators._top_k import move_classes_last
 
 __all__ = ["scale_gaps"]
@@ -58,7 +59,7 @@ def scale_gaps(scores: ArrayLike, weights: ArrayLike, *, axis: int = -1) -> jax.
     factors = _checks.within(weights, factors, "weights", (0.0, float("inf")))
     finite = _numerics.finite_scores(last)
     order = jnp.argsort(-jax.lax.stop_gradient(finite), axis=-1, stable=True)
-    descending = jnp.take_along_axis(finite, order, axis=-1, mode="promise_in_bounds")
+    descending = take_along(finite, order)
     # Beside a masked class the gap is about 1e30, which no weight may make infinite.
     gaps = jnp.where(
         descending[..., 1:] > _numerics.FLOOR, descending[..., :-1] - descending[..., 1:], 0
@@ -66,7 +67,7 @@ def scale_gaps(scores: ArrayLike, weights: ArrayLike, *, axis: int = -1) -> jax.
     falls = jnp.cumsum(gaps * jnp.broadcast_to(factors, gaps.shape), axis=-1)
     falls = jnp.pad(falls, [(0, 0)] * (falls.ndim - 1) + [(1, 0)])
     ranks = jnp.argsort(order, axis=-1)
-    fall = jnp.take_along_axis(falls, ranks, axis=-1, mode="promise_in_bounds")
+    fall = take_along(falls, ranks)
     scaled = jnp.where(finite <= _numerics.FLOOR, last, descending[..., :1] - fall)
     # No gap is above the largest score.
     scaled = _numerics.nan_unless(~jnp.isnan(factors).any(), scaled)

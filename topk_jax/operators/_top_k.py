@@ -20,7 +20,7 @@ from topk_jax import (
     _selection,
     _sharding,
 )
-from topk_jax._entries import take_entries
+from topk_jax._entries import take_along, take_entries
 
 __all__ = ["top_k_sum", "top_k_value"]
 
@@ -177,9 +177,8 @@ def _in_chunks(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     chunks = chunks.reshape(*scores.shape[:-1], chunks.shape[-1] // _CHUNK, _CHUNK)
     _, of_maxima = _selected(jax.lax.optimization_barrier(chunks.max(axis=-1)), k)
     chosen = jax.lax.optimization_barrier(jnp.sort(of_maxima, axis=-1))
-    candidates = jnp.take_along_axis(
-        chunks, chosen[..., None], axis=-2, mode="promise_in_bounds"
-    ).reshape(*scores.shape[:-1], k * _CHUNK)
+    candidates = take_along(chunks, chosen[..., None], -2)
+    candidates = candidates.reshape(*scores.shape[:-1], k * _CHUNK)
     values, positions = _selected(candidates, k)
     return values, _CHUNK * take_entries(chosen, positions // _CHUNK) + positions % _CHUNK
 

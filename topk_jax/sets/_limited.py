@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics, _sharding
+from topk_jax._entries import take_along
 from topk_jax.operators import _top_k
 
 __all__ = ["left_out_top_k_levels", "top_k_levels"]
@@ -154,7 +155,9 @@ def _levels(values: jax.Array, total: jax.Array, number: int, k: int | jax.Array
         valid &= (k >= 1) & (k <= num_classes)
         is_all = k == num_classes
         places = jnp.clip(k, 0, num_classes - 1)[..., None]
-        score = jnp.take_along_axis(jnp.sort(values, axis=-1), places, axis=-1)[..., 0]
-    share = jnp.where(jnp.isinf(score), 1, (total + score) / score)
+        score = take_along(jnp.sort(values, axis=-1), places)[..., 0]
+    # Without the quotients 0 / 0 and inf / inf, even unused ones.
+    divisor = jnp.where((score > 0) & jnp.isfinite(score), score, 1)
+    share = jnp.where(jnp.isinf(score), 1, (total + divisor) / divisor)
     levels = jnp.where(score > 0, share, jnp.inf) / (number + 1)
     return _numerics.nan_unless(valid, jnp.where(is_all, 0, levels))

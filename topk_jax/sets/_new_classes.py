@@ -101,7 +101,7 @@ def new_class_p_values(
 
     below = _sharding.map_examples(count_below, values.ndim, values, shared=(ascending,))
     # Infinity also stands for the examples of other classes.
-    number = jnp.minimum(below, once.sum()) + 1
+    number = jnp.minimum(below, once.sum(dtype=below.dtype)) + 1
     p_values = number.astype(values.dtype) / (known.shape[0] + 1)
     return _numerics.nan_unless(~jnp.isnan(values) & ~jnp.isnan(known).any(), p_values)
 

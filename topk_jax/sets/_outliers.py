@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _classes, _numerics, _sharding
-from topk_jax._entries import add_by_group
+from topk_jax._entries import add_by_group, map_rows
 from topk_jax.operators import _top_k
 
 __all__ = ["class_gaussian", "mahalanobis_scores", "neighbor_scores", "outlier_scores"]
@@ -362,5 +362,5 @@ def _kth_distances(k: int, values: jax.Array, known: jax.Array, present: jax.Arr
     is_any_number = not isinstance(rows.size, int)
     fitting = _ROWS * _OTHERS // max(1, candidates * size)
     in_blocks = partial(jax.lax.map, of_row, batch_size=min(max(fitting, 1), _ROWS))
-    of_rows = jax.vmap(of_row) if is_any_number else in_blocks
+    of_rows = partial(map_rows, of_row) if is_any_number else in_blocks
     return of_rows(rows).reshape(values.shape[:-1])

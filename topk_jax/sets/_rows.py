@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from topk_jax import _platforms, _sharding
+from topk_jax._entries import map_rows
 
 # Rows of about this many numbers in all stay in the cache of a core while they are searched.
 _BLOCK = 16_384
@@ -29,7 +31,7 @@ def in_blocks(function: Callable[..., Any], *arguments: jax.Array) -> Any:
         rows_at_a_time = max(1, _BLOCK // rows.shape[-1])
         return jax.lax.map(lambda row: function(*row), arguments, batch_size=rows_at_a_time)
 
-    at_once = jax.vmap(function)
+    at_once = partial(map_rows, function)
     # A program of `jax.export` for any number of rows does not have blocks either.
     is_small = not isinstance(rows.size, int) or rows.size <= _BLOCK
     if is_small or _sharding.is_split_later(rows):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import decimal
+from decimal import Decimal
 from fractions import Fraction
 
 import jax
@@ -12,6 +14,9 @@ from jax.typing import ArrayLike
 from topk_jax import _checks, _sharding
 
 __all__ = ["selective_threshold"]
+
+# Half of the digits that p-values have beyond those that they lose.
+_SPARE_DIGITS = 20
 
 
 def selective_threshold(
@@ -83,21 +88,27 @@ def allowed_errors(number: int, error: Fraction, delta: Fraction) -> np.ndarray:
     """The most errors among m answers with which p <= delta, for m from 0; -1 if there are none.
 
     Identity: P(Bin(m + 1, e) <= k) = P(Bin(m, e) <= k) - e P(Bin(m, e) = k), and the smallest k
-    that is too large grows by at most 1 with m. Hazard: sums of binomials underflow. Choice: one
-    step for each number of answers, near the mean, where the sums do not underflow. Cost: a loop
-    over all of them on the host, a second for a million.
+    that is too large grows by at most 1 with m. Hazard: sums of binomials underflow, and floats
+    that fall from 1 to a small p have few right digits of it. Choice: one step for each number of
+    answers, near the mean, in decimals with 40 digits more than p loses. Cost: a loop over all of
+    them on the host, one or two seconds for a million.
     """
-    rate, level = float(error), float(delta)
+    num_digits = 2 * _SPARE_DIGITS + len(str(delta.denominator // delta.numerator))
     allowed = np.empty(number + 1, np.int32)
-    too_many, below, own = 0, 1.0, 1.0
-    for answers in range(number + 1):
-        if below <= level:
-            own *= (answers - too_many) / (too_many + 1) * rate / (1 - rate)
-            too_many += 1
-            below += own
-        allowed[answers] = too_many - 1
-        below -= rate * own
-        own *= (1 - rate) * (answers + 1) / (answers + 1 - too_many)
+    too_many, below, own = 0, Decimal(1), Decimal(1)
+    with decimal.localcontext(decimal.Context(prec=num_digits)):
+        rate, level = (Decimal(each.numerator) / each.denominator for each in (error, delta))
+        odds, right = rate / (1 - rate), 1 - rate
+        # A p that is delta exactly is allowed, whichever way its last digit is rounded.
+        level += level.scaleb(-_SPARE_DIGITS)
+        for answers in range(number + 1):
+            if below <= level:
+                own *= odds * (answers - too_many) / (too_many + 1)
+                too_many += 1
+                below += own
+            allowed[answers] = too_many - 1
+            below -= rate * own
+            own *= right * (answers + 1) / (answers + 1 - too_many)
     return allowed
 
 
@@ -106,7 +117,7 @@ def _selective_threshold(values: jax.Array, hits: jax.Array, allowed: jax.Array)
     confidences = values.reshape(-1)
     order = jnp.argsort(-confidences)
     descending = confidences[order]
-    errors = (~hits.reshape(-1)[order]).cumsum()
+    errors = (~hits.reshape(-1)[order]).cumsum(dtype=allowed.dtype)
     # Either all or none of several equal confidences are above a threshold.
     is_last = jnp.append(descending[1:] < descending[:-1], True)
     is_tested = is_last & (allowed[1:] >= 1)

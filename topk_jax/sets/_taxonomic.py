@@ -11,6 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _numerics, _tree
+from topk_jax._entries import map_rows, take_along
 from topk_jax.taxonomy import Taxonomy
 
 __all__ = ["fewest_names", "node_probabilities", "node_scores", "node_set"]
@@ -224,11 +225,11 @@ def _node_scores(taxonomy: Taxonomy, rows: jax.Array, uniform: jax.Array) -> jax
     way = ancestors[likeliest]
     of_nodes = _node_probabilities(taxonomy, rows)
     # From the root down, and then nothing. Sums in another order may be larger than those above.
-    descending = jax.lax.cummax(jnp.take_along_axis(of_nodes, way, axis=-1), axis=1, reverse=True)
+    descending = jax.lax.cummax(take_along(of_nodes, way), axis=1, reverse=True)
     descending = jnp.pad(descending, ((0, 0), (0, 1)))
     shared = _tree.shared_depths(taxonomy, likeliest)
-    below = jnp.take_along_axis(descending, shared, axis=-1)
-    lowest = jnp.take_along_axis(descending, shared - 1, axis=-1)
+    below = take_along(descending, shared)
+    lowest = take_along(descending, shared - 1)
     return below + uniform[:, None] * (lowest - below)
 
 
@@ -303,7 +304,8 @@ def _fewest_names(plan: _Plan, rows: jax.Array) -> jax.Array:
     # A program of `jax.export` for any number of rows does not have blocks.
     is_any_number = not isinstance(rows.size, int)
     if is_any_number:
-        return jax.vmap(of_row)(rows)
+        found: jax.Array = map_rows(of_row, rows)
+        return found
     block = max(1, _BLOCK // (len(plan.sizes) * (plan.names + 1)))
     return jax.lax.map(of_row, rows, batch_size=block)
 
@@ -338,7 +340,7 @@ def _fewest_names_of_row(plan: _Plan, members: jax.Array) -> jax.Array:
         sums = jnp.take_along_axis(sums, own_room[None, :, None], axis=0)[0]
         is_whole = (own_room > 0) & (own[nodes] < sums.min(axis=-1)) & (costs[nodes, 0] > 0)
         used = used.at[nodes].set(is_whole)
-        for_left = jnp.where(is_whole, 0, sums.argmin(axis=-1))
+        for_left = jnp.where(is_whole, 0, jax.lax.argmin(sums, 1, jnp.int32))
         for_right = jnp.where(is_whole, 0, own_room - for_left)
         room = room.at[left].set(for_left).at[right].set(for_right)
     used = used.at[: plan.num_classes].set(members & (room[: plan.num_classes] > 0))

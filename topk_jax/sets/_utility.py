@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics, _ordinals, _selection
+from topk_jax._entries import take_along
 from topk_jax.operators import _top_k
 from topk_jax.sets._rules import largest_set
 
@@ -203,5 +204,5 @@ def _best(descending: jax.Array, utilities: jax.Array) -> _Best:
     # 16 roundings of the largest.
     room = _numerics.rounding_to_spare(expected.dtype) * jnp.abs(largest)
     last = (expected >= (largest - room)[..., None]).argmax(axis=-1)[..., None]
-    smallest = jnp.take_along_axis(descending, last, axis=-1)[..., 0]
+    smallest = take_along(descending, last)[..., 0]
     return _Best(largest, smallest, last[..., 0] + 1)

@@ -12,6 +12,7 @@ from tests.rows import rows
 SOME = (
     "operators.p_norm_top_k",
     "sets.top_k_set",
+    "sets.left_out_top_k_levels",
     "losses.noised_top_k_hinge-keys",
     "metrics.macro_accuracy",
 )
@@ -19,6 +20,7 @@ SOME = (
 NAN = ("metrics.shot_accuracy",)
 NUM_EXAMPLES, NUM_CLASSES = 5, 24
 WITHOUT_NAN = [case for case in CASES if case.public not in NAN]
+NUM_FEW_CLASSES = 8
 
 
 def arrays(*, masked):
@@ -32,6 +34,47 @@ def arrays(*, masked):
         drawn["probabilities"] = softmax(drawn["logits"])
         drawn["targets"][drawn["logits"] == -np.inf] = 0
     return drawn
+
+
+def few(num_examples, kind):
+    """A few examples, whose probabilities are 0 and 1 or all equal."""
+    drawn = draw((num_examples,), NUM_FEW_CLASSES)
+    places = np.arange(NUM_FEW_CLASSES)
+    of_labels = {"sure": drawn["labels"], "wrong": (drawn["labels"] + 1) % NUM_FEW_CLASSES}
+    if kind == "equal":
+        found = np.full((num_examples, NUM_FEW_CLASSES), 1 / NUM_FEW_CLASSES)
+    else:
+        found = of_labels[kind][:, None] == places
+    with np.errstate(divide="ignore"):
+        logarithms = np.log(found.astype(np.float32))
+    return drawn | {
+        "probabilities": found.astype(np.float32),
+        "log_probabilities": logarithms,
+        "logits": logarithms,
+    }
+
+
+# Some need two examples; quantiles of six are infinite.
+@pytest.mark.parametrize("num_examples", [2, 6])
+@pytest.mark.parametrize("kind", ["sure", "wrong", "equal"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=() if case.name in SOME else pytest.mark.long)
+        for case in CASES
+        if case.public.startswith("sets.")
+    ],
+)
+def test_sets_of_few_examples_are_made_without_nan(case, kind, num_examples):
+    arrays = few(num_examples, kind)
+    parameters = case.resolved(NUM_FEW_CLASSES)
+    try:
+        with jax.debug_nans(True):
+            case.results(arrays, **parameters)
+    except FloatingPointError:
+        # It may be the result.
+        leaves = map(np.asarray, jax.tree.leaves(case.results(arrays, **parameters)))
+        assert any(leaf.dtype.kind == "f" and np.isnan(leaf).any() for leaf in leaves)
 
 
 @pytest.mark.parametrize("masked", [False, True])

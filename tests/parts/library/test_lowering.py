@@ -22,7 +22,11 @@ SOME = (
     "losses.expected_top_k_hinge-balanced",
     "losses.average_k",
     "sets.conformal_set-aps",
+    "sets.conformal_scores-aps",
+    "sets.fewest_names",
     "metrics.tally_by_class",
+    "operators.top_k_sum",
+    "operators.perturbed_top_k_value",
 )
 _CANDIDATES = "the number of candidates, floor((K - 1) n), is the size of a selection"
 _RANKS = "the ranks of the quantiles are computed from the number of examples, without rounding"
@@ -56,13 +60,19 @@ OF_A_KNOWN_SIZE = {
     "sets.temperature": _BLOCKS,
     "sets.vote_quantile": _RANKS,
 }
+# Functions that refuse an empty batch, so that the number must be known to be at least 1.
+OF_SOME_EXAMPLES = (
+    "losses.p_value_uniformity",
+    "losses.size_at_average_error",
+    "losses.size_over_errors",
+)
 # What JAX raises if it needs a number and gets a symbol.
 REFUSALS = (TypeError, NotImplementedError, jax.errors.InconclusiveDimensionOperation)
 
 
-def shapes_of(case, num_examples):
+def shapes_of(case, num_examples, num_classes=NUM_CLASSES):
     """The arrays of the case as shapes; `num_examples` may be a symbol."""
-    arrays = draw((1,), NUM_CLASSES)
+    arrays = draw((1,), num_classes)
 
     def shape_of(name):
         sizes = zip(AXES[name], arrays[name].shape, strict=True)
@@ -78,8 +88,8 @@ def results(case, arrays):
     return case.results(arrays, **case.resolved(NUM_CLASSES))
 
 
-def any_number():
-    (number,) = jax.export.symbolic_shape("n")
+def any_number(expression="n", constraints=()):
+    (number,) = jax.export.symbolic_shape(expression, constraints=constraints)
     return number
 
 
@@ -108,6 +118,41 @@ def test_a_function_and_its_gradient_are_lowered(case):
 def test_functions_that_need_a_known_size_are_listed_with_the_reason(case):
     with pytest.raises(REFUSALS):
         lower(case, any_number())
+
+
+# A size that may be 0, and one that is never even.
+@pytest.mark.parametrize("expression", ["n - 1", "2*n + 1"])
+@pytest.mark.parametrize(
+    "case", some_and_long([case for case in CASES if case.public not in OF_A_KNOWN_SIZE])
+)
+def test_a_number_of_examples_may_be_an_expression(case, expression):
+    constraints = ["n >= 2"] if case.public in OF_SOME_EXAMPLES else []
+    shapes = shapes_of(case, any_number(expression, constraints))
+    on = ("cpu", *lowered.PLATFORMS)
+    program = lowered.lowered(functools.partial(results, case), shapes, platforms=on)
+    assert lowered.faults(program) == []
+
+
+@pytest.mark.parametrize("num_classes", [24, 1000])
+def test_programs_for_an_expression_have_the_values_of_its_number(num_classes):
+    """Of a thousand classes, another way is taken on the CPU."""
+    names = ("operators.top_k_sum", "losses.cross_entropy", "sets.conformal_scores-aps")
+    cases = [case for case in CASES if case.name in names]
+
+    def every(arrays):
+        return [case.results(arrays, **case.resolved(num_classes)) for case in cases]
+
+    number, shapes = any_number("n - 1"), {}
+    for case in cases:
+        shapes |= shapes_of(case, number, num_classes)
+    program = lowered.lowered(every, shapes, platforms=["cpu"])
+    for num_examples in (0, 1, 3):
+        drawn = draw((num_examples,), num_classes)
+        arrays = {name: drawn[name] for name in shapes}
+        for leaf, expected in zip(
+            *map(jax.tree.leaves, (program.call(arrays), jax.jit(every)(arrays))), strict=True
+        ):
+            np.testing.assert_allclose(leaf, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_programs_for_any_number_have_the_values_of_one_number():

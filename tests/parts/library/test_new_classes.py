@@ -167,6 +167,35 @@ def test_the_selective_threshold_is_that_of_binomial_p_values(error, rng):
     assert np.isnan(sets.selective_threshold(confidences * np.nan, hits, error=0.2, delta=0.1))
 
 
+@pytest.mark.parametrize(
+    ("number", "error", "delta"),
+    [
+        # The p-value of one error more is close above delta; that of the last one is delta itself.
+        (1446, "0.2", "1e-12"),
+        (6901, "0.1", "1e-12"),
+        (2, "0.1", "0.99"),
+        (4, "0.3", "0.9163"),
+        # The p-value of the last error that is allowed is close below delta.
+        (2392, "0.05", "1e-12"),
+    ],
+)
+def test_no_error_too_many_is_allowed_for_any_delta(number, error, delta):
+    rate, level = Fraction(error), Fraction(delta)
+    p_value, allowed = Fraction(0), -1
+    while True:
+        wrong = allowed + 1
+        chance = math.comb(number, wrong) * rate**wrong * (1 - rate) ** (number - wrong)
+        if p_value + chance > level:
+            break
+        p_value, allowed = p_value + chance, wrong
+    confidences = jnp.ones(number)
+    for num_errors in (allowed, allowed + 1):
+        hits = np.arange(number) >= num_errors
+        found = sets.selective_threshold(confidences, hits, error=float(rate), delta=float(level))
+        # One that allows no error at all is not tested.
+        assert found == (-np.inf if 1 <= num_errors == allowed else np.inf), num_errors
+
+
 def test_answers_are_seldom_wrong_more_often_than_was_asked(rng):
     """The rate of errors above a confidence c is (1 - c) / 2 on this law, at most 0.2 from 0.6."""
     error, delta, thresholds = 0.2, 0.1, []
