@@ -19,8 +19,14 @@ SOME = (
 # NaN is the mean of a group without classes.
 NAN = ("metrics.shot_accuracy",)
 NUM_EXAMPLES, NUM_CLASSES = 5, 24
-WITHOUT_NAN = [case for case in CASES if case.public not in NAN]
 NUM_FEW_CLASSES = 8
+
+
+def sampled(cases):
+    return rows(
+        [case for case in cases if case.name in SOME],
+        [case for case in cases if case.name not in SOME],
+    )
 
 
 def arrays(*, masked):
@@ -59,11 +65,8 @@ def few(num_examples, kind):
 @pytest.mark.parametrize("kind", ["sure", "wrong", "equal"])
 @pytest.mark.parametrize(
     "case",
-    [
-        pytest.param(case, id=case.name, marks=() if case.name in SOME else pytest.mark.long)
-        for case in CASES
-        if case.public.startswith("sets.")
-    ],
+    sampled([case for case in CASES if case.public.startswith("sets.")]),
+    ids=lambda case: case.name,
 )
 def test_sets_of_few_examples_are_made_without_nan(case, kind, num_examples):
     arrays = few(num_examples, kind)
@@ -80,10 +83,7 @@ def test_sets_of_few_examples_are_made_without_nan(case, kind, num_examples):
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(
     "case",
-    rows(
-        [case for case in WITHOUT_NAN if case.name in SOME],
-        [case for case in WITHOUT_NAN if case.name not in SOME],
-    ),
+    sampled([case for case in CASES if case.public not in NAN]),
     ids=lambda case: case.name,
 )
 def test_numbers_are_made_without_nan(case, masked):

@@ -93,19 +93,19 @@ def any_number(expression="n", constraints=()):
     return number
 
 
+def sampled(cases):
+    return rows(
+        [case for case in cases if case.name in SOME],
+        [case for case in cases if case.name not in SOME],
+    )
+
+
 def lower(case, num_examples):
     return lowered.lowered(functools.partial(results, case), shapes_of(case, num_examples))
 
 
 # That every public function has a case is held by `test_cases.py`.
-@pytest.mark.parametrize(
-    "case",
-    rows(
-        [case for case in CASES if case.name in SOME],
-        [case for case in CASES if case.name not in SOME],
-    ),
-    ids=lambda case: case.name,
-)
+@pytest.mark.parametrize("case", sampled(CASES), ids=lambda case: case.name)
 def test_a_function_and_its_gradient_are_lowered(case):
     takes_any = case.public not in OF_A_KNOWN_SIZE
     program = lower(case, any_number() if takes_any else NUM_EXAMPLES)
@@ -123,7 +123,9 @@ def test_functions_that_need_a_known_size_are_listed_with_the_reason(case):
 # A size that may be 0, and one that is never even.
 @pytest.mark.parametrize("expression", ["n - 1", "2*n + 1"])
 @pytest.mark.parametrize(
-    "case", some_and_long([case for case in CASES if case.public not in OF_A_KNOWN_SIZE])
+    "case",
+    sampled([case for case in CASES if case.public not in OF_A_KNOWN_SIZE]),
+    ids=lambda case: case.name,
 )
 def test_a_number_of_examples_may_be_an_expression(case, expression):
     constraints = ["n >= 2"] if case.public in OF_SOME_EXAMPLES else []
