@@ -1,7 +1,7 @@
-"""Computations that are compiled once, inside and outside of a user's `jax.jit`."""
+"""Computations that are compiled once, also outside of a user's `jax.jit`."""
 
 from collections.abc import Callable
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 import jax
@@ -14,34 +14,38 @@ Result = TypeVar("Result")
 
 
 def compiled(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Decorates a computation of checked arguments: `jax.jit`, static where there are no arrays.
+    """Decorates a computation of checked arguments: `jax.jit`, with all but arrays static.
 
-    Arguments may be trees. Their leaves that are not arrays are static, and have to be hashable.
+    Arguments may be trees. Their leaves that are not arrays have to be hashable.
 
     Hazard: outside of `jit`, JAX compiles a loop anew in every call if its body is a closure.
-    Choice: one program for the arrays' types and the static leaves. Inside of `jit` it is inlined,
-    so that the user's program stays the same. Hazard: JAX would use one trace for all platforms in
-    `_platforms.choose`. Choice: the known platforms are static, too. Cost: none.
+    Choice: one program for each type of the arrays and each value of the other leaves. Inside of
+    `jit` it is inlined, so that the user's program is the same as without it. Cost: none.
+
+    Hazard: inside of a choice by the platform (`_platforms.choose`), JAX would take a trace that is
+    for another platform. Choice: what is known of the platform is static, too. Cost: none.
     """
 
-    @partial(jax.jit, static_argnums=(0, 1, 2), inline=True)
-    def of_arrays(_platforms: Any, tree: Any, static: tuple[Any, ...], *arrays: Any) -> Result:
-        rest = iter(arrays)
-        leaves = [next(rest) if leaf is _ARRAY else leaf for leaf in static]
+    def of_arrays(static: tuple[Any, ...], arrays: list[Any]) -> Result:
+        _, tree, others = static
+        leaves = [
+            other if array is None else array for other, array in zip(others, arrays, strict=True)
+        ]
         args, kwargs = jax.tree.unflatten(tree, leaves)
         return function(*args, **kwargs)
+
+    # What JAX logs and profiles has this name.
+    of_arrays.__name__ = function.__name__
+    program = jax.jit(of_arrays, static_argnums=0, inline=True)
 
     @wraps(function)
     def called(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         leaves, tree = jax.tree.flatten((args, kwargs))
-        are_arrays = [isinstance(leaf, jax.Array | np.ndarray) for leaf in leaves]
-        static = tuple(
-            _ARRAY if is_array else leaf for leaf, is_array in zip(leaves, are_arrays, strict=True)
+        # For JAX, `None` is a tree without leaves.
+        arrays = [leaf if isinstance(leaf, jax.Array | np.ndarray) else None for leaf in leaves]
+        others = tuple(
+            leaf if array is None else None for leaf, array in zip(leaves, arrays, strict=True)
         )
-        arrays = (leaf for leaf, is_array in zip(leaves, are_arrays, strict=True) if is_array)
-        return of_arrays(_platforms.known(), tree, static, *arrays)
+        return program((_platforms.known(), tree, others), arrays)
 
     return called
-
-
-_ARRAY = object()

@@ -18,8 +18,8 @@ def choose(*operands: Any, cpu: Callable[..., Any], default: Callable[..., Any])
     Hazard: `jax.lax.platform_dependent` traces both, and both again in each part of a choice inside
     of a choice. Choice: inside of a choice the platform is known, and only its part is traced. The
     programs are the same. Cost: a function that is compiled by `jax.jit` itself must not choose
-    inside of a choice, because JAX would use its trace for other platforms, too; `compiled` does
-    not.
+    inside of a choice, because JAX would use its trace for other platforms, too. A function that is
+    `compiled` may.
     """
     if cpu is default:
         return cpu(*operands)

@@ -84,9 +84,7 @@ def observed():
     hits = jnp.array([True, False])
     counts = metrics.tally_by_class(hits, jnp.array([0, 1]), num_classes=2)
     counts = sum([counts, counts])
-    yield counts.mean(), counts.macro_mean(), counts.shot_means(
-        class_counts=jnp.array([5, 500])
-    )
+    yield counts.mean(), counts.macro_mean(), counts.shot_means(class_counts=jnp.array([5, 500]))
     quantile = drift.AdaptiveQuantile.start(jnp.array([0.25, 0.5]), error=0.1)
     coverage, ranks = drift.CoverageTest.start(error=0.1), drift.OnlineRanks.start(edges=[0.5])
     martingale = drift.JumperMartingale.start()
