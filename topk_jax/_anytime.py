@@ -80,15 +80,18 @@ def anytime_interval(
     # bounds of what is rarer, hits or other outcomes. Cost: none.
     are_rare = found <= total - found
     rarer = jnp.where(are_rare, found, total - found)
-    low, high = (_bound(rarer, total, float(1 - share), sign) for sign in (1, -1))
+    limit = math.log(2 / float(1 - share))
+    low, high = (_bound(rarer, total, limit, sign) for sign in (1, -1))
     low, high = jnp.where(are_rare, low, 1 - high), jnp.where(are_rare, high, 1 - low)
     valid = (found >= 0) & (found <= total)
     return _numerics.nan_unless(valid, low), _numerics.nan_unless(valid, high)
 
 
-@partial(jax.jit, static_argnums=(2, 3))
-def _bound(hits: jax.Array, counts: jax.Array, error: float, sign: int) -> jax.Array:
+@partial(jax.jit, static_argnums=3)
+def _bound(hits: jax.Array, counts: jax.Array, limit: jax.Array, sign: int) -> jax.Array:
     """The lower bounds for a sign of 1, the upper bounds for a sign of -1.
+
+    Means are refuted whose evidence has a logarithm of at least `limit`.
 
     Identity: the exponent is t (lambda h / t - log(1 - m + m e^lambda)), and that of the other
     outcomes is the same with -lambda. Hazard: in float32 each of the two has an error of t
@@ -104,7 +107,7 @@ def _bound(hits: jax.Array, counts: jax.Array, error: float, sign: int) -> jax.A
     def is_refuted(mean: jax.Array) -> jax.Array:
         exponents = [number * (size * share - jnp.log1p(mean * math.expm1(size))) for size in sizes]
         evidence = jax.nn.logsumexp(jnp.stack(exponents), axis=0) - math.log(_NUM_PARAMETERS)
-        return evidence >= math.log(2 / error)
+        return evidence >= limit
 
     def halve(_: int, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         outer, inner = bounds

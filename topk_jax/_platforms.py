@@ -18,7 +18,8 @@ def choose(*operands: Any, cpu: Callable[..., Any], default: Callable[..., Any])
     Hazard: `jax.lax.platform_dependent` traces both, and both again in each part of a choice inside
     of a choice. Choice: inside of a choice the platform is known, and only its part is traced. The
     programs are the same. Cost: a function that is compiled by `jax.jit` itself must not choose
-    inside of a choice, because JAX would use its trace for other platforms, too.
+    inside of a choice, because JAX would use its trace for other platforms, too. A function that is
+    `compiled` may.
     """
     if cpu is default:
         return cpu(*operands)
@@ -36,6 +37,11 @@ def choose_accelerator(
     if cuda is default:
         return cuda(*operands)
     return _choose("cuda", cuda, default, operands)
+
+
+def known() -> tuple[bool | None, ...]:
+    """For each platform whether this is its part of a choice; `None` outside of choices."""
+    return tuple(is_for.get(None) for is_for in _IS_FOR.values())
 
 
 def _choose(

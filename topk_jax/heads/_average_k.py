@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics
+from topk_jax._compilation import compiled
 from topk_jax._sharding import unify
 from topk_jax.heads import _softmax
 from topk_jax.heads._blocks import Block, Layer, pull_back, scan_blocks
@@ -100,15 +101,12 @@ def average_k(
     num_candidates = math.floor((size - 1) * num_examples)
     alpha = _checks.scalar(alpha, "alpha", scores.rows.dtype, at_least=0.0)
     block_size = size_of_block(block_size, scores)
-    candidates = _find_candidates(proposals, of_rows, num_candidates, axis_name, block_size)
     weights = (
         divide_or_zero(num_examples, num_candidates),
         divide_or_zero(num_examples, num_examples * (num_classes - 1) - num_candidates),
     )
-    rows, layer, candidates, of_rows = unify(scores.rows, scores.layer, candidates, of_rows)
-    of_labels, of_others = _costs(
-        scores.unit, block_size, weights, rows, layer, of_rows, candidates
-    )
+    candidates = _find_candidates(proposals, of_rows, num_candidates, axis_name, block_size)
+    of_labels, of_others = _costs_of_batch(scores, of_rows, candidates, weights, block_size)
     cost = _numerics.nan_where_invalid_labels(of_labels + alpha * of_others, of_rows, num_classes)
     examples = _softmax.compute_cross_entropy(proposals, of_rows, block_size)
     mean = _numerics.batch_mean(examples.astype(cost.dtype) + cost, axis_name)
@@ -116,6 +114,7 @@ def average_k(
     return _numerics.nan_unless(~jnp.isnan(mean), mean)
 
 
+@compiled
 def _find_candidates(
     proposals: Scores,
     labels: jax.Array,
@@ -166,6 +165,22 @@ def _find_candidates(
     return keep_first(found, count, num_rows, num_classes)
 
 
+@compiled
+def _costs_of_batch(
+    scores: Scores,
+    labels: jax.Array,
+    candidates: Candidates,
+    weights: tuple[float, float],
+    block_size: int,
+) -> tuple[jax.Array, jax.Array]:
+    """The costs of the true class and of the others, `[n]` both.
+
+    `weights` has the weight of a candidate and the weight of another wrong class.
+    """
+    rows, layer, candidates, labels = unify(scores.rows, scores.layer, candidates, labels)
+    return _costs(scores.unit, block_size, weights, rows, layer, labels, candidates)
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
 def _costs(
     unit: bool,
@@ -176,10 +191,7 @@ def _costs(
     labels: jax.Array,
     candidates: Candidates,
 ) -> tuple[jax.Array, jax.Array]:
-    """The costs of the true class and of the others, `[n]` both.
-
-    `weights` has the weight of a candidate and the weight of another wrong class.
-    """
+    """`_costs_of_batch` of arrays that vary over the same devices."""
     return _costs_forward(unit, block_size, weights, rows, layer, labels, candidates)[0]
 
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics
+from topk_jax._compilation import compiled
 from topk_jax._entries import in_ascending_order
 from topk_jax._sharding import unify
 from topk_jax.heads._blocks import Block, scan_blocks, scores_of_classes
@@ -202,10 +203,16 @@ def _reduced(
 
     The position is -1 for a label outside [0, L).
     """
-    num_classes = scores.num_classes
-    size = min(size, num_classes - 1)
+    size = min(size, scores.num_classes - 1)
     # A block has to have enough wrong classes.
-    block_size = size_of_block(block_size, scores, at_least=size + 1)
+    return _select(scores, labels, size, size_of_block(block_size, scores, at_least=size + 1))
+
+
+@compiled
+def _select(
+    scores: Scores, labels: jax.Array, size: int, block_size: int
+) -> tuple[jax.Array, jax.Array]:
+    """`_reduced` with a checked size of blocks."""
     rows, layer, labels = unify(scores.rows, scores.layer, labels)
 
     def step(found: Largest, block: Block) -> Largest:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics, _selection
+from topk_jax._compilation import compiled
 from topk_jax._sharding import unify
 from topk_jax.heads._blocks import Block, scan_blocks, scores_of_classes
 from topk_jax.heads._each_device import split_examples
@@ -104,6 +105,7 @@ def noised_top_k_hinge(
     return _numerics.zero_left_out(losses.reshape(batch_shape), where)
 
 
+@compiled
 def _gap(
     scores: Scores,
     labels: jax.Array,

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _numerics
+from topk_jax._compilation import compiled
 from topk_jax._sharding import unify
 from topk_jax.heads._blocks import (
     Block,
@@ -76,6 +77,7 @@ def cross_entropy(
     return _numerics.zero_left_out(losses, where)
 
 
+@compiled
 def compute_cross_entropy(scores: Scores, labels: jax.Array, block_size: int) -> jax.Array:
     """The cross-entropy `[n]` of checked scores."""
     rows, layer, labels = unify(scores.rows, scores.layer, labels)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _classes, _numerics
+from topk_jax._compilation import compiled
 from topk_jax._sharding import unify
 from topk_jax.heads._blocks import Block, scan_blocks, with_slopes_of_scores
 from topk_jax.heads._each_device import split_examples
@@ -89,6 +90,7 @@ def top_k(
     return values.reshape(shape), classes.reshape(shape)
 
 
+@compiled
 def compute_top_k(
     scores: Scores, k: int, block_size: int, class_axis_name: Hashable | None
 ) -> tuple[jax.Array, jax.Array]:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _classes, _numerics, _ordinals, _platforms, _search
+from topk_jax._compilation import compiled
 from topk_jax.losses._label_scores import log_probabilities, measure
 from topk_jax.losses._softmax import compute_cross_entropy
 
@@ -253,6 +254,7 @@ def pointwise_error(
     return _numerics.zero_left_out(losses, where)
 
 
+@compiled
 def _sizes_over(
     scores: jax.Array,
     thresholds: jax.Array,
@@ -368,6 +370,7 @@ def _threshold(
 
 
 @jax.custom_jvp
+@compiled
 def _root(gaps: jax.Array, coverage: jax.Array, temperature: jax.Array) -> jax.Array:
     """The t at which the mean of sigmoid((gaps - t) / T) of gaps [n] is the coverage.
 

@@ -12,6 +12,7 @@ from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _classes, _numerics
+from topk_jax._compilation import compiled
 from topk_jax.operators._top_k import move_classes_last
 
 __all__ = ["entmax"]
@@ -106,6 +107,7 @@ class Solution(NamedTuple):
         return _norm(self.total, alpha - 1)
 
 
+@compiled
 def solve(scores: jax.Array, alpha: jax.Array, class_axis_name: Hashable | None = None) -> Solution:
     """Solves for the numbers that determine the entmax of finite scores [..., L].
 

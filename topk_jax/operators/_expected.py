@@ -13,6 +13,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _classes, _numerics, _platforms, _selection, _sharding
+from topk_jax._compilation import compiled
 from topk_jax.operators import (
     _binning,
     _contour,
@@ -115,6 +116,7 @@ def compute_expected_top_k_value(
     return compute_expected_mean(last, (k,), epsilon, (num_nodes,))
 
 
+@compiled
 def compute_expected_mean(
     last: jax.Array,
     ranks: tuple[int, ...],

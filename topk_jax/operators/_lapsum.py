@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics
+from topk_jax._compilation import compiled
 from topk_jax.operators import _memberships
 from topk_jax.operators._top_k import move_classes_last
 
@@ -92,6 +93,7 @@ def distances_from_threshold(scores: jax.Array, k: int | jax.Array, alpha: jax.A
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
+@compiled
 def _distances_and_weights(
     scores: jax.Array, alpha: jax.Array, k: jax.Array, rank: int | None
 ) -> tuple[jax.Array, jax.Array]:

@@ -12,6 +12,7 @@ from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics
+from topk_jax._compilation import compiled
 from topk_jax.operators._entmax import log_of_bases, on_simplex, support_power
 from topk_jax.operators._top_k import move_classes_last, select_kth
 
@@ -85,6 +86,7 @@ def p_norm_top_k(
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+@compiled
 def _mask(k: int, gaps: jax.Array, p: jax.Array, regularization: jax.Array) -> jax.Array:
     """The mask, from the scores minus the k-th largest score, [..., L].
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from topk_jax import _classes, _numerics, _platforms, _sharding
+from topk_jax._compilation import compiled
 from topk_jax._entries import compare_with
 from topk_jax.operators._perturbed_selection import (
     Selection,
@@ -24,6 +25,7 @@ from topk_jax.operators._top_k import merge_devices
 _MOST_COMPARED = 128
 
 
+@compiled
 def select(
     selection: Selection, scores: jax.Array, epsilon: jax.Array, source: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -42,6 +44,7 @@ def select(
     )
 
 
+@compiled
 def count_selected(selection: Selection, selected: jax.Array, *, like: jax.Array) -> jax.Array:
     """How often each class was selected, [..., L], from `selected` [..., M, k or 1].
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics, _sharding
+from topk_jax._compilation import compiled
 from topk_jax.operators import _sorting_networks, _swaps
 from topk_jax.operators._neural_sort import log_neural_sort
 from topk_jax.operators._soft_sort import log_soft_sort
@@ -190,6 +191,7 @@ def check_relaxation(
     )
 
 
+@compiled
 def _pass_back(scores: jax.Array, log_columns: jax.Array, relaxation: Relaxation) -> jax.Array:
     """The columns [C, L] at the end of the network, at its start: `[..., C, L]`."""
     through = functools.partial(_through_network, relaxation.method, relaxation.swap)

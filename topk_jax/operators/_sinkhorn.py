@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics
+from topk_jax._compilation import compiled
 from topk_jax.operators import _memberships
 from topk_jax.operators._top_k import move_classes_last
 
@@ -80,6 +81,7 @@ def sinkhorn_top_k(scores: ArrayLike, k: int, *, epsilon: ArrayLike, axis: int =
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
+@compiled
 def _distances(scores: jax.Array, scale: jax.Array, k: int) -> jax.Array:
     """The distances (s - b) / scale of scores [..., L] from the threshold."""
     distances = _memberships.from_kth_largest(scores, k, scale)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics, _ordinals, _search
+from topk_jax._compilation import compiled
 from topk_jax.operators._top_k import move_classes_last
 
 __all__ = ["sparse_top"]
@@ -114,6 +115,7 @@ def _project_jvp(
     return projection, tangent - moving * mean
 
 
+@compiled
 def _float_above_threshold(scores: jax.Array, k: jax.Array) -> jax.Array:
     """The smallest float t with sum clip(scores - t, 0, 1) < k, or the largest score: [..., 1].
 

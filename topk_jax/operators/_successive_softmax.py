@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics
+from topk_jax._compilation import compiled
 from topk_jax.operators._top_k import move_classes_last
 
 __all__ = ["successive_softmax_top_k"]
@@ -73,6 +74,7 @@ class Rounds(NamedTuple):
     left_before: jax.Array
 
 
+@compiled
 def log_successive_softmax(scores: jax.Array, k: int, tau: jax.Array) -> Rounds:
     """The k rounds for scores [..., L].
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from topk_jax import _classes, _platforms, _sharding
+from topk_jax._compilation import compiled
 from topk_jax.operators import _polynomials
 
 # Up to this degree a sum gives a good enough tilt; above it bisection is used.
@@ -60,6 +61,7 @@ def _log_ratio_of_sigmas_jvp(
     return value, tangent
 
 
+@compiled
 def _ratio_on_each_device(
     factors: jax.Array, rest: jax.Array | None, k: int, class_axis_name: Hashable | None
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:

@@ -20,6 +20,7 @@ from topk_jax import (
     _selection,
     _sharding,
 )
+from topk_jax._compilation import compiled
 from topk_jax._entries import take_along, take_entries
 
 __all__ = ["top_k_sum", "top_k_value"]
@@ -126,6 +127,7 @@ def _largest_or_nan(scores: jax.Array, k: int) -> jax.Array:
     return select_largest(_numerics.nan_where_invalid_vectors(scores, scores), k)[0]
 
 
+@compiled
 def select_largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     """The k largest entries along the last axis and their indices, `[..., k]` both.
 
@@ -211,6 +213,7 @@ def merge_devices(
     return kept, take_entries(classes, order)
 
 
+@compiled
 def select_kth(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     """The k-th largest entry along the last axis and its index, `[..., 1]` both.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import jax
@@ -140,8 +139,8 @@ def class_average_k_thresholds(
     return _class_thresholds(rows, labels.reshape(-1), np.minimum(ranks, num_examples))
 
 
-@partial(jax.jit, static_argnames="rank")
-def _macro_thresholds(rows: jax.Array, counts: jax.Array, rank: int) -> jax.Array:
+@jax.jit
+def _macro_thresholds(rows: jax.Array, counts: jax.Array, rank: jax.Array) -> jax.Array:
     """The thresholds that keep at most `rank` of the probabilities [n, L].
 
     Hazard: a quotient p / pi and a product with pi are rounded, so a threshold for the quotients

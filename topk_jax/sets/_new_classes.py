@@ -151,12 +151,10 @@ def new_class_threshold(
     """
     known, once = _calibration(calibration_outlier_scores, seen_once)
     rank = math.floor(_checks.static_error(error) * (known.shape[0] + 1))
-    invalid = jnp.isnan(known).any()
-    if rank == 0:
-        return jnp.where(invalid, jnp.nan, -jnp.inf).astype(known.dtype)
     # Infinity also stands for the examples of other classes.
     ascending = jnp.sort(jnp.where(once, known, jnp.inf))
-    return jnp.where(invalid, jnp.nan, ascending[rank - 1])
+    from_rank_0 = jnp.pad(ascending, (1, 0), constant_values=-jnp.inf)
+    return jnp.where(jnp.isnan(known).any(), jnp.nan, from_rank_0[rank])
 
 
 @_class_axis.refuse_split
