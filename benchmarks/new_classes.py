@@ -135,7 +135,7 @@ def _reports(workdir: Path, max_error: float) -> dict[str, Any]:
             for split, examples in splits.items()
         )
         calibration = NewCalibration(classifier, validation)
-        return new_class_report.report(test, score, calibration, [_COVERAGE], [])
+    XX
 
     least = selective.threshold(predicted["validation"], max_error)
     return {
