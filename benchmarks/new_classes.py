@@ -135,7 +135,9 @@ def _reports(workdir: Path, max_error: float) -> dict[str, Any]:
             for split, examples in splits.items()
         )
         calibration = NewCalibration(classifier, validation)
-    XX
+        return new_class_report.report(
+            test, score, calibration, [_COVERAGE], [], are_rules_optional=False
+        )
 
     least = selective.threshold(predicted["validation"], max_error)
     return {
