@@ -15,14 +15,14 @@ from PIL import Image
 from tests.promises.commands import chips_of_this_machine, line, ok
 from train import data
 
-CLASSES, WIDTH = 6, 5
+CLASSES, WIDTH = 6, 100
 
 
 def test_an_audit_finds_planted_labels_and_a_run_leaves_them_out(tmp_path):
     rng = np.random.default_rng(1)
     number, wrong = 240, 12
     truth = np.arange(number) % CLASSES
-    centres = 4 * rng.normal(size=(CLASSES, WIDTH))
+    centres = rng.normal(size=(CLASSES, WIDTH)) / 2
     features = (centres[truth] + rng.normal(size=(number, WIDTH))).astype(np.float32)
     labels, planted = truth.copy(), rng.choice(number, wrong, replace=False)
     labels[planted] = (truth[planted] + rng.integers(1, CLASSES, wrong)) % CLASSES
