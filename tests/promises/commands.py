@@ -15,9 +15,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import jax
+import pytest
 from absl import flags
 
 from train.foundation import command_line
+from train.planning import targets
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +98,15 @@ def served(**given: object) -> Iterator[str]:
         process.terminate()
         process.communicate()
     assert process.returncode == 0
+
+
+@contextlib.contextmanager
+def chips_of_this_machine(number: int, memory: int) -> Iterator[None]:
+    """Has `train.plan` compile for devices of this machine, whose compiler is always here."""
+    here = targets.Target("here", "cpu", memory, jax.devices()[:number])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(targets, "find_target", lambda _: here)
+        yield
 
 
 def _flag(name: str, value: object) -> str:

@@ -1,15 +1,14 @@
-"""The commands of the pages that guide: all of docs/observations.md, and the flags of the sheet."""
+"""The commands of docs/observations.md, one after another."""
 
 import json
 import re
 import shlex
 
-from tests.parts.program.forked import ROOT, start, start_each
+from tests.parts.program.forked import ROOT, start
 
 DOCS = ROOT / "docs"
 ENVIRONMENT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=1"}
 BLOCK = re.compile(r"^```python\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
-COMMAND = re.compile(r"`python -m (train\.\w+) ([^`]+)`")
 
 
 def commands_of(page):
@@ -39,22 +38,3 @@ def test_the_observations_of_the_page_get_sets(tmp_path, monkeypatch):
     report = json.loads((tmp_path / "runs/plants/evaluation_test.json").read_text())
     assert 0 < report["observations"]["num_examples"] < report["num_examples"]
     assert "plant001_0.jpg" in (tmp_path / "sets.html").read_text(encoding="utf-8")
-
-
-def test_the_sheet_has_commands_with_flags_that_exist():
-    sheet = (DOCS / "cheat_sheet.md").read_text(encoding="utf-8")
-    found = COMMAND.findall(sheet)
-    assert len(found) > 10
-    flags: dict[str, set[str]] = {}
-    for module, arguments in found:
-        named = {
-            one[2:].partition("=")[0] for one in shlex.split(arguments) if one.startswith("--")
-        }
-        flags.setdefault(module, set()).update(
-            name for name in named if not name.startswith("config.")
-        )
-    modules = [*flags]
-    helps = [start_each(module, [["--helpfull"]], ENVIRONMENT)[0] for module in modules]
-    for module, ended in zip(modules, helps, strict=True):
-        for flag in flags[module]:
-            assert re.search(rf"--(\[no\])?{flag}\b", ended.stdout), (module, flag)

@@ -1,0 +1,280 @@
+"""What one does with several runs, and beside them: their numbers, computed again.
+
+All runs train one layer on features of a few classes. Eight classes are rare: each has one row for
+validation. Two have rows for the test alone. The rows for validation are rows of the test, too, so
+that some scores are thresholds.
+"""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from tests import reference
+from tests.promises.commands import line, ok, run
+
+COMMON, RARE, UNKNOWN, WIDTH = 6, 8, 2, 5
+KNOWN = COMMON + RARE
+SEEDS = {"cross_entropy": (0, 1, 2), "focal": (0, 1)}
+COVERAGE = 0.8
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The rows of the runs, and what else is written."""
+    folder = tmp_path_factory.mktemp("jobs")
+    rng = np.random.default_rng(0)
+    centres = 2 * rng.normal(size=(KNOWN + UNKNOWN, WIDTH))
+
+    def draw(labels):
+        return (centres[labels] + rng.normal(size=(len(labels), WIDTH))).astype(np.float32)
+
+    common, rare = np.arange(COMMON), np.arange(COMMON, KNOWN)
+    labels = {
+        "train": np.concatenate([np.tile(common, 24), np.tile(rare, 6)]),
+        "val": np.concatenate([np.tile(common, 18), rare]),
+        "test": np.concatenate(
+            [np.tile(common, 10), np.tile(np.arange(KNOWN, KNOWN + UNKNOWN), 15)]
+        ),
+    }
+    rows = {split: draw(of_split) for split, of_split in labels.items()}
+    for arrays in (labels, rows):
+        arrays["test"] = np.concatenate([arrays["val"], arrays["test"]])
+    names = np.array([f"class {label:02}" for label in np.concatenate([*labels.values()])])
+    split = np.repeat([*labels], [len(one) for one in labels.values()])
+    np.savez(
+        folder / "rows.npz", features=np.concatenate([*rows.values()]), labels=names, split=split
+    )
+    # All rows of the test, as if they were of one class, so that all have scores.
+    known = np.full(len(rows["test"]), "class 00")
+    np.savez(folder / "test_rows.npz", features=rows["test"], labels=known)
+    np.save(folder / "test_labels.npy", labels["test"])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(folder):
+    """Finished runs of two losses, one of them with a seed more."""
+    for loss, seeds in SEEDS.items():
+        for seed in seeds:
+            fields = {
+                "dataset.path": folder / "rows.npz",
+                "dataset.batch_size": 48,
+                "dataset.unseen_classes": "count_as_unknown",
+                "eval.ks": "(1,2)",
+                "select_by": "top_1_accuracy",
+                "num_epochs": 5,
+                "optimizer.learning_rate": 0.1,
+                "seed": seed,
+            }
+            workdir = folder / "runs" / f"{loss}-{seed}"
+            ok(line("main", config=f"configs/features.py:{loss}", workdir=workdir, fields=fields))
+    return folder / "runs"
+
+
+def test_runs_are_compared_by_means_and_paired_differences(folder, runs):
+    ended = ok(
+        line(
+            "compare",
+            runs=runs,
+            metrics="top_2_accuracy,average_1_accuracy",
+            baseline="loss=cross_entropy",
+            json=folder / "compared.json",
+        )
+    )
+    (table,) = json.loads((folder / "compared.json").read_text())["data_sets"]
+    groups = {group["label"]: group["metrics"] for group in table["groups"]}
+    for name, hits_of in (
+        ("top_2_accuracy", lambda outcomes: outcomes["ranks"] < 2),
+        ("average_1_accuracy", lambda outcomes: outcomes["in_average_sets"][0]),
+    ):
+        values = {}
+        for loss, seed in ((loss, seed) for loss, seeds in SEEDS.items() for seed in seeds):
+            with np.load(runs / f"{loss}-{seed}" / "outcomes_test.npz") as outcomes:
+                values[loss, seed] = hits_of(outcomes).mean()
+        # The baseline's third seed is not the other loss's.
+        pairs = [values["focal", seed] - values["cross_entropy", seed] for seed in SEEDS["focal"]]
+        check_interval(groups["loss=focal"][name]["difference"], pairs, ended.out, "+")
+        for loss, seeds in SEEDS.items():
+            of_loss = [values[loss, seed] for seed in seeds]
+            check_interval(groups[f"loss={loss}"][name], of_loss, ended.out, "")
+        assert groups["loss=cross_entropy"][name]["difference"] is None
+
+
+def check_interval(reported, values, printed, sign):
+    """The mean of one value a seed, and half of Student's 95 % interval, written and printed."""
+    mean = np.mean(values)
+    half = scipy.stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
+    assert [reported["mean"], reported["half_width"]] == pytest.approx([mean, half], abs=1e-6)
+    assert f"{100 * mean:{sign}.2f} ± {100 * half:.2f}" in printed
+
+
+def planned(ended):
+    """The commands of a plan, as lines for this process."""
+    lines = ended.out.splitlines()
+    assert all(one.startswith("python -m train.main ") for one in lines)
+    return [one.removeprefix("python -m ") for one in lines]
+
+
+def test_a_sweep_plans_each_combination_once(folder):
+    fields = {
+        "num_epochs": 1,
+        "dataset.path": json.dumps(str(folder / "rows.npz")),
+        "dataset.batch_size": 48,
+        "dataset.unseen_classes": '"count_as_unknown"',
+        "eval.ks": [[1]],
+        "select_by": '"top_1_accuracy"',
+        "loss.label_smoothing": [0.0, 0.1],
+    }
+    text = 'config = "configs/features.py"\nseeds = [3, 4]\n[fields]\n'
+    text += "\n".join(f"{name} = {value}" for name, value in fields.items())
+    (folder / "sweep.toml").write_text(text)
+    ended = ok(line("compare", sweep=folder / "sweep.toml", runs=folder / "swept", plan=True))
+    found = [re.findall(r"(?:smoothing|config\.seed|workdir)=(\S+)", one) for one in planned(ended)]
+    assert len({workdir for *_, workdir in found}) == 4
+    assert {tuple(values) for *values, _ in found} == {
+        (smoothing, seed) for smoothing in ("0.0", "0.1") for seed in ("3", "4")
+    }
+
+
+def test_a_table_plans_the_runs_that_it_then_collects(folder):
+    # The row of the digits in a table of the thesis, by a network that is trained in a second.
+    table = "train.tables --table=4.4 --on=digits --rows=cross_entropy --columns=p=0 --seeds=0"
+    given = f"{table} --runs={folder}/tables --override=num_epochs=1 --override=model.name=linear"
+    given += f" --override=dataset.data_dir={folder}/data"
+    (command,) = planned(ok(f"{given} --plan"))
+    ok(command)
+    ended = ok(f"{given} --json={folder}/table.json")
+    (results,) = (folder / "tables").glob("*/results.json")
+    accuracy = 100 * json.loads(results.read_text())["test"]["top_3_accuracy"]
+    (cell,) = json.loads((folder / "table.json").read_text())["cells"]
+    assert cell["mean"] == pytest.approx(accuracy)
+    assert re.search(rf"^ *cross-entropy +{accuracy:.2f}\b", ended.out, re.M)
+
+
+def test_a_figure_has_the_numbers_of_the_run(folder, runs):
+    workdir, out = runs / "focal-0", folder / "curves.svg"
+    ok(line("figures", figure="learning_curves", workdirs=workdir, out=out))
+    drawn = [
+        np.array(re.findall(r"[-\d.]+", path), float).reshape(-1, 2)
+        for path in re.findall(r'<path d="(M[^"z]*)" clip-path', out.read_text())
+    ]
+    lines = [json.loads(one) for one in (workdir / "metrics.jsonl").read_text().splitlines()]
+    for split, name in (
+        ("train", "loss"),
+        ("validation", "loss"),
+        ("validation", "top_1_accuracy"),
+    ):
+        values = np.array([one[name] for one in lines if one["split"] == split])
+        assert len(values) == 5
+        # A file counts from its upper edge.
+        assert any(is_line_of(path, -values) for path in drawn if len(path) == 5), (split, name)
+
+
+def is_line_of(path, values):
+    """Whether the heights of a path are the values, but for a unit and an origin."""
+    (unit, _), residuals, *_ = np.polyfit(values, path[:, 1], 1, full=True)
+    return unit > 0 and np.all(residuals < 1e-6) and np.all(np.diff(path[:, 0], n=2) < 1e-3)
+
+
+@pytest.fixture(scope="module")
+def scored(folder, runs):
+    """A report of costs and of new classes; the scores of validation and of all test rows."""
+    costs = [f"class {one:02},,1" for one in range(KNOWN)]
+    costs += [f"class {one:02},class {(one + 1) % COMMON:02},0.25" for one in range(COMMON)]
+    (folder / "costs.csv").write_text("\n".join(["label,chosen,cost", *costs]))
+    workdir = runs / "cross_entropy-0"
+    given = {"workdir": workdir, "costs": folder / "costs.csv", "risks": "0.1,0.3"}
+    given |= {"allow_new": True, "new_score": "probability", "coverages": COVERAGE}
+    ok(line("evaluate", **given, scores=folder / "test.npz", out=folder / "report.json"))
+    for name, source in (
+        ("validation", {"split": "validation"}),
+        ("test", {"features": folder / "test_rows.npz"}),
+    ):
+        out = {"scores": folder / f"{name}.npz", "out": folder / f"{name}.json"}
+        ok(line("evaluate", workdir=workdir, **source, **out))
+    scores = {name: np.load(folder / f"{name}.npz") for name in ("validation", "test")}
+    labels = np.load(folder / "test_labels.npy")
+    report = json.loads((folder / "report.json").read_text())
+    validation = scores["validation"]["scores"], scores["validation"]["labels"]
+    return report, validation, scores["test"]["scores"], labels
+
+
+def test_costs_are_bounded_on_validation_and_those_of_the_sets_on_test(scored):
+    report, (scores, labels), test_scores, test_labels = scored
+    costs = np.ones((KNOWN, KNOWN)) - np.eye(KNOWN)
+    costs[np.arange(COMMON), (np.arange(COMMON) + 1) % COMMON] = 0.25
+
+    def costs_of_sets(chosen, labels):
+        return np.where(chosen, costs[labels], 1).min(axis=1)
+
+    is_known = test_labels < KNOWN
+    for risk, found in report["risks"].items():
+        # Conformal risk control: the largest threshold whose costs, and one more of the largest
+        # cost, have a mean of the risk at most.
+        allowed = [
+            threshold
+            for threshold in np.unique(scores)
+            if (costs_of_sets(scores >= threshold, labels).sum() + 1) / (len(labels) + 1)
+            <= float(risk)
+        ]
+        assert found["threshold"] == max(allowed)
+        chosen = test_scores >= np.float32(found["threshold"])
+        known = costs_of_sets(chosen[is_known], test_labels[is_known])
+        # Unknown classes are in no set.
+        mean = (known.sum() + (~is_known).sum()) / len(is_known)
+        assert found["mean_cost"] == pytest.approx(mean)
+        assert found["set_size"] == pytest.approx(chosen.sum(axis=1).mean())
+
+
+def test_none_of_these_is_said_by_limits_of_validation_scores(scored):
+    report, (scores, labels), test_scores, test_labels = scored
+    error, outliers = 1 - COVERAGE, 1 - test_scores.max(axis=1)
+    of_validation = 1 - scores.max(axis=1)
+    known_to = reference.conformal_quantile(of_validation, error=0.05)
+    once = np.bincount(labels)[labels] == 1
+    new_from = reference.new_class_threshold(of_validation, once, error=0.05)
+    threshold = reference.conformal_threshold(scores, labels, error=0.1)
+    assert (once.sum(), error) == (RARE, pytest.approx(0.2))
+    told = report["none_of_these"]
+    found = told["coverages"][str(COVERAGE)]
+    assert [found["known_to"], found["new_from"]] == pytest.approx([known_to, new_from], abs=1e-6)
+    sets = reference.open_set(
+        test_scores >= np.float32(threshold), outliers, known_to=known_to, new_from=new_from
+    )
+    chosen, says_new = sets[:, :-1].astype(bool), sets[:, -1].astype(bool)
+    says_new |= ~chosen.any(axis=1)
+    is_new = test_labels >= KNOWN
+    hits = ~is_new & chosen[np.arange(len(chosen)), np.where(is_new, 0, test_labels)]
+    rates = found["rules"]["lac"]
+    # 1 less a probability: one row may be at a limit.
+    one = 1.5 / is_new.sum()
+    assert rates["known"]["coverage"] == pytest.approx(hits[~is_new].mean(), abs=one)
+    for name, rows in (("known", ~is_new), ("unknown", is_new)):
+        said, alone = says_new[rows], says_new[rows] & ~chosen[rows].any(axis=1)
+        assert rates[name]["none_of_these"] == pytest.approx(said.mean(), abs=one)
+        assert rates[name]["none_of_these_alone"] == pytest.approx(alone.mean(), abs=one)
+        assert rates[name]["set_size"] == pytest.approx(chosen[rows].sum(axis=1).mean(), abs=one)
+    likeliest = test_scores.argmax(axis=1) == test_labels
+    assert told["auroc"] == pytest.approx(reference.auroc(outliers, is_new), abs=1e-3)
+    area = reference.oscr_area(1 - outliers, likeliest, is_new)
+    assert told["oscr_area"] == pytest.approx(area, abs=1e-3)
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_shares_are_joined_to_the_whole_byte_for_byte(command, folder, runs):
+    given = {"workdir": runs / "cross_entropy-0", "features": folder / "rows.npz"}
+    if command == "predict":
+        given["coverage"] = COVERAGE
+    files = [folder / f"{command}_{name}" for name in ("alone", "shared")]
+    ok(line(command, **given, out=files[0]))
+    given["out"] = files[1]
+    for index in (1, 0):
+        early = run(line(command, **given, merge=True))
+        assert (early.code, "--shard" in early.err) == (2, True)
+        ok(line(command, **given, shard=f"{index}/2"))
+    assert not files[1].exists()
+    ok(line(command, **given, merge=True))
+    assert files[1].read_bytes() == files[0].read_bytes()
