@@ -63,29 +63,34 @@ def calibration():
 
 
 @pytest.fixture(scope="module")
-def report(test, calibration, tmp_path_factory):
+def evaluate(test, calibration, tmp_path_factory):
+    """A function that returns the report with some flags."""
     folder = tmp_path_factory.mktemp("scores")
     np.savez(folder / "test.npz", probabilities=test[0], labels=test[1])
     np.savez(folder / "calibration.npz", probabilities=calibration[0])
     np.savetxt(folder / "labels.txt", calibration[1], fmt="%d")
     np.savetxt(folder / "counts.txt", CLASS_COUNTS, fmt="%d")
     (folder / "costs.csv").write_text(COSTS)
-    line = commands.line(
-        "evaluate",
-        logits=folder / "test.npz",
-        calibration_logits=folder / "calibration.npz",
-        calibration_labels=folder / "labels.txt",
-        class_counts=folder / "counts.txt",
-        ks=KS,
-        coverages=COVERAGES,
-        rules="all",
-        utility="u65",
-        risks=RISKS,
-        costs=folder / "costs.csv",
-        out=folder / "report.json",
-    )
-    commands.ok(line)
-    return json.loads((folder / "report.json").read_text())
+    given = {
+        "logits": folder / "test.npz",
+        "calibration_logits": folder / "calibration.npz",
+        "calibration_labels": folder / "labels.txt",
+        "class_counts": folder / "counts.txt",
+        "risks": RISKS,
+        "out": folder / "report.json",
+    }
+
+    def report(costs, **flags):
+        costs = folder / costs if costs.endswith(".csv") else costs
+        commands.ok(commands.line("evaluate", **given, costs=costs, **flags))
+        return json.loads((folder / "report.json").read_text())
+
+    return report
+
+
+@pytest.fixture(scope="module")
+def report(evaluate):
+    return evaluate("costs.csv", ks=KS, coverages=COVERAGES, rules="all", utility="u65")
 
 
 def check_sets(reported, chosen, labels, near=0):
@@ -201,21 +206,43 @@ def mean_worth(chosen, labels, worth):
 
 
 @pytest.mark.parametrize("risk", RISKS)
-def test_costs_of_sets_are_bounded(report, test, calibration, risk):
+def test_costs_of_a_table_are_bounded(report, test, calibration, risk):
     of_labels = np.array([10, 4, 1, 1, 1, 1, 1, 1.0])
     between = np.repeat(of_labels[:, None], NUM_CLASSES, axis=1)
     between[0, 1], between[4, 0] = 2, 0.5
     np.fill_diagonal(between, 0)
+    check_bounded(report["risks"][risk], test, calibration, float(risk), of_labels, between)
+
+
+def test_costs_that_are_the_same_for_all_of_each_class_are_bounded(evaluate, test, calibration):
+    of_labels = CLASS_COUNTS.sum() / NUM_CLASSES / CLASS_COUNTS
+    between = np.repeat(of_labels[:, None], NUM_CLASSES, axis=1)
+    np.fill_diagonal(between, 0)
+    report = evaluate("macro", ks=1, coverages="")
+    for risk, found in report["risks"].items():
+        check_bounded(found, test, calibration, float(risk), of_labels, between)
+
+
+def check_bounded(reported, test, calibration, risk, of_labels, between):
+    """Sets are the smallest whose mean cost is bounded, and cost what is reported.
+
+    Args:
+        reported: the numbers of the sets.
+        test: probabilities and labels.
+        calibration: the same.
+        risk: the bound.
+        of_labels: what a set costs that has nothing like the label, by label.
+        between: what it costs by label and by a class of the set.
+    """
 
     def mean_cost(examples, threshold):
         similar = np.where(examples[0] >= threshold, between[examples[1]], np.inf).min(axis=-1)
         return np.minimum(of_labels[examples[1]], similar).mean()
 
     number = len(calibration[1])
-    allowed = (float(risk) * (number + 1) - of_labels.max()) / number
+    allowed = (risk * (number + 1) - of_labels.max()) / number
     scores = np.unique(calibration[0])
     threshold = max(one for one in scores if mean_cost(calibration, one) <= allowed + 1e-12)
-    found = report["risks"][risk]
-    assert found["threshold"] == threshold
-    assert found["mean_cost"] == pytest.approx(mean_cost(test, threshold), rel=1e-6)
-    check_sets(found, test[0] >= threshold, test[1])
+    assert reported["threshold"] == threshold
+    assert reported["mean_cost"] == pytest.approx(mean_cost(test, threshold), rel=1e-6)
+    check_sets(reported, test[0] >= threshold, test[1])
