@@ -205,6 +205,9 @@ def _totals_and_counts(
 ) -> tuple[jax.Array, jax.Array]:
     """What each example adds to the total and to the count, `[...]` both."""
     numbers = _checks.counting_or_real_array(values, "values")
+    if where is None and weights is None:
+        # Like the values, on the devices that they are on.
+        return numbers, jnp.ones_like(numbers, dtype=int)
     counts = compute_weights(numbers.shape, where, weights)
     if weights is not None:
         dtype = jnp.result_type(float)
