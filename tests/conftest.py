@@ -18,7 +18,6 @@ os.environ["JAX_PLATFORMS"] = os.environ.get("TOPK_JAX_TEST_PLATFORMS", "cpu")
 import jax
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
 from tests.compilation import QUICK_FLAGS, drop_contexts, share_contexts
 
@@ -128,7 +127,7 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory, run_seed: int) -> Pat
     from train import experiment  # noqa: PLC0415
 
     folder = tmp_path_factory.mktemp("finished")
-    config: ConfigDict = digits.get_config("noised_balanced")
+    config = digits.get_config("noised_balanced")
     config.seed = run_seed
     config.num_epochs = 2
     config.dataset.data_dir = str(folder / "data")

@@ -4,6 +4,7 @@ There is a row for each guard, on one of the commands that it stands before.
 """
 
 import shlex
+import sys
 
 import numpy as np
 import pytest
@@ -126,6 +127,8 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[:80])
 def test_a_mistake_is_one_line_that_names_it(folder, monkeypatch, row):
     monkeypatch.chdir(folder)
+    # A config is Python's to import, and so to compile.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     before = sorted(folder.rglob("*"))
     ended = commands.run(f"train.{shlex.join(row.split())}")
     assert ended.code == 2, ended
