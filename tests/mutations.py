@@ -23,6 +23,8 @@ _COPIES = 2
 # A mutation may make a loop endless.
 _LONGEST_FILE, _LONGEST_TIER = 900, 3600
 _FAILED = 1
+# Examples in docstrings are tests, too.
+_PYTEST = f"{sys.executable} -m pytest -x -q -p no:cacheprovider --doctest-modules".split()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +90,7 @@ def _fails(root: Path, tests: str, seconds: int) -> bool:
     """Whether a test fails; a run that does not end counts as failed."""
     try:
         ended = subprocess.run(
-            [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", tests],
+            [*_PYTEST, tests],
             cwd=root,
             # Processes that tests start import the copy, too.
             env={**os.environ, "PYTHONPATH": str(root)},

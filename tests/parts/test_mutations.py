@@ -8,7 +8,7 @@ from tests import mutations
 @pytest.mark.parametrize("row", mutations.read(), ids=lambda row: row.promise)
 def test_a_row_names_one_place_of_the_code_and_a_test_file(row, tmp_path):
     copy = tmp_path / row.file
-    copy.parent.mkdir(parents=True)
+    copy.parent.mkdir(parents=True, exist_ok=True)
     copy.write_text((mutations.ROOT / row.file).read_text())
     row.apply(tmp_path)
     assert row.before != row.after
