@@ -18,14 +18,12 @@ NAMES = ["ash", "birch", "elm", "fir", "lime", "oak"]
 COUNTS = np.array([5, 10, 20, 40, 80, 160])
 
 
-def draw(rng, number, parts=None):
-    """Examples of a known law; with parts, of scores with ties."""
+def draw(rng, number):
+    """Examples of a known law."""
     law = COUNTS / COUNTS.sum()
     labels = rng.choice(NUM_CLASSES, size=number, p=law).astype(np.int32)
     scores = rng.dirichlet(np.ones(NUM_CLASSES), size=number) + np.eye(NUM_CLASSES)[labels]
     scores /= 2
-    if parts is not None:
-        scores = np.round(scores * parts) / parts
     scores = scores.astype(np.float32)
     ranks = reference.label_ranks(scores, labels)
     return Predictions(np.zeros(number), scores, labels, ranks)
@@ -36,12 +34,6 @@ def matrix(rng):
     between = of_labels[:, None] * rng.uniform(0.2, 1, (NUM_CLASSES, NUM_CLASSES))
     np.fill_diagonal(between, 0)
     return Costs("matrix", of_labels, between)
-
-
-def of(kind, rng):
-    if kind == "matrix":
-        return matrix(rng)
-    return named_costs.named("macro", NAMES, COUNTS) if kind == "macro" else uniform()
 
 
 def uniform():
@@ -81,7 +73,7 @@ def test_costs_of_one_are_coverages(rng):
 @pytest.mark.parametrize(("kind", "risk"), [("macro", 0.3), ("matrix", 0.4)])
 def test_the_mean_cost_of_new_examples_is_at_most_the_risk(rng, kind, risk):
     """Calibrations on 100 examples, each with as many new ones, of a known law."""
-    costs = of(kind, rng)
+    costs = matrix(rng) if kind == "matrix" else named_costs.named("macro", NAMES, COUNTS)
     found = []
     for _ in range(200):
         threshold = cost_thresholds.threshold(draw(rng, 100), costs, risk)

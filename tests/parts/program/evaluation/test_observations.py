@@ -20,9 +20,9 @@ BY = ("log_probabilities", "probabilities", "maximum")
 EPS = float(np.finfo(np.float32).eps)
 
 
-def draw(rng, number=40, *, largest=4):
+def draw(rng, number=40):
     """Examples of groups in any order; those of a group have one class and are alike."""
-    sizes = rng.integers(1, largest + 1, size=number)
+    sizes = rng.integers(1, 5, size=number)
     of = rng.permutation(np.repeat(np.arange(number), sizes))
     labels = rng.integers(NUM_CLASSES, size=number)[of].astype(np.int32)
     logits = rng.normal(size=(len(of), NUM_CLASSES)) + rng.normal(size=(number, NUM_CLASSES))[of]

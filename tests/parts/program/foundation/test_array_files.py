@@ -32,11 +32,10 @@ def npz(save=np.savez, **arrays):
     return file.getvalue()
 
 
-def npy(header, content=b"", version=(1, 0)):
+def npy(header, content):
     """An .npy file with a given header."""
     text = f"{header!r}\n".encode()
-    length = len(text).to_bytes(2 if version == (1, 0) else 4, "little")
-    return b"\x93NUMPY" + bytes(version) + length + text + content
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + content
 
 
 def described(descr, *shape):

@@ -34,7 +34,7 @@ command_line.run(main)
 """
 
 
-def run(command="pass", before="", started_by=(), number=signal.SIGINT, **options):
+def run(command="pass", before="", started_by=(), number=signal.SIGINT):
     indented = command.replace("\n", "\n    ")
     program = COMMAND.format(command=indented, before=before, number=int(number))
     done = subprocess.run(
@@ -44,7 +44,6 @@ def run(command="pass", before="", started_by=(), number=signal.SIGINT, **option
         text=True,
         timeout=TIME_LIMIT,
         check=False,
-        **options,
     )
     return done.returncode, done.stdout, done.stderr
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.parts.program.data.own import pictures
+from tests.rows import rows
 from train.comparison import toml_files
 from train.data.own import tables
 from train.evaluation import score_files
@@ -23,7 +24,7 @@ ENCODINGS = {
 }
 
 
-@pytest.fixture(params=ENCODINGS)
+@pytest.fixture(params=rows(["utf-8", "utf-8-sig", "utf-16-le"], [*ENCODINGS][3:]))
 def write(request, tmp_path):
     """Writes a text in an encoding, with its mark."""
 

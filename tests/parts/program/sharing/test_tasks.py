@@ -57,7 +57,7 @@ def test_indices_without_an_order_are_refused():
         tasks.every(environment)
 
 
-def test_a_cluster_that_says_nothing_is_refused(monkeypatch):
+def test_a_cluster_that_says_nothing_is_refused():
     # Nothing listens there.
     environment = {"GCE_METADATA_IP": "127.0.0.1:9"}
     with pytest.raises(UserError, match=r"does not name several tasks; give --shard=i/n$"):

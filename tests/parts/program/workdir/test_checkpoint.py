@@ -251,8 +251,7 @@ def test_a_checkpoint_of_another_shape_dtype_or_structure_is_refused_by_name(dir
     no_momentum = zeros_like(state).replace(opt_state=())
     with Checkpointer(directory) as checkpointer:
         for like, message in [
-            (wider, r"2 does not fit .*: params.Dense_0.kernel is float32\[3, 4\] there and "
-                    r"float32\[3, 9\] here$"),
+            (wider, r"params.Dense_0.kernel is float32\[3, 4\] there and float32\[3, 9\] here$"),
             (half, r"params.Dense_0.bias is float32\[4\] there and float16\[4\] here$"),
             (deeper, r"params.Dense_1.kernel is not there and float32\[2, 2\] here$"),
             (no_momentum, r"opt_state.1.0.trace.scale is bfloat16\[5\] there and not here"),
@@ -261,9 +260,6 @@ def test_a_checkpoint_of_another_shape_dtype_or_structure_is_refused_by_name(dir
                 checkpointer.restore_latest(like)
             with pytest.raises(UserError, match=message):
                 checkpointer.restore(2, like)
-        many = state.replace(params={f"p{i}": np.zeros(1) for i in range(9)})
-        with pytest.raises(UserError, match=r"; and 7 more$"):
-            checkpointer.restore_latest(many)
     # It was not taken for a torn one.
     assert steps(directory) == [1, 2]
 

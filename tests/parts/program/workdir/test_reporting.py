@@ -79,16 +79,16 @@ TESTS = {"test": Evaluation({}, SIZES, OUTCOMES)}
 FACTS = Facts(Classes(("daisy", "dandelion"), (3, 200)), (8, 8, 1))
 
 
-def reporter(workdir, *, first_step=0, config=CONFIG, facts=FACTS, listed=None, unlogged=()):
+def reporter(workdir, *, first_step=0, facts=FACTS):
     return Reporter(
         workdir,
-        config,
+        CONFIG,
         facts,
-        listed,
+        None,
         steps_per_epoch=STEPS_PER_EPOCH,
         first_step=first_step,
-        optimizes_top_k=LOSSES[config.loss.name].optimizes_top_k,
-        unlogged=unlogged,
+        optimizes_top_k=LOSSES[CONFIG.loss.name].optimizes_top_k,
+        unlogged=(),
     )
 
 

@@ -2,9 +2,6 @@
 
 import json
 
-import pytest
-from absl import logging
-
 from train.data.batches import SkippedImage
 from train.workdir.skipped_images import SkippedImages
 
@@ -21,14 +18,7 @@ def listed(workdir):
     return [SkippedImage(**one) for one in found]
 
 
-@pytest.fixture
-def warnings(monkeypatch):
-    found = []
-    monkeypatch.setattr(logging, "warning", lambda text, *values: found.append(text % values))
-    return found
-
-
-def test_an_image_is_listed_once(tmp_path, warnings):
+def test_an_image_is_listed_once(tmp_path):
     skipped = SkippedImages(tmp_path)
     assert not (tmp_path / "skipped_images.jsonl").exists()
     names = [0, 1, 0, 2, 2]
@@ -41,14 +31,14 @@ def test_an_image_is_listed_once(tmp_path, warnings):
     assert [skipped.count(split) for split in ("train", "validation", "test")] == [3, 0, 1]
 
 
-def test_names_of_any_bytes_are_listed(tmp_path, warnings):
+def test_names_of_any_bytes_are_listed(tmp_path):
     name = b'caf\xe9 \n"1".png'.decode(errors="surrogateescape")
     for _ in range(2):
         SkippedImages(tmp_path).add(SkippedImage(name, "三", "is empty"), "test")
     assert [one.image for one in listed(tmp_path)] == [name]
 
 
-def test_a_run_that_goes_on_goes_on_with_the_list(tmp_path, warnings):
+def test_a_run_that_goes_on_goes_on_with_the_list(tmp_path):
     SkippedImages(tmp_path).add(image(0), "train")
     path = tmp_path / "skipped_images.jsonl"
     # Killed while it wrote the second image.
@@ -60,7 +50,7 @@ def test_a_run_that_goes_on_goes_on_with_the_list(tmp_path, warnings):
     assert listed(tmp_path) == [image(0), image(1)]
 
 
-def test_processes_share_a_list(tmp_path, warnings):
+def test_processes_share_a_list(tmp_path):
     one, other = SkippedImages(tmp_path), SkippedImages(tmp_path)
     for number, process in enumerate([one, other, other, one, other, one]):
         process.add(image(number // 2), "train")
@@ -68,7 +58,7 @@ def test_processes_share_a_list(tmp_path, warnings):
     assert listed(tmp_path) == [image(0), image(1), image(2)]
 
 
-def test_a_list_that_somebody_edited_is_added_to(tmp_path, warnings):
+def test_a_list_that_somebody_edited_is_added_to(tmp_path):
     path = tmp_path / "skipped_images.jsonl"
     path.write_text("a note\n[]\n")
     SkippedImages(tmp_path).add(image(0), "train")

@@ -212,7 +212,7 @@ def test_cells_share_the_runs_that_are_the_same():
     assert not keys("5.1") & keys("4.4")
 
 
-def test_a_runs_folder_is_named_after_what_is_changed(tmp_path):
+def test_a_runs_folder_is_named_after_what_is_changed():
     recipe = Recipe("digits", "focal", (("loss.gamma", 2.0), ("model.name", "mlp")))
     assert PlannedRun(recipe, 3).name == "digits-focal-model=mlp-gamma=2.0-seed=3"
     # Whatever is written out that the recipe has anyway, it is the same run in the same place.
