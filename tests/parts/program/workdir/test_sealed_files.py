@@ -5,7 +5,7 @@ import json
 import pytest
 from absl import logging
 
-from tests.parts.program.workdir.test_damaged_run import CONTENTS
+from tests.parts.program.workdir.test_damaged_run import CONTENTS, READERS
 from train.foundation import files, json_files
 from train.foundation.errors import UserError
 from train.workdir import run_files
@@ -18,14 +18,21 @@ RESULTS = {"test": {"loss": 0.5, "top_1_accuracy": 0.75}}
 LINES = [{"step": 5 * i, "epoch": 1, "split": "train", "loss": 1.5 / i} for i in (1, 2, 3)]
 
 
-def test_a_file_that_a_user_changes_on_purpose_is_unsealed(tmp_path):
-    path, value = tmp_path / "config.json", CONTENTS["config.json"]
-    whole = json_files.sealed(value, indent=2).replace(b'"seed": 1', b'"seed": 2')
-    path.write_bytes(whole)
-    with pytest.raises(json_files.ChangedError, match="sha256"):
-        run_files.read_config(tmp_path)
-    path.write_text(json.dumps({**value, "seed": 2}))
-    assert run_files.read_config(tmp_path)["seed"] == 2
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [("config.json", b'"seed": 1', b'"seed": 2'), ("data.json", b"[0.5]", b"[0.6]")],
+)
+def test_a_change_is_told_until_the_user_removes_the_seal(tmp_path, name, before, after):
+    path, value = tmp_path / name, CONTENTS[name]
+    changed = json_files.sealed(value).replace(before, after)
+    path.write_bytes(changed)
+    with pytest.raises(json_files.ChangedError, match=rf"{name} .* sha256$"):
+        READERS[name](tmp_path)
+    changed = json.loads(changed)
+    del changed["sha256"]
+    assert changed != value
+    path.write_text(json.dumps(changed))
+    READERS[name](tmp_path)
 
 
 @pytest.fixture

@@ -95,6 +95,21 @@ def test_runs_without_what_a_figure_needs_are_refused(tmp_path, figure, changes,
     assert not out.exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"options": {"k": 5}}, "--k"),
+        ({"folder": "."}, "--runs"),
+        ({"workdirs": ["a", "./a"]}, "--workdirs names a twice"),
+    ],
+)
+def test_flags_that_make_no_figure_are_refused(tmp_path, monkeypatch, arguments, name):
+    monkeypatch.chdir(tmp_path)
+    given = {"out": "figure.png", "workdirs": ["a"], "folder": None, "options": {}, **arguments}
+    with pytest.raises(UserError, match=name):
+        drawing.draw("epoch_time", **given)
+
+
 def test_the_command_draws_the_finished_runs_of_a_folder(tmp_path):
     make_run(tmp_path / "runs" / "a")
     make_run(tmp_path / "runs" / "b", epsilon=0.1)

@@ -268,6 +268,27 @@ def test_a_run_with_another_parameter_is_named_and_not_taken(tables, tmp_path):
 # Refusals
 
 
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ("--rows=cross_entropi", "--rows"),
+        ("--plan --runs=README.md", "--runs"),
+        ("--plan --override=num_epochs=0", "config.num_epochs"),
+        ("--plan --override=seed=1", "--seeds"),
+        ("--plan --override=dataset.label_noise=0.5", "dataset.label_noise"),
+        (
+            "--runs=tests --override=model.pretrained=README.md --json=README.md",
+            "config.model.pretrained",
+        ),
+    ],
+)
+def test_what_is_not_of_the_table_is_refused(tables, arguments, name):
+    done = tables("--table=4.4", *arguments.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert name in done.stderr
+
+
 def test_the_numbers_do_not_replace_a_file_of_a_run(tables, tmp_path):
     ((config, workdir),) = planned_training(tables, "--table=3.1", "--rows=resnet50")
     finish(tmp_path, workdir.name, config)
