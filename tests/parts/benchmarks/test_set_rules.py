@@ -38,27 +38,6 @@ def measured(run, tmp_path, monkeypatch):
     return json.loads(output.read_text())
 
 
-def test_the_runs_share_a_table_with_macro_coverages_where_these_differ():
-    def run(**rules):
-        keys = ("coverage", "macro_coverage", "size")
-        made = {
-            rule: {key: [value, 0.001] for key, value in zip(keys, values, strict=True)}
-            for rule, values in rules.items()
-        }
-        return {"classes": 2, "examples": 500, "rules": made}
-
-    runs = {
-        "tail": run(lac=(0.9, 0.7, 1.5), margin=(0.91, 0.906, 2)),
-        "flat": run(lac=(0.9, 0.899, 1)),
-    }
-    assert set_rules.tables({"data": runs}).splitlines()[2:] == [
-        "| sets | 1: coverage | 1: macro | 1: size | 2: coverage | 2: size |",
-        "| --- | --- | --- | --- | --- | --- |",
-        "| lac | 90.0% | 70.0% | 1.50 | 90.0% | 1.00 |",
-        "| margin | 91.0% | 90.6% | 2.00 | – | – |",
-    ]
-
-
 def test_a_run_of_few_examples_is_refused(tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match="must have 1000 test examples"):
         measured(a_run(900, None), tmp_path, monkeypatch)

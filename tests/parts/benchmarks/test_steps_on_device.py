@@ -1,13 +1,9 @@
 """The step of a recipe runs, and stands beside its account in the table."""
 
-import os
-import tempfile
-from pathlib import Path
-
 import jax
 import pytest
 
-from benchmarks import steps_on_device, timing
+from benchmarks import steps_on_device
 from benchmarks.compiled_steps import recipes
 
 
@@ -24,31 +20,6 @@ def test_a_step_runs_and_is_accounted_for():
     assert found["seconds"] > 0
     # The parameters, the momentum and the gradient of 2,048 features by 1,000 classes.
     assert found["compiled_bytes"] >= 2 * 4 * 2_048 * 1_000
-
-
-def test_without_repetitions_nothing_runs():
-    found = steps_on_device.measured("features", 8, 0)
-    assert set(found) == {"batch", "compile_seconds", "compiled_bytes"}
-
-
-def test_a_process_compiles_and_another_one_runs_from_a_cache_that_is_deleted(
-    tmp_path, monkeypatch
-):
-    calls = []
-
-    def call(function, *arguments):
-        cache = Path(os.environ["JAX_COMPILATION_CACHE_DIR"])
-        assert cache.parent == tmp_path
-        assert cache.is_dir()
-        calls.append((function, *arguments))
-        return {"batch": 8}
-
-    monkeypatch.setattr(os, "environ", {**os.environ})
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(timing, "in_process_of_its_own", call)
-    assert steps_on_device._measured_alone("features", 8, 3) == {"batch": 8}
-    assert calls == [(steps_on_device.measured, "features", 8, part) for part in (0, 3)]
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_table_has_every_recipe_that_was_measured():

@@ -9,7 +9,6 @@ import numpy as np
 from train.auditing import findings, outputs
 from train.auditing.examples import AuditedExamples
 from train.data.own import corrections
-from train.data.own.corrections import Correction
 from train.data.own.listing import NO_SPLIT, Listing
 from train.data.records import Split
 
@@ -79,21 +78,3 @@ def test_every_example_can_be_corrected_by_its_table(tmp_path):
     expected = [by_rank[number % 3] for number in range(6)][::-1]
     assert [CLASSES[label] for label in corrected.labels[:6]] == expected
     assert np.flatnonzero(left_out).tolist() == [6]
-
-
-def test_earlier_corrections_stay_in_the_table():
-    earlier = [
-        Correction("line 2", "two\nlines", "oak", "=1+1"),
-        Correction("line 3", "+1", None, "oak"),
-        Correction("line 4", "gone", "oak", "-"),
-    ]
-    table = {row["name"]: row for row in rows(outputs.to_csv(found(), earlier))}
-    cells = {
-        name: (row["label"], row["correction"]) for name, row in table.items() if row["correction"]
-    }
-    assert cells == {
-        "two\nlines": ("oak", "'=1+1"),
-        # The label as it is, for want of another one.
-        "'+1": ("oak", "oak"),
-        "gone": ("oak", "-"),
-    }

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import shlex
 
 import pytest
 
@@ -45,35 +44,6 @@ def test_runs_are_compared_and_written(tmp_path):
     assert "| focal | 2 | 37.50 ± 158.83 | -25.00 ± 0.00 |" in files["markdown"].read_text()
 
 
-MISTAKES = {
-    "no folder": (["--runs=/proc/nowhere"], "there is no folder '/proc/nowhere'"),
-    "no jobs": (["--sweep=x.toml", "--jobs=0"], "--jobs"),
-    "output nowhere": (["--runs=docs", "--csv=/proc/nowhere/x.csv"], "there is no /proc/nowhere"),
-    "one output twice": (
-        ["--runs=docs", "--csv=x.txt", "--json=x.txt"],
-        "--json must not be the file of --csv",
-    ),
-    "output of the system": (
-        ["--runs=docs", "--markdown=/proc/self/x.md"],
-        "--markdown must not be in /proc, a folder of the system; got /proc/self",
-    ),
-    "output in place of a study": (
-        ["--study=README.md", "--json=README.md"],
-        "--json must not be the file of --study; README.md is",
-    ),
-}
-
-
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_line_and_exit_code_two(mistake):
-    arguments, message = MISTAKES[mistake]
-    done = compare(*arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert len(done.stderr.splitlines()) == 1, done.stderr
-    assert done.stderr.startswith("error: ")
-    assert message in done.stderr
-
-
 @pytest.fixture
 def sweep_file(tmp_path):
     path = tmp_path / "my sweep.toml"
@@ -106,24 +76,6 @@ def test_what_runs_are_to_be_trained_on_is_no_output(tmp_path, sweep_file):
             in done.stderr
         )
     assert features.read_bytes() == b"features"
-
-
-def test_a_plan_is_a_command_a_run_and_makes_nothing(tmp_path, sweep_file):
-    done = compare(f"--sweep={sweep_file}", f"--runs={tmp_path / 'my runs'}", "--plan")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert [shlex.split(line) for line in done.stdout.splitlines()] == [
-        [
-            *("python", "-m", "train.main", "--config=configs/digits.py:cross_entropy"),
-            *("--config.num_epochs=1", "--config.optimizer.learning_rate=0.05"),
-            f"--config.seed={seed}",
-            f"--workdir={tmp_path}/my runs/digits-cross_entropy-num_epochs=1-seed={seed}",
-        ]
-        for seed in (0, 1)
-    ]
-    assert [path.name for path in tmp_path.iterdir()] == [sweep_file.name]
-    done = compare(f"--sweep={sweep_file}", f"--runs={tmp_path},{tmp_path}", "--plan")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "--runs must be one folder with --sweep" in done.stderr
 
 
 @pytest.mark.parametrize(

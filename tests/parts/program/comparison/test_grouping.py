@@ -43,12 +43,6 @@ def test_columns_are_the_fields_that_differ_and_numbers_are_sorted_by_size(tmp_p
     ]
 
 
-def test_a_field_that_some_lack_is_a_column_where_nothing_else_tells_them_apart(tmp_path):
-    make(tmp_path, (0, 0.5))
-    make(tmp_path, (0, 0.5), name="noisy", dataset__label_noise=0.2)
-    assert labels(compare(tmp_path)) == ["label_noise=-", "label_noise=0.2"]
-
-
 def test_two_fields_with_one_short_name_have_their_whole_names(tmp_path):
     make(tmp_path, (0, 0.5), loss="noised_balanced")
     make(tmp_path, (0, 0.5), name="b", loss="noised_balanced", loss__k=5, model__k=2)
@@ -57,16 +51,6 @@ def test_two_fields_with_one_short_name_have_their_whole_names(tmp_path):
         "model.k=-, loss.k=3",
         "model.k=2, loss.k=5",
         "model.k=3, loss.k=5",
-    ]
-
-
-def test_tuples_are_written_as_the_command_line_takes_them_and_sorted(tmp_path):
-    for epochs in ([15, 25], [9], [5, 30]):
-        make(tmp_path, (0, 0.5), name=str(epochs), optimizer__decay_epochs=epochs)
-    assert labels(compare(tmp_path)) == [
-        "decay_epochs=(5, 30)",
-        "decay_epochs=(9,)",
-        "decay_epochs=(15, 25)",
     ]
 
 
@@ -133,20 +117,3 @@ def test_folders_can_overlap_and_be_of_single_runs(tmp_path):
     comparison = compare(*(tmp_path / folder for folder in folders))
     assert list(comparison.tables[0].rows[0].group.runs) == [0, 1, 2]
     assert comparison.notes == ()
-
-
-def test_runs_that_cannot_be_grouped_are_refused(tmp_path):
-    with pytest.raises(UserError, match=f"there is no folder '{tmp_path / 'none'}'"):
-        compare(tmp_path / "none")
-    with pytest.raises(UserError, match=f"{tmp_path} has no finished run$"):
-        compare(tmp_path)
-    make(tmp_path, (0, 0.5))
-    (tmp_path / "run-0" / "results.json").unlink()
-    with pytest.raises(UserError, match="has no finished run, and 1 that are not"):
-        compare(tmp_path)
-    make(tmp_path, (0, 0.5), loss="hinge")
-    with pytest.raises(UserError, match="a loss that is not known here, 'hinge'"):
-        compare(tmp_path)
-    finish(tmp_path, "run-0", {"dataset": {"name": "digits"}, "loss": {"name": "focal"}})
-    with pytest.raises(UserError, match=r"run-0 have no config\.seed"):
-        compare(tmp_path)

@@ -214,22 +214,6 @@ def test_the_json_has_what_the_contrasts_are_computed_from(finished):
     }
 
 
-def test_the_printed_tables_name_what_was_selected_and_what_is_missing(finished, capsys):
-    study, folder = finished
-    numbers = collect(study, folder)
-    study_outputs.show(numbers)
-    printed = capsys.readouterr().out
-    selected = dict(numbers.arms["cosine"].finals.tuned.fields)["optimizer.learning_rate"]
-    (row,) = (line for line in printed.splitlines() if line.startswith(" cosine "))
-    assert f"learning_rate={selected}" in row
-    assert row.split()[2:4] == ["6", "3"]
-    assert "loss      macro top-3" in printed
-    lost = numbers.arms["cosine"].finals.ended[12].workdir
-    (lost / run_files.RESULTS).unlink()
-    study_outputs.show(collect(study, folder))
-    assert capsys.readouterr().out.endswith("about 1 runs to go\n")
-
-
 def test_runs_with_other_examples_are_refused(finished):
     study, folder = finished
     run = collect(study, folder).arms["untuned"].finals.ended[11]

@@ -89,10 +89,6 @@ MISTAKES = {
         DIGITS + "seeds = 0\nfields." + "a." * 20_000 + "b = 1",
         "sweep.toml is not TOML: line 3 has a key of more than 32 parts",
     ),
-    "a key of many parts in quotation marks": (
-        DIGITS + "seeds = 0\nfields = {" + r'"\"" . ' * 20_000 + "b = 1}",
-        "sweep.toml is not TOML: line 3 has a key of more than 32 parts",
-    ),
     "nested more than 32 deep": (
         DIGITS + "seeds = 0\nfields = " + "{a = " * 40 + "1" + "}" * 40,
         "sweep.toml is not TOML: its lists and objects are nested more than 32 deep",
@@ -100,16 +96,6 @@ MISTAKES = {
     "a number that cannot be printed": (
         DIGITS + "seeds = 0x" + "f" * 5000,
         "sweep.toml is not TOML: it has an integer of 20,000 bits",
-    ),
-    "a number that cannot be read": (DIGITS + "seeds = " + "9" * 5000, "sweep.toml is not TOML: "),
-    "a large file": ("#" * 2**20 + "\n", "it has 1,048,577 bytes, and more than 1,048,576 are not"),
-    "many seeds": (
-        DIGITS + f"seeds = {list(range(30_000))}",
-        "seeds must have at most 1,000 values; got 30,000",
-    ),
-    "many rates": (
-        DIGITS + f"seeds = 0\nfields.optimizer.learning_rate = {list(range(1, 2001))}",
-        "fields.optimizer.learning_rate must have at most 1,000 values; got 2,000",
     ),
     "many combinations": (
         DIGITS
@@ -121,20 +107,9 @@ MISTAKES = {
         "sweep.toml: a sweep must have at most 2,000 runs; got 100,000,000",
     ),
     "not toml": ("config =", "sweep.toml is not TOML: "),
-    "nothing": ("", "sweep.toml: config is missing"),
     "unknown key": (DIGITS + "seed = [0]", "'seed' is not one of config, seeds, fields; did you"),
-    "no seeds": (DIGITS, "seeds is missing"),
-    "empty seeds": (DIGITS + "seeds = []", "seeds has no value"),
     "seed twice": (DIGITS + "seeds = [0, 1, 0]", "seeds has 0 twice"),
-    "negative seed": (DIGITS + "seeds = [-1]", "seeds must be an integer from 0 to 4294967295"),
-    "seed of text": (DIGITS + 'seeds = "all"', "or several; got 'all'"),
-    "config of number": ("config = 3\nseeds = 0", "config must be a file as --config takes it"),
     "no such config": ('config = "configs/x.py"\nseeds = 0', "there is no configs/x.py"),
-    "no such loss": (
-        'config = "configs/cifar100.py:x"\nseeds = 0',
-        "configs/cifar100.py:x: --config: the recipe has no loss 'x'",
-    ),
-    "fields of text": (DIGITS + 'seeds = 0\nfields = "x"', "fields must be a table of fields"),
     "unknown field": (
         DIGITS + "seeds = 0\nfields.loss.gama = 1",
         "configs/digits.py:focal has no field 'loss.gama'; did you mean 'loss.gamma'?",
@@ -143,16 +118,9 @@ MISTAKES = {
         DIGITS + 'seeds = 0\n[fields]\nloss.gamma = 1\n"loss.gamma" = 2',
         "fields has loss.gamma twice",
     ),
-    "value twice": (DIGITS + "seeds = 0\nfields.loss.gamma = [1, 1.0]", "loss.gamma has 1.0 twice"),
-    "empty values": (DIGITS + "seeds = 0\nfields.loss.gamma = []", "loss.gamma has no value"),
-    "empty table": (DIGITS + "seeds = 0\nfields.loss = {}", "has no field 'loss'"),
     "the seed as a field": (
         DIGITS + "seeds = 0\nfields.seed = [1, 2]",
         "fields cannot have the seed: list the seeds in seeds",
-    ),
-    "another type": (
-        DIGITS + 'seeds = 0\nfields.num_epochs = "many"',
-        "must be an integer",
     ),
     "out of range": (
         DIGITS + "seeds = 0\nfields.num_epochs = [1, 0]",
@@ -161,10 +129,6 @@ MISTAKES = {
     "a tuple as values": (
         DIGITS + "seeds = 0\nfields.optimizer.decay_epochs = [15, 25]",
         "the values of fields.optimizer.decay_epochs must be lists, as [[15, 25], [10, 20]]",
-    ),
-    "a list as a value": (
-        DIGITS + "seeds = 0\nfields.num_epochs = [[1]]",
-        "the values of fields.num_epochs must be numbers, texts, true or false",
     ),
     "a date": (DIGITS + "seeds = 0\nfields.num_epochs = 2026-11-22", "fields.num_epochs cannot be"),
 }
@@ -177,15 +141,3 @@ def test_a_file_that_is_no_sweep_is_refused(tmp_path, mistake):
         read(tmp_path, text)
     assert message in str(raised.value)
     assert str(raised.value).startswith(str(tmp_path / "sweep.toml"))
-
-
-def test_long_lines_are_no_long_keys(tmp_path):
-    read(tmp_path, DIGITS + "# " + "e.g. this, " * 40 + f"\nseeds = 0 # {'0.1, ' * 100}\n")
-
-
-def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(UserError, match=f"--sweep must be a file; there is no file {tmp_path}"):
-        sweep.read(tmp_path)
-    (tmp_path / "sweep.toml").write_bytes(b"\xff")
-    with pytest.raises(UserError, match="is not TOML"):
-        sweep.read(tmp_path / "sweep.toml")

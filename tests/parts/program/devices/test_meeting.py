@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.parts.program.forked import check_mistakes
 from train.devices import meeting, meeting_host
-from train.devices.index_claim import IndexClaim
 from train.devices.meeting import Address
 from train.foundation.errors import UserError
 
@@ -74,43 +72,6 @@ def test_two_processes_with_one_index_end_with_it(port):
     assert set(found) == {"--process_index must differ in all processes; two processes have 1"}
 
 
-def test_two_processes_0_end_with_it(port):
-    found = errors(port, Guest(0, 2), Guest(0, 2))
-    assert set(found) == {"--process_index must differ in all processes; two processes have 0"}
-
-
-def test_two_processes_with_one_index_tell_process_0_which_comes_later(port, monkeypatch):
-    """Both find each other before process 0 listens."""
-    shared = threading.Semaphore(0)
-
-    class Claim(IndexClaim):
-        said = False
-
-        def is_shared(self):
-            found = super().is_shared()
-            if found and not self.said:
-                shared.release()
-                self.said = True
-            return found
-
-    class Host(meeting_host.MeetingHost):
-        def __init__(self, *arguments):
-            for _ in range(2):
-                assert shared.acquire(timeout=SECONDS)
-            super().__init__(*arguments)
-
-    monkeypatch.setattr(meeting, "IndexClaim", Claim)
-    monkeypatch.setattr(meeting, "MeetingHost", Host)
-    found = errors(port, Guest(1, 3), Guest(1, 3), Guest(0, 3))
-    assert found == 3 * ["--process_index must differ in all processes; two processes have 1"]
-
-
-def test_two_processes_with_one_index_end_without_process_0(port, monkeypatch):
-    monkeypatch.setattr(meeting, "_SHORT_SECONDS", SHORT)
-    found = errors(port, Guest(1, 3), Guest(1, 3))
-    assert found == 2 * ["--process_index must differ in all processes; two processes have 1"]
-
-
 def test_different_numbers_of_processes_end_with_them(port):
     found = errors(port, Guest(0, 2), Guest(1, 3))
     assert len(found) == 2
@@ -150,45 +111,8 @@ def test_what_fails_in_one_process_ends_all(port):
     assert sorted(found) == ["no route", "process 1 ended before all processes were connected"]
 
 
-@pytest.mark.parametrize(
-    ("index", "message"),
-    [
-        (0, "--coordinator: another program has the port {port}; give another"),
-        (1, "process 0 cannot be reached at localhost:{port}: another program listens there"),
-    ],
-)
-def test_the_port_of_another_program_is_refused(port, monkeypatch, index, message):
-    monkeypatch.setattr(meeting, "_SHORT_SECONDS", SHORT)
-    with socket.create_server(("localhost", port)):
-        (found,) = errors(port, Guest(index, 2))
-    assert message.format(port=port) in found
-
-
-def test_a_process_0_that_is_not_there_is_refused(port):
-    (found,) = errors(port, Guest(1, 2), seconds=SHORT)
-    assert f"process 0 cannot be reached at localhost:{port}: Connection refused" in found
-
-
-@pytest.mark.parametrize(
-    "text", ["localhost:99999", "localhost:0", "localhost", "[::1:80", "a b:1"]
-)
+@pytest.mark.parametrize("text", ["localhost:99999", "localhost", "[::1:80"])
 def test_an_address_that_is_none_is_refused(text):
     with pytest.raises(UserError, match="must be HOST:PORT with a port from 1 to 65535; got "):
         Address.parse(text)
     assert Address.parse("[::1]:80") == Address("::1", 80)
-
-
-def test_a_command_refuses_them_in_one_line():
-    others = ("--config=digits", "--process_index=0")
-    port, number = "--coordinator=localhost:99999", "--num_processes=2"
-    check_mistakes(
-        "train.main",
-        [
-            (
-                (*others, number, port),
-                "--coordinator must be HOST:PORT with a port from 1 to 65535",
-            ),
-            ((*others, "--num_processes=2000000", "--coordinator=localhost:80"), "must be at most"),
-            ((*others, "--num_processes=0", "--coordinator=localhost:80"), "--num_processes"),
-        ],
-    )

@@ -1,7 +1,6 @@
 """Processes that train one classifier agree on what it is, or none of them starts."""
 
 import json
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +12,6 @@ from configs import digits, features
 from train import experiment
 from train.devices import processes
 from train.foundation.errors import UserError
-from train.workdir import orbax_folder
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
 
@@ -83,16 +81,6 @@ def test_arrays_of_several_types_are_sent_at_once_and_arrive_exactly(monkeypatch
         np.testing.assert_array_equal(found[name], np.concatenate([first[name], own]))
 
 
-def test_hosts_of_a_pod_that_were_not_connected_are_refused(monkeypatch):
-    processes.check_joined()
-    monkeypatch.setattr(jax, "process_count", lambda: 4)
-    monkeypatch.setattr(jax, "process_index", lambda: 2)
-    with pytest.raises(
-        UserError, match=r"this is process 2 of 4 of a TPU pod: give --cluster, with"
-    ):
-        processes.check_joined()
-
-
 class EnoughError(Exception):
     """All has been compared."""
 
@@ -143,28 +131,3 @@ def test_data_of_the_same_labels_are_compared_by_their_digest(tmp_path, monkeypa
     (labels, digest, *_), (of_other, other, *_) = found
     assert labels == of_other
     assert digest != other
-
-
-def test_the_errors_of_a_lost_peer_are_known(monkeypatch):
-    error = RuntimeError("UNKNOWN: Gloo AllGather failed: Connection closed by peer [127.0.0.1]")
-    assert not processes.is_of_lost_peer(error)
-    monkeypatch.setattr(processes, "are_several", lambda: True)
-    assert processes.is_of_lost_peer(error)
-    assert not processes.is_of_lost_peer(ValueError("a damaged file"))
-    assert not processes.is_of_lost_peer(OSError(28, "No space left on device", "NCCL/checkpoints"))
-    with pytest.raises(RuntimeError, match="Gloo"), orbax_folder.reading(Path("checkpoints")):
-        raise error
-
-
-def test_a_folder_is_shared_if_all_see_a_file_of_the_first(tmp_path, monkeypatch):
-    monkeypatch.setattr(jax, "process_count", lambda: 2)
-    monkeypatch.setattr(processes, "wait_for_others", lambda _place: None)
-    monkeypatch.setattr(processes, "of_first", lambda arrays: arrays)
-    seen = []
-    monkeypatch.setattr(processes, "check_same", lambda _name, text: seen.append(text()))
-    processes.check_shared("--workdir", tmp_path / "run")
-    monkeypatch.setattr(jax, "process_index", lambda: 1)
-    monkeypatch.setattr(processes, "_SECONDS_TO_APPEAR", 0)
-    processes.check_shared("--workdir", tmp_path / "run")
-    assert seen == ["True", "False"]
-    assert [*(tmp_path / "run").iterdir()] == []

@@ -7,9 +7,9 @@ from tests.parts.program.data import bayes_accuracies
 from train.data import Split, TrueDistribution
 from train.data.organs_model import OrgansModel
 from train.data.species_model import SpeciesModel
-from train.evaluation import bayes, metric, predictions
+from train.evaluation import bayes, metric
 from train.evaluation.class_tree import ClassTree
-from train.foundation import ranks, stored_rows
+from train.foundation import ranks
 
 NUM_CLASSES = 12
 
@@ -33,31 +33,6 @@ def summary(model):
     assert counts.min() >= 10
     found = bayes.summarize(distribution, test, split("validation", 6000), (1, 2), counts)
     return metric.to_json(found), counts
-
-
-def test_probabilities_of_all_examples_are_never_there_at_once(monkeypatch, model):
-    sizes = []
-
-    def posterior(latents):
-        sizes.append(len(latents))
-        return model.posterior(latents)
-
-    distribution = TrueDistribution(posterior, np.exp(model.log_prior))
-    parts = [Split(*model.sample(part, 100)) for part in ("test", "validation")]
-    arguments = (distribution, *parts, (1, 2), np.full(NUM_CLASSES, 30))
-    at_once = bayes.summarize(*arguments)
-    assert max(sizes) == 100
-    sizes.clear()
-    # Few scores are in memory, of 16 examples at a time.
-    monkeypatch.setattr(predictions, "_MOST_SCORES", 16 * NUM_CLASSES)
-    monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 1)
-    # Products of other sizes may round otherwise, and the sums in 32 bits.
-    in_parts = bayes.summarize(*arguments)
-    approximately = {
-        one: pytest.approx(value, rel=1e-6, nan_ok=True) for one, value in at_once.items()
-    }
-    assert in_parts == approximately
-    assert max(sizes) == 16
 
 
 def test_on_examples_with_as_many_of_each_class_the_best_over_classes_are_the_best():

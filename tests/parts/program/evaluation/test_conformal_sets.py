@@ -92,12 +92,6 @@ def test_the_sets_of_a_rule_are_those_of_the_references(name, examples, calibrat
     np.testing.assert_array_equal(found(examples.scores), scores <= limits + NEAR)
 
 
-def test_the_default_rule_is_the_threshold_of_the_probabilities(calibrated_on):
-    found = conformal_sets.calibrate(RULES["lac"], calibrated_on, COVERAGE, None)
-    scores, labels = calibrated_on.scores, calibrated_on.labels
-    assert found.limits == sets.conformal_threshold(scores, labels, error=ERROR)
-
-
 def test_classes_with_many_examples_make_clusters():
     rng = np.random.default_rng(3)
     labels = np.arange(480) % NUM_CLASSES

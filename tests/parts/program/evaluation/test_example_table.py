@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from train.evaluation import example_files, predictions
+from train.evaluation import predictions
 from train.evaluation.example_table import ExampleTable
 from train.evaluation.predictions import Predictions
 from train.evaluation.summaries import Sets
@@ -106,36 +106,3 @@ def test_classes_and_confusions_are_counted(table, examples, tmp_path):
         most = max(wrong[label, one] for one in range(NUM_CLASSES))
         assert int(row["confused_examples"]) == most
         assert wrong[label, CLASS_NAMES.index(row["most_confused_with"])] == most
-
-
-def test_a_page_has_the_largest_losses_and_misses_of_each_class_in_turn(table, examples):
-    chosen = table.worst(10, 24)
-    assert len(set(chosen.tolist())) == 24
-    loss = np.nan_to_num(examples.loss, nan=-1)
-    largest = np.argsort(-loss, kind="stable")[:10]
-    assert set(largest.tolist()) <= set(chosen.tolist())
-    assert (np.diff(loss[chosen]) <= 0).all()
-    added = set(chosen.tolist()) - set(largest.tolist())
-    assert not table.sets.hits[sorted(added)].any()
-    # Each class, the unknown one too, has as many of them as another that has enough.
-    remaining = set(range(NUMBER)) - set(largest.tolist())
-    for label in range(NUM_CLASSES + 1):
-        misses = [
-            one for one in remaining if examples.labels[one] == label and examples.ranks[one] > 1
-        ]
-        own = [one for one in added if examples.labels[one] == label]
-        assert len(own) >= min(len(misses), 14 // (NUM_CLASSES + 1))
-    assert len(table.worst(200, 400)) == NUMBER
-
-
-def test_tables_without_errors_have_their_headers(tmp_path):
-    scores = np.eye(3, dtype=np.float32)
-    perfect = Predictions(np.zeros(3), scores, np.arange(3, dtype=np.int32), np.zeros(3, int))
-    table = ExampleTable.of(perfect, Sets(np.ones(3, bool), np.ones(3, int)), "abc", (1,))
-    table.write(tmp_path / "e.csv")
-    assert (
-        tmp_path / "e.confusions.csv"
-    ).read_text() == "label,predicted,examples,share_of_label\n"
-    assert [row["name"] for row in read(tmp_path / "e.csv")] == [f"example {i}" for i in range(3)]
-    assert [row["most_confused_with"] for row in read(tmp_path / "e.classes.csv")] == ["", "", ""]
-    assert example_files.paths(tmp_path / "e.b.csv")[1].name == "e.b.classes.csv"

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from train.evaluation.metric import LOSS, Metric
+from train.evaluation.metric import Metric
 from train.evaluation.outcomes import Outcomes
 from train.foundation.errors import UserError
 
@@ -25,15 +25,6 @@ def test_hits_are_of_the_sets_of_the_metric(average):
         found = OUTCOMES.hits(Metric.accuracy("average", k, average))
         assert found.tolist() == OUTCOMES.in_average_sets[row].tolist()
     assert found.dtype == np.bool_
-
-
-def test_other_metrics_have_no_hits():
-    for metric in (LOSS, Metric.set_size(5)):
-        with pytest.raises(ValueError, match=f"be an accuracy of sets; got {metric.name}"):
-            OUTCOMES.hits(metric)
-    message = r"^macro_average_3_accuracy needs 3 in config\.eval\.ks; the run has 1, 5$"
-    with pytest.raises(UserError, match=message):
-        OUTCOMES.hits(Metric.accuracy("average", 3, "macro"))
 
 
 def test_a_file_that_is_not_there_or_is_damaged_is_named(tmp_path):

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from tests import reference
-from train.evaluation import predictions, summaries
+from train.evaluation import predictions
 from train.evaluation.conformal_rules import RULES
-from train.evaluation.metric import Metric
 from train.evaluation.predictions import Predictions
 from train.evaluation.set_report import set_report
 from train.foundation.errors import UserError
-from train.workdir import rule_figure, terminal
+from train.workdir import rule_figure
 
 NUM_CLASSES = 12
 KS = (1, 3, 5)
@@ -69,28 +68,17 @@ def near(value):
 
 
 @pytest.mark.parametrize("k", KS)
-def test_top_k_and_average_k_metrics_equal_the_references(report, examples, validation, k):
-    metrics = report["metrics"]
+def test_sizes_of_sets_are_counted_by_shot(report, examples, validation, k):
     threshold = reference.average_k_threshold(validation.scores, k=k)
-    assert report["thresholds"][f"average_{k}"] == threshold
-    chosen_by = {
-        f"top_{k}": reference.top_k_set(examples.scores, k=k),
-        f"average_{k}": reference.threshold_set(examples.scores, threshold),
-    }
-    for rule, chosen in chosen_by.items():
-        for kind, value in expected_accuracies(chosen, examples.labels).items():
-            assert metrics[f"{kind}{rule}_accuracy"] == near(value)
-    sizes = chosen.sum(axis=-1)
+    sizes = reference.threshold_set(examples.scores, threshold).sum(axis=-1)
     # The counts end at the largest set: there may be a million classes.
     assert sizes.max() < NUM_CLASSES
-    assert metrics[f"average_{k}_set_size"] == near(sizes.mean())
     counts = report["set_size_counts"][f"average_{k}"]
     groups = {"all": np.ones(NUM_CLASSES, bool), **SHOTS}
     assert counts.keys() == groups.keys()
     for group, classes in groups.items():
         of_group = sizes[classes[examples.labels]]
         assert counts[group] == [(of_group == size).sum() for size in range(sizes.max() + 1)]
-    assert metrics["loss"] == near(examples.loss.mean())
 
 
 @pytest.mark.parametrize("coverage", COVERAGES)
@@ -124,36 +112,6 @@ def test_sets_of_a_coverage_equal_the_references(report, examples, validation, c
         assert found[kind]["empty_share"] == near((sizes == 0).mean())
         for name, value in expected_accuracies(chosen, examples.labels).items():
             assert found[kind][f"{name}coverage"] == near(value)
-
-
-def test_set_sizes_are_counted_from_0(examples):
-    thresholds = {3: 0.125}
-    counts = summaries.summarize(examples, thresholds, COUNTS).size_counts[Metric.set_size(3)]
-    sizes = reference.threshold_set(examples.scores, 0.125).sum(axis=-1)
-    np.testing.assert_array_equal(counts, np.bincount(sizes))
-
-
-def test_accuracies_by_count_are_over_the_examples_of_each_group(report, examples):
-    rows = report["accuracy_by_count"]
-    assert [(row["from"], row["to"]) for row in rows] == [
-        (0, 10),
-        (10, 50),
-        (50, 500),
-        (500, 2000),
-        (2000, None),
-    ]
-    assert [row["classes"] for row in rows] == [3, 5, 3, 0, 1]
-    assert sum(row["examples"] for row in rows) == len(examples.labels)
-    for row in rows:
-        upper = np.inf if row["to"] is None else row["to"]
-        lower = row["from"] or -1
-        counts = COUNTS[examples.labels]
-        chosen = (counts > lower) & (counts <= upper)
-        assert row["examples"] == chosen.sum()
-        for k in KS:
-            hits = reference.top_k_hits(examples.scores, examples.labels, k=k)[chosen]
-            expected = hits.mean() if len(hits) else None
-            assert row[f"top_{k}_accuracy"] == (None if expected is None else near(expected))
 
 
 def test_scores_that_are_no_probabilities_have_conformal_sets_alone(examples, validation):
@@ -196,49 +154,6 @@ def compared(examples, validation):
     )
 
 
-@pytest.mark.parametrize("coverage", [0.5, 0.75])
-def test_what_conformal_rules_are_worth_equals_the_references(
-    compared, examples, validation, coverage
-):
-    found = compared["conformal_rules"][str(coverage)]
-    assert list(found) == ["lac", "pas"]
-    lac = dict(compared["coverages"][str(coverage)]["conformal"])
-    del lac["threshold"]
-    assert {name: value for name, value in found["lac"].items() if name in lac} == lac
-    counts = np.maximum(COUNTS, 1)
-    scores, calibration = (
-        reference.conformal_scores(one.scores, kind="pas", class_counts=counts)
-        for one in (examples, validation)
-    )
-    own = calibration[np.arange(len(calibration)), validation.labels]
-    # No scores are that near without being equal.
-    chosen = scores <= reference.conformal_quantile(own, error=1 - coverage) + 1e-6
-    sizes = chosen.sum(axis=-1)
-    hits = chosen[np.arange(len(chosen)), examples.labels]
-    assert found["pas"]["coverage"] == near(hits.mean())
-    assert found["pas"]["set_size"] == near(sizes.mean())
-    assert found["pas"]["empty_share"] == near((sizes == 0).mean())
-    by_shot = reference.shot_accuracy(hits, examples.labels, class_counts=counts)
-    assert found["pas"]["few_coverage"] == near(by_shot["few"])
-    macro = reference.macro_accuracy(hits, examples.labels, num_classes=NUM_CLASSES)
-    assert found["pas"]["macro_coverage"] == near(macro)
-
-    of_classes = {}
-    for index in set(examples.labels.tolist()):
-        of_class = hits[examples.labels == index]
-        of_classes[index] = (of_class.mean(), -len(of_class), index)
-    least = sorted(of_classes.values())[:5]
-    assert found["pas"]["least_covered"] == [
-        {
-            "class": f"class {index}",
-            "index": index,
-            "examples": -number,
-            "coverage": pytest.approx(share),
-        }
-        for share, number, index in least
-    ]
-
-
 def test_names_of_unknown_classes_without_examples_change_nothing(examples, validation):
     names = [f"class {index}" for index in range(NUM_CLASSES)]
     of_known, of_all = (
@@ -250,26 +165,7 @@ def test_names_of_unknown_classes_without_examples_change_nothing(examples, vali
     assert of_all["evaluated"] == of_known["evaluated"]
 
 
-def test_without_rules_nothing_is_said_of_them(report):
-    assert "conformal_rules" not in report
-
-
-def test_the_table_and_the_figure_of_rules_have_all_of_them(compared, capsys):
-    terminal.show_report("title", {**compared, "calibrated_on": "validation", "coverages": {}})
-    shown = capsys.readouterr().out
-    assert max(map(len, shown.splitlines())) <= 80
-    for coverage, rules in compared["conformal_rules"].items():
-        assert f"conformal rules at a coverage of {coverage};" in shown
-        for name, values in rules.items():
-            least = min(one["coverage"] for one in values["least_covered"])
-            cells = [
-                *(values[f"{average}coverage"] for average in ("", "macro_", "few_", "medium_")),
-                *(values["many_coverage"], least),
-            ]
-            shares = ["-" if np.isnan(cell) else f"{cell:.1%}" for cell in cells]
-            row = [name, *shares, f"{values['set_size']:.2f}"]
-            assert row in [line.split() for line in shown.splitlines()]
-
+def test_the_figure_of_rules_has_all_of_them(compared):
     drawn = rule_figure.by_rule(compared["conformal_rules"])
     targets = compared["conformal_rules"]
     quantities = ("coverage", "macro_coverage", "set_size")

@@ -10,23 +10,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.rows import rows
 from train.configuration.datasets import FolderFields
-from train.data.batches import SkippedImage
 from train.data.framing import PlainFraming
 from train.data.image_reader import ImageReader
 from train.data.images import UnreadableImageError
-from train.data.own import families, feature_files, tables
+from train.data.own import families, tables
 from train.data.own.encoded_images import Files
 from train.evaluation import score_files
 from train.foundation import files, folder_lock
 from train.foundation.errors import UserError
-from train.models.weights import files as weights
 from train.prediction import class_names, image_files
 from train.series.child_processes import ChildProcesses
 from train.sharing import part_files
 from train.sharing.part_files import Head
 from train.workdir.metrics_file import MetricsFile
-from train.workdir.skipped_images import SkippedImages
 
 MIB = 2**20
 
@@ -86,11 +84,9 @@ def test_the_largest_image_has_the_size_of_the_field(tmp_path):
     ("read", "most"),
     [
         (lambda path: class_names.read("class_names", str(path)), 256),
-        (lambda path: score_files.read_integers(path, flag="labels"), 1024),
-        (lambda path: score_files.read_integers(path.rename(f"{path}.npy"), flag="labels"), 1024),
         (lambda path: tables.find(path.rename(path.with_suffix(".csv"))), 1024),
     ],
-    ids=["class names", "labels", "array of labels", "table"],
+    ids=["class names", "table"],
 )
 def test_a_text_without_end_is_not_read(endless, read, most):
     with pytest.raises(UserError) as caught:
@@ -100,7 +96,7 @@ def test_a_text_without_end_is_not_read(endless, read, most):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
+@pytest.mark.parametrize("suffix", rows([".gz"], [".bz2", ".xz"]))
 def test_labels_may_be_compressed_and_not_without_end(tmp_path, monkeypatch, suffix):
     module = {".gz": gzip, ".bz2": bz2, ".xz": lzma}[suffix]
     path = tmp_path / f"labels.txt{suffix}"
@@ -113,21 +109,6 @@ def test_labels_may_be_compressed_and_not_without_end(tmp_path, monkeypatch, suf
     path.write_bytes(b"3\n0\n")
     with pytest.raises(UserError, match=f"--labels: {path} cannot be read: "):
         score_files.read_integers(path, flag="labels")
-
-
-@pytest.mark.parametrize(
-    "read",
-    [
-        weights.read,
-        lambda path: class_names.read("class_names", str(path)),
-        lambda path: feature_files.find(path, "--features"),
-        lambda path: score_files.read_scores(path, None, flag="scores"),
-    ],
-    ids=["weights", "class names", "features", "scores"],
-)
-def test_a_pipe_is_not_waited_for(endless, read):
-    with pytest.raises((UserError, OSError), match="it is a pipe or a device"):
-        read(endless / "pipe.jpg")
 
 
 @pytest.fixture
@@ -150,12 +131,6 @@ def test_a_replaced_file_is_not_written_through_what_was_left_there(endless, vic
         assert not os.path.lexists(endless / f".{name}.tmp")
     assert victim.read_bytes() == b"kept"
     assert not (endless / "made").exists()
-
-
-def test_a_replaced_file_has_the_permissions_of_a_new_one(tmp_path):
-    (tmp_path / "new").touch()
-    files.write_whole(tmp_path / "replaced", b"content")
-    assert (tmp_path / "replaced").stat().st_mode == (tmp_path / "new").stat().st_mode
 
 
 def test_a_link_of_the_user_is_replaced_and_its_target_kept(tmp_path, victim):
@@ -181,23 +156,24 @@ def test_of_two_writers_the_later_one_is_not_disturbed(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
 
 
+ADDING = {
+    "metrics.jsonl": lambda path: MetricsFile(path, 0, None),
+    "log": lambda path: ChildProcesses().run([], path),
+    "lock": lambda path: folder_lock.held(path.parent, "another run").__enter__(),
+    "out.partial": lambda path: part_files.opened(path, Head("work", 0, 1, 1, {})).__enter__(),
+}
+
+
 @pytest.mark.parametrize(
-    "add",
+    ("name", "kind"),
     [
-        lambda path: files.append(path, b"more"),
-        lambda path: MetricsFile(path, 0, None),
-        lambda path: ChildProcesses().run([], path),
-        lambda path: SkippedImages(path.parent).add(
-            SkippedImage("image", "source", "message"), "test"
-        ),
-        lambda path: folder_lock.held(path.parent, "another run").__enter__(),
-        lambda path: part_files.opened(path, Head("work", 0, 1, 1, {})).__enter__(),
+        ("metrics.jsonl", "link"),
+        ("log", "dangling link"),
+        ("lock", "pipe"),
+        ("out.partial", "folder"),
     ],
-    ids=["any", "metrics.jsonl", "log", "skipped_images.jsonl", "lock", "out.partial"],
 )
-@pytest.mark.parametrize("kind", ["link", "dangling link", "pipe", "folder"])
-def test_what_is_added_to_is_a_file_of_its_folder(endless, victim, add, kind, request):
-    name = request.node.callspec.id.removeprefix(f"{kind}-")
+def test_what_is_added_to_is_a_file_of_its_folder(endless, victim, name, kind):
     path = endless / name
     if kind == "pipe":
         os.mkfifo(path)
@@ -206,17 +182,7 @@ def test_what_is_added_to_is_a_file_of_its_folder(endless, victim, add, kind, re
     else:
         path.symlink_to(victim if kind == "link" else endless / "made")
     with pytest.raises(UserError, match=f"{name} ") as caught:
-        add(path)
+        ADDING[name](path)
     assert "\n" not in str(caught.value)
     assert victim.read_bytes() == b"kept"
     assert not (endless / "made").exists()
-
-
-def test_a_file_to_add_to_has_its_name_and_its_content(tmp_path):
-    path = tmp_path / "log"
-    files.append(path, b"one")
-    with files.open_to_add(path) as file:
-        assert Path(file.name) == path
-        file.write(b" two")
-        file.seek(0)
-        assert file.read() == b"one two"

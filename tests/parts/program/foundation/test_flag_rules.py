@@ -20,11 +20,6 @@ def _defined() -> Iterator[None]:
     flags.FLAGS.remove_flag_values(NAMES)
 
 
-def test_help_has_the_flags_that_a_flag_needs():
-    flag_rules.declare(Flag("a_number", needs=("a_switch", "a_text=other")))
-    assert flags.FLAGS["a_number"].help == "With --a_switch or --a_text=other: a number."
-
-
 @pytest.mark.parametrize(
     ("row", "typed", "message"),
     [

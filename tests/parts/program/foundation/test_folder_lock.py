@@ -1,16 +1,13 @@
 """The lock of a folder: one at a time, and free when its holder ends, however it ends."""
 
-import errno
 import fcntl
-import os
 import signal
 import subprocess
 import sys
 
 import pytest
-from absl import logging
 
-from train.foundation import files, folder_lock
+from train.foundation import folder_lock
 from train.foundation.errors import UserError
 
 HOLDER = """
@@ -73,34 +70,3 @@ def test_a_lock_that_was_removed_meanwhile_is_taken_anew(tmp_path, monkeypatch, 
         assert len(calls) == 2
         with pytest.raises(UserError), hold(folder):
             pass
-
-
-def test_a_folder_may_be_renamed_by_whoever_holds_its_lock(tmp_path):
-    with hold(tmp_path / "unfinished"):
-        (tmp_path / "unfinished").rename(tmp_path / "final")
-    assert (tmp_path / "final" / folder_lock.LOCK).exists()
-
-
-def test_a_file_system_without_locks_is_warned_of(tmp_path, monkeypatch):
-    def refuse(*_):
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    warned = []
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    monkeypatch.setattr(logging, "warning", lambda *words: warned.append(words[0] % words[1:]))
-    with hold(tmp_path):
-        pass
-    assert warned == [
-        f"{tmp_path}/lock: the file system has no locks (No locks available); make sure that "
-        "nothing else writes there"
-    ]
-
-
-@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
-def test_a_folder_that_may_not_be_written_to_needs_no_lock(tmp_path, monkeypatch, code):
-    def refuse(*_, **__):
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(files, "open_to_add", refuse)
-    with hold(tmp_path):
-        pass

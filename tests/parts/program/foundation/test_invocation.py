@@ -36,9 +36,3 @@ def test_of_the_console_command_processes_are_started_by_its_file():
     assert words == ["train", "--config=digits"]
     # A module that is not a command of the program is left as it is.
     assert invocation.as_process(["-c", "pass"]) == [sys.executable, "-c", "pass"]
-
-
-@pytest.mark.parametrize(("module", "command"), [("main", "train"), ("evaluate", "evaluate")])
-def test_a_command_and_its_module_name_each_other(module, command):
-    assert invocation.command_of(module) == command
-    assert invocation.module_of(command) == module

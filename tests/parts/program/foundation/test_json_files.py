@@ -1,7 +1,6 @@
 """The door of JSON files: a value of the shape, or one line, whatever the file has."""
 
 import os
-import random
 
 import pytest
 
@@ -27,25 +26,14 @@ def test_a_value_of_the_shape_is_read(tmp_path):
     [
         (b"", "Expecting value: line 1 column 1 (char 0)"),
         (WHOLE[:40], "Unterminated string"),
-        (b"\x80", "byte 0 is not UTF-8"),
         (b"\xff\xfe\x00", "byte 2 is not UTF-16"),
-        (b"[1]", "it must be an object"),
         (b"{}", "it must be an object with 'name'"),
         (WHOLE.replace(b"[0, 2]", b'["0"]'), "whose 'counts' is a list whose element 0 is an int"),
         (WHOLE.replace(b"[0, 2]", b"[]"), "whose 'counts' is a list of at least 1"),
-        (WHOLE.replace(b"[0, 2]", b"{}"), "whose 'counts' is a list"),
         (WHOLE.replace(b"0.5", b"NaN"), "it has NaN, which is not JSON"),
-        (WHOLE.replace(b"0.5", b"-Infinity"), "it has -Infinity, which is not JSON"),
         (WHOLE.replace(b"0.5", b"1e999"), "it has 1e999, which is too large"),
-        (
-            WHOLE.replace(b"0.5", b"1" + b"0" * 400),
-            "it has 10000000000000000000, which is",
-        ),
-        (WHOLE.replace(b"0.5", b'"0.5"'), "whose 'a' is a finite number, or None"),
         (WHOLE.replace(b"\xc3\xa9", b"\\ud800"), "it has half a character"),
-        (WHOLE.replace(b"\xc3\xa9", b"\\u0000"), "whose 'name' is a non-empty text"),
         (b"[" * 100_000 + b"]" * 100_000, "its lists and objects are nested more than 32 deep"),
-        (b"[" * 900 + b"]" * 900, "its lists and objects are nested more than 32 deep"),
         (b'{"a":' * 900 + b"1" + b"}" * 900, "its lists and objects are nested more than 32 deep"),
     ],
 )
@@ -78,22 +66,6 @@ def test_files_that_never_end_or_are_too_large_are_not_read(tmp_path):
         json_files.read(sparse, SHAPE, "a list")
     with pytest.raises(FileNotFoundError):
         json_files.read(tmp_path / "none", SHAPE, "a list")
-
-
-def test_random_bytes_in_a_file_are_the_shape_or_one_line():
-    draw = random.Random(0)
-    read = 0
-    for _ in range(2000):
-        changed = bytearray(WHOLE)
-        for _ in range(draw.randint(1, 4)):
-            changed[draw.randrange(len(changed))] = draw.randrange(256)
-        try:
-            value = json_files.parse(bytes(changed), SHAPE)
-        except ValueError:
-            continue
-        read += 1
-        assert SHAPE(value) is None
-    assert 0 < read < 2000
 
 
 def test_numbers_that_no_float_can_hold_are_refused():

@@ -1,17 +1,8 @@
 """Nested configurations are compared field by field."""
 
-from train.foundation.nested import differences, flatten
+from train.foundation.nested import differences
 
 CONFIG = {"seed": 0, "loss": {"name": "noised_balanced", "k": 3}, "eval": {"ks": [1, 3]}}
-
-
-def test_fields_have_dotted_names():
-    assert dict(flatten(CONFIG)) == {
-        "seed": 0,
-        "loss.name": "noised_balanced",
-        "loss.k": 3,
-        "eval.ks": [1, 3],
-    }
 
 
 def test_differences_name_the_fields():

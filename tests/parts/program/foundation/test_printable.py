@@ -1,14 +1,11 @@
 """Names of files reach a terminal without what it obeys."""
 
-import sys
-
 import pytest
-from absl import logging
 from rich.table import Column, Table
 from rich.text import Text
 
 from train.foundation import command_line
-from train.foundation.console import make_console, show_line
+from train.foundation.console import make_console
 from train.foundation.errors import UserError
 from train.foundation.printable import printable, printable_lines
 
@@ -20,11 +17,6 @@ ESCAPED = r"a\x1b]0;title\x07\x1b[31m\n\r\x9b2J\u202egpj.\udcff日é"
 def test_what_a_terminal_obeys_is_escaped():
     assert printable(NAME) == ESCAPED
     assert printable("a path/日é c\\d") == "a path/日é c\\d"
-
-
-def test_a_line_is_escaped(capsys):
-    show_line(f"results  {NAME}")
-    assert capsys.readouterr().out == f"results  {ESCAPED}\n"
 
 
 def test_a_table_is_escaped_and_has_no_markup(capsys):
@@ -55,11 +47,3 @@ def test_an_error_is_escaped(error, capsys):
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ")
     assert line.endswith(expected)
-
-
-def test_a_warning_is_escaped(capsys, monkeypatch):
-    handler = logging.get_absl_handler()
-    monkeypatch.setattr(handler.python_handler, "stream", sys.stderr)
-    command_line._guarded(lambda: None)
-    record = logging.get_absl_logger().makeRecord("", logging.WARNING, "", 0, "%s", (NAME,), None)
-    assert handler.format(record) == f"warning: {ESCAPED}"

@@ -1,7 +1,6 @@
 """The command `train.monitor`: its exit codes, how it goes on, and what it refuses."""
 
 import fcntl
-import json
 import re
 import subprocess
 import sys
@@ -52,21 +51,6 @@ def test_it_goes_on_and_ends_with_the_code_of_an_alarm(monitor, tmp_path, rng):
     assert "\nthe promise is broken: noticed at outcome 4" in second.stdout
     # Following a file ends at the alarm.
     assert monitor(lines, "--follow", code=3).stdout == second.stdout
-
-
-def test_likely_groups_are_told(monitor, tmp_path):
-    # Of each class, two photographs of every plant.
-    lines = [json.loads(line) for line in made.lines(np.zeros(200))]
-    for index, line in enumerate(lines):
-        line["path"] = f"new/obs{index // 20 * 10 + index % 10}_photo{index % 20 // 10 + 1}.jpg"
-    done = monitor([json.dumps(line) for line in lines])
-    assert "outcomes.jsonl: names of files look like those of groups" in done.stderr
-    assert r"train.predict --group='(obs\d+)_' names them" in done.stderr
-    # A line of a group has its photographs.
-    for line in lines:
-        line["group"] = line["path"]
-    other = f"--state={tmp_path}/other.json"
-    assert "groups" not in monitor([json.dumps(line) for line in lines], other).stderr
 
 
 def test_scores_that_change_have_a_code_of_their_own(monitor, rng):

@@ -1,13 +1,8 @@
-"""A monitor that is killed at any moment, or cannot write, goes on where it was."""
-
-import os
-import re
-import subprocess
-import sys
+"""A monitor that is killed at any moment goes on where it was."""
 
 import pytest
 
-from tests.parts.program.forked import ROOT, Started, start
+from tests.parts.program.forked import Started, start
 from tests.parts.program.monitoring import made
 from tests.parts.program.sealed import unsealed
 
@@ -43,27 +38,3 @@ def test_kills_at_any_moment_change_nothing(arguments, tmp_path, rng):
     # Kills leave no other files than the state's: the lock, and a file that was not renamed yet.
     names = {path.name for path in tmp_path.iterdir() if path.name.startswith(".")}
     assert len(names) <= 2, names
-
-
-def test_a_state_that_cannot_be_written_stays_as_it_was(arguments, tmp_path):
-    state = tmp_path / "state.json"
-    outcomes = (tmp_path / "outcomes.jsonl").read_text().splitlines()
-    made.write(tmp_path / "outcomes.jsonl", outcomes[:50])
-    start("train.monitor", *arguments, f"--state={state}")
-    kept = state.read_bytes()
-    made.write(tmp_path / "outcomes.jsonl", outcomes)
-    # No file may have more than 8 KiB.
-    command = [sys.executable, "-m", "train.monitor", *arguments, f"--state={state}"]
-    done = subprocess.run(
-        ["bash", "-c", 'ulimit -f 8; exec "$@"', "bash", *command],
-        cwd=ROOT,
-        env={**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "0"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert re.fullmatch(r"error: [^\n]+\n", done.stderr)
-    assert state.read_bytes() == kept
-    whole = start("train.monitor", *arguments, f"--state={state}")
-    assert whole.stdout.startswith("30,000 outcomes")

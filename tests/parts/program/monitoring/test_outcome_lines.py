@@ -1,7 +1,5 @@
 """Outcomes are read from files that grow, each once, and from tables."""
 
-import dataclasses
-
 import pytest
 
 from tests.parts.program.monitoring import made
@@ -34,16 +32,6 @@ def test_a_file_that_grows_by_any_bytes_is_read_once(tmp_path):
     assert found + read(path, place)[0] == expected
 
 
-def test_one_reader_goes_on_with_a_file_that_grows(tmp_path):
-    path = tmp_path / "outcomes.jsonl"
-    whole = made.write(path, made.lines(MISSES)).read_bytes()
-    path.write_bytes(whole[:500])
-    with opened(path, BEGIN, NAMES, None) as file:
-        first = [one for part in file.read() for one in part]
-        path.write_bytes(whole)
-        assert first + [one for part in file.read() for one in part] == read(path)[0]
-
-
 def test_the_last_line_needs_no_end(tmp_path):
     path = tmp_path / "outcomes.jsonl"
     path.write_text("\n\n".join(made.lines(MISSES)))
@@ -70,49 +58,11 @@ def test_a_table_is_read_as_lines_are(tmp_path):
     assert [one.size for one in read(path, place)[0]] == [1]
 
 
-def test_a_table_may_have_another_case_and_long_sets(tmp_path):
-    path = tmp_path / "OUTCOMES.CSV"
-    path.write_text("label,set,rule\n1," + "|".join(["7"] * 100_000) + ",top_k=2\n")
-    assert [(one.missed, one.size) for one in read(path)[0]] == [(True, 100_000)]
-
-
 def test_none_of_these_is_a_column_of_a_table(tmp_path):
     path = tmp_path / "outcomes.csv"
     rows = ["oak,1,r,TRUE", "oak,1,r,False", "1,1,r,"]
     path.write_text("\n".join(["label,set,rule,none_of_these", *rows, ""]))
     assert [outcome.missed for outcome in read(path)[0]] == [False, True, False]
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("1,1\r2,r,", "line 2: new-line character"),
-        ("1,1,r,perhaps", "line 2: its none_of_these must be true or false; it is 'perhaps'"),
-    ],
-)
-def test_a_row_that_is_no_outcome_is_refused(tmp_path, row, message):
-    path = tmp_path / "outcomes.csv"
-    path.write_bytes(f"label,set,rule,none_of_these\n{row}\n".encode())
-    with pytest.raises(UserError, match=message):
-        read(path)
-
-
-def test_the_end_of_a_line_that_was_counted_is_no_line(tmp_path):
-    path = tmp_path / "outcomes.jsonl"
-    path.write_text(GOOD)
-    _, place = read(path)
-    path.write_text(f"{GOOD}\n[]\n")
-    with pytest.raises(UserError, match="line 2: it must be an object"):
-        read(path, place)
-
-
-def test_a_last_line_that_is_cut_off_is_a_mistake_on_standard_input(tmp_path, monkeypatch):
-    path = tmp_path / "outcomes.jsonl"
-    path.write_text(f"{GOOD}\n{GOOD[:50]}")
-    with path.open() as file:
-        monkeypatch.setattr("sys.stdin", file)
-        with pytest.raises(UserError, match="standard input, line 2: "):
-            read(None)
 
 
 def test_none_of_these_is_right_for_a_new_class(tmp_path):
@@ -134,23 +84,11 @@ GOOD = made.lines([0])[0]
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (
-            '{"set": [], "rule": "coverage=0.9"}',
-            "line 2: it has no label: the class that was found",
-        ),
         (GOOD.replace('"label": "0"', '"label": null'), "line 2: it has no label"),
-        (
-            GOOD.replace('"label": "0"', '"label": "oak"'),
-            "line 2: its label has 'oak', which is not a class of the run",
-        ),
-        (
-            GOOD.replace("=0.9", "=0.8"),
-            "line 2: its set is of coverage=0.8; the sets before are of",
-        ),
-        (GOOD.replace('"index": 0', '"index": 10'), "its set has class 10, and the run has 10"),
-        (GOOD.replace('"set"', '"sets"'), "line 2: it must be an object with 'set'"),
+        (GOOD.replace('"label": "0"', '"label": "oak"'), "line 2: its label has 'oak'"),
+        (GOOD.replace("=0.9", "=0.8"), "line 2: its set is of coverage=0.8"),
+        (GOOD.replace('"index": 0', '"index": 10'), "its set has class 10"),
         ('{"set": [', "line 2: "),
-        ("[]", "line 2: it must be an object"),
     ],
 )
 def test_what_is_no_outcome_is_refused_after_the_lines_before_it(tmp_path, line, message):
@@ -178,10 +116,3 @@ def test_another_file_is_refused(tmp_path):
     (tmp_path / "table.csv").write_text("label,size\n")
     with pytest.raises(UserError, match="must have the columns label, set, rule; it has no set"):
         read(tmp_path / "table.csv")
-
-
-def test_a_place_is_compared_by_its_digest(tmp_path):
-    path = made.write(tmp_path / "outcomes.jsonl", made.lines(MISSES))
-    _, place = read(path)
-    with pytest.raises(UserError, match="is not the file"):
-        read(path, dataclasses.replace(place, digest="0"))

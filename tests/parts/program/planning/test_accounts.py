@@ -76,25 +76,9 @@ def test_a_program_is_compiled_for_its_devices():
     assert of_one.moved >= 40
 
 
-def test_a_compiler_that_is_not_installed_is_named(monkeypatch):
-    monkeypatch.setattr(targets.importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(UserError, match=r"--device=v5e:4x4.*libtpu.*pip install 'jax\[tpu"):
-        targets.find_target("v5e:4x4")
-
-
 @pytest.mark.parametrize(
     "name",
-    [
-        "v5e:100x100",
-        "v5e:2x2x1",
-        "v5p:2x2",
-        "h100:0",
-        "h100:257",
-        "h200",
-        "v5e:",
-        "",
-        f"h100:{'1' * 5000}",
-    ],
+    ["v5e:100x100", "v5p:2x2", "h100:257", "v5e:", f"h100:{'1' * 5000}"],
 )
 def test_chips_that_there_are_not_are_refused(name):
     with pytest.raises(UserError, match=rf"v5e, v5p, v6e, h100, .*; got '{name}'$"):

@@ -228,14 +228,3 @@ def test_equivalence_is_two_one_sided_tests(rng):
     exact = Contrast(0.01, 0.0, 0.0, 0.0, 0.0)
     assert equivalence(exact, 0.02, 4) == 0.0
     assert equivalence(exact, 0.005, 4) == 1.0
-
-
-def test_what_does_not_fit_is_refused():
-    hits = np.ones((2, 3), np.bool_)
-    labels = np.zeros(3, np.int32)
-    with pytest.raises(ValueError, match=r"got \[2, 3\], \[2, 2\] and \[3\]"):
-        contrast(hits, hits[:, :2], labels, macro=True)
-    with pytest.raises(ValueError, match=r"labels \[n\]; got \[2, 3\], \[2, 3\] and \[2\]"):
-        contrast(hits, hits, labels[:2], macro=True)
-    with pytest.raises(ValueError, match="first must have two seeds or more; got 1"):
-        contrast(hits[:1], hits[:1], labels, macro=True)

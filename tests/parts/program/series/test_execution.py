@@ -2,11 +2,8 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
-import sys
-import threading
 
 import pytest
 
@@ -84,17 +81,13 @@ def test_a_second_command_on_the_folder_is_told_of_the_first(tmp_path, made):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_runs_are_made_once_in_order_and_the_search_decides(tmp_path, made, capsys):
+def test_runs_are_made_once_in_order_and_the_search_decides(tmp_path, made):
     order, _ = made
     result = execution.execute(lambda: look(tmp_path))
     assert not result.failed
     searched = [("focal", gamma, 0) for gamma in (0.5, 1.0, 2.0)]
     finals = [("cross_entropy", 1.0, 0), ("focal", 2.0, 2), ("cross_entropy", 1.0, 2)]
     assert order == searched + finals
-    printed = capsys.readouterr().out
-    # Six are made; one of the seven that could be is of the search too.
-    assert "run 1 of 7: digits-focal-gamma=0.5-seed=0\n" in printed
-    assert re.search(r"run 6 of 6: digits-cross_entropy-seed=2 \(about \d+ s left\)\n", printed)
     assert "trained" in (tmp_path / "digits-focal-gamma=2.0-seed=2.log").read_text()
     order.clear()
     assert not execution.execute(lambda: look(tmp_path)).ended
@@ -105,7 +98,7 @@ def test_runs_are_made_once_in_order_and_the_search_decides(tmp_path, made, caps
     assert order == [("focal", 2.0, 2)]
 
 
-def test_a_failed_run_does_not_stop_the_others(tmp_path, made, capsys):
+def test_a_failed_run_does_not_stop_the_others(tmp_path, made):
     order, scripts = made
     scripts["focal", 0.5, 0] = (FAILS,)
     scripts["cross_entropy", 1.0, 0] = (IS_KILLED,)
@@ -118,7 +111,6 @@ def test_a_failed_run_does_not_stop_the_others(tmp_path, made, capsys):
     }
     # The other runs of focal wait for all of the search.
     assert ("focal", 2.0, 2) not in order
-    assert "failed after 0 s: error: no room (see " in capsys.readouterr().out
     order.clear()
     scripts.clear()
     assert not execution.execute(lambda: look(tmp_path)).failed
@@ -153,33 +145,13 @@ def test_a_signal_is_passed_on_and_ends_all(tmp_path, made, number):
     assert signal.getsignal(number) is before
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_while_a_run_is_started_reaches_it(tmp_path, monkeypatch, number):
-    started = []
+def test_a_signal_while_a_run_is_started_reaches_it(tmp_path, monkeypatch):
+    number, started = signal.SIGTERM, []
 
     def interrupted(_command, **options):
         # A Python that is just starting can end by SIGINT with another code.
         started.append(POPEN(WAITS, **options))
         os.kill(os.getpid(), number)
-        return started[0]
-
-    monkeypatch.setattr(child_processes.subprocess, "Popen", interrupted)
-    with pytest.raises(InterruptedRunError, match="the same command continues"):
-        execution.execute(lambda: look(tmp_path))
-    assert [process.returncode for process in started] == [-number]
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_that_does_not_end_the_wait_is_not_lost(tmp_path, monkeypatch, number):
-    started = []
-    main = threading.main_thread().ident
-
-    def interrupted(_command, **options):
-        started.append(POPEN(("sleep", "20"), **options))
-        while sys._current_frames()[main].f_code.co_name != "wait":
-            pass
-        # To this thread, and so not to the main thread, which continues to wait.
-        signal.pthread_kill(threading.get_ident(), number)
         return started[0]
 
     monkeypatch.setattr(child_processes.subprocess, "Popen", interrupted)
@@ -234,7 +206,7 @@ def two_runs(tmp_path):
     return lambda: look(tmp_path / "runs", [Arm(BASE)], (0, 1))
 
 
-def test_several_runs_are_made_at_a_time(tmp_path, made, two_runs, capsys):
+def test_several_runs_are_made_at_a_time(tmp_path, made, two_runs):
     order, scripts = made
     for seed, place in enumerate(("first", "second")):
         script = MEETS + LEAVES_RESULTS
@@ -242,10 +214,6 @@ def test_several_runs_are_made_at_a_time(tmp_path, made, two_runs, capsys):
     result = execution.execute(two_runs, jobs=2)
     assert not result.failed
     assert sorted(order) == [("focal", 1.0, 0), ("focal", 1.0, 1)]
-    printed = capsys.readouterr().out
-    assert "run 2 of 2: digits-focal-seed=1\n" in printed
-    # The output names the one that finished.
-    assert re.search(r"  finished digits-focal-seed=0 in \d+ s\n", printed)
     assert execution.execute(two_runs, jobs=2).ended == set()
 
 

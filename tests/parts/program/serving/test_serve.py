@@ -1,16 +1,12 @@
 """`train.serve` gives the sets of `train.predict`, within limits, and ends without losing any."""
 
-import base64
 import contextlib
 import hashlib
 import http.client
 import json
-import os
 import shutil
-import signal
 import socket
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -79,14 +75,6 @@ def check_same(found, expected):
             [one["probability"] for one in others],
             rtol=1e-5,
         )
-
-
-def test_the_sets_are_those_of_predict(server, images, folder):
-    answer = server.predict(*images)
-    assert answer.status == 200
-    check_same(answer.value["sets"], lines(folder))
-    answer = server.predict_json({"images": [base64.b64encode(one).decode() for one in images]})
-    check_same(answer.value["sets"], lines(folder))
 
 
 def test_many_clients_get_their_own_sets(server, images, folder):
@@ -182,20 +170,6 @@ def test_what_a_body_has_beside_its_bytes_is_limited(server):
     assert server.ask("/health").status == 200
 
 
-def test_very_many_small_chunks_are_refused(server):
-    chunk, end = b"1\r\n \r\n", b"2\r\n{}\r\n0\r\n\r\n"
-    head = b"POST /predict HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-    head += b"Transfer-Encoding: chunked\r\n\r\n"
-    for number, answer in ((999, b"must be an object"), (2000, b"Invalid HTTP request")):
-        with server.connect() as connection:
-            connection.sendall(head + chunk * number + end)
-            received = b""
-            while answer not in received:
-                received += (piece := connection.recv(2**16))
-                assert piece, received
-            assert received.startswith(b"HTTP/1.1 400 ")
-
-
 def test_metrics_count_what_was_answered(server, images):
     before = server.metrics()
     server.predict(images[0], images[1])
@@ -233,80 +207,13 @@ def test_mistakes_end_the_command_in_one_line(folder, server):
     check_mistakes(
         "train.serve",
         [
-            (["--program=nothing"], "cannot be read: No such file"),
             ([f"--program={folder}/program", f"--port={server.address[1]}"], address),
-            ([f"--program={folder}/program", "--host=192.0.2.1"], "192.0.2.1"),
         ],
     )
     for path, message in ((cut, "--program"), (other, "is not the program of its description")):
         ended = start("train.serve", f"--program={path}", "--port=0")
         assert (ended.returncode, ended.stderr.count("\n")) == (2, 1), ended
         assert message in ended.stderr
-    # A worker tells its parent, also the bytes of a path that are no text.
-    unnamed = folder / os.fsdecode(b"\xff")
-    for suffix in ("", ".json"):
-        shutil.copy(f"{other}{suffix}", f"{unnamed}{suffix}")
-    ended = start("train.serve", f"--program={unnamed}", "--port=0", "--workers=2")
-    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1), ended
-    assert "\\udcff is not the program of its description" in ended.stderr
-
-
-def test_sigterm_also_ends_workers_that_are_starting(folder):
-    # Who waited for their end would wait as long as for a request.
-    with Server(folder / "program", "--workers=3", "--timeout_s=3600") as server:
-        first, *others = server.workers
-        for worker in others:
-            os.kill(int(worker), signal.SIGKILL)
-        wait_until(lambda: len(server.workers) == 3 and not {*others} & {*server.workers})
-        # Managers of services may send it to a worker before its parent.
-        ended_alone = server.workers[-1]
-        os.kill(int(ended_alone), signal.SIGTERM)
-        wait_until(lambda: ended_alone not in server.workers)
-        assert first in server.workers
-        ended = server.end()
-    assert ended.returncode == 0
-    assert ended.stderr.count("it is started again") == 3
-
-
-def test_a_worker_that_cannot_start_again_ends_the_server_after_what_has_come(folder, images):
-    body, kind = form(images[0])
-    with Server(folder / "program", "--workers=2") as server, server.connect() as connection:
-        before = {*server.workers}
-        head = f"POST /predict HTTP/1.1\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}"
-        connection.sendall(head.encode() + b"\r\n\r\n" + body[:1])
-        # Which of them has the connection is not known before it has.
-        wait_until(lambda: any(is_connected(worker, connection) for worker in before))
-        (other,) = (worker for worker in before if not is_connected(worker, connection))
-        os.kill(int(other), signal.SIGKILL)
-        wait_until(lambda: {*server.workers} - before)
-        (starting,) = {*server.workers} - before
-        os.kill(int(starting), signal.SIGKILL)
-        wait_until(lambda: starting not in server.workers)
-        connection.sendall(body[1:])
-        assert connection.recv(2**16).startswith(b"HTTP/1.1 200 ")
-        ended = server.end()
-    assert ended.returncode == 1
-    assert "error: a worker ended with the exit code -9 as it started\n" in ended.stderr
-
-
-def is_connected(worker, connection):
-    """Whether a worker has accepted a connection; the kernel then has a file of its other end."""
-    port = f"{connection.getsockname()[1]:04X}"
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    (inode,) = (row[9] for row in rows if row[2].endswith(f":{port}"))
-    files = Path(f"/proc/{worker}/fd")
-    return f"socket:[{inode}]" in {
-        file.readlink().name for file in files.iterdir() if file.is_symlink()
-    }
-
-
-def wait_until(is_so):
-    """Waits for a change of the processes; they may be slow, but not for ever."""
-    for _ in range(ANSWERS_WITHIN * 100):
-        if is_so():
-            return
-        threading.Event().wait(0.01)
-    raise TimeoutError
 
 
 def test_sigterm_loses_no_request_that_has_come(folder, images):

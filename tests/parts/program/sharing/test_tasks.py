@@ -1,9 +1,5 @@
 """Which task of a cluster a process is, by the variables that the cluster sets."""
 
-import socket
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
-
 import pytest
 
 from train.foundation.errors import UserError
@@ -15,20 +11,8 @@ SRUN = {"SLURM_NTASKS": "8", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}
 FOUND = {
     "nothing": ({}, None),
     "an array": ({**SLURM, "SLURM_ARRAY_TASK_ID": "5"}, (2, 4)),
-    "an array of one": (
-        {
-            **dict.fromkeys(
-                ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX"), "3"
-            ),
-            "SLURM_ARRAY_TASK_COUNT": "1",
-        },
-        None,
-    ),
     "srun": ({**SRUN, "SLURM_PROCID": "1"}, (1, 2)),
-    "the first of srun": ({**SRUN, "SLURM_PROCID": "0"}, (0, 2)),
     "a batch script before srun": ({"SLURM_NTASKS": "8", "SLURM_PROCID": "0"}, None),
-    "srun without its step": ({"SLURM_NTASKS": "8", "SLURM_PROCID": "3"}, (3, 8)),
-    "srun with one task": ({**SRUN, "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}, None),
     "srun in an array": (
         {**SLURM, **SRUN, "SLURM_ARRAY_TASK_ID": "3", "SLURM_PROCID": "1"},
         (3, 8),
@@ -42,7 +26,6 @@ FOUND = {
         },
         (5, 8),
     ),
-    "Open MPI": ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "3"}, (2, 3)),
     "Grid Engine": (
         {
             "SGE_TASK_ID": "5",
@@ -51,10 +34,6 @@ FOUND = {
             "SGE_TASK_STEPSIZE": "2",
         },
         (2, 4),
-    ),
-    "Grid Engine without an array": (
-        dict.fromkeys(("SGE_TASK_ID", "SGE_TASK_FIRST", "SGE_TASK_LAST"), "undefined"),
-        None,
     ),
     "AWS Batch": ({"AWS_BATCH_JOB_ARRAY_INDEX": "0", "AWS_BATCH_JOB_ARRAY_SIZE": "3"}, (0, 3)),
     "Google Batch": ({"BATCH_TASK_INDEX": "2", "BATCH_TASK_COUNT": "3"}, (2, 3)),
@@ -78,7 +57,7 @@ def test_indices_without_an_order_are_refused():
         tasks.every(environment)
 
 
-def test_a_cluster_that_says_nothing_is_refused(monkeypatch):
+def test_a_cluster_that_says_nothing_is_refused():
     # Nothing listens there.
     environment = {"GCE_METADATA_IP": "127.0.0.1:9"}
     with pytest.raises(UserError, match=r"does not name several tasks; give --shard=i/n$"):
@@ -87,61 +66,13 @@ def test_a_cluster_that_says_nothing_is_refused(monkeypatch):
         tasks.of_cluster({**environment, "JOB_COMPLETION_INDEX": "3"})
 
 
-def test_a_pod_is_known_by_its_metadata():
-    answers = {"agent-worker-number": "2\n", "worker-network-endpoints": "a:0:1,b:1:2,c:2:3,d:3:4"}
-
-    class Metadata(BaseHTTPRequestHandler):
-        def do_GET(self):
-            assert self.headers["Metadata-Flavor"] == "Google"
-            folder, _, name = self.path.rpartition("/")
-            assert folder == "/computeMetadata/v1/instance/attributes"
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(answers[name].encode())
-
-        def log_message(self, *_arguments):
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Metadata) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            host, port = server.server_address[:2]
-            found = tasks.of_cluster({"GCE_METADATA_IP": f"{host}:{port}"})
-        finally:
-            server.shutdown()
-            thread.join()
-    assert found.shard == Shard(2, 4)
-    assert found.in_words == "task 2 of 4, from 0, of a TPU pod"
-
-
-def test_an_answer_that_is_not_http_names_no_tasks():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def answer():
-            connection, _ = server.accept()
-            with connection:
-                connection.recv(1000)
-                connection.sendall(b"220 mail.example ready\r\n")
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        host, port = server.getsockname()
-        with pytest.raises(UserError, match=r"does not name several tasks; give --shard=i/n$"):
-            tasks.of_cluster({"GCE_METADATA_IP": f"{host}:{port}"})
-        thread.join()
-
-
-@pytest.mark.parametrize(
-    "text", ["5/4", "4/4", "0/0", "1", "1/", "-1/4", "1/4/2", "", "a/b", "0/9999999"]
-)
+@pytest.mark.parametrize("text", ["4/4", "0/0", "1", "-1/4", "a/b", "0/9999999"])
 def test_shards_that_cannot_be_are_refused(text):
     with pytest.raises(UserError, match=r"^--shard must be i/n, with n from 1 to .*; got"):
         Shard.parse(text)
 
 
-@pytest.mark.parametrize("units", [0, 1, 3, 7, 100])
-@pytest.mark.parametrize("number", [1, 2, 4, 9])
+@pytest.mark.parametrize(("units", "number"), [(0, 2), (3, 9), (7, 4), (100, 9)])
 def test_shares_are_consecutive_and_have_every_unit_once(units, number):
     shares = [Shard(index, number).share(units) for index in range(number)]
     assert [unit for share in shares for unit in share] == list(range(units))

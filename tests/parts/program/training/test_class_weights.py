@@ -62,11 +62,9 @@ def test_weights_apply_from_their_first_step_without_another_program():
         # The shorter run, of 5 epochs, weights its steps from step 57 on.
         ([[5, 57]], 114),
         ([[5, 58]], 57),
-        ([[5, 95]], 57),
         # Two extensions: the weights had started before the first, before the second, before
         # neither.
         ([[5, 95], [8, 152]], 57),
-        ([[5, 40], [8, 152]], 91),
         ([[5, 40], [8, 91]], 114),
     ],
 )

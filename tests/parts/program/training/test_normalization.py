@@ -17,13 +17,11 @@ from train.assembly.data_lines import show_data
 from train.configuration import ModelFields
 from train.configuration.parsing import parse
 from train.data import photographs
-from train.devices.parallel import PmapDevices
 from train.foundation.errors import UserError
 from train.models import MODELS, NORMALIZATIONS
-from train.prediction import batching, exported_program, image_files, image_sets, trained
+from train.prediction import exported_program, trained
 from train.prediction.calibrated_rule import CalibratedRule
-from train.prediction.embedding import found, network
-from train.prediction.embedding.embedding import embed
+from train.prediction.embedding import network
 from train.training import normalization
 
 CLIP, HALVES, IMAGENET = (NORMALIZATIONS[name] for name in ("clip", "halves", "imagenet"))
@@ -48,26 +46,10 @@ def config_of(photos, **model):
 
 
 @pytest.fixture(scope="module")
-def sent():
-    """The types of the images that a run sends to its devices, by the other arrays of the batch."""
-    return {}
-
-
-@pytest.fixture(scope="module")
-def run_by_clip(photos, tmp_path_factory, standard_promotion, sent, run_seed):
+def run_by_clip(photos, tmp_path_factory, standard_promotion, run_seed):
     """The workdir of a finished run that normalizes as CLIP; copy it to write into it."""
     workdir = tmp_path_factory.mktemp("clip") / "run"
-    split = PmapDevices.split
-
-    def recorded(self, batch):
-        shares = split(self, batch)
-        sent.setdefault(frozenset(shares), set()).add(shares["images"].dtype)
-        return shares
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PmapDevices, "split", recorded)
-        config = config_of(photos, normalization="clip") | {"seed": run_seed}
-        experiment.run(config, workdir)
+    experiment.run(config_of(photos, normalization="clip") | {"seed": run_seed}, workdir)
     return workdir
 
 
@@ -91,49 +73,6 @@ def test_all_that_uses_a_run_normalizes_as_it_was_trained(photos, run_by_clip):
     assert described["images"]["normalization"]["mean"] == list(CLIP.mean)
     data = assemble(parse(config_of(photos, normalization="imagenet"))).data
     assert data.facts.mean is None
-    line = normalization.describe(classifier.config.model, classifier.spec)
-    assert line == (
-        "images are normalized as config.model.normalization=clip sets, not as the data set does: "
-        "mean 0.481, 0.458, 0.408; standard deviation 0.269, 0.261, 0.276"
-    )
-
-
-def test_images_go_to_the_devices_as_bytes(photos, run_by_clip, sent, tmp_path, monkeypatch):
-    """As float32 they would take four times the bytes; they are normalized in the program."""
-    # For training and for evaluation.
-    assert sorted("positions" in names for names in sent) == [False, True]
-    assert list(sent.values()) == [{np.dtype(np.uint8)}] * 2
-    of_predictions = []
-
-    def recorded(infer, batches):
-        def noted():
-            for examples, batch in batches:
-                of_predictions.append(batch.dtype)
-                yield examples, batch
-
-        return one_ahead(infer, noted())
-
-    one_ahead = batching.one_ahead
-    monkeypatch.setattr(batching, "one_ahead", recorded)
-    classifier = trained.load(run_by_clip)
-    rule = CalibratedRule("top_k", 1.0, None)
-    assert (
-        len(
-            list(
-                image_sets.make_sets(
-                    classifier, rule, image_files.find([str(photos)]), thumbnails=False
-                )
-            )
-        )
-        == 24
-    )
-    embed(
-        network.of_run(run_by_clip),
-        found.in_folder(photos),
-        tmp_path / "a.npz",
-        skip_unreadable=False,
-    )
-    assert of_predictions == [np.uint8, np.uint8]
 
 
 def test_the_weights_choose_unless_a_field_does(photos, run_by_clip, tmp_path, monkeypatch, capsys):
@@ -158,28 +97,10 @@ def test_the_weights_choose_unless_a_field_does(photos, run_by_clip, tmp_path, m
     assert IMAGENET == (photographs.IMAGENET_MEAN, photographs.IMAGENET_STD)
 
 
-@pytest.mark.parametrize(
-    ("dataset", "reason"),
-    [
-        (digits.get_config().dataset.to_dict(), r"images of shape \(8, 8, 1\); 'clip' is for im"),
-        (
-            {
-                "name": "features",
-                "path": "a.npz",
-                "validation_fraction": 0.1,
-                "test_fraction": 0.1,
-                "unseen_classes": "refuse",
-            },
-            "features; 'clip' is for images of 3 channels",
-        ),
-    ],
-    ids=["grey", "features"],
-)
-def test_a_named_normalization_is_for_images_of_three_channels(dataset, reason):
+def test_a_named_normalization_is_for_images_of_three_channels():
     settings = ModelFields(name="small_cnn", normalization="clip")
-    spec = dataset_spec(dataset)
-    message = f"^config.model.normalization must be 'dataset' or None for {reason}"
-    with pytest.raises(UserError, match=message):
+    spec = dataset_spec(digits.get_config().dataset.to_dict())
+    with pytest.raises(UserError, match=r"^config\.model\.normalization must be"):
         normalization.choose_for_run(settings, spec)
     for name in (None, "dataset"):
         assert (

@@ -24,32 +24,6 @@ def build(*, distances=None, **changes):
     return made.transformation
 
 
-@pytest.mark.parametrize("nesterov", [True, False])
-def test_sgd_is_the_written_out_recurrence(rng, nesterov):
-    rate, momentum, decay = 0.1, 0.9, 0.01
-    sgd = build(decay_epochs=(2,), nesterov=nesterov)
-    params = {"weights": rng.normal(size=5).astype(np.float32)}
-    state = sgd.init(params)
-    expected, velocity = params["weights"].astype(np.float64), np.zeros(5)
-    for step in range(7):
-        gradient = rng.normal(size=5).astype(np.float32)
-        updates, state = sgd.update({"weights": gradient}, state, params)
-        params = {"weights": np.asarray(params["weights"] + updates["weights"])}
-        decayed = gradient + decay * expected
-        velocity = momentum * velocity + decayed
-        direction = decayed + momentum * velocity if nesterov else velocity
-        expected = expected - rate * (0.1 if step >= 4 else 1.0) * direction
-        # Seven float32 updates of numbers of order one.
-        np.testing.assert_allclose(params["weights"], expected, rtol=1e-5, atol=1e-6)
-
-
-def test_step_decay_multiplies_at_the_start_of_each_epoch():
-    rate = step_decay(0.5, decay_epochs=(1, 3), decay_factor=0.1, steps_per_epoch=4)
-    rates = [float(rate(step)) for step in range(16)]
-    expected = [0.5] * 4 + [0.05] * 8 + [0.005] * 4
-    np.testing.assert_allclose(rates, expected, rtol=1e-6)  # Float32 products.
-
-
 def test_step_decay_may_have_no_decay():
     rate = step_decay(0.5, decay_epochs=(), decay_factor=0.1, steps_per_epoch=4)
     assert float(rate(1000)) == 0.5
@@ -116,10 +90,9 @@ def test_a_warm_up_that_would_take_all_of_the_run_takes_half_of_it():
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-@pytest.mark.parametrize("beta2", [None, 0.95])
-def test_hyperparameters_may_be_inputs_of_a_compiled_step(name, beta2, rng):
+def test_hyperparameters_may_be_inputs_of_a_compiled_step(name, rng):
     settings = dataclasses.replace(
-        SETTINGS, name=name, beta2=beta2, clip_norm=1.0, decay_epochs=(1,)
+        SETTINGS, name=name, beta2=0.95, clip_norm=1.0, decay_epochs=(1,)
     )
     values = optimizer.hyperparameters(settings)
     params = {"weights": rng.normal(size=(3, 4)).astype(np.float32)}

@@ -329,23 +329,6 @@ def test_nonzero_gradients_are_counted(rng, loss_name, expected):
         assert metrics["nonzero_gradients"] == expected
 
 
-def test_a_step_learns_and_counts(rng):
-    state, train_step, _ = build("cross_entropy")
-    batch = split(make_batch(rng, 16), 1)
-    compiled = jax.pmap(train_step, axis_name=AXIS, devices=jax.devices()[:1])
-    copies = jax.tree.map(lambda leaf: leaf[None], state)
-    losses = []
-    for _ in range(40):
-        copies, metrics = compiled(copies, batch)
-        losses.append(float(metrics["loss"][0]))
-    assert int(copies.step[0]) == 40
-    assert losses[-1] < 0.5 * losses[0]
-    assert set(metrics) == {
-        *("loss", "accuracy", "learning_rate", "nonzero_gradients"),
-        *("gradient_norm", "update_norm", "parameter_norm"),
-    }
-
-
 def test_evaluation_does_not_depend_on_the_batch(rng):
     state, _, eval_step = build("noised_balanced")
     batch = make_batch(rng, 8)

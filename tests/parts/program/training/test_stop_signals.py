@@ -4,9 +4,6 @@ import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
-
-from train.devices import processes
 from train.training import stop_signals
 from train.training.stop_signals import StopSignals
 
@@ -22,18 +19,6 @@ def test_a_signal_that_the_process_ignores_stops_no_run():
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def test_all_processes_know_the_largest_request(monkeypatch):
-    assert stop_signals.largest(stop_signals.SAVE) == stop_signals.SAVE
-
-    def of_two(arrays):
-        return {
-            name: np.concatenate([own, 0 * own + signal.SIGTERM]) for name, own in arrays.items()
-        }
-
-    monkeypatch.setattr(processes, "gather", of_two)
-    assert stop_signals.largest(stop_signals.NOTHING) == signal.SIGTERM
 
 
 def test_a_run_in_another_thread_leaves_signals_alone():

@@ -128,6 +128,13 @@ def test_a_damaged_file_is_one_line_or_of_the_same_shape(tmp_path, name):
     assert repr(READERS[name](tmp_path)) == whole
 
 
+def test_an_evaluation_of_another_split_is_not_taken(tmp_path):
+    content = {**CONTENTS["evaluation_test.json"], "split": "validation"}
+    (tmp_path / "evaluation_test.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match="the split test"):
+        run_files.read_evaluation(tmp_path, "test")
+
+
 def test_results_of_another_configuration_are_told(tmp_path):
     for name in ("config.json", "results.json"):
         (tmp_path / name).write_text(json.dumps(CONTENTS[name]))
@@ -143,19 +150,3 @@ def test_results_of_another_configuration_are_told(tmp_path):
     )
     with pytest.raises(UserError, match=message):
         _ = Run.read(tmp_path).is_finished
-
-
-def test_results_without_what_is_shown_are_no_whole_results(tmp_path):
-    path = tmp_path / "results.json"
-    whole = CONTENTS["results.json"]
-    path.write_text(json.dumps(whole))
-    assert run_files.read_whole_results(tmp_path) == whole
-    assert run_files.why_no_results(tmp_path, whole=True) is None
-    for name in ("best_epoch", "validation", "config"):
-        path.write_text(json.dumps({key: value for key, value in whole.items() if key != name}))
-        assert run_files.read_whole_results(tmp_path) is None
-        reason = run_files.why_no_results(tmp_path, whole=True)
-        assert reason == f"{path} is not the results of a run: it must be an object with {name!r}"
-        assert run_files.why_no_results(tmp_path) is None
-    path.unlink()
-    assert run_files.why_no_results(tmp_path, whole=True) is None

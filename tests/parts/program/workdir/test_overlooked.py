@@ -6,7 +6,6 @@ import json
 import shutil
 
 import pytest
-from PIL import ExifTags, Image
 
 from configs import folder
 from tests.parts.program.data.own import observations, pictures
@@ -15,7 +14,6 @@ from tests.parts.program.data.own.test_own_images_run import small
 from train import experiment
 from train.configuration.datasets import FolderFields
 from train.data import dataset_spec
-from train.data.own import thumbnails
 from train.foundation.errors import UserError
 from train.workdir import overlooked, run_files
 
@@ -99,42 +97,9 @@ def test_near_duplicates_of_other_splits_are_listed(photos, tmp_path):
     )
 
 
-def test_given_splits_are_not_to_be_held_out(photos, tmp_path):
-    for number, path in enumerate(sorted(photos.rglob("*.jpg"))):
-        split = ("train", "val", "test")[number % 3]
-        place = tmp_path / "photos" / split / path.relative_to(photos)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, place)
-    found = found_in(tmp_path / "photos")
-    assert found.likely.endswith(rf"--config.dataset.group='{PATTERN}' names them")
-    assert "keeps" not in found.summary
-
-
-def test_times_of_bursts_are_found(tmp_path):
-    paths = [f"{name}/{number * 7919 % 10**4}.jpg" for name in CLASSES for number in range(20)]
-    for number, path in enumerate(paths):
-        exif = Image.Exif()
-        time = f"2026:05:01 10:{number // 2:02d}:{number % 2:02d}"
-        exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = time
-        (tmp_path / path).parent.mkdir(exist_ok=True)
-        pictures.picture(path, size=(40, 40)).save(tmp_path / path, exif=exif)
-    found = found_in(tmp_path)
-    assert "times in EXIF data look like those of groups, such as " in found.likely
-    assert ": 30 groups of several images, " in found.likely
-    assert found.likely.endswith("--config.dataset.group=burst:10 keeps each in one split")
-    assert found.rows == ()
-
-
 def test_ordinary_data_are_not_told_of(tmp_path):
     pictures.write_classes(tmp_path, CLASSES, 20, size=(40, 40))
     assert found_in(tmp_path) == overlooked.NOTHING
-
-
-def test_images_are_not_read_if_near_duplicates_are_not_wanted(photos, monkeypatch):
-    monkeypatch.delattr(thumbnails, "make")
-    found = found_in(photos, list_near_duplicates=False)
-    assert found.likely
-    assert found.rows == ()
 
 
 def test_any_name_can_be_listed(tmp_path, caplog):

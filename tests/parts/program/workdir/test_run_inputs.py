@@ -1,7 +1,5 @@
 """A command never overwrites what a run was trained on."""
 
-import os
-
 import pytest
 
 from train.foundation.errors import UserError
@@ -54,13 +52,3 @@ def test_what_a_configuration_names_is_not_written_to(tmp_path, kept, out, messa
 @pytest.mark.parametrize("out", ["a.npz", "focal/a.npz", "photos.npz"])
 def test_other_files_are_written(kept, out):
     assert str(output_files.checked("scores", out, kept)) == out
-
-
-def test_a_value_that_is_no_path_names_nothing():
-    texts = ["\0", "x" * 10_000, "~nobody/x", "\ud800", "", ".", os.sep]
-    config = {"dataset": {"path": None, **{str(i): text for i, text in enumerate(texts)}}}
-    assert run_inputs.of_configs({"run": config}) == {}
-
-
-def test_a_folder_without_a_run_names_nothing(tmp_path):
-    assert run_inputs.of_run(tmp_path / "nowhere") == {}

@@ -118,9 +118,3 @@ def test_a_run_is_read_from_its_configuration_and_finished_with_its_results(tmp_
     # If only the results were copied, they contain the run that they belong to.
     (tmp_path / "config.json").unlink()
     assert Run.read(tmp_path).key == run.key
-
-
-def test_what_is_no_configuration_is_named(tmp_path):
-    (tmp_path / "config.json").write_text("[]")
-    with pytest.raises(UserError, match=r"config\.json is not the configuration of a run"):
-        Run.read(tmp_path)

@@ -80,33 +80,6 @@ def test_without_answers_the_expert_is_the_published_one(tmp_path):
         expert.against_networks(scores=[path], expert=None)
 
 
-def test_a_mean_size_is_reached_that_no_float_has(tmp_path):
-    # 2.6666666666666665 is a little less than 8 / 3.
-    labels = np.array([0, 1, 2])
-    write(tmp_path / "a.npz", labels, [True, True, False])
-    scored = expert._read(tmp_path / "a.npz")
-    names = ["0.jpg", "1.jpg", "2.jpg"]
-    of_size = expert.Expert(names, float(np.mean([2, 3, 3])), 0.0, "expert")
-    threshold_at_8 = np.sort(scored.predictions.scores[:].ravel())[::-1][7]
-    kept = scored.predictions.scores[:] >= threshold_at_8
-    assert expert.error(scored, of_size) == np.mean(~kept[np.arange(3), labels])
-
-
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ((), r"--expert .*e\.csv must have answers; it has no rows"),
-        (("9.jpg,Rosa canina",), r"a\.npz has no example 9\.jpg; it has, for example, 0\.jpg"),
-        (("0.jpg,",), "line 2: an example must have a label"),
-    ],
-)
-def test_answers_that_are_not_of_the_examples_are_refused(tmp_path, rows, message):
-    table = answers(tmp_path / "e.csv", *rows)
-    scores = write(tmp_path / "a.npz", np.array([0, 1]), [True, True])
-    with pytest.raises(UserError, match=message):
-        expert.against_networks(scores=[scores], expert=table)
-
-
 def test_files_of_other_examples_are_refused(tmp_path):
     labels = np.array([0, 1])
     a = write(tmp_path / "a.npz", labels, [True, True])
@@ -120,13 +93,3 @@ def test_files_of_other_examples_are_refused(tmp_path):
         b = write(tmp_path / "b.npz", labels, [True, True], **change)
         with pytest.raises(UserError, match=message):
             expert.against_networks(scores=[a, b], expert=table)
-    with pytest.raises(UserError, match=r"--scores names .*a\.npz twice"):
-        expert.against_networks(scores=[a, a], expert=table)
-    other = write(tmp_path / "c.npz", np.array([3]), [True])
-    with pytest.raises(UserError, match="no example of Crotalaria or Lupinus, of which the pub"):
-        expert.against_networks(scores=[other], expert=None)
-    np.savez(tmp_path / "d.npz", scores=np.ones((1, 2), np.float32), labels=[0])
-    with pytest.raises(UserError, match=r"d\.npz has no names of examples"):
-        expert.against_networks(scores=[str(tmp_path / "d.npz")], expert=None)
-    with pytest.raises(UserError, match=r"cannot read .*nowhere\.npz|nowhere"):
-        expert.against_networks(scores=[str(tmp_path / "nowhere.npz")], expert=None)

@@ -7,7 +7,6 @@ import pytest
 
 from tests.parts.program.papers.finished_runs import lines_of_run, make_run, read
 from train.foundation.errors import UserError
-from train.foundation.fields import Number
 from train.papers.figures import (
     accuracies,
     curves,
@@ -18,8 +17,6 @@ from train.papers.figures import (
     set_sizes,
     tested,
 )
-from train.training.losses import LOSSES, SYMBOLS
-from train.training.objectives import LossSpec, Objective
 
 
 def legend(figure):
@@ -49,28 +46,6 @@ def test_runs_are_told_apart_by_what_their_loss_takes_and_by_the_model(tmp_path)
     assert [len(seeds) for seeds in selection.by_label(runs).values()] == [1, 1, 2, 1]
     other = read(make_run(tmp_path / "f", "ldam", model="mlp", max_margin=0.2, scale=20.0))
     assert selection.labels([runs[0], *other]) == ["noised balanced, small_cnn", "LDAM, mlp"]
-
-
-def test_titles_tell_losses_apart_and_symbols_are_of_parameters():
-    titles = [spec.title for spec in LOSSES.values()]
-    assert len(set(titles)) == len(titles)
-    assert set(SYMBOLS) <= {name for spec in LOSSES.values() for name in spec.parameters}
-    assert selection.symbol("loss.num_samples") == "M"
-    assert selection.symbol("loss.label_learning_rate") == "label learning rate"
-    # A field of another group can have the name of a parameter.
-    assert selection.symbol("optimizer.beta") == "beta"
-
-
-# A loss of another package.
-OWN = LossSpec("squared hinge", Objective, {"power": Number(above=0)})
-
-
-def test_a_loss_of_another_package_is_called_by_its_title(tmp_path):
-    own = f"{__name__}:OWN"
-    runs = read(
-        make_run(tmp_path / "a", own, power=2.0), make_run(tmp_path / "b", own, power=3.0, k=1)
-    )
-    assert selection.labels(runs) == ["squared hinge, power = 2.0", "squared hinge, power = 3.0"]
 
 
 @pytest.mark.parametrize(
@@ -136,22 +111,6 @@ def test_a_metric_is_drawn_over_a_field_with_a_line_for_each_loss(tmp_path):
     low, high = axes.get_ylim()
     assert low >= 0
     assert high <= 1.005
-
-
-@pytest.mark.parametrize(
-    ("values", "scale"),
-    [((0.0, 0.1, 10.0), "linear"), ((0.1, 0.2, 0.4), "linear"), ((1, 2, 16), "log")],
-    ids=["zero", "narrow", "wide"],
-)
-def test_an_axis_is_logarithmic_where_values_span_much(tmp_path, values, scale):
-    workdirs = [
-        make_run(tmp_path / str(value), epsilon=value, test={"loss": 2.0}) for value in values
-    ]
-    figure = curves.metric_against_field(
-        read(*workdirs), metric="loss", field="loss.epsilon", split="test"
-    )
-    assert figure.axes[0].get_xscale() == scale
-    assert figure.axes[0].get_title() == "digits"
 
 
 def with_validation(**values):
@@ -476,55 +435,6 @@ def test_data_sets_are_drawn_by_how_many_images_the_rarest_classes_have(tmp_path
         lorenz.by_data_set(read(make_run(tmp_path / "e", counts=(0, 0))))
     with pytest.raises(UserError, match=r"classes\.json is missing"):
         lorenz.by_data_set(read(make_run(tmp_path / "f")))
-
-
-def test_what_makes_no_figure_of_networks_is_refused(tmp_path):
-    one = make_result(tmp_path, "plantnet300k", "resnet50", 0.2)
-    results = tested.read([str(one)])
-    with pytest.raises(UserError, match="of cross_entropy on imagenet, and there are none"):
-        networks.on_two_data_sets(results, **OF_TWO)
-    make_result(tmp_path, "imagenet", "vgg11", 0.5)
-    with pytest.raises(UserError, match="vgg11 only on imagenet; resnet50 only on plantnet300k"):
-        networks.on_two_data_sets(tested.find(str(tmp_path)), **OF_TWO)
-    with pytest.raises(UserError, match="--metric must be an accuracy; got 'loss'"):
-        networks.on_two_data_sets(results, metric="loss", loss="cross_entropy")
-    with pytest.raises(UserError, match="needs test results of cross_entropy on plantnet300k"):
-        networks.average_against_top(tested.read([str(tmp_path / "imagenet-vgg11-0")]), **OF_FIVE)
-    # A network has one point.
-    evaluate(tmp_path, "plantnet300k", "resnet50", {})
-    with pytest.raises(
-        UserError, match=r"-0 and .*test\.json are both of resnet50 on plantnet300k"
-    ):
-        networks.average_against_top(tested.find(str(tmp_path)), **OF_FIVE)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="empty has no finished run and no evaluation of a test"):
-        tested.find(str(tmp_path / "empty"))
-
-
-def test_the_curves_of_one_run_are_those_that_it_drew_itself(tmp_path):
-    runs = read(make_run(tmp_path / "a"))
-    figure = learning.learning_curves(runs, metric=None)
-    loss, accuracy = figure.axes
-    drawn = {line.get_label(): line for line in loss.lines[:-1] + accuracy.lines[:-1]}
-    assert set(drawn) == {
-        "training loss",
-        "validation loss",
-        "training accuracy",
-        "validation top-1 accuracy",
-        "validation top-3 accuracy",
-        "validation macro top-3 accuracy",
-    }
-    assert figure.get_suptitle() == (
-        "dotted: epoch 2, selected for the best validation macro top-3 accuracy: 60.00%"
-    )
-    np.testing.assert_allclose(drawn["training loss"].get_xdata(), [0.8, 1.0, 1.8, 2.0])
-    # The steps of an epoch are known from any epoch that is logged.
-    later = read(make_run(tmp_path / "b", lines=lines_of_run()[3:]))
-    [training, *_] = learning.learning_curves(later, metric=None).axes[0].lines
-    np.testing.assert_allclose(training.get_xdata(), [1.8, 2.0])
-    accuracy = learning.learning_curves(runs, metric="top_1_accuracy").axes[1]
-    labels = {line.get_label() for line in accuracy.lines[:-1]}
-    assert labels == {"training accuracy", "validation top-1 accuracy"}
 
 
 def test_the_curves_of_several_runs_are_a_line_each(tmp_path):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.reference import _losses as reference
-from train.foundation.errors import UserError
 from train.papers.figures import level_sets
 
 # Scores that add up to 2: the corners, the centre, and others, without ties.
@@ -102,17 +101,6 @@ def test_one_draw_comes_within_its_samples_of_the_expectation_beside_it(rows, dr
     assert sum(title.startswith("K = 2") for title in panels) * 2 == len(panels)
 
 
-def test_the_points_fill_the_plane_and_losses_are_rescaled():
-    scores = level_sets.scores()
-    assert scores.shape == (91 * 92 // 2, 3)
-    # Each score is a multiple of 2 / 90 in float32.
-    np.testing.assert_allclose(scores.sum(1), 2.0, atol=1e-6)
-    assert scores.min() == 0.0
-    assert len(np.unique(scores, axis=0)) == len(scores)
-    rescaled = level_sets.rescaled(lambda points: 5.0 - 3.0 * points[:, 2])
-    np.testing.assert_allclose(rescaled, 1.0 - scores[:, 2] / 2, atol=1e-6)
-
-
 def line_at(axes, level):
     """The points of the line of a level in a panel."""
     lines = axes.collections[1]
@@ -146,9 +134,3 @@ def test_the_label_is_the_upper_corner_and_the_first_class_the_left_one():
     x, y = line_at(second, 0.25).T
     np.testing.assert_allclose(x - y / (2 * height), 0.25, atol=1e-6)
     assert figure.axes[4].get_ylabel() == "loss, rescaled to [0, 1]"
-
-
-@pytest.mark.parametrize("k", [0, 3])
-def test_a_k_that_three_classes_do_not_allow_is_refused(k):
-    with pytest.raises(UserError, match=f"--k must be 1 or 2 .*; got {k}"):
-        level_sets.by_loss(k)

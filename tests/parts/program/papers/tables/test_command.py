@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -19,8 +18,6 @@ from tests.parts.program import forked
 from tests.parts.program.papers.finished_runs import finish
 
 ROOT = Path(__file__).parents[5]
-# A limit for a hang; a start takes some three seconds, a short training some thirty.
-TIMEOUT = 300
 # The command, called for every line of arguments that comes: a start of it takes three seconds.
 SERVER = """
 import contextlib, io, json, sys
@@ -101,24 +98,6 @@ def table_lines(printed):
 # Plans
 
 
-def test_the_plan_is_a_command_a_run(tables):
-    done = tables(
-        "--table=4.4", "--plan", "--columns=p=0.1", "--rows=noised_balanced,cross_entropy"
-    )
-    assert done.returncode == 0
-    assert done.stderr == ""
-    lines = done.stdout.splitlines()
-    assert len(lines) == 8
-    assert lines[0] == (
-        "python -m train.main --config=cifar100:cross_entropy "
-        "--config.dataset.label_noise=0.1 --config.seed=0 "
-        # The kind is in the name: earlier versions had another one in a folder of the name without.
-        "--workdir=runs/cifar100-cross_entropy-label_noise=0.1-label_noise_kind=blocks-seed=0"
-    )
-    assert lines[1].startswith("python -m train.main --config=cifar100:noised_balanced ")
-    assert lines[2].endswith("--config.seed=1 " + lines[0].split()[-1][:-1].join(["", "1"]))
-
-
 @pytest.mark.parametrize("number", ["4.3", "4.5", "5.2"])
 def test_no_run_is_planned_twice(tables, number):
     runs = planned(tables, f"--table={number}")
@@ -126,34 +105,11 @@ def test_no_run_is_planned_twice(tables, number):
     assert len({workdir for _, workdir in runs}) == len(runs)
 
 
-def test_an_override_and_odd_folders_can_be_pasted(tables, tmp_path):
-    folder = tmp_path / "my runs"
-    runs = planned(
-        tables,
-        "--table=4.9",
-        f"--runs={folder}",
-        "--columns=K=5",
-        "--seeds=7",
-        "--override=eval.ks=(1, 5, 7)",
-    )
-    assert [config["seed"] for config, _ in runs] == [7, 7, 7]
-    assert all(config["eval"]["ks"] == [1, 5, 7] for config, _ in runs)
-    assert all(workdir.parent == folder for _, workdir in runs)
-    assert not folder.exists()
-
-
 def test_the_run_of_table_3_1_is_evaluated(tables):
     lines = tables("--table=3.1", "--plan", "--rows=resnet50").stdout.splitlines()
     assert len(lines) == 2
     workdir = lines[0].split()[-1]
     assert lines[1] == f"python -m train.evaluate {workdir} --split=test"
-
-
-def test_an_override_can_differ_by_network(tables):
-    override = "--override=model.pretrained=weights/{model.name}.pth"
-    done = tables("--table=3.1", "--rows=resnet18,resnet34", override, "--plan")
-    files = re.findall(r"--config=\S+:(\w+) --config.model.pretrained=(\S+)", done.stdout)
-    assert files == [("resnet18", "weights/resnet18.pth"), ("resnet34", "weights/resnet34.pth")]
 
 
 def test_the_grid_is_planned_first_and_then_what_it_selects(tables, tmp_path):
@@ -283,17 +239,12 @@ def test_accuracies_by_training_images_are_read(tables, tmp_path):
     ]
     evaluation = tmp_path / workdir.name / "evaluation_test.json"
     # An evaluation of another split, or with --ks without 1, does not fit the table.
-    for name in ("split", "top_1"):
-        content = {"split": "test", "accuracy_by_count": bins}
-        content = json.dumps(content).replace("test" if name == "split" else name, "other")
-        evaluation.write_text(content)
+    for name in ("test", "top_1"):
+        content = json.dumps({"split": "test", "accuracy_by_count": bins})
+        evaluation.write_text(content.replace(name, "other"))
         done = tables(*arguments, f"--runs={tmp_path}")
         assert done.returncode == 2
-        assert "cannot be read as an evaluation" in done.stderr
-    (tmp_path / workdir.name / "evaluation_test.json").write_text("{}")
-    done = tables(*arguments, f"--runs={tmp_path}")
-    assert done.returncode == 2
-    assert "evaluation_test.json cannot be read" in done.stderr
+        assert "evaluation_test.json" in done.stderr
 
 
 def planned_training(tables, *arguments):
@@ -316,55 +267,26 @@ def test_a_run_with_another_parameter_is_named_and_not_taken(tables, tmp_path):
 
 # Refusals
 
-MISTAKES = {
-    "unknown table": (["--table=4.1"], "--table must be one of 3.1, 3.9, 4.2"),
-    "unknown data": (["--table=4.4", "--on=digit"], "did you mean 'digits'?"),
-    "unknown row": (["--table=4.4", "--rows=cross_entropi"], "did you mean 'cross_entropy'?"),
-    "unknown column": (["--table=4.4", "--columns=p=0.7"], "--columns must be one of p=0, p=0.1"),
-    "seeds of text": (["--table=4.4", "--seeds=a,b"], "--seeds must be different integers"),
-    "negative seed": (["--table=4.4", "--seeds=-1"], "got '-1'"),
-    "no runs": (["--table=4.4", "--runs=/proc/nowhere/runs"], "there is no /proc/nowhere/runs"),
-    "runs in a file": (["--table=4.4", "--runs=README.md", "--plan"], "--runs must be a folder"),
-    "json nowhere": (["--table=4.4", "--json=/proc/nowhere/x.json"], "there is no /proc/nowhere"),
-    "json of the system": (["--table=4.4", "--json=/proc/self/x.json"], "--json must not be in"),
-    "runs of the system": (["--table=4.4", "--plan", "--runs=/proc/self/x"], "--runs must not be"),
-    "json in place of weights": (
-        [
-            *("--table=3.1", "--rows=resnet50", "--runs=tests"),
-            *("--override=model.pretrained=README.md", "--json=README.md"),
-        ],
-        "--json must not be config.model.pretrained of the run in tests/",
-    ),
-    "override of no field": (
-        ["--table=4.4", "--plan", "--override=num_epoch=1"],
-        "has no field 'num_epoch'; did you mean 'num_epochs'?",
-    ),
-    "override of another type": (
-        ["--table=4.4", "--plan", "--override=num_epochs=a"],
-        "must be an integer",
-    ),
-    "override without value": (["--table=4.4", "--plan", "--override=x"], "a field and a value"),
-    "override of the seed": (["--table=4.4", "--plan", "--override=seed=1"], "--seeds does"),
-    "override of a column": (
-        ["--table=4.4", "--plan", "--override=dataset.label_noise=0.5"],
-        "cannot change dataset.label_noise, which the table itself sets",
-    ),
-    "override out of range": (
-        ["--table=4.4", "--plan", "--override=num_epochs=0"],
-        "config.num_epochs must be an integer",
-    ),
-    "left-over argument": (["--table=4.4", "table"], "unexpected argument 'table'"),
-}
 
-
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_line_and_exit_code_two(tables, mistake):
-    arguments, message = MISTAKES[mistake]
-    done = tables(*arguments)
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ("--rows=cross_entropi", "--rows"),
+        ("--plan --runs=README.md", "--runs"),
+        ("--plan --override=num_epochs=0", "config.num_epochs"),
+        ("--plan --override=seed=1", "--seeds"),
+        ("--plan --override=dataset.label_noise=0.5", "dataset.label_noise"),
+        (
+            "--runs=tests --override=model.pretrained=README.md --json=README.md",
+            "config.model.pretrained",
+        ),
+    ],
+)
+def test_what_is_not_of_the_table_is_refused(tables, arguments, name):
+    done = tables("--table=4.4", *arguments.split())
     assert (done.returncode, done.stdout) == (2, "")
-    assert len(done.stderr.splitlines()) == 1, done.stderr
-    assert done.stderr.startswith("error: ")
-    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert name in done.stderr
 
 
 def test_the_numbers_do_not_replace_a_file_of_a_run(tables, tmp_path):
@@ -376,17 +298,6 @@ def test_the_numbers_do_not_replace_a_file_of_a_run(tables, tmp_path):
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: --json must not replace results.json of the run in ")
     assert results.read_bytes() == before
-
-
-@pytest.mark.parametrize(("file", "text"), [("results.json", "[]"), ("config.json", "{")])
-def test_a_file_that_cannot_be_read_is_named(tables, tmp_path, file, text):
-    arguments = ("--table=3.1", "--rows=resnet50")
-    ((config, workdir),) = planned_training(tables, *arguments)
-    finish(tmp_path, workdir.name, config)
-    (tmp_path / workdir.name / file).write_text(text)
-    done = tables(*arguments, f"--runs={tmp_path}")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"error: {tmp_path / workdir.name / file} " in done.stderr
 
 
 # In processes as a user starts them
@@ -407,12 +318,6 @@ def test_failed_runs_are_told_at_the_end(tables, tmp_path):
     ]
 
 
-def test_a_mistake_ends_the_command():
-    done = forked.start("train.tables", "--table=4.0")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: --table must be one of 3.1")
-
-
 def test_a_real_run_is_made_and_collected(tmp_path):
     folder = tmp_path / "runs"
     done = forked.start(
@@ -428,23 +333,3 @@ def test_a_real_run_is_made_and_collected(tmp_path):
     results = json.loads((run / "results.json").read_text())
     assert f"{100 * results['test']['top_3_accuracy']:.2f}" in done.stdout
     assert "epoch 1/1" in (folder / "digits-cross_entropy-num_epochs=1-seed=0.log").read_text()
-
-
-def test_ctrl_c_stops_with_130(tmp_path):
-    with subprocess.Popen(
-        [sys.executable, "-m", "train.tables", *RUN, f"--runs={tmp_path / 'runs'}"],
-        cwd=ROOT,
-        env={**ENVIRONMENT, "TFDS_DATA_DIR": str(tmp_path / "data"), "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        for line in process.stdout:
-            if line.startswith("run 1 of 1"):
-                break
-        process.send_signal(signal.SIGINT)
-        rest, error = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 130
-    assert error == "stopped by SIGINT: the same command continues from here\n"
-    assert rest == ""
-    assert not list((tmp_path / "runs").glob("*/results.json"))
