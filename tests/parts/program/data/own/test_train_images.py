@@ -11,7 +11,7 @@ from tests.parts.program.data.own import pictures
 from tests.parts.program.data.specs import dataset_spec
 from train import prepare
 from train.configuration.datasets import TableFields
-from train.data import label_noise, splits
+from train.data import splits
 from train.data.own import train_images
 from train.data.own.listing import Listing, Role
 from train.foundation.errors import UserError
@@ -96,22 +96,6 @@ def test_a_copy_with_names_in_another_form_of_unicode_has_the_same_images_and_la
     np.testing.assert_array_equal(one, other)
 
 
-def test_a_long_tail_has_the_sizes_of_its_formula():
-    images = listing_of((40,) * 12)
-    indices = train_images.chosen(training(imbalance_factor=20), images)
-    counts = np.bincount(images.labels[indices])
-    ranks = np.argsort(np.argsort(-counts, kind="stable"), kind="stable")
-    assert counts.tolist() == [int(40 * 20 ** (-rank / 11)) for rank in ranks]
-    assert (counts.max(), counts.min()) == (40, 2)
-    # Not in the order of the names.
-    assert (np.diff(counts) > 0).any()
-    assert chosen(images, imbalance_factor=20) < chosen(images, imbalance_factor=10)
-    # The limit of each class comes first.
-    both = train_images.chosen(training(imbalance_factor=2, train_per_class=8), images)
-    found = np.bincount(images.labels[both])
-    assert found.tolist() == [int(8 * 2 ** (-rank / 11)) for rank in ranks]
-
-
 def test_a_class_keeps_what_it_has_in_a_long_tail():
     counts = np.array([3, 200, 50, 7])
     kept = splits.long_tail_sizes(counts, 4.0)
@@ -131,38 +115,6 @@ def test_a_tail_without_images_is_refused():
     )
     with pytest.raises(UserError, match=message):
         train_images.chosen(training(imbalance_factor=20.5), images)
-
-
-@pytest.mark.parametrize("kind", ["blocks", "across", "uniform"])
-def test_labels_are_drawn_from_their_group(kind):
-    images = listing_of((1000,) * 12)
-    indices = images.of_role(Role.TRAIN)
-    clean = images.labels[indices]
-    noisy = {
-        (p, seed): train_images.labels_of(
-            training(label_noise=p, label_noise_kind=kind), images, indices, seed=seed
-        )
-        for p, seed in ((0.4, 0), (1.0, 0), (0.4, 1))
-    }
-    groups = np.array(label_noise.GROUPINGS[kind](12))
-    sizes = np.bincount(groups)[groups]
-    for (p, _), labels in noisy.items():
-        assert labels.dtype == np.int32
-        counts = np.zeros((12, 12))
-        np.add.at(counts, (clean, labels), 1 / 1000)
-        expected = p * (groups[:, None] == groups) / sizes + (1 - p) * np.eye(12)
-        # Five standard errors of a share of 1,000.
-        assert (abs(counts - expected) <= 5 * np.sqrt(expected * (1 - expected) / 1000)).all()
-    assert (noisy[0.4, 0] != noisy[0.4, 1]).any()
-    changed = noisy[0.4, 0] != clean
-    np.testing.assert_array_equal(noisy[0.4, 0][changed], noisy[1.0, 0][changed])
-    # That of an image does not depend on the others.
-    some = indices[::7]
-    again = train_images.labels_of(
-        training(label_noise=0.4, label_noise_kind=kind), images, some, seed=0
-    )
-    np.testing.assert_array_equal(again, noisy[0.4, 0][::7])
-    np.testing.assert_array_equal(images.labels[indices], clean)
 
 
 @pytest.fixture(scope="module")
