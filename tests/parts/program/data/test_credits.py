@@ -3,7 +3,6 @@
 import csv
 import dataclasses
 import json
-import types
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from tests.parts.program.data import archives, small
 from tests.parts.program.data.own import divided, pictures
 from tests.parts.program.prediction.test_error_page import table_of
 from tests.parts.program.prediction.test_model_card import classifier, read
-from tests.parts.program.prediction.test_predict_page import EVIL, FACTS, Outline, image_set
 from tests.parts.program.prediction.test_similar_examples import rows  # noqa: F401 (a fixture)
 from train import prepare
 from train.configuration.datasets import StreamedFields
@@ -21,12 +19,9 @@ from train.data.credits import Credits
 from train.data.own import image_records, run_images, tables
 from train.data.own.listing import ListedFiles, Role
 from train.data.plantnet300k import PLANTNET300K, PLANTNET300K_V2
-from train.foundation import checksums, files
-from train.foundation.errors import UserError
-from train.prediction import error_page, html_page
+from train.foundation import files
+from train.prediction import error_page
 from train.prediction.calibrated_rule import CalibratedRule
-from train.prediction.class_sets import Similar
-from train.prediction.similar_examples import TrainingFeatures
 from train.prediction.thumbnails import Thumbnail
 
 FAMILIES = {"plantnet300k": PLANTNET300K, "plantnet300k_v2": PLANTNET300K_V2}
@@ -91,24 +86,6 @@ def test_images_that_are_left_out_or_not_described_do_not_move_credits(tmp_path)
         assert [split.credit(index) for index in range(len(split))] == expected
 
 
-@pytest.mark.usefixtures("_small")
-def test_prepared_files_without_credits_are_read_and_damaged_ones_told(tmp_path):
-    small.plantnet(tmp_path / "manual")
-    prepared(tmp_path, "plantnet300k")
-    (path,) = (tmp_path / "data").rglob("credits-train.json")
-    (path.parent / checksums.FILE).unlink()
-    spec = PLANTNET300K.spec(StreamedFields(name="plantnet300k", batch_size=4))
-    content = json.loads(path.read_text())
-    content["author"]["numbers"][0] = 99
-    path.write_text(json.dumps(content))
-    with pytest.raises(UserError, match=r"is damaged \(.*its authors are not those of its"):
-        spec.load(str(tmp_path / "data"))
-    path.unlink()
-    found = spec.load(str(tmp_path / "data"))
-    assert found.train.credits is None
-    assert found.train.credit(0) == ""
-
-
 def write_table(root, header=("path", "label", "license", "author")):
     listed = [
         (f"{name}-{index}.png", name, f"cc-{index % 2}", f"{name} {index}" if index else "")
@@ -142,11 +119,6 @@ def test_a_table_may_have_them_and_its_records_keep_them(tmp_path):
     assert bare.digest() == dataclasses.replace(bare, credits=again.credits).digest()
 
 
-def test_columns_of_other_names_are_no_credits(tmp_path):
-    write_table(tmp_path, ("path", "label", "License", "Author"))
-    assert tables.find(tmp_path / "photos.csv").listing.credits is None
-
-
 def test_an_image_that_is_gone_takes_its_credit_only(tmp_path):
     expected = write_table(tmp_path)
     fields = divided.fields(0.25, 0.25)
@@ -163,25 +135,6 @@ def test_an_image_that_is_gone_takes_its_credit_only(tmp_path):
         **expected,
         gone: "",
     }
-
-
-def test_similar_images_have_theirs_on_the_page(rows, tmp_path):  # noqa: F811
-    number = len(rows.train)
-    credited = Credits.of_pairs([(f"{EVIL} {place}", "cc0") for place in range(number)])
-    train = dataclasses.replace(rows.train, credits=credited)
-    rows.load_dataset = lambda: types.SimpleNamespace(train=train)
-    features = TrainingFeatures(rows)
-    ((similar,),) = features.nearest([(3,)], features.features_of([np.ones(5, np.float32)]), 2)
-    assert {one.credit for one in similar} == {f"{EVIL} {place}, cc0" for place in (58, 59)}
-    thumbnail = Thumbnail.of(Image.new("RGB", (8, 8)))
-    shown = Similar("a", 0.5, thumbnail, similar[0].credit), Similar("b", 0.4, thumbnail)
-    entry = dataclasses.replace(image_set("a.png", {0: 0.6}), similar=(shown,))
-    with html_page.writing(tmp_path / "page.html", FACTS) as page:
-        page.add(entry)
-    outline = Outline((tmp_path / "page.html").read_text())
-    assert len([one for one in outline.all("small") if one.get("class") == "credit"]) == 1
-    assert similar[0].credit in outline.text
-    assert len(outline.all("script")) == 1
 
 
 def test_the_page_of_errors_has_them(tmp_path):

@@ -150,10 +150,8 @@ def test_a_run_trains_with_their_loss(tmp_path, config):
     ("section", "name", "value", "message"),
     [
         ("loss", "k", 3, r"config\.loss\.k must be .* from 1 to 2 .*; got 3"),
-        ("eval", "ks", [1, 4], r"config\.eval\.ks must be .* from 1 to 3 .*; got \[1, 4\]"),
         ("dataset", "flip", 1, r"config\.dataset\.flip must be True or False; got 1"),
         ("dataset", "flop", 1, r"config\.dataset\.flop is not a field .*'dataset\.flip'\?"),
-        ("model", "pretrained", "a.pth", "config.model.pretrained is for networks .*:MEAN'"),
     ],
 )
 def test_their_fields_are_checked(tmp_path, config, section, name, value, message):
@@ -167,10 +165,7 @@ def test_their_fields_are_checked(tmp_path, config, section, name, value, messag
     ("section", "path", "reason"),
     [
         ("dataset", "nowhere.at_all:BIRDS", r"DatasetFamily, .* \(No module named 'nowhere'\)"),
-        ("dataset", f"{__name__}:BIRDS", r"DatasetFamily, .* \(module '\S+' has no attribute 'B"),
         ("dataset", MODEL, r"DatasetFamily, as package.module:NAME \(it is a ModelSpec\)"),
-        ("dataset", ":BIRDS", r"DatasetFamily, as package.module:NAME \(Empty module name\)"),
-        ("model", DATASET, r"ModelSpec, as package.module:NAME \(it is a DatasetFamily\)"),
         ("loss", "..losses:BRIER", r"LossSpec, as package.module:NAME \(.*relative import"),
     ],
 )

@@ -76,7 +76,8 @@ def test_bursts_are_of_one_folder_and_camera():
 def test_refused(grammar):
     with pytest.raises(UserError, match=r"^--group must be ") as error:
         find(grammar)
-    assert repr(grammar.removeprefix("exif:").removeprefix("burst:")) in str(error.value)
+    found = grammar.removeprefix("exif:").removeprefix("burst:")
+    assert f"'{found}'" in str(error.value)
 
 
 def test_all_images_may_be_one_group_where_that_is_asked():
