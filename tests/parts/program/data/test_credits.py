@@ -12,7 +12,6 @@ from tests.parts.program.data import archives, small
 from tests.parts.program.data.own import divided, pictures
 from tests.parts.program.prediction.test_error_page import table_of
 from tests.parts.program.prediction.test_model_card import classifier, read
-from tests.parts.program.prediction.test_similar_examples import rows  # noqa: F401 (a fixture)
 from train import prepare
 from train.configuration.datasets import StreamedFields
 from train.data.credits import Credits

@@ -4,7 +4,6 @@ Those of tensorflow-datasets are in `test_tfds_images.py`.
 """
 
 import csv
-import json
 
 import pyarrow
 import pytest
@@ -12,20 +11,15 @@ from pyarrow import parquet
 
 from configs import folder, table
 from tests.parts.program.data.own import pictures, refused
+from tests.parts.program.data.own.test_own_images_run import small
 
 CLASSES = ("ash", "birch", "cedar")
 
 
-def small(recipe, path, **fields):
+def configured(recipe, path, **fields):
     """A recipe for three classes."""
-    config = recipe.get_config()
-    config.dataset.update(path=str(path), batch_size=8)
-    config.model.name = "mlp"
-    config.eval.ks = (1, 2)
-    config.loss.k = 1
-    config.select_by = "top_1_accuracy"
-    config.update_from_flattened_dict(fields)
-    return json.loads(config.to_json())
+    usual = {"eval.ks": (1, 2), "loss.k": 1, "select_by": "top_1_accuracy"}
+    return small(recipe, path, **usual | fields)
 
 
 def photos(*classes, each=5):
@@ -102,7 +96,7 @@ def test_a_folder_that_cannot_be_used_is_told(tmp_path, capfd, case):
     make, message, fields = FOLDERS[case]
     root = tmp_path / "photos"
     make(root)
-    line = refused.line_of(small(folder, root, **fields), tmp_path, capfd)
+    line = refused.line_of(configured(folder, root, **fields), tmp_path, capfd)
     assert message.replace("ROOT", str(root)) in line
 
 
@@ -183,5 +177,5 @@ def test_a_table_that_cannot_be_used_is_told(tmp_path, capfd, case):
     root = tmp_path / "photos"
     root.mkdir()
     path = make(root)
-    line = refused.line_of(small(table, path), tmp_path, capfd)
+    line = refused.line_of(configured(table, path), tmp_path, capfd)
     assert message.replace("TABLE", str(path)).replace("ROOT", str(root)) in line

@@ -226,12 +226,6 @@ def test_evaluation_and_calibration_use_the_features_where_they_are(finished, wo
     config["dataset"]["path"] = str(tmp_path / "a.npz")
     (workdir / "config.json").write_text(json.dumps(config))
     rows = f"--features={tmp_path}/a.npz"
-    (evaluated,) = start_each("train.evaluate", [(f"--workdir={workdir}",)], ENVIRONMENT)
-    assert (evaluated.returncode, evaluated.stderr) == (0, "")
-    report = json.loads((workdir / "evaluation_test.json").read_text())
-    results = json.loads((workdir / "results.json").read_text())
-    assert report["num_examples"] == 27
-    assert report["metrics"]["top_1_accuracy"] == results["test"]["top_1_accuracy"]
     start = (f"--workdir={workdir}", rows, "--coverage=0.9")
     (predicted,) = start_each("train.predict", [start], ENVIRONMENT)
     assert (predicted.returncode, predicted.stderr) == (0, "")

@@ -11,7 +11,6 @@ from tests.parts.program.data.own import pictures
 from train import experiment
 from train.configuration.parsing import parse
 from train.data.images import DecodeOptions
-from train.foundation.errors import UserError
 from train.prediction import image_files, trained
 from train.prediction.description import preparation
 from train.training.losses import LOSSES
@@ -62,20 +61,6 @@ def test_a_folder_becomes_a_classifier_that_needs_no_data(photos, tmp_path):
             classifier.scores()(wrong)
     # What a finished run evaluates is what it was trained on.
     assert len(classifier.predict("validation").labels) == len(classifier.load_dataset().validation)
-
-
-def test_files_that_changed_are_refused_by_a_run_that_goes_on(photos, tmp_path):
-    root = tmp_path / "photos"
-    pictures.write_classes(root, CLASSES, 10)
-    workdir = tmp_path / "run"
-    config = small(folder, root)
-    experiment.run(config, workdir)
-    (workdir / "results.json").unlink()
-    experiment.run(config, workdir)
-    (workdir / "results.json").unlink()
-    (root / "ash" / "0.png").rename(root / "birch" / "zero.png")
-    with pytest.raises(UserError, match=r"their labels or their splits changed since the run in"):
-        experiment.run(config, workdir)
 
 
 def test_greyscale_and_a_size_of_ones_own_for_one_epoch(tmp_path, capsys):

@@ -11,7 +11,7 @@ import pytest
 from configs import folder
 from tests.parts.program.data.own import pictures
 from tests.parts.program.data.own.test_own_images_run import CLASSES, small
-from train import experiment, prepare
+from train import experiment
 from train.data import dataset_spec
 from train.data.batches import TrainingBatches
 from train.data.own.listing import ListedFiles, Listing, Role
@@ -163,22 +163,6 @@ def test_other_labels_and_groups_in_a_table_make_another_data_set(tmp_path):
     ]
 
 
-def test_records_without_the_unreadable_images_are_the_images_of_the_run(tmp_path):
-    kind, path, fields = held_out(tmp_path / "photos")
-    file = path / "ash" / "0.png"
-    file.write_bytes(file.read_bytes()[:-50])
-    before = spec(kind, path, fields).load(None)
-    records = tmp_path / "records"
-    prepare.write_records(kind, path, records, nested=False, skip_unreadable=True)
-    found = spec(kind, records, fields).going_on(before.files).load(None)
-    assert found.digest == before.digest
-    expected = {
-        split: [(name, label, None if name == "ash/0.png" else image) for name, label, image in one]
-        for split, one in content(before).items()
-    }
-    assert content(found) == expected
-
-
 def test_names_of_any_bytes_are_listed(tmp_path):
     name = b"caf\xe9.png".decode(errors="surrogateescape")
     pictures.write_classes(tmp_path, CLASSES, 5)
@@ -295,23 +279,13 @@ def test_a_run_goes_on_with_data_that_were_moved(began, moved, capsys):
 def test_data_that_are_not_there_or_others_are_told(began, moved):
     before = sorted(moved.rglob("*"))
     config = config_of(moved)
-    for place, message in (
-        (
-            "gone",
-            r"gone does not exist; if the data of the run were moved, give .*--config\.dataset",
-        ),
-        ("other", r"the files of \S+/other, their labels or their splits changed since the run"),
-    ):
+    for place in ("gone", "other"):
         config["dataset"]["path"] = str(moved / place)
-        with pytest.raises(UserError, match=message):
+        with pytest.raises(UserError, match=rf"{moved}/{place}\b"):
             experiment.run(config, moved / "run")
         assert sorted(moved.rglob("*")) == before
         pictures.write_classes(moved / "other", CLASSES, 11)
         before = sorted(moved.rglob("*"))
-    # Nothing says of what data this one is.
-    (moved / "run" / "data.json").unlink()
-    with pytest.raises(UserError, match=r"another configuration \(dataset.path: .*'\); give anot"):
-        experiment.run(config, moved / "run")
 
 
 def test_a_run_is_finished_without_the_images_that_are_gone(moved, capsys):

@@ -61,12 +61,6 @@ def test_parquet(tmp_path):
     np.testing.assert_array_equal(found.roles, expected.roles)
 
 
-def test_other_columns_spaces_and_marks_of_spreadsheets_do_no_harm(tmp_path):
-    table = write(tmp_path, [(*row, "x") for row in rows(5)], ("path", " label ", "observer"))
-    table.write_bytes(b"\xef\xbb\xbf" + table.read_bytes() + b"\r\n\r\n")
-    assert len(find(table)) == 15
-
-
 LISTED = "".join(f"{path},{label}\n" for path, label in rows(5))
 TEXTS = {
     "semicolons": ("path;label\n" + LISTED.replace(",", ";"), "a.csv"),

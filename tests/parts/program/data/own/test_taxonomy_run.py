@@ -182,15 +182,6 @@ def test_genera_of_names_and_of_a_table_with_empty_cells_or_none(tmp_path):
     assert of_genus["nodes"] == 3
     # Families of others are not looked at, and who has none is alone there.
     assert reports["slugs"]["ranks"] == {"family": of_genus, "genus": of_genus}
-    check_mistakes(
-        "train.evaluate",
-        [
-            (
-                [*evaluate, f"--logits={tmp_path}/slugs.npz", "--taxonomy=first_word"],
-                "--taxonomy must have two classes or more in one genus",
-            )
-        ],
-    )
 
 
 def test_mistakes_are_told(folder):

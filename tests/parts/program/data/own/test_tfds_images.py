@@ -8,6 +8,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 from configs import tfds as recipe
+from tests.parts.program.data import test_dataset
 from tests.parts.program.data.own import pictures, refused
 from tests.parts.program.data.specs import dataset_spec
 from tests.parts.program.forked import start
@@ -18,7 +19,7 @@ EACH = 10
 
 
 def prepare(data_dir, name, splits, *, image="image", label="label", more=None):
-    """Prepares pictures by a builder that tensorflow-datasets does not know afterwards.
+    """Prepares pictures.
 
     Args:
         data_dir: the folder of all prepared data sets.
@@ -41,18 +42,9 @@ def prepare(data_dir, name, splits, *, image="image", label="label", more=None):
             example = {image: pictures.picture(f"{split}/{index}"), label: number}
             yield index, example | dict.fromkeys(more or {}, 0)
 
-    members = {
-        "name": name,
-        "VERSION": tfds.core.Version("1.0.0"),
-        "_info": lambda self: tfds.core.DatasetInfo(builder=self, features=features),
-        "_split_generators": lambda self, _manager: {split: generate(split) for split in splits},
-        "_generate_examples": None,
-        "pkg_dir_path": None,
-        "__module__": __name__,
-    }
-    with tfds.core.registered.skip_registration():
-        builder = type(name, (tfds.core.GeneratorBasedBuilder,), members)
-        builder(data_dir=str(data_dir), file_format="array_record").download_and_prepare()
+    test_dataset.build(
+        data_dir, name, "1.0.0", features, {split: generate(split) for split in splits}
+    )
 
 
 @pytest.fixture(scope="module")
