@@ -1,4 +1,4 @@
-"""What Pillow itself does not open: HEIC, damaged metadata, files without their end."""
+"""What Pillow itself does not open: HEIC, damaged chunks, files without their end."""
 
 import io
 import pickle

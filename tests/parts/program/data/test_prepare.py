@@ -1,4 +1,4 @@
-"""`train.prepare` as a command: mistakes, kills, a full disk, and resuming afterwards."""
+"""`train.prepare` as a command: kills, a full disk, damage, and resuming afterwards."""
 
 import shutil
 import tarfile

@@ -296,14 +296,6 @@ def test_the_prepared_data_set_holds_the_examples_of_the_law(data_dir, part, siz
     assert sorted(found) == sorted((label, image.tobytes()) for label, image in expected)
 
 
-def test_names_and_genera_lie_with_the_prepared_data_set(data_dir):
-    builder = open_builder(data_dir)
-    model = builder.builder_config.model
-    assert builder.info.features["label"].names == model.class_names
-    assert builder.info.metadata["genera"] == [0, 0, 0, 1, 1, 2, 2]
-    assert builder.info.features["image"].shape == (32, 32, 3)
-
-
 def test_other_parameters_lie_in_another_folder(tmp_path):
     default = SyntheticSpecies(data_dir=str(tmp_path))
     assert default.builder_config.name == SpeciesConfig().name

@@ -15,7 +15,6 @@ from configs import features as recipe
 from tests.parts.program.data.own import matrices, refused
 from tests.parts.program.data.specs import dataset_spec
 from train.data import augmentation
-from train.data.batches import TrainingBatches
 from train.data.own import feature_columns, feature_files, held_out
 from train.data.own.listing import Role
 from train.foundation import stored_rows
@@ -259,10 +258,10 @@ def test_the_first_number_that_is_not_finite_is_named(dtype, value, row, monkeyp
 # What is refused
 
 
-def flipped(path, name, place):
-    """Changes the lowest bit of a byte of an array, counted from its end."""
+def flipped(path, place):
+    """Changes the lowest bit of a byte of the features, counted from their end."""
     with zipfile.ZipFile(path) as archive:
-        content = archive.read(f"{name}.npy")
+        content = archive.read("features.npy")
     whole = bytearray(path.read_bytes())
     whole[whole.index(content) + len(content) - place] ^= 1
     path.write_bytes(whole)
@@ -279,30 +278,13 @@ def test_a_changed_bit_is_found_when_the_features_are_opened(
     path = matrices.write(tmp_path / "a.npz", **matrices.arrays(dtype=np.float32))
     assert isinstance(load(path).train.images.matrix, StoredRows) == (not in_memory)
     feature_columns.check_finite(read(path), "a")
-    flipped(path, "features", place)
+    flipped(path, place)
     # What is read with the header is compared at once.
     message = "features (cannot be read: Bad CRC-32 for|is damaged: it has another checksum$)"
     with pytest.raises(UserError, match=message):
         load(path)
     with pytest.raises(UserError, match=message):
         feature_columns.check_finite(read(path), str(path))
-
-
-def test_a_changed_bit_of_the_labels_is_found(tmp_path):
-    path = matrices.write(tmp_path / "a.npz", **matrices.arrays())
-    flipped(path, "labels", 4)
-    with pytest.raises(UserError, match=r"a\.npz: the array labels cannot be read: Bad CRC-32"):
-        load(path)
-
-
-def test_features_that_are_cut_short_in_training_are_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 0)
-    folder = matrices.write(tmp_path / "folder", **matrices.arrays())
-    batches = TrainingBatches(load(folder).train, 16, seed=0)
-    assert batches[0]["images"].shape == (16, 4)
-    os.truncate(folder / "features.npy", 200)
-    with pytest.raises(UserError, match=r"features\.npy was changed while its rows were read"):
-        batches[1]
 
 
 def changed(**content):

@@ -1,4 +1,4 @@
-"""Data sets of Hugging Face: opened, split, refused, read at random and trained on."""
+"""Data sets of Hugging Face: opened, split, refused and read at random."""
 
 import io
 import json

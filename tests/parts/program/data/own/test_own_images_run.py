@@ -1,4 +1,4 @@
-"""A run on somebody's own images, from files to sets of classes, and what changes refuse."""
+"""A run on somebody's own images, from files to sets of classes."""
 
 import itertools
 import json

@@ -14,7 +14,7 @@ from tests.parts.program.data.own.test_own_images_run import CLASSES, small
 from train import experiment
 from train.data import dataset_spec
 from train.data.batches import TrainingBatches
-from train.data.own.listing import ListedFiles, Listing, Role
+from train.data.own.listing import ListedFiles
 from train.foundation import files, json_files
 from train.foundation.errors import UserError
 from train.prediction import trained
@@ -183,29 +183,6 @@ def test_images_of_classes_that_are_left_out_are_listed(tmp_path):
     (tmp_path / run_files.LISTED).write_bytes(json_files.sealed(listed.to_plain()))
     again = before.going_on(run_files.read_listed(tmp_path)).load(None)
     assert again.digest == listed.digest
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"labels": [0, 9]},
-        {"roles": [0, 7]},
-        {"given": None},
-    ],
-)
-def test_a_list_that_is_none_is_told(tmp_path, change):
-    listing = Listing(
-        paths=("a", "b"),
-        sizes=np.zeros(2, np.int64),
-        labels=np.zeros(2, np.int32),
-        roles=np.zeros(2, np.int8),
-        class_names=("ash",),
-        given=frozenset({Role.TRAIN}),
-    )
-    listed = ListedFiles("d", (1, 1, 3), listing)
-    (tmp_path / run_files.LISTED).write_bytes(files.to_json({**listed.to_plain(), **change}))
-    with pytest.raises(UserError, match=r"data_files\.json is not the list of the files of a run"):
-        run_files.read_listed(tmp_path)
 
 
 # Runs

@@ -1,4 +1,4 @@
-"""Tables of images: their columns, splits and groups, and what is refused."""
+"""Tables of images: how they are written, their splits, and what is left out."""
 
 import csv
 

@@ -1,4 +1,4 @@
-"""Data sets of tensorflow-datasets by name: found, split, refused, trained on and prepared."""
+"""Data sets of tensorflow-datasets by name: found, split, refused and prepared."""
 
 import json
 import re

@@ -9,7 +9,6 @@ import pytest
 from configs import folder
 from tests.parts.program.data.own import pictures
 from tests.parts.program.data.specs import dataset_spec
-from train import prepare
 from train.configuration.datasets import TableFields
 from train.data import splits
 from train.data.own import train_images
@@ -144,12 +143,3 @@ def test_training_images_alone_are_changed(photos):
             np.testing.assert_array_equal(one.labels, other.labels)
             np.testing.assert_array_equal(one.images.indices, other.images.indices)
         assert dataset.digest == plain.digest
-
-
-def test_records_give_the_same_images_and_labels(photos, tmp_path):
-    records = tmp_path / "photos.records"
-    prepare.write_records("folder", photos, records, nested=False)
-    packed, files = (load(path, **CHANGES).train for path in (records, photos))
-    np.testing.assert_array_equal(packed.labels, files.labels)
-    for index in range(len(files)):
-        assert packed.images.file_name(index) == files.images.file_name(index)

@@ -12,8 +12,8 @@ from tests.parts.program.data.own import divided, matrices, parquet_pictures, pi
 from tests.parts.program.data.specs import dataset_spec
 from tests.parts.program.forked import start
 from tests.parts.program.sealed import unsealed
-from train import experiment, prepare
-from train.data.own import division, folders, image_records
+from train import experiment
+from train.data.own import division, folders
 from train.data.own.listing import Role
 from train.evaluation.outcomes import Outcomes
 from train.foundation.errors import UserError
@@ -47,12 +47,8 @@ def test_a_class_of_validation_is_not_a_class_of_the_test(tmp_path):
     assert listing.labels[listing.roles == Role.TEST].max() == len(CLASSES)
 
 
-@pytest.mark.parametrize("in_records", [False, True])
-def test_a_folder_or_its_records(tmp_path, caplog, in_records):
+def test_a_folder(tmp_path, caplog):
     images = folders.find(photos(tmp_path / "photos"), nested=False)
-    if in_records:
-        prepare.write_records("folder", tmp_path / "photos", tmp_path / "records", nested=False)
-        images = image_records.read(tmp_path / "records").found
     with pytest.raises(UserError, match=f"here {NO_TRAINING}; config.dataset.unseen_classes=leav"):
         divide(images, "refuse")
     left_out, counted = divide(images, "leave_out"), divide(images, "count_as_unknown")
