@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import types
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from tests.parts.program.data import archives, small
 from tests.parts.program.data.own import divided, pictures
 from tests.parts.program.prediction.test_error_page import table_of
 from tests.parts.program.prediction.test_model_card import classifier, read
+from tests.parts.program.prediction.test_predict_page import EVIL, FACTS, Outline, image_set
+from tests.parts.program.prediction.test_similar_examples import rows  # noqa: F401 (a fixture)
 from train import prepare
 from train.configuration.datasets import StreamedFields
 from train.data.credits import Credits
@@ -19,8 +22,10 @@ from train.data.own import image_records, run_images, tables
 from train.data.own.listing import ListedFiles, Role
 from train.data.plantnet300k import PLANTNET300K, PLANTNET300K_V2
 from train.foundation import files
-from train.prediction import error_page
+from train.prediction import error_page, html_page
 from train.prediction.calibrated_rule import CalibratedRule
+from train.prediction.class_sets import Similar
+from train.prediction.similar_examples import TrainingFeatures
 from train.prediction.thumbnails import Thumbnail
 
 FAMILIES = {"plantnet300k": PLANTNET300K, "plantnet300k_v2": PLANTNET300K_V2}
@@ -130,6 +135,25 @@ def test_an_image_that_is_gone_takes_its_credit_only(tmp_path):
         **expected,
         gone: "",
     }
+
+
+def test_similar_images_have_theirs_on_the_page(rows, tmp_path):  # noqa: F811
+    number = len(rows.train)
+    credited = Credits.of_pairs([(f"{EVIL} {place}", "cc0") for place in range(number)])
+    train = dataclasses.replace(rows.train, credits=credited)
+    rows.load_dataset = lambda: types.SimpleNamespace(train=train)
+    features = TrainingFeatures(rows)
+    ((similar,),) = features.nearest([(3,)], features.features_of([np.ones(5, np.float32)]), 2)
+    assert {one.credit for one in similar} == {f"{EVIL} {place}, cc0" for place in (58, 59)}
+    thumbnail = Thumbnail.of(Image.new("RGB", (8, 8)))
+    shown = Similar("a", 0.5, thumbnail, similar[0].credit), Similar("b", 0.4, thumbnail)
+    entry = dataclasses.replace(image_set("a.png", {0: 0.6}), similar=(shown,))
+    with html_page.writing(tmp_path / "page.html", FACTS) as page:
+        page.add(entry)
+    outline = Outline((tmp_path / "page.html").read_text())
+    assert len([one for one in outline.all("small") if one.get("class") == "credit"]) == 1
+    assert similar[0].credit in outline.text
+    assert len(outline.all("script")) == 1
 
 
 def test_the_page_of_errors_has_them(tmp_path):
