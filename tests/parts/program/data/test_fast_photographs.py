@@ -109,6 +109,13 @@ def test_damaged_files_give_what_pillow_gives(rng):
     assert sum(isinstance(expected, list) for expected, _ in outcomes) > 10
 
 
+def test_more_pixels_than_pillow_reads_are_refused(rng, monkeypatch):
+    encoded = encode(Image.fromarray(photograph(rng, 96, 64)))
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
+    with pytest.raises(UnreadableImageError, match="decompression bomb"):
+        FAST.for_evaluation(encoded, "flower.jpg")
+
+
 def test_the_configuration_chooses():
     assert dataset_spec(CONFIG).reader == FAST
     assert dataset_spec(CONFIG).reader.kind is fast_images.FastPicture

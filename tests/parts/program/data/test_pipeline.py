@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from train.data import photographs
+from train.data import images, photographs
 from train.data.batches import epoch_order
 from train.data.pipeline import Pipeline
 from train.data.records import Records, Split
@@ -199,6 +199,12 @@ def test_evaluation_fills_up_with_the_last_example(in_memory):
     *_, last = Pipeline(BATCH_SIZE, seed=0).evaluation(in_memory)
     assert last["labels"].tolist() == [16, 17, 18, 19, 20, 20, 20, 20]
     assert last["mask"].tolist() == [True] * 5 + [False] * 3
+
+
+def test_evaluation_takes_the_middle(streamed):
+    batch = next(Pipeline(4, seed=0).evaluation(streamed))
+    image = images.decode(*streamed.images.encoded(2))
+    np.testing.assert_array_equal(batch["images"][2], READER.fit(image, "a"))
 
 
 def test_unreadable_images_can_be_left_out(streamed):

@@ -170,6 +170,18 @@ def test_with_other_contents_everything_is_written_anew(tmp_path, shrunk, monkey
     assert contents_of(final) == contents_of(tmp_path / "uninterrupted/plantnet300k/1.1.0")
 
 
+def test_images_skipped_in_an_earlier_start_are_not_skipped_unasked(tmp_path, shrunk, monkeypatch):
+    files = small.plantnet(tmp_path / "manual")
+    bad = f"plantnet_300K/images/train/{small.SPECIES[0]}/0.jpg"
+    archives.write_zip(tmp_path / "manual/plantnet_300K.zip", {**files, bad: b"text"})
+    with monkeypatch.context() as patch:
+        patch.setattr(dataset_writer, "_describe", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run(tmp_path / "manual", tmp_path / "data", skip_unreadable=True)
+    with pytest.raises(UserError, match=r"0\.jpg in .* is neither a JPEG nor a PNG"):
+        run(tmp_path / "manual", tmp_path / "data")
+
+
 def test_shares_of_processes_become_the_files_of_one(tmp_path, shrunk, monkeypatch, capsys):
     small.plantnet(tmp_path / "manual")
 
