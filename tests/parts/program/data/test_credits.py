@@ -21,8 +21,7 @@ from train.data.credits import Credits
 from train.data.own import image_records, run_images, tables
 from train.data.own.listing import ListedFiles, Role
 from train.data.plantnet300k import PLANTNET300K, PLANTNET300K_V2
-from train.foundation import checksums, files
-from train.foundation.errors import UserError
+from train.foundation import files
 from train.prediction import error_page, html_page
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import Similar
@@ -59,15 +58,11 @@ def said_of(metadata, split):
 
 
 @pytest.mark.usefixtures("_small")
-@pytest.mark.parametrize("name", FAMILIES)
-def test_the_credits_of_plantnet_are_those_of_its_metadata(tmp_path, name):
-    if name == "plantnet300k":
-        metadata = json.loads(small.plantnet(tmp_path / "manual")[METADATA])
-    else:
-        archives.plantnet_v2(tmp_path / "manual", num_species=small.NUM_CLASSES_V2)
-        with (tmp_path / "manual/plantnet300K_metadata.csv").open(newline="") as file:
-            metadata = {row["PN_hash"]: row for row in csv.DictReader(file)}
-    dataset = prepared(tmp_path, name)
+def test_the_credits_of_plantnet_are_those_of_its_metadata(tmp_path):
+    archives.plantnet_v2(tmp_path / "manual", num_species=small.NUM_CLASSES_V2)
+    with (tmp_path / "manual/plantnet300K_metadata.csv").open(newline="") as file:
+        metadata = {row["PN_hash"]: row for row in csv.DictReader(file)}
+    dataset = prepared(tmp_path, "plantnet300k_v2")
     for split in (dataset.train, dataset.validation, dataset.test):
         found = [split.credit(index) for index in range(len(split))]
         assert found == said_of(metadata, split)
@@ -89,24 +84,6 @@ def test_images_that_are_left_out_or_not_described_do_not_move_credits(tmp_path)
     for split in (dataset.train, dataset.validation, dataset.test):
         expected = [one.removeprefix(", ") for one in said_of(metadata, split)]
         assert [split.credit(index) for index in range(len(split))] == expected
-
-
-@pytest.mark.usefixtures("_small")
-def test_prepared_files_without_credits_are_read_and_damaged_ones_told(tmp_path):
-    small.plantnet(tmp_path / "manual")
-    prepared(tmp_path, "plantnet300k")
-    (path,) = (tmp_path / "data").rglob("credits-train.json")
-    (path.parent / checksums.FILE).unlink()
-    spec = PLANTNET300K.spec(StreamedFields(name="plantnet300k", batch_size=4))
-    content = json.loads(path.read_text())
-    content["author"]["numbers"][0] = 99
-    path.write_text(json.dumps(content))
-    with pytest.raises(UserError, match=r"is damaged \(.*its authors are not those of its"):
-        spec.load(str(tmp_path / "data"))
-    path.unlink()
-    found = spec.load(str(tmp_path / "data"))
-    assert found.train.credits is None
-    assert found.train.credit(0) == ""
 
 
 def write_table(root, header=("path", "label", "license", "author")):
@@ -140,11 +117,6 @@ def test_a_table_may_have_them_and_its_records_keep_them(tmp_path):
     bare = dataclasses.replace(tables.find(tmp_path / "photos.csv").listing, credits=None)
     assert stored.is_of(bare, nested=False, group=None)
     assert bare.digest() == dataclasses.replace(bare, credits=again.credits).digest()
-
-
-def test_columns_of_other_names_are_no_credits(tmp_path):
-    write_table(tmp_path, ("path", "label", "License", "Author"))
-    assert tables.find(tmp_path / "photos.csv").listing.credits is None
 
 
 def test_an_image_that_is_gone_takes_its_credit_only(tmp_path):

@@ -1,27 +1,16 @@
-"""The embedded digits, the order of batches, and augmentation."""
+"""The embedded digits, and their normalization."""
 
-import jax
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
 from tests.parts.program.data.specs import dataset_spec
-from train.data import Split
-from train.data.augmentation import normalize, pad_crop_flip, random_shift
-from train.data.batches import epoch_order, steps_in_epoch
-from train.data.pipeline import Pipeline
+from train.data.augmentation import normalize
 
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
     return dataset_spec({"name": "digits"}).load(str(tmp_path_factory.mktemp("data")))
-
-
-@pytest.fixture
-def split():
-    """Ten examples whose images encode their index."""
-    images = np.arange(10, dtype=np.uint8).reshape(10, 1, 1, 1)
-    return Split(images=images, labels=np.arange(10, dtype=np.int32))
 
 
 def test_digits_are_those_of_scikit_learn(digits):
@@ -38,15 +27,6 @@ def test_digits_are_those_of_scikit_learn(digits):
     )
     assert found == expected
     assert [len(split) for split in splits] == [1257, 270, 270]
-
-
-def test_digits_have_every_class_in_every_split(digits):
-    for split in (digits.train, digits.validation, digits.test):
-        counts = np.bincount(split.labels, minlength=10)
-        # Stratified: a class is within one example of its share of the split.
-        assert counts.min() >= len(split) * 174 // 1797 - 1
-        assert split.images.dtype == np.uint8
-        assert split.images.shape[1:] == dataset_spec({"name": "digits"}).image_shape
 
 
 def test_digits_channel_statistics_are_those_of_the_training_images(digits):
@@ -67,58 +47,6 @@ def test_digits_are_prepared_once(tmp_path, digits):
         np.testing.assert_array_equal(one.test.labels, other.test.labels)
 
 
-def test_an_epoch_shows_each_example_at_most_once(split):
-    batches = Pipeline(3, seed=0).training(split, first_step=0, last_step=9)
-    seen = np.concatenate([next(batches)["labels"] for _ in range(steps_in_epoch(10, 3))])
-    assert len(seen) == 9
-    assert len(set(seen.tolist())) == 9
-
-
-def test_the_order_depends_on_seed_and_epoch_alone():
-    order = epoch_order(100, seed=1, epoch=2)
-    np.testing.assert_array_equal(order, epoch_order(100, seed=1, epoch=2))
-    assert (order != epoch_order(100, seed=1, epoch=3)).any()
-    assert (order != epoch_order(100, seed=2, epoch=2)).any()
-    np.testing.assert_array_equal(np.sort(order), np.arange(100))
-
-
-@pytest.mark.parametrize("first_step", [1, 3, 5])
-def test_batches_can_be_taken_up_at_any_step(split, first_step):
-    whole = Pipeline(3, seed=0).training(split, first_step=0, last_step=20)
-    for _ in range(first_step):
-        next(whole)
-    rest = Pipeline(3, seed=0).training(split, first_step=first_step, last_step=20)
-    for _ in range(5):
-        expected, found = next(whole), next(rest)
-        for name, array in expected.items():
-            np.testing.assert_array_equal(found[name], array)
-
-
-def test_images_stay_with_their_labels(split):
-    batch = next(Pipeline(5, seed=3).training(split, first_step=0, last_step=1))
-    np.testing.assert_array_equal(batch["images"].ravel(), batch["labels"])
-
-
-def test_evaluation_covers_every_example_once_and_masks_the_padding(split):
-    batches = list(Pipeline(4, seed=0).evaluation(split))
-    assert [batch["images"].shape[0] for batch in batches] == [4, 4, 4]
-    labels = np.concatenate([batch["labels"][batch["mask"]] for batch in batches])
-    np.testing.assert_array_equal(labels, np.arange(10))
-    assert sum(batch["mask"].sum() for batch in batches) == 10
-
-
-def test_random_shift_moves_and_fills_with_zeros(key):
-    image = np.zeros((4, 4, 1), np.uint8)
-    image[1, 2] = 7
-    keys = jax.random.split(key, 200)
-    shifted = np.asarray(jax.vmap(lambda key: random_shift(key, image, pixels=1))(keys))
-    assert shifted.dtype == np.uint8
-    places = {tuple(map(int, np.argwhere(one[..., 0] == 7)[0])) for one in shifted}
-    # All nine shifts: the chance that 200 draws miss one is below 9 (8/9)^200 < 1e-9.
-    assert places == {(row, column) for row in (0, 1, 2) for column in (1, 2, 3)}
-    assert (shifted.sum(axis=(1, 2, 3)) == 7).all()
-
-
 def test_normalize_gives_mean_zero_and_deviation_one(rng):
     images = rng.integers(0, 256, (50, 8, 8, 2)).astype(np.uint8)
     channels = images.reshape(-1, 2) / 255
@@ -129,16 +57,3 @@ def test_normalize_gives_mean_zero_and_deviation_one(rng):
     # Float32 sums of 3,200 numbers of order one.
     np.testing.assert_allclose(normalized.mean(axis=(0, 1, 2)), 0, atol=1e-5)
     np.testing.assert_allclose(normalized.std(axis=(0, 1, 2)), 1, atol=1e-5)
-
-
-def test_pad_crop_flip_is_one_of_the_shifts_or_its_mirror_image(key):
-    image = np.arange(48, dtype=np.uint8).reshape(4, 4, 3) + 1
-    padded = np.pad(image, ((2, 2), (2, 2), (0, 0)))
-    shifts = [padded[row : row + 4, column : column + 4] for row in range(5) for column in range(5)]
-    expected = {one.tobytes() for shift in shifts for one in (shift, shift[:, ::-1])}
-    assert len(expected) == 50
-    change = jax.jit(jax.vmap(lambda key: pad_crop_flip(key, image, pixels=2)))
-    changed = np.asarray(change(jax.random.split(key, 2000)))
-    assert changed.dtype == np.uint8
-    # The chance that 2,000 draws miss one of 50 is below 50 (49/50)^2000 < 1e-15.
-    assert {one.tobytes() for one in changed} == expected

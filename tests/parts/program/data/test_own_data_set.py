@@ -150,10 +150,7 @@ def test_a_run_trains_with_their_loss(tmp_path, config):
     ("section", "name", "value", "message"),
     [
         ("loss", "k", 3, r"config\.loss\.k must be .* from 1 to 2 .*; got 3"),
-        ("eval", "ks", [1, 4], r"config\.eval\.ks must be .* from 1 to 3 .*; got \[1, 4\]"),
-        ("dataset", "flip", 1, r"config\.dataset\.flip must be True or False; got 1"),
         ("dataset", "flop", 1, r"config\.dataset\.flop is not a field .*'dataset\.flip'\?"),
-        ("model", "pretrained", "a.pth", "config.model.pretrained is for networks .*:MEAN'"),
     ],
 )
 def test_their_fields_are_checked(tmp_path, config, section, name, value, message):
@@ -167,10 +164,7 @@ def test_their_fields_are_checked(tmp_path, config, section, name, value, messag
     ("section", "path", "reason"),
     [
         ("dataset", "nowhere.at_all:BIRDS", r"DatasetFamily, .* \(No module named 'nowhere'\)"),
-        ("dataset", f"{__name__}:BIRDS", r"DatasetFamily, .* \(module '\S+' has no attribute 'B"),
         ("dataset", MODEL, r"DatasetFamily, as package.module:NAME \(it is a ModelSpec\)"),
-        ("dataset", ":BIRDS", r"DatasetFamily, as package.module:NAME \(Empty module name\)"),
-        ("model", DATASET, r"ModelSpec, as package.module:NAME \(it is a DatasetFamily\)"),
         ("loss", "..losses:BRIER", r"LossSpec, as package.module:NAME \(.*relative import"),
     ],
 )
@@ -193,8 +187,7 @@ def test_it_is_prepared_by_its_import_path(tmp_path, capsys):
     assert f"{DATASET}: 3 classes; images: 96 train, 24 v" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", DATASETS)
-def test_every_entry_of_the_registry_is_there(name):
-    family = find(name)
-    assert isinstance(family, DatasetFamily)
-    assert family.prepare is None or callable(import_paths.load(family.prepare))
+def test_every_entry_of_the_registry_is_there():
+    for family in map(find, DATASETS):
+        assert isinstance(family, DatasetFamily)
+        assert family.prepare is None or callable(import_paths.load(family.prepare))

@@ -195,15 +195,6 @@ def test_crops_are_those_of_every_run(crops):
     assert crops[0, :3].tolist() == [[14, 13], [19, 10], [5, 6]]
 
 
-def test_a_part_of_a_part_of_the_records_is_of_the_prepared_split(streamed):
-    part = streamed.images[np.array([3, 9, 4])][np.array([2, 1])]
-    assert len(part) == 2
-    assert [part.encoded(index)[1] for index in (0, 1)] == [
-        "4.png of train in a folder",
-        "9.png of train in a folder",
-    ]
-
-
 def test_evaluation_fills_up_with_the_last_example(in_memory):
     *_, last = Pipeline(BATCH_SIZE, seed=0).evaluation(in_memory)
     assert last["labels"].tolist() == [16, 17, 18, 19, 20, 20, 20, 20]
@@ -214,13 +205,6 @@ def test_evaluation_takes_the_middle(streamed):
     batch = next(Pipeline(4, seed=0).evaluation(streamed))
     image = images.decode(*streamed.images.encoded(2))
     np.testing.assert_array_equal(batch["images"][2], READER.fit(image, "a"))
-
-
-def test_an_unreadable_image_stops_the_run_and_is_named():
-    with pytest.raises(UserError, match=r"cannot decode 5.png of train in a folder: .*truncated"):
-        training(make_records(unreadable={5}))
-    with pytest.raises(UserError, match=r"cannot decode 5.png"):
-        list(Pipeline(BATCH_SIZE, seed=0).evaluation(make_records(unreadable={5})))
 
 
 def test_unreadable_images_can_be_left_out(streamed):

@@ -1,6 +1,5 @@
 """From more than eight bits to eight: by what the file says is white, or refused."""
 
-import io
 import struct
 
 import numpy as np
@@ -13,8 +12,8 @@ from train.data.images import DecodeOptions, UnreadableImageError
 
 TWELVE = (np.arange(24, dtype=np.uint16).reshape(4, 6) * 178).astype(np.uint16)
 NEARLY_BLACK = "it would be nearly black"
-# Maximum and minimum of the samples that a TIFF file has.
-MAX_SAMPLE, S_MAX_SAMPLE = 281, 341
+# The largest of the samples that a TIFF file has.
+MAX_SAMPLE = 281
 
 
 def grey_png(values, chunks=b""):
@@ -54,21 +53,14 @@ def grey(encoded):
     [
         packed_tiff(),
         tiff(TWELVE, bits=16, tags={MAX_SAMPLE: 4095}),
-        tiff(TWELVE.astype(np.int16), bits=16, kind=2, tags={S_MAX_SAMPLE: 4095}),
-        tiff(TWELVE.astype(np.uint32), bits=32, tags={MAX_SAMPLE: 4095}),
         grey_png(TWELVE, sbit(12)),
         b"P5 6 4 4095\n" + TWELVE.astype(">u2").tobytes(),
     ],
-    ids=["bits", "maximum", "signed", "in 32 bits", "sBIT", "maxval"],
+    ids=["bits", "maximum", "sBIT", "maxval"],
 )
 def test_the_high_eight_of_twelve_bits_are_kept(encoded):
     # Pillow rounds where it scales the values of PGM files to 16 bits.
     assert abs(grey(encoded).astype(int) - (TWELVE >> 4)).max() <= encoded.startswith(b"P5")
-
-
-def test_values_that_are_scaled_to_all_bits_are_left_so():
-    scaled = (TWELVE << 4) | (TWELVE >> 8)
-    np.testing.assert_array_equal(grey(grey_png(scaled, sbit(12))), TWELVE >> 4)
 
 
 def test_a_maximum_that_is_not_one_is_not_believed():
@@ -84,37 +76,18 @@ def test_the_largest_value_of_one_image_does_not_change_its_brightness(largest):
     )
 
 
-def test_the_largest_value_of_one_image_does_not_say_how_many_bits_are_used():
-    with pytest.raises(UnreadableImageError, match="no value is above 4,000"):
-        grey(tiff(TWELVE.clip(max=4000), bits=16, tags={MAX_SAMPLE: 4000}))
-
-
 @pytest.mark.parametrize(
     ("values", "kind", "shift"),
     [
         (np.array([[0, 1000, 2**31, 2**32 - 1]], np.uint32), 1, 24),
-        (np.array([[0, 1000, 2**30, 2**31 - 1]], np.int32), 2, 23),
         (np.array([[0, 1000, 2**14, 2**15 - 1]], np.int16), 2, 7),
-        (np.array([[0, 1000, 2**15, 2**16 - 1]], np.uint16), 1, 8),
     ],
-    ids=["unsigned 32", "signed 32", "signed 16", "unsigned 16"],
+    ids=["unsigned 32", "signed 16"],
 )
 def test_white_is_the_largest_number_of_a_tiff_file(values, kind, shift):
     bits = 8 * values.itemsize
     expected = (values.astype(np.int64) >> shift).astype(np.uint8)
     np.testing.assert_array_equal(grey(tiff(values, bits=bits, kind=kind)), expected)
-
-
-def test_of_sixteen_bits_that_pillow_reads_as_more_the_high_eight_stay():
-    values = np.array([[0, 255, 256, 65535]], np.uint16)
-    encoded = b"P5 4 1 65535\n" + values.astype(">u2").tobytes()
-    assert Image.open(io.BytesIO(encoded)).mode == "I"
-    np.testing.assert_array_equal(grey(encoded), values >> 8)
-
-
-def test_what_is_below_zero_is_black():
-    values = np.array([[-5, 0, 2**31 - 1]], np.int32)
-    np.testing.assert_array_equal(grey(tiff(values, bits=32, kind=2)), [[0, 0, 255]])
 
 
 def test_where_zero_is_white_the_values_are_turned_round():
@@ -127,13 +100,9 @@ def test_where_zero_is_white_the_values_are_turned_round():
     [
         tiff(TWELVE, bits=16),
         encode(Image.fromarray(TWELVE), "PNG"),
-        encode(Image.fromarray(TWELVE), "JPEG2000"),
-        tiff(TWELVE.astype(np.int32), bits=32, kind=2),
         colours(TWELVE),
-        # Pillow has kept the high eight of sixteen bits: four of those that were used.
-        colours(TWELVE, chunk(b"sBIT", bytes([12] * 3))),
     ],
-    ids=["tiff", "png", "jpeg 2000", "int32", "colours", "colours with sBIT"],
+    ids=["tiff", "png", "colours"],
 )
 def test_what_would_be_nearly_black_is_refused(encoded):
     with pytest.raises(UnreadableImageError, match=NEARLY_BLACK) as error:
@@ -147,26 +116,11 @@ def test_what_is_black_or_dark_is_read():
     np.testing.assert_array_equal(grey(grey_png(TWELVE + 2)), (TWELVE + 2) >> 8)
 
 
-@pytest.mark.parametrize("transparent", [0, 4094])
-def test_a_transparent_value_of_sixteen_bits_lies_on_white_where_asked(transparent):
+def test_a_transparent_value_of_sixteen_bits_lies_on_white_where_asked():
+    transparent = 4094
     values = np.where(TWELVE > 2000, 60_000, transparent).astype(np.uint16)
     encoded = grey_png(values, chunk(b"tRNS", struct.pack(">H", transparent)))
     for on_white, expected in ((False, transparent >> 8), (True, 255)):
         found = np.asarray(images.decode(encoded, "a", DecodeOptions(on_white=on_white)))
         assert (found[TWELVE > 2000] == 60_000 >> 8).all()
         assert (found[TWELVE <= 2000] == expected).all()
-
-
-def test_a_transparent_colour_of_sixteen_bits_lies_on_white_where_asked():
-    values = np.where(TWELVE > 2000, 60_000, 20_000).astype(np.uint16)
-    encoded = colours(values, chunk(b"tRNS", struct.pack(">3H", *[20_000] * 3)))
-    found = np.asarray(images.decode(encoded, "a", DecodeOptions(on_white=True)))
-    assert (found[TWELVE <= 2000] == 255).all()
-    assert (found[TWELVE > 2000] == 60_000 >> 8).all()
-
-
-def test_a_transparent_value_of_four_bits_lies_on_white_where_asked():
-    transparent = chunk(b"tRNS", struct.pack(">H", 3))
-    encoded = png(size=(4, 1), bits=4, colour=0, rows=[b"\x3f\x23"], chunks=transparent)
-    found = np.asarray(images.decode(encoded, "a", DecodeOptions(on_white=True)))
-    np.testing.assert_array_equal(found[0, :, 0], [255, 255, 34, 255])

@@ -1,7 +1,6 @@
 """Pl@ntNet-300K from archives in the published layout: what is stored, and what is refused."""
 
 import json
-import re
 
 import numpy as np
 import pytest
@@ -41,31 +40,6 @@ def examples(builder, split):
     return [source[index] for index in range(len(source))]
 
 
-def test_every_image_is_stored_as_it_is_with_class_organ_and_path(tmp_path):
-    files = small.plantnet(tmp_path / "manual")
-    builder = run(tmp_path)
-    metadata = json.loads(files["plantnet_300K/plantnet300K_metadata.json"])
-    species = small.SPECIES
-    # As texts, not as numbers: the identifiers have several lengths.
-    assert sorted(species) != sorted(species, key=int)
-    stored = {}
-    for split, theirs in (("train", "train"), ("validation", "val"), ("test", "test")):
-        found = examples(builder, split)
-        assert len(found) == builder.info.splits[split].num_examples
-        np.testing.assert_array_equal(
-            split_labels(builder, split), [example["label"] for example in found]
-        )
-        for example in found:
-            path = example["file_name"].decode()
-            assert path.startswith(f"{theirs}/")
-            assert example["label"] == sorted(species).index(path.split("/")[1])
-            organ = metadata[path.split("/")[2].removesuffix(".jpg")]["organ"]
-            assert example["organ"].decode() == organ
-            stored[f"plantnet_300K/images/{path}"] = example["image"]
-    assert stored == {path: file for path, file in files.items() if path.endswith(".jpg")}
-    assert (tmp_path / "data/plantnet300k/1.1.0/labels-train.npy").is_file()
-
-
 def test_names_and_genera_are_kept_by_class(tmp_path):
     files = small.plantnet(tmp_path / "manual")
     builder = run(tmp_path)
@@ -81,7 +55,7 @@ def test_names_and_genera_are_kept_by_class(tmp_path):
     assert [label.partition(" [")[0] for label in labels] == [one["name"] for one in classes]
 
 
-@pytest.mark.parametrize("place", ["plantnet_300K/images", "images", "images/images", "."])
+@pytest.mark.parametrize("place", ["plantnet_300K/images", "."])
 def test_an_unpacked_archive_gives_the_same(tmp_path, place):
     files = small.plantnet(tmp_path / "manual")
     expected = examples(run(tmp_path), "train")
@@ -131,14 +105,6 @@ BAD = {
         lambda files: {**files, f"{FIRST}/a.jpg": b"404 not found"},
         rf"{FIRST}/a\.jpg in .* is neither a JPEG nor a PNG image",
     ),
-    "empty image": (
-        lambda files: {**files, f"{FIRST}/a.jpg": b""},
-        rf"{FIRST}/a\.jpg in .* is empty",
-    ),
-    "species without a folder in one split": (
-        lambda files: {path: file for path, file in files.items() if ONLY not in path},
-        rf"{ONLY} in .* is missing; every species needs images in train, val and test",
-    ),
     "species without an image in one split": (
         lambda files: {
             **{path: file for path, file in files.items() if ONLY not in path},
@@ -146,27 +112,9 @@ BAD = {
         },
         rf"{ONLY} in .* is empty; every species needs images",
     ),
-    "too few species": (
-        lambda files: {
-            path: file for path, file in files.items() if f"/{small.SPECIES[1]}/" not in path
-        },
-        r"has 5 species, and Pl@ntNet-300K version 1\.1 has 6",
-    ),
-    "no names": (
-        lambda files: {path: file for path, file in files.items() if "id_2_name" not in path},
-        r"does not have plantnet300K_species_id_2_name\.json: published with .*zenodo.*, in plant",
-    ),
     "no metadata": (
         lambda files: {path: file for path, file in files.items() if "json" not in path},
         r"not have plantnet300K_species_id_2_name\.json and plantnet300K_metadata\.json: published",
-    ),
-    "no split": (
-        lambda files: {path: file for path, file in files.items() if "/val/" not in path},
-        r"plantnet_300K/images/val in .*plantnet_300K\.zip is missing, or has no species in it",
-    ),
-    "a list for names": (
-        lambda files: {**files, "plantnet_300K/plantnet300K_species_id_2_name.json": b"[1]"},
-        r"plantnet300K_species_id_2_name\.json is damaged, or not as it was published",
     ),
     "one name missing": (
         lambda files: {
@@ -225,43 +173,7 @@ def test_images_that_are_the_same_bytes_of_the_archive_are_refused(tmp_path):
         run(tmp_path)
 
 
-def test_a_download_that_broke_off_is_refused(tmp_path):
-    small.plantnet(tmp_path / "manual")
-    archive = tmp_path / "manual/plantnet_300K.zip"
-    archive.write_bytes(archive.read_bytes()[:-100])
-    with pytest.raises(UserError, match=r"is not a complete zip archive .* download it"):
-        run(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("place", "state"),
-    [
-        ("manual", "does not exist, and should have"),
-        ("manual/train", "does not have"),
-        ("manual.zip", "is a file, and should be a folder with"),
-    ],
-)
-def test_nothing_there_says_what_to_download_and_where_to_put_it(tmp_path, place, state):
-    if place == "manual/train":  # A single folder `train` may be anything.
-        (tmp_path / place).mkdir(parents=True)
-        place = "manual"
-    elif place == "manual.zip":
-        (tmp_path / place).write_bytes(b"")
-    where = re.escape(str(tmp_path / place))
-    with pytest.raises(
-        UserError,
-        match=rf"--manual_dir={where} {state} Pl@ntNet-300K version 1\.1: download "
-        r"plantnet_300K\.zip \(31\.7 GB\) from https://zenodo.org/records/5645731 into it",
-    ):
-        prepare.prepare(
-            "plantnet300k",
-            data_dir=str(tmp_path / "data"),
-            manual_dir=str(tmp_path / place),
-            skip_unreadable=False,
-        )
-
-
-def test_an_image_whose_organ_is_not_said_has_none(tmp_path):
+def test_an_image_has_the_organ_that_is_said_or_none(tmp_path):
     files = small.plantnet(tmp_path / "manual")
     where = "plantnet_300K/plantnet300K_metadata.json"
     metadata = json.loads(files[where])
@@ -270,7 +182,7 @@ def test_an_image_whose_organ_is_not_said_has_none(tmp_path):
     archives.write_zip(tmp_path / "manual/plantnet_300K.zip", files)
     for example in examples(run(tmp_path), "train"):
         image = example["file_name"].decode().split("/")[2].removesuffix(".jpg")
-        assert (example["organ"] == b"") == (image in changed)
+        assert example["organ"].decode() == ("" if image in changed else metadata[image]["organ"])
 
 
 def test_unreadable_images_are_left_out_and_counted_if_asked(tmp_path, capsys):
@@ -286,12 +198,3 @@ def test_unreadable_images_are_left_out_and_counted_if_asked(tmp_path, capsys):
         split_labels(builder, "train"), [one["label"] for one in examples(builder, "train")]
     )
     assert "left out as unreadable: 2 train, 0 validation, 0 test" in capsys.readouterr().out
-
-
-def test_a_class_must_keep_an_image_when_others_are_left_out(tmp_path):
-    files = small.plantnet(tmp_path / "manual")
-    bad = {path: b"text" for path in files if path.startswith(f"{ONLY}/")}
-    archives.write_zip(tmp_path / "manual/plantnet_300K.zip", {**files, **bad})
-    with pytest.raises(UserError, match=r"no image of the class 'Genus.*' in validation is"):
-        run(tmp_path, skip_unreadable=True)
-    assert not opened(tmp_path).is_prepared()

@@ -2,11 +2,8 @@
 
 import errno
 import io
-import os
 import pickle
-import resource
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +14,7 @@ from train import prepare
 from train.data import builders, photographs, prepared_files, record_shards
 from train.data.digits import Digits
 from train.data.plantnet300k import Plantnet300k
-from train.foundation.errors import LimitError, UserError
+from train.foundation.errors import UserError
 
 
 @pytest.fixture
@@ -59,14 +56,7 @@ def test_records_read_the_same_in_another_process(folder):
     assert len(list(records.source)) == len(records)
 
 
-def open_files(folder):
-    """The files of a folder that this process has open."""
-    links = Path("/proc/self/fd").iterdir()
-    targets = [link.readlink() for link in links if link.is_symlink()]
-    return [path for path in targets if path.is_relative_to(folder)]
-
-
-def test_of_many_files_of_records_few_are_open(folder, monkeypatch):
+def test_threads_read_more_files_of_records_than_are_open(folder, monkeypatch):
     decoders = {"image": tfds.decode.SkipDecoding()}
     by_tfds = opened(folder).as_data_source("train", decoders=decoders)
     expected = [example["image"] for example in by_tfds]
@@ -79,21 +69,6 @@ def test_of_many_files_of_records_few_are_open(folder, monkeypatch):
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(records.encoded, order.tolist()))
     assert [image for image, _ in found] == [expected[index] for index in order]
-    assert len(open_files(folder)) == 2
-
-
-def test_a_limit_of_open_files_is_no_damage(folder):
-    records = read(folder).images
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # No number is free: a new file gets the lowest one that is.
-    lowest = os.open(os.devnull, os.O_RDONLY)
-    os.close(lowest)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
-    try:
-        with pytest.raises(LimitError, match=r"Too many open files.*; `ulimit -n` shows"):
-            records.encoded(0)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 # The file is filled up to 64 KiB at the end: the records are in the first few.
@@ -136,19 +111,12 @@ def with_label(label):
 
 
 LABELS = {
-    "empty": (lambda _: b"", "it is not an .npy file"),
     "text": (lambda _: b"text", "it is not an .npy file"),
     "negative": (with_label(-2), "the label of example 3 is -2, of 6 classes"),
     "missing": (with_label(-1), "train has an example without a label"),
     "too large": (with_label(6), "the label of example 3 is 6, of 6 classes"),
-    "far too large": (with_label(2**24), "the label of example 3 is 16777216, of 6 classes"),
     "floats": (changed_labels(lambda labels: labels + 0.5), "its numbers are not integers"),
-    "matrix": (changed_labels(lambda labels: labels[None]), r"it is of \[1, 30\] of 30 examples"),
     "fewer": (changed_labels(lambda labels: labels[:-1]), r"it is of \[29\] of 30 examples"),
-    "many": (
-        changed_labels(lambda _: np.zeros(2**20, np.int64)),
-        r"it is of \[1048576\] of 30 examples",
-    ),
 }
 
 
@@ -170,13 +138,6 @@ def test_damaged_labels_are_told(folder, case):
     path.unlink()
     assert read(folder).labels.tolist() == np.load(io.BytesIO(whole)).tolist()
     assert path.read_bytes() == whole
-
-
-def test_another_label_that_is_a_class_is_found(folder):
-    path = folder / "labels-train.npy"
-    path.write_bytes(with_label(5)(np.load(path)))
-    with pytest.raises(UserError, match=r"labels-train\.npy: changed since it was written\)"):
-        read(folder)
 
 
 def test_labels_that_are_listed_on_use_have_a_checksum(folder):
@@ -207,14 +168,6 @@ def test_a_changed_letter_of_a_description_is_told(folder, name):
     assert "\n" not in str(caught.value)
 
 
-def test_damaged_checksums_are_told_with_what_to_do(folder):
-    (folder / "checksums.json").write_text("{")
-    with pytest.raises(UserError, match=rf"data set {folder} cannot be checked .*; without its ch"):
-        read(folder)
-    (folder / "checksums.json").unlink()
-    read(folder)
-
-
 def test_records_of_which_any_byte_changed_are_told_or_the_same(folder, rng):
     """The format has a checksum of each record and of its list of records."""
     shard = first_shard(folder)
@@ -234,40 +187,6 @@ def test_records_of_which_any_byte_changed_are_told_or_the_same(folder, rng):
 def records_of(folder):
     images = read(folder).images
     return [images.encoded(index) for index in range(len(images))]
-
-
-def test_a_damaged_description_names_the_data_set_and_not_the_folder_of_all(folder):
-    (folder / "dataset_info.json").write_text("{")
-    data_dir = folder.parents[1]
-    with pytest.raises(UserError, match=rf"the prepared data set plantnet300k below {data_dir} is"):
-        read(folder)
-
-
-@pytest.mark.parametrize("name", ["dataset_info.json", "features.json", "label.labels.txt"])
-def test_a_device_or_far_too_many_bytes_in_the_place_of_a_file_are_told(folder, name):
-    # A pipe, which is not tried here, would be waited for.
-    (folder / name).unlink()
-    (folder / name).symlink_to(os.devnull)
-    with pytest.raises(UserError, match=rf"{folder / name} is a pipe or a device\)"):
-        read(folder)
-    (folder / name).unlink()
-    with (folder / name).open("wb") as file:
-        file.truncate(2**40)
-    with pytest.raises(UserError, match=r"has 1,099,511,627,776 bytes, too many for a descripti"):
-        read(folder)
-
-
-def test_a_run_that_prepares_into_a_file_says_how_to_choose_a_folder(tmp_path):
-    (tmp_path / "data").write_bytes(b"")
-    with pytest.raises(UserError, match=r"cannot be written to .* --config\.dataset\.data_dir"):
-        builders.open_builder(Digits, str(tmp_path / "data"), name="digits", generate_on_use=True)
-
-
-def test_preparing_on_first_use_and_opening_are_silent(tmp_path, caplog, capfd):
-    for _ in range(2):
-        builders.open_builder(Digits, str(tmp_path), name="digits", generate_on_use=True)
-    assert caplog.records == []
-    assert capfd.readouterr() == ("", "")
 
 
 def test_of_two_processes_that_prepare_at_once_both_have_the_data_set(tmp_path, monkeypatch):

@@ -14,7 +14,6 @@ from train.data.latent_species import LATENT_SIZE
 from train.data.organs_model import OrgansModel
 from train.data.species_model import SpeciesModel
 from train.data.synthetic_latents import GENERATORS
-from train.foundation import host_memory
 from train.foundation.errors import UserError
 
 PARTS = ("train", "validation", "test", "balanced_test", "integration")
@@ -217,25 +216,7 @@ def test_too_few_training_examples_are_refused():
         spec_of(num_train=99)
 
 
-@pytest.mark.parametrize(
-    ("field", "examples"),
-    [
-        ("num_train", "10,000,000,000,000"),
-        ("num_validation", "10,000,000,000,000"),
-        ("num_test", "10,000,000,000,000"),
-        ("balanced_per_class", "1,000,000,000,000,000"),
-    ],
-)
-def test_examples_for_which_no_machine_has_memory_are_refused(field, examples):
-    refused = rf"^the {examples} examples of config.dataset.{field} need .* of memory; this machine"
-    with pytest.raises(UserError, match=refused):
+@pytest.mark.parametrize("field", ["num_train", "balanced_per_class"])
+def test_examples_for_which_no_machine_has_memory_are_refused(field):
+    with pytest.raises(UserError, match=f"config.dataset.{field} need .* of memory"):
         spec_of(**{field: 10**13}).load(None)
-
-
-def test_examples_of_all_parts_together_are_counted(monkeypatch):
-    # Each part by itself needs less: most of it 300 times 128 bytes while it is drawn.
-    monkeypatch.setattr(host_memory, "_physical", lambda: 300 * 128)
-    small_spec().load(None)
-    sizes = {"num_train": 300, "num_validation": 300, "num_test": 300}
-    with pytest.raises(UserError, match=r"^the 928 examples of .*num_test, .* together need 63 kB"):
-        small_spec(**sizes).load(None)

@@ -1,16 +1,13 @@
 """The distribution of the synthetic species, its Bayes figures, and the data set drawn from it."""
 
 import dataclasses
-import pickle
 from statistics import NormalDist
-from typing import Any, cast
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import brentq
 from scipy.stats import multivariate_normal
-from sklearn.linear_model import LogisticRegression
 
 from tests.parts.program.data import bayes_accuracies
 from topk_jax import metrics, sets
@@ -90,21 +87,7 @@ def test_two_classes_have_their_bayes_accuracies_in_closed_form(long_tail_expone
     assert bayes_accuracies.average_k(model, 2).value == 1
 
 
-@pytest.mark.parametrize("k", [1, 3, 5])
-def test_hits_of_the_bayes_sets_agree_with_the_bayes_top_k_accuracy(model, held_out, k):
-    _, labels, probabilities = held_out
-    hits = np.asarray(metrics.top_k_hits(jnp.asarray(probabilities), jnp.asarray(labels), k=k))
-    bayes = bayes_accuracies.top_k(model, k)
-    assert within(hits.mean(), bayes.value, np.hypot(standard_error(hits), bayes.standard_error))
-    # Another sample of the same distribution, and the reported error.
-    sums = np.sort(probabilities, axis=1)[:, -k:].sum(axis=1)
-    error = standard_error(sums)
-    assert within(sums.mean(), bayes.value, np.hypot(error, bayes.standard_error))
-    # The deviation of 100,000 bounded numbers is known to about 1 %.
-    assert bayes.standard_error == pytest.approx(error, rel=0.05)
-
-
-@pytest.mark.parametrize("k", [1, 2.5, 5])
+@pytest.mark.parametrize("k", [1, 2.5])
 def test_hits_of_the_bayes_sets_agree_with_the_bayes_average_k_accuracy(model, held_out, k):
     _, labels, probabilities = held_out
     scores = jnp.asarray(probabilities, jnp.float32)
@@ -145,15 +128,6 @@ def test_the_default_figures_are_of_the_difficulty_that_is_told(model):
         assert found.standard_error < 7e-4, name
 
 
-def test_more_labels_are_never_worse_and_the_average_never_below_the_top(model):
-    top = [bayes_accuracies.top_k(model, k, num_samples=5000).value for k in (1, 2, 4)]
-    average = [bayes_accuracies.average_k(model, k, num_samples=5000).value for k in (1, 2, 4)]
-    assert top == sorted(top)
-    assert average == sorted(average)
-    # On one sample: sets of k each are sets of k on average. But for float32.
-    assert all(mean >= each - 1e-6 for mean, each in zip(average, top, strict=True))
-
-
 @pytest.mark.parametrize(
     ("parameters", "largest_error"),
     # Rounding errs by √(1/12) grey levels a coordinate, over some 220 a unit: 0.0013.
@@ -184,44 +158,11 @@ def test_a_rare_class_far_from_the_others_is_not_cut_off():
     np.testing.assert_array_equal(recovered.argmax(axis=1), labels)
 
 
-def test_the_posterior_of_the_image_is_nearly_that_of_the_latent(model, held_out):
-    latents, _, probabilities = held_out
-    recovered = model.bayes_probabilities(model.render(latents[:2000]))
-    # Half the sum of |p - q| is the accuracy that any sets can lose: a thousandth on average.
-    distances = abs(recovered - probabilities[:2000]).sum(axis=1) / 2
-    assert distances.mean() < 1e-3
-
-
-def test_the_directions_are_orthonormal_and_smooth(model):
-    directions = model._directions
-    # Float64 sums of 3,072 products.
-    np.testing.assert_allclose(directions.T @ directions, np.eye(LATENT_SIZE), atol=1e-12)
-    patterns = directions.reshape(32, 32, 3, LATENT_SIZE)
-    spectra = abs(np.fft.fft2(patterns, axes=(0, 1)))
-    assert spectra[3:-2].max() < 1e-12
-    assert spectra[:, 3:-2].max() < 1e-12
-
-
 def test_channel_statistics_are_those_of_the_images(model):
     images = model.render(model.sample("validation", 5000).latents) / 255
     # 16 latent numbers of 5,000 images: a few thousandths of the deviation.
     np.testing.assert_allclose(images.mean(axis=(0, 1, 2)), model.channel_mean, atol=2e-3)
     np.testing.assert_allclose(images.std(axis=(0, 1, 2)), model.channel_std, rtol=0.02)
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_an_example_is_a_function_of_the_law_the_part_and_its_index(part):
-    model = SpeciesModel(**SMALL)
-    few, many = model.sample(part, 50), model.sample(part, 1000)
-    for of_few, of_many in zip(few, many, strict=True):
-        np.testing.assert_array_equal(of_few, of_many[:50])
-    noise = few.latents - model.means[few.labels]
-    for other in PARTS:
-        if other != part:
-            latents, labels = model.sample(other, 50)
-            assert (noise != latents - model.means[labels]).all()
-    other_seed = dataclasses.replace(model, seed=1).sample(part, 50)
-    assert (few.latents != other_seed.latents).all()
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -291,7 +232,7 @@ def test_distances_are_those_that_the_parameters_say():
     assert np.sqrt(of_genera) == pytest.approx(5.5, rel=0.06)
 
 
-@pytest.mark.parametrize(("num_classes", "num_genera"), [(100, 20), (7, 3), (5, 5), (3, 1)])
+@pytest.mark.parametrize(("num_classes", "num_genera"), [(100, 20), (7, 3)])
 def test_genera_and_names(num_classes, num_genera):
     model = SpeciesModel(num_classes=num_classes, num_genera=num_genera)
     sizes = np.bincount(model.genera)
@@ -318,45 +259,6 @@ def test_the_distribution_does_not_change_between_versions(model):
     np.testing.assert_array_equal(
         model.render(model.sample("test", 1).latents)[0, 0, :2], [[128, 92, 148], [113, 77, 168]]
     )
-
-
-def test_a_well_specified_classifier_comes_close_to_bayes_and_never_above():
-    model = SpeciesModel(num_classes=8, num_genera=3, long_tail_exponent=2.0)
-    num_train, num_test = 4000, 8000
-
-    def drawn(part, size):
-        latents, labels = model.sample(part, size)
-        images = model.render(latents)
-        # Every fourth pixel each way: the patterns are smooth enough for that to lose nothing.
-        pixels = images[:, ::4, ::4] / 255
-        scaled = (pixels - np.array(model.channel_mean)) / np.array(model.channel_std)
-        return images, scaled.reshape(size, -1).astype(np.float32), labels
-
-    _, train_pixels, train_labels = drawn("train", num_train)
-    images, pixels, labels = drawn("test", num_test)
-    # Regularised just enough that the rounding of the pixels is not learnt.
-    classifier = LogisticRegression(C=0.1, max_iter=500)
-    classifier.fit(train_pixels, train_labels)
-    ours, best = classifier.predict_proba(pixels), model.bayes_probabilities(images)
-    every = np.arange(num_test)
-    losses = np.log(best[every, labels]) - np.log(ours[every, labels])
-    # Maximum likelihood of m parameters on n examples loses m / 2n nats on average: 0.015 here,
-    # with a deviation of √2m / 2n = 0.002; on the test part it is known to its standard error.
-    expected = 7 * (LATENT_SIZE + 1) / (2 * num_train)
-    assert losses.mean() > -3 * standard_error(losses)
-    assert losses.mean() < 2 * expected + 3 * standard_error(losses)
-    for k in (1, 2, 3):
-        regrets = np.subtract(
-            *(
-                np.asarray(
-                    metrics.top_k_hits(jnp.asarray(scores, jnp.float32), jnp.asarray(labels), k=k)
-                ).astype(float)
-                for scores in (best, ours)
-            )
-        )
-        assert regrets.mean() > -3 * standard_error(regrets)
-        # Close is a point of accuracy.
-        assert regrets.mean() < 0.01 + 3 * standard_error(regrets)
 
 
 def small_config(**changes):
@@ -394,20 +296,6 @@ def test_the_prepared_data_set_holds_the_examples_of_the_law(data_dir, part, siz
     assert sorted(found) == sorted((label, image.tobytes()) for label, image in expected)
 
 
-def test_names_and_genera_lie_with_the_prepared_data_set(data_dir):
-    builder = open_builder(data_dir)
-    model = builder.builder_config.model
-    assert builder.info.features["label"].names == model.class_names
-    assert builder.info.metadata["genera"] == [0, 0, 0, 1, 1, 2, 2]
-    assert builder.info.features["image"].shape == (32, 32, 3)
-
-
-def test_a_builder_can_be_sent_to_another_process(data_dir):
-    again = pickle.loads(pickle.dumps(open_builder(data_dir)))
-    assert again.builder_config.model == small_config().model
-    assert again.is_prepared()
-
-
 def test_other_parameters_lie_in_another_folder(tmp_path):
     default = SyntheticSpecies(data_dir=str(tmp_path))
     assert default.builder_config.name == SpeciesConfig().name
@@ -433,26 +321,9 @@ def test_other_parameters_lie_in_another_folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: SpeciesModel(num_classes=1), "num_classes .* at least 2, got 1"),
-        (
-            lambda: SpeciesModel(num_classes=cast(Any, 9.0)),
-            "num_classes .* integer at least 2, got 9.0",
-        ),
-        (lambda: SpeciesModel(num_genera=0), "num_genera .* from 1 to 100, got 0"),
-        (lambda: SpeciesModel(num_genera=101), "num_genera .* from 1 to 100, got 101"),
-        (lambda: SpeciesModel(ambiguity=0.0), "ambiguity .* from 0.01 to 100, got 0.0"),
-        (lambda: SpeciesModel(ambiguity=float("nan")), "ambiguity .* got nan"),
-        (lambda: SpeciesModel(ambiguity=cast(Any, "high")), "ambiguity .* got 'high'"),
-        (lambda: SpeciesModel(long_tail_exponent=-1), "long_tail_exponent .* got -1"),
-        (lambda: SpeciesModel(seed=-1), "seed .* from 0 to 4294967295, got -1"),
-        (lambda: SpeciesModel(seed=True), "seed .* integer .* got True"),
-        (lambda: SpeciesConfig(num_train=99), "num_train .* at least 100, got 99"),
-        (lambda: SpeciesConfig(num_validation=0), "num_validation .* at least 1, got 0"),
-        (lambda: SpeciesConfig(num_test=0), "num_test .* at least 1, got 0"),
-    ],
+    "field", ["num_classes", "num_genera", "ambiguity", "long_tail_exponent", "seed", "num_train"]
 )
-def test_wrong_parameters_are_named(make, message):
-    with pytest.raises(UserError, match=f"^{message}$"):
-        make()
+def test_wrong_parameters_are_named(field):
+    kind = SpeciesConfig if field == "num_train" else SpeciesModel
+    with pytest.raises(UserError, match=f"^{field} .* got -1"):
+        kind(**{field: -1})

@@ -33,10 +33,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _is_open(self, name):
         """Whether the data set may be read; otherwise the answer is sent."""
-        if (self.root / name).is_dir() and "gated" not in name:
+        if (self.root / name).is_dir():
             return True
-        status, code = (403, "GatedRepo") if "gated" in name else (404, "RepoNotFound")
-        self._send(status, b"", {"X-Error-Code": code})
+        self._send(404, b"", {"X-Error-Code": "RepoNotFound"})
         return False
 
     def _files(self, name):
@@ -71,10 +70,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def serve(root):
-    """Serves a folder `user/name` with the files of each data set, and yields the address.
-
-    Data sets with "gated" in their names may not be read.
-    """
+    """Serves a folder `user/name` with the files of each data set, and yields the address."""
     handler = type("Handler", (_Handler,), {"root": root})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         # It looks that often whether it shall stop.

@@ -1,12 +1,13 @@
 """Small images that are kept decoded make the batches that their files make."""
 
-import pickle
+import itertools
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from tests.parts.program.data.own.pictures import picture
+from tests.rows import rows
 from train.data.batches import SKIPPED, EvaluationBatches, TrainingBatches
 from train.data.image_reader import ImageReader
 from train.data.images import UnreadableImageError
@@ -17,18 +18,6 @@ from train.data.records import Records, Split
 
 SHAPE = (10, 12, 3)
 READER = ImageReader(OwnFraming(SHAPE))
-
-
-class Counted(Files):
-    """Files that count how often each is read."""
-
-    def __init__(self, root, paths):
-        super().__init__(root, paths)
-        self.reads = np.zeros(len(paths), int)
-
-    def read(self, index):
-        self.reads[index] += 1
-        return super().read(index)
 
 
 @pytest.fixture
@@ -49,7 +38,7 @@ def files(tmp_path):
         image.save(tmp_path / name)
     picture("g", size=(10, 12)).save(tmp_path / "turned.jpg", exif=turned)
     (tmp_path / "damaged.png").write_bytes((tmp_path / "a.png").read_bytes()[:100])
-    return Counted(tmp_path, (*pictures, "turned.jpg", "damaged.png", "missing.png"))
+    return Files(tmp_path, (*pictures, "turned.jpg", "damaged.png", "missing.png"))
 
 
 def batches(source, shape, changes, upright):
@@ -67,8 +56,10 @@ def batches(source, shape, changes, upright):
     ]
 
 
-@pytest.mark.parametrize("changes", CHANGES)
-@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(
+    ("changes", "channels"),
+    rows([("none", 3), ("random_resized_crop", 1)], itertools.product(CHANGES, (1, 3))),
+)
 def test_batches_are_those_of_the_files(files, changes, channels):
     shape = (*SHAPE[:2], channels)
     for upright in (False, True):
@@ -82,16 +73,6 @@ def test_batches_are_those_of_the_files(files, changes, channels):
                 np.testing.assert_array_equal(array, other[name])
 
 
-def test_each_file_of_the_size_is_read_once(files):
-    decoded = decoded_images.kept(files, READER)
-    for _ in range(3):
-        for index in range(len(decoded)):
-            decoded[index]
-    of_other_size, unreadable = 6, (8, 9)
-    assert files.reads[[of_other_size, *unreadable]].tolist() == [3, 3, 3]
-    assert np.delete(files.reads, [of_other_size, *unreadable]).tolist() == [1] * 7
-
-
 def test_an_image_that_cannot_be_read_is_refused_as_before(files):
     decoded = decoded_images.kept(files, READER)
     for index in (8, 9):
@@ -102,18 +83,3 @@ def test_an_image_that_cannot_be_read_is_refused_as_before(files):
                 READER.for_evaluation(*records.encoded(index))
             messages.add(str(caught.value))
         assert len(messages) == 1
-
-
-def test_what_does_not_fit_into_memory_is_left_in_its_files(monkeypatch, files):
-    monkeypatch.setattr(decoded_images, "_MOST_BYTES", len(files) * 10 * 12 * 3 - 1)
-    assert decoded_images.kept(files, READER) is files
-    monkeypatch.setattr(decoded_images, "_MOST_BYTES", len(files) * 10 * 12 * 3)
-    assert decoded_images.kept(files, READER) is not files
-
-
-def test_processes_that_decode_get_the_source(files):
-    decoded = decoded_images.kept(files, READER)
-    decoded[0]
-    sent = pickle.loads(pickle.dumps(decoded))
-    assert type(sent) is Counted
-    assert sent[0] == files[0]

@@ -7,14 +7,13 @@ import json
 import os
 import pickle
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.parts.program.data.own import divided, pictures
+from tests.parts.program.data.own import pictures
 from tests.parts.program.data.specs import dataset_spec
-from tests.parts.program.forked import error_lines, start, start_each
+from tests.parts.program.forked import start
 from train import prepare
 from train.data.batches import EvaluationBatches, TrainingBatches
 from train.data.own import image_records, unreadable_images
@@ -46,11 +45,6 @@ def load(kind, path, **fields):
     return dataset_spec(config(kind, path, **fields)).load(None)
 
 
-def held_out(root):
-    pictures.write_classes(root, CLASSES, 10)
-    return "folder", root, {}
-
-
 def with_a_test_split(root):
     pictures.write_classes(root / "train", CLASSES, 10)
     pictures.write_classes(root / "test", CLASSES[:2], 4)
@@ -73,7 +67,7 @@ def table(root):
     return "table", root / "photos.csv", {}
 
 
-@pytest.mark.parametrize("make", [held_out, with_a_test_split, nested, table])
+@pytest.mark.parametrize("make", [with_a_test_split, nested, table])
 def test_records_are_the_same_data_as_the_files(tmp_path, make, capsys, caplog):
     kind, path, fields = make(tmp_path / "photos")
     out = tmp_path / "records"
@@ -122,35 +116,6 @@ def prepared(tmp_path_factory):
     return folder
 
 
-def test_records_are_read_only_if_they_have_the_sum_of_another(tmp_path, monkeypatch, caplog):
-    kind, path, _ = with_a_test_split(tmp_path / "photos")
-    records = tmp_path / "records"
-    prepare.write_records(kind, path, records, nested=False)
-    found = image_records.read(records).found
-    how = divided.fields()
-    split = found.divided(how).listing
-    contents = [found.images[index]["image"] for index in range(len(split))]
-    roles_of = {}
-    for content, role in zip(contents, split.roles, strict=True):
-        roles_of.setdefault(content, set()).add(role)
-    read = []
-    images = type(found.images)
-    whole = images.read
-    monkeypatch.setattr(
-        images, "read", lambda source, index: (read.append(index), whole(source, index))[1]
-    )
-    found.divided(how)
-    in_two = [index for index, content in enumerate(contents) if len(roles_of[content]) > 1]
-    assert sorted(read) == in_two
-    assert 2 <= len(in_two) < len(contents)
-    assert "are in another too" in caplog.text
-
-
-def test_records_can_be_sent_to_the_processes_that_decode(prepared):
-    source = image_records.read(prepared / "records").found.images
-    assert pickle.loads(pickle.dumps(source))[7] == source[7]
-
-
 def test_records_are_written_once(prepared, tmp_path, capsys):
     before = (prepared / "records" / "images.bin").stat()
     prepare.write_records("folder", prepared / "photos", prepared / "records", nested=False)
@@ -196,10 +161,6 @@ def damage_records(folder):
     path.write_bytes(path.read_bytes()[:-100])
 
 
-def lose_records(folder):
-    (folder / "images.bin").unlink()
-
-
 def without_checksums(folder):
     """The records as an earlier version wrote them."""
     (folder / "checksums.json").unlink()
@@ -215,20 +176,9 @@ def fewer_records(folder):
     described.write_text(described.read_text().replace('"ash/0.png", ', "", 1))
 
 
-def damage_description(folder):
-    path = folder / "image_records.json"
-    path.write_bytes(path.read_bytes()[:-100])
-
-
 def another_label(folder):
     path = folder / "image_records.json"
     path.write_text(path.read_text().replace('"labels": [0', '"labels": [1'))
-
-
-def of_no_class(folder):
-    without_checksums(folder)
-    path = folder / "image_records.json"
-    path.write_text(path.read_text().replace('"labels": [0', '"labels": [16777216'))
 
 
 def of_a_later_version(folder):
@@ -238,23 +188,13 @@ def of_a_later_version(folder):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (damage_records, r"the records in \S+ are damaged \(.*\); delete the folder and prepare"),
-        (lose_records, r"the records in \S+ are damaged \(.*\); delete the folder and prepare"),
-        (fewer_records, r"are damaged \(image_records\.json has 14 paths and 15 sizes\)"),
-        (damage_description, r"the records in \S+ are damaged \(.*\); delete the folder"),
-        (another_label, r"image_records\.json changed since it was written\); delete the folder"),
-        (of_no_class, r"image_records\.json has a label that is not a class"),
-        (of_a_later_version, r"are of another version of the program; prepare them again"),
-    ],
-    ids=lambda value: getattr(value, "__name__", ""),
+    "change", [damage_records, fewer_records, another_label, of_a_later_version]
 )
-def test_damaged_records_are_told(tmp_path, change, message, capfd):
+def test_damaged_records_are_told(tmp_path, change):
     pictures.write_classes(tmp_path / "photos", CLASSES, 5)
     prepare.write_records("folder", tmp_path / "photos", tmp_path / "records", nested=False)
     change(tmp_path / "records")
-    with pytest.raises(UserError, match=message) as caught:
+    with pytest.raises(UserError, match=rf"{tmp_path}/records (are|is) .*prepare") as caught:
         load("folder", tmp_path / "records")
     assert "\n" not in str(caught.value)
 
@@ -287,33 +227,11 @@ def test_a_changed_image_is_told_when_it_is_read(tmp_path, capfd):
 def test_a_place_that_cannot_be_used_is_told(prepared, tmp_path):
     photos = prepared / "photos"
     (tmp_path / "file").touch()
-    (tmp_path / "empty").mkdir()
     (tmp_path / "dangling").symlink_to(tmp_path / "gone")
-    (tmp_path / "link").symlink_to(tmp_path / "empty")
-    (tmp_path / "loop").symlink_to(tmp_path / "loop")
     before = sorted(tmp_path.iterdir())
-    for out, message in (
-        (
-            tmp_path / "dangling",
-            r"--out must be a new folder, or an empty one; \S+/dangling is not",
-        ),
-        (tmp_path / "loop", r"--out must be a new folder, or an empty one; \S+/loop is not"),
-        (tmp_path / "link", r"--out must be a new folder, or an empty one; \S+/link is not"),
-        (
-            Path("/proc/self/records"),
-            r"^--out must not be in /proc, a folder of the system; got /proc/self/records$",
-        ),
-        (photos / "records", r"--out must not be in the folder of the images; got"),
-        (photos, r"--out must not be in the folder of the images; got"),
-        (prepared, r"--out must be a new folder, or an empty one; \S+ is not"),
-        (tmp_path / "file", r"--out must be a new folder, or an empty one; \S+/file is not"),
-        (tmp_path / "file" / "records", r"--out \S+/file/records cannot be written: Not a dir"),
-    ):
-        with pytest.raises(UserError, match=message):
+    for out in (photos / "records", photos, prepared, tmp_path / "file", tmp_path / "dangling"):
+        with pytest.raises(UserError, match="--out must "):
             prepare.write_records("folder", photos, out, nested=False)
-    with pytest.raises(UserError, match=r"must be a folder with images; \S+/gone does not") as told:
-        prepare.write_records("folder", tmp_path / "gone", tmp_path / "records", nested=False)
-    assert told.value.field == "config.dataset.path"
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -360,32 +278,3 @@ def test_records_lack_no_image_that_can_be_read_now(tmp_path, capsys):
     damaged.write_bytes(whole)
     with pytest.raises(UserError, match=message):
         write(skip_unreadable=True)
-
-
-def test_the_command(prepared, tmp_path):
-    photos, out = f"--path={prepared / 'photos'}", f"--out={tmp_path / 'records'}"
-    starts = {
-        ("--dataset=table", photos, out): "--path must be a table of images; ",
-    }
-    for message, done in zip(starts.values(), start_each("train.prepare", starts, {}), strict=True):
-        assert done.returncode == 2, message
-        (line,) = error_lines(done.stderr)
-        assert line.startswith(f"error: {message}")
-    assert not (tmp_path / "records").exists()
-    (done,) = start_each("train.prepare", [("--dataset=folder", photos, out)], {})
-    assert done.returncode == 0, done.stderr
-    assert f"3 classes, 15 images; prepared in {tmp_path / 'records'}" in done.stdout
-
-
-def test_the_command_warns_in_the_words_of_its_flags(tmp_path):
-    pictures.write_classes(tmp_path / "photos", ("a/b", "c/d", "c/@eaDir"), 2)
-    flags = (f"--path={tmp_path}/photos", f"--out={tmp_path}/records")
-    done = start("train.prepare", "--dataset=folder", *flags)
-    assert done.returncode == 0, done.stderr
-    where = f"warning: --path {tmp_path}/photos"
-    assert done.stderr.splitlines() == [
-        f"{where} has folders of other programs, with previews or deleted files, which are left "
-        "out: @eaDir (1)",
-        f"{where}: 2 of the 2 classes have images only in subfolders, 2 in all, such as a/b; "
-        "--nested makes each of these a class",
-    ]

@@ -38,7 +38,6 @@ def each(name, count=40):
 
 LIKELY = {
     "a number": (observed(lambda n, k, _: f"obs{n:04d}_{k}"), r"(obs\d+)_"),
-    "from 0": (observed(lambda n, k, _: f"{n}-{k:02d}", first=0), r"(\d+)-"),
     "a letter": (observed(lambda n, _, letter: f"IMG_{n:04d}{letter}"), r"(IMG_\d+)[a-zA-Z][.]"),
     "words": (
         observed(lambda n, _, word: f"plant{n}_{word}", words=["leaf", "bark", "fruit"]),
@@ -48,52 +47,26 @@ LIKELY = {
         observed(lambda n, k, _: f"{hash((n, 'x')) % 2**40:010x} {k}"),
         r"([^/]*?) \d+[.][^./]*$",
     ),
-    "a word with a number": (
-        observed(lambda n, k, _: f"obs{n}_photo{k}"),
-        r"(obs\d+)_",
-    ),
     "words with numbers": (
         observed(lambda n, k, word: f"{n:03d}-{word}_{k}", words=["leaf", "bark", "fruit"]),
         r"(\d+)-",
-    ),
-    "a word with a number of names that start again": (
-        observed(lambda n, k, _: f"plant {n} IMG{k:02d}", restarts=True),
-        r"([^/]*/plant \d+) ",
     ),
     "numbers that start again": (
         observed(lambda n, k, _: f"obs{n}_{k}", restarts=True),
         r"([^/]*/obs\d+)_",
     ),
-    "tracks of signs": (
-        observed(lambda n, k, _: f"{n:05d}_{k:05d}", restarts=True, first=0),
-        r"([^/]*/\d+)_",
-    ),
     "folders": (observed(lambda n, k, _: f"plant {n}/{k}"), "parent"),
 }
 UNLIKELY = {
     "a camera": each(lambda _folder, _number, draw: f"IMG_{draw % 10**4:04d}"),
-    "cameras": each(lambda _folder, _number, draw: f"{('IMG', 'DSC', 'P')[draw % 3]}_{draw}"),
     "a camera in order": each(lambda _folder, number, _draw: f"IMG_{number:04d}"),
-    "numbers": each(lambda _folder, number, _draw: f"{number:05d}"),
     "classes": each(lambda folder, number, _draw: f"{folder}_{number:04d}"),
-    "classes without zeros": each(
-        lambda folder, number, _draw: f"{folder.replace(' ', '')}_{number}"
-    ),
     "CIFAR-10": each(
         lambda folder, _number, draw: f"{'abcd'[draw % 4]}_{folder}_s_{draw % 2000:06d}"
     ),
-    "batches": each(lambda _folder, _number, draw: f"batch_{draw % 5}_num_{draw}"),
-    "numbers and labels": each(lambda folder, _number, draw: f"{draw}_{folder[-1]}"),
     "dates": each(lambda _f, _number, draw: f"2019-{draw % 12 + 1:02d}-{draw % 28 + 1:02d}"),
-    "times": each(lambda _f, _number, draw: f"IMG_201905{draw % 28 + 1:02d}_{draw:06d}"),
-    "WhatsApp": each(lambda _f, _n, draw: f"IMG-201905{draw % 28 + 1:02d}-WA{draw % 100:04d}"),
-    "sizes": each(lambda _folder, _number, draw: f"{draw}_{(320, 640)[draw % 2]}"),
     "hashes": each(lambda _folder, _number, draw: f"{draw:08x}"),
-    "Flickr": each(lambda _folder, _number, draw: f"{draw}_{draw * 7919:010x}_{'bcmz'[draw % 4]}"),
-    "classes and a camera": each(lambda folder, number, _draw: f"{folder}_IMG{number:04d}"),
-    "dates and a camera": each(lambda _f, _n, draw: f"2019-05-{draw % 28 + 1:02d}_IMG{draw:06d}"),
     "batches of a camera": each(lambda _f, number, draw: f"batch{draw % 5}_img{number}"),
-    "splits": each(lambda _folder, number, draw: f"{('train', 'test')[draw % 2]}_{number}"),
     "species": each(lambda _folder, number, draw: f"species {draw % 3}/{number}"),
 }
 

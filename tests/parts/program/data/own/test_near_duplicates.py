@@ -8,8 +8,7 @@ from PIL import Image, ImageEnhance
 from sklearn.datasets import load_digits, load_sample_images
 
 from tests.parts.program.data.own import observations
-from train.data.images import DecodeOptions
-from train.data.own import group_names, near_duplicates, thumbnails
+from train.data.own import near_duplicates, thumbnails
 
 
 def encoded(image, kind="JPEG", **options):
@@ -42,10 +41,8 @@ def photographs():
 CHANGES = {
     "encoded again": lambda image: Image.open(encoded(image, quality=30)),
     "smaller": lambda image: image.resize((image.width // 3, image.height // 3)),
-    "of another shape": lambda image: image.resize((image.width, image.height // 2)),
     "brighter": lambda image: ImageEnhance.Brightness(image).enhance(1.2),
     "grey": lambda image: image.convert("L"),
-    "with a palette": lambda image: image.convert("P"),
 }
 
 
@@ -70,25 +67,6 @@ def test_a_photograph_that_is_stored_on_its_side_is_found(photographs):
     turned = [thumbnails.make(encoded(image, exif=exif)) for image in sides]
     pairs = near_duplicates.find(np.concatenate([copies(photographs), thumbnails.stacked(turned)]))
     assert (pairs.second - pairs.first == len(photographs)).sum() >= 0.9 * len(photographs)
-
-
-@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
-def test_a_file_that_lacks_its_end_is_compared_if_it_is_read(photographs, kind):
-    one, other = (encoded(image, kind).getvalue() for image in photographs[-2:])
-    files = [one[: len(one) // 2]] * 2 + [other]
-
-    def groups(**options):
-        return group_names.find(
-            "near_duplicates",
-            ["a", "b", "c"],
-            field="--group",
-            open_image=lambda index: io.BytesIO(files[index]),
-            **options,
-        )
-
-    assert groups() == ("path a", "path b", "group c")
-    options = DecodeOptions(read_truncated=True)
-    assert groups(options=options) == ("group a", "group a", "group c")
 
 
 def test_different_images_are_not_found(photographs):
@@ -121,10 +99,3 @@ def test_pairs_are_found_in_every_block(monkeypatch):
     assert set(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)) == wanted
     clusters = pairs.clusters(len(paths))
     assert len(set(clusters.tolist())) == len(set(map(observations.observation, paths)))
-
-
-def test_files_that_are_no_images_have_no_copy():
-    whole = encoded(observations.photograph("obs1_1.jpg")).getvalue()
-    for content in (b"", b"text", whole[: len(whole) // 2]):
-        assert thumbnails.make(io.BytesIO(content)) is None
-    assert thumbnails.stacked([None]).tolist() == [[0] * 256]

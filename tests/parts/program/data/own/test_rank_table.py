@@ -42,56 +42,29 @@ def test_a_table_goes_from_the_classes_up_or_from_the_top_down(table):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "right", "message"),
+    ("wrong", "right", "named"),
     [
-        ("Salix,", "Salix ,", None),
-        ("class,genus,family", "class,genus,genus", "has two columns of one name"),
-        ("Quercus ilex,Q", "Quercus robur,Q", "line 3 and line 5 both have Quercus robur"),
-        ("Quercus ilex,Q", "Quercus suber,Q", "it has none for Quercus ilex"),
-        (
-            "Quercus ilex,Q",
-            "quercus Ilex,Q",
-            "none for Quercus ilex; it has 'quercus Ilex' in place of 'Quercus ilex'",
-        ),
-        ("ilex,Quercus", "ilex,quercus", "the column genus has 'Quercus' (Quercus robur) and"),
-        ("Quercus ilex,", ",", "it has none for Quercus ilex"),
-        (
-            "ilex,Quercus,Fagaceae",
-            "ilex,Quercus,Betulaceae",
-            "the genus Quercus must be in one place; it is in the family Fagaceae (Quercus robur) "
-            "and in the family Betulaceae (Quercus ilex)",
-        ),
-        (
-            "ilex,Quercus,Fagaceae",
-            "ilex,Quercus,",
-            "the genus Quercus must be in one place; it is in the family Fagaceae (Quercus robur) "
-            "and in no rank (Quercus ilex)",
-        ),
-        (
-            "Salix,Salicaceae",
-            "Fagaceae,Quercus",
-            "no two names may be above each other; Fagaceae is above Quercus (Quercus robur) and "
-            "below it",
-        ),
-        (UP, "class\nSalix alba\n", "must have a column of classes and one for each rank"),
+        ("class,genus,family", "class,genus,genus", "two columns"),
+        ("Quercus ilex,Q", "Quercus robur,Q", "line 3 and line 5"),
+        ("Quercus ilex,Q", "Quercus suber,Q", "Quercus ilex"),
+        ("Quercus ilex,Q", "quercus Ilex,Q", "'quercus Ilex'"),
+        ("ilex,Quercus,Fagaceae", "ilex,Quercus,", "the genus Quercus must be in one place"),
+        ("Salix,Salicaceae", "Fagaceae,Quercus", "Fagaceae is above Quercus"),
+        (UP, "class\nSalix alba\n", "a column of classes"),
     ],
 )
-def test_a_table_that_is_no_tree_of_the_classes_is_refused(wrong, right, message, table):
+def test_a_table_that_is_no_tree_of_the_classes_is_refused(wrong, right, named, table):
     assert wrong in UP
     table.write_text(UP.replace(wrong, right))
-    if message is None:
-        assert rank_table.read(str(table), CLASSES) == EXPECTED
-        return
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UserError, match=r"^config\.dataset\.taxonomy ") as error:
         rank_table.read(str(table), CLASSES)
-    assert message in str(error.value)
+    assert named in str(error.value)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        "Fagus sylvatica,,",
         ",Fagus,Fagaceae",
         "Fagus sylvatica,quercus,FAGACEAE",
         "Fagus sylvatica,Fagus,Betulaceae\nFagus sylvatica,Fagus,Fagaceae",
@@ -108,10 +81,7 @@ def test_only_the_rows_of_the_classes_count(other, table):
     [
         ("Aloe,Asphodelaceae,", ["Asphodelaceae", "Aloe"]),
         ("Aloe,,Asparagales", ["Asparagales", "Aloe"]),
-        ("Aloe,,", ["Aloe"]),
-        ("Aloe,\u0301,Asparagales", ["Asparagales", "Aloe"]),
         (",Asphodelaceae,Asparagales", ["Asparagales", "Asphodelaceae"]),
-        (",,Asparagales", ["Asparagales"]),
         (",,", []),
     ],
 )
@@ -152,22 +122,11 @@ def test_two_classes_that_lack_a_rank_above_a_shared_one_have_the_name_of_that(t
     assert tree.describe([node], CLASSES) == [{"name": "Quercus", "rank": "genus", "classes": 2}]
 
 
-def test_a_rank_that_no_class_has_is_none(table):
-    table.write_text(UP.replace("aceae", "").replace(",Fag\n", ",\n").replace(",Salic\n", ",\n"))
-    tree = ClassTree.of(rank_table.read(str(table), CLASSES), CLASSES)
-    assert tree.ranks == ("genus", "class")
-
-
 def test_a_class_is_not_above_others(tmp_path):
     table = tmp_path / "ranks.csv"
     table.write_text("class,genus\nQuercus,\nQuercus robur,Quercus\nQuercus ilex,Quercus\n")
     with pytest.raises(UserError, match="the class Quercus must be in a genus"):
         rank_table.read(str(table), ("Quercus", "Quercus robur", "Quercus ilex"))
-
-
-def test_a_table_that_is_not_there_is_named():
-    with pytest.raises(UserError, match=r"config.dataset.taxonomy must be a table of classes"):
-        rank_table.read("nowhere.csv", CLASSES)
 
 
 def test_genera_are_first_words():
@@ -181,29 +140,14 @@ def test_genera_are_first_words():
     [
         "Quercus_ilex",
         "Quercus\u00a0ilex",
-        "Quercus\u3000ilex",
-        "Quercus\tilex",
-        "  Quercus  ilex",
         "Que\u200brcus ilex",
         "QUERCUS ILEX",
-        "quercus ilex",
         "× Quercus ilex",
-        "×Quercus ilex",
-        "x Quercus ilex",
-        "X_Quercus_ilex",
         "xQuercus ilex",
         "+ Quercus ilex",
-        "†Quercus ilex",
         "12 Quercus ilex",
-        "001.Quercus ilex",
         "0012_Quercus_ilex",
-        "12 Quercus_ilex",
-        "3-Quercus ilex",
-        "3) × Quercus ilex",
-        "'Quercus ilex'",
         "“Quercus” ilex",
-        "Quercus ×ilex",
-        "Quercus",
         "Quercus, ilex",
     ],
 )

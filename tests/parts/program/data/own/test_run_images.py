@@ -11,10 +11,10 @@ import pytest
 from configs import folder
 from tests.parts.program.data.own import pictures
 from tests.parts.program.data.own.test_own_images_run import CLASSES, small
-from train import data, experiment, prepare
+from train import experiment
 from train.data import dataset_spec
 from train.data.batches import TrainingBatches
-from train.data.own.listing import ListedFiles, Listing, Role
+from train.data.own.listing import ListedFiles
 from train.foundation import files, json_files
 from train.foundation.errors import UserError
 from train.prediction import trained
@@ -76,7 +76,7 @@ def as_read_back(listed):
     return ListedFiles.from_plain(json.loads(files.to_json(listed.to_plain())))
 
 
-@pytest.mark.parametrize("make", [held_out, nested, with_splits, table])
+@pytest.mark.parametrize("make", [nested, with_splits, table])
 def test_images_that_are_gone_keep_their_places(tmp_path, make):
     kind, path, fields = make(tmp_path / "photos")
     unopened = spec(kind, path, fields)
@@ -119,10 +119,6 @@ def test_a_class_can_be_gone(tmp_path):
     assert [image for _, _, image in content(found)["test"]] == [None] * len(before.test)
 
 
-def rename(root):
-    (root / "ash" / "0.png").rename(root / "birch" / "zero.png")
-
-
 def add(root):
     (root / "ash" / "0.png").unlink()
     pictures.write(root, ["ash/new.png"])
@@ -136,7 +132,7 @@ def rename_a_class(root):
     (root / "ash").rename(root / "oak")
 
 
-@pytest.mark.parametrize("change", [rename, add, replace, rename_a_class])
+@pytest.mark.parametrize("change", [add, replace, rename_a_class])
 def test_other_changes_make_another_data_set(tmp_path, change):
     kind, path, fields = held_out(tmp_path / "photos")
     before = spec(kind, path, fields).load(None)
@@ -167,42 +163,6 @@ def test_other_labels_and_groups_in_a_table_make_another_data_set(tmp_path):
     ]
 
 
-def test_a_damaged_image_is_one_that_cannot_be_read(tmp_path):
-    kind, path, fields = held_out(tmp_path / "photos")
-    before = spec(kind, path, fields).load(None)
-    file = path / "ash" / "0.png"
-    file.write_bytes(file.read_bytes()[:-50])
-    assert spec(kind, path, fields).going_on(before.files).load(None).digest == before.digest
-
-
-def test_a_file_that_comes_back_is_read_again(tmp_path):
-    """As on a disk that was away when the run began; its size was not known then."""
-    kind, path, fields = held_out(tmp_path / "photos")
-    (path / "ash" / "0.png").rename(tmp_path / "away.png")
-    (path / "ash" / "0.png").symlink_to(tmp_path / "gone.png")
-    before = spec(kind, path, fields).load(None)
-    (tmp_path / "away.png").rename(tmp_path / "gone.png")
-    found = spec(kind, path, fields).going_on(before.files).load(None)
-    assert found.digest == before.digest
-    assert all(image for images in content(found).values() for _, _, image in images)
-
-
-def test_records_without_the_unreadable_images_are_the_images_of_the_run(tmp_path):
-    kind, path, fields = held_out(tmp_path / "photos")
-    file = path / "ash" / "0.png"
-    file.write_bytes(file.read_bytes()[:-50])
-    before = spec(kind, path, fields).load(None)
-    records = tmp_path / "records"
-    prepare.write_records(kind, path, records, nested=False, skip_unreadable=True)
-    found = spec(kind, records, fields).going_on(before.files).load(None)
-    assert found.digest == before.digest
-    expected = {
-        split: [(name, label, None if name == "ash/0.png" else image) for name, label, image in one]
-        for split, one in content(before).items()
-    }
-    assert content(found) == expected
-
-
 def test_names_of_any_bytes_are_listed(tmp_path):
     name = b"caf\xe9.png".decode(errors="surrogateescape")
     pictures.write_classes(tmp_path, CLASSES, 5)
@@ -223,32 +183,6 @@ def test_images_of_classes_that_are_left_out_are_listed(tmp_path):
     (tmp_path / run_files.LISTED).write_bytes(json_files.sealed(listed.to_plain()))
     again = before.going_on(run_files.read_listed(tmp_path)).load(None)
     assert again.digest == listed.digest
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"labels": [0]},
-        {"labels": [0, 9]},
-        {"image_shape": [3]},
-        {"roles": [0, 7]},
-        {"paths": ["三", "a"]},
-        {"given": None},
-    ],
-)
-def test_a_list_that_is_none_is_told(tmp_path, change):
-    listing = Listing(
-        paths=("a", "b"),
-        sizes=np.zeros(2, np.int64),
-        labels=np.zeros(2, np.int32),
-        roles=np.zeros(2, np.int8),
-        class_names=("ash",),
-        given=frozenset({Role.TRAIN}),
-    )
-    listed = ListedFiles("d", (1, 1, 3), listing)
-    (tmp_path / run_files.LISTED).write_bytes(files.to_json({**listed.to_plain(), **change}))
-    with pytest.raises(UserError, match=r"data_files\.json is not the list of the files of a run"):
-        run_files.read_listed(tmp_path)
 
 
 # Runs
@@ -317,33 +251,18 @@ def test_a_run_goes_on_with_data_that_were_moved(began, moved, capsys):
     config["dataset"]["path"] = str(moved / "again")
     assert experiment.run(config, moved / "run") == results
     assert len(trained.load(moved / "run").predict("test").labels) == 12
-    message = (
-        "--weights is for runs whose data are at a weights; the run in .* on the data set folder"
-    )
-    with pytest.raises(UserError, match=message):
-        trained.load(moved / "run", {"weights": "there"})
 
 
 def test_data_that_are_not_there_or_others_are_told(began, moved):
     before = sorted(moved.rglob("*"))
     config = config_of(moved)
-    for place, message in (
-        (
-            "gone",
-            r"gone does not exist; if the data of the run were moved, give .*--config\.dataset",
-        ),
-        ("other", r"the files of \S+/other, their labels or their splits changed since the run"),
-    ):
+    for place in ("gone", "other"):
         config["dataset"]["path"] = str(moved / place)
-        with pytest.raises(UserError, match=message):
+        with pytest.raises(UserError, match=rf"{moved}/{place}\b"):
             experiment.run(config, moved / "run")
         assert sorted(moved.rglob("*")) == before
         pictures.write_classes(moved / "other", CLASSES, 11)
         before = sorted(moved.rglob("*"))
-    # Nothing says of what data this one is.
-    (moved / "run" / "data.json").unlink()
-    with pytest.raises(UserError, match=r"another configuration \(dataset.path: .*'\); give anot"):
-        experiment.run(config, moved / "run")
 
 
 def test_a_run_is_finished_without_the_images_that_are_gone(moved, capsys):
@@ -398,17 +317,6 @@ def test_an_image_that_fails_in_the_test_costs_no_training(moved, capsys):
     assert results["left_out"] == {"train": 0, "validation": 0, "test": 1}
 
 
-def test_a_finished_run_that_lost_an_image_is_evaluated_without_it(moved):
-    results = experiment.run(config_of(moved), moved / "run")
-    (moved / "photos" / names_of(moved, 2)[0]).unlink()
-    with pytest.raises(
-        UserError, match=r"command of the run with --config\.dataset\.skip_unreadable"
-    ):
-        trained.load(moved / "run").predict("test")
-    assert experiment.run(config_of(moved, **SKIP), moved / "run") == results
-    assert len(trained.load(moved / "run").predict("test").labels) == 11
-
-
 def test_a_stop_does_not_change_what_is_left_out(tmp_path):
     pictures.write_classes(tmp_path / "photos", CLASSES, 10)
     for name in ("ash/1.png", "birch/5.png", "cedar/2.png"):
@@ -419,69 +327,6 @@ def test_a_stop_does_not_change_what_is_left_out(tmp_path):
         experiment.run(config, tmp_path / "run", after_epoch=stop)
     assert without_times(experiment.run(config, tmp_path / "run")) == without_times(expected)
     assert sum(expected["left_out"].values()) == 3
-
-
-def test_images_that_are_left_out_do_not_count(tmp_path, capfd):
-    """Neither in the classes nor in the groups by shots; a run that goes on keeps its numbers."""
-    pictures.write_classes(tmp_path / "photos", CLASSES, 10)
-    before = small(folder, tmp_path / "photos")
-    names = {
-        path: name
-        for path, name in zip(*listed_training(before), strict=True)
-        if name in ("ash", "birch")
-    }
-    gone = [path for path, name in names.items() if name == "ash"][:2]
-    later = next(path for path, name in names.items() if name == "birch")
-    for path in gone:
-        (tmp_path / "photos" / path).write_bytes(b"no image")
-    config = config_of(tmp_path, **SKIP)
-    with pytest.raises(StoppedError):
-        experiment.run(config, tmp_path / "run", after_epoch=stop)
-    shown = capfd.readouterr()
-    told = "left out: 2 of train; the next one that can be read replaces an image in training; list"
-    assert told in shown.out
-    assert "unreadable so far" not in shown.err
-    counts = (4, 6, 6, 6, 6, 6)
-    assert run_files.read_classes(tmp_path / "run").training_images == counts
-    # The file can be written again.
-    shutil.copytree(tmp_path / "run", tmp_path / "again")
-    (tmp_path / "again" / "classes.json").unlink()
-    with pytest.raises(StoppedError):
-        experiment.run(config, tmp_path / "again", after_epoch=stop)
-    assert run_files.read_classes(tmp_path / "again").training_images == counts
-    (tmp_path / "photos" / later).unlink()
-    results = experiment.run(config, tmp_path / "run")
-    assert results["left_out"]["train"] == 3
-    classifier = trained.load(tmp_path / "run")
-    assert classifier.classes.training_images == counts
-    assert classifier.class_counts.tolist() == list(counts)
-    classifier.predict("test")
-
-
-def listed_training(config):
-    """The paths of the training images of a configuration, and the names of their classes."""
-    dataset = data.read(config["dataset"]).load(None)
-    train = dataset.train
-    paths = [train.images.file_name(index) for index in range(len(train))]
-    return paths, [dataset.class_names[label] for label in train.labels]
-
-
-def test_a_run_of_an_earlier_version_has_no_list(moved):
-    """It goes on with all its files, or not at all; then it has one."""
-    (moved / "run" / "data_files.json").unlink()
-    file = moved / "photos" / names_of_earlier(moved)
-    file.rename(moved / "away.png")
-    with pytest.raises(UserError, match="their labels or their splits changed since the run in"):
-        experiment.run(config_of(moved, **SKIP), moved / "run")
-    (moved / "away.png").rename(file)
-    experiment.run(config_of(moved), moved / "run")
-    assert len(run_files.read_listed(moved / "run").listing) == 60
-
-
-def names_of_earlier(root):
-    return next(path for path in sorted((root / "photos").rglob("*.png"))).relative_to(
-        root / "photos"
-    )
 
 
 def test_classes_and_splits_that_cannot_be_read_are_refused(tmp_path):

@@ -11,7 +11,6 @@ from tests.parts.program.data.own.test_features_run import ENVIRONMENT, small
 from tests.parts.program.forked import start_each
 from tests.rows import rows
 from train import experiment
-from train.prediction import trained
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
 ROWS, CLASSES = 900, 5
@@ -45,12 +44,11 @@ def finished(request, several, tmp_path_factory):
         fields["eval.scores"] = "sigmoid"
     with jax.numpy_dtype_promotion("standard"):
         experiment.run(small(matrices.write(folder / "a.npz", **several), **fields), folder / "run")
-        found = trained.load(folder / "run").predict("test")
-    return folder, found
+    return folder
 
 
 def test_sets_miss_the_part_of_the_labels_that_is_allowed(finished, several, tmp_path):
-    folder, found = finished
+    folder = finished
     new = matrices.write(tmp_path / "new.npz", **several)
     common = (f"--workdir={folder / 'run'}", f"--coverages={1 - ERROR}")
     of_new, of_test = tmp_path / "new.json", tmp_path / "test.json"
@@ -64,36 +62,15 @@ def test_sets_miss_the_part_of_the_labels_that_is_allowed(finished, several, tmp
     )
     for ended, report in zip(ends, (of_new, of_test), strict=True):
         assert ended.returncode == 0, ended.stderr
-        assert "mean average precision (mAP): " in ended.stdout
-        assert "of the labels missed; F1 " in ended.stdout
         of_sets = json.loads(report.read_text())["coverages"][f"{1 - ERROR}"]["conformal"]
         # Of 135 rows to calibrate on and at least 135 others, whose rates vary by less than those
         # of one label each: four standard deviations.
         assert abs(of_sets["false_negative_rate"] - ERROR) < 4 * np.sqrt(ERROR * 2 / 135)
         assert of_sets["coverage"] == pytest.approx(1 - of_sets["false_negative_rate"], abs=1e-6)
-    # The metrics of the test split, by their definitions.
-    report = json.loads(of_test.read_text())
-    of_sets = report["coverages"][f"{1 - ERROR}"]["conformal"]
-    scores = np.asarray(found.scores)
-    present = np.zeros(scores.shape, bool)
-    present[np.arange(len(scores))[:, None], found.truths.classes] = True
-    chosen = scores >= of_sets["threshold"]
-    hits, members = chosen & present, chosen.sum(axis=1) + present.sum(axis=1)
-    assert of_sets["example_f1"] == pytest.approx((2 * hits.sum(axis=1) / members).mean())
-    by_class = 2 * hits.sum(axis=0) / (chosen.sum(axis=0) + present.sum(axis=0))
-    assert of_sets["macro_f1"] == pytest.approx(by_class.mean())
-    precisions = []
-    for column, is_label in zip(scores.T, present.T, strict=True):
-        above = column[:, None] <= column
-        precisions.append(((above & is_label).sum(axis=1) / above.sum(axis=1))[is_label].mean())
-    # Sums in 32 bits.
-    assert report["mean_average_precision"] == pytest.approx(np.mean(precisions), 1e-5)
-    # What was trained orders the classes better than chance does.
-    assert report["mean_average_precision"] > present.mean() + 0.2
 
 
 def test_predict_gives_the_sets(finished, several, tmp_path):
-    folder, _ = finished
+    folder = finished
     new = matrices.write(tmp_path / "new.npz", features=several["features"][:8])
     asked = (f"--workdir={folder / 'run'}", f"--features={new}", f"--coverage={1 - ERROR}")
     (ended,) = start_each("train.predict", [asked], ENVIRONMENT)

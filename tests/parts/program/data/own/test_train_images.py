@@ -9,9 +9,8 @@ import pytest
 from configs import folder
 from tests.parts.program.data.own import pictures
 from tests.parts.program.data.specs import dataset_spec
-from train import prepare
 from train.configuration.datasets import TableFields
-from train.data import label_noise, splits
+from train.data import splits
 from train.data.own import train_images
 from train.data.own.listing import Listing, Role
 from train.foundation.errors import UserError
@@ -76,6 +75,9 @@ def test_images_are_chosen_and_made_noisy_by_their_paths_alone():
         indices = one.of_role(Role.TRAIN)
         noisy = train_images.labels_of(training(label_noise=0.5), one, indices, seed=3)
         labels.append(dict(zip(paths_of(one, indices), noisy.tolist(), strict=True)))
+        # Nor do the others matter.
+        some = train_images.labels_of(training(label_noise=0.5), one, indices[::7], seed=3)
+        np.testing.assert_array_equal(some, noisy[::7])
     assert labels[0] == labels[1]
 
 
@@ -96,22 +98,6 @@ def test_a_copy_with_names_in_another_form_of_unicode_has_the_same_images_and_la
     np.testing.assert_array_equal(one, other)
 
 
-def test_a_long_tail_has_the_sizes_of_its_formula():
-    images = listing_of((40,) * 12)
-    indices = train_images.chosen(training(imbalance_factor=20), images)
-    counts = np.bincount(images.labels[indices])
-    ranks = np.argsort(np.argsort(-counts, kind="stable"), kind="stable")
-    assert counts.tolist() == [int(40 * 20 ** (-rank / 11)) for rank in ranks]
-    assert (counts.max(), counts.min()) == (40, 2)
-    # Not in the order of the names.
-    assert (np.diff(counts) > 0).any()
-    assert chosen(images, imbalance_factor=20) < chosen(images, imbalance_factor=10)
-    # The limit of each class comes first.
-    both = train_images.chosen(training(imbalance_factor=2, train_per_class=8), images)
-    found = np.bincount(images.labels[both])
-    assert found.tolist() == [int(8 * 2 ** (-rank / 11)) for rank in ranks]
-
-
 def test_a_class_keeps_what_it_has_in_a_long_tail():
     counts = np.array([3, 200, 50, 7])
     kept = splits.long_tail_sizes(counts, 4.0)
@@ -125,44 +111,8 @@ def test_a_tail_without_images_is_refused():
     kept = np.bincount(images.labels[train_images.chosen(training(imbalance_factor=20), images)])
     # The larger class is the first or the second of the ranks.
     assert kept.tolist() in ([10, 1], [1, 20])
-    message = (
-        "config.dataset.imbalance_factor must be at most 20, the training examples of the largest "
-        "class, so that each class keeps one; got 20.5"
-    )
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=r"imbalance_factor must be at most 20, "):
         train_images.chosen(training(imbalance_factor=20.5), images)
-
-
-@pytest.mark.parametrize("kind", ["blocks", "across", "uniform"])
-def test_labels_are_drawn_from_their_group(kind):
-    images = listing_of((1000,) * 12)
-    indices = images.of_role(Role.TRAIN)
-    clean = images.labels[indices]
-    noisy = {
-        (p, seed): train_images.labels_of(
-            training(label_noise=p, label_noise_kind=kind), images, indices, seed=seed
-        )
-        for p, seed in ((0.4, 0), (1.0, 0), (0.4, 1))
-    }
-    groups = np.array(label_noise.GROUPINGS[kind](12))
-    sizes = np.bincount(groups)[groups]
-    for (p, _), labels in noisy.items():
-        assert labels.dtype == np.int32
-        counts = np.zeros((12, 12))
-        np.add.at(counts, (clean, labels), 1 / 1000)
-        expected = p * (groups[:, None] == groups) / sizes + (1 - p) * np.eye(12)
-        # Five standard errors of a share of 1,000.
-        assert (abs(counts - expected) <= 5 * np.sqrt(expected * (1 - expected) / 1000)).all()
-    assert (noisy[0.4, 0] != noisy[0.4, 1]).any()
-    changed = noisy[0.4, 0] != clean
-    np.testing.assert_array_equal(noisy[0.4, 0][changed], noisy[1.0, 0][changed])
-    # That of an image does not depend on the others.
-    some = indices[::7]
-    again = train_images.labels_of(
-        training(label_noise=0.4, label_noise_kind=kind), images, some, seed=0
-    )
-    np.testing.assert_array_equal(again, noisy[0.4, 0][::7])
-    np.testing.assert_array_equal(images.labels[indices], clean)
 
 
 @pytest.fixture(scope="module")
@@ -193,12 +143,3 @@ def test_training_images_alone_are_changed(photos):
             np.testing.assert_array_equal(one.labels, other.labels)
             np.testing.assert_array_equal(one.images.indices, other.images.indices)
         assert dataset.digest == plain.digest
-
-
-def test_records_give_the_same_images_and_labels(photos, tmp_path):
-    records = tmp_path / "photos.records"
-    prepare.write_records("folder", photos, records, nested=False)
-    packed, files = (load(path, **CHANGES).train for path in (records, photos))
-    np.testing.assert_array_equal(packed.labels, files.labels)
-    for index in range(len(files)):
-        assert packed.images.file_name(index) == files.images.file_name(index)
