@@ -298,6 +298,16 @@ def test_a_storage_that_is_described_twice(tmp_path):
         read(writer.zip_bytes(saved), tmp_path)
 
 
+def test_what_would_be_read_as_other_numbers_is_refused(tmp_path):
+    for content in (
+        writer.zip_bytes({"weight": WEIGHT}, byteorder=b"big"),
+        # Views of storages, as of PyTorch before 0.4.
+        writer.legacy_bytes({"weight": WEIGHT}, storage_tail=(("1", 0, 3),)),
+    ):
+        with pytest.raises(UserError):
+            read(content, tmp_path)
+
+
 @pytest.mark.parametrize("change", [-4, 4])
 def test_an_archive_whose_storage_has_another_size(change, tmp_path):
     content = io.BytesIO()
