@@ -1,6 +1,7 @@
 """Configurations are checked field by field, and by rules of several; a refusal names the field."""
 
 import dataclasses
+import importlib.util
 import json
 import math
 
@@ -11,8 +12,12 @@ import pytest
 from configs import digits, own_data
 from tests.parts.program.configurations import changed
 from tests.parts.program.data.specs import dataset_spec
+from tests.parts.program.forked import ROOT
+from train.configuration import FIELDS_OF, Config
+from train.configuration.declaring import by_dotted_name
 from train.configuration.parsing import parse
 from train.configuration.rules import check_classes
+from train.data import DATASETS, find
 from train.foundation.errors import UserError
 from train.training.optimizer import schedule
 
@@ -152,3 +157,22 @@ def test_an_integer_is_a_float_where_the_field_is_for_floats(config):
     assert {type(settings.decay_factor), type(settings.learning_rate)} == {float}
     rate = schedule(settings, settings.learning_rate, num_epochs=3, steps_per_epoch=2)
     np.testing.assert_allclose(jax.jit(rate)(5), 1e30, rtol=1e-6)
+
+
+# The page of all fields, which comes from the declarations.
+
+
+def test_the_page_is_up_to_date():
+    spec = importlib.util.spec_from_file_location("page", ROOT / "docs" / "write_configuration.py")
+    written = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(written)
+    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    assert page == written.page(), "python docs/write_configuration.py writes it"
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_recipes_and_the_program_agree_on_the_fields_of_a_data_set(name):
+    assert find(name).fields is FIELDS_OF[name]
+    for one in by_dotted_name(Config, dataset=FIELDS_OF[name]).values():
+        assert one.doc.endswith(".")
+        assert one.check(object()) is not None
