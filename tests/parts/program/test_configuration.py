@@ -114,6 +114,25 @@ def test_fields_that_do_not_fit_each_other_are_refused(config, changes, field):
 
 
 @pytest.mark.parametrize(
+    ("recipe", "field", "value"),
+    [
+        ("digits", "model.name", "ngram_bag"),
+        ("place_names", "model.name", "mlp"),
+        ("features", "model.name", "small_cnn"),
+        ("place_names", "dataset.mixup", 0.2),
+        ("features", "eval.crops", 10),
+    ],
+)
+def test_fields_that_do_not_fit_the_inputs_are_refused(recipe, field, value):
+    config = importlib.import_module(f"configs.{recipe}").get_config().to_dict()
+    if recipe == "features":
+        config["dataset"]["path"] = "features.npz"
+    parse(config)
+    with pytest.raises(UserError, match=rf"config\.{field} "):
+        parse(changed(config, {field: value}))
+
+
+@pytest.mark.parametrize(
     ("loss", "changes"),
     [
         ("cross_entropy", {**COSINE, "model.learn_scale": True}),

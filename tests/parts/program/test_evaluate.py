@@ -27,8 +27,9 @@ def read(path):
 
 def test_a_half_of_validation_is_calibrated_on_and_the_other_evaluated(finished_run, tmp_path):
     workdir, train = shutil.copytree(finished_run, tmp_path / "run"), tmp_path / "train.json"
+    rules = ("--rules=aps,raps", f"--figure={tmp_path}/rules.svg")
     ended = evaluate(
-        [f"--workdir={workdir}", "--split=validation", "--calibration=half", "--ks=2,3"],
+        [f"--workdir={workdir}", "--split=validation", "--calibration=half", "--ks=2,3", *rules],
         [f"--workdir={workdir}", "--split=train", f"--out={train}", "--coverages="],
     )
     for one in ended:
@@ -37,6 +38,7 @@ def test_a_half_of_validation_is_calibrated_on_and_the_other_evaluated(finished_
     assert report["num_examples"] == report["num_calibration_examples"] == 135
     assert "top_2_accuracy" in report["metrics"]
     assert "top_1_accuracy" not in report["metrics"]
+    assert "<svg" in (tmp_path / "rules.svg").read_text()
     report = read(train)
     assert (report["num_examples"], report["num_calibration_examples"]) == (1257, 270)
 

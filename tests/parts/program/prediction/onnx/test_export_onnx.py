@@ -251,21 +251,6 @@ def test_the_description_of_another_export_is_refused(exported, tmp_path):
         standalone.load(path, json.loads(Path(f"{path}.json").read_text()))
 
 
-def test_a_file_that_was_cut_is_refused(exported, tmp_path):
-    folder, _ = exported
-    content = (folder / "top_k=3.onnx").read_bytes()
-    for name, wrong in (
-        ("cut", content[: len(content) // 2]),
-        ("text", b"no model"),
-        ("empty", b""),
-    ):
-        path = tmp_path / f"{name}.onnx"
-        path.write_bytes(wrong)
-        describe_as(folder / "top_k=3.onnx", path)
-        with pytest.raises(UserError, match=r"is not a program that train\.export wrote"):
-            exported_classifier.load(path)
-
-
 def test_a_file_that_reads_other_files_is_refused(exported, tmp_path):
     folder, _ = exported
     model = onnx.load(folder / "top_k=3.onnx")
