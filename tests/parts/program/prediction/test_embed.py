@@ -10,15 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import safetensors.numpy
+from flax import linen as nn
 from PIL import Image
 
 from tests.parts.program.data.own import pictures
 from tests.parts.program.prediction import small_network
 from train.configuration.datasets import FeaturesFields
-from train.data import dataset_spec
+from train.data import dataset_spec, photographs
 from train.data.images import UnreadableImageError
 from train.foundation.errors import UserError
-from train.models import MODELS, NORMALIZATIONS
+from train.models import MODELS, NORMALIZATIONS, ModelSpec
+from train.models.weights.names import PublishedNames
 from train.prediction import trained
 from train.prediction.embedding import found, network
 from train.prediction.embedding.embedding import embed
@@ -111,6 +113,32 @@ def test_weights_choose_their_network_and_its_images(weights, monkeypatch):
         network.of_weights(weights)
     with pytest.raises(UserError, match="--image_size"):
         network.of_weights(weights, "twin", 25)
+
+
+class Brightness(nn.Module):
+    """A network without statistics of batch norm."""
+
+    axis_name: str | None
+    dtype: jnp.dtype
+
+    @nn.compact
+    def __call__(self, images, *, train):
+        return nn.Dense(2, name="mix")(images.mean(axis=(1, 2)))
+
+
+def test_a_network_without_batch_norm(tmp_path, monkeypatch):
+    spec = ModelSpec(Brightness, names=PublishedNames({}, head="fc"), num_parameters=8)
+    monkeypatch.setitem(MODELS, "brightness", spec)
+    path = tmp_path / "w.safetensors"
+    arrays = {"mix.weight": np.ones((2, 3), np.float32), "mix.bias": np.ones(2, np.float32)}
+    safetensors.numpy.save_file(arrays, path)
+    used = network.of_weights(path, image_size=8)
+    assert used.name == "brightness"
+    pixels = np.full((1, 8, 8, 3), 255, np.uint8)
+    expected = 1 + ((1 - np.array(photographs.IMAGENET_MEAN)) / photographs.IMAGENET_STD).sum()
+    # Float32 rounding of three terms.
+    np.testing.assert_allclose(used.compiled()(pixels), [[expected] * 2], rtol=1e-5)
+    assert used.num_features == 2
 
 
 @pytest.mark.usefixtures("standard_promotion")
