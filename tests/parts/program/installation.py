@@ -1,10 +1,8 @@
 """The program as people install it: the wheel in an environment without the checkout."""
 
-import contextlib
 import os
 import subprocess
 import sys
-import urllib.request
 import venv
 from collections.abc import Mapping
 from pathlib import Path
@@ -148,34 +146,6 @@ def run(
         timeout=seconds,
         check=False,
     )
-
-
-def serve(
-    commands: Path, folder: Path, *arguments: str, environment: Mapping[str, str]
-) -> subprocess.CompletedProcess[str]:
-    """Runs `topk-jax serve` in a folder, until it has said what it serves and counted."""
-    command = [str(commands / "topk-jax"), "serve", *arguments]
-    with (
-        subprocess.Popen(
-            command,
-            cwd=folder,
-            env=_environment(folder, environment),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as server,
-        contextlib.ExitStack() as ending,
-    ):
-        ending.callback(server.terminate)
-        assert server.stdout is not None
-        for line in server.stdout:
-            if line.startswith("ready"):
-                for path in ("health", "metrics"):
-                    urllib.request.urlopen(f"{line.split()[1]}/{path}", timeout=TIME_LIMIT).close()
-                break
-        ending.close()
-        stdout, stderr = server.communicate(timeout=TIME_LIMIT)
-    return subprocess.CompletedProcess(command, server.returncode, stdout, stderr)
 
 
 def _environment(folder: Path, more: Mapping[str, str] | None) -> dict[str, str]:

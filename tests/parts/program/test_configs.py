@@ -56,24 +56,6 @@ def test_a_loss_changes_what_the_paper_changes_with_it():
     assert (config.dataset.holdout, config.select_by) == ("balanced", "average_5_accuracy")
 
 
-def test_losses_that_share_a_field_have_values_of_their_own():
-    """Also if all losses have all fields, so that a user may choose any of them."""
-    for name in ("place_names", "folder", "features"):
-        get_config = RECIPES[name].get_config
-        focal, scaled = get_config("focal").loss, get_config("vector_scaling").loss
-        assert (focal.gamma, scaled.gamma, scaled.tau) == (1.0, 0.2, 1.2)
-        penalized = get_config("expected_positive_regularization").loss
-        assert (penalized.beta, get_config("symmetric_cross_entropy").loss.beta) == (0.01, 1.0)
-        assert (get_config("entmax").loss.alpha, get_config("average_k").loss.alpha) == (1.5, 0.3)
-
-
-def test_recipes_for_your_own_data_begin_with_cross_entropy():
-    for name in ("features", "folder", "huggingface", "table", "tfds"):
-        assert RECIPES[name].get_config().loss.name == "cross_entropy"
-        # And document it, as docs/which_loss.md does.
-        assert "The loss is cross-entropy;" in " ".join((RECIPES[name].__doc__ or "").split())
-
-
 def test_recipes_whose_classes_are_split_take_any_number_of_devices():
     for name in ("place_regions", "million_classes"):
         for loss in ("cross_entropy", "noised_balanced", "average_k"):
@@ -110,18 +92,3 @@ def test_each_network_is_trained_as_the_thesis_says():
         assert (config.dataset.name, config.dataset.batch_size) == ("plantnet300k", 32)
         if name in MODELS:
             parse(config.to_dict())
-
-
-def test_each_network_may_be_trained_with_the_smooth_hinge():
-    config = plantnet300k_networks.get_config("vgg11,smooth_top_k_hinge")
-    assert (config.model.name, config.loss.to_dict()) == (
-        "vgg11",
-        # Thesis 3.8.3.
-        {**config.loss, "name": "smooth_top_k_hinge", "k": 5, "tau": 1.0},
-    )
-    parse(config.to_dict())
-    # All else is as with the cross-entropy.
-    usual = plantnet300k_networks.get_config("vgg11").to_dict()
-    assert config.to_dict() == {**usual, "loss": config.loss.to_dict()}
-    with pytest.raises(ValueError, match="the recipe has no loss 'focal'; after the colon, give"):
-        plantnet300k_networks.get_config("vgg11,focal")

@@ -41,21 +41,3 @@ def test_the_state_of_the_optimizer_and_averages_are_counted(monkeypatch, optimi
     monkeypatch.setattr(host_memory, "_physical", lambda: least)
     with pytest.raises(UserError, match=r"^the 650 parameters of config.model, with the state of"):
         Assembly(parse(config), None, None).check_memory()
-
-
-def test_estimated_labels_are_counted(monkeypatch):
-    assembly = assemble(parse(config_of(digits.get_config("role"), name="linear")))
-    monkeypatch.setattr(host_memory, "_physical", lambda: 20_000)
-    refused = (
-        r"^the estimated labels of config.loss.name=role for 1,257 training images and 10 classes "
-        r"need 50 kB of memory; this machine has 20 kB$"
-    )
-    with pytest.raises(UserError, match=refused):
-        assembly.initial_state()
-
-
-def test_prepared_images_that_are_read_into_memory_are_counted(monkeypatch):
-    monkeypatch.setattr(host_memory, "_physical", lambda: 20_000)
-    refused = "^the 1,257 images of a split of the prepared data set need 80 kB of memory; this mac"
-    with pytest.raises(UserError, match=refused):
-        assemble(parse(config_of(digits.get_config("cross_entropy"), name="linear")))

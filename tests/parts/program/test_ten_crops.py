@@ -10,12 +10,10 @@ import pytest
 from PIL import Image
 from scipy import special
 
-from configs import features
 from tests.parts.program.forked import start_each
 from tests.parts.program.sealed import unsealed
 from tests.parts.program.training.test_objectives import make_objective
 from train import experiment
-from train.configuration.parsing import parse
 from train.data import photographs, ten_crops
 from train.data.framing import PlainFraming
 from train.data.image_reader import ImageReader
@@ -23,7 +21,6 @@ from train.data.images import UnreadableImageError
 from train.data.own.image_changes import OwnFraming
 from train.data.pipeline import Pipeline
 from train.data.records import Records, Split
-from train.foundation.errors import UserError
 from train.models.heads import TwoLogits
 from train.prediction import trained
 from train.training import objectives
@@ -89,11 +86,6 @@ def test_an_image_of_the_size_is_padded_with_zeros(framing):
     corners = [padded[top : top + 16, left : left + 24] for top in (0, 4) for left in (0, 6)]
     np.testing.assert_array_equal(found, [*corners, pixels])
     np.testing.assert_array_equal(ten_crops.of_padded(pixels[None]), found[None])
-
-
-def test_a_grey_network_gets_grey_crops():
-    found = ImageReader(OwnFraming((8, 8, 1))).corners_and_middle(encoded(of_places()), "a")
-    assert found.shape == (5, 8, 8, 1)
 
 
 def test_a_batch_has_the_crops_and_leaves_out_unreadable_images():
@@ -221,15 +213,3 @@ def test_a_run_and_its_evaluation_have_the_mean_over_ten_crops(workdir, finished
     with np.load(workdir / "test.npz") as written:
         np.testing.assert_allclose(written["scores"], special.softmax(expected, -1), atol=1e-3)
     assert "crops" not in unsealed(one)
-
-
-def test_ten_crops_are_of_images_and_without_a_temperature(finished_run):
-    config = unsealed(finished_run / "config.json")
-    config["eval"] |= {"crops": 10, "temperature": True}
-    with pytest.raises(UserError, match=r"temperature must be False with config\.eval\.crops=10"):
-        parse(config)
-    config = {**unsealed(finished_run / "config.json"), **features.get_config().to_dict()}
-    config["dataset"]["path"] = "there"
-    config["eval"]["crops"] = 10
-    with pytest.raises(UserError, match=r"config\.eval\.crops must be 1 for features"):
-        parse(config)

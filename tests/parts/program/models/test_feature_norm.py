@@ -72,8 +72,3 @@ def test_a_folded_head_has_the_same_logits(rng, head):
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), found, expected
     )
-
-
-def test_of_no_features_nothing_is_measured():
-    assert feature_norm.measure([]) is None
-    assert feature_norm.measure([np.zeros((0, 3))]) is None

@@ -1,4 +1,4 @@
-"""AlexNet, VGG and SqueezeNet: networks with dropout, windows of any size, and a head of places."""
+"""Networks with dropout, windows of any size, and a head of places."""
 
 import functools
 
@@ -6,14 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import safetensors.numpy
 
 from tests.parts.program.models import tiny
-from train.models import HEADS, MODELS, ModelSpec, pretrained
+from train.models import HEADS
 from train.models.classifier import Classifier
 from train.models.layers import adaptive_mean
-from train.models.layers_by_depth import distances_from_head
-from train.models.weights import names
+from train.models.networks.mlp import MLP
+from train.training import randomness
 
 NUM_CLASSES = 5
 IMAGE_SHAPE = (63, 70, 1)
@@ -109,44 +108,31 @@ def test_the_logits_of_a_head_at_every_place(head, rng):
     np.testing.assert_allclose(embedded, expected, rtol=1e-4, atol=1e-5)
 
 
-PUBLISHED_NAMES = {
-    "alexnet": ("alexnet", "features.10.bias", "classifier.4.weight", "classifier.6.weight"),
-    "vgg": ("vgg11", "features.18.bias", "classifier.3.weight", "classifier.6.weight"),
-    "squeezenet": (
-        "squeezenet",
-        "features.0.weight",
-        "features.12.expand3x3.bias",
-        "classifier.1.weight",
-    ),
-}
+def test_dropout_is_of_training_alone_and_of_each_step(rng):
+    model = MLP(axis_name=None, width=400, depth=1, dropout=0.25)
+    inputs = tiny.in_float32(rng.normal(size=(8, 6)))
+    variables = tiny.in_float32(tiny.random_variables(rng, model, (6,)))
+    plain = MLP(axis_name=None, width=400, depth=1)
 
+    def training(seed, step, position):
+        key = randomness.dropout_key(seed, jnp.array(step), jnp.array([position, position + 1]))
+        outputs, _ = model.apply(
+            variables, inputs, train=True, mutable=["batch_stats"], rngs={"dropout": key}
+        )
+        return np.asarray(outputs)
 
-@pytest.mark.parametrize("family", PUBLISHED_NAMES)
-def test_weights_come_in_by_torchvisions_names(family, tmp_path):
-    name, *listed = PUBLISHED_NAMES[family]
-    published = MODELS[name].names
-    network = tiny.WITHOUT_NORM[family](axis_name=None)
-    _, written = with_head(network, "linear")
-    arrays = names.arrays_of(written["params"], {}, published)
-    assert arrays.keys() >= set(listed)
-    units = network.squeezed * 32 if family == "squeezenet" else network.hidden
-    ones = (1, 1) if family == "squeezenet" else ()
-    assert arrays[listed[-1]].shape == (NUM_CLASSES, units, *ones)
-    path = tmp_path / "model.safetensors"
-    safetensors.numpy.save_file(arrays, path)
-    found = pretrained.load(
-        str(path),
-        jax.tree.map(np.zeros_like, written["params"]),
-        {},
-        model_name=name,
-        networks={name: ModelSpec(tiny.WITHOUT_NORM[family], names=published)},
+    expected, _ = plain.apply(variables, inputs, train=True, mutable=["batch_stats"])
+    found = training(0, 0, 0)
+    kept = found != 0
+    positive = np.asarray(expected) > 0
+    # Some 1,600 draws: within five deviations of the probability.
+    share = 1 - kept[positive].mean()
+    assert abs(share - 0.25) < 5 * np.sqrt(0.25 * 0.75 / positive.sum())
+    # The others grow by what is lost: one rounding.
+    np.testing.assert_allclose(found[kept], np.asarray(expected)[kept] / 0.75, rtol=1e-6)
+    np.testing.assert_array_equal(found, training(0, 0, 0))
+    for other in (training(1, 0, 0), training(0, 1, 0), training(0, 0, 4)):
+        assert (other != found).any()
+    np.testing.assert_array_equal(
+        model.apply(variables, inputs, train=False), plain.apply(variables, inputs, train=False)
     )
-    assert found.head_is_read
-    jax.tree.map(np.testing.assert_array_equal, found.params, written["params"])
-
-
-def test_a_fire_is_a_layer():
-    network = tiny.WITHOUT_NORM["squeezenet"](axis_name=None)
-    found = distances_from_head(Classifier(network, HEADS["linear"](NUM_CLASSES)), IMAGE_SHAPE)
-    numbers = {name: set(jax.tree.leaves(part)) for name, part in found["features"].items()}
-    assert numbers == {"conv1": {9}} | {f"fire{index}": {10 - index} for index in range(2, 10)}

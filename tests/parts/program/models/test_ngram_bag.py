@@ -1,17 +1,12 @@
 """The network of names: its n-grams depend only on the names, on every device and machine."""
 
-import importlib
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tests.parts.program.models import tiny
-from train.configuration.parsing import parse
 from train.data import characters
-from train.foundation.errors import UserError
-from train.models import build_model
 from train.models.networks.ngram_bag import NgramBag
 
 NAMES = ("a", "ab", "ñandú", "x" * characters.LENGTH)
@@ -87,43 +82,3 @@ def test_half_precision_adds_in_32_bits(variables):
     expected = NgramBag(axis_name=None, width=5, rows=64).apply(rounded, rows, train=False)
     # The same numbers; their sums may be taken in another order.
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-
-
-def test_options_are_those_of_the_network():
-    network = build_model(
-        "ngram_bag",
-        num_classes=3,
-        head="linear",
-        axis_name=None,
-        half_precision=False,
-        options={"width": 7, "dropout": 0.5},
-    )
-    _, variables = tiny.shapes(network, (characters.LENGTH,))
-    shapes = jax.tree.map(lambda array: array.shape, variables["params"])
-    assert shapes["features"] == {"Embed_0": {"embedding": (2**15, 7)}}
-    assert shapes["head"]["Dense_0"]["kernel"] == (7, 3)
-    assert network.features.dropout == 0.5
-
-
-@pytest.mark.parametrize(
-    ("recipe", "network", "message"),
-    [
-        ("place_names", "mlp", "must be one of ngram_bag for names; got 'mlp'"),
-        ("digits", "ngram_bag", "must be one of small_cnn, .* for images; got 'ngram_bag'"),
-        ("features", "ngram_bag", "must be one of linear, mlp for features; got 'ngram_bag'"),
-    ],
-)
-def test_a_network_of_other_inputs_is_refused(recipe, network, message):
-    config = importlib.import_module(f"configs.{recipe}").get_config()
-    config.model.name = network
-    if recipe == "features":
-        config.dataset.path = "features.npz"
-    with pytest.raises(UserError, match=message):
-        parse(config.to_dict())
-
-
-def test_names_are_not_mixed():
-    config = importlib.import_module("configs.place_names").get_config()
-    config.dataset.mixup = 0.2
-    with pytest.raises(UserError, match=r"config.dataset.mixup must be 0 for names, .* got 0.2"):
-        parse(config.to_dict())

@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 from tests.parts.program.models import tiny
-from train.models import FAMILIES, MODELS
 from train.models.networks.vit import VisionTransformer
 from train.models.rematerialization import rematerialized
 
 NETWORKS = {**tiny.FAMILIES, **tiny.WITHOUT_NORM}
-WITHOUT_BLOCKS = {"small_cnn", "strided_cnn", "mlp", "alexnet", "vgg"}
 # With everything that is random in training.
 RANDOM_VIT = functools.partial(
     VisionTransformer,
@@ -57,30 +55,6 @@ def kept(network, params):
     pull_back = jax.eval_shape(lambda params: jax.vjp(network, params)[1], params)
     of_parameters = {leaf.shape for leaf in jax.tree.leaves(params)}
     return [leaf.shape for leaf in jax.tree.leaves(pull_back) if leaf.shape not in of_parameters]
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_every_network_with_blocks_marks_their_ends(name):
-    build = NETWORKS[name]
-    model = build(axis_name=None)
-    images = jax.ShapeDtypeStruct((2, 63, 63, 3), jnp.float32)
-    if name == "vit":
-        images = jax.ShapeDtypeStruct((2, 64, 64, 3), jnp.float32)
-
-    def marks(*, train):
-        rngs = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
-        program = jax.make_jaxpr(lambda images: model.init(rngs, images, train=train))(images)
-        return str(program).count("name=end of a block")
-
-    assert (marks(train=True) > 0) is (name not in WITHOUT_BLOCKS)
-    # Exported programs have a function in evaluation.
-    assert marks(train=False) == 0
-
-
-def test_the_networks_with_blocks_say_so():
-    without = {name for name, spec in MODELS.items() if not spec.has_blocks}
-    assert without == {*WITHOUT_BLOCKS - {"vgg"}, "vgg11", "linear", "ngram_bag"}
-    assert all(family.NETWORKS.keys() <= MODELS.keys() for family in FAMILIES)
 
 
 def test_only_the_ends_of_blocks_are_kept():

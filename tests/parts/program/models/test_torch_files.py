@@ -5,7 +5,6 @@ import pickle
 import re
 import zipfile
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -132,11 +131,6 @@ def test_finds_the_state_dict(to_bytes, saved, tmp_path):
     np.testing.assert_array_equal(found["weight"], NUMBERS)
 
 
-def test_a_prefix_of_some_names_is_a_part_of_them(tmp_path):
-    found = read(writer.zip_bytes({"module.weight": WEIGHT, "weight": OTHER}), tmp_path)
-    assert list(found) == ["module.weight", "weight"]
-
-
 @pytest.mark.parametrize(
     "saved", [{"weight": 3}, [WEIGHT], 5, {}, {"model": {}}, {3: WEIGHT}, WEIGHT], ids=repr
 )
@@ -178,15 +172,6 @@ HASHED = {
 def test_nothing_but_texts_and_numbers_is_hashed(place, tmp_path):
     with pytest.raises(TypeError, match=r"^a key is neither a text nor a number, but a tuple$"):
         read(writer.zip_bytes({"weight": WEIGHT, "extra": HASHED[place]}), tmp_path)
-
-
-def test_the_names_of_storages_in_a_legacy_file_are_texts(tmp_path):
-    content = writer.legacy_bytes({"weight": WEIGHT})
-    names = pickle.dumps(["0"], protocol=2)
-    assert content.count(names) == 1
-    bomb = writer.dumps([BOMB], writer.Storages())
-    with pytest.raises(TypeError, match=r"^a key is neither a text nor a number, but a tuple$"):
-        read(content.replace(names, bomb), tmp_path)
 
 
 def test_no_zeros_are_made_because_a_file_says_so(tmp_path):
@@ -301,21 +286,6 @@ def test_a_tensor_outside_of_its_storage(to_bytes, tensor, tmp_path):
         read(to_bytes({"weight": tensor}), tmp_path)
 
 
-@pytest.mark.parametrize(
-    "identifier",
-    [
-        ("module", writer.Global("torch", "FloatStorage"), "0", "cpu", 3),
-        ("storage", writer.Global("collections", "OrderedDict"), "0", "cpu", 3),
-        ("storage", writer.Global("torch", "FloatStorage"), "0", "cpu", -3),
-        ("storage", writer.Global("torch", "FloatStorage"), "0"),
-    ],
-)
-def test_a_storage_that_is_none(identifier, tmp_path):
-    place = writer.Raw(writer.opcodes(identifier, writer.Storages()) + b"Q")
-    with pytest.raises(ValueError, match=r"values that describe none|not enough values"):
-        read(writer.zip_bytes({"weight": place}), tmp_path)
-
-
 def test_a_storage_that_is_described_twice(tmp_path):
     both = [
         writer.opcodes(
@@ -326,6 +296,16 @@ def test_a_storage_that_is_described_twice(tmp_path):
     saved = {str(index): writer.Raw(place + b"Q") for index, place in enumerate(both)}
     with pytest.raises(ValueError, match="'0' is described in two ways"):
         read(writer.zip_bytes(saved), tmp_path)
+
+
+def test_what_would_be_read_as_other_numbers_is_refused(tmp_path):
+    for content in (
+        writer.zip_bytes({"weight": WEIGHT}, byteorder=b"big"),
+        # Views of storages, as of PyTorch before 0.4.
+        writer.legacy_bytes({"weight": WEIGHT}, storage_tail=(("1", 0, 3),)),
+    ):
+        with pytest.raises(UserError):
+            read(content, tmp_path)
 
 
 @pytest.mark.parametrize("change", [-4, 4])
@@ -348,26 +328,3 @@ def test_a_legacy_file_that_is_cut_in_what_is_not_wanted(tmp_path):
     assert list(read(content, tmp_path)) == ["weight"]
     with pytest.raises(EOFError, match="storage '1' should have 3 numbers"):
         read(content[:-1], tmp_path)
-
-
-def test_other_archives_and_pickles(tmp_path):
-    with pytest.raises(UserError, match="has compressed members"):
-        read(writer.zip_bytes({"weight": WEIGHT}, compression=zipfile.ZIP_DEFLATED), tmp_path)
-    with pytest.raises(UserError, match="was written on a big-endian machine"):
-        read(writer.zip_bytes({"weight": WEIGHT}, byteorder=b"big"), tmp_path)
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-        archive.writestr("photo.jpg", b"")
-    with pytest.raises(UserError, match=r"is a zip archive of something other than weights"):
-        read(content.getvalue(), tmp_path)
-    with pytest.raises(UserError, match=r"is a pickle, but not one of torch\.save"):
-        read(pickle.dumps({"weight": [1.0, 2.0]}, protocol=4), tmp_path)
-    with pytest.raises(UserError, match=r"has views of storages, as only PyTorch before 0\.4"):
-        read(writer.legacy_bytes({"w": WEIGHT}, storage_tail=(("1", 0, 3),)), tmp_path)
-
-
-def test_bfloat16_has_the_values_of_its_upper_bytes(tmp_path):
-    array = np.array([1.0, -2.5, 3.140625], np.float32)
-    upper = array.view(np.uint16)[1::2].copy().view(jnp.bfloat16)
-    found = read(writer.zip_bytes({"weight": writer.tensor(upper)}), tmp_path)
-    np.testing.assert_array_equal(found["weight"].astype(np.float32), array)

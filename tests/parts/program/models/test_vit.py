@@ -59,29 +59,3 @@ def test_a_file_for_images_of_another_size_is_refused(rng, tmp_path):
     networks = {"vit": ModelSpec(network.clone, names=NAMES)}
     with pytest.raises(UserError, match=r"shape \(1, 16, 8\) .*, as for images of another size$"):
         pretrained.load(str(path), params, {}, model_name="vit", networks=networks)
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        ["class_embedding"],
-        ["visual.class_embedding", "visual.positional_embedding"],
-        ["register_tokens"],
-        ["vit.embeddings.cls_token", "vit.encoder.layer.0.attention.attention.query.weight"],
-        ["norm_pre.weight", "head.bias"],
-    ],
-    ids=lambda names: names[0],
-)
-def test_a_file_that_lacks_most_is_refused_in_one_line(names, tmp_path):
-    path = tmp_path / "model.safetensors"
-    path.write_bytes(safetensors.numpy.save({name: np.zeros((), np.float32) for name in names}))
-    network = tiny.FAMILIES["vit"](axis_name=None)
-    _, variables = tiny.shapes(network)
-    networks = {"small": ModelSpec(network.clone, names=NAMES)}
-    with pytest.raises(
-        UserError, match=r"does not fit config\.model\.name=small.* it lacks "
-    ) as error:
-        pretrained.load(
-            str(path), {"features": variables["params"]}, {}, model_name="small", networks=networks
-        )
-    assert "\n" not in str(error.value)

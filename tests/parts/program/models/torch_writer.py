@@ -128,9 +128,9 @@ def dumps(value, storages, storage_tail=()):
     return b"\x80\x02" + opcodes(value, storages, storage_tail) + b"."
 
 
-def zip_bytes(value, *, compression=zipfile.ZIP_STORED, byteorder=b"little"):
+def zip_bytes(value, *, byteorder=b"little"):
     storages, buffer = Storages(), io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", compression) as archive:
+    with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("archive/data.pkl", dumps(value, storages))
         archive.writestr("archive/byteorder", byteorder)
         for key, array in enumerate(storages.arrays):
@@ -139,11 +139,11 @@ def zip_bytes(value, *, compression=zipfile.ZIP_STORED, byteorder=b"little"):
     return buffer.getvalue()
 
 
-def legacy_bytes(value, *, magic_number=0x1950A86A20F9469CFC6C, storage_tail=(None,)):
+def legacy_bytes(value, *, storage_tail=(None,)):
     storages = Storages()
     pickled = dumps(value, storages, storage_tail)
     keys = [str(key) for key in range(len(storages.arrays))]
-    heads = (magic_number, 1001, {"protocol_version": 1001, "little_endian": True})
+    heads = (0x1950A86A20F9469CFC6C, 1001, {"protocol_version": 1001, "little_endian": True})
     content = b"".join(pickle.dumps(head, protocol=2) for head in heads) + pickled
     content += pickle.dumps(keys, protocol=2)
     for array in storages.arrays:

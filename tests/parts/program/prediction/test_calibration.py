@@ -11,7 +11,7 @@ from tests.parts.program.sealed import unsealed
 from train.evaluation import thresholds
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
-from train.prediction import calibration, other_calibrations
+from train.prediction import other_calibrations
 from train.prediction.calibration import Calibration
 
 
@@ -74,23 +74,6 @@ def test_the_fewest_examples_of_a_coverage(tmp_path, coverage, fewest):
     all_examples = FakeClassifier(tmp_path).validation
     enough = all_examples.take(np.arange(fewest))
     assert np.isfinite(thresholds.conformal_threshold(enough, coverage))
-
-
-@pytest.mark.parametrize("content", ["{", "[]", '{"average_2.0": "low"}'])
-def test_a_damaged_file_is_named(tmp_path, content):
-    (tmp_path / "calibration.json").write_text(content)
-    with pytest.raises(UserError, match=r"calibration\.json .*delete it"):
-        Calibration(FakeClassifier(tmp_path)).average_k(2)
-
-
-def test_a_folder_that_may_not_be_written_to_has_thresholds_all_the_same(tmp_path, monkeypatch):
-    def refuse(*_):
-        raise PermissionError(13, "Permission denied", "calibration.json")
-
-    monkeypatch.setattr(calibration.files, "write_whole", refuse)
-    classifier = FakeClassifier(tmp_path)
-    assert Calibration(classifier).average_k(2) == Calibration(classifier).average_k(2)
-    assert len(classifier.asked) == 2
 
 
 def test_a_threshold_that_every_score_reaches_is_read_back(tmp_path):

@@ -11,14 +11,13 @@ import pytest
 from tests.parts.program.sealed import unsealed
 from train.evaluation import conformal_sets
 from train.evaluation.class_tree import ClassTree
-from train.evaluation.conformal_rules import DEFAULT, RULES
+from train.evaluation.conformal_rules import RULES
 from train.evaluation.predictions import Predictions
 from train.foundation import files
 from train.foundation.errors import UserError
 from train.foundation.ranks import Ranks
 from train.prediction import exported_classifier, exported_program, rule_flags
 from train.prediction.calibrated_rule import CalibratedRule, calibrate
-from train.prediction.rule_flags import ChosenRule
 
 NONE = {"top_k": None, "average_k": None, "coverage": None, "rule": None}
 COVERAGE = 0.75
@@ -57,29 +56,6 @@ class FakeClassifier:
 def calibrated(name, classifier=None):
     values = NONE | {"coverage": COVERAGE, "rule": name}
     return calibrate(classifier or FakeClassifier(), rule_flags.chosen(values))
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"rule": "aps", "average_k": 3.0}, "--rule needs --coverage"),
-        ({"rule": "raqs", "coverage": 0.9}, "(did you mean 'raps'?); got 'raqs'"),
-        ({"rule": "", "coverage": 0.9}, "--rule must be one of aps, "),
-    ],
-)
-def test_a_rule_that_cannot_be_is_refused(values, message):
-    with pytest.raises(UserError) as error:
-        rule_flags.chosen(NONE | values)
-    assert message in str(error.value)
-
-
-def test_without_a_rule_sets_are_those_of_the_default():
-    chosen = rule_flags.chosen(NONE | {"coverage": COVERAGE})
-    assert chosen == ChosenRule("coverage", COVERAGE, DEFAULT)
-    rule = calibrate(FakeClassifier(), chosen)
-    assert rule == calibrated(DEFAULT)
-    assert (str(rule), rule.conformal) == ("coverage=0.75", None)
-    assert isinstance(rule.threshold, float)
 
 
 def test_a_class_without_training_examples_is_refused_before_anything_is_predicted():
@@ -125,27 +101,6 @@ def test_limits_of_nan_are_not_stored_as_infinite(tmp_path):
     assert set(unsealed(tmp_path / "calibration.json")) == {"calibrated_on"}
 
 
-@pytest.mark.parametrize("content", ['{"coverage_0.9_aps": ["x"]}', '{"coverage_0.9_aps": [1]}'])
-def test_a_damaged_file_is_named(tmp_path, content):
-    (tmp_path / "calibration.json").write_text(content)
-    with pytest.raises(UserError, match=r"calibration\.json .*delete it"):
-        calibrated("aps", FakeClassifier(tmp_path))
-
-
-def test_words_say_the_score_the_limit_and_the_promise():
-    said = {name: calibrated(name).in_words() for name in WITH_SCORES}
-    assert calibrated("raps").conformal.limits < 1
-    assert f"at most {calibrated('raps').conformal.limits:.4g}. The score of" in said["raps"]
-    assert "plus 0.01 for each rank beyond the fifth. With this limit" in said["raps"]
-    assert "plus 0.2 for each rank beyond the second" in said["saps"]
-    assert "of at least 75%." in said["aps"]
-    assert "of at least 75%, on average over the classes of its cluster" in said["clustered"]
-    assert "of at least 50%." in said["interpolated"]
-    assert "at least 75%, whichever class it is. 1 class has too few" in said["class_conditional"]
-    assert said["class_conditional"].endswith("and is in every set.")
-    assert str(calibrated("aps")) == "coverage=0.75, rule=aps"
-
-
 BY_CLASS = [name for name, rule in RULES.items() if rule.quantile in ("classes", "middle")]
 
 
@@ -161,17 +116,6 @@ def test_limits_of_too_few_examples_of_every_class_are_refused(name, tmp_path):
     # Six examples of each class are enough for this.
     fewer = rule_flags.chosen(NONE | {"coverage": 0.8, "rule": name})
     assert calibrate(classifier, fewer).conformal.limits.shape == (6,)
-
-
-def test_classes_that_are_in_every_set_are_counted(caplog):
-    calibrated("class_conditional")
-    (line,) = caplog.messages
-    assert "class_conditional" in line
-    assert "1 of 6 classes" in line
-    caplog.clear()
-    calibrated("interpolated")
-    calibrated("lac")
-    assert not caplog.messages
 
 
 def test_programs_of_earlier_versions_are_judged_by_their_limits(tmp_path, caplog):
@@ -193,17 +137,6 @@ def test_programs_of_earlier_versions_are_judged_by_their_limits(tmp_path, caplo
     read(rule="coverage=0.9, rule=interpolated", quantiles=[0.75, 0.5])
     read(rule="coverage=0.9, rule=aps", quantiles=0.5)
     assert len(caplog.messages) == 1
-
-
-def test_parameters_in_words_are_those_of_the_scores():
-    # The words name them as numbers.
-    assert RULES["raps"].parameters == {"rank_penalty": 0.01, "unpenalized_ranks": 5}
-    assert RULES["saps"].parameters == {"rank_penalty": 0.2}
-
-
-@pytest.mark.parametrize("name", WITH_SCORES)
-def test_a_rule_has_the_name_of_its_score_or_that_of_its_quantile(name):
-    assert RULES[name].score["kind"] == (name if RULES[name].quantile == "all" else "lac")
 
 
 def test_programs_of_any_number_of_examples_have_the_sets_of_each_rule():

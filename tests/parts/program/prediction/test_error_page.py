@@ -77,20 +77,3 @@ def test_it_is_bounded_and_names_what_it_leaves_out(page):
     shown = {one["data-label"] for one in cards}
     # And one for any class.
     assert len(outline.all("option")) == len(shown) + 1
-
-
-def test_scores_that_are_no_probabilities_are_no_percentages(tmp_path):
-    table = table_of(None, "abc", number=3, num_classes=3)
-    for scale, has in ((1, True), (7, False)):
-        scores = scale * table.examples.scores
-        examples = Predictions(
-            table.examples.loss, scores, table.examples.labels, table.examples.ranks
-        )
-        facts = ErrorPageFacts("t", "s", "example", {})
-        of_scores = ExampleTable.of(examples, table.sets, "abc", (1,))
-        error_page.write(tmp_path / "e.html", of_scores, facts, None)
-        text = Outline((tmp_path / "e.html").read_text()).text
-        assert "example 0" in text
-        assert (
-            f"Predicted{'abc'[of_scores.predicted[0]]}, {of_scores.highest[0]:.1%}" in text
-        ) == has

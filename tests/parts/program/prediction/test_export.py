@@ -12,7 +12,7 @@ import pytest
 import sklearn.datasets
 from PIL import ExifTags, Image
 
-from tests.parts.program.forked import TIME_LIMIT, check_mistakes, start_each
+from tests.parts.program.forked import TIME_LIMIT, start_each
 from tests.parts.program.sealed import unsealed
 from train.foundation.errors import UserError
 from train.prediction import image_sets, inference, trained
@@ -100,19 +100,6 @@ def test_the_program_says_what_the_classifier_says(workdir, exported, rule):
         assert (found["chosen33"].sum(axis=-1) == 3).all()
 
 
-def test_what_lies_beside_it_says_what_the_numbers_are(workdir, exported):
-    folder, ended = exported
-    kept = json.loads((workdir / "calibration.json").read_text())
-    for rule, name in zip(RULES, (None, "average_2.5", "coverage_0.9"), strict=True):
-        described = json.loads((folder / f"{rule}.json").read_text())
-        assert described["rule"] == rule
-        assert described["threshold"] == (None if name is None else kept[name])
-        assert described["classes"] == [str(digit) for digit in range(10)]
-        assert described["images"]["shape"] == ["n", 8, 8, 1]
-        assert "in greyscale, resized to just cover 8 x 8" in described["images"]["preparation"]
-    assert f"deserialize(pathlib.Path('{folder}/{RULES[0]}').read_bytes())" in ended[0].stdout
-
-
 def test_the_script_beside_it_says_what_train_predict_says(workdir, exported, tmp_path):
     folder, ended = exported
     rule = RULES[2]
@@ -146,19 +133,3 @@ def test_the_script_beside_it_says_what_train_predict_says(workdir, exported, tm
         np.testing.assert_allclose(
             [member["probability"] for member in found["set"]], one.probabilities, rtol=1e-5
         )
-
-
-def test_a_mistake_is_one_line_and_exit_code_two(workdir, tmp_path):
-    run, out = f"--workdir={workdir}", f"--out={tmp_path}/program"
-    mistakes = [
-        ([run, f"--out={tmp_path}/x/program", "--top_k=1"], "--out must be in an existing folder"),
-        (
-            [run, f"--out={workdir}/classes.json", "--top_k=1"],
-            "not replace classes.json of the run",
-        ),
-        # With its description.
-        ([run, f"--out={workdir}/config", "--top_k=1"], "not replace config.json of the run"),
-        ([run, out, "--average_k=11"], "--average_k must be from 1 to 10"),
-    ]
-    check_mistakes("train.export", mistakes)
-    assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,6 @@ from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import RULES
 from train.evaluation.conformal_sets import ConformalSets
 from train.foundation import ranks
-from train.foundation.errors import UserError
 from train.prediction import exported_program, inference
 from train.prediction.calibrated_rule import CalibratedRule
 
@@ -53,19 +52,6 @@ def test_the_likeliest_classes(num_classes):
             # The same operations on the same machine: to the last bit.
             jax.tree.map(np.testing.assert_array_equal, found, expected)
             assert (found[1].sum(axis=-1) == k).all()
-
-
-def test_an_empty_batch_is_refused_in_one_line():
-    rule = CalibratedRule("top_k", 2.0, None)
-    with pytest.raises(ValueError, match="Expected value >= 1 for dimension variable 'n'") as error:
-        exported(classifier_of(7), rule).call(np.zeros((0, 7), np.float32))
-    assert "\n" not in str(error.value)
-
-
-def test_a_program_that_a_file_cannot_have_is_refused(monkeypatch):
-    monkeypatch.setattr(exported_program, "_MOST_BYTES", 100)
-    with pytest.raises(UserError, match="--format=program is for classifiers of less than 2 GB"):
-        exported_program.serialize(classifier_of(7), CalibratedRule("top_k", 2.0, None))
 
 
 class AllRules:

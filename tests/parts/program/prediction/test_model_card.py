@@ -4,10 +4,7 @@ from types import SimpleNamespace
 
 import huggingface_hub
 import numpy as np
-import pytest
 
-from train.evaluation.conformal_rules import RULES
-from train.evaluation.conformal_sets import ConformalSets
 from train.prediction import model_card
 from train.prediction.calibrated_rule import CalibratedRule
 
@@ -59,46 +56,3 @@ def test_its_text_has_the_data_and_no_folder_of_the_user():
     assert "| \\<script\\> | 200 |" in card.text
     assert "has not tested" in card.text
     assert card.data.eval_results is None
-
-
-@pytest.mark.parametrize(
-    ("rule", "words"),
-    [
-        (CalibratedRule("average_k", 1.5, 0.2), "do not promise"),
-        (CalibratedRule("coverage", 0.9, 0.2), "not hold for each class by itself, for other"),
-        (
-            CalibratedRule(
-                "coverage",
-                0.9,
-                None,
-                ConformalSets(RULES["class_conditional"], np.ones(4, np.float32), COUNTS),
-            ),
-            "not hold for other",
-        ),
-        (
-            CalibratedRule(
-                "coverage",
-                0.9,
-                None,
-                ConformalSets(RULES["clustered"], np.ones(4, np.float32), COUNTS),
-            ),
-            "not hold for each class by itself, for other",
-        ),
-    ],
-)
-def test_it_says_for_what_a_promise_holds(rule, words):
-    assert words in read(classifier(), rule).text
-
-
-def test_weights_have_no_rule_and_many_classes_no_table():
-    counts = np.ones(1001, np.int64)
-    text = read(classifier(counts=counts), None).text
-    assert "## Sets" not in text
-    assert "| class |" not in text
-    assert "training examples: 1,001" in text
-
-
-def test_other_numbers_than_those_of_the_run_are_said():
-    rule = CalibratedRule("top_k", 2.0, None)
-    text = model_card.write(classifier(RESULTS), rule, "trees.onnx", "It rounds.").decode()
-    assert text.index("## Test") < text.index("It rounds.") < text.index("| top-1 |")

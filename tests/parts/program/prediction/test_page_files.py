@@ -1,6 +1,5 @@
 """The page of many examples: several files, links between them, and files of earlier runs."""
 
-import errno
 import re
 from pathlib import Path
 from urllib.parse import unquote
@@ -128,18 +127,6 @@ def test_each_page_knows_on_which_pages_classes_are(tmp_path):
     assert '<option value="class 3">' in read(path)
 
 
-def test_a_name_that_is_no_text_has_pages(tmp_path):
-    path = tmp_path / "sk\udce4rm.html"
-    assert write(path, 4) == 2
-    assert targets(path)[0]["Next"] == unquote("sk%E4rm.2.html")
-    assert 'href="sk%E4rm.2.html"' in read(path)
-    assert 'data-first="sk%E4rm.html" data-before="sk%E4rm." data-after=".html"' in read(path)
-    # Of the file that a browser saves.
-    assert r'data-file="sk\udce4rm-marks.csv"' in read(path)
-    assert write(path, 1) == 1
-    assert names(tmp_path) == [path.name]
-
-
 def test_pages_of_an_earlier_run_are_removed_and_no_others(tmp_path):
     path = tmp_path / "sets.html"
     write(path, 12)
@@ -178,33 +165,3 @@ def test_other_files_in_the_place_of_a_page_are_refused(tmp_path):
     second.symlink_to("nothing")
     with pytest.raises(UserError, match="another file"):
         page_files.check(path, 4, [])
-
-
-def test_the_first_page_is_replaced_last(tmp_path, monkeypatch):
-    path = tmp_path / "sets.html"
-    write(path, 12)
-    before = path.read_bytes()
-    written = page_files.path
-
-    def full(first, page):
-        if page == 3:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return written(first, page)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(page_files, "path", full)
-        with pytest.raises(OSError, match="No space"):
-            write(path, 9)
-    assert path.read_bytes() == before
-    assert names(tmp_path) == ["sets.2.html", "sets.3.html", "sets.4.html", "sets.html"]
-    replaced = []
-    replace = Path.replace
-
-    def recorded(self, target):
-        replaced.append(Path(target).name)
-        return replace(self, target)
-
-    monkeypatch.setattr(Path, "replace", recorded)
-    write(path, 9)
-    assert replaced == ["sets.2.html", "sets.3.html", "sets.html"]
-    assert names(tmp_path) == ["sets.2.html", "sets.3.html", "sets.html"]

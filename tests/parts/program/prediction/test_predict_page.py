@@ -12,13 +12,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.parts.program.foundation.test_printable import ESCAPED, NAME
-from train.foundation.printable import printable_lines
 from train.prediction import html_page
 from train.prediction.class_sets import ClassSet, Unreadable
-from train.prediction.html_page import PageFacts, class_index, page_files
-from train.prediction.html_page import words as page_words
-from train.prediction.html_page.class_index import ClassIndex
+from train.prediction.html_page import PageFacts
 from train.prediction.image_sets import ImageSet
 from train.prediction.name_sets import NameSet
 from train.prediction.row_sets import RowSet
@@ -148,56 +144,6 @@ def test_sets_are_shown_as_a_person_reads_them(page):
     assert outline.all("img")[0]["class"] == "small"
 
 
-def test_six_classes_are_not_folded(tmp_path):
-    page = page_of(tmp_path / "a.html", image_set("a.png", dict.fromkeys(range(6), 0.1)))
-    assert "<details>" not in page
-    assert "Sets of classes for 1 image<" in page
-
-
-def test_a_page_without_images_says_what_could_not_be_read(tmp_path):
-    page = page_of(tmp_path / "a.html", Unreadable(Path("a"), "a is not an image"))
-    assert "Sets of classes for 0 images" in page
-    assert "Mean size" not in page
-    assert "a is not an image" in page
-
-
-def test_what_a_terminal_obeys_is_escaped_in_every_place(tmp_path):
-    names = ["\x1b[31mcat", "dog\x9b2J", "\u202etac", "a\rb", "a\0b"]
-    facts = PageFacts(names, f"Rule {NAME}.", f"Expected {NAME}.", {"Data set": NAME})
-    path = tmp_path / f"{NAME}.html"
-    with html_page.writing(path, facts) as page:
-        page.add(image_set(f"{NAME}/{NAME}.png", {0: 0.9, 1: 0.05, 2: 0.01}))
-        page.add(image_set("c.png", {}, likeliest=3))
-        page.add(image_set("d.png", dict.fromkeys([4] * 10, 0.1)))
-        page.add(Unreadable(Path("a"), f"{NAME} is not an image"))
-        for number in range(page_files.CARDS):
-            page.add(image_set(f"{number}.png", {}))
-    for file in (path, page_files.path(path, 2)):
-        text = file.read_text(encoding="utf-8")
-        assert printable_lines(text) == text
-    first = path.read_text(encoding="utf-8")
-    # In the name and the folder of an image, the rule, what is expected, the table, the name of the
-    # file of marks and the error.
-    assert first.count(ESCAPED) == 7
-    assert all(repr(name)[1:-1] in first for name in names)
-
-
-@pytest.mark.parametrize(
-    ("probability", "words"),
-    [
-        (0.0, "0.0%"),
-        (0.0009, "< 0.1%"),
-        (0.1234, "12.3%"),
-        (0.9994, "99.9%"),
-        (0.9999, "> 99.9%"),
-        (1.0, "100.0%"),
-        (float("nan"), "no number"),
-    ],
-)
-def test_probabilities_in_words(probability, words):
-    assert page_words.percent(probability) == words
-
-
 def test_an_error_leaves_the_page_that_was_there(tmp_path):
     path = tmp_path / "a.html"
     path.write_text("before")
@@ -269,36 +215,6 @@ def test_marks_of_other_sets_are_others(tmp_path):
     assert len({digest(0.5), digest(0.25), digest(0.5, 0.5)}) == 3
 
 
-def test_classes_have_the_names_that_tables_have(tmp_path):
-    names, labels = ["a", "b\x7f", "c"], ["a", "b\x7f", "C"]
-    path = tmp_path / "a.html"
-    with html_page.writing(path, PageFacts(names, "Rule.", "", {}, labels=labels)) as page:
-        page.add(image_set("a.png", {2: 0.5, 1: 0.25, 0: 0.125}))
-        page.add(image_set("b.png", {}, likeliest=2))
-    outline = Outline(path.read_text(encoding="utf-8"))
-    options = [one for one in outline.all("option") if one["value"] in ("a", r"b\x7f", "c")]
-    assert [one.get("data-label") for one in options] == [None, '"b\\u007f"', '"C"']
-    members = [one for one in outline.all("li") if one.get("class") != "card"]
-    assert [one.get("data-label") for one in members] == ['"C"', '"b\\u007f"', None]
-    assert outline.all("b")[0]["data-label"] == '"C"'
-
-
-def test_an_index_of_many_classes_has_the_most_frequent_ones(monkeypatch):
-    monkeypatch.setattr(class_index, "MOST_CLASSES", 3)
-    names = [f"class {index}" for index in range(5)]
-    index = ClassIndex(names, names)
-    for page, classes in enumerate([(4, 2), (4,), (4, 0)], start=1):
-        index.add(classes, page)
-    assert not index.is_complete
-    starts = [f'<option value="class {place}"' for place in (0, 2, 4)]
-    assert list(index.options(None)) == [f"{start}>" for start in starts]
-    assert list(index.options(2)) == [
-        f'{starts[0]} data-sets="1" data-pages="3 0 3 3">',
-        f'{starts[1]} data-sets="1" data-pages="1 1 0 1">',
-        f'{starts[2]} data-sets="3" data-pages="1 1 3 3">',
-    ]
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Observation(ClassSet):
     """A set of several examples."""
@@ -331,13 +247,3 @@ def test_an_observation_has_its_photographs_side_by_side(tmp_path):
     assert columns_of(text) == ["path", "group"]
     rows = json.loads(cards_of(text)[0]["data-rows"])
     assert rows == [[path, EVIL] for path in origin["paths"]]
-
-
-def test_observations_of_rows_and_names_have_a_row_for_each(tmp_path):
-    origin = {"group": "g", "rows": [3, 5], "names": ["a", "b"]}
-    text = page_of(tmp_path / "a.html", Observation(fields=origin, **ROW))
-    assert columns_of(text) == ["row", "name", "group"]
-    assert json.loads(cards_of(text)[0]["data-rows"]) == [["3", "a", "g"], ["5", "b", "g"]]
-    text = page_of(tmp_path / "a.html", Observation(fields={"group": None, "names": ["a"]}, **ROW))
-    assert columns_of(text) == ["name", "group"]
-    assert json.loads(cards_of(text)[0]["data-rows"]) == [["a", ""]]

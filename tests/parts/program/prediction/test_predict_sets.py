@@ -9,19 +9,13 @@ import pytest
 from PIL import Image
 
 from topk_jax import sets
-from train.foundation.errors import UserError
-from train.prediction import image_files, image_sets, inference, rule_flags, trained
-from train.prediction.calibrated_rule import CalibratedRule, calibrate
-from train.prediction.calibration import Calibration
+from train.prediction import image_sets, inference, trained
+from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import Unreadable
 from train.prediction.image_sets import ImageSet
 from train.sharing.shard import Shard
 from train.sharing.sharing import Merges, WritesPart
 from train.sharing.work import ALONE, PartWritten
-
-# For the sake of the run that they need.
-
-NONE = {"top_k": None, "average_k": None, "coverage": None}
 
 
 @pytest.fixture(scope="module")
@@ -96,65 +90,6 @@ def test_the_first_of_equally_likely_classes_comes_first(classifier, paths, monk
     rule = CalibratedRule("top_k", 4, None)
     (entry,) = image_sets.make_sets(classifier, rule, paths[:1], thumbnails=False)
     assert (entry.classes, entry.likeliest) == ((1, 3, 0, 2), 1)
-
-
-def test_a_few_images_make_a_small_batch(classifier, paths):
-    rule = CalibratedRule("top_k", 1, None)
-    (entry,) = image_sets.make_sets(classifier, rule, paths[:1], thumbnails=True)
-    assert isinstance(entry, ImageSet)
-    assert entry.thumbnail is not None
-    assert (entry.thumbnail.width, entry.thumbnail.height) == (8, 8)
-    (entry,) = image_sets.make_sets(classifier, rule, paths[1:2], thumbnails=True)
-    assert isinstance(entry, Unreadable)
-
-
-def test_few_files_are_read_ahead(classifier, paths, monkeypatch):
-    read = []
-    once = image_files.read(paths[0], classifier.spec.image_reader)
-    monkeypatch.setattr(image_files, "read", lambda path, *_: read.append(path) or once)
-    rule = CalibratedRule("top_k", 1, None)
-    found = image_sets.make_sets(classifier, rule, 5_000 * paths[:1], thumbnails=False)
-    next(found)
-    # Two batches are with the device, and one and the threads' own are made ready.
-    assert len(read) <= 3 * 64 + 2 * 16
-    found.close()
-    assert len(read) < 5_000
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"coverage": float("nan")}, "got nan"),
-        ({"top_k": 0}, "--top_k must be from 1 to 10, the number of classes; got 0"),
-        ({"top_k": 11}, "got 11"),
-        ({"average_k": 0.5}, "--average_k must be from 1 to 10"),
-        ({"average_k": float("nan")}, "--average_k must be from 1 to 10"),
-        ({"coverage": 0.999}, "needs at least 1 / 0.001 - 1 = 999 examples"),
-    ],
-)
-def test_a_rule_that_cannot_be_is_refused(classifier, values, message):
-    with pytest.raises(UserError) as error:
-        calibrate(classifier, rule_flags.chosen(NONE | values))
-    assert message in str(error.value)
-
-
-def test_thresholds_are_those_of_the_validation_images(classifier):
-    average = calibrate(classifier, rule_flags.chosen(NONE | {"average_k": 2.0}))
-    assert (str(average), average.threshold) == (
-        "average_k=2",
-        Calibration(classifier).average_k(2.0),
-    )
-    coverage = calibrate(classifier, rule_flags.chosen(NONE | {"coverage": 0.9}))
-    assert coverage.threshold == Calibration(classifier).conformal(0.9)
-    assert "at least 90%" in coverage.in_words()
-    assert "2 classes on average" in average.in_words()
-    # Twice, for the second time it could be read.
-    for _ in range(2):
-        every = calibrate(classifier, rule_flags.chosen(NONE | {"average_k": 10.0}))
-        assert every.in_words() == "Each set has every class."
-    top = calibrate(classifier, rule_flags.chosen(NONE | {"top_k": 1}))
-    assert (str(top), top.threshold) == ("top_k=1", None)
-    assert top.in_words() == "Each set has the class of highest probability."
 
 
 def test_shares_of_processes_have_the_sets_of_one(classifier, paths, tmp_path):

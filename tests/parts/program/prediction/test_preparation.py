@@ -122,11 +122,7 @@ def read(steps, shape):
     ("change", "message"),
     [
         ({0: {"step": "rotate"}}, "'step' is one of"),
-        ({2: {"step": "resize", "to": "cover"}}, "an object with 'size'"),
-        ({2: {"step": "resize", "to": "cover", "size": [1]}}, "a list of a width and a height"),
         ({3: {"step": "crop", "size": [8, 0], "halves": "down"}}, "of at least 1"),
-        ({2: {"step": "orient"}}, "the steps have no step resize"),
-        ({0: {"step": "orient"}}, "the steps have no step decode"),
         ({0: 1, 1: 0}, "cannot be executed in their order: orient, decode, resize, crop"),
         (
             {3: {"step": "crop", "size": [8, 9], "halves": "down"}},
@@ -165,13 +161,6 @@ def test_the_script_refuses_what_pillow_would_clip(tmp_path):
         standalone.prepare(tmp_path / "a.png", steps)
 
 
-def test_the_script_refuses_an_image_that_would_be_huge_when_resized(tmp_path):
-    Image.new("RGB", (20_000, 1)).save(tmp_path / "a.png")
-    steps = preparation.to_plain(READERS["published"])
-    with pytest.raises(ValueError, match="20000 x 1 pixels is too long and narrow"):
-        standalone.prepare(tmp_path / "a.png", steps)
-
-
 @pytest.fixture
 def script(tmp_path, monkeypatch, capsys):
     """Runs the script beside a program that answers the same for all images."""
@@ -193,12 +182,6 @@ def script(tmp_path, monkeypatch, capsys):
     return run
 
 
-def test_the_script_says_none_of_these(script):
-    Image.new("RGB", (40, 31)).save("a.png")
-    answer = {"set": [{"class": "a", "probability": 0.5}], "none_of_these": True}
-    assert script("a.png") == (0, [{"path": "a.png", **answer}], "")
-
-
 def test_the_script_names_the_images_that_it_cannot_read(script):
     Image.new("RGB", (40, 31)).save("a.png")
     Path("cut.png").write_bytes(Path("a.png").read_bytes()[:60])
@@ -208,13 +191,6 @@ def test_the_script_names_the_images_that_it_cannot_read(script):
     assert lines[0] == {"path": "gone\udce9.png", "error": "No such file or directory"}
     assert lines[1]["set"]
     assert "truncated" in lines[2]["error"]
-
-
-def test_the_script_ends_in_one_line_without_its_description(script):
-    Path("p.json").unlink()
-    wrong = "p.json, the description, cannot be read: No such file or directory"
-    assert script("a.png") == (2, [], f"error: {wrong}\n")
-    assert script() == (2, [], "error: name image files: python p.py photo.jpg\n")
 
 
 def test_the_script_needs_nothing_of_ours():

@@ -3,7 +3,6 @@
 import dataclasses
 import re
 import types
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -13,19 +12,14 @@ from PIL import Image
 
 from tests.parts.program.forked import start_each
 from tests.parts.program.prediction.test_predict_page import EVIL, FACTS, Outline, image_set
-from train.data.framing import PlainFraming
-from train.data.image_reader import ImageReader
 from train.data.records import Rows, Split
 from train.foundation import stored_rows
 from train.prediction import html_page, similar_examples, trained
-from train.prediction.class_sets import Similar, Unreadable
-from train.prediction.image_sets import ImageFiles
-from train.prediction.row_sets import RowSet
+from train.prediction.class_sets import Similar
 from train.prediction.similar_examples import TrainingFeatures
 from train.prediction.thumbnails import Thumbnail
 
 NUM_CLASSES = 4
-MEMBERS = {"classes": (2, 0), "probabilities": (0.5, 0.3), "likeliest": 2, "highest": 0.5}
 
 
 def nearest(features, labels, query, label, number):
@@ -87,27 +81,6 @@ def test_rows_have_the_names_of_the_file_and_a_row_of_zeros_has_cosine_zero(rows
     assert (similar[0].name, similar[0].cosine) == ("leaf 58", 0)
 
 
-def test_files_that_are_gone_have_none_and_unreadable_ones_stay(rows):
-    sets = [RowSet(row=index, name=None, **MEMBERS) for index in range(70)]
-    entries = [*sets[:1], Unreadable(Path("a"), "broken"), *sets[1:]]
-    examples = types.SimpleNamespace(
-        inputs=lambda _classifier, sets: [
-            None if one.row % 2 else np.ones(5, np.float32) for one in sets
-        ]
-    )
-    found = [*similar_examples.beside(entries, examples, rows, 2)]
-    assert found[1] is entries[1]
-    of_sets = [one for one in found if not isinstance(one, Unreadable)]
-    assert [one.row for one in of_sets] == [*range(70)]
-    assert [len(one.similar) for one in of_sets] == [2, 0] * 35
-    assert {len(ones) for one in of_sets for ones in one.similar} == {2}
-
-
-def test_nothing_is_computed_before_the_first_set(rows):
-    rows.load_dataset = None
-    assert [*similar_examples.beside([], None, rows, 2)] == []
-
-
 def test_the_page_has_them_beside_their_class(tmp_path):
     thumbnail = Thumbnail.of(Image.new("RGB", (200, 100), "red"), 160)
     assert (thumbnail.width, thumbnail.height) == (160, 80)
@@ -157,14 +130,3 @@ def test_a_run_on_images_finds_its_own_training_images(finished_run, tmp_path):
             ]
             # Of another batch; nearly equal examples may change places.
             np.testing.assert_allclose(got, cosines, atol=1e-3)
-
-
-def test_images_are_read_again_as_the_network_takes_them(tmp_path):
-    (tmp_path / "broken.png").write_text("no image")
-    Image.fromarray(np.full((8, 8), 9, np.uint8)).save(tmp_path / "a.png")
-    reader = ImageReader(PlainFraming((8, 8, 1)))
-    classifier = types.SimpleNamespace(spec=types.SimpleNamespace(image_reader=reader))
-    sets = [image_set(tmp_path / name, {0: 1.0}) for name in ("a.png", "broken.png")]
-    pixels, none = ImageFiles([]).inputs(classifier, sets)
-    assert (pixels == 9).all()
-    assert none is None

@@ -13,7 +13,7 @@ import onnx
 import pytest
 from PIL import Image
 
-from tests.parts.program.forked import TIME_LIMIT, check_mistakes, start, start_each
+from tests.parts.program.forked import TIME_LIMIT, start, start_each
 from train.evaluation.promises import CalibratedOn, Promise
 from train.foundation.errors import UserError
 from train.prediction import (
@@ -123,24 +123,6 @@ def test_the_script_beside_it_prepares_image_files(exported, tmp_path):
     }
 
 
-def test_the_script_beside_a_file_that_is_cut_short_ends_in_one_line(exported, tmp_path):
-    program = exported[0] / "top_k=3.onnx"
-    for end in ("", ".py", ".json"):
-        shutil.copy(f"{program}{end}", tmp_path / f"cut.onnx{end}")
-    (tmp_path / "cut.onnx").write_bytes(program.read_bytes()[:9000])
-    ran = subprocess.run(
-        [sys.executable, "cut.onnx.py", "digit.png"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=TIME_LIMIT,
-    )
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert ran.stderr.startswith("error: cut.onnx cannot be read: ")
-    assert ran.stderr.count("\n") == 1
-
-
 def test_the_file_says_what_it_is(exported):
     folder, _ = exported
     described = json.loads((folder / "coverage=0.9.onnx.json").read_text())
@@ -216,20 +198,6 @@ def test_a_file_that_differs_is_refused(workdir):
         checking.check(classifier, rule, content[:-100])
 
 
-def test_probabilities_that_are_not_numbers_are_refused(monkeypatch):
-    chosen = np.zeros((2, 3), bool)
-
-    def answer(value):
-        return lambda _rows: (np.full((2, 3), value, np.float32), chosen)
-
-    monkeypatch.setattr(running, "load", lambda _content: answer(np.nan))
-    monkeypatch.setattr(inference, "make", lambda *_: answer(0.5))
-    batches = [np.zeros((2, 4), np.float32)]
-    monkeypatch.setattr(checking, "_examples", lambda _: ("2 rows", iter(batches)))
-    with pytest.raises(UserError, match="in ONNX Runtime differs by nan from"):
-        checking.check(None, CalibratedRule("top_k", 1.0, None), b"")
-
-
 def test_of_two_equal_sets_either_is_right():
     probabilities = np.array([[0.4, 0.4, 0.2], [0.4, 0.4, 0.2], [0.4, 0.4, 0.2], [0.5, 0.4, 0.1]])
 
@@ -283,21 +251,6 @@ def test_the_description_of_another_export_is_refused(exported, tmp_path):
         standalone.load(path, json.loads(Path(f"{path}.json").read_text()))
 
 
-def test_a_file_that_was_cut_is_refused(exported, tmp_path):
-    folder, _ = exported
-    content = (folder / "top_k=3.onnx").read_bytes()
-    for name, wrong in (
-        ("cut", content[: len(content) // 2]),
-        ("text", b"no model"),
-        ("empty", b""),
-    ):
-        path = tmp_path / f"{name}.onnx"
-        path.write_bytes(wrong)
-        describe_as(folder / "top_k=3.onnx", path)
-        with pytest.raises(UserError, match=r"is not a program that train\.export wrote"):
-            exported_classifier.load(path)
-
-
 def test_a_file_that_reads_other_files_is_refused(exported, tmp_path):
     folder, _ = exported
     model = onnx.load(folder / "top_k=3.onnx")
@@ -311,22 +264,3 @@ def test_a_file_that_reads_other_files_is_refused(exported, tmp_path):
     describe_as(folder / "top_k=3.onnx", path)
     with pytest.raises(UserError, match="it names other files that its numbers are in"):
         exported_classifier.load(path)
-
-
-def test_without_the_packages_the_message_names_them(exported, monkeypatch):
-    monkeypatch.setattr(running.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="pip install onnx onnxruntime"):
-        running.check_installed("--format=onnx", "onnx")
-    folder, _ = exported
-    with pytest.raises(UserError, match="needs the package onnx, which is not installed"):
-        exported_classifier.load(folder / "top_k=3.onnx")
-
-
-def test_a_mistake_is_one_line_and_exit_code_two(workdir, tmp_path):
-    run, out = f"--workdir={workdir}", f"--out={tmp_path}/program.onnx"
-    mistakes = [
-        ([run, out, "--format=onnx", "--top_k=11"], "--top_k must be from 1 to 10"),
-        ([run, out, "--top_k=1", "--float16"], "--float16 needs --format=onnx"),
-    ]
-    check_mistakes("train.export", mistakes)
-    assert list(tmp_path.iterdir()) == []

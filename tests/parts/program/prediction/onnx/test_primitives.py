@@ -1,11 +1,8 @@
 """Each primitive of the table computes in ONNX Runtime what it computes in JAX."""
 
-import json
-
 import jax
 import jax.numpy as jnp
 import numpy as np
-import onnx
 import pytest
 from jax import lax
 
@@ -261,13 +258,6 @@ def test_what_has_no_form_is_named(function, what):
     with pytest.raises(UserError, match="--format=onnx has no form of") as refused:
         in_onnx.lowered(function, ROWS)
     assert what in str(refused.value)
-
-
-def test_the_description_may_have_a_path_that_is_not_in_utf_8():
-    described = {"weights": "caf\udce9", "classes": ["Bärenklau"]}
-    content = model.make(lambda rows: (rows,), "x", (8,), np.float32, ["y"], described)
-    found = onnx.load_model_from_string(content).metadata_props
-    assert {one.key: json.loads(one.value) for one in found} == described
 
 
 def test_large_constants_are_stored_once_and_in_16_bits_if_these_have_them():
