@@ -5,7 +5,12 @@ import json
 import pytest
 
 from tests.parts.program.comparison.compared import make
-from tests.parts.program.comparison.test_command import STUDY, SWEEP, compare
+from tests.parts.program.comparison.test_command import (
+    STUDY,
+    SWEEP,
+    compare,
+    sweep_file,  # noqa: F401 (a fixture)
+)
 from tests.parts.program.papers.finished_runs import finish
 from train.comparison import sweep
 from train.series.planner import Planner

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.parts.program.test_experiment import config, of_two_epochs  # noqa: F401 (fixtures)
 from train import experiment
 from train.foundation.errors import UserError
 

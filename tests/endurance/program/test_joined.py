@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.parts.program.forked import start
-from tests.parts.program.prediction.test_joined import EACH
+from tests.parts.program.prediction.test_joined import EACH, folder, of_ours  # noqa: F401 (fixtures)
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
 

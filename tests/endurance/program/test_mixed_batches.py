@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.parts.program.power_cut import power_cut_at
-from tests.parts.program.test_mixed_batches import STEPS_PER_EPOCH
+from tests.parts.program.test_mixed_batches import STEPS_PER_EPOCH, config  # noqa: F401 (fixtures)
 from train import experiment
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")

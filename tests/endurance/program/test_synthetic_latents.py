@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from tests.parts.program.data.test_synthetic_latents import FIGURES, hits, within
+from tests.parts.program.data.test_synthetic_latents import FIGURES, hits, law, within  # noqa: F401 (fixtures)
 
 
 @pytest.mark.parametrize("figure", FIGURES)
