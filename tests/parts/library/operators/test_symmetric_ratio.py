@@ -11,7 +11,6 @@ import pytest
 from tests import reference
 from tests.compilation import for_users
 from tests.rows import rows
-from topk_jax.losses import _smooth
 from topk_jax.operators._symmetric_ratio import log_ratio_of_sigmas
 
 EPS = float(np.finfo(np.float32).eps)
@@ -93,40 +92,3 @@ def test_second_derivatives(rng, num_factors):
         ]
     # The error of central differences is of the order of the square of the step, 1e-10.
     np.testing.assert_allclose(hessian, differences, rtol=0, atol=1e-9)
-
-
-def test_paths_of_the_loss_agree(rng, monkeypatch):
-    """With ties, also at the end of the selection, and masked classes."""
-    logits = jnp.asarray(np.round(4 * rng.normal(size=(5, 48))) / 2, jnp.float32)
-    labels = jnp.asarray([0, 5, 47, 11, 23])
-    logits = logits.at[3, ::2].set(-jnp.inf)
-
-    def loss(logits, tau):
-        return _smooth.smooth_top_k_hinge(logits, labels, k=4, tau=tau)
-
-    results = []
-    for num_factors in (48, 8, 20):
-        monkeypatch.setattr(_smooth, "_num_factors", lambda *_, n=num_factors: n)
-
-        # A new function each time, or the program compiled for the path before would be taken.
-        def value_and_slopes(logits, tau):
-            return loss(logits, tau), *jax.jacrev(loss, (0, 1))(logits, tau)
-
-        results.append(jax.jit(value_and_slopes)(logits, 0.5))
-    for result in results[1:]:
-        for ours, expected in zip(result, results[0], strict=True):
-            # The losses are about 5, the slopes in tau as much: a dozen roundings.
-            np.testing.assert_allclose(ours, expected, rtol=0, atol=5 * 16 * EPS)
-
-
-@pytest.mark.parametrize(("size", "num_factors", "k"), [(1024, 12, 5), (1024, 1024, 20)])
-def test_memory_is_linear_in_classes(size, num_factors, k):
-    """With power sums 3 arrays of the values' size are kept, and little else.
-
-    A tree keeps levels of (1 + 1/m) L coefficients, m the degree, from 1 to k: about 8 arrays at
-    k = 20, and another 8 for the slopes and the padded coefficients of the lowest levels.
-    """
-    log_values = jnp.zeros((8, size))
-    compiled = value_and_slopes.lower(log_values, num_factors=num_factors, k=k).compile()
-    arrays = compiled.memory_analysis().temp_size_in_bytes / log_values.nbytes
-    assert arrays < (6 if num_factors < size else 16)

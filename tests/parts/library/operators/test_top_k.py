@@ -56,7 +56,3 @@ def test_k_may_be_any_static_integer():
     for k in (2, np.int64(2), np.uint8(2), jnp.int32(2)):
         assert operators.top_k_value(scores, k) == 2.0
         assert operators.top_k_sum(scores, k) == 6.0
-
-
-def test_lists_of_numbers_are_arrays():
-    assert operators.top_k_value([1.0, 4.0, 2.0], 2) == 2.0
