@@ -289,15 +289,6 @@ def test_targets_of_any_dtype(case, dtype):
     np.testing.assert_array_equal(values, case.compiled(heads, targets, *extra))
 
 
-@every_case
-def test_hyperparameters_are_traced_or_static(case):
-    arrays = case.draw(seed=18)
-    parameters = case.resolved(NUM_CLASSES)
-    for name in parameters.keys() & case.static:
-        with pytest.raises(TypeError, match=f"{name} must be a static .*traced"):
-            jax.jit(lambda value, name=name: case.call(*arrays, **{name: value}))(1)
-
-
 @over([case for case in CASES if case.parameters.keys() - case.static], dear=True)
 def test_slope_in_hyperparameters(case):
     with jax.enable_x64(True):

@@ -35,23 +35,6 @@ def test_no_noise_is_the_calibrated_hinge(batch, key):
         assert np.abs(gap).max() < 5 * epsilon + ROUNDING
 
 
-def test_margins_and_scale(batch, key):
-    logits, labels = batch
-    margins = jnp.linspace(0.1, 0.8, 8)
-    options = {"epsilon": 0.3, "key": key}
-    gap = compiled(logits, labels, margins=100.0, **options) - 100.0
-    expected = 7.0 * np.maximum(0.0, gap + margins[labels])
-    ours = compiled(logits, labels, margins=margins, scale=7.0, **options)
-    # The gap was rounded at 100.
-    np.testing.assert_allclose(ours, expected, atol=7 * 100 * 1e-7)
-
-
-def test_examples_have_noise_of_their_own(key):
-    logits, labels = jnp.zeros((16, 8)), jnp.zeros(16, jnp.int32)
-    values = compiled(logits, labels, epsilon=0.5, key=key)
-    assert len(np.unique(values)) == 16
-
-
 def test_key_for_each_example_does_not_depend_on_the_batch(batch, key):
     logits, labels = batch
     keys = jax.random.split(key, 5)

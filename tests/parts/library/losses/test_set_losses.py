@@ -130,13 +130,11 @@ def test_conformal_training_refuses(batch, changed, name):
         losses.conformal_training(**given)
 
 
-def test_scale_gaps_is_the_reference_and_keeps_the_order(rng):
+def test_scale_gaps_is_the_reference_and_keeps_masks(rng):
     scores, weights = rng.normal(size=(5, 4, 3)), np.array([0.0, 0.5, 2.0])
     with jax.enable_x64(True):
         found = operators.scale_gaps(jnp.asarray(scores), jnp.asarray(weights), axis=1)
-        even = operators.scale_gaps(jnp.asarray(scores), jnp.full(2, 0.5))
     np.testing.assert_allclose(found, reference.scale_gaps(scores, weights, axis=1), atol=1e-14)
-    np.testing.assert_array_equal(np.argsort(even), np.argsort(scores))
     masked = operators.scale_gaps(jnp.array([1.0, -jnp.inf, 0.0]), jnp.array([2.0, 1e9]))
     np.testing.assert_array_equal(masked, [1.0, -np.inf, -1.0])
     lowest = float(jnp.finfo(jnp.float32).min)

@@ -105,13 +105,3 @@ def test_the_kernel_is_for_tpus(platform, kernels):
     program = exported(KEY, jax.ShapeDtypeStruct((8, 1081), jnp.float32)).mlir_module()
     assert program.count("stablehlo.custom_call @tpu_custom_call") == kernels
     assert "triton" not in program
-
-
-def test_refuses_float64():
-    with (
-        jax.enable_x64(True),
-        pytest.raises(ValueError, match='must be "xla" for scores in float64, got "pallas"'),
-    ):
-        operators.perturbed_top_k_sum(
-            KEY, np.zeros(5), 2, epsilon=1.0, num_samples=2, implementation="pallas"
-        )
