@@ -12,8 +12,7 @@ NUM_CLASSES = 16
 AXES = {"features": ("batch", None), "weights": (None, "classes"), "bias": ("classes",)}
 
 
-@pytest.fixture
-def arrays(rng):
+def draw(rng):
     return {
         "features": rng.normal(size=(8, 5)).astype(np.float32),
         "weights": rng.normal(size=(5, NUM_CLASSES)).astype(np.float32),
@@ -29,7 +28,8 @@ def head_of(kind, arrays):
 
 @pytest.mark.parametrize("axis_kind", [AxisType.Explicit, AxisType.Auto], ids=str)
 @pytest.mark.parametrize("kind", ["linear", "cosine"])
-def test_scores_are_split_like_the_weights_and_nothing_is_sent(kind, axis_kind, arrays):
+def test_scores_are_split_like_the_weights_and_nothing_is_sent(kind, axis_kind, rng):
+    arrays = draw(rng)
     mesh = jax.make_mesh((2, 4), ("batch", "classes"), axis_types=(axis_kind,) * 2)
     placed = {
         name: jax.device_put(array, NamedSharding(mesh, PartitionSpec(*AXES[name])))
