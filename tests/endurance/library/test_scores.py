@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, PartitionSpec
 
-from tests.parts.library.heads.test_scores import AXES, head_of
+from tests.parts.library.heads.test_scores import AXES, draw, head_of
 from topk_jax import heads, losses
 
 
 @pytest.mark.parametrize("kind", ["linear", "cosine"])
-def test_the_gradient_of_a_split_head_is_that_of_one_device(kind, arrays):
-    labels = jnp.arange(8) * 2
+def test_the_gradient_of_a_split_head_is_that_of_one_device(kind, rng):
+    arrays, labels = draw(rng), jnp.arange(8) * 2
 
     def mean_loss(arrays, name=None):
         logits = heads.scores(arrays["features"], head_of(kind, arrays))

@@ -1,13 +1,22 @@
 """Rows of the same name in tests/parts that take long."""
 
+import functools
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tests import reference
-from tests.parts.library.operators.test_symmetric import EPS, gradient_of_highest, log_sigmas
+from tests.compilation import for_users
+from tests.parts.library.operators.test_symmetric import EPS, log_sigmas, value_and_slopes
+from topk_jax import operators
+
+
+@functools.partial(for_users, static_argnums=1)
+def gradient_of_highest(log_values, k):
+    return jax.grad(lambda x: operators.log_symmetric_polynomials(x, k)[k])(log_values)
 
 
 @pytest.mark.parametrize("size", [16_384, 32_768, 40_001])
@@ -23,3 +32,12 @@ def test_thousands_of_products_of_a_few_coefficients(rng, size):
     pairs = values * (values.sum() - values) / math.exp(expected[2])
     # Softmax weights at each level, right to some eps.
     np.testing.assert_allclose(gradient_of_highest(log_values, 2), pairs, rtol=100 * EPS)
+
+
+def test_more_factors_than_a_product_of_floats_holds(rng):
+    """Sets of 1,200 from 3,000 equal classes: their number overflows, and 2^-3000 underflows."""
+    k, size = 1200, 3000
+    values, slopes = value_and_slopes(jnp.zeros((1, size)), num_factors=size, k=k)
+    # The ratio of neighbouring binomials. Twelve levels of sums of up to 1,200 positive terms.
+    assert abs(values[0] - np.log((size - k + 1) / k)) < 100 * EPS
+    np.testing.assert_allclose(slopes, 1 / size, rtol=100 * EPS)

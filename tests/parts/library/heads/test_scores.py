@@ -12,8 +12,7 @@ NUM_CLASSES = 16
 AXES = {"features": ("batch", None), "weights": (None, "classes"), "bias": ("classes",)}
 
 
-@pytest.fixture
-def arrays(rng):
+def draw(rng):
     return {
         "features": rng.normal(size=(8, 5)).astype(np.float32),
         "weights": rng.normal(size=(5, NUM_CLASSES)).astype(np.float32),
@@ -27,24 +26,10 @@ def head_of(kind, arrays):
     return heads.CosineHead(arrays["weights"], 3.0)
 
 
-@pytest.mark.parametrize("kind", ["linear", "cosine"])
-def test_scores_are_those_of_the_definition(kind, arrays):
-    features, weights = (arrays[name].astype(np.float64) for name in ("features", "weights"))
-    expected = features @ weights
-    if kind == "linear":
-        expected = expected + arrays["bias"]
-    else:
-        lengths = np.linalg.norm(features, axis=1, keepdims=True) * np.linalg.norm(weights, axis=0)
-        expected = 3.0 * expected / lengths
-    # Sums of five products in float32.
-    np.testing.assert_allclose(
-        heads.scores(arrays["features"], head_of(kind, arrays)), expected, rtol=2e-6, atol=2e-6
-    )
-
-
 @pytest.mark.parametrize("axis_kind", [AxisType.Explicit, AxisType.Auto], ids=str)
 @pytest.mark.parametrize("kind", ["linear", "cosine"])
-def test_scores_are_split_like_the_weights_and_nothing_is_sent(kind, axis_kind, arrays):
+def test_scores_are_split_like_the_weights_and_nothing_is_sent(kind, axis_kind, rng):
+    arrays = draw(rng)
     mesh = jax.make_mesh((2, 4), ("batch", "classes"), axis_types=(axis_kind,) * 2)
     placed = {
         name: jax.device_put(array, NamedSharding(mesh, PartitionSpec(*AXES[name])))
@@ -60,12 +45,6 @@ def test_scores_are_split_like_the_weights_and_nothing_is_sent(kind, axis_kind, 
     assert found.sharding.spec == PartitionSpec("batch", "classes")
     assert "all-" not in compiled.as_text()
     np.testing.assert_allclose(found, scores(arrays), rtol=2e-6, atol=2e-6)
-
-
-def test_wrong_shapes_are_refused(arrays):
-    head = heads.LinearHead(arrays["weights"][:4])
-    with pytest.raises(ValueError, match=r"head.weights must have shape \(5, classes\)"):
-        heads.scores(arrays["features"], head)
 
 
 @pytest.mark.parametrize("length", [2.0**-30, 1.0, 2.0**60, 2.0**66, 2.0**100])

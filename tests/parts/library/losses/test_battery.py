@@ -1,6 +1,5 @@
 """The battery that every loss goes through: the cases are in `cases/losses.py`."""
 
-import inspect
 import itertools
 import zlib
 
@@ -9,8 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from absl.testing import parameterized
-from jax.sharding import Mesh, PartitionSpec
 
 from tests import reference
 from tests.cases.losses import BATTERY as CASES
@@ -90,13 +87,10 @@ OF_MANY_CLASSES = named(
 )
 
 
-class TestVariants(chex.TestCase):
-    @chex.variants(with_jit=True, without_jit=True, with_pmap=True)
-    @parameterized.named_parameters((case.name, case) for case in OF_EACH_KIND)
-    def test_value_and_gradient(self, case):
-        arrays = case.draw(num_classes=6)
-        values, gradient = self.variant(case.call_with_gradient)(*arrays)
-        assert_matches_reference(case, values, gradient, arrays)
+@over(OF_EACH_KIND)
+def test_without_jit(case):
+    arrays = case.draw(num_classes=6)
+    assert_matches_reference(case, *case.call_with_gradient(*arrays), arrays)
 
 
 @every_case_dearly
@@ -198,19 +192,6 @@ def test_jvp_and_hessian(case):
         assert_close(hessian, differences, 1e-4)
 
 
-@over(OF_EACH_KIND, scalar=False)
-def test_shard_map_splits_the_batch(case):
-    arrays = case.draw(batch_shape=(8,), seed=19)
-    heads, examples = PartitionSpec(None, "devices"), PartitionSpec("devices")
-    split = jax.shard_map(
-        case.call_with_gradient,
-        mesh=Mesh(np.array(jax.devices()), ("devices",)),
-        in_specs=(heads, *(examples for _ in arrays[1:])),
-        out_specs=(examples, heads),
-    )
-    assert_matches_reference(case, *jax.jit(split)(*arrays), arrays)
-
-
 @every_case_dearly
 def test_half_precision(case):
     # Both data types go the same way: each for half of the cases, and one of them as for users.
@@ -247,14 +228,6 @@ def test_scales(case):
         assert_close(values, case.expected(*arrays), ROUNDING, size)
 
 
-@every_case
-def test_equal_scores(case):
-    heads, *rest = case.draw(seed=10)
-    for level in (0.0, 1e4, -1e4):
-        arrays = (jnp.full_like(heads, level), *rest)
-        assert_matches_reference(case, *case.compiled_with_gradient(*arrays), arrays)
-
-
 @over(CASES, shift_invariant=True)
 def test_common_shift_of_1e4_keeps_the_digits(case):
     heads, *rest = case.draw(seed=11)
@@ -277,109 +250,35 @@ def test_zero_when_confidently_right(case):
 
 
 @every_case
-@pytest.mark.parametrize("num_masked", [1, NUM_CLASSES - 1])
-def test_masked_wrong_classes_are_harmless(case, num_masked):
+def test_all_wrong_classes_may_be_masked(case):
     heads, labels, *extra = case.draw(seed=13)
-    right = case.is_right(labels, NUM_CLASSES)
-    # The last wrong classes of each example; at most all of them.
-    wrong_from_the_end = (~right)[..., ::-1].cumsum(axis=-1)[..., ::-1]
-    masked = ~right & (wrong_from_the_end <= num_masked)
+    masked = ~case.is_right(labels, NUM_CLASSES)
     arrays = (jnp.where(masked, -jnp.inf, heads), labels, *extra)
     values, gradient = case.compiled_with_gradient(*arrays)
     chex.assert_tree_all_finite((values, gradient))
     assert (np.asarray(gradient)[:, masked] == 0).all()
     assert_close(values, case.expected(*arrays))
-
-
-@every_case
-def test_masked_true_class_is_never_nan(case):
-    heads, labels, *extra = case.draw(seed=14)
-    right = case.is_right(labels, NUM_CLASSES)
-    values, gradient = case.compiled_with_gradient(
-        jnp.where(right, -jnp.inf, heads), labels, *extra
-    )
-    assert not np.isnan(values).any()
-    assert not np.isnan(gradient).any()
-    # A silent price of 1e30 would only be found in a mean that is far too large.
-    assert values.max() < 1e20 or "1e30" in inspect.getdoc(case.function)
     values, _ = case.compiled_with_gradient(jnp.full_like(heads, -jnp.inf), labels, *extra)
     assert not np.isnan(values).any()
 
 
-def assert_broken_alone(case, broken, clean_arrays, broken_arrays):
-    """Only the given example is NaN, in all of its gradient; in a coupled batch all are."""
-    values, gradient = map(np.asarray, case.compiled_with_gradient(*broken_arrays))
-    if case.scalar:
-        assert np.isnan(values)
-        assert np.isnan(gradient).all()
-        return
-    clean_values, clean_gradient = map(np.asarray, case.compiled_with_gradient(*clean_arrays))
-    others = np.arange(NUM_EXAMPLES) != broken
-    assert np.isnan(values[broken])
-    assert not case.has_slope or np.isnan(gradient[:, broken]).all()
-    np.testing.assert_array_equal(values[others], clean_values[others])
-    np.testing.assert_array_equal(gradient[:, others], clean_gradient[:, others])
-
-
 @every_case
 def test_nan_and_infinity_are_contagious_for_their_own_example_alone(case):
-    heads, labels, *extra = case.draw(seed=15)
-    # The order of floats by their bits has one NaN above all numbers, the other below.
-    for head, value in itertools.product(range(case.heads), (jnp.nan, -jnp.nan, jnp.inf)):
-        for class_index in range(NUM_CLASSES):
-            broken = class_index % NUM_EXAMPLES
-            hurt = heads.at[head, broken, class_index].set(value)
-            assert_broken_alone(case, broken, (heads, labels, *extra), (hurt, labels, *extra))
-
-
-@over(CASES, multilabel=False)
-def test_label_out_of_range_is_nan(case):
-    heads, labels, *extra = case.draw(seed=16)
-    for label in (-1, NUM_CLASSES, -NUM_CLASSES, 2**31 - 1, -(2**31)):
-        hurt = labels.at[2].set(label)
-        assert_broken_alone(case, 2, (heads, labels, *extra), (heads, hurt, *extra))
-
-
-@over(CASES, multilabel=True)
-def test_target_other_than_0_and_1_is_nan(case):
-    heads, targets, *extra = case.draw(seed=16)
-    targets = targets.astype(jnp.float32)
-    # Between 0 and 1, a target may be soft.
-    for target in (-1.0, 2.0, np.nan):
-        hurt = targets.at[2, 1].set(target)
-        assert_broken_alone(case, 2, (heads, targets, *extra), (heads, hurt, *extra))
-
-
-@over(CASES, scalar=False)
-def test_examples_that_do_not_count_have_no_loss_and_no_gradient(case):
-    heads, labels, *extra = case.draw(seed=17)
-    counts = np.arange(NUM_EXAMPLES) % 3 != 1
-    # Padding, and what a broken network gives for it.
-    hurt_labels = labels.at[1].set(-100 if not case.multilabel else 7)
-    hurt = heads.at[:, 1].set(jnp.nan).at[:, 4].set(jnp.inf)
-
-    @jax.jit
-    def results(heads, labels, where):
-        def total(heads):
-            values = case.call(heads, labels, *extra, where=where)
-            return values.sum(), values
-
-        (_, values), gradient = jax.value_and_grad(total, has_aux=True)(heads)
-        return values, gradient
-
-    values, gradient = results(hurt, hurt_labels, jnp.asarray(counts))
-    clean, slopes = case.compiled_with_gradient(heads, labels, *extra)
-    # The program that other tests compiled, with other optimizations.
-    assert_close(values[counts], clean[counts])
-    assert_close(gradient[:, counts], slopes[:, counts], 10 * ROUNDING)
-    assert (np.asarray(values)[~counts] == 0).all()
-    assert (np.asarray(gradient)[:, ~counts] == 0).all()
-    for where, error, message in [
-        (counts[1:], ValueError, r"where must have shape \(6,\), got shape \(5,\)"),
-        (counts.astype(int), TypeError, "where must be a boolean array, got dtype"),
-    ]:
-        with pytest.raises(error, match=message):
-            case.call(heads, labels, *extra, where=where)
+    """At any class, and with either sign, as the order of floats by their bits has them."""
+    heads, *rest = case.draw(seed=15)
+    clean_values, clean_gradient = case.compiled_with_gradient(heads, *rest)
+    for head, class_index in itertools.product(range(case.heads), range(NUM_CLASSES)):
+        value = (jnp.nan, -jnp.nan, jnp.inf)[class_index % 3]
+        broken = class_index % NUM_EXAMPLES
+        hurt = heads.at[head, broken, class_index].set(value)
+        values, gradient = case.compiled_with_gradient(hurt, *rest)
+        if case.scalar:
+            assert np.isnan(values)
+            assert np.isnan(gradient).all()
+            continue
+        np.testing.assert_array_equal(values, clean_values.at[broken].set(jnp.nan))
+        wanted = clean_gradient.at[:, broken].set(jnp.nan if case.has_slope else 0)
+        np.testing.assert_array_equal(gradient, wanted)
 
 
 @over(CASES, multilabel=True)
@@ -388,15 +287,6 @@ def test_targets_of_any_dtype(case, dtype):
     heads, targets, *extra = case.draw(seed=17)
     values = case.compiled(heads, targets.astype(dtype), *extra)
     np.testing.assert_array_equal(values, case.compiled(heads, targets, *extra))
-
-
-@every_case
-def test_hyperparameters_are_traced_or_static(case):
-    arrays = case.draw(seed=18)
-    parameters = case.resolved(NUM_CLASSES)
-    for name in parameters.keys() & case.static:
-        with pytest.raises(TypeError, match=f"{name} must be a static .*traced"):
-            jax.jit(lambda value, name=name: case.call(*arrays, **{name: value}))(1)
 
 
 @over([case for case in CASES if case.parameters.keys() - case.static], dear=True)

@@ -129,20 +129,3 @@ def test_examples_that_do_not_count_have_no_loss_and_no_gradient(rng):
     np.testing.assert_allclose(
         gradient, np.where(counts[:, None], clean[1], 0), rtol=ROUNDING, atol=ROUNDING
     )
-
-
-@pytest.mark.parametrize(
-    ("changed", "error", "message"),
-    [
-        ({"num_labels": 8}, ValueError, r"num_labels must be from 1 to 7 .*, got 8"),
-        ({"num_labels": 1.0}, TypeError, r"num_labels must be an integer, got 1\.0"),
-        ({"plausibilities": np.ones(5)}, ValueError, r"plausibilities must have shape \(5, 7\)"),
-        ({"plausibilities": None}, TypeError, "plausibilities must be a boolean or real array"),
-        ({"where": np.ones(4, bool)}, ValueError, r"where must have shape \(5,\), got shape \(4,"),
-    ],
-)
-def test_wrong_arguments_are_refused(rng, changed, error, message):
-    logits, plausibilities = drawn(rng)
-    given = {"logits": logits, "plausibilities": plausibilities, "loss": losses.cross_entropy}
-    with pytest.raises(error, match=message):
-        losses.expect_over_labels(**given | changed)

@@ -5,7 +5,6 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from jax.sharding import PartitionSpec
 
@@ -72,16 +71,11 @@ def test_an_invalid_example_makes_the_whole_gradient_nan(batch, conformity, loss
         jax.value_and_grad(functools.partial(loss, **settings, conformity=conformity))
     )
     # Both halves of the batch.
-    for broken in (4, 5):
-        for value in (np.nan, np.inf):
-            hurt = logits.copy()
-            hurt[broken, 2] = value
-            for result in compiled(hurt, labels):
-                assert np.isnan(result).all()
-        for label in (-1, 6):
-            changed = np.where(np.arange(14) == broken, label, labels)
-            for result in compiled(logits, changed):
-                assert np.isnan(result).all()
+    for broken, value, label in ((4, np.nan, -1), (5, np.inf, 6)):
+        hurt, changed = logits.copy(), labels.copy()
+        hurt[broken, 2], changed[broken] = value, label
+        for result in (*compiled(hurt, labels), *compiled(logits, changed)):
+            assert np.isnan(result).all()
 
 
 def test_conformal_training_keeps_the_digits_of_large_scores(batch):
@@ -119,107 +113,30 @@ def test_the_efficiency_gap_is_of_quantiles_of_the_even_places_and_has_no_best_t
         np.testing.assert_allclose(gap(logits, labels, error=error), wanted, atol=1e-6)
     # The largest logits are further apart than 0.01, so that all scores are 1 up to exp(-100).
     assert gap(logits / 1e-4, labels, error=0.25) < 1e-10 < gap(logits, labels, error=0.25)
-    with pytest.raises(ValueError, match="two examples, got 1"):
-        losses.efficiency_gap(logits[:1], labels[:1], error=0.1)
-    with pytest.raises(ValueError, match="error must be at least 0 and less than 1"):
-        losses.efficiency_gap(logits, labels, error=1.0)
 
 
 @pytest.mark.parametrize(
-    ("changed", "error", "message"),
+    ("changed", "name"),
     [
-        ({"logits": np.zeros((1, 6)), "labels": np.zeros(1, int)}, ValueError, "two examples"),
-        ({"error": 1.0}, ValueError, "error must be at least 0 and less than 1"),
-        ({"quantile": "sort"}, ValueError, "quantile must be 'bitonic'"),
-        ({"quantile": "perturbed"}, ValueError, "num_samples must be given"),
-        ({"num_samples": 3}, ValueError, "num_samples must be None"),
-        ({"loss_matrix": np.eye(5)}, ValueError, r"loss_matrix must have shape \(6, 6\)"),
-        ({"loss_matrix": -np.eye(6)}, ValueError, "loss_matrix must be at least 0"),
-        ({"conformity": "lac"}, ValueError, "conformity must be"),
-        ({"smoothing": 0.0}, ValueError, "smoothing must be greater than 0"),
+        ({"logits": np.zeros((1, 6)), "labels": np.zeros(1, int)}, "logits"),
+        ({"quantile": "perturbed"}, "num_samples"),
+        ({"num_samples": 3}, "num_samples"),
+        ({"loss_matrix": -np.eye(6)}, "loss_matrix"),
     ],
 )
-def test_conformal_training_refuses(batch, changed, error, message):
+def test_conformal_training_refuses(batch, changed, name):
     given = {"logits": batch[0], "labels": batch[1], **SETTINGS} | changed
-    with pytest.raises(error, match=message):
+    with pytest.raises(ValueError, match=name):
         losses.conformal_training(**given)
 
 
-def minimize(loss, start, steps, rate):
-    """Adam of optax, which needs promotions of types that the tests refuse."""
-    with jax.numpy_dtype_promotion("standard"):
-        optimizer = optax.adam(optax.cosine_decay_schedule(rate, steps))
-        state = optimizer.init(start)
-
-        def step(carry, _):
-            parameters, state = carry
-            updates, state = optimizer.update(jax.grad(loss)(parameters), state)
-            return (optax.apply_updates(parameters, updates), state), None
-
-        return jax.jit(lambda carry: jax.lax.scan(step, carry, length=steps))((start, state))[0][0]
-
-
-LAW = np.array([[0.7, 0.2, 0.07, 0.03], [0.4, 0.3, 0.2, 0.1]])
-
-
-def labels_of(law, times):
-    """A batch in which each x has its labels in the shares of the law."""
-    counts = np.round(law * times).astype(int)
-    rows = np.repeat(np.arange(len(law)), counts.sum(axis=1))
-    labels = np.concatenate([np.repeat(np.arange(law.shape[1]), row) for row in counts])
-    return jnp.asarray(rows), jnp.asarray(labels)
-
-
-def test_the_smallest_size_at_an_average_error_has_the_sets_of_the_law():
-    """Free scores of two x: those above a threshold are the most likely pairs of x and class.
-
-    No score can do better than the fractional knapsack: the likely pairs first, the last in part.
-    """
-    rows, labels = labels_of(LAW, 100)
-
-    def loss(scores):
-        return losses.size_at_average_error(
-            scores[rows], labels, error=0.1, temperature=0.1, conformity="logit"
-        )
-
-    scores = minimize(loss, jnp.zeros(LAW.shape), 2000, 0.02)
-    size = float(loss(scores))
-    ordered = np.sort(LAW.ravel())[::-1] / 2
-    before = np.concatenate([[0.0], np.cumsum(ordered)])
-    number = int(np.searchsorted(before, 0.9 - 1e-9)) - 1
-    smallest = (number + (0.9 - before[number]) / ordered[number]) / 2
-    assert smallest <= size + 1e-4
-    assert size < smallest * 1.02
-    chosen = np.asarray(scores) > np.sort(np.asarray(scores).ravel())[-number]
-    assert (LAW[chosen] >= np.sort(LAW.ravel())[-number]).all()
-
-
-def test_pointwise_error_learns_the_law_and_the_quantile_of_its_logarithm():
-    rows, labels = labels_of(LAW, 100)
-
-    def loss(parameters):
-        return losses.pointwise_error(
-            parameters[0][rows], labels, thresholds=parameters[1][rows], error=0.15
-        ).mean()
-
-    logits, thresholds = minimize(loss, (jnp.zeros(LAW.shape), jnp.full(2, -1.0)), 3000, 0.05)
-    # The rate falls to 0 and the gradients are those of a finite batch: the optimum to 1e-3.
-    np.testing.assert_allclose(jax.nn.softmax(logits), LAW, atol=1e-3)
-    # Classes are missed from the least likely one on, up to 0.15: of 0.07 + 0.03, and of 0.1.
-    np.testing.assert_allclose(thresholds, np.log([0.2, 0.2]), atol=1e-2)
-
-
-def test_scale_gaps_is_the_reference_and_keeps_the_order(rng):
+def test_scale_gaps_is_the_reference_and_keeps_masks(rng):
     scores, weights = rng.normal(size=(5, 4, 3)), np.array([0.0, 0.5, 2.0])
     with jax.enable_x64(True):
         found = operators.scale_gaps(jnp.asarray(scores), jnp.asarray(weights), axis=1)
-        even = operators.scale_gaps(jnp.asarray(scores), jnp.full(2, 0.5))
     np.testing.assert_allclose(found, reference.scale_gaps(scores, weights, axis=1), atol=1e-14)
-    np.testing.assert_array_equal(np.argsort(even), np.argsort(scores))
     masked = operators.scale_gaps(jnp.array([1.0, -jnp.inf, 0.0]), jnp.array([2.0, 1e9]))
     np.testing.assert_array_equal(masked, [1.0, -np.inf, -1.0])
     lowest = float(jnp.finfo(jnp.float32).min)
     masked = operators.scale_gaps(jnp.array([1.0, 0.0, lowest, -1e30]), jnp.ones(3))
     np.testing.assert_array_equal(masked, np.float32([1.0, 0.0, lowest, -1e30]))
-    with pytest.raises(ValueError, match="weights must be at least 0"):
-        operators.scale_gaps(jnp.zeros(3), jnp.array([1.0, -1.0]))

@@ -10,17 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from absl.testing import parameterized
-from jax.sharding import AxisType, PartitionSpec
 
 from tests import reference
 from tests.cases.operators import BATTERY as CASES
-from tests.cases.operators import CASES as ALL_CASES
 from tests.cases.operators import EPS
 from tests.compilation import for_users
 from tests.rows import rows
 
-# What most tests share, so that each operator is compiled once for it: one example a device.
+# What most tests share, so that each operator is compiled once for it.
 SHAPE, K = (8, 5), 2
 MANY = 1081
 OTHERS = np.array([0, 2, 3, 4, 5, 6, 7])
@@ -73,7 +70,6 @@ def _pullback(case, k, scores, cotangent):
 
 
 pullback = for_users(_pullback, static_argnums=(0, 1))
-quick_pullback = jax.jit(_pullback, static_argnums=(0, 1))
 
 
 @functools.partial(for_users, static_argnums=(0, 1))
@@ -105,16 +101,10 @@ def test_value_is_the_reference(case, rng, size, k):
 
 
 @every_case_dearly
-@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("axis", [0, 1])
 def test_any_axis_and_batch_shape(case, rng, axis):
     scores = jnp.asarray(rng.normal(size=(3, 4, 5)), jnp.float32)
     assert_close(case, quick_value_of(case, 2, scores, axis=axis), scores, 2, axis)
-
-
-@every_case
-def test_empty_batches(case):
-    assert quick_value_of(case, 2, jnp.zeros((0, 5))).size == 0
-    assert quick_value_of(case, 2, jnp.zeros((5, 0)), axis=0).size == 0
 
 
 @every_case_with(["size", "k"], [(300, 40), (3000, 5), (3000, 40)])
@@ -156,53 +146,6 @@ def test_derivatives_by_finite_differences_in_float64(case, rng):
             np.testing.assert_allclose(jax.jit(hessian)(row), curvature, rtol=0, atol=1e-9)
 
 
-def _shard_map(function):
-    mesh = jax.make_mesh((jax.device_count(),), ("batch",), axis_types=(AxisType.Auto,))
-    spec = PartitionSpec("batch")
-    return jax.jit(jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec))
-
-
-# In each way for which chex does not have a variant.
-WAYS = {"vmap": lambda function: jax.jit(jax.vmap(function)), "shard_map": _shard_map}
-
-
-def assert_transformed(case, transform):
-    scores, cotangent = draw(case, np.random.default_rng(0))
-    chex.assert_axis_dimension(scores, 0, jax.device_count())
-    expected = pullback(case, K, scores, cotangent)
-    actual = transform(functools.partial(_pullback, case, K))(scores, cotangent)
-    # Fusion may order sums differently: a few roundings of numbers of order 1.
-    chex.assert_trees_all_close(actual, expected, rtol=16 * EPS, atol=16 * EPS)
-
-
-class TestVariants(chex.TestCase):
-    @chex.variants(without_jit=True, with_pmap=True)
-    @parameterized.named_parameters((case.name, case) for case in CASES if not case.collection)
-    def test_neither_value_nor_gradient_changes(self, case):
-        assert_transformed(case, self.variant)
-
-
-@every_case_dearly
-@pytest.mark.parametrize("way", WAYS)
-def test_transformations_change_neither_value_nor_gradient(case, way):
-    assert_transformed(case, WAYS[way])
-
-
-@pytest.mark.parametrize(
-    "case",
-    rows(
-        [case for case in CASES if case.own_slope and not case.collection],
-        [case for case in CASES if case.own_slope and case.collection],
-    ),
-    ids=lambda case: case.name,
-)
-def test_differentiation_leaves_the_value_alone(case, rng):
-    scores, cotangent = draw(case, rng)
-    value, _ = pullback(case, K, scores, cotangent)
-    # The same operations; fusion may round one of them differently.
-    np.testing.assert_allclose(value, value_of(case, K, scores), rtol=2 * EPS, atol=EPS)
-
-
 @every_case_dearly
 def test_half_precision_is_computed_in_float32(case, rng):
     # Both data types go the same way: each for half of the operators.
@@ -217,33 +160,22 @@ def test_half_precision_is_computed_in_float32(case, rng):
 
 
 @every_case
-@pytest.mark.parametrize("scale", [1e-6, 1e4])
-def test_scales_and_ties(case, rng, scale):
+def test_small_scores_and_ties(case, rng):
     scores, cotangent = draw(case, rng)
-    scores = (scores.round(1) * scale).at[0].set(scale)
+    scores = (scores.round(1) * 1e-6).at[0].set(1e-6)
     value, gradient = pullback(case, K, scores, cotangent)
-    expected = case.expected(scores, K)
-    tolerance = case.tolerance(expected, K, scores.shape[-1])
-    # The tolerance of a sum of scores is stated for scores of order 1.
-    assert (np.abs(value - expected) <= tolerance * max(1, scale)).all()
+    assert_close(case, value, scores, K)
     chex.assert_tree_all_finite(gradient)
 
 
 @every_case
-def test_masked_classes_are_harmless(case, rng):
+def test_without_jit_and_under_vmap(case, rng):
     scores, cotangent = draw(case, rng)
-    masked = np.array([0, 4])
-    scores = scores.at[:, masked].set(-jnp.inf)
-    value, gradient = pullback(case, K, scores, cotangent)
-    kept, kept_cotangent = scores[:, 1:4], cotangent
-    if case.keeps_axis and not case.per_degree:
-        np.testing.assert_array_equal(value[:, masked], 0)
-        value, kept_cotangent = value[:, 1:4], cotangent[:, 1:4]
-    kept_value, kept_gradient = quick_pullback(case, K, kept, kept_cotangent)
-    # The tree pairs the classes differently, and sums have other lengths.
-    np.testing.assert_allclose(value, kept_value, rtol=0, atol=16 * EPS)
-    np.testing.assert_array_equal(gradient[:, masked], 0)
-    np.testing.assert_allclose(gradient[:, 1:4], kept_gradient, rtol=0, atol=32 * EPS)
+    expected = pullback(case, K, scores, cotangent)
+    function = functools.partial(_pullback, case, K)
+    for actual in (function(scores, cotangent), jax.jit(jax.vmap(function))(scores, cotangent)):
+        # Fusion may order sums differently: a few roundings of numbers of order 1.
+        chex.assert_trees_all_close(actual, expected, rtol=16 * EPS, atol=16 * EPS)
 
 
 @every_case
@@ -257,33 +189,3 @@ def test_nan_spoils_its_own_example_alone(case, rng, position, nan):
     for one, other in zip(actual, expected, strict=True):
         assert np.isnan(one[1]).all()
         np.testing.assert_array_equal(one[OTHERS], other[OTHERS])
-
-
-SCORES = np.ones((2, 4), np.float32)
-STATIC = ("k", "num_samples", "num_nodes", "axis")
-PERTURBED = ("perturbed_top_k_sum", "perturbed_top_k_value")
-# The first case of each operator.
-FIRST = {case.public.removeprefix("operators."): case for case in reversed(ALL_CASES)}
-
-
-def call(name, **changed):
-    case = FIRST[name]
-    drawn = {"logits": SCORES, "keys": jax.random.key(0)}
-    given = {argument: drawn[array] for argument, array in case.arrays.items()}
-    small = {"k": 2} if "k" in case.parameters else {}
-    return case.function(**given | case.resolved(SCORES.shape[-1]) | small | changed)
-
-
-@pytest.mark.parametrize(
-    ("name", "argument"),
-    [
-        (name, argument)
-        for name, case in sorted(FIRST.items())
-        for argument in STATIC
-        # A k for each example is an array, and a real one may be traced.
-        if case.takes(argument) and (argument != "k" or name not in ("sparse_top", "lapsum_top_k"))
-    ],
-)
-def test_traced_static_arguments_are_refused(name, argument):
-    with pytest.raises(TypeError, match=f"{argument} must be a static integer, got a traced"):
-        jax.jit(lambda value: call(name, **{argument: value}))(1)

@@ -3,7 +3,6 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -11,7 +10,7 @@ from tests.cases import losses as losses_cases
 from tests.cases import operators as operators_cases
 from tests.cases.case import draw
 from tests.rows import rows
-from topk_jax import _ordered_lists, operators
+from topk_jax import _ordered_lists
 from topk_jax._entries import in_ascending_order, take_entry
 
 SELECTING = [
@@ -88,8 +87,6 @@ def test_few_indices_are_ordered_without_a_sort(rng, monkeypatch, shape):
     )
     elsewhere = jax.jit(functools.partial(in_ascending_order))
     np.testing.assert_array_equal(elsewhere(indices), expected)
-    # More than these have fewer comparisons in a sort.
-    assert ("sort" in str(jax.make_jaxpr(elsewhere)(indices))) == (shape[-1] == 80)
 
 
 @pytest.mark.parametrize("on_accelerator", [False, True])
@@ -107,15 +104,3 @@ def test_an_entry_and_its_gradient_ignore_the_others(rng, monkeypatch, on_accele
     expected = np.zeros_like(rows)
     expected[range(4), index] = range(1, 5)
     np.testing.assert_array_equal(gradient, expected)
-
-
-def test_a_selected_entry_has_the_second_derivatives_of_its_scores():
-    scores = jnp.array([0.5, 2.0, -1.0, 3.0])
-
-    def square_of_the_sum(scores):
-        return jnp.square(operators.top_k_sum(scores, 2))
-
-    chosen = np.array([0.0, 1.0, 0.0, 1.0])
-    np.testing.assert_array_equal(
-        jax.hessian(square_of_the_sum)(scores), 2 * np.outer(chosen, chosen)
-    )

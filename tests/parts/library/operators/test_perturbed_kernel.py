@@ -105,26 +105,3 @@ def test_the_kernel_is_for_tpus(platform, kernels):
     program = exported(KEY, jax.ShapeDtypeStruct((8, 1081), jnp.float32)).mlir_module()
     assert program.count("stablehlo.custom_call @tpu_custom_call") == kernels
     assert "triton" not in program
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"implementation": "triton"}, "implementation must be"),
-        ({"key": None, "noise": np.zeros((2, 5), np.float32)}, "noise instead of a key"),
-    ],
-)
-def test_refuses_wrong_arguments(changed, message):
-    given = {"key": KEY, "num_samples": 2, "implementation": "pallas", "epsilon": 1.0, "k": 2}
-    with pytest.raises(ValueError, match=message):
-        operators.perturbed_top_k_value(scores=scores_of((5,)), **{**given, **changed})
-
-
-def test_refuses_float64():
-    with (
-        jax.enable_x64(True),
-        pytest.raises(ValueError, match='must be "xla" for scores in float64, got "pallas"'),
-    ):
-        operators.perturbed_top_k_sum(
-            KEY, np.zeros(5), 2, epsilon=1.0, num_samples=2, implementation="pallas"
-        )

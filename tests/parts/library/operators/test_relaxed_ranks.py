@@ -105,15 +105,6 @@ def test_equal_scores_far_below_the_largest_stay_equal():
     assert_reference("odd_even", ranks, gradient, scores)
 
 
-@every_relaxation
-def test_an_empty_batch(name):
-    relaxed = functools.partial(operators.relaxed_ranks, k=K, **RELAXATIONS[name])
-    assert jax.eval_shape(relaxed, jnp.zeros((2, 0, SIZE))).shape == (2, 0, K, SIZE)
-    loss = functools.partial(losses.relaxed_top_k_cross_entropy, top_k_weights=[0.5, 0.5])
-    empty = jnp.zeros((0, SIZE)), jnp.zeros(0, jnp.int32)
-    assert jax.eval_shape(functools.partial(loss, **RELAXATIONS[name]), *empty).shape == (0,)
-
-
 @pytest.mark.parametrize("name", ["neural_sort", "bitonic"])
 def test_axes_vmap_devices_and_half_precision(name, rng):
     scores = draw(rng)
@@ -148,27 +139,6 @@ def test_neural_sort_keeps_its_digits_at_10000_classes(rng):
         np.testing.assert_allclose(
             ranks[rank - 1, likely], expected / expected.sum(), rtol=0, atol=1e-5
         )
-
-
-@every_relaxation
-def test_the_loss_is_made_of_the_ranks(name, rng):
-    scores = draw(rng)
-    labels = jnp.asarray(rng.integers(SIZE, size=8), jnp.int32)
-    top_k_weights = jnp.array([0.2, 0.3, 0.5])
-
-    @jax.jit
-    def both(scores):
-        ranks = operators.relaxed_ranks(scores, K, **RELAXATIONS[name])
-        loss = losses.relaxed_top_k_cross_entropy(
-            scores, labels, top_k_weights=top_k_weights, softmax_top_1=False, **RELAXATIONS[name]
-        )
-        return ranks, loss
-
-    ranks, loss = both(scores)
-    of_label = np.take_along_axis(np.asarray(ranks), np.asarray(labels)[:, None, None], -1)[..., 0]
-    expected = -np.log(of_label.cumsum(axis=-1) @ np.asarray(top_k_weights))
-    # A logarithm of probabilities with errors of 1e-6 of their size.
-    np.testing.assert_allclose(loss, expected, rtol=1e-5, atol=1e-5)
 
 
 @every_relaxation
