@@ -180,7 +180,7 @@ run_part() {
       # multiplies float32 matrices with fewer digits. Each worker takes the memory that it needs.
       TOPK_JAX_TEST_PLATFORMS=$platforms JAX_DEFAULT_MATMUL_PRECISION=highest \
         XLA_PYTHON_CLIENT_PREALLOCATE=false limited "$PYTHON" -m pytest -q -p no:benchmark \
-        --numprocesses="$workers" -m "not slow and not long" \
+        --numprocesses="$workers" \
         -k "not pmap and not shard_map and not device and not sharding and not mesh and not transformations and not without_jit and not Explicit and not split and not class_axis and not no_candidates and not names_of_the_axis" \
         --junitxml="$RESULTS/exactness-$device.xml" "${selected[@]}" || true
       "$PYTHON" -m benchmarks.exactness "$RESULTS/exactness-$device.xml" --output="$RESULTS/exactness-$device.json"

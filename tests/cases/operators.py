@@ -25,20 +25,16 @@ class Operator(Case):
         jacobian: the Jacobian of its reference for one row.
         tolerated: rounding errors of a value, in units of eps, of its size, k and the number of
             classes.
-        keeps_axis: whether the result has an axis in place of the classes'.
         per_degree: whether that is one of degrees, not of classes.
         curved: whether it has second derivatives.
-        own_slope: whether it has a gradient of its own, which JAX does not derive.
         leaves_out: how many classes more than k there must be.
         collection: whether others are compared with it; what is dear to compile is a long test.
     """
 
     jacobian: Callable[..., np.ndarray]
     tolerated: Callable[[np.ndarray, int, int], Any]
-    keeps_axis: bool = True
     per_degree: bool = False
     curved: bool = True
-    own_slope: bool = False
     leaves_out: int = 0
     collection: bool = False
 
@@ -94,7 +90,6 @@ CASES: list[Case] = [
     operator(
         "top_k_value",
         jacobian=reference.top_k_value_gradient,
-        keeps_axis=False,
         curved=False,
         # A selection rounds nothing.
         tolerated=lambda expected, k, size: 0,
@@ -103,7 +98,6 @@ CASES: list[Case] = [
     operator(
         "top_k_sum",
         jacobian=reference.top_k_sum_gradient,
-        keeps_axis=False,
         curved=False,
         # k - 1 additions of scores under 6 in magnitude, each partial sum under 6 k.
         tolerated=lambda expected, k, size: 6 * k * k,
@@ -115,7 +109,6 @@ CASES: list[Case] = [
         per_degree=True,
         # A few roundings at each level of the tree, relative to logarithms that may cross zero.
         tolerated=lambda expected, k, size: 4 * np.log2(2 * size) * np.maximum(1, expected),
-        own_slope=True,
     ),
     operator(
         "sparse_top",
@@ -123,7 +116,6 @@ CASES: list[Case] = [
         curved=False,
         # The threshold is as exact as the sum of the coordinates below one, some eps in all.
         tolerated=lambda expected, k, size: 8,
-        own_slope=True,
     ),
     operator(
         "sparse_top",
@@ -140,7 +132,6 @@ CASES: list[Case] = [
         ranges={"alpha": POSITIVE},
         # The sum of up to L tails, its logarithm, and two exponentials: some eps of a membership.
         tolerated=lambda expected, k, size: 8,
-        own_slope=True,
         collection=True,
     ),
     operator(
@@ -158,7 +149,6 @@ CASES: list[Case] = [
         # As above; the sum of the memberships is rounded, relative to its size.
         tolerated=lambda expected, k, size: 8 * max(1, k / 4),
         rounding=16,
-        own_slope=True,
         collection=True,
     ),
     operator(
@@ -187,7 +177,6 @@ CASES: list[Case] = [
         ranges={"alpha": ENTMAX_ALPHA},
         # A logarithm, its double, an exponential and a share of the sum, of numbers below 1.
         tolerated=lambda expected, k, size: 8,
-        own_slope=True,
         collection=True,
     ),
     operator(
@@ -203,7 +192,6 @@ CASES: list[Case] = [
         # In `shard_map` a search ends with the slowest example of the device. On one device other
         # examples may take one more step, which changes the last digits.
         rounding=16,
-        own_slope=True,
         collection=True,
     ),
     operator(

@@ -36,7 +36,7 @@ def names_of(case):
 @pytest.fixture(scope="module")
 def arrays():
     drawn = draw((NUM_EXAMPLES,), NUM_CLASSES)
-    # Ties, a masked class, and a label out of range.
+    # Ties, and a masked class. A label out of range would make the coupled losses NaN.
     drawn["logits"][1, [3, 5, 17]] = drawn["logits"][1].max() + 1
     drawn["logits"][2, drawn["labels"][2] - 1] = -np.inf
     return drawn

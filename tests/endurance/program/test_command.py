@@ -36,7 +36,7 @@ def test_a_study_is_made_and_contrasted(tmp_path):
     assert contrast["numbers"]["estimate"] == pytest.approx(sum(values) / 2)
 
 
-def test_a_sweep_is_made_and_compared_and_what_failed_is_named(tmp_path, sweep_file):
+def test_a_sweep_is_made_and_compared_and_what_failed_is_named(tmp_path, sweep_file):  # noqa: F811
     folder = tmp_path / "runs"
     sweep_file.write_text(SWEEP.replace("[0, 1]", "[0, 1, 2]"))
     planned = sweep.read(sweep_file)

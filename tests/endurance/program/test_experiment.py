@@ -9,8 +9,8 @@ from train.foundation.errors import UserError
 pytestmark = pytest.mark.usefixtures("standard_promotion")
 
 
-def test_the_second_of_two_extensions_is_told(of_two_epochs, monkeypatch):
-    config, workdir = of_two_epochs
+def test_the_second_of_two_extensions_is_told(of_two_epochs, monkeypatch):  # noqa: F811
+    config, workdir = of_two_epochs  # noqa: F811
     shorter = (workdir / "results.json").read_text()
     assembled = experiment._assembled
 

@@ -10,7 +10,7 @@ from tests.parts.program.prediction.test_joined import EACH, folder, of_ours  # 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
 
 
-def test_the_commands_take_images(folder, of_ours, tmp_path):
+def test_the_commands_take_images(folder, of_ours, tmp_path):  # noqa: F811
     run, photos = f"--workdir={of_ours}", f"--images={folder / 'photos'}"
     rule = "--coverage=0.8"
     started = [

@@ -11,7 +11,7 @@ from train import experiment
 pytestmark = pytest.mark.usefixtures("standard_promotion")
 
 
-def test_a_run_that_was_broken_off_ends_like_one_that_was_not(config, tmp_path):
+def test_a_run_that_was_broken_off_ends_like_one_that_was_not(config, tmp_path):  # noqa: F811
     expected = experiment.run(config, tmp_path / "unbroken")
     with power_cut_at(STEPS_PER_EPOCH + 2):
         experiment.run(config, tmp_path / "run")

@@ -8,7 +8,7 @@ from tests.parts.program.data.test_synthetic_latents import FIGURES, hits, law, 
 
 
 @pytest.mark.parametrize("figure", FIGURES)
-def test_the_bayes_figures_of_organs_are_known_to_a_tenth_of_a_point(law, figure):
+def test_the_bayes_figures_of_organs_are_known_to_a_tenth_of_a_point(law, figure):  # noqa: F811
     best, k, told = FIGURES[figure]
     found = best(law, k)
     assert found.standard_error < 1e-3
@@ -16,7 +16,7 @@ def test_the_bayes_figures_of_organs_are_known_to_a_tenth_of_a_point(law, figure
     assert found.value == pytest.approx(told, abs=6e-4)
 
 
-def test_a_softmax_of_linear_scores_is_far_below_the_best_classifier_of_organs(law):
+def test_a_softmax_of_linear_scores_is_far_below_the_best_classifier_of_organs(law):  # noqa: F811
     latents, labels = law.sample("train", 100_000)
     classifier = LogisticRegression(C=np.inf, max_iter=1000, tol=1e-6)
     classifier.fit(latents, labels)
