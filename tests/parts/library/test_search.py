@@ -10,34 +10,26 @@ import pytest
 from topk_jax import _search, losses, operators
 
 
-@pytest.fixture
-def elsewhere(monkeypatch):
+def trace_as_elsewhere(monkeypatch):
     """Has what is traced be as on an accelerator."""
     monkeypatch.setattr(
         jax.lax, "platform_dependent", lambda *arrays, default, **_: default(*arrays)
     )
 
 
-def last_at_most(bounds, low, high):
-    return _search.last_where(lambda tried: tried <= bounds, low, high)
+def test_the_last_integer(monkeypatch):
+    low = np.array([3, 0, 7, 0, 2**31], np.uint32)
+    high = np.array([4, 2**32 - 1, 7, 1, 2**32 - 1], np.uint32)
+    bounds = np.array([2**32 - 1, 2**32 - 2, 9, 0, 2**31 + 12345], np.uint32)
 
+    def last_at_most(bounds):
+        return _search.last_where(lambda tried: tried <= bounds, low, high)
 
-ENDS = (
-    np.array([3, 0, 7, 0, 2**31], np.uint32),
-    np.array([4, 2**32 - 1, 7, 1, 2**32 - 1], np.uint32),
-)
-BOUNDS = np.array([2**32 - 1, 2**32 - 2, 9, 0, 2**31 + 12345], np.uint32)
-
-
-def test_the_last_integer_on_the_cpu():
-    found = jax.jit(functools.partial(last_at_most))(BOUNDS, *ENDS)
-    np.testing.assert_array_equal(found, [3, 2**32 - 2, 7, 0, 2**31 + 12345])
-
-
-def test_the_last_integer_on_accelerators(elsewhere):
-    found = jax.jit(functools.partial(last_at_most))(BOUNDS, *ENDS)
     # An empty interval has its end.
-    np.testing.assert_array_equal(found, [3, 2**32 - 2, 7, 0, 2**31 + 12345])
+    expected = [3, 2**32 - 2, 7, 0, 2**31 + 12345]
+    np.testing.assert_array_equal(jax.jit(last_at_most)(bounds), expected)
+    trace_as_elsewhere(monkeypatch)
+    np.testing.assert_array_equal(jax.jit(last_at_most)(bounds), expected)
 
 
 @pytest.mark.parametrize("length", [1, 2, 17, 100])
@@ -64,9 +56,7 @@ def test_the_size_over_errors_in_blocks(rng, monkeypatch, sigmoids_at_once):
     both = functools.partial(jax.value_and_grad, argnums=(0, 2))
     expected = jax.jit(both(size_over_errors))(logits, labels, 0.5)
     monkeypatch.setattr(_set_size, "_SIGMOIDS_AT_ONCE", sigmoids_at_once)
-    monkeypatch.setattr(
-        jax.lax, "platform_dependent", lambda *arrays, default, **_: default(*arrays)
-    )
+    trace_as_elsewhere(monkeypatch)
     found = jax.jit(both(functools.partial(size_over_errors)))(logits, labels, 0.5)
     # Sums of 175 numbers up to 1 in another order.
     jax.tree.map(
@@ -79,7 +69,8 @@ def has_loop(function, *arguments):
     return "while" in program or "scan" in program
 
 
-def test_there_are_no_loops_on_accelerators(rng, elsewhere):
+def test_there_are_no_loops_on_accelerators(rng, monkeypatch):
+    trace_as_elsewhere(monkeypatch)
     logits = rng.normal(size=(5, 7)).astype(np.float32)
     labels = rng.integers(0, 7, 5)
     assert not has_loop(functools.partial(operators.sparse_top, k=2), logits)
@@ -102,9 +93,7 @@ def test_the_smooth_loss_is_the_same_without_a_loop(rng, monkeypatch, k):
         )(logits)
 
     expected = jax.jit(gradient)(logits)
-    monkeypatch.setattr(
-        jax.lax, "platform_dependent", lambda *arrays, default, **_: default(*arrays)
-    )
+    trace_as_elsewhere(monkeypatch)
     found = jax.jit(functools.partial(gradient))(logits)
     # The same terms, added up in another order.
     jax.tree.map(
@@ -112,7 +101,8 @@ def test_the_smooth_loss_is_the_same_without_a_loop(rng, monkeypatch, k):
     )
 
 
-def test_candidates_of_one_device_are_searched_and_not_sorted(rng, elsewhere):
+def test_candidates_of_one_device_are_searched_and_not_sorted(rng, monkeypatch):
+    trace_as_elsewhere(monkeypatch)
     logits = rng.normal(size=(1, 40, 7)).astype(np.float32)
     labels = rng.integers(0, 7, (1, 40))
     # More candidates than a device selects without a sort.
