@@ -25,14 +25,6 @@ QUANTILES = {
     "conformal_quantile": {},
     "hierarchical_quantile": {"groups": np.arange(NUM_EXAMPLES) % 2, "num_groups": 2},
     "class_conditional_quantiles": {"num_classes": NUM_CLASSES},
-    "clustered_quantiles": {
-        "key": jax.random.key(0),
-        "num_clusters": 2,
-        "clustering_part": 0.5,
-        "num_classes": NUM_CLASSES,
-    },
-    "interpolated_quantiles": {"weight": 0.5, "num_classes": NUM_CLASSES},
-    "label_shift_quantiles": {"weights": 1.0, "num_classes": NUM_CLASSES},
     "rank_calibrated_quantiles": {
         "ranks": np.arange(NUM_EXAMPLES, dtype=np.float32) % 3 + 1,
         "num_classes": NUM_CLASSES,

@@ -232,21 +232,6 @@ def test_the_mean_level_bounds_what_sets_of_k_classes_miss(rng):
     assert abs(left_out.mean() - levels.mean()) <= error + 1 / 200
 
 
-def test_a_new_class_is_seldom_called_known(rng):
-    """The part of draws with a new class and a small p-value is at most what was asked."""
-    error, wrong = 0.15, []
-    shares = 1 / np.arange(1, 101) ** 1.5
-    shares /= shares.sum()
-    for _ in range(600):
-        labels = rng.choice(100, size=41, p=shares)
-        # Rare classes are more unusual.
-        unusual = (np.log(labels + 1) + rng.normal(size=41)).astype(np.float32)
-        once = np.bincount(labels[:40], minlength=100)[labels[:40]] == 1
-        p_value = sets.new_class_p_values(unusual[40:], unusual[:40], once)
-        wrong.append(labels[40] not in labels[:40] and float(p_value[0]) <= error)
-    assert np.mean(wrong) <= error + 2 * math.sqrt(error * (1 - error) / 600)
-
-
 def test_one_vote_is_a_label(rng):
     scores = rng.random((37, 5)).astype(np.float32)
     labels = rng.integers(5, size=37)
@@ -265,13 +250,6 @@ def test_fifths_of_votes_have_room_for_rounding():
     # Above 449 there are 45 fifths, which are the 9 that are allowed.
     scores, shares = jnp.arange(495.0).reshape(99, 5), jnp.full((99, 5), 0.2)
     assert sets.vote_quantile(scores, shares, error=0.1) == 449.0
-
-
-def test_labels_are_drawn_in_the_parts_of_the_votes():
-    votes = np.tile(np.array([0.0, 0.5, 0.0, 0.375, 0.125], np.float32), (4000, 1))
-    scores = np.tile(np.arange(5, dtype=np.float32), (4000, 1))
-    for error, expected in ((0.55, 1.0), (0.2, 3.0), (0.05, 4.0)):
-        assert votes_of(votes, scores, error=error) == expected
 
 
 @pytest.mark.parametrize("num_samples", [None, 5])

@@ -40,28 +40,3 @@ def test_each_platform_gets_its_part(platform, kept, left_out):
     module = exported.mlir_module()
     assert f"stablehlo.{kept} " in module
     assert f"stablehlo.{left_out} " not in module
-
-
-def test_equal_parts_are_no_choice():
-    jaxpr = jax.make_jaxpr(lambda x: _platforms.choose(x, cpu=jnp.sin, default=jnp.sin))(0.5)
-    assert "cond" not in str(jaxpr)
-
-
-def test_inside_of_a_choice_of_an_accelerator_only_its_part_is_traced():
-    traced = []
-
-    def inner(x):
-        def on_cuda(x):
-            traced.append("cuda")
-            return jnp.sin(x)
-
-        def elsewhere(x):
-            traced.append("default")
-            return jnp.cos(x)
-
-        return _platforms.choose_accelerator(x, cuda=on_cuda, default=elsewhere)
-
-    jax.eval_shape(
-        lambda x: inner(_platforms.choose_accelerator(x, cuda=inner, default=inner)), 0.5
-    )
-    assert traced == ["cuda", "default", "cuda", "default"]

@@ -415,24 +415,3 @@ def test_top_k_hits_by_rank():
     np.testing.assert_array_equal(hits, [1, 1, 0, 0, 0, 0, 1, 0, 0, 0])
     hits = reference.threshold_hits(scores, labels, 1.0)
     np.testing.assert_array_equal(hits, [1, 1, 1, 1, 0, 0, 1, 1, 0, 0])
-
-
-def test_metrics_by_hand():
-    hits = np.array([1, 0, 1, 1, 0, 1, 1], bool)
-    labels = np.array([0, 0, 1, 2, 3, 0, 5])
-    where = np.array([1, 1, 1, 1, 1, 0, 1], bool)
-    assert reference.accuracy(hits) == pytest.approx(5 / 7)
-    assert reference.accuracy(hits, where) == pytest.approx(4 / 6)
-    # By class: 1/2, 1, 1, 0, none, 1.
-    macro = reference.macro_accuracy(hits, labels, num_classes=6, where=where)
-    assert macro == pytest.approx(3.5 / 5)
-    shots = reference.shot_accuracy(
-        hits, labels, class_counts=[19, 20, 101, 100, 5, 300], where=where
-    )
-    assert shots == {"few": 0.5, "medium": 0.5, "many": 1.0}
-    nothing = np.zeros(7, bool)
-    assert np.isnan(reference.accuracy(hits, nothing))
-    assert np.isnan(reference.macro_accuracy(hits, labels, num_classes=6, where=nothing))
-    empty = reference.shot_accuracy(hits, labels, class_counts=np.full(6, 50))
-    assert np.isnan(empty["few"])
-    assert np.isnan(empty["many"])

@@ -3,7 +3,6 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -30,17 +29,6 @@ def test_the_last_integer(monkeypatch):
     np.testing.assert_array_equal(jax.jit(last_at_most)(bounds), expected)
     trace_as_elsewhere(monkeypatch)
     np.testing.assert_array_equal(jax.jit(last_at_most)(bounds), expected)
-
-
-@pytest.mark.parametrize("length", [1, 2, 17, 100])
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_the_kth_of_rows_with_ties_and_infinities(rng, length, dtype):
-    scores = rng.choice([-np.inf, -1.5, -0.0, 0.0, 2.0, 2.5, np.inf], (4, length))
-    scores = jnp.asarray(scores, dtype)
-    order = jax.lax.top_k(scores, length)[1]
-    for k in sorted({1, (length + 1) // 2, length}):
-        found = _search.kth_of_rows(scores, k)
-        np.testing.assert_array_equal(found[:, 0], order[:, k - 1])
 
 
 def size_over_errors(logits, labels, temperature):
@@ -131,12 +119,3 @@ def test_the_first_entries_of_several_arrays(rng, count):
     expected[np.lexsort(keys[::-1])[:count]] = True
     for is_first, expected_of_part in zip(found, np.split(expected, [10]), strict=True):
         np.testing.assert_array_equal(is_first.reshape(-1), expected_of_part)
-
-
-@pytest.mark.parametrize("length", [1, 128, 300, 20_000])
-def test_the_nth_true_flag(rng, length):
-    flags = rng.random(length) < 0.3
-    flags[-1] = True
-    places = np.flatnonzero(flags)
-    ranks = rng.permutation(len(places))[:50].astype(np.int32)
-    np.testing.assert_array_equal(jax.jit(_search.nth_true)(flags, ranks), places[ranks])
