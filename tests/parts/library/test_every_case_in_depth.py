@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests.cases import CASES as WITHOUT_HEADS
 from tests.cases.calls import (
     NUM_CLASSES,
     NUM_EXAMPLES,
@@ -16,6 +17,7 @@ from tests.cases.calls import (
 )
 from tests.cases.case import AXES, Case, draw
 from tests.promises.test_every_case import CASES
+from tests.rows import rows
 
 AXES_OF_EXAMPLES = (2, 2, 3)
 ROUNDING = 1e-12
@@ -151,3 +153,28 @@ def test_float64(case):
         for variation in variations(case):
             arrays = {name: widened(array) for name, array in variation(case).items()}
             check(case, arrays, parameters, ROUNDINGS.get(case.name, ROUNDING))
+
+
+# Scatters of indices, of sums by class, and of counts.
+WIDE = ("sets.fewest_names", "metrics.tally_by_class", "sets.new_class_p_values")
+MANY_CLASSES = 24
+
+
+# JAX warns of a conversion that it will refuse, such as that of int64 in a scatter into int32.
+# Warnings are errors in all tests, and no type of arrays is promoted without a cast.
+@pytest.mark.parametrize("is_wide", [False, True])
+@pytest.mark.parametrize(
+    "case",
+    rows(
+        [case for case in WITHOUT_HEADS if case.name in WIDE],
+        [case for case in WITHOUT_HEADS if case.name not in WIDE],
+    ),
+    ids=lambda case: case.name,
+)
+def test_types_are_not_mixed_in_64_bit_mode(case, is_wide):
+    drawn = draw((NUM_EXAMPLES,), MANY_CLASSES)
+    arrays = {name: drawn[name] for name in case.arrays.values()}
+    if is_wide:
+        arrays = jax.tree.map(widened, arrays)
+    with jax.enable_x64():
+        jax.eval_shape(lambda arrays: case.results(arrays, **case.resolved(MANY_CLASSES)), arrays)

@@ -322,10 +322,6 @@ untyped: Any = metrics
     ("call", "error", "name"),
     [
         (lambda: untyped.label_ranks(S > 0, LABELS), TypeError, "scores"),
-        (lambda: untyped.top_k_hits(S, S[:, 0], k=1), TypeError, "labels"),
-        (lambda: untyped.set_sizes(True), ValueError, "chosen"),
-        (lambda: untyped.accuracy(HITS_OF_TWO, LABELS), TypeError, "where"),
-        (lambda: untyped.shot_groups([[5, 30]]), ValueError, "class_counts"),
         (lambda: untyped.shot_groups([5, 30], few=30, many=29), ValueError, "many"),
         (lambda: untyped.tally(S + 1j), TypeError, "values"),
         (

@@ -177,13 +177,6 @@ def test_average_error_threshold_is_the_largest_that_suffices(rng, error):
     assert math.fsum(values[values <= threshold]) / 150 > error - rounding
 
 
-def test_average_error_thresholds_grow_with_a_traced_error(rng):
-    probabilities = softmax_of(rng, 20, 50)
-    threshold = functools.partial(sets.average_error_threshold, probabilities)
-    thresholds = jax.vmap(lambda error: threshold(error=error))(jnp.linspace(0.0, 0.99, 50))
-    assert (jnp.diff(thresholds) >= 0).all()
-
-
 # Conformal thresholds
 
 
