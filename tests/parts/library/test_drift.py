@@ -64,11 +64,6 @@ def test_the_coverage_test_allows_outcomes_that_depend_on_those_before(rng):
 
 
 def test_the_interval_holds_at_all_times_in_a_drift(rng):
-    low, high = jax.jit(metrics.anytime_interval)(
-        np.array([0, 3, 90, 500]), np.array([4, 3, 100, 999])
-    )
-    expected = reference.anytime_interval([0, 3, 90, 500], [4, 3, 100, 999])
-    np.testing.assert_allclose((low, high), expected, atol=ROUNDING)
     # The probability of a hit rises and falls.
     chances = 0.85 + 0.1 * np.sin(np.arange(1500) / 200)
     counts = np.broadcast_to(np.arange(1, 1501), (REPETITIONS, 1500))

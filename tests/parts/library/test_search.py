@@ -1,12 +1,14 @@
-"""Searches among integers: the forms for the CPU and for accelerators find the same."""
+"""Code for the CPU and for accelerators: each gets its part, and both find the same."""
 
 import functools
 
 import jax
+import jax.export
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from topk_jax import _search, losses, operators
+from topk_jax import _platforms, _search, losses, operators
 
 
 def trace_as_elsewhere(monkeypatch):
@@ -31,13 +33,12 @@ def test_the_last_integer(monkeypatch):
     np.testing.assert_array_equal(jax.jit(last_at_most)(bounds), expected)
 
 
-def size_over_errors(logits, labels, temperature):
-    return losses.size_over_errors(logits, labels, temperature=temperature)
-
-
 @pytest.mark.parametrize("sigmoids_at_once", [2**28, 70])
 def test_the_size_over_errors_in_blocks(rng, monkeypatch, sigmoids_at_once):
     from topk_jax.losses import _set_size  # noqa: PLC0415 (private)
+
+    def size_over_errors(logits, labels, temperature):
+        return losses.size_over_errors(logits, labels, temperature=temperature)
 
     logits = rng.normal(size=(5, 7)).astype(np.float32)
     labels = rng.integers(0, 7, 5)
@@ -119,3 +120,37 @@ def test_the_first_entries_of_several_arrays(rng, count):
     expected[np.lexsort(keys[::-1])[:count]] = True
     for is_first, expected_of_part in zip(found, np.split(expected, [10]), strict=True):
         np.testing.assert_array_equal(is_first.reshape(-1), expected_of_part)
+
+
+def nested(traced):
+    """A choice inside of a choice, which notes the parts that are traced."""
+
+    def inner(x):
+        def on_cpu(x):
+            traced.append("cpu")
+            return jnp.sin(x)
+
+        def elsewhere(x):
+            traced.append("default")
+            return jnp.cos(x)
+
+        return _platforms.choose(x, cpu=on_cpu, default=elsewhere)
+
+    return lambda x: inner(_platforms.choose(x, cpu=inner, default=lambda x: inner(2 * x)))
+
+
+def test_inside_of_a_choice_only_its_part_is_traced():
+    traced = []
+    jax.eval_shape(nested(traced), 0.5)
+    # The two parts of the first choice have one each; after it, both are traced.
+    assert traced == ["cpu", "default", "cpu", "default"]
+
+
+@pytest.mark.parametrize(
+    ("platform", "kept", "left_out"), [("cpu", "sine", "cosine"), ("tpu", "cosine", "sine")]
+)
+def test_each_platform_gets_its_part(platform, kept, left_out):
+    exported = jax.export.export(jax.jit(nested([])), platforms=[platform])(jnp.float32(0.5))
+    module = exported.mlir_module()
+    assert f"stablehlo.{kept} " in module
+    assert f"stablehlo.{left_out} " not in module

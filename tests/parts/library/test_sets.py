@@ -90,13 +90,6 @@ def test_adaptive_set_without_error_keeps_all_that_is_possible_and_no_more(rng):
     np.testing.assert_array_equal(sets.adaptive_set(probabilities, error=0.0), np.isfinite(logits))
 
 
-def test_adaptive_sets_are_nested_in_a_traced_error(rng):
-    probabilities = softmax_of(rng, 20, 300)
-    errors = jnp.linspace(0.0, 0.99, 30)
-    chosen = jax.vmap(lambda error: sets.adaptive_set(probabilities, error=error))(errors)
-    assert (chosen[1:] <= chosen[:-1]).all()
-
-
 # What all of them share
 
 CALIBRATIONS = {

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests import compilation, reference
+from tests.parts.library.probabilities import distributions
 from tests.reference._taxonomies import members
 from topk_jax import losses, metrics, sets
 from topk_jax.taxonomy import Taxonomy
@@ -25,11 +26,6 @@ PATHS = (
 )
 TREE = Taxonomy.from_paths(PATHS)
 NUM_CLASSES = len(PATHS)
-
-
-def distributions(rng, *shape):
-    weights = rng.gamma(0.5, size=shape)
-    return (weights / weights.sum(axis=-1, keepdims=True)).astype(np.float32)
 
 
 def test_one_class_is_a_tree():

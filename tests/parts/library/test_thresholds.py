@@ -1,6 +1,5 @@
 """Calibrated thresholds: against float64 references and by what defines them."""
 
-import functools
 import math
 import pickle
 from fractions import Fraction
@@ -82,12 +81,6 @@ def test_average_k_threshold_of_scores_of_both_signs(rng):
         # One rounding of a midpoint whose terms are at most 4 may leave 4 * 2**-24.
         np.testing.assert_allclose(threshold, expected, atol=4 * 2**-24)
         assert sets.threshold_set(scores, threshold).sum() == 10 * k
-
-
-def test_average_k_threshold_of_neighbours_keeps_the_upper_alone():
-    for upper in (np.float32(0.125), np.nextafter(np.float32(0.125), np.float32(1))):
-        lower = np.nextafter(upper, np.float32(0))
-        assert sets.average_k_threshold(np.array([[upper, lower]]), k=1) == upper
 
 
 # The streaming calibrator
