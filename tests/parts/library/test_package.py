@@ -18,11 +18,6 @@ def test_modules_are_attributes():
         topk_jax.losse  # noqa: B018
 
 
-def test_the_modules_of_a_name_are_suggested():
-    with pytest.raises(AttributeError, match=r"see topk_jax\.heads and topk_jax\.losses$"):
-        topk_jax.cross_entropy  # noqa: B018
-
-
 def test_the_package_imports_jax_on_first_use():
     code = (
         "import sys, topk_jax; topk_jax.__version__; dir(topk_jax)\n"
