@@ -87,11 +87,17 @@ def arguments(case: Case, arrays: Arrays) -> Arrays:
     return {argument: arrays[name] for argument, name in {**case.arrays, **where}.items()}
 
 
-def referred(case: Case) -> Callable[..., Any]:
-    """The reference of the case's name. It gets no function of ours, but its own of that name."""
+def referred(case: Case, parameters: Arrays | None = None) -> Callable[..., Any]:
+    """The reference of the case's name. It gets no function of ours, but its own of that name.
+
+    Args:
+        case: the case.
+        parameters: by default, those of the case.
+    """
     room = reference.heads if case.public.startswith("heads.") else reference
-    parameters = {name: _own(value) for name, value in case.resolved(NUM_CLASSES).items()}
-    return functools.partial(getattr(room, case.public.partition(".")[2]), **parameters)
+    given = case.resolved(NUM_CLASSES) if parameters is None else parameters
+    own = {name: _own(value) for name, value in given.items()}
+    return functools.partial(getattr(room, case.public.partition(".")[2]), **own)
 
 
 def _own(value: Any) -> Any:
@@ -107,7 +113,8 @@ def readings(tree: Any) -> list[np.ndarray]:
     else:
         leaves = [tree.total, tree.count, tree.mean()]
         if np.ndim(tree.count):
-            groups = tree.shot_means(class_counts=np.geomspace(500, 5, NUM_CLASSES).astype(int))
+            counts = np.geomspace(500, 5, np.size(tree.count)).astype(int)
+            groups = tree.shot_means(class_counts=counts)
             leaves += [tree.macro_mean(), *(groups[name] for name in sorted(groups))]
     return [np.asarray(leaf, np.float64) for leaf in leaves]
 

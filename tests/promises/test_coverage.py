@@ -5,7 +5,7 @@ is computed from the law at new examples, without drawing their labels. Ties apa
 coverage of a rule with a guarantee is from 1 - error to that and 1 / (n + 1). Rules for other
 promises are beside their references: votes and risks in test_modern_sets.py, new classes and
 answers in test_new_classes.py, drift and covariate shift in test_drift.py, groups in
-test_groups.py, label shift in test_conformal.py, nodes in test_taxonomy.py.
+test_groups.py, label shift in test_conformal.py.
 """
 
 import functools

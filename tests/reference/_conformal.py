@@ -45,7 +45,7 @@ def conformal_scores(
             mass = min(larger.sum() + (1 - u) * own, 1.0)
             scores[example, label] = {
                 "lac": 1 - own,
-                "margin": others.max() - own,
+                "margin": others.max(initial=-np.inf) - own,
                 "rank": rank,
                 "aps": mass,
                 "raps": mass + rank_penalty * max(rank - unpenalized_ranks, 0),

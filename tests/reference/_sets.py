@@ -162,7 +162,7 @@ def set_utilities(kind, *, num_classes, alpha=None, beta=None):
     """The value of a set that has the label, from one class to all."""
     sizes = np.arange(1.0, num_classes + 1)
     if kind == "reject":
-        return 1 - alpha * ((sizes - 1) / (num_classes - 1)) ** beta
+        return 1 - alpha * ((sizes - 1) / max(num_classes - 1, 1)) ** beta
     return {
         "precision": 1 / sizes,
         "f_beta": (1 + (beta or 0) ** 2) / ((beta or 0) ** 2 + sizes),

@@ -121,7 +121,8 @@ def oscr_curve(confidences, hits, is_new, *, where=None, weights=None):
     points = []
     if np.isnan(values[counts > 0]).any():
         return np.full((2, len(values) + 1), np.nan)
-    for value in (np.inf, *np.sort(np.where(counts == 0, 0.0, values))[::-1]):
+    # No confidence reaches the first one.
+    for value in (np.nan, *np.sort(np.where(counts == 0, 0.0, values))[::-1]):
         reached = counts * (values >= value)
         points.append(
             (

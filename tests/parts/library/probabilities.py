@@ -54,3 +54,8 @@ def softmax_of(rng, *shape, scale=3.0):
 
 def as_float64(values):
     return np.asarray(values, np.float64)
+
+
+def distributions(rng, *shape):
+    weights = rng.gamma(0.5, size=shape)
+    return (weights / weights.sum(axis=-1, keepdims=True)).astype(np.float32)

@@ -189,23 +189,17 @@ LOGITS, LABELS = jnp.arange(24.0).reshape(3, 8), jnp.array([0, 3, 7])
 
 
 @pytest.mark.parametrize(
-    ("loss", "way"),
+    "loss",
     [
-        (losses.cross_entropy, "give class_axis_name='classes'"),
-        (lambda logits, labels: losses.top_k_hinge(logits=logits, labels=labels, k=2), "give"),
-        (lambda logits, labels: losses.sigmoid_top_k_loss(logits, labels, k=2, tau=1.0), "gather"),
-        (lambda scores, labels: metrics.top_k_hits(scores, labels, k=2), "give"),
-        (sets.temperature, "gather its classes"),
-        (
-            lambda weights, labels: heads.cross_entropy(
-                jnp.eye(3), heads.LinearHead(weights), labels
-            ),
-            "use heads.scores",
-        ),
+        losses.cross_entropy,
+        lambda logits, labels: losses.sigmoid_top_k_loss(logits, labels, k=2, tau=1.0),
+        lambda scores, labels: metrics.top_k_hits(scores, labels, k=2),
+        sets.temperature,
+        lambda weights, labels: heads.cross_entropy(jnp.eye(3), heads.LinearHead(weights), labels),
     ],
 )
-def test_split_classes_without_the_name_are_refused(loss, way):
-    with pytest.raises(ValueError, match=f"vary along 'classes' and labels that do not: .*{way}"):
+def test_split_classes_without_the_name_are_refused(loss):
+    with pytest.raises(ValueError, match="vary along 'classes' and labels that do not"):
         jax.eval_shape(in_shard_map(loss, SPLIT), LOGITS, LABELS)
 
 
@@ -217,29 +211,23 @@ def test_labels_that_are_marked_are_not_refused():
     assert jax.eval_shape(in_shard_map(loss, SPLIT), LOGITS, LABELS).shape == LABELS.shape
 
 
+SAME = (PartitionSpec(), PartitionSpec())
+ALL_SPLIT = (PartitionSpec(None, "classes"), PartitionSpec("classes"))
+
+
 @pytest.mark.parametrize(
     ("name", "labels", "specs", "message"),
     [
-        ("models", LABELS, SPLIT, "class_axis_name must be None or the name of an axis .*'models'"),
-        (["classes"], LABELS, SPLIT, r"class_axis_name must be None or the name .*\['classes'\]"),
-        ("classes", LABELS, (PartitionSpec(), PartitionSpec()), "logits is the same on all device"),
-        (
-            "classes",
-            jnp.tile(LABELS, 2),
-            (PartitionSpec(None, "classes"), PartitionSpec("classes")),
-            "got 'classes', along which labels vary",
-        ),
+        ("models", LABELS, SPLIT, "class_axis_name must be"),
+        (["classes"], LABELS, SPLIT, "class_axis_name must be"),
+        ("classes", LABELS, SAME, "logits is the same on all device"),
+        ("classes", jnp.tile(LABELS, 2), ALL_SPLIT, "'classes', along which labels vary"),
     ],
 )
 def test_wrong_names_are_refused(name, labels, specs, message):
     loss = functools.partial(losses.cross_entropy, class_axis_name=name)
     with pytest.raises(ValueError, match=message):
         jax.eval_shape(in_shard_map(loss, specs), LOGITS, labels)
-
-
-def test_a_name_outside_of_a_map_is_refused():
-    with pytest.raises(ValueError, match="class_axis_name must be None or the name of an axis"):
-        losses.cross_entropy(LOGITS, LABELS, class_axis_name="classes")
 
 
 def test_some_functions_on_eight_devices():

@@ -7,10 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
 
 from tests import reference
-from topk_jax import _intervals, metrics, sets
+from topk_jax import metrics, sets
 
 EPS = float(np.finfo(np.float32).eps)
 BY = ("log_probabilities", "probabilities", "maximum")
@@ -44,17 +43,6 @@ def test_groups_are_combined_as_the_reference_does(rng, by, weights, masked):
     np.testing.assert_allclose(np.exp(found[:8]).sum(axis=-1), 1, rtol=16 * EPS)
 
 
-@pytest.mark.parametrize("by", BY)
-def test_one_example_stays_as_it_is_and_order_does_not_matter(rng, by):
-    logs, _ = draw(rng)
-    alone = sets.combine(logs, np.arange(60), num_groups=60, by=by)
-    np.testing.assert_allclose(alone, logs, rtol=4 * EPS, atol=4 * EPS)
-    groups, order = np.arange(60) // 4, rng.permutation(60)
-    ordered = sets.combine(logs, groups, num_groups=15, by=by)
-    mixed = sets.combine(logs[order], groups[order], num_groups=15, by=by)
-    np.testing.assert_allclose(mixed, ordered, rtol=16 * EPS, atol=16 * EPS)
-
-
 def test_a_wrong_example_marks_its_own_group(rng):
     logs, _ = draw(rng)
     groups = np.arange(60) // 20
@@ -69,6 +57,13 @@ def test_a_wrong_example_marks_its_own_group(rng):
     assert np.isnan(sets.combine(masked, np.zeros(2, int), num_groups=1)).all()
 
 
+def test_probabilities_below_the_range_of_floats_are_combined():
+    logs = np.array([[0.0, -200.0, -300.0], [0.0, -210.0, -300.0]], np.float32)
+    found = sets.combine(logs, np.zeros(2, int), num_groups=1, by="probabilities")
+    wanted = reference.combine(logs, np.zeros(2, int), num_groups=1, by="probabilities")
+    np.testing.assert_allclose(found, wanted, rtol=4 * EPS, atol=1e-30)
+
+
 def test_ten_thousand_examples_of_one_group(rng):
     """The mean of float32 sums: their error grows with the number of examples, far below 1e-4."""
     logs = np.log(rng.dirichlet(np.ones(7), size=10_000)).astype(np.float32)
@@ -76,13 +71,6 @@ def test_ten_thousand_examples_of_one_group(rng):
         found = sets.combine(logs, np.zeros(10_000, int), num_groups=1, by=by)
         wanted = reference.combine(logs, np.zeros(10_000, int), num_groups=1, by=by)
         np.testing.assert_allclose(found, wanted, atol=1e-4)
-
-
-def test_probabilities_below_the_range_of_floats_are_combined():
-    logs = np.array([[0.0, -200.0, -300.0], [0.0, -210.0, -300.0]], np.float32)
-    found = sets.combine(logs, np.zeros(2, int), num_groups=1, by="probabilities")
-    wanted = reference.combine(logs, np.zeros(2, int), num_groups=1, by="probabilities")
-    np.testing.assert_allclose(found, wanted, rtol=4 * EPS, atol=1e-30)
 
 
 @pytest.mark.parametrize("mask", [-1e10, -1e12, -1e30, -3e38])
@@ -95,7 +83,7 @@ def test_finite_masks_of_different_classes_leave_them_alike(mask, wrap):
     np.testing.assert_allclose(combined, np.log(1 / 3) * np.ones((1, 3)), rtol=1e-6)
 
 
-@pytest.mark.parametrize("trust", [0.0, 0.3, 0.6, 1.0])
+@pytest.mark.parametrize("trust", [0.0, 0.6])
 def test_weights_are_the_minimum(rng, trust):
     sizes = rng.integers(1, 9, size=300)
     logs = np.asarray(jax.nn.log_softmax(rng.normal(size=(300, 6)))).astype(np.float32)
@@ -165,16 +153,6 @@ def test_intervals_are_the_reference(rng, counted):
     np.testing.assert_array_equal(masked, metrics.cluster_interval(hits, groups, num_groups=9))
 
 
-@pytest.mark.parametrize("level", [0.9, 0.95, 0.99])
-@pytest.mark.parametrize(("num_groups", "tolerance"), [(2, 1e-4), (3, 1e-4), (4, 0.02), (7, 0.002)])
-def test_few_groups_have_the_quantile_of_student(num_groups, tolerance, level):
-    # Of three and more degrees of freedom it is a series, whose error grows with the level.
-    z = np.float32(stats.norm.ppf(0.5 + level / 2))
-    found = _intervals._student(jnp.asarray(z), jnp.asarray(num_groups - 1.0))
-    expected = stats.t.ppf(0.5 + level / 2, num_groups - 1)
-    np.testing.assert_allclose(found, expected, rtol=tolerance if level < 0.99 else 5 * tolerance)
-
-
 @pytest.mark.parametrize("counted", ["examples", "groups"])
 def test_intervals_of_clusters_have_the_share(rng, counted):
     """2,000 draws of 60 groups whose examples are alike: three standard errors are 1.5 %.
@@ -230,6 +208,3 @@ def test_coverage_of_groups_is_what_was_asked(rng):
     # Photographs that count alike: large groups have most of them, and large scores.
     pooled = np.quantile(scores, 0.9, axis=1)
     assert (chosen <= pooled).mean() > covered + 0.02
-
-
-LOGS, GROUPS = np.log(np.full((3, 2), 0.5, np.float32)), np.zeros(3, int)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cases import CASES_WITH_HEADS
 from tests.cases.case import draw
-from topk_jax import metrics, sets
+from topk_jax import sets
 
 NUM_EXAMPLES, NUM_CLASSES = 6, 8
 # It has no scores or hits whose shape its labels follow.
@@ -25,14 +25,6 @@ QUANTILES = {
     "conformal_quantile": {},
     "hierarchical_quantile": {"groups": np.arange(NUM_EXAMPLES) % 2, "num_groups": 2},
     "class_conditional_quantiles": {"num_classes": NUM_CLASSES},
-    "clustered_quantiles": {
-        "key": jax.random.key(0),
-        "num_clusters": 2,
-        "clustering_part": 0.5,
-        "num_classes": NUM_CLASSES,
-    },
-    "interpolated_quantiles": {"weight": 0.5, "num_classes": NUM_CLASSES},
-    "label_shift_quantiles": {"weights": 1.0, "num_classes": NUM_CLASSES},
     "rank_calibrated_quantiles": {
         "ranks": np.arange(NUM_EXAMPLES, dtype=np.float32) % 3 + 1,
         "num_classes": NUM_CLASSES,
@@ -40,20 +32,12 @@ QUANTILES = {
 }
 
 
-def labels_of_another_convention():
-    labels = np.arange(NUM_EXAMPLES, dtype=np.int32)
-    yield "one-hot", np.eye(NUM_CLASSES, dtype=np.int32)[labels]
-    yield "of the scores' shape", np.tile(labels[:, None], (1, NUM_CLASSES))
-
-
 @pytest.mark.parametrize("case", LABELED, ids=lambda case: case.name)
-@pytest.mark.parametrize(
-    "labels", [pytest.param(labels, id=name) for name, labels in labels_of_another_convention()]
-)
-def test_labels_of_every_class_are_refused(case, labels):
+def test_labels_of_every_class_are_refused(case):
     drawn = draw((NUM_EXAMPLES,), NUM_CLASSES)
     given = {argument: drawn[name] for argument, name in case.arrays.items()}
-    given |= case.resolved(NUM_CLASSES) | {"labels": labels}
+    one_hot = np.eye(NUM_CLASSES, dtype=np.int32)[:NUM_EXAMPLES]
+    given |= case.resolved(NUM_CLASSES) | {"labels": one_hot}
     with pytest.raises(ValueError, match=r"must have shape \(.*, got shape \("):
         case.function(**given)
 
@@ -79,9 +63,3 @@ def test_scores_in_place_of_hits_are_refused(case):
     given |= case.resolved(NUM_CLASSES) | {"hits": drawn["logits"]}
     with pytest.raises(TypeError, match=r"hits must be .* metrics\.top_k_hits makes them"):
         case.function(**given)
-
-
-def test_the_accuracy_of_scores_and_labels_is_refused():
-    drawn = draw((NUM_EXAMPLES,), NUM_CLASSES)
-    with pytest.raises(TypeError, match=r"hits must be .* metrics\.top_k_hits makes them"):
-        metrics.accuracy(drawn["logits"], drawn["labels"])

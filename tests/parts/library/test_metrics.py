@@ -1,4 +1,4 @@
-"""Metrics: against references, parts of a batch against the complete batch, and refusals."""
+"""Hits of ties and of every type, and tallies: of parts, beyond 32 bits, of many batches."""
 
 import operator
 from typing import Any
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import compilation, reference
-from topk_jax import metrics, sets
+from topk_jax import metrics
 
 NUM_CLASSES = 6
 # Classes with 20 and 100 training examples are the only ones of medium shots.
@@ -33,75 +33,10 @@ def same(ours, theirs):
 # Hits
 
 
-def test_label_ranks_are_the_reference_with_ties(rng):
-    scores = rng.integers(-2, 2, size=(50, 3, 5)).astype(np.float32)
-    scores[scores == -2] = -np.inf
-    scores[0] = [0.0, -0.0, 0.0, -0.0, -0.0]
-    scores[1, :, 2] = np.nan
-    labels = rng.integers(-1, 6, size=(50, 3))
-    ranks = np.asarray(metrics.label_ranks(scores, labels))
-    np.testing.assert_array_equal(ranks, reference.label_ranks(scores, labels))
-    assert (ranks[(labels < 0) | (labels > 4)] == 5).all()
-    assert (ranks[1] == 5).all()
-    one_by_one = jax.vmap(jax.vmap(metrics.label_ranks))(scores, labels)
-    np.testing.assert_array_equal(one_by_one, ranks)
-
-
-def test_label_ranks_are_every_k_at_once(rng):
-    scores = rng.integers(4, size=(60, 6)).astype(np.float32)
-    labels = rng.integers(6, size=60)
-    ranks = metrics.label_ranks(scores, labels)
-    for k in range(1, 7):
-        np.testing.assert_array_equal(ranks < k, metrics.top_k_hits(scores, labels, k=k))
-
-
-@pytest.mark.parametrize("k", [1, 2, 5])
-def test_top_k_hits_are_the_reference_and_membership_with_ties(rng, k):
-    scores = rng.integers(-2, 2, size=(50, 3, 5)).astype(np.float32)
-    scores[scores == -2] = -np.inf
-    scores[0] = [0.0, -0.0, 0.0, -0.0, -0.0]
-    scores[1, :, 2] = np.nan
-    labels = rng.integers(5, size=(50, 3))
-    hits = np.asarray(metrics.top_k_hits(scores, labels, k=k))
-    np.testing.assert_array_equal(hits, reference.top_k_hits(scores, labels, k=k))
-    chosen = np.asarray(sets.top_k_set(scores, k=k))
-    np.testing.assert_array_equal(hits, np.take_along_axis(chosen, labels[..., None], -1)[..., 0])
-    assert not hits[1].any()
-
-
-def test_constant_scores_hit_k_classes_of_all():
-    hits = metrics.top_k_hits(jnp.zeros((7, 7)), jnp.arange(7), k=3)
-    assert hits.tolist() == [True] * 3 + [False] * 4
-
-
-def test_threshold_hits_are_membership_and_the_reference(rng):
-    probabilities = (rng.integers(5, size=(50, 3, 5)) / 4).astype(np.float32)
-    labels = rng.integers(5, size=(50, 3))
-    hits = np.asarray(metrics.threshold_hits(probabilities, labels, 0.5))
-    np.testing.assert_array_equal(hits, reference.threshold_hits(probabilities, labels, 0.5))
-    chosen = np.asarray(sets.threshold_set(probabilities, 0.5))
-    np.testing.assert_array_equal(hits, np.take_along_axis(chosen, labels[..., None], -1)[..., 0])
-    assert hits[probabilities.max(axis=-1) < 0.5].sum() == 0
-    assert metrics.threshold_hits(probabilities, labels, -jnp.inf).all()
-
-
 HITS = {
     "top_k_hits": lambda scores, labels: metrics.top_k_hits(scores, labels, k=scores.shape[-1]),
     "threshold_hits": lambda scores, labels: metrics.threshold_hits(scores, labels, 0.0),
 }
-
-
-@pytest.mark.parametrize("function", HITS.values(), ids=list(HITS))
-@pytest.mark.parametrize("wrap", [lambda function: function, jax.jit], ids=["eager", "jit"])
-def test_what_cannot_be_decided_is_a_miss(function, wrap):
-    # All classes are in the set, so that nothing else can make a miss.
-    scores = jnp.ones((6, 3)).at[1, 0].set(jnp.nan).at[2, 2].set(jnp.nan)
-    labels = jnp.array([0, 0, 1, -1, 3, 2**31 - 1])
-    assert wrap(function)(scores, labels).tolist() == [True] + [False] * 5
-
-
-def test_a_nan_threshold_is_reached_by_nothing():
-    assert not metrics.threshold_hits(jnp.ones((2, 3)), jnp.array([0, 1]), jnp.nan).any()
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16, np.uint32])
@@ -139,32 +74,6 @@ def test_float64_scores_are_compared_in_float64():
 # Means
 
 
-@pytest.mark.parametrize("masked", [False, True])
-def test_means_are_the_reference(rng, masked):
-    hits, labels, mask = examples(rng, (40, 5))
-    where = mask if masked else None
-    same(metrics.accuracy(hits, where), reference.accuracy(hits, where))
-    same(
-        metrics.macro_accuracy(hits, labels, num_classes=NUM_CLASSES, where=where),
-        reference.macro_accuracy(hits, labels, num_classes=NUM_CLASSES, where=where),
-    )
-    for few, many in [(20, 100), (0, 0), (19, 19), (101, 5000)]:
-        arguments = {"class_counts": CLASS_COUNTS, "few": few, "many": many, "where": where}
-        ours = metrics.shot_accuracy(hits, labels, **arguments)
-        theirs = reference.shot_accuracy(hits, labels, **arguments)
-        assert list(ours) == ["few", "medium", "many"]
-        for name, value in ours.items():
-            same(value, theirs[name])
-
-
-def test_shots_are_few_below_20_and_many_above_100():
-    # One example for each class; only one class is right.
-    labels = np.arange(NUM_CLASSES)
-    for label, expected in enumerate(["few", "few", "medium", "medium", "many", "many"]):
-        by_shot = metrics.shot_accuracy(labels == label, labels, class_counts=CLASS_COUNTS)
-        assert {name: float(value) for name, value in by_shot.items() if value} == {expected: 0.5}
-
-
 @pytest.mark.parametrize(("few", "many"), [(20, 100), (0, 0), (19, 19), (101, 5000)])
 def test_shot_groups_are_the_reference_and_every_class_is_in_one(few, many):
     groups = metrics.shot_groups(CLASS_COUNTS, few=few, many=many)
@@ -173,22 +82,6 @@ def test_shot_groups_are_the_reference_and_every_class_is_in_one(few, many):
     for name, classes in groups.items():
         np.testing.assert_array_equal(classes, expected[name])
     np.testing.assert_array_equal(sum(np.asarray(c, int) for c in groups.values()), 1)
-
-
-def test_shot_accuracies_weigh_classes_not_examples():
-    # As in tables 4.5 and 5.2: the groups' figures are means over classes.
-    hits, labels = np.array([True] * 9 + [False]), np.array([0] * 9 + [1])
-    by_shot = metrics.shot_accuracy(hits, labels, class_counts=np.array([5, 7, 30]))
-    assert by_shot["few"] == metrics.macro_accuracy(hits, labels, num_classes=3) == 0.5
-    assert metrics.accuracy(hits) == np.float32(0.9)
-
-
-def test_an_absent_class_is_left_out():
-    hits, labels = np.array([True, True, False, True]), np.array([0, 0, 3, 3])
-    assert metrics.macro_accuracy(hits, labels, num_classes=5) == 0.75
-    # Absent because the mask hides its examples.
-    where = np.array([True, False, False, False])
-    assert metrics.macro_accuracy(hits, labels, num_classes=5, where=where) == 1.0
 
 
 def test_where_nothing_counts_there_is_no_mean():
@@ -201,18 +94,6 @@ def test_where_nothing_counts_there_is_no_mean():
     by_shot = metrics.shot_accuracy(hits, labels, class_counts=np.array([5, 200, 1]))
     assert (by_shot["few"], by_shot["many"]) == (1.0, 1.0)
     assert jnp.isnan(by_shot["medium"])
-
-
-def test_set_sizes_and_their_mean(rng):
-    chosen = rng.random((4, 6, 5)) < 0.4
-    where = rng.random((4, 6)) < 0.5
-    sizes = metrics.set_sizes(chosen)
-    np.testing.assert_array_equal(sizes, chosen.sum(axis=-1))
-    same(metrics.tally(sizes).mean(), chosen.sum(axis=-1).mean())
-    same(metrics.tally(sizes, where).mean(), chosen.sum(axis=-1)[where].mean())
-    labels = rng.integers(3, size=(4, 6))
-    macro = np.mean([chosen.sum(axis=-1)[labels == label].mean() for label in range(3)])
-    same(metrics.tally_by_class(sizes, labels, num_classes=4).macro_mean(), macro)
 
 
 # Parts and the whole
@@ -264,21 +145,6 @@ def test_devices_add_up_to_the_whole(rng):
     for device in range(8):
         totals = jax.tree.map(operator.itemgetter(device), on_devices)
         np.testing.assert_array_equal(means(*totals), whole(hits, labels, where))
-
-
-def test_tallies_fetched_to_the_host_have_the_same_means(rng):
-    batch = examples(rng, 30)
-    np.testing.assert_array_equal(means(*jax.device_get(tallies(*batch))), whole(*batch))
-
-
-def test_the_sum_of_tallies_is_their_tally(rng):
-    hits = [rng.random(5) < 0.5 for _ in range(3)]
-    together = sum(map(metrics.tally, hits))
-    whole_batch = metrics.tally(np.concatenate(hits))
-    assert (together.total, together.count) == (whole_batch.total, whole_batch.count)
-    assert sum([metrics.tally(hits[0])]).count == 5
-    with pytest.raises(TypeError):
-        1 + metrics.tally(hits[0])
 
 
 HOWEVER_IT_IS_CALLED = [lambda f: f, jax.jit, lambda f: lambda t: f(jax.device_get(t))]
@@ -391,172 +257,6 @@ def test_tallies_of_devices_do_not_drift(of_weights):
     np.testing.assert_allclose(found.mean(), expected, rtol=4 * 2**-24)
 
 
-def test_jit_and_vmap_change_nothing(rng):
-    hits, labels, where = examples(rng, (3, 20))
-    macro = jax.jit(
-        jax.vmap(
-            lambda *batch: metrics.tally_by_class(
-                batch[0], batch[1], num_classes=NUM_CLASSES, where=batch[2]
-            ).macro_mean()
-        )
-    )
-    one_by_one = [
-        metrics.macro_accuracy(hits[i], labels[i], num_classes=NUM_CLASSES, where=where[i])
-        for i in range(3)
-    ]
-    # A compiled division may be a multiplication by the reciprocal, and a sum in another order.
-    same(macro(hits, labels, where), one_by_one)
-
-
-# Refusals
-
-# Arguments of wrong types are the point here.
-untyped: Any = metrics
-S = np.full((2, 3), 0.25, np.float32)
-Y = np.zeros(2, np.int32)
-H = np.ones(2, bool)
-C = np.array([5, 30, 300])
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda: untyped.top_k_hits(S > 0, Y, k=1), TypeError, "scores must be a floating"),
-        (lambda: untyped.top_k_hits(S, S[:, 0], k=1), TypeError, "labels must be an integer"),
-        (lambda: untyped.top_k_hits(S, Y[:1], k=1), ValueError, r"labels must have shape \(2,\)"),
-        (lambda: untyped.top_k_hits(S, Y, k=0), ValueError, "k must be from 1 to 3 .* got 0"),
-        (lambda: untyped.top_k_hits(S, Y, k=4), ValueError, "k must be from 1 to 3 .* got 4"),
-        (lambda: untyped.top_k_hits(S, Y, k=1.0), TypeError, "k must be an integer"),
-        (lambda: untyped.label_ranks(S > 0, Y), TypeError, "scores must be a floating"),
-        (lambda: untyped.label_ranks(S, S[:, 0]), TypeError, "labels must be an integer"),
-        (lambda: untyped.label_ranks(S, Y[:1]), ValueError, r"labels must have shape \(2,\)"),
-        (lambda: untyped.threshold_hits(S > 0, Y, 0.1), TypeError, "probabilities must be"),
-        (lambda: untyped.threshold_hits(S, H, 0.1), TypeError, "labels must be an integer"),
-        (lambda: untyped.threshold_hits(S, Y[:1], 0.1), ValueError, "labels must have shape"),
-        (lambda: untyped.threshold_hits(S, Y, S[0]), ValueError, "threshold must be a scalar"),
-        (lambda: untyped.threshold_hits(S, Y, None), TypeError, "threshold must be a real"),
-        (lambda: untyped.set_sizes(S), TypeError, "chosen must be a boolean array, .* float32"),
-        (lambda: untyped.set_sizes(True), ValueError, "chosen must have an axis"),
-        (lambda: untyped.accuracy(S), TypeError, "hits must be a boolean array, .* float32"),
-        (lambda: untyped.accuracy(Y), TypeError, "hits must be a boolean array, .* int32"),
-        (lambda: untyped.accuracy("hits"), TypeError, "hits must be a boolean array, got str"),
-        (lambda: untyped.accuracy(H, Y), TypeError, "where must be a boolean array"),
-        (lambda: untyped.accuracy(H, H[:1]), ValueError, r"where must have shape \(2,\)"),
-        (
-            lambda: untyped.macro_accuracy(Y, Y, num_classes=3),
-            TypeError,
-            "hits must be a boolean array",
-        ),
-        (
-            lambda: untyped.macro_accuracy(H, H, num_classes=3),
-            TypeError,
-            "labels must be an integer array",
-        ),
-        (
-            lambda: untyped.macro_accuracy(H, Y[:1], num_classes=3),
-            ValueError,
-            r"labels must have shape \(2,\)",
-        ),
-        (
-            lambda: untyped.macro_accuracy(H, Y, num_classes=0),
-            ValueError,
-            "num_classes must be at least 1, got 0",
-        ),
-        (
-            lambda: untyped.macro_accuracy(H, Y, num_classes=3, where=H[:, None]),
-            ValueError,
-            "where must have shape",
-        ),
-        (
-            lambda: jax.jit(lambda n: untyped.macro_accuracy(H, Y, num_classes=n))(3),
-            TypeError,
-            "num_classes must be a static integer",
-        ),
-        (lambda: untyped.shot_accuracy(S, Y, class_counts=C), TypeError, "hits must be a boolean"),
-        (lambda: untyped.shot_accuracy(H, S, class_counts=C), TypeError, "labels must be an int"),
-        (
-            lambda: untyped.shot_accuracy(H, Y, class_counts=C / 2),
-            TypeError,
-            "class_counts must be an integer array",
-        ),
-        (
-            lambda: untyped.shot_accuracy(H, Y, class_counts=C[None]),
-            ValueError,
-            r"class_counts must have one value for each class, got shape \(1, 3\)",
-        ),
-        (
-            lambda: untyped.shot_accuracy(H, Y, class_counts=-C),
-            ValueError,
-            "class_counts must be at least 0 for each class, got -300",
-        ),
-        (
-            lambda: untyped.shot_accuracy(H, Y, class_counts=C, few=-1),
-            ValueError,
-            "few must be at least 0, got -1",
-        ),
-        (
-            lambda: untyped.shot_accuracy(H, Y, class_counts=C, few=2.5),
-            TypeError,
-            "few must be an integer",
-        ),
-        (
-            lambda: untyped.shot_accuracy(H, Y, class_counts=C, few=30, many=29),
-            ValueError,
-            "many must be at least 30, got 29",
-        ),
-        (
-            lambda: untyped.shot_accuracy(H, Y, class_counts=C, where=Y),
-            TypeError,
-            "where must be a boolean array",
-        ),
-        (
-            lambda: untyped.shot_groups(C / 2),
-            TypeError,
-            "class_counts must be an integer array",
-        ),
-        (
-            lambda: untyped.shot_groups(C[None]),
-            ValueError,
-            r"class_counts must have one value for each class, got shape \(1, 3\)",
-        ),
-        (lambda: untyped.shot_groups(-C), ValueError, "class_counts must be at least 0"),
-        (lambda: untyped.shot_groups(C, few=-1), ValueError, "few must be at least 0, got -1"),
-        (lambda: untyped.shot_groups(C, few=2.5), TypeError, "few must be an integer"),
-        (
-            lambda: untyped.shot_groups(C, few=30, many=29),
-            ValueError,
-            "many must be at least 30, got 29",
-        ),
-        (lambda: untyped.tally(S + 1j), TypeError, "values must be a boolean or integer array"),
-        (lambda: untyped.tally(H, H[:1]), ValueError, "where must have shape"),
-        (
-            lambda: untyped.tally_by_class(S[:, 0] + 1j, Y, num_classes=3),
-            TypeError,
-            "values must be a boolean or integer array",
-        ),
-        (
-            lambda: untyped.tally_by_class(H, Y[:1], num_classes=3),
-            ValueError,
-            "labels must have shape",
-        ),
-        (
-            lambda: untyped.tally_by_class(H, Y, num_classes=True),
-            TypeError,
-            "num_classes must be an integer",
-        ),
-        (
-            lambda: untyped.tally(H).shot_means(class_counts=C),
-            ValueError,
-            r"class_counts must have one value for each of the classes .* got shape \(3,\)",
-        ),
-        (lambda: untyped.tally(H) + 1, TypeError, "unsupported operand"),
-    ],
-)
-def test_refusals(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
-
-
 def test_tallies_of_one_class_in_a_mapped_program():
     # As many programs as examples, whose constant labels XLA has shared with the sums.
     values, labels = jnp.arange(36).reshape(6, 6), np.zeros(6, np.int32)
@@ -612,3 +312,33 @@ def test_an_interval_at_a_level_that_rounds_to_one_is_everything():
         level=0.99999999,
     )
     np.testing.assert_allclose(found, (0, 1), atol=1e-3)
+
+
+S, LABELS, HITS_OF_TWO = np.full((2, 3), 0.25, np.float32), np.zeros(2, np.int32), np.ones(2, bool)
+untyped: Any = metrics
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "name"),
+    [
+        (lambda: untyped.label_ranks(S > 0, LABELS), TypeError, "scores"),
+        (lambda: untyped.shot_groups([5, 30], few=30, many=29), ValueError, "many"),
+        (lambda: untyped.tally(S + 1j), TypeError, "values"),
+        (
+            lambda: untyped.tally(HITS_OF_TWO).shot_means(class_counts=[5]),
+            ValueError,
+            "class_count",
+        ),
+        (lambda: untyped.tally(HITS_OF_TWO) + 1, TypeError, "unsupported operand"),
+        (
+            lambda: jax.jit(lambda n: untyped.macro_accuracy(HITS_OF_TWO, LABELS, num_classes=n))(
+                3
+            ),
+            TypeError,
+            "num_classes",
+        ),
+    ],
+)
+def test_refusals(call, error, name):
+    with pytest.raises(error, match=name):
+        call()

@@ -10,23 +10,9 @@ import pytest
 
 from tests import reference
 from topk_jax import sets
-from topk_jax.sets import _outliers, _selective
 
 # Some dozens of roundings of float32.
 ROUNDING = 1e-5
-
-
-@pytest.mark.parametrize("kind", ["energy", "logit", "probability"])
-def test_outlier_scores_of_logits(kind, rng):
-    logits = (3 * rng.normal(size=(40, 7))).astype(np.float32)
-    logits[0, 2] = -np.inf
-    logits[1, :3] = logits[1].max()
-    found = sets.outlier_scores(logits, kind=kind)
-    np.testing.assert_allclose(
-        found, reference.outlier_scores(logits, kind=kind), rtol=ROUNDING, atol=ROUNDING
-    )
-    broken = sets.outlier_scores(jnp.array([[np.nan, 1.0], [np.inf, 1.0], [0.0, 1.0]]), kind=kind)
-    assert np.isnan(broken).tolist() == [True, True, False]
 
 
 def test_confident_examples_differ():
@@ -35,31 +21,9 @@ def test_confident_examples_differ():
     np.testing.assert_allclose(found, np.exp([-40.0, -60.0]), rtol=ROUNDING)
 
 
-@pytest.mark.parametrize("k", [1, 3, 20])
-def test_neighbours_in_blocks_are_those_of_all_distances(k, rng, monkeypatch):
-    monkeypatch.setattr(_outliers, "_OTHERS", 8)
-    monkeypatch.setattr(_outliers, "_ROWS", 4)
-    # Far from 0, where squares cancel.
-    known = (100 + rng.normal(size=(45, 6))).astype(np.float32)
-    features = np.concatenate([known[:5], (100 + rng.normal(size=(8, 6))).astype(np.float32)])
-    found = _outliers._kth_distances.__wrapped__(
-        k, jnp.asarray(features), jnp.asarray(known), jnp.ones(45, bool)
-    )
-    expected = reference.neighbor_scores(features, known, k=k)
-    # A difference of numbers near 100 is exact; the order is by products that have rounded.
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=0)
-    whole = sets.neighbor_scores(features, known, k=k)
-    np.testing.assert_allclose(whole, expected, rtol=1e-4, atol=0)
-    assert np.isnan(sets.neighbor_scores(features, known * np.nan, k=k)).all()
-    of_any_number = jax.export.export(jax.jit(lambda x: sets.neighbor_scores(x, known, k=k)))(
-        jax.ShapeDtypeStruct((jax.export.symbolic_shape("n")[0], 6), jnp.float32)
-    )
-    np.testing.assert_allclose(of_any_number.call(features), expected, rtol=1e-4, atol=0)
-
-
-def test_neighbours_in_a_group_far_from_all_others(rng):
+def test_neighbours_of_thousands_in_a_group_far_from_all_others(rng):
     centres = 500 * np.eye(8)
-    known = (centres[rng.integers(8, size=2000)] + rng.normal(size=(2000, 8))).astype(np.float32)
+    known = (centres[rng.integers(8, size=9000)] + rng.normal(size=(9000, 8))).astype(np.float32)
     features = (centres[rng.integers(8, size=50)] + rng.normal(size=(50, 8))).astype(np.float32)
     for k in (1, 5):
         found = sets.neighbor_scores(features, known, k=k)
@@ -97,23 +61,6 @@ def test_mahalanobis_scores_are_those_of_the_covariance(shrinkage, rng):
     assert np.isposinf(nothing).all()
 
 
-@pytest.mark.parametrize("error", [0.0, 0.04, 0.15, 0.2, 0.5])
-def test_the_threshold_is_that_of_the_p_values(error, rng):
-    known = rng.integers(9, size=19).astype(np.float32)
-    once = rng.random(19) < 0.4
-    threshold = sets.new_class_threshold(known, once, error=error)
-    assert threshold == reference.new_class_threshold(known, once, error=error)
-    values = np.arange(-1, 10).astype(np.float32)
-    members = rng.random((11, 3)) < 0.5
-    chosen = sets.open_set(members, values, known_to=6.0, new_from=threshold)
-    wanted = reference.open_set(members, values, known_to=6.0, new_from=float(threshold))
-    np.testing.assert_array_equal(chosen, wanted)
-    p_values = np.asarray(sets.new_class_p_values(values, known, once), np.float64)
-    is_new = (np.round(20 * p_values) > 20 * Fraction(str(error))) | (values > 6)
-    np.testing.assert_array_equal(chosen[:, -1], is_new)
-    assert np.isnan(sets.new_class_threshold(known * np.nan, once, error=error))
-
-
 def test_sets_of_a_nan_are_empty():
     members, scores = jnp.ones((2, 3), bool), jnp.array([jnp.nan, 1.0])
     assert sets.open_set(members, scores, known_to=2.0).sum(axis=-1).tolist() == [0, 3]
@@ -145,26 +92,6 @@ def test_open_sets_are_right_as_often_as_was_asked(rng):
     assert np.mean(of_new) > 0.1
     allowed = 2 * math.sqrt(3 * error * (1 - 3 * error) / 600)
     assert np.mean(right) >= 1 - 3 * error - allowed
-
-
-def test_fewest_answers_and_most_errors():
-    """Of 28 answers, none may be wrong for an error of 0.1 with a probability of 0.95."""
-    allowed = _selective.allowed_errors(100, Fraction("0.1"), Fraction("0.05"))
-    assert allowed[:29].tolist() == [-1] * 29
-    assert allowed[29] == 0
-    assert allowed[46] == 1
-
-
-@pytest.mark.parametrize("error", [0.05, 0.2, 0.5])
-def test_the_selective_threshold_is_that_of_binomial_p_values(error, rng):
-    for _ in range(20):
-        confidences = rng.integers(40, size=150).astype(np.float32)
-        hits = rng.random(150) < 0.55 + confidences / 100
-        found = sets.selective_threshold(confidences, hits, error=error, delta=0.1)
-        assert found == reference.selective_threshold(confidences, hits, error=error, delta=0.1)
-    assert sets.selective_threshold(confidences, hits | True, error=0.2, delta=0.1) == -np.inf
-    assert sets.selective_threshold(confidences, hits & False, error=0.2, delta=0.1) == np.inf
-    assert np.isnan(sets.selective_threshold(confidences * np.nan, hits, error=0.2, delta=0.1))
 
 
 @pytest.mark.parametrize(
@@ -208,57 +135,3 @@ def test_answers_are_seldom_wrong_more_often_than_was_asked(rng):
     assert too_low.mean() <= delta + 2 * math.sqrt(delta * (1 - delta) / 400)
     # Not by giving no answers.
     assert np.median(thresholds) < 0.8
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: sets.outlier_scores(np.ones((2, 3)), kind="entropy"),
-            "kind must be 'energy', 'logit' or 'probability', got 'entropy'",
-        ),
-        (
-            lambda: sets.neighbor_scores(np.ones((2, 3)), np.ones((4, 2)), k=1),
-            r"known_features must be a matrix of 3 columns, got shape \(4, 2\)",
-        ),
-        (
-            lambda: sets.neighbor_scores(np.ones((2, 3)), np.ones((4, 3)), k=5),
-            r"k must be from 1 to 4 \(the number of known examples\), got 5",
-        ),
-        (
-            lambda: sets.mahalanobis_scores(np.ones((2, 3)), np.ones((4, 3)), np.ones((2, 3))),
-            r"whitening must be a square matrix, got shape \(2, 3\)",
-        ),
-        (
-            lambda: sets.class_gaussian(
-                np.ones((0, 3)), np.ones(0, int), num_classes=2, shrinkage=0.5
-            ),
-            r"features must have at least one example, got shape \(0, 3\)",
-        ),
-        (
-            lambda: sets.open_set(np.ones((2, 3), bool), np.ones(3), known_to=1.0),
-            r"outlier_scores must have the shape of members \(2, 3\) without its classes, got .*3",
-        ),
-        (
-            lambda: sets.open_set(np.ones((2, 3), bool), np.ones(2), known_to=np.ones(2)),
-            r"known_to must have shape \(\), got shape \(2,\)",
-        ),
-        (
-            lambda: sets.selective_threshold(np.ones(3), np.ones(3, bool), error=0.1, delta=1.0),
-            "delta must be less than 1, got 1.0",
-        ),
-        (
-            lambda: sets.selective_threshold(np.ones(0), np.ones(0, bool), error=0.1, delta=0.1),
-            r"confidences must have at least one example, got shape \(0,\)",
-        ),
-    ],
-)
-def test_wrong_arguments_are_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
-def test_neighbors_in_64_bits():
-    with jax.enable_x64(True):
-        found = sets.neighbor_scores(jnp.array([[0.0], [3.0]]), jnp.array([[1.0], [5.0]]), k=1)
-    np.testing.assert_array_equal(found, [1, 2])

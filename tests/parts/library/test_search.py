@@ -1,72 +1,68 @@
-"""Searches among integers: the forms for the CPU and for accelerators find the same."""
+"""Code for the CPU and for accelerators: each gets its part, and both find the same."""
 
 import functools
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from topk_jax import _search, losses, operators
+from topk_jax import _ordinals, _platforms, _search, losses, operators
 
 
-@pytest.fixture
-def elsewhere(monkeypatch):
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_ordinals_have_the_order_of_the_floats(rng, dtype):
+    special = [-np.inf, -1e30, -1.0, -1e-45, -0.0, 0.0, 1e-45, 1.0, 1e30, np.inf]
+    with jax.enable_x64(dtype == np.float64), np.errstate(over="ignore", under="ignore"):
+        floats = np.concatenate([special, np.sort(rng.normal(size=200))]).astype(dtype)
+        ordinals = _ordinals.to_ordinals(jnp.asarray(floats))
+        # In 16 bits some of them are equal, but -0 and 0 never are.
+        for part, drawn in zip(
+            np.split(np.asarray(ordinals), [10]), np.split(floats, [10]), strict=True
+        ):
+            differ = np.diff(part.astype(object))
+            assert ((differ > 0) == (np.diff(drawn.view(part.dtype)) != 0)).all()
+            assert (differ >= 0).all()
+        back = _ordinals.to_floats(ordinals, jnp.dtype(dtype))
+        assert np.asarray(back).tobytes() == floats.tobytes()
+
+
+def trace_as_elsewhere(monkeypatch):
     """Has what is traced be as on an accelerator."""
     monkeypatch.setattr(
         jax.lax, "platform_dependent", lambda *arrays, default, **_: default(*arrays)
     )
 
 
-def last_at_most(bounds, low, high):
-    return _search.last_where(lambda tried: tried <= bounds, low, high)
+def test_the_last_integer(monkeypatch):
+    low = np.array([3, 0, 7, 0, 2**31], np.uint32)
+    high = np.array([4, 2**32 - 1, 7, 1, 2**32 - 1], np.uint32)
+    bounds = np.array([2**32 - 1, 2**32 - 2, 9, 0, 2**31 + 12345], np.uint32)
 
+    def last_at_most(bounds):
+        return _search.last_where(lambda tried: tried <= bounds, low, high)
 
-ENDS = (
-    np.array([3, 0, 7, 0, 2**31], np.uint32),
-    np.array([4, 2**32 - 1, 7, 1, 2**32 - 1], np.uint32),
-)
-BOUNDS = np.array([2**32 - 1, 2**32 - 2, 9, 0, 2**31 + 12345], np.uint32)
-
-
-def test_the_last_integer_on_the_cpu():
-    found = jax.jit(functools.partial(last_at_most))(BOUNDS, *ENDS)
-    np.testing.assert_array_equal(found, [3, 2**32 - 2, 7, 0, 2**31 + 12345])
-
-
-def test_the_last_integer_on_accelerators(elsewhere):
-    found = jax.jit(functools.partial(last_at_most))(BOUNDS, *ENDS)
     # An empty interval has its end.
-    np.testing.assert_array_equal(found, [3, 2**32 - 2, 7, 0, 2**31 + 12345])
-
-
-@pytest.mark.parametrize("length", [1, 2, 17, 100])
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_the_kth_of_rows_with_ties_and_infinities(rng, length, dtype):
-    scores = rng.choice([-np.inf, -1.5, -0.0, 0.0, 2.0, 2.5, np.inf], (4, length))
-    scores = jnp.asarray(scores, dtype)
-    order = jax.lax.top_k(scores, length)[1]
-    for k in sorted({1, (length + 1) // 2, length}):
-        found = _search.kth_of_rows(scores, k)
-        np.testing.assert_array_equal(found[:, 0], order[:, k - 1])
-
-
-def size_over_errors(logits, labels, temperature):
-    return losses.size_over_errors(logits, labels, temperature=temperature)
+    expected = [3, 2**32 - 2, 7, 0, 2**31 + 12345]
+    np.testing.assert_array_equal(jax.jit(last_at_most)(bounds), expected)
+    trace_as_elsewhere(monkeypatch)
+    np.testing.assert_array_equal(jax.jit(last_at_most)(bounds), expected)
 
 
 @pytest.mark.parametrize("sigmoids_at_once", [2**28, 70])
 def test_the_size_over_errors_in_blocks(rng, monkeypatch, sigmoids_at_once):
     from topk_jax.losses import _set_size  # noqa: PLC0415 (private)
 
+    def size_over_errors(logits, labels, temperature):
+        return losses.size_over_errors(logits, labels, temperature=temperature)
+
     logits = rng.normal(size=(5, 7)).astype(np.float32)
     labels = rng.integers(0, 7, 5)
     both = functools.partial(jax.value_and_grad, argnums=(0, 2))
     expected = jax.jit(both(size_over_errors))(logits, labels, 0.5)
     monkeypatch.setattr(_set_size, "_SIGMOIDS_AT_ONCE", sigmoids_at_once)
-    monkeypatch.setattr(
-        jax.lax, "platform_dependent", lambda *arrays, default, **_: default(*arrays)
-    )
+    trace_as_elsewhere(monkeypatch)
     found = jax.jit(both(functools.partial(size_over_errors)))(logits, labels, 0.5)
     # Sums of 175 numbers up to 1 in another order.
     jax.tree.map(
@@ -79,7 +75,8 @@ def has_loop(function, *arguments):
     return "while" in program or "scan" in program
 
 
-def test_there_are_no_loops_on_accelerators(rng, elsewhere):
+def test_there_are_no_loops_on_accelerators(rng, monkeypatch):
+    trace_as_elsewhere(monkeypatch)
     logits = rng.normal(size=(5, 7)).astype(np.float32)
     labels = rng.integers(0, 7, 5)
     assert not has_loop(functools.partial(operators.sparse_top, k=2), logits)
@@ -102,9 +99,7 @@ def test_the_smooth_loss_is_the_same_without_a_loop(rng, monkeypatch, k):
         )(logits)
 
     expected = jax.jit(gradient)(logits)
-    monkeypatch.setattr(
-        jax.lax, "platform_dependent", lambda *arrays, default, **_: default(*arrays)
-    )
+    trace_as_elsewhere(monkeypatch)
     found = jax.jit(functools.partial(gradient))(logits)
     # The same terms, added up in another order.
     jax.tree.map(
@@ -112,7 +107,8 @@ def test_the_smooth_loss_is_the_same_without_a_loop(rng, monkeypatch, k):
     )
 
 
-def test_candidates_of_one_device_are_searched_and_not_sorted(rng, elsewhere):
+def test_candidates_of_one_device_are_searched_and_not_sorted(rng, monkeypatch):
+    trace_as_elsewhere(monkeypatch)
     logits = rng.normal(size=(1, 40, 7)).astype(np.float32)
     labels = rng.integers(0, 7, (1, 40))
     # More candidates than a device selects without a sort.
@@ -143,10 +139,20 @@ def test_the_first_entries_of_several_arrays(rng, count):
         np.testing.assert_array_equal(is_first.reshape(-1), expected_of_part)
 
 
-@pytest.mark.parametrize("length", [1, 128, 300, 20_000])
-def test_the_nth_true_flag(rng, length):
-    flags = rng.random(length) < 0.3
-    flags[-1] = True
-    places = np.flatnonzero(flags)
-    ranks = rng.permutation(len(places))[:50].astype(np.int32)
-    np.testing.assert_array_equal(jax.jit(_search.nth_true)(flags, ranks), places[ranks])
+def nested(x):
+    """A choice inside of a choice."""
+
+    def inner(x):
+        return _platforms.choose(x, cpu=jnp.sin, default=jnp.cos)
+
+    return inner(_platforms.choose(x, cpu=inner, default=lambda x: inner(2 * x)))
+
+
+@pytest.mark.parametrize(
+    ("platform", "kept", "left_out"), [("cpu", "sine", "cosine"), ("tpu", "cosine", "sine")]
+)
+def test_each_platform_gets_its_part(platform, kept, left_out):
+    exported = jax.export.export(jax.jit(nested), platforms=[platform])(jnp.float32(0.5))
+    module = exported.mlir_module()
+    assert f"stablehlo.{kept} " in module
+    assert f"stablehlo.{left_out} " not in module
