@@ -165,7 +165,7 @@ def nth_true(flags: jax.Array, ranks: jax.Array) -> jax.Array:
         counts = _in_groups(level)[indices].astype(jnp.int32)
         ends = _running_sums(counts, _GROUP**height)
         within = jnp.minimum((ends <= ranks[:, None]).sum(axis=1, dtype=jnp.int32), _GROUP - 1)
-        is_before = jnp.arange(_GROUP)[None] < within[:, None]
+        is_before = jnp.arange(_GROUP, dtype=jnp.int32)[None] < within[:, None]
         ranks = ranks - jnp.where(is_before, counts, 0).sum(axis=1, dtype=jnp.int32)
         indices = indices * _GROUP + within
     return jnp.minimum(indices, len(flags) - 1)

@@ -62,7 +62,7 @@ def keep_first(
     """The list with only the first `count` candidates; the others have log-odds of -inf."""
 
     def by_places(found: Candidates, count: jax.Array) -> jax.Array:
-        return jnp.arange(len(found.log_odds)) < count
+        return jnp.arange(len(found.log_odds), dtype=jnp.int32) < count
 
     def by_searches(found: Candidates, count: jax.Array) -> jax.Array:
         (chosen,) = _are_first([found], count, num_examples, num_classes)
@@ -127,7 +127,7 @@ def _merge_by_searches(
         )
     )
     # The kept candidates of an example come first: their classes are below the block's.
-    of_example = found.examples[:, None] == jnp.arange(num_examples)[None]
+    of_example = found.examples[:, None] == jnp.arange(num_examples, dtype=jnp.int32)[None]
     num_kept = (of_example & is_kept[:, None]).sum(axis=0, dtype=jnp.int32)
     num_new = is_new.sum(axis=1, dtype=jnp.int32)
     ends = jnp.cumsum(num_kept + num_new)

@@ -287,15 +287,16 @@ def _plan(taxonomy: Taxonomy, names: int) -> _Plan:
             below = [join(left, right) for left, right in pairs_below] + rest
         left, right = [*below, nothing][:2]
         numbers[node] = join(left, right, int(taxonomy.sizes[node]))
-    joined = np.arange(num_classes + 1, len(heights))
+    # Of 32 bits, so that the plan serves with and without x64.
+    joined = np.arange(num_classes + 1, len(heights), dtype=np.int32)
     of_level = np.array(heights)[joined]
-    both = np.array(pairs)
+    both = np.array(pairs, np.int32)
     levels = tuple(
         (joined[of_level == level], *both[of_level == level].T)
         for level in range(1, max(heights) + 1)
     )
-    order = np.array([numbers[node] for node in range(taxonomy.num_nodes)])
-    return _Plan(names, num_classes, levels, np.array(sizes), order)
+    order = np.array([numbers[node] for node in range(taxonomy.num_nodes)], np.int32)
+    return _Plan(names, num_classes, levels, np.array(sizes, np.int32), order)
 
 
 @partial(jax.jit, static_argnums=0)
