@@ -201,9 +201,9 @@ def main() -> float:
 
     threshold = sets.average_k_threshold(probabilities(validation.names), k=K)
     for name, found in zip(ASKED, probabilities(to_rows(ASKED)), strict=True):
-        size = int(metrics.set_sizes(sets.threshold_set(found, threshold)))
-        members = [countries[index] for index in np.argsort(-found)[:size]]
-        more = f", and {size - MOST_SHOWN} more" if size > MOST_SHOWN else ""
+        number = int(metrics.set_sizes(sets.threshold_set(found, threshold)))
+        members = [countries[index] for index in np.argsort(-found)[:number]]
+        more = f", and {number - MOST_SHOWN} more" if number > MOST_SHOWN else ""
         print(f"{name}: {', '.join(members[:MOST_SHOWN])}{more}")
     found = probabilities(test.names)
     top = {k: metrics.top_k_hits(found, test.labels, k=k) for k in (1, K)}
