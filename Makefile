@@ -40,7 +40,7 @@ help:
 
 install: $(INSTALLED)
 
-$(INSTALLED): EXTRAS := train,place-names,test
+$(INSTALLED): EXTRAS := train,test
 $(PREPARE_INSTALLED): EXTRAS := train,test,prepare
 $(DOCS_INSTALLED): EXTRAS := docs
 $(EXAMPLES_INSTALLED): EXTRAS := train,test,examples

@@ -1,44 +1,24 @@
-r"""Two kinds of doubt: what an example leaves open, and what a classifier has not learned yet.
-
-    for seed in 0 1 2; do
-        train() {
-            python -m train.main --config=configs/place_names.py --config.dataset.labels=votes \
-                --config.dataset.fewest_names=200 --config.seed=$seed --config.num_epochs=$1 \
-                "${@:3}" --workdir=runs/doubt/$2_$seed
-        }
-        train 48 10 --config.dataset.train_size=10000
-        train 12 40 --config.dataset.train_size=40000
-        train 3 all
-    done
-    python -m benchmarks.ambiguity runs/doubt/* --figure=docs/figures/ambiguity.png \
-        --output=benchmarks/results/ambiguity-cpu.json
-
-The truth of a name is the share of each country in the places of that name. The names of the test
-that several countries have are measured. They are not in the training set. The members of an
-ensemble are the runs with the same number of names. The entropy of their mean is a sum of two
-parts. The mean of their entropies is the doubt that the members share. Their mutual information is
-what they disagree about.
-
-The figure shows handwritten digits of the test. The command trains its ensembles of small networks,
-on few and on all digits. Without runs, the command draws only the figure:
+"""Two kinds of doubt: what an image leaves open, and what a classifier has not learned yet.
 
     python -m benchmarks.ambiguity --figure=docs/figures/ambiguity.png
+
+The figure shows handwritten digits of the test. The command trains its ensembles of small networks,
+on few and on all digits. The entropy of the mean of an ensemble is a sum of two parts. The mean of
+the entropies of the members is the doubt that they share. Their mutual information is what they
+disagree about.
 """
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
 import optax
 
-from benchmarks import command, markdown
+from benchmarks import command
 from topk_jax import losses
-from train.prediction import trained
 
-_KS = (1, 5)
-# For the digits: the members, the images of the small training set, and the width of a network.
+# The members, the images of the small training set, and the width of a network.
 _MEMBERS, _FEW, _WIDTH, _STEPS = 10, 50, 64, 400
 # The figure, in inches: a phone shows its text in some ten pixels. A wider one has smaller text.
 _SHOWN, _WIDTH_OF_FIGURE, _HEIGHT_OF_FIGURE, _TEXT = 3, 4.0, 3.35, 8
@@ -47,49 +27,12 @@ _LEAST = 0.1
 
 
 def main() -> None:
-    """Measures the runs and draws the digits."""
+    """Draws the digits."""
     made = command.parser(__doc__, repetitions=None)
     made.add_argument(
-        "workdirs", type=Path, nargs="*", help="runs with config.dataset.labels=votes"
+        "--figure", type=command.output_file, required=True, help="a PNG file for the digits"
     )
-    made.add_argument("--figure", type=command.output_file, help="a PNG file for the digits")
-    given = made.parse_args()
-    if given.figure is not None:
-        given.figure.write_bytes(draw(*digits()))
-    if given.workdirs:
-        command.write(measure(given.workdirs), given.output)
-
-
-def measure(workdirs: Sequence[Path]) -> dict[str, Any]:
-    """The numbers of each ensemble, and of the best answers that can be given."""
-    by_names: dict[int, list[np.ndarray]] = {}
-    truth = np.zeros(0)
-    for workdir in workdirs:
-        classifier = trained.load(workdir)
-        scores, truth = _scores_and_truth(classifier, workdir)
-        by_names.setdefault(len(classifier.load_dataset().train), []).append(scores)
-    best = {f"top_{k}": best_share(truth, truth, k) for k in _KS}
-    return {
-        "names": len(truth),
-        "members": sorted({len(one) for one in by_names.values()}),
-        "best": best | {"entropy": float(entropy(truth).mean())},
-        "trained_on": [
-            {"names": number, **of_ensemble(np.stack(by_names[number]), truth)}
-            for number in sorted(by_names)
-        ],
-    }
-
-
-def of_ensemble(members: np.ndarray, truth: np.ndarray) -> dict[str, float]:
-    """What an ensemble finds: accuracies of its mean, and the parts of the entropy in nats.
-
-    Args:
-        members: the probabilities of each member, [m, n, L].
-        truth: the shares of the classes, [n, L].
-    """
-    agreed, disagreement = parts_of_entropy(members)
-    found = {f"top_{k}": best_share(members.mean(axis=0), truth, k) for k in _KS}
-    return found | {"agreed": float(agreed.mean()), "disagreement": float(disagreement.mean())}
+    made.parse_args().figure.write_bytes(draw(*digits()))
 
 
 def parts_of_entropy(members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -103,41 +46,6 @@ def entropy(probabilities: np.ndarray) -> np.ndarray:
     exact = probabilities.astype(np.float64)
     found: np.ndarray = -(exact * np.log(np.where(exact > 0, exact, 1))).sum(axis=-1)
     return found
-
-
-def best_share(scores: np.ndarray, truth: np.ndarray, k: int) -> float:
-    """The mean share of the truth that is in the k classes of the largest scores."""
-    chosen = np.argpartition(-scores, k - 1, axis=-1)[:, :k]
-    return float(np.take_along_axis(truth, chosen, axis=-1).sum(axis=-1).mean())
-
-
-def tables(results: Mapping[str, Any]) -> str:
-    """The table, in Markdown."""
-    best = results["best"]
-    rows = [
-        [
-            f"an ensemble, {one['names']:,} names",
-            *(f"{one[f'top_{k}']:.1%}" for k in _KS),
-            f"{one['agreed']:.2f}",
-            f"{one['disagreement']:.2f}",
-        ]
-        for one in results["trained_on"]
-    ]
-    known = [*(f"{best[f'top_{k}']:.1%}" for k in _KS), f"{best['entropy']:.2f}", "0"]
-    head = ["answers by", *(f"top-{k}" for k in _KS), "doubt in each member", "disagreement"]
-    return markdown.table(head, [*rows, ["the truth", *known]])
-
-
-def _scores_and_truth(classifier: Any, workdir: Path) -> tuple[np.ndarray, np.ndarray]:
-    """The probabilities of the test names that several countries have, and their shares, [n, L]."""
-    found = classifier.predict("test")
-    if found.truths is None:
-        raise SystemExit(f"{workdir} must be a run with config.dataset.labels=votes")
-    truth = np.zeros(found.scores.shape, np.float32)
-    places = np.arange(len(truth))[:, None]
-    np.add.at(truth, (places, found.truths.classes), found.truths.shares)
-    several = (truth > 0).sum(axis=1) > 1
-    return np.asarray(found.scores[np.flatnonzero(several)]), truth[several]
 
 
 def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray]:

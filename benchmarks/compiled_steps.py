@@ -33,11 +33,8 @@ PRECISIONS = {"float32": False, "bfloat16": True}
 CHIPS = {"v5e": ("v5e", "v5e:2x2", "v5e:4x4"), "v5p": ("v5p",), "h100": ("h100", "h100:8")}
 # These read other data than `folder`, with the same step.
 AS_FOLDER = ("huggingface", "table", "tfds")
-_N_GRAMS = "the n-grams of the batch, for the gradient of their vectors, by the compiler of TPUs"
 # What the steps that sort have to order, by recipe.
 ORDERED = {
-    "place_names": _N_GRAMS,
-    "place_regions": _N_GRAMS,
     "plantnet300k_average_k": "the candidates of a chip, of which the other chips get the scores",
 }
 # What stands for a user's own data.

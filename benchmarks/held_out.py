@@ -11,7 +11,6 @@ import numpy as np
 
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec
 from train.data.digits import DIGITS
-from train.data.place_names import PLACE_NAMES
 from train.data.records import Split
 
 FOLDS = 5
@@ -57,6 +56,3 @@ def _hold_out(whole: Dataset, fold: int) -> Dataset:
 
 
 DIGITS_0, DIGITS_1, DIGITS_2, DIGITS_3, DIGITS_4 = (_without(DIGITS, fold) for fold in range(FOLDS))
-PLACES_0, PLACES_1, PLACES_2, PLACES_3, PLACES_4 = (
-    _without(PLACE_NAMES, fold) for fold in range(FOLDS)
-)

@@ -3,9 +3,9 @@ r"""Classes that a classifier has not seen: how many of their examples are "none
     python -m benchmarks.new_classes --repetitions=5 --folder=runs/new_classes \
         --output=benchmarks/results/new_classes-cpu.json
 
-Every fifth class is held out of the digits, and every fifth country of the names of places; each
-repetition holds out others. A network is trained without them, and evaluated on the test examples
-of all classes by every outlier score. Runs and reports that are in the folder are not made again.
+Every fifth class is held out of the digits; each repetition holds out others. A network is trained
+without them, and evaluated on the test examples of all classes by every outlier score. Runs and
+reports that are in the folder are not made again.
 --features=FILE is for features of your own instead, with the arrays features and labels, as for
 configs/features.py: every fifth class of them is held out.
 """
@@ -27,11 +27,7 @@ from train.prediction.evaluating import new_class_report
 from train.prediction.other_calibrations import NewCalibration
 
 _COVERAGE = 0.9
-_RECIPES = {
-    "digits": ("configs/digits.py:cross_entropy", "benchmarks.held_out:DIGITS_"),
-    "names of places": ("configs/place_names.py", "benchmarks.held_out:PLACES_"),
-}
-_FEATURES = "features"
+_DIGITS, _FEATURES = "digits", "features"
 _SURE = ("answered", "error_of_answers", "answered_of_unknown_classes")
 
 # The columns of the tables: the key of their numbers, and how these are written.
@@ -44,28 +40,22 @@ _COLUMNS = {
 
 
 def main() -> None:
-    """Measures each data set in each fold by each score."""
+    """Measures the data in each fold by each score."""
     made = command.parser(__doc__, repetitions=FOLDS, what="folds, of five", least=2)
     made.add_argument("--folder", type=Path, required=True, help="for the runs")
     made.add_argument("--features", type=Path, help="an .npz file with features and labels")
     made.add_argument("--max_error", type=float, default=0.05, help="of answers of one class")
     given = made.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    names = _RECIPES if given.features is None else [_FEATURES]
-    results = {
-        name: _summary(
-            [
-                _measure(name, fold, given.folder, given.features, given.max_error)
-                for fold in range(given.repetitions)
-            ]
-        )
-        for name in names
-    }
+    folds = [
+        _measure(fold, given.folder, given.features, given.max_error)
+        for fold in range(given.repetitions)
+    ]
     written = {
         "asked": _COVERAGE,
         "max_error": given.max_error,
         "repetitions": given.repetitions,
-        "data": results,
+        "data": {_DIGITS if given.features is None else _FEATURES: _summary(folds)},
     }
     command.write(written, given.output)
 
@@ -99,13 +89,11 @@ def tables(results: Mapping[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def _measure(
-    name: str, fold: int, folder: Path, features: Path | None, max_error: float
-) -> dict[str, Any]:
+def _measure(fold: int, folder: Path, features: Path | None, max_error: float) -> dict[str, Any]:
     """The reports of one fold."""
-    workdir = folder / f"{name.replace(' ', '_')}_{fold}"
+    workdir = folder / f"{_DIGITS if features is None else _FEATURES}_{fold}"
     if not (workdir / "results.json").exists():
-        _train(f"--workdir={workdir}", *_arguments(name, fold, workdir, features))
+        _train(f"--workdir={workdir}", *_arguments(fold, workdir, features))
     out = workdir.with_name(f"{workdir.name}.json")
     if not out.exists():
         out.write_text(json.dumps(_reports(workdir, max_error)))
@@ -159,12 +147,11 @@ def _numbers(report: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def _arguments(name: str, fold: int, workdir: Path, features: Path | None) -> list[str]:
+def _arguments(fold: int, workdir: Path, features: Path | None) -> list[str]:
     """The flags of the run."""
-    if name != _FEATURES:
-        recipe, data_set = _RECIPES[name]
-        return [f"--config={recipe}", f"--config.dataset.name={data_set}{fold}"]
-    assert features is not None
+    if features is None:
+        data_set = f"benchmarks.held_out:DIGITS_{fold}"
+        return ["--config=configs/digits.py:cross_entropy", f"--config.dataset.name={data_set}"]
     path = workdir.with_name(f"{workdir.name}.npz")
     _write_features(features, path, fold)
     return [

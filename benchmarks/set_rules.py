@@ -1,7 +1,8 @@
 r"""Every rule of sets beside the others, on the test examples of finished runs.
 
-    python -m train.main --config=configs/place_names.py --workdir=runs/places
-    python -m benchmarks.set_rules "names of places=runs/places" \
+    python -m train.main --config=configs/features.py --config.dataset.path=features.npz \
+        --workdir=runs/features
+    python -m benchmarks.set_rules "features=runs/features" \
         --output=benchmarks/results/set_rules-cpu.json
 
 Each repetition calibrates the rules on one random half of the test examples, and measures their

@@ -2,12 +2,11 @@
 
     python -m benchmarks.set_sizes [--repetitions=4] [--output=FILE.json]
 
-It uses the embedded digits (a network of one hidden layer) and a part of `place_names` (n-grams).
-Each repetition has another seed, and another division of the examples that are not trained on into
-two halves: one calibrates the score "lac" at an error, the other one gives the coverage and the
-mean size. All losses of a repetition start from the same weights and see the same batches. The
-losses of sets are added to the cross-entropy with the settings of `configs/own_data.py`, for the
-error of the sets.
+It uses the embedded digits and a network of one hidden layer. Each repetition has another seed, and
+another division of the examples that are not trained on into two halves: one calibrates the score
+"lac" at an error, the other one gives the coverage and the mean size. All losses of a repetition
+start from the same weights and see the same batches. The losses of sets are added to the
+cross-entropy with the settings of `configs/own_data.py`, for the error of the sets.
 
 The networks of cross-entropy also get randomised sets of the score "aps" at three temperatures: 1,
 the calibrated one, and the one of conformal temperature scaling (ConfTS). Thirds of the same
@@ -28,19 +27,11 @@ from benchmarks import command, markdown, timing
 from configs import own_data
 from topk_jax import losses, sets
 from train import data
-from train.data.records import Rows, Split
-from train.models.networks.ngram_bag import NgramBag
+from train.data.records import Split
 
 ERRORS = (0.01, 0.1)
-# The recipe of each data set, the epochs and the rate. A batch has a quantile at each error.
-DATA_SETS: dict[str, tuple[dict[str, Any], int, float]] = {
-    "digits": ({"name": "digits"}, 60, 3e-3),
-    "place_names": (
-        {"name": "place_names", "target": "country", "fewest_names": 500, "train_size": 10000},
-        10,
-        5e-3,
-    ),
-}
+EPOCHS, RATE = 60, 3e-3
+# A batch has a quantile at each error.
 BATCH_SIZE = 256
 LOSSES = {
     "cross_entropy": {},
@@ -56,30 +47,13 @@ CONFTS_STEPS, CONFTS_RATE = 200, 0.01
 Examples = tuple[np.ndarray, np.ndarray]
 
 
-class _Digits(nn.Module):
-    """Pixels to 64 features."""
+class _Classifier(nn.Module):
+    num_classes: int
 
     @nn.compact
     def __call__(self, images: jax.Array) -> jax.Array:
         pixels = images.reshape(len(images), -1).astype(jnp.float32) / 255
-        return jax.nn.relu(nn.Dense(64)(pixels))
-
-
-class _Names(nn.Module):
-    """Names to features, by a table of fewer rows than in training by the program."""
-
-    @nn.compact
-    def __call__(self, names: jax.Array) -> jax.Array:
-        return NgramBag(None, width=32, rows=2**13)(names, train=False)
-
-
-class _Classifier(nn.Module):
-    body: nn.Module
-    num_classes: int
-
-    @nn.compact
-    def __call__(self, inputs: jax.Array) -> jax.Array:
-        logits: jax.Array = nn.Dense(self.num_classes)(self.body(inputs))
+        logits: jax.Array = nn.Dense(self.num_classes)(jax.nn.relu(nn.Dense(64)(pixels)))
         return logits
 
 
@@ -91,11 +65,11 @@ def main() -> None:
 
 def measure(repetitions: int) -> dict[str, Any]:
     """Coverage and mean size by data set, error and loss, a number of each repetition."""
-    found = {name: _measure(name, repetitions) for name in DATA_SETS}
+    by_loss, by_temperature = _measure(repetitions)
     return {
         "machine": timing.machine(),
-        "data_sets": {name: by_loss for name, (by_loss, _) in found.items()},
-        "temperatures": {name: by_temperature for name, (_, by_temperature) in found.items()},
+        "data_sets": {"digits": by_loss},
+        "temperatures": {"digits": by_temperature},
     }
 
 
@@ -132,13 +106,10 @@ def _interval(differences: np.ndarray) -> str:
     return f"{differences.mean():+.2f} ± {half:.2f}"
 
 
-def _measure(name: str, repetitions: int) -> tuple[dict[str, Any], dict[str, Any]]:
+def _measure(repetitions: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """The numbers by error and loss, and by error and temperature."""
-    values, epochs, rate = DATA_SETS[name]
-    recipe = {"batch_size": BATCH_SIZE, **values}
-    dataset = data.read(recipe).load(None)
-    body = _Digits() if name == "digits" else _Names()
-    network = _Classifier(body, dataset.num_classes)
+    dataset = data.read({"name": "digits", "batch_size": BATCH_SIZE}).load(None)
+    network = _Classifier(dataset.num_classes)
     trained = _arrays(dataset.train)
     held_out = [
         np.concatenate(parts)
@@ -148,7 +119,7 @@ def _measure(name: str, repetitions: int) -> tuple[dict[str, Any], dict[str, Any
     tempered: dict[str, Any] = {str(error): {kind: [] for kind in TEMPERATURES} for error in ERRORS}
     for loss in LOSSES:
         runs = {
-            error: _trainer(network, _objective(loss, error), trained, epochs, rate)
+            error: _trainer(network, _objective(loss, error), trained)
             for error in (ERRORS[:1] if loss == "cross_entropy" else ERRORS)
         }
         for seed in range(repetitions):
@@ -177,8 +148,7 @@ def _by_number(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _arrays(split: Split) -> tuple[np.ndarray, np.ndarray]:
-    images: Any = split.images
-    return np.asarray(images.to_array() if isinstance(images, Rows) else images), split.labels
+    return np.asarray(split.images), split.labels
 
 
 def _objective(name: str, error: float) -> Callable[[jax.Array, jax.Array], jax.Array]:
@@ -199,13 +169,11 @@ def _trainer(
     network: nn.Module,
     objective: Callable[[jax.Array, jax.Array], jax.Array],
     trained: tuple[np.ndarray, np.ndarray],
-    epochs: int,
-    rate: float,
 ) -> Callable[[int, np.ndarray], np.ndarray]:
     """Trains by AdamW with a seed, and gives the logits of the examples that are not trained on."""
     inputs, labels = map(jnp.asarray, trained)
     steps = len(labels) // BATCH_SIZE
-    optimizer = optax.adamw(optax.cosine_decay_schedule(rate, epochs * steps), weight_decay=1e-4)
+    optimizer = optax.adamw(optax.cosine_decay_schedule(RATE, EPOCHS * steps), weight_decay=1e-4)
 
     def logits_of(params: Any, inputs: jax.Array) -> jax.Array:
         logits: Any = network.apply(params, inputs)
@@ -225,7 +193,7 @@ def _trainer(
             return (optax.apply_updates(params, updates), optimizer_state), None
 
         orders = jax.vmap(lambda key: jax.random.permutation(key, len(labels)))(
-            jax.random.split(key, epochs)
+            jax.random.split(key, EPOCHS)
         )
         batches = orders[:, : steps * BATCH_SIZE].reshape(-1, BATCH_SIZE)
         return jax.lax.scan(step, (params, optimizer.init(params)), batches)[0][0]

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import (
-    ambiguity,
     calibrated_losses,
     chunked,
     collection_report,
@@ -45,18 +44,14 @@ from benchmarks import (
     ten_million_classes,
     throughput,
     train_step_report,
-    votes,
 )
 
 PAGES = (
     Path(__file__).parent / "README.md",
-    Path(__file__).parent.parent / "docs" / "ambiguity.md",
     Path(__file__).parent.parent / "docs" / "evidence" / "proofs.md",
-    Path(__file__).parent.parent / "docs" / "votes.md",
 )
 RESULTS = Path(__file__).parent / "results"
 _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
-    "ambiguity": ambiguity.tables,
     "calibrated_losses": calibrated_losses.tables,
     "chunked": chunked.tables,
     "collection": collection_report.tables,
@@ -95,7 +90,6 @@ _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "train_step": train_step_report.tables,
     "train_step_densenet": train_step_report.tables,
     "train_step_resnet": train_step_report.tables,
-    "votes": votes.tables,
 }
 _PLACE = re.compile(
     r"(?P<begin><!-- begin (?P<file>(?P<benchmark>\w+)-\w+\.json) -->\n).*?(?P<end><!-- end -->)",

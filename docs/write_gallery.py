@@ -2,9 +2,7 @@ r"""Draws the gallery of sets, `docs/figures/gallery_*.png`, with Chromium.
 
     python -m train.main --config=configs/digits.py:cross_entropy --config.num_epochs=2 \
         --workdir=runs/digits
-    python -m train.main --config=configs/place_regions.py --config.num_epochs=3 \
-        --workdir=runs/regions
-    python docs/write_gallery.py runs/digits runs/regions
+    python docs/write_gallery.py runs/digits
 
 Every picture is the page of sets that `train.predict` writes for a rule, without its head. The
 digits are test images of the run in whose classes it trusts least and most, and a drawn cross.
@@ -28,8 +26,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 FIGURES = ROOT / "docs" / "figures"
-# The rule of each picture of digits, by the end of its file's name.
-OF_DIGITS = {
+# The rule of each picture, by the end of its file's name.
+RULES = {
     "top_1": ["--top_k=1"],
     "top_5": ["--top_k=5"],
     "average_2": ["--average_k=2"],
@@ -37,8 +35,6 @@ OF_DIGITS = {
     "class_conditional": ["--coverage=0.95", "--rule=class_conditional"],
     "none_of_these": ["--coverage=0.9", "--allow_new", "--new_score=neighbors"],
 }
-OF_NAMES = {"taxonomic": ["--coverage=0.9", "--rule=taxonomic"]}
-NAMES = ("Neustadt", "Kawasaki", "Villanueva", "Springfield")
 _STYLE = """<style>
 header, nav, #controls, .marking, .folder { display: none !important; }
 body { padding: 8px; font-size: 13px; }
@@ -57,19 +53,15 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("digits", type=Path, help="a finished run on digits")
-    parser.add_argument("regions", type=Path, help="a finished run on regions")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         write_digits(given.digits, folder / "digits")
-        for rules, what in (
-            (OF_DIGITS, [f"--workdir={given.digits}", f"--images={folder / 'digits'}"]),
-            (OF_NAMES, [f"--workdir={given.regions}", f"--names={','.join(NAMES)}"]),
-        ):
-            for name, rule in rules.items():
-                page = folder / f"{name}.html"
-                predict([*what, *rule, f"--html={page}", f"--out={folder / name}.jsonl"])
-                (FIGURES / f"gallery_{name}.png").write_bytes(picture(page, folder))
+        what = [f"--workdir={given.digits}", f"--images={folder / 'digits'}"]
+        for name, rule in RULES.items():
+            page = folder / f"{name}.html"
+            predict([*what, *rule, f"--html={page}", f"--out={folder / name}.jsonl"])
+            (FIGURES / f"gallery_{name}.png").write_bytes(picture(page, folder))
 
 
 def write_digits(workdir: Path, folder: Path) -> None:

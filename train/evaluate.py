@@ -42,8 +42,8 @@ _SPLIT = flags.DEFINE_string(
     "split",
     None,
     f"With --workdir or --weights: the split of the data set, one of {', '.join(_SPLITS)}; by "
-    "default test. Only place_names and synthetic_latents have balanced_test, with equally "
-    "many examples of every class.",
+    "default test. Only synthetic_latents has balanced_test, with equally many examples of every "
+    "class.",
 )
 _CROPS = flags.DEFINE_integer(
     "crops",

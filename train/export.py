@@ -1,20 +1,19 @@
 """One file of a classifier and its rule: `python -m train.export --workdir=DIR --out=F --top_k=5`.
 
 The file is a serialized StableHLO program, made by `jax.export`, that contains the parameters and
-the rule. It maps uint8 images [n, height, width, channels], float32 features [n, d] or
-characters of names, int32 [n, length], for any n from 1 on, to the probabilities [n, L], float32,
-and the sets [n, L], booleans; with --allow_new, its last output is which examples may be of none of
-the classes, booleans [n]. It needs jax and flatbuffers, not this program, and runs on CPUs, NVIDIA
-GPUs and TPUs. A JSON file beside it has the classes in their order, the rule with its thresholds,
-and how images or names are prepared. For images, a third file, FILE.py, is a script that prepares
-them with Pillow, calls the program and prints the sets. FILE.md is a model card, in the format of
-Hugging Face.
+the rule. It maps uint8 images [n, height, width, channels] or float32 features [n, d], for any n
+from 1 on, to the probabilities [n, L], float32, and the sets [n, L], booleans; with --allow_new,
+its last output is which examples may be of none of the classes, booleans [n]. It needs jax and
+flatbuffers, not this program, and runs on CPUs, NVIDIA GPUs and TPUs. A JSON file beside it has the
+classes in their order, the rule with its thresholds, and how images are prepared. For images, a
+third file, FILE.py, is a script that prepares them with Pillow, calls the program and prints the
+sets. FILE.md is a model card, in the format of Hugging Face.
 
 With --format=onnx, the same program is an ONNX file, for ONNX Runtime on servers, phones and in
 browsers, for one example or more. It is kept if ONNX Runtime computes what JAX computes.
 
-With --format=web, a folder is written: a page that takes photographs, drawings or names in a
-browser, computes there, and shows the sets. Any server of files can serve it.
+With --format=web, a folder is written: a page that takes photographs or drawings in a browser,
+computes there, and shows the sets. Any server of files can serve it.
 
 With --format=safetensors, the file has the weights of the network instead, by the names that
 torchvision or timm have for them, and no rule.

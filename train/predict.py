@@ -3,16 +3,15 @@
 For a published network, --weights=FILE stands in the place of --workdir, with --dataset=NAME or
 --classes=FILE.
 
-For a run on features, --features=FILE stands in the place of --images, and for one on names,
---names=NAME,NAME. A run on features takes --images, too, if train.embed made the features, or with
---features_run=DIR --weights=FILE.
+For a run on features, --features=FILE stands in the place of --images. It takes --images, too, if
+train.embed made the features, or with --features_run=DIR --weights=FILE.
 
 One line of JSON per image is written to standard output or to --out, in the order of the images:
 {"path", "set": [{"class", "index", "probability"}, …], "size", "threshold", "rule"}, with the most
 probable class first. The threshold is null for the top K, for rules of --rule with a score, and if
 every class is in the set. A file that cannot be read has {"path", "error"}, and the exit code is
 then 1. Of features, a line has "row", counted from 0, instead of "path", and "name" if the file has
-names. Of names, it has "name".
+names.
 
 With --allow_new, a line has "none_of_these", which is true if the example may be of none of the
 classes; an empty set is then no answer but that.
@@ -63,12 +62,6 @@ _FEATURES = flags.DEFINE_string(
     "Instead of --images, for a run on features: an .npz file, or a folder of .npy files, with an "
     "array features [rows, features] and optionally an array names [rows]; or one .npy file.",
 )
-_NAMES = flags.DEFINE_list(
-    "names",
-    None,
-    "Instead of --images, for a run on names: names with commas between. A name with a comma "
-    "stands in double quotes.",
-)
 _GROUP = flags.DEFINE_string(
     "group",
     None,
@@ -103,11 +96,11 @@ _CLASS_NAMES = flags.DEFINE_string(
     None,
     "A file with one class name per line, in UTF-8, to be used instead of the names of the run.",
 )
-_EXAMPLES = ("images", "features", "names")
+_EXAMPLES = ("images", "features")
 _ROWS = flag_rules.declare(
-    Needed(_EXAMPLES, "image files or folders with some, a file, or names"),
+    Needed(_EXAMPLES, "image files or folders with some, or a file"),
     Exclusive(_EXAMPLES),
-    Flag("features_run", excludes=("features", "names"), because="it takes images"),
+    Flag("features_run", excludes=("features",), because="it takes images"),
     Flag("group", fields.text()),
     Flag("group", excludes=("allow_new",), because="outlier scores are of single examples"),
     Flag(
@@ -124,18 +117,18 @@ _ROWS = flag_rules.declare(
     ),
     Flag(
         "similar",
-        excludes=("group", "names"),
+        excludes=("group",),
         because="it is for single images and rows of features",
     ),
     *share_flags.ROWS,
 )
 # The files of these flags have a digest, or are outputs.
-_PLACES = ("workdir", "weights", "images", "features", "names", "out", "path", "data_dir")
+_PLACES = ("workdir", "weights", "images", "features", "out", "path", "data_dir")
 _CONTENTS = ("classes", "class_names", "taxonomy", "thresholds", "costs")
 
 
 def main() -> None:
-    """Writes the sets of the images, rows or names."""
+    """Writes the sets of the images or rows."""
     classifier_chosen = _CLASSIFIER()
     classifier_chosen.check()
     flag_rules.check(_ROWS)
@@ -210,14 +203,12 @@ def main() -> None:
 
 
 def _find_examples() -> "observation_sets.Examples":
-    """The images, rows or names that the flags name."""
-    from train.prediction import image_files, image_sets, name_sets, row_sets
+    """The images or rows that the flags name."""
+    from train.prediction import image_files, image_sets, row_sets
     from train.sharing import sharing
 
     if _FEATURES.value is not None:
         return row_sets.read(_FEATURES.value)
-    if _NAMES.value is not None:
-        return name_sets.read(_NAMES.value)
     # The folder of the parts may be among the images.
     without = None if _OUT.value is None else sharing.folder_of(Path(_OUT.value))
     found = image_files.find(_IMAGES.value or [], without)

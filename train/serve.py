@@ -5,9 +5,9 @@ The program is one that train.export wrote. A request is sent to /predict:
     curl --form image=@photograph.jpg http://127.0.0.1:8000/predict
 
 A form has files of the field "image". A body of the type application/json is an object with a list:
-{"images": [...]}, files in base64; {"features": [[...], ...]}; or {"names": [...]}. The response is
-{"sets": [...]}, in the order of the examples; the fields of a set are those of train.predict. What
-is refused is answered by {"error": "..."}, with a status code of 400 or more.
+{"images": [...]}, files in base64, or {"features": [[...], ...]}. The response is {"sets": [...]},
+in the order of the examples; the fields of a set are those of train.predict. What is refused is
+answered by {"error": "..."}, with a status code of 400 or more.
 
 /health says what is served, with the status code 200 if requests are answered and 503 if not.
 /metrics has counts and times for Prometheus.

@@ -103,7 +103,7 @@ ROWS = {
     f"main --config=digits --config.seed={'9' * 5000}": "config.seed",
     "main --config=digits --config.model.freeze=True "
     "--config.optimizer.head_learning_rate=0.1": "config.optimizer.head_learning_rate",
-    "audit --config=place_names --out=audit.csv": "train.audit",
+    "audit --config=digits --out=audit.csv": "train.audit",
 }
 
 

@@ -308,29 +308,6 @@ class ImagenetFields(TrainSizeFields, StreamedFields, HeldOutFields):
     """The fields of `imagenet`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlaceNamesFields(TrainSizeFields):
-    """The fields of `place_names`."""
-
-    target: Literal["country", "region"] = field(
-        "A name is classified by its `country` or `region`."
-    )
-    labels: Literal["one", "votes"] = field(
-        "An example for each country of a name (`one`), or shares of countries (`votes`).",
-        default="one",
-    )
-    fewest_names: int | None = field(
-        "The names that a class needs. None: what leaves 3 for training.",
-        integer(1),
-        default=None,
-    )
-    balanced_per_class: int | None = field(
-        "Names of each class in the class-balanced test. None: 10 or 2.",
-        integer(1),
-        default=None,
-    )
-
-
 _EXAMPLES = "The examples of the split."
 
 
@@ -397,7 +374,6 @@ FIELDS_OF: Mapping[str, type[DatasetFields]] = {
     "huggingface": HuggingfaceFields,
     "imagenet": ImagenetFields,
     "imagenet_lt": StreamedFields,
-    "place_names": PlaceNamesFields,
     "plantnet300k": StreamedFields,
     "plantnet300k_v2": StreamedFields,
     "synthetic_latents": LatentsFields,

@@ -67,9 +67,7 @@ class ModelFields:
         of_machine=True,
     )
     width: int | None = field(
-        "Units of a hidden layer of `mlp` (None: 256), or features of `ngram_bag` (64).",
-        integer(1, MOST_WIDTH),
-        default=None,
+        "Units of a hidden layer of `mlp`. None: 256.", integer(1, MOST_WIDTH), default=None
     )
     depth: int | None = field(
         "Hidden layers of `mlp`. None: 2.", integer(1, MOST_DEPTH), default=None

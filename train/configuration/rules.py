@@ -130,7 +130,7 @@ def _of_trained_layers(field: str) -> _Rule:
 
 
 _RULES = (
-    *map(_for_inputs, ("images", "features", "names")),
+    *map(_for_inputs, ("images", "features")),
     *map(_with_option, MODEL_OPTIONS),
     _Rule(
         "loss.label_smoothing",
@@ -281,11 +281,6 @@ _RULES = (
             and "," in (run.config.dataset.label or "")
         ),
         "one column with config.dataset.labels={labels}",
-    ),
-    _Rule(
-        "dataset.mixup",
-        lambda run: run.data.inputs == "names" and run.config.dataset.mixup != 0,
-        "0 for names, whose characters cannot be mixed",
     ),
 )
 # The allowed values of these fields depend on other fields, and on the number of classes.

@@ -21,7 +21,6 @@ DATASETS = {
     "huggingface": "train.data.own.families:HUGGINGFACE",
     "imagenet": "train.data.imagenet:IMAGENET",
     "imagenet_lt": "train.data.imagenet_lt:IMAGENET_LT",
-    "place_names": "train.data.place_names:PLACE_NAMES",
     "plantnet300k": "train.data.plantnet300k:PLANTNET300K",
     "plantnet300k_v2": "train.data.plantnet300k:PLANTNET300K_V2",
     "synthetic_latents": "train.data.synthetic_latents:SYNTHETIC_LATENTS",

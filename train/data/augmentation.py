@@ -16,12 +16,10 @@ def normalize(inputs: jax.Array, mean: tuple[float, ...], std: tuple[float, ...]
 
     Args:
         inputs: uint8 images [..., channels], which are divided by 255 first, or floating-point
-            features [..., d]. Names, int32, stay as they are.
+            features [..., d].
         mean: of each channel or feature.
         std: the standard deviation of each channel or feature.
     """
-    if inputs.dtype == jnp.int32:
-        return inputs
     shape = (1,) * (inputs.ndim - 1) + (-1,)
     scaled = inputs.astype(jnp.float32)
     if inputs.dtype == jnp.uint8:

@@ -18,12 +18,12 @@ from train.data.images import UnreadableImageError
 from train.data.records import Records, Split
 from train.foundation.errors import UserError
 
-# "images" uint8 [b, ...], or five crops of each image [b, 5, ...], features [b, d] or names int32
-# [b, length], "labels" int32 [b], and "examples" int32 [b], the indices of the examples in the
-# split; see `Truths.arrays` for what comes with labels that stand for more than one class. Training
-# adds "positions" int32 [b], their indices in the global batch, which their random keys are made
-# of. Evaluation adds "mask" bool [b], false for what is not an example: the padding of the last
-# batch, and the images that were skipped.
+# "images" uint8 [b, ...], five crops of each image [b, 5, ...], or features [b, d], "labels" int32
+# [b], and "examples" int32 [b], the indices of the examples in the split; see `Truths.arrays` for
+# what comes with labels that stand for more than one class. Training adds "positions" int32 [b],
+# their indices in the global batch, which their random keys are made of. Evaluation adds "mask"
+# bool [b], false for what is not an example: the padding of the last batch, and the images that
+# were skipped.
 Batch = dict[str, Any]
 # The values of `config.dataset.sampling`: an epoch takes every example once, except for a few that
 # do not fill a batch, or it takes every class as often.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import tensorflow_datasets as tfds
 
 # What `DatasetSpec.inputs` may be, and what one of them is called.
-_EXAMPLES = {"images": "image", "features": "row", "names": "name"}
+_EXAMPLES = {"images": "image", "features": "row"}
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Dataset:
         validation: the validation examples.
         test: the test examples.
         class_names: the names of the classes, in the order of the labels.
-        image_shape: height, width and channels of the images that the model gets; the
-            number of features, or of characters of a name, alone.
+        image_shape: height, width and channels of the images that the model gets; only the number
+            of features for other examples.
         digest: a hash of the files, labels and splits of the user's own files, which may change
             between two starts of a run; `None` for data sets that do not change.
         mean: the mean of each feature over the training rows; `None` for images.
@@ -97,9 +97,8 @@ class DatasetSpec(abc.ABC):
     Attributes:
         name: `config.dataset.name`.
         num_classes: the number of classes L; `None` if only the files have it.
-        image_shape: height, width and channels of the images that the model gets; the
-            number of features, or of characters of a name, for other examples; `None` if only the
-            files have it.
+        image_shape: height, width and channels of the images that the model gets; only the number
+            of features for other examples; `None` if only the files have it.
         augment: maps a random key and one uint8 image to one uint8 image; runs on the device.
         mean: the mean of a channel over the training images, in [0, 1]; the mean of each feature,
             empty if only the files have it.
@@ -107,8 +106,7 @@ class DatasetSpec(abc.ABC):
         reader: makes pixels of images that stay encoded on disk and are decoded, resized and
             cropped for each batch; `None` if all images are in memory.
         true_distribution: the distribution of the data; `None` if it is not known.
-        inputs: what the examples are: "images", "features" or "names". The last are rows of
-            characters, int32.
+        inputs: what the examples are: "images" or "features".
         attribution: the names to attribute the data to, with their licence; may be empty.
     """
 

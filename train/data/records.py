@@ -70,10 +70,10 @@ def _file_name(example: Mapping[str, Any], index: int) -> str:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a matrix of features or characters, which are copied when a batch wants them.
+    """Rows of a matrix of features, which are copied when a batch wants them.
 
     Attributes:
-        matrix: the features or characters [n, d] of all splits; many stay in their file.
+        matrix: the features [n, d] of all splits; many stay in their file.
         indices: the indices of the chosen rows in `matrix`, [m].
     """
 

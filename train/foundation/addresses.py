@@ -67,8 +67,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
             value = value if is_given else ""
         else:
             value = argument
-        # Any text may be a name.
-        if before and before != "--names":
+        if before:
             refuse(before, value)
     refuse("the environment variable TFDS_DATA_DIR", os.environ.get("TFDS_DATA_DIR"))
 

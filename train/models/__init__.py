@@ -37,7 +37,6 @@ from train.models.networks import (
 )
 from train.models.networks.linear import Linear
 from train.models.networks.mlp import MLP
-from train.models.networks.ngram_bag import NgramBag
 from train.models.networks.small_cnn import SmallCNN
 from train.models.networks.strided_cnn import StridedCNN
 from train.models.normalization import NORMALIZATIONS, Normalization
@@ -67,7 +66,6 @@ MODELS = {
     "strided_cnn": ModelSpec(StridedCNN),
     "linear": ModelSpec(Linear, inputs=("images", "features")),
     "mlp": ModelSpec(MLP, inputs=("images", "features"), options=("width", "depth", "dropout")),
-    "ngram_bag": ModelSpec(NgramBag, inputs=("names",), options=("width", "dropout")),
     **{name: spec for family in FAMILIES for name, spec in family.NETWORKS.items()},
 }
 

@@ -17,7 +17,7 @@ class ModelSpec:
         build: makes the module of features; called with `axis_name` and `dtype`. The features are
             float32 [n, d], or [n, height, width, d] if the head is applied at every place: its
             logits are then rectified and averaged over the image.
-        inputs: what it takes: "images", "features" or "names"; see `DatasetSpec`.
+        inputs: what it takes: "images" or "features"; see `DatasetSpec`.
         options: the fields of `config.model` that `build` takes too, of
             `configuration.groups.MODEL_OPTIONS`.
         names: what files of weights call its variables; None if the program reads none.

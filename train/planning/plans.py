@@ -26,7 +26,7 @@ from train.training.steps_in_flight import AHEAD
 from train.workdir.classes import Classes
 from train.workdir.facts import Facts
 
-_DTYPES = {"images": np.uint8, "features": np.float32, "names": np.int32}
+_DTYPES = {"images": np.uint8, "features": np.float32}
 # Neither changes a shape: what a data set that is not opened has of each class, and of steps.
 _EXAMPLES_OF_A_CLASS, _STEPS = 20, 1000
 # The largest batch is known to this part of it.

@@ -45,7 +45,7 @@ class Scored:
 
     Attributes:
         probabilities: of all classes, [L].
-        photograph: the photograph; None for rows and names.
+        photograph: the photograph; None for rows.
     """
 
     probabilities: np.ndarray
@@ -106,7 +106,7 @@ class ClassSet(abc.ABC):
 
     @property
     def photographs(self) -> tuple[Photograph, ...]:
-        """The photographs that the set is made from; none for rows and names."""
+        """The photographs that the set is made from; none for rows."""
         return ()
 
     @property

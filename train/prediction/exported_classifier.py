@@ -50,7 +50,7 @@ _INPUTS = shapes.record(
 _DESCRIPTION = shapes.record(
     {"classes": shapes.list_of(fields.text(), at_least=1), "rule": fields.text()},
     {
-        **dict.fromkeys(("images", "features", "names"), _INPUTS),
+        **dict.fromkeys(("images", "features"), _INPUTS),
         "outputs": shapes.record({}),
         "rule_in_words": shapes.string,
         "threshold": shapes.NUMBER_OR_NULL,
@@ -357,9 +357,9 @@ def _rule(path: Path, description: dict[str, Any]) -> ExportedRule:
 
 
 def _expected(path: Path, description: dict[str, Any]) -> Expected:
-    inputs = next((name for name in ("images", "features", "names") if name in description), None)
+    inputs = next((name for name in ("images", "features") if name in description), None)
     if inputs is None:
-        raise UserError(f"--program {path} takes neither images nor features nor names")
+        raise UserError(f"--program {path} takes neither images nor features")
     of_inputs = description[inputs]
     _, *shape = of_inputs["shape"]
     reader = None

@@ -17,7 +17,7 @@ _PLATFORMS = ("cpu", "cuda", "tpu")
 # A file of FlatBuffers cannot be larger.
 _MOST_BYTES = 2**31 - 2**16
 # The type of what the program takes, by `DatasetSpec.inputs`.
-_DTYPES = {"images": "uint8", "features": "float32", "names": "int32"}
+_DTYPES = {"images": "uint8", "features": "float32"}
 
 
 def serialize(classifier: TrainedClassifier, rule: CalibratedRule) -> bytes:
@@ -101,14 +101,8 @@ def _inputs(spec: DatasetSpec, image_shape: tuple[int, ...]) -> dict[str, Any]:
     if spec.has_images:
         in_words = f"{description.preparation(spec, image_shape)} The program itself normalizes."
         more = description.steps(spec)
-    elif spec.inputs == "features":
-        in_words = "The features as in training. The program itself standardizes them."
     else:
-        in_words = (
-            "Unicode's NFKC, case folding and NFKC again; a single space for all that separates "
-            f"words; then the code points of the first {image_shape[0]} characters, and 0 after "
-            "the end of a name."
-        )
+        in_words = "The features as in training. The program itself standardizes them."
     return {
         spec.inputs: {
             "shape": ["n", *image_shape],

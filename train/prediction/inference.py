@@ -11,9 +11,9 @@ from train.prediction.batching import Examples
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.trained import TrainedClassifier
 
-# uint8 images [n, height, width, channels], features [n, d] or characters [n, length], to
-# probabilities [n, L], float32, sets [n, L], if sets have names, nodes [n, V], and, if sets may say
-# it, who has "none of these", [n].
+# uint8 images [n, height, width, channels], or features [n, d], to probabilities [n, L], float32,
+# sets [n, L], if sets have names, nodes [n, V], and, if sets may say it, who has "none of these",
+# [n].
 Inference = Callable[[jax.Array], tuple[jax.Array, ...]]
 # Probabilities [n, L] to sets [n, L] and, if sets have names, nodes [n, V].
 Answer = Callable[[jax.Array], tuple[jax.Array, ...]]

@@ -14,11 +14,7 @@ from train.foundation.printable import printable
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.trained import TrainedClassifier
 
-_TASKS = {
-    "images": "image-classification",
-    "features": "tabular-classification",
-    "names": "text-classification",
-}
+_TASKS = {"images": "image-classification", "features": "tabular-classification"}
 # The rows of the table of classes.
 _MOST_CLASSES = 1000
 _COLUMNS: tuple[Average, ...] = ("micro", "macro", *SHOTS)

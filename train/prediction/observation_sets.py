@@ -48,7 +48,7 @@ class MakesSets(Protocol):
 
 
 class Examples(MakesSets, Protocol):
-    """Images, rows of features or names, which can be grouped."""
+    """Images or rows of features, which can be grouped."""
 
     @property
     def files(self) -> Sequence[Path]:

@@ -1,4 +1,4 @@
-"""Sets of classes for the rows of a file of features."""
+"""Sets and probabilities of the rows of a file of features."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +12,14 @@ from train.data.own.feature_files import Arrays
 from train.data.own.listing import name_groups
 from train.foundation.errors import UserError
 from train.foundation.stored_rows import StoredRows
-from train.prediction.batched_sets import BatchedExamples
-from train.prediction.class_sets import ClassSet
+from train.prediction import batching, class_sets, inference, set_work
+from train.prediction.calibrated_rule import CalibratedRule
+from train.prediction.class_sets import ClassSet, Scored
 from train.prediction.trained import TrainedClassifier
 from train.sharing import kinds
+from train.sharing.work import ALONE, Share, counting
+
+_LARGEST_BATCH = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +46,7 @@ class RowSet(ClassSet):
 
 
 @dataclass(frozen=True)
-class NamedRows(BatchedExamples[int, RowSet]):
+class NamedRows:
     """Rows of features.
 
     Attributes:
@@ -59,7 +63,6 @@ class NamedRows(BatchedExamples[int, RowSet]):
     arrays: Arrays
     embedded_by: Mapping[str, Any] | None = None
     described = "what --features is read from"
-    kind = RowSet
 
     @property
     def files(self) -> list[Path]:
@@ -95,10 +98,58 @@ class NamedRows(BatchedExamples[int, RowSet]):
         """A hash of the content of the file."""
         return kinds.digest(kinds.digest_of_content(self.path))
 
-    def make_set(self, example: int, members: dict[str, Any]) -> RowSet:
-        """The set of a row."""
-        name = None if self.names is None else self.names[example]
-        return RowSet(row=example, name=name, **members)
+    def make_sets(
+        self,
+        classifier: TrainedClassifier,
+        rule: CalibratedRule,
+        *,
+        thumbnails: bool,
+        share: Share = ALONE,
+    ) -> Iterator[RowSet]:
+        """The set of each row, in their order.
+
+        The batch size is 256, or less if there are fewer rows. The last bits of a probability may
+        depend on it, and on the place of the row in its batch.
+
+        Args:
+            classifier: the classifier.
+            rule: the rule that makes the sets.
+            thumbnails: not used, because rows have none.
+            share: how this process takes part in the work.
+        """
+        del thumbnails
+        size = batching.batch_size(len(self), _LARGEST_BATCH)
+
+        def compute(units: range) -> Iterator[list[RowSet]]:
+            inputs = self._batches(batching.indices(units, size, len(self)), size)
+            for rows, probabilities, answer in inference.infer_batches(classifier, rule, inputs):
+                yield [
+                    RowSet(
+                        row=row,
+                        name=None if self.names is None else self.names[row],
+                        **class_sets.members(probabilities[index], answer, index, rule),
+                    )
+                    for index, row in enumerate(rows)
+                ]
+
+        number = batching.number_of_batches(len(self), size)
+        return set_work.make(share, number, counting(len(self), size), compute, RowSet)
+
+    def score(
+        self, classifier: TrainedClassifier, orders: Sequence[np.ndarray], thumbnails: np.ndarray
+    ) -> Iterator[Scored]:
+        """The probabilities of the rows at some indices, in their order.
+
+        Args:
+            classifier: the classifier.
+            orders: the indices; each array starts a new batch.
+            thumbnails: not used, because rows have none.
+        """
+        del thumbnails
+        size = batching.batch_size(len(self), _LARGEST_BATCH)
+        inputs = self._batches(batching.divided(orders, size), size)
+        for rows, probabilities in inference.infer_scores(classifier, inputs):
+            yield from map(Scored, probabilities[: len(rows)])
 
     def inputs(
         self, classifier: TrainedClassifier, sets: Sequence[ClassSet]
@@ -143,7 +194,7 @@ class NamedRows(BatchedExamples[int, RowSet]):
             return rows
         return rows | {"example_names": [self.names[index] for index in indices]}
 
-    def batches(
+    def _batches(
         self, indices: Sequence[np.ndarray], size: int
     ) -> Iterator[tuple[list[int], np.ndarray]]:
         """The numbers of the rows of each batch, and these rows with zeros up to its size."""

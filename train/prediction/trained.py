@@ -38,9 +38,6 @@ from train.workdir import run_files, run_inputs, runs
 from train.workdir.checkpoint import Checkpointer
 from train.workdir.classes import Classes
 
-# The types of inputs that must have one type; features may have any.
-_DTYPES = {"images": np.uint8, "names": np.int32}
-
 
 @dataclass(frozen=True)
 class TrainedClassifier:
@@ -94,7 +91,7 @@ class TrainedClassifier:
 
     @property
     def image_shape(self) -> tuple[int, ...]:
-        """Height, width and channels of images; the number of features, or of characters."""
+        """Height, width and channels of images; the number of features."""
         return self.assembly.data.image_shape
 
     @property
@@ -166,7 +163,7 @@ class TrainedClassifier:
             raise UserError(f"--{needed} is needed, not --{inputs}: {what} is on {needed}{instead}")
 
     def scores(self) -> Callable[[jax.Array], jax.Array]:
-        """uint8 images [n, height, width, channels], features or names to scores [n, L]; pure.
+        """uint8 images [n, height, width, channels] or features to scores [n, L]; pure.
 
         The function raises `TypeError` for inputs of another type, and `ValueError` for inputs of
         another shape.
@@ -201,8 +198,8 @@ class TrainedClassifier:
         """Raises for inputs that the network would misread."""
         kind = self.spec.inputs
         # Pixels of another type would not be divided by 255.
-        if kind in _DTYPES and inputs.dtype != _DTYPES[kind]:
-            raise TypeError(f"{kind} must be {_DTYPES[kind].__name__}, got dtype {inputs.dtype}")
+        if self.spec.has_images and inputs.dtype != np.uint8:
+            raise TypeError(f"images must be uint8, got dtype {inputs.dtype}")
         shape = tuple(self.image_shape)
         if inputs.ndim == 0 or inputs.shape[1:] != shape:
             wanted = ", ".join(map(str, ("n", *shape)))

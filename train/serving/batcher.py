@@ -20,7 +20,7 @@ _SIZES = (1, 4, 16, 64)
 _WORTH_IT = 0.9
 # How often, and how long, a call is measured.
 _FEWEST, _MOST, _SECONDS = 3, 100, 0.2
-_DTYPES = {"images": np.uint8, "features": np.float32, "names": np.int32}
+_DTYPES = {"images": np.uint8, "features": np.float32}
 
 # The outputs of the program for one example.
 Row = tuple[np.ndarray, ...]

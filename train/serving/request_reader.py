@@ -3,25 +3,21 @@
 import base64
 import binascii
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from PIL import ImageFile
 
-from train.data import characters
 from train.data.image_reader import ImageReader
 from train.data.images import UnreadableImageError
-from train.foundation.names import is_visible
 from train.prediction.labelled_data import Expected
 from train.serving import json_bodies, multipart, served_images
 from train.serving.limits import MOST_EXAMPLES, Limits, RefusalError
 
 JSON = "application/json"
 FORM = "multipart/form-data"
-# In characters, before it is normalized and cut. Normalizing can make a character eighteen.
-_LONGEST_NAME = 1000
 
 
 @dataclass(frozen=True)
@@ -29,7 +25,7 @@ class Parsed:
     """The examples of a request as they have come.
 
     Attributes:
-        examples: files of images, lists of numbers, or names.
+        examples: files of images, or lists of numbers.
         headers: of the images.
         pixels: of all images together.
     """
@@ -98,17 +94,14 @@ class RequestReader:
         """
         if self.expected.reader is not None:
             return self._pixels(parsed, self.expected.reader, until)
-        make: Callable[[Any, str], np.ndarray]
-        make = self._features if self.expected.inputs == "features" else _name
-        return [make(one, f"example {index}") for index, one in enumerate(parsed.examples)]
+        return [self._row(one, f"example {index}") for index, one in enumerate(parsed.examples)]
 
     def _examples(self, content_type: str, body: bytes) -> list[Any]:
         if _media_type(content_type) == FORM:
             return multipart.read_files(content_type, body)
         inputs = self.expected.inputs
-        each = {"images": 1, "features": self.expected.shape[0] + 2, "names": _LONGEST_NAME}
-        values = MOST_EXAMPLES * each[inputs]
-        examples = json_bodies.read_list(body, inputs, most_values=values)
+        each = 1 if inputs == "images" else self.expected.shape[0] + 2
+        examples = json_bodies.read_list(body, inputs, most_values=MOST_EXAMPLES * each)
         return [_decode(one) for one in examples] if inputs == "images" else examples
 
     def _pixels(self, parsed: Parsed, reader: ImageReader, until: float) -> list[np.ndarray]:
@@ -122,7 +115,7 @@ class RequestReader:
                 raise RefusalError(422, str(error)) from error
         return pixels
 
-    def _features(self, example: Any, name: str) -> np.ndarray:
+    def _row(self, example: Any, name: str) -> np.ndarray:
         (number,) = self.expected.shape
         wrong = RefusalError(422, f"{name} must be a list of {number} finite numbers")
         if not isinstance(example, list) or len(example) != number:
@@ -158,16 +151,3 @@ def _decode(example: Any) -> bytes:
         return base64.b64decode(example, validate=True)
     except (binascii.Error, ValueError) as error:
         raise RefusalError(422, f"each image must be in base64: {error}") from error
-
-
-def _name(example: Any, name: str) -> np.ndarray:
-    if not isinstance(example, str) or len(example) > _LONGEST_NAME:
-        raise RefusalError(422, f"{name} must be a text of at most {_LONGEST_NAME} characters")
-    # NumPy's texts end at a null.
-    normalized = characters.normalized(example.replace("\0", " "))
-    if not normalized:
-        raise RefusalError(422, f"{name} must be a name; it is empty")
-    if not is_visible(example):
-        raise RefusalError(422, f"{name} must be a name; it has no visible character")
-    (row,) = characters.to_rows([normalized])
-    return row

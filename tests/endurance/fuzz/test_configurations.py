@@ -9,7 +9,7 @@ from typing import Any
 import hypothesis
 from hypothesis import strategies as st
 
-from configs import digits, features, folder, place_names, synthetic_species, table
+from configs import digits, features, folder, synthetic_species, table
 from tests.parts.program.forked import error_lines, start
 from train import experiment
 from train.configuration import Config
@@ -35,7 +35,6 @@ RECIPES = [
         digits.get_config("ldam"),
         digits.get_config("role"),
         synthetic_species.get_config(),
-        place_names.get_config(),
         features.get_config(),
         folder.get_config(),
         table.get_config(),

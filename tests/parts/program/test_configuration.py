@@ -116,10 +116,7 @@ def test_fields_that_do_not_fit_each_other_are_refused(config, changes, field):
 @pytest.mark.parametrize(
     ("recipe", "field", "value"),
     [
-        ("digits", "model.name", "ngram_bag"),
-        ("place_names", "model.name", "mlp"),
         ("features", "model.name", "small_cnn"),
-        ("place_names", "dataset.mixup", 0.2),
         ("features", "eval.crops", 10),
     ],
 )

@@ -24,11 +24,11 @@ from train.workdir.facts import Facts
 BATCH_SIZE = 24
 # For data sets for which only the files determine it.
 NUM_CLASSES, NUM_FEATURES, IMAGE_SHAPE = 10, 16, (64, 64, 3)
-DTYPES = {"images": np.uint8, "features": np.float32, "names": np.int32}
+DTYPES = {"images": np.uint8, "features": np.float32}
 # The recipes for a user's own data take any loss. All losses are tried with the smallest network.
 WITH_ANY_LOSS = "features"
 # What is lowered in every run of the tests: a network of each kind of input.
-SOME = ("digits", "features", "place_names")
+SOME = ("digits", "features")
 
 
 def arguments_of_recipes():
@@ -89,7 +89,7 @@ def batch_of(assembly):
 
 
 def test_every_recipe_is_here():
-    assert {"cifar100", "imagenet", "plantnet300k", "place_names", "folder", "tfds"} <= {*ARGUMENTS}
+    assert {"cifar100", "imagenet", "plantnet300k", "folder", "tfds"} <= {*ARGUMENTS}
     assert {f"features:{loss}" for loss in LOSSES} <= {*ARGUMENTS}
     assert {f"plantnet300k_networks:{name}" for name in ("resnet50", "vgg11")} <= {*ARGUMENTS}
 

@@ -18,10 +18,7 @@ from sklearn.datasets import load_digits, load_sample_images
 
 from tests.peers.browser.chromium import Tab
 from tests.peers.browser.test_page import ROOT, run
-from train.data import characters
-from train.foundation.names import is_visible
 from train.prediction import standalone
-from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.web_page import runtime, site
 
 # The Makefile unpacks it.
@@ -38,9 +35,6 @@ STATE = """new Promise((resolve) => {
   look();
 })"""
 RESAMPLING = {"filter": "bilinear", "antialias": True, "weight_bits": 22}
-
-
-_TOP_1 = CalibratedRule("top_k", 1.0, None)
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -248,29 +242,6 @@ def test_pixels_are_those_of_pillow(ready, pictures, vertical_first_ratio):
             np.testing.assert_array_equal(np.reshape(data, wanted.shape), wanted, str(path))
 
 
-def test_names_become_the_rows_of_training(ready):
-    names = [
-        "Saint-Étienne",
-        "ＳＴＲＡＳＳＥ straße",
-        "İSTANBUL",
-        "ΣΊΣΥΦΟΣ",
-        "a\u0301  e\u0301\t\u3000x",
-        "ﬁn \u1e9e",
-        "北京市",
-        "𝔄 \U0001f600",
-        "x" * 80,
-        f"{'y' * 39} z",
-        "Ꮚ ꭰ",
-        "",
-    ]
-    rows = characters.to_rows([characters.normalized(name) for name in names])
-    described = site.describe({"names": {}}, _TOP_1)
-    script = f"""import("./names.js").then(({{ toRow }}) => JSON.stringify(
-      {json.dumps(names)}.map((name) => Array.from(
-        toRow(name, {characters.LENGTH}, {json.dumps(described["folding"])})))))"""
-    np.testing.assert_array_equal(json.loads(ready.evaluate(script)), rows)
-
-
 def test_it_works_without_a_network(made, tmp_path, pictures):
     server = Server(made / "site")
     with Tab(tmp_path / "profile") as tab:
@@ -470,7 +441,7 @@ def colour_model():
         "quarter": np.array(0.25, np.float32),
         "dark": np.array(30, np.float32),
     }
-    return serialized(
+    graph = helper.make_graph(
         [
             helper.make_node("Cast", ["images"], ["numbers"], to=TensorProto.FLOAT),
             helper.make_node("ReduceMean", ["numbers", "axes"], ["means"], keepdims=0),
@@ -480,41 +451,8 @@ def colour_model():
             helper.make_node("ReduceMax", ["means", "classes"], ["largest"], keepdims=0),
             helper.make_node("Less", ["largest", "dark"], ["none_of_these"]),
         ],
-        constants,
-        helper.make_tensor_value_info("images", TensorProto.UINT8, ["n", 4, 4, 3]),
-    )
-
-
-def names_model():
-    """The same for names, which all have the same shares."""
-    constants = {
-        "axes": np.array([1]),
-        "nothing": np.zeros((1, 3), np.float32),
-        "third": np.full((1, 3), 1 / 3, np.float32),
-        "quarter": np.array(0.25, np.float32),
-        "none": np.array(-1, np.float32),
-    }
-    return serialized(
-        [
-            helper.make_node("Cast", ["names"], ["numbers"], to=TensorProto.FLOAT),
-            helper.make_node("ReduceMean", ["numbers", "axes"], ["mean"], keepdims=1),
-            helper.make_node("Mul", ["mean", "nothing"], ["zeros"]),
-            helper.make_node("Add", ["zeros", "third"], ["probabilities"]),
-            helper.make_node("Greater", ["probabilities", "quarter"], ["chosen"]),
-            helper.make_node("ReduceMax", ["probabilities", "axes"], ["largest"], keepdims=0),
-            helper.make_node("Less", ["largest", "none"], ["none_of_these"]),
-        ],
-        constants,
-        helper.make_tensor_value_info("names", TensorProto.INT32, ["n", characters.LENGTH]),
-    )
-
-
-def serialized(nodes, constants, examples):
-    """An ONNX file whose outputs are those of a classifier of three classes."""
-    graph = helper.make_graph(
-        nodes,
         "small",
-        [examples],
+        [helper.make_tensor_value_info("images", TensorProto.UINT8, ["n", 4, 4, 3])],
         [
             helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["n", 3]),
             helper.make_tensor_value_info("chosen", TensorProto.BOOL, ["n", 3]),
@@ -535,12 +473,9 @@ def opened(tab, tmp_path):
         def open_page(width=1280, height=900, **described):
             steps = [{"step": "decode", "transparency": "drop", "read_truncated": False}]
             images = {"images": {"shape": ["n", 4, 4, 3], "steps": steps}}
-            takes_names = "names" in described
-            described |= {} if takes_names else images
-            described = {"classes": ["red", "green", "blue"]} | described
-            model = names_model() if takes_names else colour_model()
+            described = {"classes": ["red", "green", "blue"]} | images | described
             folder = tmp_path / "colours"
-            site.write(folder, model, described, b"", runtime.read(str(PACKAGE)))
+            site.write(folder, colour_model(), described, b"", runtime.read(str(PACKAGE)))
             server = stack.enter_context(contextlib.closing(Server(folder)))
             tab.open(server.address, width=width, height=height)
             assert tab.evaluate(STATE) == "ready"
@@ -564,31 +499,6 @@ def test_all_of_the_latest_answer_is_seen_on_a_phone(opened, pictures):
         assert card["height"] > 24 * 16
         assert card["top"] >= 0
         assert card["bottom"] <= 740
-
-
-def test_a_page_of_names_refuses_files_and_what_cannot_be_seen(opened):
-    tab = opened(
-        **site.describe({"names": {"shape": ["n", characters.LENGTH]}}, _TOP_1), rule_in_words=""
-    )
-    assert tab.keeps_page()
-    # A text may be dropped into the field.
-    assert not tab.keeps_page("'oak', 'text/plain'")
-    ask_for = """document.getElementById("name").value = %s;
-      document.getElementById("ask-name").click()"""
-    tab.evaluate(ask_for % json.dumps("\u200b\u0301"))
-    assert trouble(tab) == "A name must have a visible character."
-    assert shown(tab) == []
-    texts = [
-        *"aé\u0301\u0903\u06dd\u200b\u202e\ufeff\u2065\u3164\ufe0f\U000e0100\u2800\t\x01",
-        "三",
-        "e\u0301",
-        "",
-        "🏳️",
-    ]
-    script = (
-        f"""import("./names.js").then(({{ isVisible }}) => {json.dumps(texts)}.map(isVisible))"""
-    )
-    assert tab.evaluate(script) == [*map(is_visible, texts)]
 
 
 def test_several_photographs_of_one_thing(opened, pictures):

@@ -105,7 +105,7 @@ def evaluate(
     if score is not None:
         examples = outliers.measure(examples, score, found.examples, "new", share)
     data = NewData(
-        examples=example_names.named(examples, found.examples, spec.inputs),
+        examples=example_names.named(examples, found.examples),
         class_names=(*classifier.classes.names, *found.unknown_names),
         # A list of names has no training images.
         class_counts=classifier.class_counts if classifier.class_counts.any() else None,
@@ -203,7 +203,7 @@ def evaluate_program(
     answers = classifier.predict(found.examples, str(found.path), skipped.append, share, tree)
     sets = answers.sets
     data = NewData(
-        examples=example_names.named(answers.predictions, found.examples, inputs),
+        examples=example_names.named(answers.predictions, found.examples),
         class_names=(*expected.class_names, *found.unknown_names),
         class_counts=None,
         what="image" if inputs == "images" else "row",

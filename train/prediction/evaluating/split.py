@@ -126,7 +126,7 @@ def evaluate(
     return Evaluated(
         title=title,
         report=about | document,
-        examples=example_names.named(evaluated, dataset.splits[split], spec.inputs),
+        examples=example_names.named(evaluated, dataset.splits[split]),
         class_names=class_names,
         class_counts=class_counts,
         split=dataset.splits[split],

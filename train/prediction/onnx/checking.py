@@ -161,11 +161,7 @@ def _random(classifier: TrainedClassifier) -> Iterator[np.ndarray]:
             down, across = (np.arange(size) * 4 // size for size in shape[:2])
             pixels = coarse[:, down][:, :, across] + generator.integers(-30, 31, (number, *shape))
             yield pixels.clip(0, 255).astype(np.uint8)
-        elif classifier.spec.inputs == "features":
+        else:
             spec = classifier.assembly.data.spec
             rows = generator.normal(spec.mean, spec.std, (number, *shape))
             yield rows.astype(np.float32)
-        else:
-            letters = generator.integers(ord("a"), ord("z") + 1, (number, *shape))
-            lengths = generator.integers(1, shape[0] + 1, (number, 1))
-            yield np.where(np.arange(shape[0]) < lengths, letters, 0).astype(np.int32)

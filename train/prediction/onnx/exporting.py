@@ -13,7 +13,7 @@ from train.prediction.onnx import checking, model, portable, precision
 from train.prediction.rule_flags import ChosenRule
 from train.prediction.trained import TrainedClassifier
 
-_DTYPES = {"images": np.uint8, "features": np.float32, "names": np.int32}
+_DTYPES = {"images": np.uint8, "features": np.float32}
 
 
 @dataclass(frozen=True)

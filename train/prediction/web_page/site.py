@@ -17,8 +17,6 @@ _ASSETS = Path(__file__).parent / "assets"
 # The file that keeps the others in the browser has their names.
 _KEEPER = "offline.js"
 MODEL, DESCRIPTION, CARD = "classifier.onnx", "classifier.json", "classifier.md"
-# The planes of Unicode that have letters with cases.
-_LAST_CHARACTER = 0x1FFFF
 
 
 def check(classifier: TrainedClassifier) -> None:
@@ -28,12 +26,12 @@ def check(classifier: TrainedClassifier) -> None:
         UserError: it takes features, or images that are prepared in another way.
     """
     spec = classifier.spec
-    if spec.inputs == "features":
+    if not spec.has_images:
         raise UserError(
-            "--format=web is for classifiers of images and of names; a page cannot compute the "
-            "features that this one takes"
+            "--format=web is for classifiers of images; a page cannot compute the features that "
+            "this one takes"
         )
-    if spec.has_images and preparation.to_plain(spec.image_reader) is None:
+    if preparation.to_plain(spec.image_reader) is None:
         raise UserError(
             f"--format=web: the data set {spec.name} resizes images in a way of its own, which "
             "has no description"
@@ -42,9 +40,7 @@ def check(classifier: TrainedClassifier) -> None:
 
 def describe(description: Mapping[str, Any], rule: CalibratedRule) -> dict[str, Any]:
     """What the page knows of the classifier: the description of its file, and what it promises."""
-    folding = {"folding": _folding()} if "names" in description else {}
-    promise = {"promised": promised(rule), "has_promise": rule.has_promise}
-    return {**description, **promise, **folding}
+    return {**description, "promised": promised(rule), "has_promise": rule.has_promise}
 
 
 def promised(rule: CalibratedRule) -> float | None:
@@ -102,9 +98,3 @@ def _keeper(contents: Mapping[str, bytes]) -> bytes:
     listed = json.dumps(["./", *names])
     version = digest.hexdigest()[:16]
     return text.replace("{{ version }}", version).replace("{{ files }}", listed).encode()
-
-
-def _folding() -> dict[str, str]:
-    """The case folding of Python for each character that it changes."""
-    characters = map(chr, range(_LAST_CHARACTER + 1))
-    return {one: one.casefold() for one in characters if one.casefold() != one}

@@ -16,7 +16,6 @@ from train.prediction import html_page
 from train.prediction.class_sets import ClassSet, Unreadable
 from train.prediction.html_page import PageFacts
 from train.prediction.image_sets import ImageSet
-from train.prediction.name_sets import NameSet
 from train.prediction.row_sets import RowSet
 from train.prediction.thumbnails import Photograph, Thumbnail
 
@@ -198,9 +197,6 @@ def test_cards_have_the_cells_of_their_marks(tmp_path, monkeypatch):
     page = page_of(tmp_path / "b.html", RowSet(row=7, name=None, **ROW))
     assert columns_of(page) == ["row", "name"]
     assert json.loads(cards_of(page)[0]["data-rows"]) == [["7", "row 7"]]
-    page = page_of(tmp_path / "c.html", NameSet(name="=Ann", **ROW))
-    assert columns_of(page) == ["name"]
-    assert json.loads(cards_of(page)[0]["data-rows"]) == [["=Ann"]]
 
 
 def test_marks_of_other_sets_are_others(tmp_path):

@@ -65,16 +65,6 @@ def test_what_is_promised():
     assert site.promised(CalibratedRule("top_k", 3.0, None)) is None
 
 
-def test_names_are_folded_as_in_python():
-    described = site.describe({"names": {}}, CalibratedRule("top_k", 1.0, None))
-    folding = described["folding"]
-    assert folding["ß"] == "ss"
-    assert folding["A"] == "a"
-    assert "a" not in folding
-    text = "Straße ΣΑΣ İstanbul ﬁ"
-    assert "".join(folding.get(one, one) for one in text) == text.casefold()
-
-
 def test_the_runtime_is_read_from_a_folder(tmp_path, monkeypatch):
     (tmp_path / "dist").mkdir()
     with pytest.raises(UserError, match=r"lacks the file dist/.*npm pack onnxruntime-web@"):

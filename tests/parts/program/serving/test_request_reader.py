@@ -24,7 +24,6 @@ IMAGES = RequestReader(
     Expected(("a", "b"), "images", SHAPE, ImageReader(PlainFraming(SHAPE))), LIMITS
 )
 FEATURES = RequestReader(Expected(("a", "b"), "features", (3,), None), LIMITS)
-NAMES = RequestReader(Expected(("a", "b"), "names", (40,), None), LIMITS)
 
 
 def encoded(size=(20, 10), kind="PNG", **options):
@@ -75,14 +74,11 @@ def test_images_are_what_the_reader_makes_of_them(kind):
         np.testing.assert_array_equal(found, expected)
 
 
-def test_rows_and_names_are_what_the_program_takes():
+def test_rows_are_what_the_program_takes():
     (first, second) = read_json(FEATURES, {"features": [[1, 2.5, -3], [0, 0, 1e-50]]})
     assert first.dtype == np.float32
     assert first.tolist() == [1, 2.5, -3]
     assert second.tolist() == [0, 0, 0]
-    (row,) = read_json(NAMES, {"names": ["  OAK\u0301 x"]})
-    assert row.dtype == np.int32
-    assert "".join(map(chr, row[row > 0])) == "oa\u1e31 x"
 
 
 @pytest.mark.parametrize(
@@ -104,13 +100,6 @@ def test_other_bodies_are_refused(body, status, message):
         read_json(FEATURES, body)
     assert refused.value.status == status
     assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize("name", ["", "x" * 1001, 3, "\u200b\u202e"])
-def test_other_names_are_refused(name):
-    with pytest.raises(RefusalError) as refused:
-        read_json(NAMES, {"names": [name]})
-    assert refused.value.status == 422
 
 
 @pytest.mark.parametrize(

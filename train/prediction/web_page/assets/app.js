@@ -1,16 +1,14 @@
-// The page: it takes photographs, drawings or names, and shows their sets.
+// The page: it takes photographs or drawings, and shows their sets.
 import { card, element, row } from "./cards.js";
 import { Classifier } from "./classifier.js";
 import { listen } from "./drawing.js";
-import { isVisible } from "./names.js";
 import { Refused } from "./steps.js";
 import { fill, inCases } from "./words.js";
 
 const at = (name) => document.getElementById(name);
 const read = async (address) => (await fetch(address, { cache: "no-cache" })).json();
 const [words, described] = await Promise.all([read("words.json"), read("classifier.json")]);
-const takesNames = "names" in described;
-const takesDrawings = !takesNames && described.images.shape[3] === 1;
+const takesDrawings = described.images.shape[3] === 1;
 
 // The examples that are shown, and those that wait.
 const shown = [];
@@ -23,7 +21,7 @@ function say(name, text) {
 
 function show() {
   document.documentElement.lang = words.language;
-  const kind = takesNames ? "names" : takesDrawings ? "drawings" : "images";
+  const kind = takesDrawings ? "drawings" : "images";
   say("title", words[`title_${kind}`]);
   document.title = words[`title_${kind}`];
   const { promised } = described;
@@ -32,10 +30,9 @@ function show() {
   const ofRule = described.has_promise ? described.rule_in_words : words.no_promise;
   say("promise", promised ? fill(ofCoverage, inCases(promised)) : ofRule);
   say("private", words.private);
-  for (const name of ["take", "draw", "name", "about"]) say(`${name}-words`, words[name]);
-  for (const name of ["drop", "choose"]) say(`${name}-words`, words[`${name}_${kind}`] ?? "");
+  for (const name of ["take", "draw", "about"]) say(`${name}-words`, words[name]);
+  for (const name of ["drop", "choose"]) say(`${name}-words`, words[`${name}_${kind}`]);
   for (const name of ["ask", "clear", "remove"]) say(name, words[name]);
-  say("ask-name", words.ask);
   at("canvas").setAttribute("aria-label", words.canvas);
   say("rule", described.rule_in_words);
   const facts = {
@@ -50,8 +47,7 @@ function show() {
     const pair = [element("dt", "", words[`fact_${name}`]), element("dd", "", String(value))];
     at("facts").append(element("div", "", "", ...pair));
   }
-  at("give-names").hidden = !takesNames;
-  at("give-images").hidden = takesNames;
+  at("give-images").hidden = false;
   at("draw").hidden = !takesDrawings;
 }
 
@@ -87,7 +83,7 @@ function remove() {
 /** The classes in all sets, for several photographs of one thing. */
 function showTogether() {
   at("remove").hidden = shown.length === 0;
-  at("together").hidden = takesNames || takesDrawings || shown.length < 2;
+  at("together").hidden = takesDrawings || shown.length < 2;
   if (at("together").hidden) return;
   const [first, ...others] = shown.map((one) => one.set);
   const common = first.filter(({ index }) => others.every((set) => set.some((one) => one.index === index)));
@@ -118,7 +114,7 @@ async function work(classifier) {
     try {
       const answer = await classifier.answer(example);
       shown.push(answer);
-      at("cards").prepend(card(words, name, answer, takesNames ? null : picture(example, name)));
+      at("cards").prepend(card(words, name, answer, picture(example, name)));
     } catch (error) {
       const is = error instanceof Refused;
       const text = is ? words[error.word] : words.nothing_computed;
@@ -175,24 +171,11 @@ const give = async (examples) => {
   work(await loaded);
 };
 at("remove").addEventListener("click", remove);
-if (takesNames) {
-  at("give-names").addEventListener("submit", (event) => {
-    event.preventDefault();
-    const name = at("name").value.trim();
-    if (isVisible(name)) give([{ example: name, name }]);
-    else if (name) {
-      clearTrouble();
-      trouble(words.unseen_name);
-    }
-    at("name").select();
-  });
-} else {
-  listenToFiles(give);
-  if (takesDrawings) {
-    listen(at("canvas"), at("ask"), at("clear"), (blob, number) =>
-      give([{ example: blob, name: fill(words.drawing, { number }) }]),
-    );
-  }
+listenToFiles(give);
+if (takesDrawings) {
+  listen(at("canvas"), at("ask"), at("clear"), (blob, number) =>
+    give([{ example: blob, name: fill(words.drawing, { number }) }]),
+  );
 }
 try {
   await loaded;

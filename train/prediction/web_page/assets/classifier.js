@@ -1,6 +1,5 @@
 // The classifier in ONNX Runtime.
 import * as ort from "./onnxruntime/ort.wasm.bundle.min.js";
-import { toRow } from "./names.js";
 import { prepare } from "./steps.js";
 
 ort.env.wasm.wasmPaths = {
@@ -36,8 +35,7 @@ export class Classifier {
   constructor(described, session) {
     this.described = described;
     this.session = session;
-    this.inputs = ["images", "names"].find((one) => one in described);
-    this.shape = described[this.inputs].shape.slice(1);
+    this.shape = described.images.shape.slice(1);
   }
 
   static async load(described, report) {
@@ -46,24 +44,17 @@ export class Classifier {
     const found = new Classifier(described, session);
     // The first run prepares the memory.
     const size = found.shape.reduce((one, other) => one * other, 1);
-    await found.run(found.inputs === "images" ? new Uint8Array(size) : new Int32Array(size));
+    await found.run(new Uint8Array(size));
     return found;
   }
 
-  async run(numbers) {
-    const type = numbers instanceof Uint8Array ? "uint8" : "int32";
-    const given = new ort.Tensor(type, numbers, [1, ...this.shape]);
-    return this.session.run({ [this.inputs]: given });
+  async run(pixels) {
+    return this.session.run({ images: new ort.Tensor("uint8", pixels, [1, ...this.shape]) });
   }
 
-  /** The set of an image file or of a name: the likeliest class first. */
-  async answer(example) {
-    const own = this.described[this.inputs];
-    const numbers =
-      this.inputs === "images"
-        ? (await prepare(example, own.steps)).data
-        : toRow(example, this.shape[0], this.described.folding);
-    const outputs = await this.run(numbers);
+  /** The set of an image file: the likeliest class first. */
+  async answer(file) {
+    const outputs = await this.run((await prepare(file, this.described.images.steps)).data);
     const probabilities = outputs.probabilities.data;
     const order = Array.from(probabilities.keys());
     // Of equal probabilities, the first class comes first: sorts are stable.

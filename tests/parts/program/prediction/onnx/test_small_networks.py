@@ -15,8 +15,6 @@ from train.training.objectives import class_logits
 
 IMAGES = np.random.default_rng(0).normal(size=(2, 9, 8, 3)).astype(np.float32)
 FEATURES = np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32)
-# Two letters, and a name as long as it may be.
-NAMES = np.array([[120, 121, 0, 0, 0], [233, 32, 8364, 20013, 99], [128519, 0, 0, 0, 0]], np.int32)
 
 
 def drawn(model, examples, seed=0):
@@ -57,10 +55,6 @@ def small(name, head="linear", **options):
 @pytest.mark.parametrize("head", HEADS)
 def test_heads(head):
     check(small("mlp", head, width=5), FEATURES)
-
-
-def test_names():
-    check(small("ngram_bag", width=4), NAMES)
 
 
 @pytest.mark.parametrize("name", ["small_cnn", "strided_cnn", "linear"])
