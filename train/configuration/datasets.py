@@ -79,6 +79,17 @@ class StreamedFields(DatasetFields):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CheckedFields(StreamedFields):
+    """The fields of data sets whose images are in files that others may change."""
+
+    check_images: Literal["headers", "all"] = field(
+        "Before the first step, reads the ends of files (`headers`), or decodes them (`all`).",
+        default="headers",
+        of_machine=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainSizeFields(DatasetFields):
     """The field of data sets that may be used in part."""
 
@@ -176,7 +187,7 @@ class GroupColumnFields(DatasetFields):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnImageFields(StreamedFields, ImbalanceFields, NoisyFields, DividedFields):
+class OwnImageFields(CheckedFields, ImbalanceFields, NoisyFields, DividedFields):
     """The fields of your own images, whatever holds them."""
 
     image_size: int | None = field(
@@ -194,11 +205,6 @@ class OwnImageFields(StreamedFields, ImbalanceFields, NoisyFields, DividedFields
     read_truncated: bool = field(
         "Reads a file that lacks its end as far as possible.",
         default=False,
-    )
-    check_images: Literal["headers", "all"] = field(
-        "Before the first step, reads the ends of files (`headers`), or decodes them (`all`).",
-        default="headers",
-        of_machine=True,
     )
     list_near_duplicates: bool = field(
         "Lists similar images of different splits; reads all images.",
@@ -309,6 +315,15 @@ class ImagenetFields(TrainSizeFields, StreamedFields, HeldOutFields):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ImagenetLtFields(CheckedFields):
+    """The fields of `imagenet_lt`."""
+
+    path: str = field(
+        "The folder with the lists, and ImageNet's `train` and `val`.", _A_PATH, may_change=True
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlaceNamesFields(TrainSizeFields):
     """The fields of `place_names`."""
 
@@ -396,7 +411,7 @@ FIELDS_OF: Mapping[str, type[DatasetFields]] = {
     "folder": FolderFields,
     "huggingface": HuggingfaceFields,
     "imagenet": ImagenetFields,
-    "imagenet_lt": StreamedFields,
+    "imagenet_lt": ImagenetLtFields,
     "place_names": PlaceNamesFields,
     "plantnet300k": StreamedFields,
     "plantnet300k_v2": StreamedFields,
