@@ -315,15 +315,6 @@ class ImagenetFields(TrainSizeFields, StreamedFields, HeldOutFields):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImagenetLtFields(CheckedFields):
-    """The fields of `imagenet_lt`."""
-
-    path: str = field(
-        "The folder with the lists, and ImageNet's `train` and `val`.", _A_PATH, may_change=True
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
 class PlaceNamesFields(TrainSizeFields):
     """The fields of `place_names`."""
 
@@ -411,7 +402,7 @@ FIELDS_OF: Mapping[str, type[DatasetFields]] = {
     "folder": FolderFields,
     "huggingface": HuggingfaceFields,
     "imagenet": ImagenetFields,
-    "imagenet_lt": ImagenetLtFields,
+    "imagenet_lt": CheckedFields,
     "place_names": PlaceNamesFields,
     "plantnet300k": StreamedFields,
     "plantnet300k_v2": StreamedFields,

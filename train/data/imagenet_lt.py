@@ -2,8 +2,8 @@
 
 A list has one line `PATH LABEL` per image, for example `train/n01440764/n01440764_190.JPEG 0`.
 There are 115,846 images for training, 20,000 of ImageNet's training images for validation, and the
-50,000 official validation images for testing. The folder of the lists also has ImageNet's folders
-`train` and `val`, each with a folder for each class.
+50,000 official validation images for testing. The folder `imagenet_lt` of all prepared data has the
+lists, and ImageNet's folders `train` and `val` or links to them, each with a folder for each class.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from train.configuration.datasets import ImagenetLtFields
+from train.configuration.datasets import CheckedFields
 from train.data import augmentation, photographs
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec
 from train.data.own.encoded_images import NO_SIZE, Files, file_sizes
@@ -19,7 +19,6 @@ from train.data.own.listing import Listing, Role
 from train.data.records import Records, Split
 from train.foundation import messages
 from train.foundation.errors import UserError
-from train.foundation.spelling import spell
 
 NUM_CLASSES = 1000
 _URL = "https://github.com/facebookresearch/classifier-balancing/tree/main/data/ImageNet_LT"
@@ -32,19 +31,22 @@ LISTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class ImagenetLtSpec(DatasetSpec):
-    """ImageNet-LT; `path` is the folder with the lists and the images."""
-
-    path: Path
+    """ImageNet-LT, as files."""
 
     def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
         """Reads the lists; see `DatasetSpec`."""
-        del data_dir, seed
-        listing = _listed(self.path)
-        reader, images = self.image_reader, Files(self.path, listing.paths)
+        # Imported here because tensorflow-datasets takes long to import.
+        import tensorflow_datasets as tfds  # noqa: PLC0415
+
+        del seed
+        folder = Path(data_dir or tfds.core.constants.DATA_DIR).expanduser().absolute()
+        root = folder / self.name
+        listing = _listed(root)
+        reader, images = self.image_reader, Files(root, listing.paths)
 
         def split(role: Role) -> Split:
             indices = listing.of_role(role)
-            records = Records(images, indices, str(self.path), reader)
+            records = Records(images, indices, str(root), reader)
             return Split(records, listing.labels[indices])
 
         return Dataset(
@@ -66,8 +68,9 @@ def _listed(root: Path) -> Listing:
     missing = [name for name in LISTS.values() if not (root / name).is_file()]
     if missing:
         raise UserError(
-            field="config.dataset.path",
-            must_be=f"a folder with the lists of {_URL}, and ImageNet's folders train and val",
+            field="config.dataset.data_dir",
+            must_be=f"a folder with {root.name}, which has the lists of {_URL} and ImageNet's "
+            "folders train and val, or links to them",
             but=f"{root} does not have {' and '.join(missing)}",
         )
     paths: list[str] = []
@@ -109,13 +112,10 @@ def _check_complete(listing: Listing, root: Path) -> None:
             raise UserError(f"{root / name} has no image of class {without[0]}; each has images")
     absent = [listing.paths[index] for index in np.flatnonzero(listing.sizes == NO_SIZE)]
     if absent:
-        raise UserError(
-            f"{spell('config.dataset.path')} {root} lacks {messages.in_words(absent, 'images')} of "
-            "its lists"
-        )
+        raise UserError(f"{root} lacks images of its lists: {messages.in_words(absent, 'images')}")
 
 
-def _spec(fields: ImagenetLtFields) -> DatasetSpec:
+def _spec(fields: CheckedFields) -> DatasetSpec:
     reader = photographs.reader_of(fields.decoding)
     return ImagenetLtSpec(
         name=fields.name,
@@ -126,8 +126,7 @@ def _spec(fields: ImagenetLtFields) -> DatasetSpec:
         std=photographs.IMAGENET_STD,
         reader=reader,
         attribution=photographs.IMAGENET_ATTRIBUTION,
-        path=Path(fields.path).expanduser().absolute(),
     )
 
 
-IMAGENET_LT = DatasetFamily(_spec, fields=ImagenetLtFields)
+IMAGENET_LT = DatasetFamily(_spec, fields=CheckedFields)

@@ -27,7 +27,6 @@ def run(dataset, tmp_path):
         dataset,
         data_dir=str(tmp_path / "data"),
         manual_dir=str(tmp_path / "manual"),
-        skip_unreadable=False,
     )
 
 

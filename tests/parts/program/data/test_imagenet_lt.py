@@ -1,0 +1,78 @@
+"""ImageNet-LT from the published form of the lists, over the files of ImageNet."""
+
+import pytest
+
+from tests.parts.program.data import archives
+from tests.parts.program.data.specs import dataset_spec
+from train.data.imagenet_lt import LISTS
+from train.foundation.errors import UserError
+
+FIELDS = {"name": "imagenet_lt", "batch_size": 4, "num_workers": 0}
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    archives.imagenet_lt(folder / "imagenet_lt")
+    return folder
+
+
+def load(data_dir):
+    return dataset_spec(FIELDS).load(str(data_dir))
+
+
+def test_the_images_are_those_of_the_lists_in_their_order(data_dir):
+    dataset = load(data_dir)
+    assert dataset.class_names == archives.synsets()
+    for split, file in zip(dataset.splits.values(), LISTS.values(), strict=True):
+        lines = (data_dir / "imagenet_lt" / file).read_text().splitlines()
+        assert len(split) == len(lines)
+        for index, line in enumerate(lines):
+            path, label = line.split(" ")
+            assert split.images.file_name(index) == path
+            assert split.labels[index] == int(label)
+            assert split.images.encoded(index)[0] == (data_dir / "imagenet_lt" / path).read_bytes()
+
+
+LINE = "train/n01440764/n01440764_190.JPEG 0"
+BAD = {
+    "absent image": (
+        lambda lines: [*lines[:4], "train/n01443537/n01443537_1.JPEG 1", *lines[5:]],
+        r"imagenet_lt lacks images of its lists: train/n01443537/n01443537_1\.JPEG",
+    ),
+    "class out of range": (
+        lambda lines: [LINE[:-1] + "1000", *lines],
+        r"ImageNet_LT_train\.txt, line 1: .* from 0 to 999",
+    ),
+    "two folders in one class": (
+        lambda lines: [*lines, LINE[:-1] + "3"],
+        r"ImageNet_LT_train\.txt, line 2001: .*n01440764_190\.JPEG 3",
+    ),
+    "class without images": (
+        lambda lines: [line for line in lines if not line.endswith(" 7")],
+        r"ImageNet_LT_train\.txt has no image of class 7",
+    ),
+    "no list": (None, r"config\.dataset\.data_dir must be .* does not have ImageNet_LT_train\.txt"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_list_is_refused_with_file_and_line(data_dir, tmp_path, case):
+    change, message = BAD[case]
+    folder = tmp_path / "imagenet_lt"
+    folder.mkdir()
+    for part in ("train", "val"):
+        (folder / part).symlink_to(data_dir / "imagenet_lt" / part)
+    for file in LISTS.values():
+        (folder / file).write_bytes((data_dir / "imagenet_lt" / file).read_bytes())
+    bad = folder / "ImageNet_LT_train.txt"
+    if change is None:
+        bad.unlink()
+    else:
+        bad.write_text("".join(f"{line}\n" for line in change(bad.read_text().splitlines())))
+    with pytest.raises(UserError, match=message):
+        load(tmp_path)
+    if change is not None:
+        # Another list is another data set, as a run that is resumed notices.
+        bad.write_text((data_dir / "imagenet_lt" / bad.name).read_text() + LINE + "\n")
+        assert load(tmp_path).digest != load(data_dir).digest
