@@ -53,7 +53,6 @@ ROWS = {
     "plan --config=digits --device=v9:2x2": "--device",
     "prepare --dataset=cifar": "--dataset",
     "prepare --dataset=folder": "--dataset",
-    "prepare --dataset=plantnet300k --data_dir=prepared --manual_dir=nowhere": "--manual_dir",
     "compare --runs=runs --metrics=top": "top",
     "tables --table=9.9": "--table",
     "tables --table=4.4 --seeds=0,0": "--seeds",

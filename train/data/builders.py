@@ -122,7 +122,7 @@ def check_writable(builder: tfds.core.DatasetBuilder) -> None:
         ) from error
 
 
-def full_disk(path: Any, error: RuntimeError | OSError) -> OSError:
+def full_disk(path: Any, error: Exception) -> OSError:
     """The error of a full disk, which the writer of records reports as a `RuntimeError`."""
     reason = full_disks.reason(error, Path(path)) or str(error).partition(";")[0]
     return OSError(f"cannot write {path}: {reason}")

@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import re
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -178,7 +180,7 @@ def test_classes_of_one_group_leave_nothing_for_validation():
         divide(listing("ab" * 8))
 
 
-WRONG = {
+WRONG: dict[str, tuple[Callable[..., Any], str, str]] = {
     "a table": (table, "plant", "a column of TABLE, which are path, label, group; got 'plant'"),
     "features": (features, "plant", "an array of config.dataset.path FILE, which are features, "),
     "huggingface": (huggingface, "plant", "one of image, label, group, or None; got 'plant'"),
