@@ -16,11 +16,14 @@ MOMENTS = (
 )
 
 
-def prepare(folder, *, moment=None):
-    module = "tests.parts.program.data.interrupted" if moment else "tests.parts.program.data.small"
-    arguments = (f"--manual_dir={folder / 'manual'}", f"--data_dir={folder / 'data'}")
-    environment = {"MOMENT": moment} if moment else {}
-    return start(module, "--dataset=plantnet300k", *arguments, environment=environment)
+def prepare(folder, *, moment="never"):
+    return start(
+        "tests.parts.program.data.interrupted",
+        "--dataset=plantnet300k",
+        f"--manual_dir={folder / 'manual'}",
+        f"--data_dir={folder / 'data'}",
+        environment={"MOMENT": moment},
+    )
 
 
 def is_prepared(folder):

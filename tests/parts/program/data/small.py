@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.parts.program.data import archives
-from train import prepare as program
 from train.data import plantnet300k
 from train.data.plantnet300k import Plantnet300k, Plantnet300kV2
 
@@ -32,9 +31,3 @@ def plantnet(folder: Path) -> dict[str, bytes]:
     files[where] = json.dumps(names).encode()
     archives.write_zip(folder / "plantnet_300K.zip", files)
     return files
-
-
-def main() -> None:
-    """`train.prepare` with few species."""
-    shrink(setattr)
-    program.main()
