@@ -71,7 +71,7 @@ def _listed(root: Path) -> Listing:
             field="config.dataset.data_dir",
             must_be=f"a folder with {root.name}, which has the lists of {_URL} and ImageNet's "
             "folders train and val, or links to them",
-            but=f"{root} does not have {' and '.join(missing)}",
+            but=f"{root} does not have {', '.join(missing)}",
         )
     paths: list[str] = []
     labels: list[int] = []
