@@ -6,7 +6,6 @@ then gets its name in one step: nothing else makes a data set prepared.
 
 import functools
 import importlib.util
-import io
 import os
 import shutil
 import sys
@@ -15,9 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow_datasets as tfds
-from PIL import Image
 
-from train.data import builders, prepared_files
+from train.data import builders, image_opening, prepared_files
 from train.data.credits import AUTHOR, LICENSE, Credits
 from train.data.dataset import DatasetFamily
 from train.data.own import tfds_images
@@ -158,17 +156,22 @@ class _Seen(NamedTuple):
 def _look_at(examples: PreparedExamples, image: str, label: str, index: int) -> _Seen:
     """Reads an example, whose features `image` and `label` are named, and decodes its image."""
     example = examples[index]
-    author, license_, name = (
-        example.get(key, b"").decode(errors="replace") for key in (AUTHOR, LICENSE, "file_name")
+
+    def text(key: str) -> str:
+        found = example.get(key)
+        return found.decode(errors="replace") if isinstance(found, bytes) else ""
+
+    return _Seen(
+        label=int(example[label]),
+        credit=(text(AUTHOR), text(LICENSE)),
+        name=text("file_name") or f"record {index}",
+        is_readable=_is_readable(example[image]),
     )
-    is_readable = _is_readable(example[image])
-    return _Seen(int(example[label]), (author, license_), name or f"record {index}", is_readable)
 
 
 def _is_readable(encoded: bytes) -> bool:
     try:
-        with Image.open(io.BytesIO(encoded)) as image:
-            image.load()
+        image_opening.loaded(encoded, read_truncated=False)
     except Exception as error:  # Whatever a damaged file makes Pillow's many readers raise.
         let_through(error)
         return False

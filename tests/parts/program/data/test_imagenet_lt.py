@@ -1,9 +1,15 @@
 """ImageNet-LT from the published form of the lists, over the files of ImageNet."""
 
+import os
+import shutil
+from types import SimpleNamespace
+
 import pytest
 
 from tests.parts.program.data import archives
 from tests.parts.program.data.specs import dataset_spec
+from train.assembly import data_checks
+from train.configuration.datasets import CheckedFields
 from train.data.imagenet_lt import LISTS
 from train.foundation.errors import UserError
 
@@ -76,3 +82,18 @@ def test_a_bad_list_is_refused_with_file_and_line(data_dir, tmp_path, case):
         # Another list is another data set, as a run that is resumed notices.
         bad.write_text((data_dir / "imagenet_lt" / bad.name).read_text() + LINE + "\n")
         assert load(tmp_path).digest != load(data_dir).digest
+
+
+def test_an_image_that_cannot_be_read_stops_a_run_before_its_first_step(data_dir, tmp_path):
+    folder = tmp_path / "imagenet_lt"
+    shutil.copytree(data_dir / "imagenet_lt", folder, copy_function=os.link)
+    bad = folder / "val/n01440764/ILSVRC2012_val_00000001.JPEG"
+    content = bad.read_bytes()
+    bad.unlink()
+    bad.write_bytes(content[:-9])
+    data = SimpleNamespace(
+        config=SimpleNamespace(dataset=CheckedFields(name="imagenet_lt", batch_size=4)),
+        dataset=load(tmp_path),
+    )
+    with pytest.raises(UserError, match=r"val_00000001\.JPEG of .*skip_unreadable"):
+        data_checks.find_unreadable(data, tmp_path / "run")

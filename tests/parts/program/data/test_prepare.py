@@ -1,5 +1,6 @@
 """`train.prepare` as a command: what it prints, refuses and leaves."""
 
+import sys
 import tarfile
 
 import numpy as np
@@ -9,7 +10,6 @@ from tests.parts.program.data import archives, small
 from tests.parts.program.forked import start
 from train import prepare
 from train.data import imagenet
-from train.data.plantnet300k import PLANTNET300K
 from train.foundation import folder_lock
 from train.foundation.errors import UserError
 
@@ -135,8 +135,9 @@ def test_the_command_prepares_with_the_true_number_of_classes(tmp_path):
     assert found.startswith("plantnet300k_v2: 1,000 classes; images: 1,000 train")
 
 
-def test_the_builder_writes_without_tensorflow(tmp_path):
-    """With TensorFlow, tfds would also shuffle: above 1 GB, in files of its own."""
-    assert PLANTNET300K.builder is not None
-    builder = PLANTNET300K.builder(data_dir=str(tmp_path), file_format="array_record")
-    assert not type(builder).__module__.startswith("tensorflow_datasets.")
+def test_more_than_a_gigabyte_needs_no_tensorflow(tmp_path, shrunk, monkeypatch):
+    """tfds's shuffling writes more to files of TensorFlow."""
+    monkeypatch.setattr("tensorflow_datasets.core.shuffle.MAX_MEM_BUFFER_SIZE", 0)
+    small.plantnet(tmp_path / "manual")
+    run(tmp_path / "manual", tmp_path / "data")
+    assert "tensorflow" not in sys.modules
