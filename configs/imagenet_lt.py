@@ -1,7 +1,9 @@
 """ImageNet-LT with a ResNet-34: thesis 4.4.5.2.
 
-    python -m train.prepare --dataset=imagenet_lt --manual_dir=DIR
-    python -m train.main --config=configs/imagenet_lt.py:noised_imbalanced
+    python -m train.main --config=configs/imagenet_lt.py --config.dataset.data_dir=DIR
+
+DIR/imagenet_lt has the three published lists, and ImageNet's folders train and val, or links to
+them.
 
 Published test top-K accuracy in per cent for K = 1, 3, 5, trained for each K (table 4.6). The test
 set has the same number of images per class:

@@ -50,16 +50,15 @@ def run(command, *arguments, environment=None, code=0):
     return ended
 
 
-def share(command, *arguments, code=0, killed=None):
+def share(command, *arguments, code=0):
     """Runs the command in four processes, kills two of them, starts these again, and merges.
 
     Args:
         command: the command.
         arguments: its arguments.
         code: the exit code of the merge.
-        killed: after how many results the first and the last process are killed.
     """
-    kills = {0: killed or 1, NUMBER - 1: 1}
+    kills = (0, NUMBER - 1)
     started = {
         index: Started(
             "tests.parts.program.sharing.killed",
@@ -67,7 +66,7 @@ def share(command, *arguments, code=0, killed=None):
             f"--shard={index}/{NUMBER}",
             environment=ENVIRONMENT
             | {"SHARED_COMMAND": command}
-            | ({"KILL_AFTER": str(kills[index])} if index in kills else {}),
+            | ({"KILL_AFTER": "1"} if index in kills else {}),
         )
         for index in range(NUMBER)
     }
@@ -194,15 +193,6 @@ def test_evaluation_of_a_program(workdir, images, tmp_path):
         tmp_path,
         lambda folder: run("evaluate", *arguments, f"--out={folder}/report.json"),
         lambda folder: share("evaluate", *arguments, f"--out={folder}/report.json"),
-    )
-
-
-def test_records(images, tmp_path):
-    arguments = ("--dataset=folder", f"--path={images}", "--skip_unreadable")
-    compare(
-        tmp_path,
-        lambda folder: run("prepare", *arguments, f"--out={folder}/records"),
-        lambda folder: share("prepare", *arguments, f"--out={folder}/records", killed=2),
     )
 
 

@@ -107,14 +107,6 @@ def in_folder(root, examples):
     return {"name": "folder", "path": root / "photos"}
 
 
-def in_records(root, examples):
-    """The records of that folder."""
-    fields = in_folder(root, examples)
-    out = root / "photos.records"
-    commands.ok(commands.line("prepare", dataset="folder", path=fields["path"], out=out))
-    return fields | {"path": out}
-
-
 def in_table(root, examples, column="group"):
     """A table of pictures elsewhere, some of them with absolute paths and spaced labels."""
     fields = in_folder(root / "elsewhere", examples)
@@ -210,7 +202,6 @@ def in_saved_data_set(root, examples):
 
 OF_IMAGES = {
     "folder": in_folder,
-    "records": in_records,
     "table": in_table,
     "prepared files": in_prepared_files,
     "saved data set": in_saved_data_set,

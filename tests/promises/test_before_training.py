@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.promises.commands import chips_of_this_machine, line, ok
+from tests.promises.commands import chips_of_this_machine, line, ok, run
 from train import data
 
 CLASSES, WIDTH = 6, 100
@@ -152,6 +152,23 @@ def test_a_preparation_has_the_images_of_the_archive_and_is_made_once(tmp_path):
         images = [of_split.images.encoded(index)[0] for index in range(len(of_split))]
         assert collections.Counter(zip(of_split.labels.tolist(), images, strict=True)) == expected
         assert of_split.credit(0) == f"A. {of_split.labels[0]}, cc-by-sa"
+
+
+def test_a_preparation_names_the_files_that_it_needs_and_leaves_nothing(tmp_path):
+    (tmp_path / "manual").mkdir()
+    for dataset, needed in (
+        ("plantnet300k", "plantnet_300K.zip"),
+        ("plantnet300k_v2", "species_metadata.csv"),
+        ("imagenet", "ILSVRC2012_img_val.tar"),
+    ):
+        for manual in (tmp_path / "manual", tmp_path / "nowhere"):
+            given = {"dataset": dataset, "manual_dir": manual, "data_dir": tmp_path / "prepared"}
+            ended = run(line("prepare", **given))
+            assert ended.code == 2, ended
+            (told,) = ended.err.splitlines()
+            assert f"--manual_dir={manual}" in told
+            assert needed in told
+    assert contents_of(tmp_path / "prepared") == []
 
 
 def jpeg(seed):

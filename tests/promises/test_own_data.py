@@ -4,10 +4,8 @@ The examples of all kinds are the same, so that all runs share a compiled step; 
 the same run.
 """
 
-import csv
 import functools
 import json
-import math
 import unicodedata
 
 import numpy as np
@@ -61,7 +59,7 @@ def test_a_run_has_the_classes_and_the_examples_in_their_order(runs, examples, k
     assert known == list(CLASSES)
     numbers = [run.results["evaluated"][split]["groups"]["all"] for split in SPLITS[1:]]
     assert numbers == [{"classes": 3, "examples": 24}] * 2
-    if "names" in run.scores and kind in ("folder", "records", "table", "features"):
+    if "names" in run.scores and kind in ("folder", "table", "features"):
         for name, index in zip(run.scores["names"], of_test, strict=True):
             assert unicodedata.normalize("NFC", name).endswith(examples.path(index))
 
@@ -145,7 +143,7 @@ def held_out(plants, tmp_path_factory):
 
 
 # The others have a column of groups.
-@pytest.mark.parametrize("kind", ["folder", "records", "table", "prepared files"])
+@pytest.mark.parametrize("kind", ["folder", "table", "prepared files"])
 def test_a_split_that_is_missing_has_its_part_of_each_class(held_out, kind):
     where = held_out(kind)
     assert counts(load(where)) == [[14] * 3, [3] * 3, [3] * 3]
@@ -155,7 +153,6 @@ def test_a_split_that_is_missing_has_its_part_of_each_class(held_out, kind):
 
 GROUPS = {
     "folder": {"group": PATTERN},
-    "records": {"group": PATTERN},
     "table": {"group": "tree"},
     "saved data set": {},
     "features": {},
@@ -225,43 +222,6 @@ def test_a_folder_above_a_picture_can_be_its_group(tmp_path, plants):
     nested = load({"name": "folder", "path": tmp_path}, nested=True)
     assert nested.class_names[0].startswith("ash/")
     assert nested.num_classes == sum(map(len, groups))
-
-
-def test_a_sample_of_genera_has_all_their_species_divided_by_the_rule(tmp_path, plants):
-    """`ceil(n / 10)` of n images are for validation, as many for the test; n is above four."""
-    of_genera = {"Acer": (30, 7), "Quercus": (23, 5, 4), "Rosa": (11,), "Salix": (10, 21)}
-    species = {
-        f"{genus} {number}": number for genus, numbers in of_genera.items() for number in numbers
-    }
-    rows = [
-        f"{name}/{i}.png,{name},{name.split()[0]}" for name in species for i in range(species[name])
-    ]
-    for row in rows:
-        path = tmp_path / row.partition(",")[0]
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(plants.png(0))
-    (tmp_path / "all.csv").write_text("\n".join(["path,label,genus", *rows]))
-    found = []
-    for seed in range(3):
-        out = tmp_path / f"sample {seed}.csv"
-        flags = {"dataset": "table", "path": tmp_path / "all.csv", "genera": 0.5, "out": out}
-        commands.ok(commands.line("prepare", seed=seed, **flags))
-        with out.open(encoding="utf-8-sig", newline="") as file:
-            found.append([*csv.DictReader(file)])
-    for sample in found:
-        drawn = {row["genus"] for row in sample}
-        assert len(drawn) == 2
-        expected = {
-            name: [number - 2 * math.ceil(number / 10), *[math.ceil(number / 10)] * 2]
-            for name, number in species.items()
-            if name.split()[0] in drawn and number > 4
-        }
-        splits = [(row["label"], row["split"]) for row in sample]
-        assert len(sample) == len({row["path"] for row in sample})
-        assert {label for label, _ in splits} == expected.keys()
-        for label, numbers in expected.items():
-            assert [splits.count((label, split)) for split in ("train", "val", "test")] == numbers
-    assert found[0] != found[1] or found[1] != found[2]
 
 
 def test_a_folder_of_arrays_has_what_the_file_has(examples, runs, tmp_path):

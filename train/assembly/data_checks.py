@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from train.assembly.run_data import RunData
-from train.configuration.datasets import OwnImageFields, path_of
+from train.configuration.datasets import CheckedFields, OwnImageFields, path_of
 from train.data.batches import LEAVES_OUT
 from train.data.own import unreadable_images
 from train.evaluation import summaries
@@ -24,7 +24,7 @@ def find_unreadable(data: RunData, workdir: Path) -> Unreadable:
         UserError: there are some and the run does not leave them out, or a split has no others.
     """
     settings = data.config.dataset
-    if not isinstance(settings, OwnImageFields):
+    if not isinstance(settings, CheckedFields):
         return {}
     begins = not run_files.has_checkpoints(workdir)
     found = checked_images.find_unreadable(data.dataset, settings.check_images, begins=begins)

@@ -79,6 +79,17 @@ class StreamedFields(DatasetFields):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CheckedFields(StreamedFields):
+    """The fields of data sets whose images are in files that others may change."""
+
+    check_images: Literal["headers", "all"] = field(
+        "Before the first step, reads the ends of files (`headers`), or decodes them (`all`).",
+        default="headers",
+        of_machine=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainSizeFields(DatasetFields):
     """The field of data sets that may be used in part."""
 
@@ -176,7 +187,7 @@ class GroupColumnFields(DatasetFields):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnImageFields(StreamedFields, ImbalanceFields, NoisyFields, DividedFields):
+class OwnImageFields(CheckedFields, ImbalanceFields, NoisyFields, DividedFields):
     """The fields of your own images, whatever holds them."""
 
     image_size: int | None = field(
@@ -194,11 +205,6 @@ class OwnImageFields(StreamedFields, ImbalanceFields, NoisyFields, DividedFields
     read_truncated: bool = field(
         "Reads a file that lacks its end as far as possible.",
         default=False,
-    )
-    check_images: Literal["headers", "all"] = field(
-        "Before the first step, reads the ends of files (`headers`), or decodes them (`all`).",
-        default="headers",
-        of_machine=True,
     )
     list_near_duplicates: bool = field(
         "Lists similar images of different splits; reads all images.",
@@ -373,7 +379,7 @@ FIELDS_OF: Mapping[str, type[DatasetFields]] = {
     "folder": FolderFields,
     "huggingface": HuggingfaceFields,
     "imagenet": ImagenetFields,
-    "imagenet_lt": StreamedFields,
+    "imagenet_lt": CheckedFields,
     "plantnet300k": StreamedFields,
     "plantnet300k_v2": StreamedFields,
     "synthetic_latents": LatentsFields,

@@ -2,33 +2,19 @@
 
 import contextlib
 import io
-import os
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import tensorflow_datasets as tfds
 from absl import logging
-from tensorflow_datasets.core.dataset_builder import FileReaderBuilder
 
-from train.foundation import checksums, full_disks, json_files
+from train.foundation import checksums, full_disks
 from train.foundation.errors import UserError, first_line, let_through
 from train.foundation.spelling import spell
 
 FILE_FORMAT = "array_record"
-# The endings of the files that describe the records; tfds reads them completely.
-_READ_BY_TFDS = (".json", ".txt")
-
-
-class ReadOnlyBuilder(FileReaderBuilder):
-    """A builder of a data set whose files `train.prepare` writes; it only reads them."""
-
-    def _download_and_prepare(self, **_kwargs: Any) -> None:
-        raise UserError(
-            f"{self.name} is not prepared in {self.data_dir}; prepare it with python -m "
-            f"train.prepare --dataset={self.name}"
-        )
 
 
 def make_builder(
@@ -44,33 +30,14 @@ def make_builder(
     Raises:
         UserError: the description of the prepared data set is damaged.
     """
-    _check_readable(Path(data_dir or tfds.core.constants.DATA_DIR), name)
     try:
-        with _quiet_tfds():
+        with quiet_tfds():
             return builder(data_dir=data_dir, file_format=FILE_FORMAT)
     except (OSError, UserError):
         raise
     except Exception as error:  # A damaged description can make tfds raise anything.
         below = "" if data_dir is None else f" below {data_dir}"
         raise damaged(f"{name}{below}", error) from error
-
-
-def _check_readable(data_dir: Path, name: str) -> None:
-    """Refuses a prepared data set with a file that tfds would wait for, or that is far too big."""
-    if any("\ud800" <= letter <= "\udfff" for letter in str(data_dir)):
-        raise UserError(f"{data_dir} cannot hold prepared data sets: its path must be in UTF-8")
-
-    def wrong(path: Path, reason: str) -> UserError:
-        return damaged(f"{name} below {data_dir}", ValueError(f"{path} {reason}"))
-
-    for folder, _, found in os.walk(data_dir / name):
-        for path in (Path(folder, file) for file in found):
-            if path.exists() and not path.is_file():
-                raise wrong(path, "is a pipe or a device")
-            if path.suffix in _READ_BY_TFDS and path.is_file():
-                size = path.stat().st_size
-                if size > json_files.LARGEST:
-                    raise wrong(path, f"has {size:,} bytes, too many for a description")
 
 
 def open_builder(
@@ -109,7 +76,7 @@ def open_builder(
 
 
 def _is_prepared(builder: tfds.core.DatasetBuilder) -> bool:
-    with _quiet_tfds():
+    with quiet_tfds():
         return bool(builder.is_prepared())
 
 
@@ -117,7 +84,7 @@ def generate(builder: tfds.core.DatasetBuilder) -> None:
     """Prepares a data set that needs no files."""
     check_writable(builder)
     try:
-        with _quiet_tfds():
+        with quiet_tfds():
             builder.download_and_prepare()
     except RuntimeError as error:
         raise full_disk(builder.data_dir, error) from error
@@ -128,19 +95,14 @@ def generate(builder: tfds.core.DatasetBuilder) -> None:
     write_checksums(Path(builder.data_dir))
 
 
-def write_checksums(folder: Path, *, without: Collection[str] = ()) -> None:
-    """Writes the checksums of all files of a prepared data set, except the records.
-
-    Args:
-        folder: the folder of the data set.
-        without: the names of files that do not belong to it.
-    """
+def write_checksums(folder: Path) -> None:
+    """Writes the checksums of all files of a prepared data set, except the records."""
     found = [
         path
         for path in folder.iterdir()
         if not path.name.startswith(".")
         and f".{FILE_FORMAT}-" not in path.name
-        and path.name not in (checksums.FILE, *without)
+        and path.name != checksums.FILE
     ]
     checksums.write(folder, found)
 
@@ -160,7 +122,7 @@ def check_writable(builder: tfds.core.DatasetBuilder) -> None:
         ) from error
 
 
-def full_disk(path: Any, error: RuntimeError | OSError) -> OSError:
+def full_disk(path: Any, error: Exception) -> OSError:
     """The error of a full disk, which the writer of records reports as a `RuntimeError`."""
     reason = full_disks.reason(error, Path(path)) or str(error).partition(";")[0]
     return OSError(f"cannot write {path}: {reason}")
@@ -176,7 +138,7 @@ def damaged(which: Any, error: Exception) -> UserError:
 
 
 @contextlib.contextmanager
-def _quiet_tfds() -> Iterator[None]:
+def quiet_tfds() -> Iterator[None]:
     """Hides tfds's progress bars, its messages, and its warning that a new folder is empty."""
     verbosity = logging.get_verbosity()
     logging.set_verbosity(logging.ERROR)

@@ -75,9 +75,4 @@ def _spec(fields: Cifar100Fields) -> DatasetSpec:
     )
 
 
-CIFAR100 = DatasetFamily(
-    _spec,
-    _BUILDER,
-    prepare="train.data.preparing.cifar100:prepare",
-    fields=Cifar100Fields,
-)
+CIFAR100 = DatasetFamily(_spec, _BUILDER, fields=Cifar100Fields)

@@ -4,6 +4,7 @@ import abc
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -176,17 +177,12 @@ class DatasetFamily:
         spec: makes the data set from `config.dataset`.
         builder: makes the tfds builder for `train.prepare`; called with `data_dir` and
             `file_format`. `None` if the files are read in place.
-        prepare: the import path of the function that writes the files; `None` if the builder
-            generates them itself. The function is called with the builder, the folder of the
-            downloads and the keyword `skip_unreadable`. It returns the numbers of images that it
-            left out, by split.
-        shares_preparation: whether that function has the keyword `shared`, by which processes share
-            the work; see `train.sharing`.
+        check_archives: refuses a folder of downloads with an incomplete archive that the builder
+            would take for a complete one; `None` if the builder notices.
         fields: the fields of `config.dataset`, a subclass of `DatasetFields` if it has more.
     """
 
     spec: Callable[[Any], DatasetSpec]
     builder: Callable[..., "tfds.core.DatasetBuilder"] | None = None
-    prepare: str | None = None
-    shares_preparation: bool = False
+    check_archives: Callable[[Path], None] | None = None
     fields: type[DatasetFields] = DatasetFields

@@ -1,30 +1,62 @@
-"""Pl@ntNet-300K, versions 1.1 and 2: photographs of plants, labelled with the species."""
+"""Pl@ntNet-300K, versions 1.1 and 2: photographs of plants, labelled with the species.
 
-from typing import ClassVar
+Version 1.1 is one archive, with `images/{train,val,test}/SPECIES/HASH.jpg` and two JSON files.
+Version 2 is an archive of the same layout, with two CSV files beside it. The archives may also be
+unpacked. The class is the rank of the folder of its species among the names sorted as strings, as
+in torchvision's `ImageFolder`.
+"""
+
+import csv
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow_datasets as tfds
+from tensorflow_datasets.core.dataset_builder import FileReaderBuilder
 
 from train.configuration.datasets import StreamedFields
 from train.data import augmentation
-from train.data.builders import ReadOnlyBuilder
+from train.data.builders import FILE_FORMAT
+from train.data.credits import AUTHOR, LICENSE
 from train.data.dataset import DatasetFamily, DatasetSpec
 from train.data.photographs import photograph_spec
-from train.foundation import ranks
+from train.foundation import ranks, zip_files
+
+# The names of the splits in the archives, and ours.
+_SPLITS = {"train": "train", "val": "validation", "test": "test"}
+_IMAGE = re.compile(
+    r"(?:.*/)?images/(?P<name>(?P<split>train|val|test)/(?P<species>[^/.]+)/(?P<hash>[^/.]+)"
+    r"\.(?i:jpe?g|png))"
+)
+# Some 100 MB of photographs.
+_IMAGES_PER_SHARD = 1024
 
 
-class Plantnet(ReadOnlyBuilder):
-    """What both versions share.
+class Plantnet300k(FileReaderBuilder):
+    """Pl@ntNet-300K, version 1.1: 306,146 images of 1,081 species.
 
     Attributes:
         TITLE: the name of the version in messages.
         NUM_CLASSES: the number of species.
         URL: the address at which it is published.
+        ARCHIVE: the name of the archive.
     """
 
-    TITLE: ClassVar[str]
-    NUM_CLASSES: ClassVar[int]
-    URL: ClassVar[str]
+    name = "plantnet300k"
+    VERSION = tfds.core.Version("1.1.0")
+    TITLE: ClassVar[str] = "Pl@ntNet-300K version 1.1"
+    NUM_CLASSES: ClassVar[int] = 1081
+    URL: ClassVar[str] = "https://zenodo.org/records/5645731"
+    ARCHIVE: ClassVar[str] = "plantnet_300K.zip"
+    MANUAL_DOWNLOAD_INSTRUCTIONS = (
+        f"download {ARCHIVE} (31.7 GB, MD5 db27d149f2a6c304b887353c07021687) from {URL} into "
+        "--manual_dir, or unpack it there"
+    )
 
     def _info(self) -> tfds.core.DatasetInfo:
         return tfds.core.DatasetInfo(
@@ -34,26 +66,73 @@ class Plantnet(ReadOnlyBuilder):
                 {
                     "image": tfds.features.Image(shape=(None, None, 3), dtype=np.uint8),
                     "label": tfds.features.ClassLabel(num_classes=self.NUM_CLASSES),
-                    "organ": tfds.features.Text(),
                     "file_name": tfds.features.Text(),
+                    "organ": tfds.features.Text(),
+                    AUTHOR: tfds.features.Text(),
+                    LICENSE: tfds.features.Text(),
                 }
             ),
             supervised_keys=("image", "label"),
             homepage=self.URL,
         )
 
+    def _download_and_prepare(
+        self, dl_manager: Any, download_config: tfds.download.DownloadConfig | None = None
+    ) -> None:
+        """Writes the images in the order of their paths.
 
-class Plantnet300k(Plantnet):
-    """Pl@ntNet-300K, version 1.1: 306,146 images of 1,081 species."""
+        tfds's own order is of hashes. For more than 1 GB it needs TensorFlow, and twice the disk.
+        """
+        del download_config
+        names, splits = self._examples(Path(dl_manager.manual_dir))
+        info = self._info()  # With the folder of the unfinished files, unlike `self.info`.
+        for one in (info, self.info):
+            one.features["label"].names = names
+        writer = tfds.core.SequentialWriter(info, _IMAGES_PER_SHARD, file_format=FILE_FORMAT)
+        writer.initialize_splits([*splits])
+        writer.add_examples(splits)
+        writer.close_all()
+        self.info.set_splits(info.splits)
 
-    name = "plantnet300k"
-    VERSION = tfds.core.Version("1.1.0")
-    TITLE = "Pl@ntNet-300K version 1.1"
-    NUM_CLASSES = 1081
-    URL = "https://zenodo.org/records/5645731"
+    def _examples(self, folder: Path) -> tuple[list[str], dict[str, Iterator[dict[str, Any]]]]:
+        """The names of the classes, and the examples of each split."""
+        paths, read = _opened(folder, self.ARCHIVE)
+        found = sorted(filter(None, map(_IMAGE.fullmatch, paths)), key=lambda one: one["name"])
+        species = sorted({one["species"] for one in found})
+        if len(species) != self.NUM_CLASSES:
+            raise ValueError(f"it has {len(species):,} species, and not {self.NUM_CLASSES:,}")
+        labels = {one: label for label, one in enumerate(species)}
+        names, images = self._metadata(paths, read)
+        counts = Counter(names[one] for one in species)
+        # tfds wants distinct names: a name that two species share gets the folder, too.
+        class_names = [
+            names[one] if counts[names[one]] == 1 else f"{names[one]} [{one}]" for one in species
+        ]
+
+        def examples(of_split: str) -> Iterator[dict[str, Any]]:
+            for one in found:
+                if one["split"] == of_split:
+                    said = images.get(one["hash"], {})
+                    yield {
+                        # A file is stored as it is; TensorFlow would encode an array.
+                        "image": io.BytesIO(read(one[0])),
+                        "label": labels[one["species"]],
+                        "file_name": one["name"],
+                        **{key: str(said.get(key) or "") for key in ("organ", AUTHOR, LICENSE)},
+                    }
+
+        return class_names, {split: examples(of_split) for of_split, split in _SPLITS.items()}
+
+    def _metadata(
+        self, paths: Sequence[str], read: Callable[[str], bytes]
+    ) -> tuple[Mapping[str, str], Mapping[str, Mapping[str, Any]]]:
+        """The names of the species by their folders, and what is known of the images."""
+        species = json.loads(read(_only(paths, "plantnet300K_species_id_2_name.json")))
+        images = json.loads(read(_only(paths, "plantnet300K_metadata.json")))
+        return {folder: " ".join(name.split()) for folder, name in species.items()}, images
 
 
-class Plantnet300kV2(Plantnet):
+class Plantnet300kV2(Plantnet300k):
     """Pl@ntNet-300K, version 2: 306,087 images of 1,000 species."""
 
     name = "plantnet300k_v2"
@@ -61,9 +140,50 @@ class Plantnet300kV2(Plantnet):
     TITLE = "Pl@ntNet-300K version 2"
     NUM_CLASSES = 1000
     URL = "https://zenodo.org/records/10419064"
+    ARCHIVE = "images.zip"
+    MANUAL_DOWNLOAD_INSTRUCTIONS = (
+        f"download {ARCHIVE} (41.8 GB), species_metadata.csv and plantnet300K_metadata.csv from "
+        f"{URL} into --manual_dir; the archive may be unpacked there"
+    )
+
+    def _metadata(
+        self, paths: Sequence[str], read: Callable[[str], bytes]
+    ) -> tuple[Mapping[str, str], Mapping[str, Mapping[str, Any]]]:
+        def rows(name: str) -> Iterator[dict[str, str]]:
+            yield from csv.DictReader(io.StringIO(read(_only(paths, name)).decode("utf-8-sig")))
+
+        # The folders are the numbers of the species with four digits.
+        species = {
+            f"{int(row['species_id']):04d}": row["full_species"]
+            for row in rows("species_metadata.csv")
+        }
+        return species, {row["PN_hash"]: row for row in rows("plantnet300K_metadata.csv")}
 
 
-def _family(builder: type[Plantnet]) -> DatasetFamily:
+def _opened(folder: Path, archive: str) -> tuple[list[str], Callable[[str], bytes]]:
+    """The paths of files, in an archive and beside it or in a folder, and what reads one."""
+    is_packed = (folder / archive).exists()
+    found = folder.iterdir() if is_packed else folder.rglob("*")
+    beside = {path.relative_to(folder).as_posix(): path for path in found}
+    if not is_packed:
+        return [*beside], lambda name: beside[name].read_bytes()
+    members = zip_files.opened(folder / archive)
+
+    def read(name: str) -> bytes:
+        return beside[name].read_bytes() if name in beside else members.read(name)
+
+    return [*beside, *members.namelist()], read
+
+
+def _only(paths: Sequence[str], name: str) -> str:
+    """The path of a file that is there once."""
+    found = [path for path in paths if path.rpartition("/")[2] == name]
+    if len(found) != 1:
+        raise ValueError(f"it has {len(found)} files {name}, and not 1")
+    return found[0]
+
+
+def _family(builder: type[Plantnet300k]) -> DatasetFamily:
     def spec(fields: StreamedFields) -> DatasetSpec:
         return photograph_spec(
             fields,
@@ -77,13 +197,7 @@ def _family(builder: type[Plantnet]) -> DatasetFamily:
             ranks_of=ranks.first_words,
         )
 
-    return DatasetFamily(
-        spec,
-        builder,
-        prepare="train.data.preparing.plantnet300k:prepare",
-        shares_preparation=True,
-        fields=StreamedFields,
-    )
+    return DatasetFamily(spec, builder, fields=StreamedFields)
 
 
 PLANTNET300K = _family(Plantnet300k)

@@ -81,10 +81,6 @@ class ChosenShare:
         return WritesPart(out, self.shard, kind())
 
 
-# All of the work is done by this process.
-NOT_SHARED = ChosenShare(None, merges=False, tasks=None)
-
-
 def define() -> Callable[[], ChosenShare]:
     """Defines the flags; returns a function that returns what they choose."""
     shard = flags.DEFINE_string(

@@ -15,8 +15,8 @@ FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
 _SYSTEM = (Path("/dev"), Path("/proc"), Path("/sys"))
 # It is in /dev, but has files of all users, in memory.
 _SHARED_MEMORY = Path("/dev/shm")
-# A folder with one of them is a prepared data set, of tfds or of `image_records`.
-_DESCRIPTIONS = ("dataset_info.json", "image_records.json")
+# A folder with this file is a prepared data set.
+_DESCRIPTION = "dataset_info.json"
 
 
 def checked(
@@ -125,7 +125,7 @@ def _refuse_files_of_runs(flag: str, path: Path) -> None:
         if run_files.is_of_a_run(name) and run_files.is_run(folder):
             raise UserError(f"--{flag} must not replace {name} of the run in {folder}; got {path}")
         # A function of os.path, because a folder above may not be readable.
-        if any(os.path.isfile(folder / name) for name in _DESCRIPTIONS):  # noqa: PTH113
+        if os.path.isfile(folder / _DESCRIPTION):  # noqa: PTH113
             raise UserError(
                 f"--{flag} must not be in the prepared data set in {folder}; got {path}"
             )

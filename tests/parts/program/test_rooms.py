@@ -13,7 +13,7 @@ FLOORS = (
     ("train.devices", "train.models"),
     ("train.sharing",),
     ("train.data",),
-    ("train.data.preparing", "train.evaluation"),
+    ("train.evaluation",),
     ("train.workdir",),
     ("train.training",),
     ("train.configuration.rules",),

@@ -16,7 +16,6 @@ from tests.parts.program.data import archives
 from tests.parts.program.data.specs import dataset_spec
 from train import prepare
 from train.data.prepared_files import split_labels
-from train.data.preparing import imagenet, tfds_datasets
 from train.foundation.errors import UserError
 
 CIFAR_100_URL = "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz"
@@ -27,7 +26,6 @@ def run(dataset, tmp_path):
         dataset,
         data_dir=str(tmp_path / "data"),
         manual_dir=str(tmp_path / "manual"),
-        skip_unreadable=False,
     )
 
 
@@ -84,15 +82,15 @@ def test_a_data_set_is_prepared_by_its_name(tmp_path, cifar100, capsys):
 def test_a_wrong_checksum_is_refused_with_both(tmp_path):
     archive, _ = archives.cifar100_tar(tmp_path / "manual", num_train=200, num_test=100)
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()
-    message = rf"wrong SHA-256 checksum: it must be 58a81ae1[0-9a-f]* and is {digest}; download"
+    message = rf"cifar100 cannot be prepared from .*: NonMatchingChecksumError.*58a81ae1.*{digest}"
     with pytest.raises(UserError, match=message):
         run("cifar100", tmp_path)
 
 
 def test_imagenet_has_the_files_of_both_archives(tmp_path, capsys):
     archives.imagenet_tars(tmp_path / "manual", num_classes=6, num_validation=10)
-    # From a start that was killed: tfds does not resume it, and would leave it there.
-    torn = tmp_path / "data/imagenet2012/incomplete.ABCDEF_5.1.0"
+    # From a start that was killed.
+    torn = tmp_path / "data/imagenet2012/incomplete.5.1.0"
     torn.mkdir(parents=True)
     run("imagenet", tmp_path)
     assert not torn.exists()
@@ -109,9 +107,6 @@ def test_imagenet_has_the_files_of_both_archives(tmp_path, capsys):
     np.testing.assert_array_equal(
         split_labels(builder, "train"), [example["label"] for example in train]
     )
-    assert imagenet.file_names(builder, "train") == [
-        example["file_name"].decode() for example in train
-    ]
 
 
 def test_the_cifar_100_recipe_trains_on_what_was_prepared(run_seed, tmp_path, cifar100):
@@ -149,8 +144,8 @@ def test_a_damaged_imagenet_archive_is_one_line_and_nothing_is_prepared(tmp_path
         member.size = len(content)
         archive.addfile(member, io.BytesIO(content))
     with pytest.raises(
-        UserError, match=r"imagenet2012 cannot be prepared from .*: ReadError"
+        UserError, match=r"imagenet cannot be prepared from .*: ReadError"
     ) as caught:
         run("imagenet", tmp_path)
     assert "\n" not in str(caught.value)
-    assert not tfds_datasets.builder("imagenet2012", str(tmp_path / "data")).is_prepared()
+    assert not tfds.builder("imagenet2012", data_dir=tmp_path / "data").is_prepared()

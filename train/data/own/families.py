@@ -14,10 +14,9 @@ from train.configuration.datasets import (
     TfdsFields,
 )
 from train.data.dataset import DatasetFamily, DatasetSpec
-from train.data.own import folders, image_records, own_images, tables
+from train.data.own import folders, own_images, tables
 from train.data.own.determinations import Reading
 from train.data.own.found_images import FoundImages
-from train.data.truths import ONE
 from train.foundation import names, packages
 from train.foundation.errors import UserError
 
@@ -32,38 +31,12 @@ def _family(fields: type[OwnImageFields], source: Callable[..., FoundImages]) ->
 
 
 def _in_folder(fields: FolderFields, _data_dir: str | None) -> FoundImages:
-    path = _path(fields)
-    if not image_records.are_at(path):
-        return folders.find(path, nested=fields.nested, most_bytes=fields.most_bytes)
-    records = image_records.read(path)
-    if fields.nested != records.nested:
-        raise UserError(
-            field="config.dataset.nested",
-            must_be=f"{records.nested}, as the records in {path} were prepared",
-            got=fields.nested,
-        )
-    return records.found
+    return folders.find(_path(fields), nested=fields.nested, most_bytes=fields.most_bytes)
 
 
 def _in_table(fields: TableFields, _data_dir: str | None) -> FoundImages:
-    path = _path(fields)
-    if image_records.are_at(path):
-        if fields.labels != ONE:
-            raise UserError(
-                field="config.dataset.labels",
-                must_be=f"{ONE} with records, which {path} has",
-                got=fields.labels,
-            )
-        records = image_records.read(path)
-        if fields.group != records.group:
-            raise UserError(
-                field="config.dataset.group",
-                must_be=f"{records.group}, as the records in {path} were prepared",
-                got=fields.group,
-            )
-        return records.found
     reading = Reading.of(fields, fields.group)
-    return tables.find(path, reading=reading, most_bytes=fields.most_bytes)
+    return tables.find(_path(fields), reading=reading, most_bytes=fields.most_bytes)
 
 
 def _path(fields: FolderFields | TableFields) -> Path:

@@ -3,18 +3,18 @@
 import os
 import resource
 import signal
-
-from absl import logging
+import zipfile
+from pathlib import Path
 
 from tests.parts.program.data import small
 from train import prepare as program
-from train.data.preparing import dataset_writer, shards
+from train.data import builders, preparing
 
 # Smaller than the smallest shard, which ArrayRecord fills up to 64 KiB.
 FILE_SIZE_LIMIT = 30_000
 
 
-def kill_at_call(owner, name, count, *, after=False):
+def kill_at_call(owner, name, count=1, *, after=False):
     """Has the process killed in the `count`-th call of a function, before or after its work."""
     original = getattr(owner, name)
     calls = 0
@@ -31,11 +31,15 @@ def kill_at_call(owner, name, count, *, after=False):
 
 
 MOMENTS = {
-    # 30 images are three shards and a part.
-    "in a shard": lambda: kill_at_call(shards, "_checked", 30),
-    "before the journal": lambda: kill_at_call(shards.Journal, "note", 3),
-    "before the description": lambda: kill_at_call(dataset_writer, "_describe", 1),
-    "before the renaming": lambda: kill_at_call(dataset_writer, "_describe", 1, after=True),
+    "never": lambda: None,
+    # After the two files of metadata, 30 images are for training.
+    "at an image": lambda: kill_at_call(zipfile.ZipFile, "read", 20),
+    "between splits": lambda: kill_at_call(zipfile.ZipFile, "read", 36),
+    "before the check": lambda: kill_at_call(preparing, "_look"),
+    "at a check": lambda: kill_at_call(preparing, "_is_readable", 30),
+    "before the checksums": lambda: kill_at_call(builders, "write_checksums"),
+    "after the checksums": lambda: kill_at_call(builders, "write_checksums", after=True),
+    "after the renaming": lambda: kill_at_call(Path, "rename", after=True),
     "full disk": lambda: resource.setrlimit(
         resource.RLIMIT_FSIZE, (FILE_SIZE_LIMIT, FILE_SIZE_LIMIT)
     ),
@@ -45,5 +49,4 @@ MOMENTS = {
 def main():
     small.shrink(setattr)
     MOMENTS[os.environ["MOMENT"]]()
-    logging.set_verbosity(logging.ERROR)
     program.main()

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.parts.program.data import archives
+from train.data import plantnet300k
 from train.data.plantnet300k import Plantnet300k, Plantnet300kV2
-from train.data.preparing import shards
 
 # Identifiers of five to eight digits, and two species of the same name.
 SPECIES = ["1355868", "13558", "900000", "13558680", "1355990", "24"]
@@ -18,7 +18,7 @@ def shrink(setattr: Callable) -> None:  # noqa: A002 (as monkeypatch calls it)
     """Expects few species of both versions, and cuts splits into shards of eight images at most."""
     for builder, num_classes in ((Plantnet300k, len(SPECIES)), (Plantnet300kV2, NUM_CLASSES_V2)):
         setattr(builder, "NUM_CLASSES", num_classes)
-    setattr(shards, "EXAMPLES_PER_SHARD", 8)
+    setattr(plantnet300k, "_IMAGES_PER_SHARD", 8)
 
 
 def plantnet(folder: Path) -> dict[str, bytes]:

@@ -17,5 +17,4 @@ def plantnet(folder: Path) -> None:
             "plantnet300k",
             data_dir=str(folder / "data"),
             manual_dir=str(folder / "manual"),
-            skip_unreadable=False,
         )

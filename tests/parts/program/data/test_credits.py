@@ -18,7 +18,7 @@ from tests.parts.program.prediction.test_similar_examples import rows  # noqa: F
 from train import prepare
 from train.configuration.datasets import StreamedFields
 from train.data.credits import Credits
-from train.data.own import image_records, run_images, tables
+from train.data.own import run_images, tables
 from train.data.own.listing import ListedFiles, Role
 from train.data.plantnet300k import PLANTNET300K, PLANTNET300K_V2
 from train.foundation import files
@@ -37,13 +37,8 @@ def _small(monkeypatch):
     small.shrink(monkeypatch.setattr)
 
 
-def prepared(root, name, *, skip_unreadable=False):
-    prepare.prepare(
-        name,
-        data_dir=str(root / "data"),
-        manual_dir=str(root / "manual"),
-        skip_unreadable=skip_unreadable,
-    )
+def prepared(root, name):
+    prepare.prepare(name, data_dir=str(root / "data"), manual_dir=str(root / "manual"))
     fields = StreamedFields(name=name, batch_size=4)
     return FAMILIES[name].spec(fields).load(str(root / "data"))
 
@@ -70,16 +65,14 @@ def test_the_credits_of_plantnet_are_those_of_its_metadata(tmp_path):
 
 
 @pytest.mark.usefixtures("_small")
-def test_images_that_are_left_out_or_not_described_do_not_move_credits(tmp_path):
+def test_an_image_that_is_not_described_does_not_move_credits(tmp_path):
     archive = small.plantnet(tmp_path / "manual")
     metadata = json.loads(archive[METADATA])
-    bad = next(path for path in archive if "images/train/" in path)
-    archive[bad] = b"text"
     without = next(iter(metadata))
     metadata[without] = {"obs_id": "7", "author": None, "license": 5}
     archive[METADATA] = json.dumps(metadata).encode()
     archives.write_zip(tmp_path / "manual/plantnet_300K.zip", archive)
-    dataset = prepared(tmp_path, "plantnet300k", skip_unreadable=True)
+    dataset = prepared(tmp_path, "plantnet300k")
     metadata[without] |= {"author": "", "license": "5"}
     for split in (dataset.train, dataset.validation, dataset.test):
         expected = [one.removeprefix(", ") for one in said_of(metadata, split)]
@@ -100,23 +93,16 @@ def write_table(root, header=("path", "label", "license", "author")):
     }
 
 
-def test_a_table_may_have_them_and_its_records_keep_them(tmp_path):
+def test_a_table_may_have_them(tmp_path):
     expected = write_table(tmp_path)
     found = tables.find(tmp_path / "photos.csv").divided(divided.fields(0.25, 0.25))
     listing = found.listing.take(found.listing.of_role(Role.TRAIN).tolist()[::-1])
     assert [listing.credits.in_words(index) for index in range(len(listing))] == [
         expected[path] for path in listing.paths
     ]
-    prepare.write_records("table", tmp_path / "photos.csv", tmp_path / "records", nested=False)
-    stored = image_records.read(tmp_path / "records")
-    again = stored.found.listing
-    assert {
-        path: again.credits.in_words(index) for index, path in enumerate(again.paths)
-    } == expected
-    # Credits change no run: records that have none are those of the same images.
-    bare = dataclasses.replace(tables.find(tmp_path / "photos.csv").listing, credits=None)
-    assert stored.is_of(bare, nested=False, group=None)
-    assert bare.digest() == dataclasses.replace(bare, credits=again.credits).digest()
+    # Credits change no run.
+    bare = dataclasses.replace(listing, credits=None)
+    assert bare.digest() == listing.digest()
 
 
 def test_an_image_that_is_gone_takes_its_credit_only(tmp_path):

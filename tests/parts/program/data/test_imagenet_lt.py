@@ -1,105 +1,50 @@
-"""ImageNet-LT from the published form of the lists, with a folder and with prepared ImageNet."""
+"""ImageNet-LT from the published form of the lists, over the files of ImageNet."""
 
-import json
-from pathlib import Path
+import os
+import shutil
+from types import SimpleNamespace
 
 import pytest
-import tensorflow_datasets as tfds
 
 from tests.parts.program.data import archives
-from train import prepare
-from train.data.imagenet_lt import ImagenetLt
-from train.data.preparing import dataset_writer, imagenet_lt
-from train.data.preparing.shards import Example
-from train.data.preparing.sources import FolderSource
+from tests.parts.program.data.specs import dataset_spec
+from train.assembly import data_checks
+from train.configuration.datasets import CheckedFields
+from train.data.imagenet_lt import LISTS
 from train.foundation.errors import UserError
+
+FIELDS = {"name": "imagenet_lt", "batch_size": 4, "num_workers": 0}
 
 
 @pytest.fixture(scope="module")
-def manual_dir(tmp_path_factory):
-    return archives.imagenet_lt(tmp_path_factory.mktemp("manual"))
+def data_dir(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    archives.imagenet_lt(folder / "imagenet_lt")
+    return folder
 
 
-def run(manual_dir, data_dir):
-    prepare.prepare(
-        "imagenet_lt",
-        data_dir=str(data_dir),
-        manual_dir=str(manual_dir),
-        skip_unreadable=False,
-    )
-    return ImagenetLt(data_dir=str(data_dir), file_format="array_record")
+def load(data_dir):
+    return dataset_spec(FIELDS).load(str(data_dir))
 
 
-def examples(builder):
-    decoders = {"image": tfds.decode.SkipDecoding()}
-    return {
-        split: list(builder.as_data_source(split, decoders=decoders))
-        for split in builder.info.splits
-    }
-
-
-def test_the_images_are_those_of_the_lists_in_their_order(manual_dir, tmp_path):
-    builder = run(manual_dir, tmp_path)
-    found = examples(builder)
-    assert {split: len(part) for split, part in found.items()} == {
-        "train": 2000,
-        "validation": 1000,
-        "test": 1000,
-    }
-    for split, file in imagenet_lt.LISTS.items():
-        lines = (manual_dir / file).read_text().splitlines()
-        for line, example in zip(lines, found[split], strict=True):
+def test_the_images_are_those_of_the_lists_in_their_order(data_dir):
+    dataset = load(data_dir)
+    assert dataset.class_names == archives.synsets()
+    for split, file in zip(dataset.splits.values(), LISTS.values(), strict=True):
+        lines = (data_dir / "imagenet_lt" / file).read_text().splitlines()
+        assert len(split) == len(lines)
+        for index, line in enumerate(lines):
             path, label = line.split(" ")
-            assert example["file_name"].decode() == path
-            assert example["label"] == int(label)
-            assert example["image"] == (manual_dir / path).read_bytes()
-    assert tuple(builder.info.features["label"].names) == archives.synsets()
-    classes = json.loads((tmp_path / "imagenet_lt/1.0.0/classes.json").read_text())
-    assert classes[1] == {"synset": "n01443537"}
-
-
-def test_prepared_imagenet_will_do_instead_of_the_folder(manual_dir, tmp_path):
-    # As tfds lays it out, written without TensorFlow; in another order than the lists'.
-    source = FolderSource(manual_dir)
-    paths = sorted(path for path in source.paths() if path.endswith(".JPEG"))
-    dataset_writer.write(
-        tfds.builder("imagenet2012", data_dir=tmp_path, file_format="array_record"),
-        dataset_writer.Contents(
-            splits={
-                split: [
-                    Example(
-                        path,
-                        archives.synsets().index(Path(path).parent.name),
-                        {"file_name": Path(path).name},
-                    )
-                    for path in reversed(paths)
-                    if path.startswith(f"{folder}/")
-                ]
-                for split, folder in (("train", "train"), ("validation", "val"))
-            },
-            class_names=archives.synsets(),
-            classes=[],
-            source=source,
-        ),
-        skip_unreadable=False,
-    )
-    lists = tmp_path / "lists"
-    lists.mkdir()
-    for file in imagenet_lt.LISTS.values():
-        (lists / file).write_bytes((manual_dir / file).read_bytes())
-    assert examples(run(lists, tmp_path)) == examples(run(manual_dir, tmp_path / "folder"))
-    # Found out once: reading the names takes reading every record.
-    names = tmp_path / "imagenet2012/5.1.0/file_names-train.txt"
-    assert names.read_text().split() == [
-        Path(path).name for path in reversed(paths) if path.startswith("train/")
-    ]
+            assert split.images.file_name(index) == path
+            assert split.labels[index] == int(label)
+            assert split.images.encoded(index)[0] == (data_dir / "imagenet_lt" / path).read_bytes()
 
 
 LINE = "train/n01440764/n01440764_190.JPEG 0"
 BAD = {
     "absent image": (
         lambda lines: [*lines[:4], "train/n01443537/n01443537_1.JPEG 1", *lines[5:]],
-        r"ImageNet_LT_train\.txt, line 5: there is no image .*n01443537_1\.JPEG",
+        r"imagenet_lt lacks images of its lists: train/n01443537/n01443537_1\.JPEG",
     ),
     "class out of range": (
         lambda lines: [LINE[:-1] + "1000", *lines],
@@ -107,25 +52,48 @@ BAD = {
     ),
     "two folders in one class": (
         lambda lines: [*lines, LINE[:-1] + "3"],
-        r"line 2001: class 3 is n01491361 in earlier lines, and n01440764 in this one",
+        r"ImageNet_LT_train\.txt, line 2001: .*n01440764_190\.JPEG 3",
     ),
     "class without images": (
         lambda lines: [line for line in lines if not line.endswith(" 7")],
         r"ImageNet_LT_train\.txt has no image of class 7",
     ),
+    "no list": (None, r"config\.dataset\.data_dir must be .* does not have ImageNet_LT_train\.txt"),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_bad_list_is_refused_with_file_and_line(manual_dir, tmp_path, case):
+def test_a_bad_list_is_refused_with_file_and_line(data_dir, tmp_path, case):
     change, message = BAD[case]
+    folder = tmp_path / "imagenet_lt"
+    folder.mkdir()
     for part in ("train", "val"):
-        (tmp_path / part).symlink_to(manual_dir / part)
-    for file in imagenet_lt.LISTS.values():
-        (tmp_path / file).write_bytes((manual_dir / file).read_bytes())
-    list_file = tmp_path / "ImageNet_LT_train.txt"
-    list_file.write_text(
-        "".join(f"{line}\n" for line in change(list_file.read_text().splitlines()))
-    )
+        (folder / part).symlink_to(data_dir / "imagenet_lt" / part)
+    for file in LISTS.values():
+        (folder / file).write_bytes((data_dir / "imagenet_lt" / file).read_bytes())
+    bad = folder / "ImageNet_LT_train.txt"
+    if change is None:
+        bad.unlink()
+    else:
+        bad.write_text("".join(f"{line}\n" for line in change(bad.read_text().splitlines())))
     with pytest.raises(UserError, match=message):
-        run(tmp_path, tmp_path / "data")
+        load(tmp_path)
+    if change is not None:
+        # Another list is another data set, as a run that is resumed notices.
+        bad.write_text((data_dir / "imagenet_lt" / bad.name).read_text() + LINE + "\n")
+        assert load(tmp_path).digest != load(data_dir).digest
+
+
+def test_an_image_that_cannot_be_read_stops_a_run_before_its_first_step(data_dir, tmp_path):
+    folder = tmp_path / "imagenet_lt"
+    shutil.copytree(data_dir / "imagenet_lt", folder, copy_function=os.link)
+    bad = folder / "val/n01440764/ILSVRC2012_val_00000001.JPEG"
+    content = bad.read_bytes()
+    bad.unlink()
+    bad.write_bytes(content[:-9])
+    data = SimpleNamespace(
+        config=SimpleNamespace(dataset=CheckedFields(name="imagenet_lt", batch_size=4)),
+        dataset=load(tmp_path),
+    )
+    with pytest.raises(UserError, match=r"val_00000001\.JPEG of .*skip_unreadable"):
+        data_checks.find_unreadable(data, tmp_path / "run")

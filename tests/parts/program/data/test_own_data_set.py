@@ -16,7 +16,7 @@ from train import experiment, prepare
 from train.configuration import DatasetFields
 from train.configuration.declaring import field
 from train.data import DATASETS, DatasetFamily, PreparedSpec, augmentation, find
-from train.foundation import fields, import_paths
+from train.foundation import fields
 from train.foundation.errors import UserError
 from train.models import ModelSpec
 from train.prediction import trained
@@ -183,11 +183,10 @@ def test_images_of_another_shape_than_is_said_are_refused(tmp_path, config):
 
 
 def test_it_is_prepared_by_its_import_path(tmp_path, capsys):
-    prepare.prepare(DATASET, data_dir=str(tmp_path), manual_dir=None, skip_unreadable=False)
+    prepare.prepare(DATASET, data_dir=str(tmp_path), manual_dir=None)
     assert f"{DATASET}: 3 classes; images: 96 train, 24 v" in capsys.readouterr().out
 
 
 def test_every_entry_of_the_registry_is_there():
     for family in map(find, DATASETS):
         assert isinstance(family, DatasetFamily)
-        assert family.prepare is None or callable(import_paths.load(family.prepare))

@@ -26,7 +26,6 @@ def folder(tmp_path, monkeypatch):
         "plantnet300k",
         data_dir=str(tmp_path),
         manual_dir=str(tmp_path / "manual"),
-        skip_unreadable=False,
     )
     return tmp_path / "plantnet300k/1.1.0"
 
@@ -156,7 +155,7 @@ def test_labels_that_are_listed_on_use_have_a_checksum(folder):
 
 
 @pytest.mark.parametrize(
-    "name", ["features.json", "dataset_info.json", "label.labels.txt", "classes.json"]
+    "name", ["features.json", "dataset_info.json", "label.labels.txt", "credits-test.json"]
 )
 def test_a_changed_letter_of_a_description_is_told(folder, name):
     content = bytearray((folder / name).read_bytes())

@@ -2,7 +2,6 @@
 
 import pytest
 
-from train.data.own import image_records
 from train.foundation.errors import UserError
 from train.papers.figures import drawing
 from train.workdir import output_files
@@ -46,11 +45,10 @@ def test_other_files_in_a_run_and_the_same_names_elsewhere_are_taken(tmp_path, r
         assert output_files.checked("out", str(path)) == path
 
 
-@pytest.mark.parametrize("description", ["dataset_info.json", image_records.DESCRIPTION])
-def test_nothing_is_written_into_a_prepared_data_set(tmp_path, description):
+def test_nothing_is_written_into_a_prepared_data_set(tmp_path):
     folder = tmp_path / "digits" / "1.0.0"
     (folder / "more").mkdir(parents=True)
-    (folder / description).touch()
+    (folder / "dataset_info.json").touch()
     for name in ("labels-train.npy", "new.json", "more/new.json"):
         message = f"^--out must not be in the prepared data set in {folder}; got {folder}/{name}$"
         with pytest.raises(UserError, match=message):

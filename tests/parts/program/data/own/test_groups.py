@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import re
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +13,6 @@ import pytest
 from tests.parts.program.data.own import divided, observations
 from tests.parts.program.data.own.observations import CLASSES, PATTERN, observation
 from tests.parts.program.data.specs import dataset_spec
-from train import prepare
 from train.data.own import division, group_names
 from train.data.own.listing import NO_SPLIT, ListedFiles, Listing, Role
 from train.foundation import files
@@ -36,13 +37,6 @@ def table(root, column="group"):
 
 def table_with_another_column(root):
     return {**table(root, "plant number"), "group": "plant number"}
-
-
-def records_of_a_table(root):
-    fields = table_with_another_column(root)
-    path, out = root / "a.csv", root.parent / "records"
-    prepare.write_records("table", path, out, nested=False, group="plant number")
-    return {**fields, "path": str(out)}
 
 
 def features(root, **arrays):
@@ -90,7 +84,7 @@ def encoded(path):
     return file.getvalue()
 
 
-KINDS = [records_of_a_table, features_with_numbers, huggingface_with_another_column]
+KINDS = [table_with_another_column, features_with_numbers, huggingface_with_another_column]
 
 
 def load(fields, tmp_path):
@@ -186,11 +180,10 @@ def test_classes_of_one_group_leave_nothing_for_validation():
         divide(listing("ab" * 8))
 
 
-WRONG = {
+WRONG: dict[str, tuple[Callable[..., Any], str, str]] = {
     "a table": (table, "plant", "a column of TABLE, which are path, label, group; got 'plant'"),
     "features": (features, "plant", "an array of config.dataset.path FILE, which are features, "),
     "huggingface": (huggingface, "plant", "one of image, label, group, or None; got 'plant'"),
-    "records": (records_of_a_table, None, "plant number, as the records in FILE were prepared"),
 }
 
 

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from configs import huggingface as recipe
-from tests.parts.program.data.own import parquet_pictures, refused, small_hub
+from tests.parts.program.data.own import page, parquet_pictures, refused, small_hub
 from tests.parts.program.data.specs import dataset_spec
 from train.data.own import unreadable_images
 from train.foundation.errors import UserError
@@ -383,3 +383,25 @@ def test_either_a_path_or_a_name_is_given(folder, cache):
         load(folder, cache, huggingface_name="user/trees")
     with pytest.raises(UserError, match=r"either config\.dataset\.path.*; got neither"):
         load_name(None, cache)
+
+
+def test_the_page_packs_a_folder_into_one_file_byte_for_byte(tmp_path, cache, monkeypatch):
+    for index, image in enumerate(IMAGES):
+        photo = tmp_path / "photos" / CLASSES[LABELS[index]] / f"{index}.jpg"
+        photo.parent.mkdir(parents=True, exist_ok=True)
+        photo.write_bytes(image)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path / "packing"))
+    lines = page.section("Many small files in one").splitlines()
+    block = "\n".join(line[4:] for line in lines if line[:4] in ("", "    "))
+    exec(compile(block, "own_data.md", "exec"), {})
+    fields = configured(tmp_path / "photos.parquet", cache, image_size=8)["dataset"]
+    (tmp_path / "photos").rename(tmp_path / "elsewhere")
+    dataset = dataset_spec(fields).load(str(cache))
+    assert dataset.class_names == tuple(sorted(CLASSES))
+    found = {
+        (dataset.class_names[label], split.images.encoded(index)[0])
+        for split in dataset.splits.values()
+        for index, label in enumerate(split.labels.tolist())
+    }
+    assert found == {(CLASSES[label], IMAGES[index]) for index, label in enumerate(LABELS)}

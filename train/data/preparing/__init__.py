@@ -1,1 +1,0 @@
-"""Writes data sets to disk, for `train.prepare`."""
