@@ -150,8 +150,11 @@ class SyntheticSpec(DatasetSpec):
         if self.has_images:
             return dataset
         rows = np.asarray(train.images)
-        mean, std = (of(rows, axis=0, dtype=np.float64).tolist() for of in (np.mean, np.std))
-        return dataclasses.replace(dataset, mean=tuple(mean), std=tuple(std))
+        return dataclasses.replace(
+            dataset,
+            mean=tuple(rows.mean(axis=0, dtype=np.float64).tolist()),
+            std=tuple(rows.std(axis=0, dtype=np.float64).tolist()),
+        )
 
     def _check_memory(self) -> None:
         """Refuses examples for which this machine has no memory."""
@@ -166,9 +169,9 @@ class SyntheticSpec(DatasetSpec):
 
     def _split(self, part: str, size: int) -> Split:
         latents, labels = self.law.sample(part, size)
-        rendered = self.rendering and self.rendering.images(latents)
-        images = latents.astype(np.float32) if rendered is None else rendered
-        return Split(images, labels.astype(np.int32))
+        if self.rendering is None:
+            return Split(latents.astype(np.float32), labels.astype(np.int32))
+        return Split(self.rendering.images(latents), labels.astype(np.int32))
 
 
 def _latents(fields: LatentsFields) -> DatasetSpec:
