@@ -9,6 +9,7 @@ from train.configuration import DatasetFields
 from train.data.augmentation import random_shift
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec
 from train.data.records import Split
+from train.data.splits import shuffled
 
 # A constant of the data set, not of the run: every run sees the same split.
 _SPLIT_SEED = 20260101
@@ -43,9 +44,9 @@ class DigitsSpec(DatasetSpec):
         rest, test = hold_out(np.arange(len(labels)))
         train, validation = hold_out(rest)
         return Dataset(
-            train=every.take(train),
-            validation=every.take(validation),
-            test=every.take(test),
+            train=every.take(shuffled("train", train)),
+            validation=every.take(shuffled("validation", validation)),
+            test=every.take(shuffled("test", test)),
             class_names=tuple("0123456789"),
             image_shape=self.image_shape,
         )

@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from train.configuration.datasets import LatentsFields, SpeciesFields
-from train.data import augmentation, label_noise
+from train.data import augmentation, label_noise, splits
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec, TrueDistribution
 from train.data.label_noise import LabelNoise
 from train.data.records import Split
@@ -133,16 +133,16 @@ class SyntheticSpec(DatasetSpec):
         """Draws the examples; see `DatasetSpec`."""
         del data_dir  # There are no files.
         self._check_memory()
-        splits = {part: self._split(part, size) for part, size in self.sizes.items() if size}
-        train = splits["train"]
+        parts = {part: self._split(part, size) for part, size in self.sizes.items() if size}
+        train = parts["train"]
         if self.label_noise is not None:
             noisy = label_noise.apply(self.label_noise, train.labels, seed=seed)
             train = dataclasses.replace(train, labels=noisy)
         dataset = Dataset(
             train=train,
-            validation=splits["validation"],
-            test=splits["test"],
-            balanced_test=splits.get("balanced_test"),
+            validation=parts["validation"],
+            test=parts["test"],
+            balanced_test=parts.get("balanced_test"),
             class_names=tuple(self.law.class_names),
             ranks=ranks.first_words(self.law.class_names),
             image_shape=self.image_shape,
@@ -171,7 +171,8 @@ class SyntheticSpec(DatasetSpec):
         latents, labels = self.law.sample(part, size)
         if self.rendering is None:
             return Split(latents.astype(np.float32), labels.astype(np.int32))
-        return Split(self.rendering.images(latents), labels.astype(np.int32))
+        order = splits.shuffled(part, np.arange(size))
+        return Split(self.rendering.images(latents[order]), labels[order].astype(np.int32))
 
 
 def _latents(fields: LatentsFields) -> DatasetSpec:

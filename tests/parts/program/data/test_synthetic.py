@@ -5,7 +5,7 @@ import pytest
 
 from configs import synthetic_latents, synthetic_species
 from tests.parts.program.data.specs import dataset_spec
-from train.data import label_noise
+from train.data import label_noise, splits
 from train.data.synthetic import LAWS, Rendering
 from train.data.synthetic_laws import LATENT_SIZE, Gaussian
 from train.foundation.errors import UserError
@@ -81,9 +81,10 @@ def test_a_data_set_of_images_has_the_examples_of_its_law(monkeypatch):
     for part, size in {"train": 300, "validation": 40, "test": 50}.items():
         split = dataset.splits[part]
         latents, labels = law.sample(part, size)
+        order = splits.shuffled(part, np.arange(size))
         assert (split.images.dtype, split.labels.dtype) == (np.uint8, np.int32)
-        np.testing.assert_array_equal(split.images, rendering.images(latents))
-        np.testing.assert_array_equal(split.labels, labels)
+        np.testing.assert_array_equal(split.images, rendering.images(latents[order]))
+        np.testing.assert_array_equal(split.labels, labels[order])
     assert dataset.balanced_test is None
     assert dataset.class_names == tuple(law.class_names)
     assert dataset.ranks.above[0] == ("genus_00",)
