@@ -5,12 +5,9 @@ import shutil
 
 import numpy as np
 import pytest
-import tensorflow_datasets as tfds
-from PIL import Image
 
-from tests.promises import commands, recomputed
+from tests.promises import commands, recomputed, shades
 from train import data
-from train.data import augmentation
 
 
 @pytest.fixture(scope="module")
@@ -106,45 +103,8 @@ def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(digits, copy, ca
     recomputed.check_ended_alike(digits, copy)
 
 
-class TenShades(tfds.core.GeneratorBasedBuilder):
-    """Images of 8 by 8 pixels of ten shades, as a data set of another package."""
-
-    VERSION = tfds.core.Version("1.0.0")
-    # Defined here, and not in a folder of a package with its description.
-    pkg_dir_path = None
-
-    def _info(self):
-        kinds = {
-            "image": tfds.features.Image(shape=(8, 8, 1)),
-            "label": tfds.features.ClassLabel(names=list("0123456789")),
-        }
-        return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(kinds))
-
-    def _split_generators(self, dl_manager):
-        return {split: self._generate_examples() for split in ("train", "validation", "test")}
-
-    def _generate_examples(self):
-        for number in range(70):
-            shade = Image.new("L", (8, 8), 20 * (number % 10) + number // 10)
-            yield number, {"image": shade, "label": number % 10}
-
-
-SHADES = data.DatasetFamily(
-    lambda fields: data.PreparedSpec(
-        name=fields.name,
-        num_classes=10,
-        image_shape=(8, 8, 1),
-        builder=TenShades,
-        augment=augmentation.unchanged,
-        mean=(0.5,),
-        std=(0.5,),
-    ),
-    TenShades,
-)
-
-
 def test_a_damaged_data_set_is_told_and_never_used(tmp_path, rng):
-    folder, name = tmp_path / "data", f"{__name__}:SHADES"
+    folder, name = tmp_path / "data", shades.NAME
     commands.ok(commands.line("prepare", dataset=name, data_dir=folder))
     assert len(data.read({"name": name, "batch_size": 1}).load(str(folder)).train) == 70
     line = commands.line(
