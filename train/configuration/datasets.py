@@ -344,7 +344,7 @@ class SpeciesFields(GroupedFields):
     ambiguity: float = field(
         "How much the classes of a genus overlap.", Number(at_least=0.01, at_most=100)
     )
-    # Above, a power law gives the rarest of 10^8 species no probability in 64 bits.
+    # A power law of 10 gives the rarest of 10^8 species a probability of 1e-80, which is not 0.
     long_tail_exponent: float = field(
         "How unequal the frequencies are. 0: equal.", Number(at_least=0, at_most=10)
     )

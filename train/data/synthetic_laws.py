@@ -24,16 +24,8 @@ _GENUS_DISTANCE = 5.5
 # Each of these is drawn from the seed with random streams of its own, one for each purpose. A new
 # name goes to the end, because the place is part of the seed.
 _STREAMS = (
-    "genera",
-    "species",
-    "ranks",
-    "directions",
-    "train",
-    "validation",
-    "test",
-    "integration",
-    "balanced_test",
-    "scales",
+    *("genera", "species", "ranks", "directions", "train", "validation", "test"),
+    *("integration", "balanced_test", "scales"),
 )
 _PURPOSES = ("", "labels", "organs")
 
@@ -301,20 +293,16 @@ class PowerLaw(Law):
         return self._MOST_WIDTH**uniform
 
     @functools.cached_property
-    def ranks(self) -> np.ndarray:
-        """The rank of each species in its genus, which is drawn from the seed, int64 [L]."""
+    @override
+    def log_prior(self) -> np.ndarray:
+        """Log π_y, float64 [L]; the ranks of the species are drawn from the seed."""
+        first_of_genus = np.searchsorted(self.genera, np.arange(self.num_genera))
         order = np.lexsort((self.stream("ranks").permutation(self.num_classes), self.genera))
         ranks = np.empty(self.num_classes, np.int64)
         # The species of a genus are neighbours.
-        ranks[order] = np.arange(self.num_classes) - self._first_of_genus[self.genera]
-        return ranks
-
-    @functools.cached_property
-    @override
-    def log_prior(self) -> np.ndarray:
-        """Log π_y, float64 [L]."""
-        shares = (self.ranks + self.widths[self.genera]) ** -float(self.long_tail_exponent)
-        sums = np.add.reduceat(shares, self._first_of_genus)
+        ranks[order] = np.arange(self.num_classes) - first_of_genus[self.genera]
+        shares = (ranks + self.widths[self.genera]) ** -float(self.long_tail_exponent)
+        sums = np.add.reduceat(shares, first_of_genus)
         return np.log(shares / sums[self.genera]) - math.log(self.num_genera)
 
     @property
@@ -337,8 +325,3 @@ class PowerLaw(Law):
         # |z|² / 2 is the same for all classes.
         of_genera = latents @ self.means.T - (self.means**2).sum(axis=1) / 2
         return of_genera[:, self.genera]
-
-    @functools.cached_property
-    def _first_of_genus(self) -> np.ndarray:
-        """The first species of each genus, int64 [genera]."""
-        return np.searchsorted(self.genera, np.arange(self.num_genera))
