@@ -3,14 +3,12 @@
 import dataclasses
 from statistics import NormalDist
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import brentq
 from scipy.stats import multivariate_normal
 
 from tests.parts.program.data import bayes_accuracies
-from topk_jax import metrics, sets
 from train.data.synthetic import LAWS
 from train.data.synthetic_laws import LATENT_SIZE, Gaussian, Organs, PowerLaw
 
@@ -33,20 +31,9 @@ def organs():
     return Organs(long_tail_exponent=0.0)
 
 
-@pytest.fixture(scope="module")
-def held_out(gaussian):
-    """A large test part of the default law: latents, labels and p(y | z)."""
-    latents, labels = gaussian.sample("test", 100_000)
-    return latents, labels, gaussian.posterior(latents)
-
-
 def within(found, expected, standard_error):
     """Whether two figures agree within three standard errors: one honest test in 370 would not."""
     return abs(found - expected) <= 3 * standard_error
-
-
-def standard_error(values):
-    return values.std() / np.sqrt(len(values))
 
 
 def hits(scores, labels, k):
@@ -125,29 +112,6 @@ def test_two_classes_have_their_bayes_accuracies_in_closed_form(long_tail_expone
         # All classes: the sum of probabilities, which is 1 in float64.
         assert best(law, 2).value == pytest.approx(1, abs=1e-12)
     assert bayes_accuracies.average_k(law, 2).value == 1
-
-
-@pytest.mark.parametrize("k", [1, 2.5])
-def test_hits_of_the_bayes_sets_agree_with_the_bayes_average_k_accuracy(gaussian, held_out, k):
-    _, labels, probabilities = held_out
-    scores = jnp.asarray(probabilities, jnp.float32)
-    threshold = sets.average_k_threshold(scores, k=k)
-    found = np.asarray(metrics.threshold_hits(scores, jnp.asarray(labels), threshold))
-    bayes = bayes_accuracies.average_k(gaussian, k)
-    # Counting has the larger error by far, including the choice of the threshold on the sample.
-    assert within(found.mean(), bayes.value, np.hypot(standard_error(found), bayes.standard_error))
-
-
-@pytest.mark.parametrize("k", [1, 3])
-def test_hits_of_the_best_macro_sets_agree_with_the_bayes_macro_accuracy(gaussian, held_out, k):
-    _, labels, probabilities = held_out
-    found = hits(np.log(probabilities + 1e-300) - gaussian.log_prior, labels, k)
-    # A mean of L independent frequencies, each of n_y hits or misses; at most 1/4 n_y of variance.
-    counts = np.bincount(labels, minlength=gaussian.num_classes)
-    rates = np.bincount(labels, found, minlength=gaussian.num_classes) / counts
-    error = np.sqrt((rates * (1 - rates) / counts).sum()) / gaussian.num_classes
-    bayes = bayes_accuracies.macro_top_k(gaussian, k)
-    assert within(rates.mean(), bayes.value, np.hypot(error, bayes.standard_error))
 
 
 @pytest.mark.parametrize("law", LAWS)
