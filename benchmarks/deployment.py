@@ -289,7 +289,7 @@ def train_digits(folder: Path) -> dict[str, str]:
     watched.run(
         [
             *("-m", "train.main", "--config=configs/digits.py:cross_entropy"),
-            *("--config.num_epochs=1", f"--config.dataset.data_dir={folder}/data"),
+            "--config.num_epochs=1",
             f"--workdir={workdir}",
         ]
     )

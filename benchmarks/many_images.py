@@ -43,7 +43,7 @@ def measure(images: int, *, browser: bool) -> dict[str, Any]:
         watched.run(
             [
                 *("-m", "train.main", "--config=configs/digits.py:cross_entropy"),
-                *("--config.num_epochs=1", f"--config.dataset.data_dir={folder}/data"),
+                "--config.num_epochs=1",
                 f"--workdir={folder}/run",
             ]
         )

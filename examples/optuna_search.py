@@ -31,7 +31,6 @@ def objective(trial: optuna.Trial, folder: Path) -> float:
     config = json.loads(digits.get_config("noised_balanced").to_json())
     config["num_epochs"] = NUM_EPOCHS
     config["select_by"] = METRIC
-    config["dataset"]["data_dir"] = str(folder / "data")
     config["optimizer"]["learning_rate"] = trial.suggest_float("learning_rate", 1e-3, 0.1, log=True)
     config["loss"]["epsilon"] = trial.suggest_float("epsilon", 0.3, 3.0, log=True)
 

@@ -130,7 +130,6 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory, run_seed: int) -> Pat
     config = digits.get_config("noised_balanced")
     config.seed = run_seed
     config.num_epochs = 2
-    config.dataset.data_dir = str(folder / "data")
     plain = json.loads(config.to_json())
     with jax.numpy_dtype_promotion("standard"):
         experiment.run(plain, folder / "run")

@@ -75,7 +75,7 @@ def prepare(name: str, *, data_dir: str | None, manual_dir: str | None) -> None:
     """
     family = _family(name)
     if family.builder is None:
-        raise UserError(f"--dataset={name} needs no preparation: its files are read in place")
+        raise UserError(f"--dataset={name} needs no preparation")
     builder = builders.make_builder(family.builder, data_dir, name=name)
     output_files.refuse_folders_of_the_system("data_dir", Path(builder.data_dir), is_folder=True)
     if builder.is_prepared():

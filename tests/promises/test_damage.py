@@ -6,7 +6,8 @@ import shutil
 import numpy as np
 import pytest
 
-from tests.promises import commands, recomputed
+from tests.promises import commands, recomputed, shades
+from train import data
 
 
 @pytest.fixture(scope="module")
@@ -102,17 +103,22 @@ def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(digits, copy, ca
     recomputed.check_ended_alike(digits, copy)
 
 
-def test_a_damaged_data_set_is_told_and_never_used(digits, tmp_path, rng):
-    data = shutil.copytree(digits.folder / "data", tmp_path / "data")
+def test_a_damaged_data_set_is_told_and_never_used(tmp_path, rng):
+    folder, name = tmp_path / "data", shades.NAME
+    commands.ok(commands.line("prepare", dataset=name, data_dir=folder))
+    assert len(data.read({"name": name, "batch_size": 1}).load(str(folder)).train) == 70
     line = commands.line(
-        "evaluate", workdir=digits.workdir, data_dir=data, out=tmp_path / "report.json"
+        "main",
+        config="configs/digits.py",
+        workdir=tmp_path / "run",
+        fields={"dataset.name": name, "dataset.data_dir": folder},
     )
-    for file in sorted(file for file in data.rglob("*") if file.is_file()):
+    for file in sorted(file for file in folder.rglob("*") if file.is_file()):
         content = file.read_bytes()
         file.write_bytes(another_digit(content, rng))
-        check_told(commands.run(line), str(data))
+        check_told(commands.run(line), str(folder))
         file.write_bytes(content)
-    assert not (tmp_path / "report.json").exists()
+    assert not (tmp_path / "run" / "results.json").exists()
 
 
 def test_a_damaged_program_is_told_and_never_used(digits, tmp_path, rng):

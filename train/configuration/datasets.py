@@ -323,10 +323,13 @@ class SpeciesFields(GroupedFields):
 
     num_classes: int = field("The classes.", integer(2, MOST_CLASSES))
     num_genera: int = field("The genera, groups of similar classes.", integer(1))
-    ambiguity: float = field("How much the classes of a genus overlap.", Number(above=0))
+    # Below, eight bits no longer resolve the noise of an image.
+    ambiguity: float = field(
+        "How much the classes of a genus overlap.", Number(at_least=0.01, at_most=100)
+    )
+    # A power law of 10 gives the rarest of 10^8 species a probability of 1e-80, which is not 0.
     long_tail_exponent: float = field(
-        "How unequal the frequencies are. 0: equal.",
-        Number(at_least=0),
+        "How unequal the frequencies are. 0: equal.", Number(at_least=0, at_most=10)
     )
     data_seed: int = field(
         "The seed of the data, not of the run.", integer(0, 2**32 - 1), default=0

@@ -23,8 +23,8 @@ DATASETS = {
     "imagenet_lt": "train.data.imagenet_lt:IMAGENET_LT",
     "plantnet300k": "train.data.plantnet300k:PLANTNET300K",
     "plantnet300k_v2": "train.data.plantnet300k:PLANTNET300K_V2",
-    "synthetic_latents": "train.data.synthetic_latents:SYNTHETIC_LATENTS",
-    "synthetic_species": "train.data.synthetic_species:SYNTHETIC_SPECIES",
+    "synthetic_latents": "train.data.synthetic:SYNTHETIC_LATENTS",
+    "synthetic_species": "train.data.synthetic:SYNTHETIC_SPECIES",
     "table": "train.data.own.families:TABLE",
     "tfds": "train.data.own.families:TFDS",
 }

@@ -41,11 +41,7 @@ def make_builder(
 
 
 def open_builder(
-    builder: Callable[..., tfds.core.DatasetBuilder],
-    data_dir: str | None,
-    *,
-    name: str,
-    generate_on_use: bool,
+    builder: Callable[..., tfds.core.DatasetBuilder], data_dir: str | None, *, name: str
 ) -> tfds.core.DatasetBuilder:
     """The builder of a prepared data set.
 
@@ -53,26 +49,18 @@ def open_builder(
         builder: called with `data_dir` and `file_format`.
         data_dir: the folder of all prepared data sets; `None` for tfds's own default.
         name: the name of the data set in messages.
-        generate_on_use: whether a data set that is not prepared is generated here; otherwise that
-            is an error.
+
+    Raises:
+        UserError: the data set is not prepared, or its description is damaged.
     """
     made = make_builder(builder, data_dir, name=name)
     if _is_prepared(made):
         return made
-    if not generate_on_use:
-        where = "" if data_dir is None else f" --data_dir={data_dir}"
-        raise UserError(
-            f"{spell('config.dataset.name')}: {name} is not prepared in {made.data_dir}; prepare "
-            f"it with python -m train.prepare --dataset={name}{where}"
-        )
-    try:
-        generate(made)
-    except OSError:
-        # Another process may have been first: its folder is then in the way.
-        made = make_builder(builder, data_dir, name=name)
-        if not _is_prepared(made):
-            raise
-    return made
+    where = "" if data_dir is None else f" --data_dir={data_dir}"
+    raise UserError(
+        f"{spell('config.dataset.name')}: {name} is not prepared in {made.data_dir}; prepare "
+        f"it with python -m train.prepare --dataset={name}{where}"
+    )
 
 
 def _is_prepared(builder: tfds.core.DatasetBuilder) -> bool:

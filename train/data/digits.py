@@ -1,92 +1,67 @@
-"""scikit-learn's 1,797 handwritten digits."""
+"""scikit-learn's 1,797 handwritten digits, in memory."""
 
 import functools
-from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-import tensorflow_datasets as tfds
-from PIL import Image
 
 from train.configuration import DatasetFields
 from train.data.augmentation import random_shift
-from train.data.dataset import DatasetFamily, DatasetSpec
-from train.data.prepared_spec import PreparedSpec
+from train.data.dataset import Dataset, DatasetFamily, DatasetSpec
+from train.data.records import Split
+from train.data.splits import shuffled
 
-IMAGE_SHAPE = (8, 8, 1)
 # A constant of the data set, not of the run: every run sees the same split.
-SPLIT_SEED = 20260101
-VALIDATION_SIZE = 270
-TEST_SIZE = 270
+_SPLIT_SEED = 20260101
+# The number of validation images, and of test images.
+_HELD_OUT = 270
 
 
-class Digits(tfds.core.GeneratorBasedBuilder):
-    """Handwritten digits, 8 by 8 pixels, that come with scikit-learn.
+@dataclass(frozen=True, kw_only=True)
+class DigitsSpec(DatasetSpec):
+    """Images of 8 by 8 pixels, in three splits that are stratified by class."""
 
-    The 17 grey levels 0 … 16 are stored as multiples of 15, so that they fill eight bits and can be
-    recovered exactly. The split is 1,257 / 270 / 270 examples, stratified by class.
-    """
+    image_shape: tuple[int, int, int] = (8, 8, 1)
 
-    name = "digits"
-    VERSION = tfds.core.Version("1.0.0")
-    RELEASE_NOTES: dict[str, str] = {"1.0.0": "First version."}  # noqa: RUF012 (tfds's convention)
-
-    def _info(self) -> tfds.core.DatasetInfo:
-        return self.dataset_info_from_configs(
-            description="Handwritten digits, 8x8 pixels, from scikit-learn.",
-            features=tfds.features.FeaturesDict(
-                {
-                    "image": tfds.features.Image(shape=IMAGE_SHAPE, dtype=np.uint8),
-                    "label": tfds.features.ClassLabel(names=[str(digit) for digit in range(10)]),
-                }
-            ),
-            supervised_keys=("image", "label"),
-            homepage="https://archive.ics.uci.edu/dataset/80",
-        )
-
-    def _split_generators(self, dl_manager: Any) -> dict[str, Iterator[tuple[int, dict[str, Any]]]]:
-        del dl_manager  # Nothing to download: the images come with scikit-learn.
-        # Imported here, as scikit-learn takes long to import and a data set is generated once.
+    def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
+        """Reads the images of the package; see `DatasetSpec`."""
+        del data_dir, seed
+        # Imported here because scikit-learn takes long to import, and only this needs it.
         from sklearn.datasets import load_digits  # noqa: PLC0415
         from sklearn.model_selection import train_test_split  # noqa: PLC0415
 
-        digits = load_digits()
-        rest, test = train_test_split(
-            np.arange(len(digits.target)),
-            test_size=TEST_SIZE,
-            stratify=digits.target,
-            random_state=SPLIT_SEED,
-        )
-        train, validation = train_test_split(
-            rest, test_size=VALIDATION_SIZE, stratify=digits.target[rest], random_state=SPLIT_SEED
-        )
-        return {
-            split: self._generate_examples(indices, digits.images[indices], digits.target[indices])
-            for split, indices in (("train", train), ("validation", validation), ("test", test))
-        }
+        images, labels = load_digits(return_X_y=True)
+        # The 17 grey levels 0 … 16 as multiples of 15 fill eight bits.
+        pixels = (15 * images).astype(np.uint8).reshape(-1, *self.image_shape)
+        every = Split(pixels, labels.astype(np.int32))
 
-    def _generate_examples(
-        self, indices: np.ndarray, images: np.ndarray, labels: np.ndarray
-    ) -> Iterator[tuple[int, dict[str, Any]]]:
-        for index, image, label in zip(indices.tolist(), images, labels.tolist(), strict=True):
-            pixels = (image * 15).astype(np.uint8)
-            # An image object: tfds encodes arrays with TensorFlow, but this without it.
-            yield index, {"image": Image.fromarray(pixels), "label": label}
+        def hold_out(indices: np.ndarray) -> list[np.ndarray]:
+            divided: list[np.ndarray] = train_test_split(
+                indices, test_size=_HELD_OUT, stratify=labels[indices], random_state=_SPLIT_SEED
+            )
+            return divided
+
+        rest, test = hold_out(np.arange(len(labels)))
+        train, validation = hold_out(rest)
+        return Dataset(
+            train=every.take(shuffled("train", train)),
+            validation=every.take(shuffled("validation", validation)),
+            test=every.take(shuffled("test", test)),
+            class_names=tuple("0123456789"),
+            image_shape=self.image_shape,
+        )
 
 
 def _spec(fields: DatasetFields) -> DatasetSpec:
-    return PreparedSpec(
+    return DigitsSpec(
         name=fields.name,
         num_classes=10,
-        image_shape=IMAGE_SHAPE,
-        builder=Digits,
         augment=functools.partial(random_shift, pixels=1),
         mean=(0.287,),
         std=(0.354,),
         attribution="Optical Recognition of Handwritten Digits by E. Alpaydin and C. Kaynak "
         "(https://doi.org/10.24432/C50P49), CC BY 4.0",
-        generated_on_use=True,
     )
 
 
-DIGITS = DatasetFamily(_spec, Digits)
+DIGITS = DatasetFamily(_spec)

@@ -24,10 +24,9 @@ class PreparedSpec(DatasetSpec):
     """A data set with a builder of tensorflow-datasets.
 
     Attributes:
-        builder: makes the builder; called with `data_dir` and `file_format`. Its features are
-            "image", "label" and, for messages, optionally "file_name".
-        generated_on_use: whether the first run generates the files; otherwise `train.prepare` has
-            to write them.
+        builder: makes the builder of what `train.prepare` wrote; called with `data_dir` and
+            `file_format`. Its features are "image", "label" and, for messages, optionally
+            "file_name".
         validation: the prepared split for validation, or the examples of the prepared training
             split that are held out for it.
         test: the prepared split that is the test set.
@@ -41,7 +40,6 @@ class PreparedSpec(DatasetSpec):
 
     image_shape: tuple[int, int, int]
     builder: Callable[..., "tfds.core.DatasetBuilder"]
-    generated_on_use: bool = False
     validation: str | Holdout = "validation"
     test: str = "test"
     train_size: int | None = None
@@ -55,9 +53,7 @@ class PreparedSpec(DatasetSpec):
         # Imported here because tensorflow-datasets takes long to import, and only this needs it.
         from train.data import builders, prepared_files  # noqa: PLC0415
 
-        builder = builders.open_builder(
-            self.builder, data_dir, name=self.name, generate_on_use=self.generated_on_use
-        )
+        builder = builders.open_builder(self.builder, data_dir, name=self.name)
         prepared_files.check_files(builder)
         class_names = prepared_files.class_names(builder)
         num_classes = len(class_names)

@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from tests.parts.program.forked import Ended, Started, error_lines
+from tests.parts.program.forked import Ended, Started, error_lines, start
+from tests.promises import shades
 
 ARGUMENTS = (
     "--config=digits:cross_entropy",
+    f"--config.dataset.name={shades.NAME}",
     "--config.num_epochs=2",
     "--config.model.name=mlp",
     "--config.model.width=8",
-    "--config.dataset.batch_size=256",
+    "--config.dataset.batch_size=32",
 )
 # Seconds and bytes of a command. Some take seconds, on a machine that does other things too.
 TIME_LIMIT = 120
@@ -170,6 +172,9 @@ class Material:
         self.at = folder / "at"
         self.at.mkdir()
         _write_images(self.at / "images")
+        data = f"--data_dir={self.at / 'data'}"
+        made = start("train.prepare", f"--dataset={shades.NAME}", data)
+        assert made.returncode == 0, made.stderr
         made = COMMANDS["train.main of a finished run"].run(self.at)
         assert made.returncode == 0, made.stderr
         self._finished = results_and_metrics(self.at, "")

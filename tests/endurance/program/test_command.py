@@ -25,7 +25,6 @@ def test_a_study_is_made_and_contrasted(tmp_path):
         f"--runs={folder}",
         "--jobs=2",
         f"--json={tmp_path / 'out.json'}",
-        environment={"TFDS_DATA_DIR": str(tmp_path / "data")},
     )
     # What diverged is an answer, not a failure.
     assert (done.returncode, done.stderr) == (0, "")
@@ -51,7 +50,6 @@ def test_a_sweep_is_made_and_compared_and_what_failed_is_named(tmp_path, sweep_f
         f"--runs={folder}",
         "--jobs=2",
         "--metrics=top_1_accuracy",
-        environment={"TFDS_DATA_DIR": str(tmp_path / "data")},
     )
     assert (done.returncode, done.stderr) == (1, "")
     results = json.loads((folder / made.name / "results.json").read_text())

@@ -10,11 +10,10 @@ ENVIRONMENT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=1", **SETTIN
 
 
 @pytest.mark.parametrize("parallel", ["pmap", "mesh"])
-def test_training(finished_run, tmp_path, parallel):
+def test_training(tmp_path, parallel):
     done = start(
         "train.main",
         "--config=configs/digits.py",
-        f"--config.dataset.data_dir={finished_run.parent}/data",
         f"--config.parallel={parallel}",
         "--config.num_epochs=1",
         "--config.optimizer.decay_epochs=()",

@@ -27,11 +27,10 @@ pytestmark = pytest.mark.usefixtures("standard_promotion")
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory, run_seed):
+def config(run_seed):
     config = json.loads(digits.get_config().to_json())
     config["seed"] = run_seed
     config["num_epochs"] = NUM_EPOCHS
-    config["dataset"]["data_dir"] = str(tmp_path_factory.mktemp("data"))
     return config
 
 
@@ -60,7 +59,7 @@ def test_a_second_run_in_the_workdir_is_told_of_the_first(config, tmp_path):
 
 def test_the_accuracies_are_the_means_of_the_outcomes(config, unbroken):
     workdir, results = unbroken
-    dataset = dataset_spec(config["dataset"]).load(config["dataset"]["data_dir"])
+    dataset = dataset_spec(config["dataset"]).load(None)
     outcomes = Outcomes.read(workdir / "outcomes_test.npz")
     assert not (workdir / "outcomes_balanced_test.npz").exists()
     np.testing.assert_array_equal(outcomes.labels, dataset.test.labels)
@@ -142,8 +141,6 @@ def of_two_epochs(config, finished_run, tmp_path):
     """The workdir of a finished run that has one epoch less, and the configuration with it."""
     workdir = tmp_path / "run"
     shutil.copytree(finished_run, workdir)
-    config = copy.deepcopy(config)
-    config["dataset"]["data_dir"] = str(finished_run.parent / "data")
     return config, workdir
 
 

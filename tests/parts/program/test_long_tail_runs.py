@@ -18,15 +18,10 @@ from train.prediction import trained
 pytestmark = pytest.mark.usefixtures("standard_promotion")
 
 
-def make_config(finished_run, changes, loss="cross_entropy"):
-    """One layer on the digits of the finished run, so that a step compiles fast."""
+def make_config(changes, loss="cross_entropy"):
+    """One layer on the digits, so that a step compiles fast."""
     config = digits.get_config(loss)
-    fields = {
-        "num_epochs": 2,
-        "dataset.data_dir": str(finished_run.parent / "data"),
-        "model.name": "linear",
-        **changes,
-    }
+    fields = {"num_epochs": 2, "model.name": "linear", **changes}
     config.update_from_flattened_dict(fields)
     return json.loads(config.to_json())
 
@@ -43,14 +38,14 @@ WEIGHTED = {
 
 
 @pytest.fixture(scope="module")
-def unbroken(finished_run, standard_promotion, tmp_path_factory):
+def unbroken(standard_promotion, tmp_path_factory):
     """The workdir of a run with weights, and its results."""
     workdir = tmp_path_factory.mktemp("weighted") / "run"
-    return workdir, experiment.run(make_config(finished_run, WEIGHTED), workdir)
+    return workdir, experiment.run(make_config(WEIGHTED), workdir)
 
 
-def test_a_run_goes_on_around_the_first_step_of_its_weights(finished_run, unbroken, tmp_path):
-    config = make_config(finished_run, WEIGHTED)
+def test_a_run_goes_on_around_the_first_step_of_its_weights(unbroken, tmp_path):
+    config = make_config(WEIGHTED)
     # It resumes from the checkpoint of step 27, before the first step of the weights.
     with power_cut_at(31):
         experiment.run(config, tmp_path / "run")
@@ -66,34 +61,28 @@ def test_a_run_goes_on_around_the_first_step_of_its_weights(finished_run, unbrok
     scores = classifier.scores()(np.zeros((2, 8, 8, 1), np.uint8))
     assert scores.shape == (2, 10)
     found = make_first_state(
-        assemble(
-            parse(
-                make_config(finished_run, {**WEIGHTED, "model.start_from": str(tmp_path / "run")})
-            )
-        )
+        assemble(parse(make_config({**WEIGHTED, "model.start_from": str(tmp_path / "run")})))
     )
     assert found.params["head"]["log_scale"] == classifier.params["head"]["log_scale"]
 
 
-def test_weights_stay_on_in_an_extended_run(finished_run, unbroken, tmp_path):
+def test_weights_stay_on_in_an_extended_run(unbroken, tmp_path):
     workdir = tmp_path / "run"
     shutil.copytree(unbroken[0], workdir)
     longer = {**WEIGHTED, "num_epochs": 3}
-    extended = experiment.run(make_config(finished_run, longer), workdir, extend=True)
+    extended = experiment.run(make_config(longer), workdir, extend=True)
     # Three epochs: from step 28 on, as with two.
     longer["loss.class_weights_from"] = 28 / 57
-    from_start = experiment.run(make_config(finished_run, longer), tmp_path / "from_start")
+    from_start = experiment.run(make_config(longer), tmp_path / "from_start")
     assert extended["parameters_digest"] == from_start["parameters_digest"]
 
 
-def test_a_scaled_cosine_head_makes_cross_entropy_of_ldam_without_margins(finished_run, rng):
-    by_head = assemble(
-        parse(make_config(finished_run, {"model.head": "cosine", "model.scale": 20.0}))
-    )
+def test_a_scaled_cosine_head_makes_cross_entropy_of_ldam_without_margins(rng):
+    by_head = assemble(parse(make_config({"model.head": "cosine", "model.scale": 20.0})))
     without_margins = {"loss.max_margin": 0.0, "loss.scale": 20.0}
-    by_loss = assemble(parse(make_config(finished_run, without_margins, "ldam")))
+    by_loss = assemble(parse(make_config(without_margins, "ldam")))
     cosines_of_linear = assemble(
-        parse(make_config(finished_run, {"model.head": "linear", "loss.scale": 1.0}, "ldam"))
+        parse(make_config({"model.head": "linear", "loss.scale": 1.0}, "ldam"))
     )
     images = rng.normal(size=(4, 8, 8, 1)).astype(np.float32)
     labels = np.arange(4, dtype=np.int32)

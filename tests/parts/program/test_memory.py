@@ -8,7 +8,7 @@ from configs import digits, synthetic_latents
 from train.assembly import assemble
 from train.assembly.parts import Assembly
 from train.configuration.parsing import parse
-from train.data.synthetic_latents import SyntheticLatentsSpec
+from train.data.synthetic import SyntheticSpec
 from train.foundation import host_memory
 from train.foundation.errors import UserError
 
@@ -23,7 +23,7 @@ def test_a_network_is_refused_before_the_data_set_is_opened(monkeypatch):
     def load(*_arguments, **_options):
         raise AssertionError("opened")
 
-    monkeypatch.setattr(SyntheticLatentsSpec, "load", load)
+    monkeypatch.setattr(SyntheticSpec, "load", load)
     # Also for a width and a depth whose product overflows 64 bits.
     config = config_of(synthetic_latents.get_config(), width=10**9, depth=20)
     with pytest.raises(UserError, match=r"parameters of config.model, .* EB of memory; this mach"):

@@ -67,7 +67,6 @@ def page(tmp_path_factory):
     done = run(
         "train.main",
         *("--config=configs/digits.py", "--config.num_epochs=2", f"--workdir={folder}/run"),
-        f"--config.dataset.data_dir={folder}/data",
     )
     assert done.returncode == 0, done.stderr
     done = run(

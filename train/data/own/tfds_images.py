@@ -62,10 +62,7 @@ def find(fields: TfdsFields, data_dir: str | None) -> FoundImages:
     """
     name = fields.tfds_name
     builder = builders.open_builder(
-        functools.partial(open_by_name, name),
-        data_dir,
-        name=f"{PREFIX}{name}",
-        generate_on_use=False,
+        functools.partial(open_by_name, name), data_dir, name=f"{PREFIX}{name}"
     )
     where = f"{_FIELD} {name!r}"
     prepared_files.check_files(builder)

@@ -15,7 +15,7 @@ from tests.parts.program.data.specs import dataset_spec
 from train import experiment, prepare
 from train.configuration import DatasetFields
 from train.configuration.declaring import field
-from train.data import DATASETS, DatasetFamily, PreparedSpec, augmentation, find
+from train.data import DATASETS, DatasetFamily, PreparedSpec, augmentation, builders, find
 from train.foundation import fields
 from train.foundation.errors import UserError
 from train.models import ModelSpec
@@ -72,7 +72,6 @@ def spec(fields):
         augment=augmentation.random_flip if fields.flip else augmentation.unchanged,
         mean=(0.4,),
         std=(0.3,),
-        generated_on_use=True,
     )
 
 
@@ -106,8 +105,14 @@ BRIER = LossSpec("Brier", brier, {"weight": fields.Number(above=0)})
 DATASET, MODEL = f"{__name__}:SHADES_FAMILY", f"{__name__}:MEAN"
 
 
+def write(folder):
+    """Prepares the data set in a folder."""
+    builders.generate(builders.make_builder(Shades, str(folder), name=DATASET))
+
+
 @pytest.fixture
 def config(tmp_path, run_seed):
+    write(tmp_path / "data")
     config = json.loads(digits.get_config("top_k_hinge").to_json())
     config["dataset"] = {
         "name": DATASET,
@@ -179,7 +184,7 @@ def test_images_of_another_shape_than_is_said_are_refused(tmp_path, config):
     wrong = dataclasses.replace(dataset_spec(config["dataset"]), image_shape=(4, 4, 3))
     message = r"has images of shape \(4, 4, 1\), and \S+ as it is configured has \(4, 4, 3\); prep"
     with pytest.raises(UserError, match=message):
-        wrong.load(str(tmp_path))
+        wrong.load(config["dataset"]["data_dir"])
 
 
 def test_it_is_prepared_by_its_import_path(tmp_path, capsys):

@@ -1,6 +1,5 @@
 """Prepared data sets that are damaged on disk end in one line when they are opened or read."""
 
-import errno
 import io
 import pickle
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +11,6 @@ import tensorflow_datasets as tfds
 from tests.parts.program.data import small
 from train import prepare
 from train.data import builders, photographs, prepared_files, record_shards
-from train.data.digits import Digits
 from train.data.plantnet300k import Plantnet300k
 from train.foundation.errors import UserError
 
@@ -31,9 +29,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def opened(folder):
-    return builders.open_builder(
-        Plantnet300k, str(folder.parents[1]), name="plantnet300k", generate_on_use=False
-    )
+    return builders.open_builder(Plantnet300k, str(folder.parents[1]), name="plantnet300k")
 
 
 def read(folder):
@@ -186,20 +182,3 @@ def test_records_of_which_any_byte_changed_are_told_or_the_same(folder, rng):
 def records_of(folder):
     images = read(folder).images
     return [images.encoded(index) for index in range(len(images))]
-
-
-def test_of_two_processes_that_prepare_at_once_both_have_the_data_set(tmp_path, monkeypatch):
-    def be_second(builder):
-        builder.download_and_prepare()
-        raise OSError(errno.ENOTEMPTY, "Directory not empty", str(builder.data_dir))
-
-    monkeypatch.setattr(builders, "generate", be_second)
-    opened = builders.open_builder(Digits, str(tmp_path), name="digits", generate_on_use=True)
-    assert opened.is_prepared()
-
-    def fail(builder):
-        raise OSError(errno.ENOSPC, "No space left on device", str(builder.data_dir))
-
-    monkeypatch.setattr(builders, "generate", fail)
-    with pytest.raises(OSError, match="No space left"):
-        builders.open_builder(Digits, str(tmp_path / "full"), name="digits", generate_on_use=True)

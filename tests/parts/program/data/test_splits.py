@@ -25,6 +25,13 @@ def test_cifar100_split(labels, balanced):
     assert abs(validation.mean() - 25_000) < 5 * 50_000 / np.sqrt(12 * 5000)
 
 
+def test_shuffled_examples_have_the_order_of_files_of_tensorflow_datasets():
+    # Pinned: that of its hashes, in which published results were trained.
+    expected = [6, 1, 8, 9, 4, 3, 2, 7, 10, 5, 11, 0]
+    assert splits.shuffled("test", np.arange(12)).tolist() == expected
+    assert splits.shuffled("train", np.arange(12)).tolist() != expected
+
+
 def test_splits_are_those_of_every_run():
     # Pinned: another order would be another split, and results could not be compared.
     labels = np.arange(40, dtype=np.int32) % 4

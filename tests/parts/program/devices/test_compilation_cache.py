@@ -64,7 +64,6 @@ def test_other_numbers_of_a_recipe_are_no_other_programs(loss, tmp_path, standar
     config = json.loads(digits.get_config(loss).to_json())
     config["num_epochs"] = 1
     config["model"]["name"] = "mlp"
-    config["dataset"]["data_dir"] = str(tmp_path / "data")
     others = {
         "epsilon": 0.5,
         "max_margin": 0.3,

@@ -105,7 +105,6 @@ def compared(config, workdir, monkeypatch):
 def test_a_run_compares_all_that_it_starts_from(tmp_path, monkeypatch):
     config = json.loads(digits.get_config().to_json())
     config["model"]["name"] = "mlp"
-    config["dataset"]["data_dir"] = str(tmp_path / "data")
     facts = compared(config, tmp_path / "run", monkeypatch)
     assert json.loads(facts["the configuration, with --extend,"]) == [config, False]
     # Neither results nor checkpoints.

@@ -6,11 +6,10 @@ import numpy as np
 import optax
 
 from topk_jax import losses, metrics, sets
-from train.data.latent_species import LATENT_SIZE
-from train.data.species_model import SpeciesModel
+from train.data.synthetic_laws import LATENT_SIZE, Gaussian
 
 # Frequencies fall by a factor of 55, and the least frequent class has some 50 training examples.
-MODEL = SpeciesModel(num_classes=10, num_genera=2, ambiguity=0.8, long_tail_exponent=4.0)
+MODEL = Gaussian(num_classes=10, num_genera=2, ambiguity=0.8, long_tail_exponent=4.0)
 
 
 @jax.jit

@@ -5,8 +5,7 @@ import pytest
 
 from tests.parts.program.data import bayes_accuracies
 from train.data import Split, TrueDistribution
-from train.data.organs_model import OrgansModel
-from train.data.species_model import SpeciesModel
+from train.data.synthetic_laws import Gaussian, Organs
 from train.evaluation import bayes, metric
 from train.evaluation.class_tree import ClassTree
 from train.foundation import ranks
@@ -16,7 +15,7 @@ NUM_CLASSES = 12
 
 @pytest.fixture(scope="module")
 def model():
-    return SpeciesModel(
+    return Gaussian(
         num_classes=NUM_CLASSES, num_genera=3, ambiguity=0.8, long_tail_exponent=4.0, seed=1
     )
 
@@ -24,10 +23,9 @@ def model():
 @pytest.fixture(scope="module")
 def summary(model):
     def split(part, size):
-        examples = model.sample(part, size)
-        return Split(model.render(examples.latents), examples.labels)
+        return Split(*model.sample(part, size))
 
-    distribution = TrueDistribution(model.bayes_probabilities, np.exp(model.log_prior))
+    distribution = TrueDistribution(model.posterior, np.exp(model.log_prior))
     test = split("test", 6000)
     counts = np.bincount(test.labels, minlength=NUM_CLASSES)
     assert counts.min() >= 10
@@ -36,7 +34,7 @@ def summary(model):
 
 
 def test_on_examples_with_as_many_of_each_class_the_best_over_classes_are_the_best():
-    law = OrgansModel(num_classes=12, num_genera=3, long_tail_exponent=6.0)
+    law = Organs(num_classes=12, num_genera=3, long_tail_exponent=6.0)
     distribution = TrueDistribution(law.posterior, np.exp(law.log_prior))
 
     def split(part):
@@ -65,7 +63,7 @@ def test_each_way_of_counting_has_its_own_best_classifier(model, summary):
     for k in (1, 2):
         best = bayes_accuracies.top_k(model, k).value
         deviation = np.sqrt(best * (1 - best) / counts.sum())
-        # Four deviations of the test images: one case in 16,000. Eight bits lose far less.
+        # Four deviations of the test examples: one case in 16,000.
         assert found[f"top_{k}_accuracy"] == pytest.approx(best, abs=4 * deviation)
         best = bayes_accuracies.average_k(model, k).value
         deviation = np.sqrt(best * (1 - best) / counts.sum())

@@ -320,13 +320,7 @@ def test_failed_runs_are_told_at_the_end(tables, tmp_path):
 
 def test_a_real_run_is_made_and_collected(tmp_path):
     folder = tmp_path / "runs"
-    done = forked.start(
-        "train.tables",
-        *RUN,
-        f"--runs={folder}",
-        "--override=num_epochs=1",
-        environment={"TFDS_DATA_DIR": str(tmp_path / "data")},
-    )
+    done = forked.start("train.tables", *RUN, f"--runs={folder}", "--override=num_epochs=1")
     assert done.returncode == 0, done.stderr
     assert "run 1 of 1: digits-cross_entropy-num_epochs=1-seed=0\n" in done.stdout
     run = folder / "digits-cross_entropy-num_epochs=1-seed=0"

@@ -4,24 +4,24 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from tests.parts.program.data.test_synthetic_latents import FIGURES, hits, law, within  # noqa: F401 (fixtures)
+from tests.parts.program.data.test_synthetic_laws import FIGURES, hits, organs, within  # noqa: F401 (fixtures)
 
 
 @pytest.mark.parametrize("figure", FIGURES)
-def test_the_bayes_figures_of_organs_are_known_to_a_tenth_of_a_point(law, figure):  # noqa: F811
+def test_the_bayes_figures_of_organs_are_known_to_a_tenth_of_a_point(organs, figure):  # noqa: F811
     best, k, told = FIGURES[figure]
-    found = best(law, k)
+    found = best(organs, k)
     assert found.standard_error < 1e-3
     # Three digits, and the computer's own rounding, which changes no digit but a tie.
     assert found.value == pytest.approx(told, abs=6e-4)
 
 
-def test_a_softmax_of_linear_scores_is_far_below_the_best_classifier_of_organs(law):  # noqa: F811
-    latents, labels = law.sample("train", 100_000)
+def test_a_softmax_of_linear_scores_is_far_below_the_best_classifier_of_organs(organs):  # noqa: F811
+    latents, labels = organs.sample("train", 100_000)
     classifier = LogisticRegression(C=np.inf, max_iter=1000, tol=1e-6)
     classifier.fit(latents, labels)
     assert classifier.n_iter_ < 1000
-    latents, labels = law.sample("test", 100_000)
+    latents, labels = organs.sample("test", 100_000)
     scores = classifier.predict_proba(latents)
     for k, told in ((1, 0.334), (3, 0.536), (5, 0.655), (10, 0.785)):
         found = hits(scores, labels, k)
