@@ -68,21 +68,6 @@ def _is_prepared(builder: tfds.core.DatasetBuilder) -> bool:
         return bool(builder.is_prepared())
 
 
-def generate(builder: tfds.core.DatasetBuilder) -> None:
-    """Prepares a data set that needs no files."""
-    check_writable(builder)
-    try:
-        with quiet_tfds():
-            builder.download_and_prepare()
-    except RuntimeError as error:
-        raise full_disk(builder.data_dir, error) from error
-    except OSError as error:
-        if error.filename is not None or full_disks.reason(error, Path(builder.data_dir)) is None:
-            raise
-        raise full_disk(builder.data_dir, error) from error
-    write_checksums(Path(builder.data_dir))
-
-
 def write_checksums(folder: Path) -> None:
     """Writes the checksums of all files of a prepared data set, except the records."""
     found = [

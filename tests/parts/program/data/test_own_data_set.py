@@ -15,7 +15,7 @@ from tests.parts.program.data.specs import dataset_spec
 from train import experiment, prepare
 from train.configuration import DatasetFields
 from train.configuration.declaring import field
-from train.data import DATASETS, DatasetFamily, PreparedSpec, augmentation, builders, find
+from train.data import DATASETS, DatasetFamily, PreparedSpec, augmentation, find
 from train.foundation import fields
 from train.foundation.errors import UserError
 from train.models import ModelSpec
@@ -107,7 +107,7 @@ DATASET, MODEL = f"{__name__}:SHADES_FAMILY", f"{__name__}:MEAN"
 
 def write(folder):
     """Prepares the data set in a folder."""
-    builders.generate(builders.make_builder(Shades, str(folder), name=DATASET))
+    prepare.prepare(DATASET, data_dir=str(folder), manual_dir=None)
 
 
 @pytest.fixture
