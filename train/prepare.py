@@ -85,12 +85,6 @@ _NESTED = flags.DEFINE_boolean("nested", False, "whether each folder with images
 _GROUP = flags.DEFINE_string(
     "group", None, "the column of the groups; by default the column group of a table that has one."
 )
-_READ_TRUNCATED = flags.DEFINE_boolean(
-    "read_truncated",
-    False,
-    "whether a truncated file is packed, to be read as far as it goes; a run on the "
-    "records needs config.dataset.read_truncated=True, too.",
-)
 _DATA_DIR = flags.DEFINE_string(
     "data_dir",
     None,
@@ -141,11 +135,10 @@ _ROWS = flag_rules.declare(
         ("dataset=table",),
         because="a run on the records of a folder chooses its groups",
     ),
-    Flag("read_truncated", needs=_OWN),
     Flag("genera", fields.Number(above=0, at_most=1), needs=("path",)),
     Flag(
         "genera",
-        excludes=("skip_unreadable", "read_truncated"),
+        excludes=("skip_unreadable",),
         because="images are listed, and not read",
     ),
     Flag("seed", needs=("genera",)),
@@ -167,7 +160,7 @@ _ROWS = flag_rules.declare(
 @flags_for_fields(
     {
         f"config.dataset.{flag.name}": f"--{flag.name}"
-        for flag in (_PATH, _NESTED, _GROUP, _READ_TRUNCATED, _TAXONOMY)
+        for flag in (_PATH, _NESTED, _GROUP, _TAXONOMY)
     }
 )
 def main() -> None:
@@ -197,7 +190,6 @@ def main() -> None:
             group=_GROUP.value,
             most_bytes=_MAX_IMAGE_MB(),
             skip_unreadable=_SKIP_UNREADABLE.value,
-            read_truncated=_READ_TRUNCATED.value,
             shared=_SHARE(),
         )
         return
@@ -267,7 +259,6 @@ def write_records(
     group: str | None = None,
     most_bytes: int = MOST_IMAGE_BYTES,
     skip_unreadable: bool = False,
-    read_truncated: bool = False,
     shared: ChosenShare = NOT_SHARED,
 ) -> None:
     """Writes the images of a folder or a table as records, unless they are written already.
@@ -280,7 +271,6 @@ def write_records(
         group: the column of a table with the groups; None for `group`, if there is one.
         most_bytes: the largest size of a file of an image.
         skip_unreadable: whether images that cannot be decoded are left out.
-        read_truncated: whether the parts that are there of files without an end are decoded.
         shared: how this process takes part in the work.
 
     Raises:
@@ -296,9 +286,7 @@ def write_records(
     if image_records.are_at(out):
         records = image_records.read(out)
         if records.is_of(found.listing, nested=nested, group=group):
-            if now := records_writer.readable(
-                found, records.left_out, read_truncated=read_truncated
-            ):
+            if now := records_writer.readable(found, records.left_out):
                 raise UserError(
                     f"--out {out} lacks images that can be read now: {in_words(now, 'images')}; "
                     "delete it, or give another"
@@ -320,7 +308,6 @@ def write_records(
             nested=nested,
             group=group,
             skip_unreadable=skip_unreadable,
-            read_truncated=read_truncated,
             share=share,
         )
     if part.is_written:

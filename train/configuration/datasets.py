@@ -72,10 +72,6 @@ class StreamedFields(DatasetFields):
         default=False,
         of_machine=True,
     )
-    decoding: Literal["exact", "fast"] = field(
-        "`exact`: Pillow, as published; `fast`: 0.6 of its time, pixels differ by 1/255.",
-        default="exact",
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,13 +184,6 @@ class OwnImageFields(StreamedFields, ImbalanceFields, NoisyFields, DividedFields
         field("How training images are changed.", default="random_resized_crop")
     )
     respect_exif_orientation: bool = field("Rotates photographs as the camera noted.", default=True)
-    transparency: Literal["drop", "white"] = field(
-        "Transparent pixels keep their colour (`drop`), or are on `white`.", default="drop"
-    )
-    read_truncated: bool = field(
-        "Reads a file that lacks its end as far as possible.",
-        default=False,
-    )
     check_images: Literal["headers", "all"] = field(
         "Before the first step, reads the ends of files (`headers`), or decodes them (`all`).",
         default="headers",

@@ -8,7 +8,7 @@ from pathlib import Path
 from PIL import Image
 
 from train.data import image_formats
-from train.data.image_reader import ImageReader
+from train.data.crops import ImageReader
 from train.data.images import UnreadableImageError
 from train.foundation import files
 from train.foundation.errors import UserError

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from train.data.image_reader import ImageReader
-from train.data.images import DecodeOptions, UnreadableImageError
+from train.data.crops import ImageReader
+from train.data.images import UnreadableImageError
 from train.data.own import group_names
 from train.foundation import files, reading
 from train.foundation.files import MOST_IMAGE_BYTES
@@ -125,8 +125,6 @@ class ImageFiles:
             [str(path) for path in self.files],
             field="--group",
             open_image=lambda index: files.open_bounded(self.files[index], self.most_bytes),
-            # An image that the classifier does not read is reported with its observation.
-            options=DecodeOptions(read_truncated=True),
             may_be_one=True,
         )
 
@@ -230,7 +228,7 @@ def _read(wanted: tuple[Path, bool], reader: ImageReader, most_bytes: int) -> _P
     path, thumbnail = wanted
     try:
         image = image_files.read(path, reader, most_bytes)
-        pixels = reader.fit(image, str(path))
+        pixels = reader.pixels(image, str(path))
     except UnreadableImageError as error:
         return Unreadable(path, str(error))
     return _Picture(path, pixels, Thumbnail.of(image) if thumbnail else None)

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 from absl import logging
 
-from train.data import images
-from train.data.image_reader import ImageReader
+from train.data.crops import ImageReader
 from train.data.own import (
     feature_columns,
     feature_files,
@@ -163,8 +162,8 @@ def _in_images(flag: str, path: Path, expected: Expected) -> tuple[Split, Listin
         _refuse_splits(found, flag, path)
         listing = found.listing
         if expected.group is not None:
-            groups = _groups(
-                expected.group, _GROUP_FLAG, listing.paths, expected, found.images.open
+            groups = group_names.find(
+                expected.group, listing.paths, field=_GROUP_FLAG, open_image=found.images.open
             )
             listing = dataclasses.replace(listing, groups=groups)
     assert expected.reader is not None
@@ -172,14 +171,6 @@ def _in_images(flag: str, path: Path, expected: Expected) -> tuple[Split, Listin
     indices = np.arange(len(listing))
     records = Records(found.images, indices, str(found.root), expected.reader)
     return _split(records, listing, listing.paths), listing
-
-
-def _groups(
-    grammar: str, field: str, paths: Sequence[str], expected: Expected, open_image: Open | None
-) -> tuple[str, ...]:
-    """The groups of examples by a grammar."""
-    options = images.USUAL if expected.reader is None else expected.reader.options
-    return group_names.find(grammar, paths, field=field, open_image=open_image, options=options)
 
 
 def _grouped(
@@ -192,7 +183,7 @@ def _grouped(
     if listing.has_groups or texts is None or expected.grammar is None:
         return listing
     try:
-        groups = _groups(expected.grammar, _OF_RUN, texts, expected, open_image)
+        groups = group_names.find(expected.grammar, texts, field=_OF_RUN, open_image=open_image)
     except UserError as error:
         # The user has not asked for them.
         logging.warning("%s; each example is taken as a group of its own", error)

@@ -16,9 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from train.data.batches import SkippedImage
-from train.data.framing import PlainFraming
-from train.data.image_reader import ImageReader
-from train.data.images import DecodeOptions, UnreadableImageError
+from train.data.crops import ImageReader
+from train.data.images import UnreadableImageError
 from train.data.own import image_records, unreadable_images
 from train.data.own.found_images import FoundImages
 from train.data.own.image_records import DESCRIPTION, RECORDS
@@ -45,7 +44,6 @@ def write(
     nested: bool,
     group: str | None = None,
     skip_unreadable: bool = False,
-    read_truncated: bool = False,
     share: Share = ALONE,
 ) -> tuple[str, ...]:
     """Writes the files of the images, and what is known of them, into a new folder.
@@ -58,7 +56,6 @@ def write(
         nested: whether each folder with images is a class.
         group: the column of the groups, if one was given.
         skip_unreadable: whether images that cannot be read are left out.
-        read_truncated: whether files that lack their end are among those that can be read.
         share: how this process takes part in the work.
 
     Returns:
@@ -69,7 +66,7 @@ def write(
         UserError: images cannot be read, or the folder cannot be written to.
         OSError: the disk is full.
     """
-    every = _records(found, read_truncated=read_truncated)
+    every = _records(found)
     images = share.results(_work(every))
     unfinished = out.with_name(f"incomplete.{out.name}")
     try:
@@ -98,10 +95,10 @@ def write(
     return left_out
 
 
-def readable(found: FoundImages, left_out: Iterable[str], *, read_truncated: bool) -> list[str]:
+def readable(found: FoundImages, left_out: Iterable[str]) -> list[str]:
     """The names of images that were left out of records, and can be read now."""
     absent = frozenset(left_out)
-    every = _records(found, read_truncated=read_truncated)
+    every = _records(found)
     return [
         path
         for index, path in enumerate(found.listing.paths)
@@ -109,10 +106,9 @@ def readable(found: FoundImages, left_out: Iterable[str], *, read_truncated: boo
     ]
 
 
-def _records(found: FoundImages, *, read_truncated: bool) -> Records:
+def _records(found: FoundImages) -> Records:
     # The size that a run will want is not known, and nothing is resized.
-    options = DecodeOptions(read_truncated=read_truncated)
-    reader = ImageReader(PlainFraming((1, 1, 3)), options=options)
+    reader = ImageReader.plain((1, 1, 3))
     return Records(found.images, np.arange(len(found.listing)), str(found.root), reader)
 
 
@@ -136,8 +132,7 @@ def _work(every: Records) -> Work[_Images]:
             encoded, where = every.encoded(index)
             every.reader.decode(encoded, where)
         except UnreadableImageError as error:
-            advised = str(unreadable_images.advised(error, every))
-            return SkippedImage(every.file_name(index), every.name, advised)
+            return SkippedImage(every.file_name(index), every.name, str(error))
         return encoded
 
     def compute(units: range) -> Iterator[_Images]:

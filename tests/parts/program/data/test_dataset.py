@@ -30,7 +30,6 @@ IMAGENET = {
     "train_size": None,
     "num_workers": 0,
     "skip_unreadable": False,
-    "decoding": "exact",
 }
 # Images of each class in the training split.
 EACH = 3

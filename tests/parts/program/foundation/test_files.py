@@ -12,8 +12,7 @@ import pytest
 
 from tests.rows import rows
 from train.configuration.datasets import FolderFields
-from train.data.framing import PlainFraming
-from train.data.image_reader import ImageReader
+from train.data.crops import ImageReader
 from train.data.images import UnreadableImageError
 from train.data.own import families, tables
 from train.data.own.encoded_images import Files
@@ -55,7 +54,7 @@ KINDS = {
 def test_an_image_without_end_is_unreadable(endless, kind):
     path = endless / f"{kind}.jpg"
     with pytest.raises(UnreadableImageError) as caught:
-        image_files.read(path, ImageReader(PlainFraming((8, 8, 3))))
+        image_files.read(path, ImageReader.plain((8, 8, 3)))
     assert str(caught.value) == f"cannot read {path}: {KINDS[kind]}"
     (example,) = Files(endless, (path.name,))
     assert example == {"image": b"", "file_name": path.name, "unreadable": KINDS[kind]}

@@ -1,22 +1,19 @@
 """Records of a folder or a table: the same data as the files, written whole or not at all."""
 
 import csv
-import dataclasses
 import errno
 import json
 import os
 import pickle
-import re
 
 import numpy as np
 import pytest
 
 from tests.parts.program.data.own import pictures
 from tests.parts.program.data.specs import dataset_spec
-from tests.parts.program.forked import start
 from train import prepare
 from train.data.batches import EvaluationBatches, TrainingBatches
-from train.data.own import image_records, unreadable_images
+from train.data.own import image_records
 from train.foundation.errors import InterruptedRunError, UserError
 
 CLASSES = ("ash", "birch", "cedar")
@@ -31,10 +28,7 @@ def config(kind, path, **fields):
         "unseen_classes": "refuse",
         "image_size": None,
         "augmentation": "random_resized_crop",
-        "decoding": "exact",
         "respect_exif_orientation": True,
-        "transparency": "drop",
-        "read_truncated": False,
         "normalization": "half",
         **({"nested": False} if kind == "folder" else {}),
     }
@@ -235,30 +229,6 @@ def test_a_place_that_cannot_be_used_is_told(prepared, tmp_path):
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_truncated_file_is_packed_where_asked(tmp_path):
-    photos, records = tmp_path / "photos", tmp_path / "records"
-    pictures.write_classes(photos, CLASSES, 5)
-    damaged = photos / "ash" / "0.png"
-    damaged.write_bytes(damaged.read_bytes()[:-50])
-    flags = (f"--path={photos}", f"--out={records}")
-    told = r"image file is truncated .*\(--read_truncated reads what is there\); --skip_unreadable"
-    done = start("train.prepare", "--dataset=folder", *flags)
-    assert done.returncode == 2
-    assert re.search(told, done.stderr)
-    done = start("train.prepare", "--dataset=folder", *flags, "--read_truncated")
-    assert done.returncode == 0, done.stderr
-    assert "3 classes, 15 images; prepared" in done.stdout
-    # Also in training, in the words of the configuration.
-    dataset = load("folder", records)
-    every = dataclasses.replace(dataset.train.images, indices=np.arange(15))
-    errors = [error for chunk in unreadable_images.find(every, check="headers") for error in chunk]
-    ((_, error),) = errors
-    assert str(error).endswith("(config.dataset.read_truncated=True reads what is there)")
-    reads = load("folder", records, read_truncated=True).train.images
-    every = dataclasses.replace(reads, indices=np.arange(15))
-    assert [*unreadable_images.find(every, check="all")] == [[]]
-
-
 def test_records_lack_no_image_that_can_be_read_now(tmp_path, capsys):
     photos, records = tmp_path / "photos", tmp_path / "records"
     pictures.write_classes(photos, CLASSES, 5)
@@ -273,8 +243,6 @@ def test_records_lack_no_image_that_can_be_read_now(tmp_path, capsys):
     write(skip_unreadable=True)
     assert "are prepared already" in capsys.readouterr().out
     message = r"--out \S+/records lacks images that can be read now: ash/0\.png; delete it, or give"
-    with pytest.raises(UserError, match=message):
-        write(read_truncated=True)
     damaged.write_bytes(whole)
     with pytest.raises(UserError, match=message):
         write(skip_unreadable=True)

@@ -75,8 +75,7 @@ UNREADABLE = {
 def load(root, image_size=None, *, upright=True):
     fields = {"path": str(root), "nested": False, "image_size": image_size}
     fields |= {"validation_fraction": 0.2, "test_fraction": 0.2, "unseen_classes": "refuse"}
-    fields |= {"augmentation": "none", "decoding": "exact"}
-    fields |= {"transparency": "drop", "read_truncated": False}
+    fields |= {"augmentation": "none"}
     fields |= {"respect_exif_orientation": upright, "normalization": "half"}
     return dataset_spec({"name": "folder", **fields}).load(None)
 
