@@ -72,7 +72,6 @@ _SKIP_UNREADABLE = flags.DEFINE_boolean(
     False,
     "Whether images that cannot be read are left out; otherwise they are an error.",
 )
-_MAX_IMAGE_MB = flag_types.define_max_image_mb()
 _SHARE = share_flags.define()
 _OUT = flags.DEFINE_string("out", None, "Needed. The .npz file for the features.")
 
@@ -136,7 +135,6 @@ def _embed(out: Path, shared: share_flags.ChosenShare) -> None:
     settings = {
         "validation_fraction": _VALIDATION_FRACTION.value,
         "test_fraction": _TEST_FRACTION.value,
-        "max_image_mb": _MAX_IMAGE_MB() // 2**20,
         "group": _GROUP.value,
     }
     table, images, weights, workdir = map(_path, (_TABLE, _IMAGES, _WEIGHTS, _WORKDIR))

@@ -44,7 +44,6 @@ from train.foundation import (
 )
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
-from train.foundation.files import MOST_IMAGE_BYTES
 from train.foundation.flag_rules import Flag, Needed, Together
 from train.foundation.messages import in_words
 from train.foundation.spelling import flags_for_fields
@@ -80,7 +79,6 @@ _TAXONOMY = flags.DEFINE_string(
     "where the genera are from: a table of classes and their ranks, or first_word for the first "
     "words of the names; by default the column genus, or with --nested the folders.",
 )
-_MAX_IMAGE_MB = flag_types.define_max_image_mb()
 _NESTED = flags.DEFINE_boolean("nested", False, "whether each folder with images is a class.")
 _GROUP = flags.DEFINE_string(
     "group", None, "the column of the groups; by default the column group of a table that has one."
@@ -107,13 +105,11 @@ _SKIP_UNREADABLE = flags.DEFINE_boolean(
 
 _SHARE = share_flags.define()
 
-# Finds images at a path, given whether each folder with images is a class, the column of the
-# groups, and the largest size of an image.
-_OWN_IMAGES: Mapping[str, Callable[[Path, bool, str | None, int], FoundImages]] = {
-    "folder": lambda path, nested, _group, most: folders.find(path, nested=nested, most_bytes=most),
-    "table": lambda path, _nested, group, most: tables.find(
-        path, reading=Reading.of_group(group), most_bytes=most
-    ),
+# Finds images at a path, given whether each folder with images is a class, and the column of the
+# groups.
+_OWN_IMAGES: Mapping[str, Callable[[Path, bool, str | None], FoundImages]] = {
+    "folder": lambda path, nested, _group: folders.find(path, nested=nested),
+    "table": lambda path, _nested, group: tables.find(path, reading=Reading.of_group(group)),
 }
 
 
@@ -179,7 +175,6 @@ def main() -> None:
                 taxonomy=_TAXONOMY.value,
                 nested=_NESTED.value,
                 group=_GROUP.value,
-                most_bytes=_MAX_IMAGE_MB(),
             )
             return
         write_records(
@@ -188,7 +183,6 @@ def main() -> None:
             Path(_OUT.value),
             nested=_NESTED.value,
             group=_GROUP.value,
-            most_bytes=_MAX_IMAGE_MB(),
             skip_unreadable=_SKIP_UNREADABLE.value,
             shared=_SHARE(),
         )
@@ -257,7 +251,6 @@ def write_records(
     *,
     nested: bool,
     group: str | None = None,
-    most_bytes: int = MOST_IMAGE_BYTES,
     skip_unreadable: bool = False,
     shared: ChosenShare = NOT_SHARED,
 ) -> None:
@@ -269,7 +262,6 @@ def write_records(
         out: the folder for the records.
         nested: whether each folder with images is a class.
         group: the column of a table with the groups; None for `group`, if there is one.
-        most_bytes: the largest size of a file of an image.
         skip_unreadable: whether images that cannot be decoded are left out.
         shared: how this process takes part in the work.
 
@@ -279,7 +271,7 @@ def write_records(
     """
     path = names.existing(path.expanduser().absolute())
     out = out.expanduser().absolute()
-    found = _OWN_IMAGES[name](path, nested, group, most_bytes)
+    found = _OWN_IMAGES[name](path, nested, group)
     output_files.refuse_folders_of_the_system("out", out, is_folder=True)
     if Path(os.path.realpath(out)).is_relative_to(path.resolve()):
         raise UserError(f"--out must not be in the folder of the images; got {out}")
@@ -329,7 +321,6 @@ def write_sample(
     taxonomy: str | None,
     nested: bool,
     group: str | None,
-    most_bytes: int,
 ) -> None:
     """Writes a table of a sample of the images of a folder or a table, and prints what is in it.
 
@@ -342,7 +333,6 @@ def write_sample(
         taxonomy: where the genera are from; None for the column of a table, or nested folders.
         nested: whether each folder with images is a class.
         group: the column of a table with the groups; None for `group`, if there is one.
-        most_bytes: the largest size of a file of an image.
 
     Raises:
         UserError: there are no such images, they are not enough for a sample, or the file is there
@@ -354,9 +344,9 @@ def write_sample(
         raise UserError(field="--out", must_be="a .csv file with --genera", got=out)
     output_files.checked("out", str(out), {path: "the given table"} if path.is_file() else {})
     source = (
-        genus_table.of_folder(path, taxonomy=taxonomy, nested=nested, most_bytes=most_bytes)
+        genus_table.of_folder(path, taxonomy=taxonomy, nested=nested)
         if name == "folder"
-        else genus_table.of_table(path, taxonomy=taxonomy, group=group, most_bytes=most_bytes)
+        else genus_table.of_table(path, taxonomy=taxonomy, group=group)
     )
     genus_table.write(source, out, share=share, seed=seed)
 

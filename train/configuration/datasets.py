@@ -6,7 +6,6 @@ from typing import Literal, Protocol, runtime_checkable
 
 from train.configuration.declaring import field
 from train.foundation.fields import Number, integer, text
-from train.foundation.files import MOST_IMAGE_BYTES
 
 # More classes do not fit into the memory of a host, which has a name, a count and a prior of each.
 MOST_CLASSES = 10**8
@@ -44,17 +43,6 @@ class DatasetFields:
         default=None,
         may_change=True,
     )
-    max_image_mb: int = field(
-        "The largest file of an image, in MiB.",
-        integer(1),
-        default=MOST_IMAGE_BYTES // 2**20,
-        of_machine=True,
-    )
-
-    @property
-    def most_bytes(self) -> int:
-        """The largest file of one of your own images that is read, in bytes."""
-        return 2**20 * self.max_image_mb
 
 
 @dataclass(frozen=True, kw_only=True)

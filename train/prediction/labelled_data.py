@@ -26,7 +26,6 @@ from train.data.own.listing import NO_SPLIT, Listing, Role
 from train.data.records import Records, Rows, Split
 from train.foundation import names
 from train.foundation.errors import UserError
-from train.foundation.files import MOST_IMAGE_BYTES
 from train.foundation.messages import in_words
 from train.foundation.spelling import flags_for_fields
 from train.sharing import kinds
@@ -56,7 +55,6 @@ class Expected:
         grammar: what found the groups of the training images; see `group_names`. It finds those of
             examples that have none of their own, by their names. None if nothing did.
         reading: how the labels of tables and of features are read; tables have `group`, too.
-        most_bytes: the largest size of an image file.
         name: what messages call it.
     """
 
@@ -68,7 +66,6 @@ class Expected:
     group: str | None = None
     grammar: str | None = None
     reading: Reading = ONE_LABEL
-    most_bytes: int = MOST_IMAGE_BYTES
     name: str = "the run"
 
 
@@ -153,12 +150,10 @@ def find(flag: str, path: Path, expected: Expected) -> LabelledData:
 def _in_images(flag: str, path: Path, expected: Expected) -> tuple[Split, Listing]:
     """The images, and their list; labels are by its own classes."""
     if flag == "table":
-        found = tables.find(
-            path, reading=expected.reading, most_bytes=expected.most_bytes, uses_splits=False
-        )
+        found = tables.find(path, reading=expected.reading, uses_splits=False)
         listing = found.listing
     else:
-        found = folders.find(path, nested=expected.nested, most_bytes=expected.most_bytes)
+        found = folders.find(path, nested=expected.nested)
         _refuse_splits(found, flag, path)
         listing = found.listing
         if expected.group is not None:

@@ -34,7 +34,7 @@ def _family(fields: type[OwnImageFields], source: Callable[..., FoundImages]) ->
 def _in_folder(fields: FolderFields, _data_dir: str | None) -> FoundImages:
     path = _path(fields)
     if not image_records.are_at(path):
-        return folders.find(path, nested=fields.nested, most_bytes=fields.most_bytes)
+        return folders.find(path, nested=fields.nested)
     records = image_records.read(path)
     if fields.nested != records.nested:
         raise UserError(
@@ -63,7 +63,7 @@ def _in_table(fields: TableFields, _data_dir: str | None) -> FoundImages:
             )
         return records.found
     reading = Reading.of(fields, fields.group)
-    return tables.find(path, reading=reading, most_bytes=fields.most_bytes)
+    return tables.find(path, reading=reading)
 
 
 def _path(fields: FolderFields | TableFields) -> Path:

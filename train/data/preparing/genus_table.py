@@ -51,19 +51,18 @@ class Source:
     columns: Columns
 
 
-def of_table(table: Path, *, taxonomy: str | None, group: str | None, most_bytes: int) -> Source:
+def of_table(table: Path, *, taxonomy: str | None, group: str | None) -> Source:
     """The images of a table with a column `genus`, or with a taxonomy of its classes.
 
     Args:
         table: the file.
         taxonomy: how `rank_table.read` finds the genera; None for the column.
         group: the column of the groups; None for `group`, if there is one.
-        most_bytes: the largest size of a file of an image.
 
     Raises:
         UserError: it is not a table of images without splits, or a class does not have one genus.
     """
-    found = tables.find(table, reading=Reading.of_group(group), most_bytes=most_bytes)
+    found = tables.find(table, reading=Reading.of_group(group))
     _check(found, has_splits=bool(found.listing.given))
     read = table_columns.read(table, _TABLE)
     columns = read.columns
@@ -80,13 +79,13 @@ def of_table(table: Path, *, taxonomy: str | None, group: str | None, most_bytes
     return Source(found, genera, others)
 
 
-def of_folder(folder: Path, *, taxonomy: str | None, nested: bool, most_bytes: int) -> Source:
+def of_folder(folder: Path, *, taxonomy: str | None, nested: bool) -> Source:
     """The images of a folder with nested folders, or with a taxonomy of its classes.
 
     Raises:
         UserError: it is not a folder of images without splits, or a class does not have one genus.
     """
-    found = folders.find(folder, nested=nested, most_bytes=most_bytes)
+    found = folders.find(folder, nested=nested)
     # Without folders of splits, all images are given for training.
     _check(found, has_splits=found.listing.given != {Role.TRAIN})
     names = found.listing.class_names
