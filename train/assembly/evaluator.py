@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -172,13 +172,14 @@ class Evaluator:
 
         Temperature and thresholds are fitted on the validation split.
         """
+        predict = partial(self.predict, *state.evaluated)
         fitted = None
         if self._data.config.eval.temperature:
-            logits = self.predict(*state.evaluated, "validation", with_logits=True)
+            logits = predict("validation", with_logits=True)
             fitted = temperature.fit(logits)
             found = temperature.with_probabilities(logits, fitted)
         else:
-            found = self.predict(*state.evaluated, "validation")
+            found = predict("validation")
         thresholds = average_k_thresholds(found, self._data.config.eval.ks)
 
         def summarize(found: Predictions) -> Evaluation:
@@ -186,7 +187,7 @@ class Evaluator:
 
         validation = summarize(found)
         tests = {
-            split: summarize(self.predict(*state.evaluated, split, at_temperature=fitted))
+            split: summarize(predict(split, at_temperature=fitted))
             for split in self._data.test_splits
         }
         left_out = {
