@@ -104,6 +104,13 @@ READ = {
     "8 bits, dark": (encode(Image.fromarray(GREY // 20), "TIFF"), grey(GREY // 20)),
     "damaged EXIF": (encode(PICTURE, "PNG", exif=b"Exif\0\0no tags"), COLOURS),
 }
+# Of an animation the first picture.
+for _kind, _options in {"GIF": {}, "PNG": {}, "WEBP": {"lossless": True}}.items():
+    _more = [Image.new("RGB", (8, 8))]
+    _moving = encode(
+        palette()[0].convert("RGB"), _kind, save_all=True, append_images=_more, **_options
+    )
+    READ[f"moving {_kind}"] = (_moving, palette()[1])
 NEARLY_BLACK = "no value is above 4,095, and white is 65,535: it would be nearly black"
 UNKNOWN_WHITE = "white is not known"
 # The files, and what is told of them.
