@@ -2,15 +2,14 @@
 
     python -m benchmarks.data [--workers 0 1 2 8] [--repetitions=9] [--output=FILE.json]
 
-Needs the program's dependencies, cykooz-resizer and simplejpeg, and no data set. The benchmark
+Needs the program's dependencies, and no data set. The benchmark
 generates the photographs: Gaussian noise whose amplitudes fall as 1 / frequency, as in photographs,
 with one pattern for all three channels and a weaker one for each; 500 by 400 pixels, saved as JPEG
 with quality 85. The images in memory are 50,000 images of 32 by 32 pixels with uniform noise. The
-benchmark times the program's own streams of training batches, including the random order, with
-`config.dataset.decoding` exact and fast. With 8 consumers, eight streams in one process have a
-share of each batch, as eight processes of a run have, and all wait for each other. It measures each
-stream `--repetitions` times and reports the median and the best, because other users of the machine
-can only slow it down.
+benchmark times the program's own streams of training batches, including the random order. With 8
+consumers, eight streams in one process have a share of each batch, as eight processes of a run
+have, and all wait for each other. It measures each stream `--repetitions` times and reports the
+median and the best, because other users of the machine can only slow it down.
 """
 
 import functools
@@ -26,8 +25,7 @@ from PIL import Image
 
 from benchmarks import command, markdown, timing
 from train.data.batches import Batch, TrainingBatches
-from train.data.image_reader import ImageReader
-from train.data.photographs import reader_of
+from train.data.photographs import READER
 from train.data.pipeline import Pipeline
 from train.data.records import Records, Split
 
@@ -60,24 +58,21 @@ def main() -> None:
 def measure(workers: list[int], repetitions: int) -> dict[str, Any]:
     """Images per second of every method."""
     machine = timing.machine()
-    for package in ("pillow", "simplejpeg", "cykooz-resizer", "grain"):
+    for package in ("pillow", "grain"):
         machine["versions"][package] = importlib.metadata.version(package)
     encoded = photographs()
     small = TrainingBatches(small_split(), SMALL_BATCH, seed=0)
     rates: dict[str, list[float]] = {}
     for _ in range(repetitions):
         _add(rates, "gather", functools.partial(_gather, small))
-        for kind, reader in READERS.items():
-            _add(rates, f"{kind}one core", functools.partial(_decode, encoded, reader))
-    for kind, reader in READERS.items():
-        split = split_of(encoded, reader)
-        for count in workers:
-            _measure_streams(rates, f"{kind}{count} workers", [_stream(split, num_workers=count)])
-        shares = [
-            _stream(split, process_index=index, process_count=CONSUMERS)
-            for index in range(CONSUMERS)
-        ]
-        _measure_streams(rates, f"{kind}{CONSUMERS} consumers", shares)
+        _add(rates, "one core", functools.partial(_decode, encoded))
+    split = split_of(encoded)
+    for count in workers:
+        _measure_streams(rates, f"{count} workers", [_stream(split, num_workers=count)])
+    shares = [
+        _stream(split, process_index=index, process_count=CONSUMERS) for index in range(CONSUMERS)
+    ]
+    _measure_streams(rates, f"{CONSUMERS} consumers", shares)
     return {
         "machine": machine,
         "repetitions": repetitions,
@@ -116,14 +111,10 @@ def photographs() -> list[bytes]:
     return files
 
 
-# By the prefix of the names of their rates.
-READERS = {"": reader_of("exact"), "fast, ": reader_of("fast")}
-
-
-def split_of(encoded: list[bytes], reader: ImageReader = READERS[""]) -> Split:
+def split_of(encoded: list[bytes]) -> Split:
     """The files as records of a prepared split."""
     records = Records(
-        [{"image": image} for image in encoded], np.arange(len(encoded)), "benchmark", reader
+        [{"image": image} for image in encoded], np.arange(len(encoded)), "benchmark", READER
     )
     return Split(records, np.zeros(len(encoded), np.int32))
 
@@ -145,12 +136,11 @@ def tables(results: dict[str, Any]) -> str:
     rates = results["images_per_second"]
     rows = []
     for name, rate in rates.items():
-        plain = name.removeprefix("fast, ")
-        words = names.get(plain, f"JPEG, {plain.replace('1 workers', '1 worker')}")
-        one_core = rates[name.removesuffix(plain) + "one core"]["median"]
+        words = names.get(name, f"JPEG, {name.replace('1 workers', '1 worker')}")
+        one_core = rates["one core"]["median"]
         rows.append(
             [
-                words + ", fast" * (plain != name),
+                words,
                 f"{rate['median']:,.0f}",
                 f"{rate['best']:,.0f}",
                 "" if name == "gather" else f"{rate['median'] / one_core:.2f}",
@@ -169,9 +159,9 @@ def _gather(batches: TrainingBatches) -> int:
     return sum(len(batches[step]["images"]) for step in range(SMALL_BATCHES))
 
 
-def _decode(encoded: list[bytes], reader: ImageReader) -> int:
+def _decode(encoded: list[bytes]) -> int:
     uniform = np.array([0.3, 0.6])
-    return sum(len(reader.for_training(image, "a photograph", uniform)) > 0 for image in encoded)
+    return sum(len(READER.for_training(image, "a photograph", uniform)) > 0 for image in encoded)
 
 
 def _stream(split: Split, **options: Any) -> Generator[Batch, None, None]:

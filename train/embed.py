@@ -44,21 +44,6 @@ _NORMALIZATION = flags.DEFINE_string(
     "how images are normalized, imagenet, halves (values from -1 to 1) or clip; by "
     "default as the network was first published.",
 )
-_DECODING = flags.DEFINE_string(
-    "decoding",
-    None,
-    "exact, by Pillow, or fast, as config.dataset.decoding; exact by default.",
-)
-_TRANSPARENCY = flags.DEFINE_string(
-    "transparency",
-    None,
-    "drop or white, as config.dataset.transparency; drop by default.",
-)
-_READ_TRUNCATED = flags.DEFINE_boolean(
-    "read_truncated",
-    None,
-    "whether a truncated file is read as far as it goes, as config.dataset.read_truncated.",
-)
 _IMAGES = flags.DEFINE_string(
     "images", None, "A folder with a folder for each class, as for configs/folder.py."
 )
@@ -87,12 +72,9 @@ _SKIP_UNREADABLE = flags.DEFINE_boolean(
     False,
     "Whether images that cannot be read are left out; otherwise they are an error.",
 )
-_MAX_IMAGE_MB = flag_types.define_max_image_mb()
 _SHARE = share_flags.define()
 _OUT = flags.DEFINE_string("out", None, "Needed. The .npz file for the features.")
 
-# Fields of `config.dataset` that the reader of images has.
-_OF_READER = (_DECODING, _TRANSPARENCY, _READ_TRUNCATED)
 _ROWS = flag_rules.declare(
     Needed(("workdir", "weights"), "the folder of a finished run, or a file of weights"),
     Exclusive(("workdir", "weights")),
@@ -100,10 +82,7 @@ _ROWS = flag_rules.declare(
     Exclusive(("images", "table")),
     *(
         Flag(flag.name, needs=("weights",), because="a run has its own")
-        for flag in (
-            *(_IMAGE_SIZE, _MODEL, _NORMALIZATION),
-            *_OF_READER,
-        )
+        for flag in (_IMAGE_SIZE, _MODEL, _NORMALIZATION)
     ),
     Flag("nested", needs=("images",)),
     *(Flag(flag.name, fields.text("a path")) for flag in (_WORKDIR, _WEIGHTS, _IMAGES, _TABLE)),
@@ -119,7 +98,7 @@ _FLAGS = {
     "config.model.name": "--model",
     **{
         f"config.dataset.{flag.name}": f"--{flag.name}"
-        for flag in (*_OF_READER, _NESTED, _GROUP, _VALIDATION_FRACTION, _TEST_FRACTION)
+        for flag in (_NESTED, _GROUP, _VALIDATION_FRACTION, _TEST_FRACTION)
     },
 }
 
@@ -142,21 +121,13 @@ def main() -> None:
 
 
 def _embed(out: Path, shared: share_flags.ChosenShare) -> None:
-    from train.configuration.datasets import FolderFields
-    from train.configuration.declaring import of_group
     from train.models import NORMALIZATIONS
     from train.prediction.embedding import archive, found, network
     from train.prediction.embedding.embedding import embed, identity_of
     from train.sharing import kinds
     from train.sharing.sharing import taking_part
 
-    declared = of_group(FolderFields)
-    flag_rules.check(
-        (
-            Flag("normalization", fields.one_of(NORMALIZATIONS)),
-            *(Flag(flag.name, declared[flag.name].check) for flag in _OF_READER),
-        )
-    )
+    flag_rules.check((Flag("normalization", fields.one_of(NORMALIZATIONS)),))
     if out.exists() and archive.identity_of(out) is None:
         raise UserError(
             field="--out", must_be="an .npz file, or a new one", but=f"{out} is of another kind"
@@ -164,7 +135,6 @@ def _embed(out: Path, shared: share_flags.ChosenShare) -> None:
     settings = {
         "validation_fraction": _VALIDATION_FRACTION.value,
         "test_fraction": _TEST_FRACTION.value,
-        "max_image_mb": _MAX_IMAGE_MB() // 2**20,
         "group": _GROUP.value,
     }
     table, images, weights, workdir = map(_path, (_TABLE, _IMAGES, _WEIGHTS, _WORKDIR))
@@ -174,9 +144,8 @@ def _embed(out: Path, shared: share_flags.ChosenShare) -> None:
         assert table is not None
         given = found.in_table(table, **settings)
     if weights is not None:
-        chosen = {flag.name: flag.value for flag in _OF_READER if flag.value is not None}
         size, normalization = _IMAGE_SIZE.value, _NORMALIZATION.value
-        used = network.of_weights(weights, _MODEL.value, size, normalization, **chosen)
+        used = network.of_weights(weights, _MODEL.value, size, normalization)
     else:
         assert workdir is not None
         used = network.of_run(workdir)

@@ -20,7 +20,6 @@ from pathlib import Path
 
 from absl import flags
 
-from train.configuration.groups import TEN_CROPS
 from train.foundation import command_line, fields, flag_rules
 from train.foundation.flag_rules import Flag, Needed
 from train.foundation.flag_types import path_of
@@ -44,12 +43,6 @@ _SPLIT = flags.DEFINE_string(
     f"With --workdir or --weights: the split of the data set, one of {', '.join(_SPLITS)}; by "
     "default test. Only synthetic_latents has balanced_test, with equally many examples of every "
     "class.",
-)
-_CROPS = flags.DEFINE_integer(
-    "crops",
-    None,
-    "With --split: 1, the middle of each image, as train.predict looks at it, or 10, the mean over "
-    "its four corners and its middle, each also mirrored. By default config.eval.crops of the run.",
 )
 _NEW_DATA = new_data_flags.define()
 _SCORES = score_flags.define()
@@ -97,13 +90,6 @@ _ROWS = flag_rules.declare(
         because="a program has its own rule",
     ),
     Flag("split", fields.one_of(_SPLITS)),
-    Flag(
-        "crops",
-        fields.one_or(TEN_CROPS),
-        needs=("workdir", "weights"),
-        excludes=new_data_flags.NAMES,
-        because="new data have one crop, as in train.predict",
-    ),
     Flag("calibration", fields.one_of(("all", "half"))),
     *new_data_flags.ROWS,
     *score_flags.ROWS,
@@ -148,7 +134,7 @@ def main() -> None:
         writing.write(evaluated, outputs, out)
         return
     if asked is None:
-        made = work.of_split(chosen, split, measures, crops=_CROPS.value, is_half=is_half)
+        made = work.of_split(chosen, split, measures, is_half=is_half)
     elif program is None:
         made = work.of_new_data(chosen, asked)
     else:

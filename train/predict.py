@@ -37,7 +37,7 @@ from absl import flags
 
 from train.configuration.datasets import HOW_GROUPS_ARE_FOUND
 from train.evaluation import combinations
-from train.foundation import command_line, fields, flag_rules, flag_types
+from train.foundation import command_line, fields, flag_rules
 from train.foundation.errors import UserError
 from train.foundation.flag_rules import Exclusive, Flag, Needed
 from train.prediction import classifier_flags, rule_flags
@@ -76,7 +76,6 @@ _COMBINE = flags.DEFINE_string(
     f"{combinations.IN_WORDS}.",
 )
 _RULE = rule_flags.define()
-_MAX_IMAGE_MB = flag_types.define_max_image_mb()
 _OUT = flags.DEFINE_string(
     "out", None, "The file that the lines go to; by default they go to standard output."
 )
@@ -212,7 +211,7 @@ def _find_examples() -> "observation_sets.Examples":
     # The folder of the parts may be among the images.
     without = None if _OUT.value is None else sharing.folder_of(Path(_OUT.value))
     found = image_files.find(_IMAGES.value or [], without)
-    return image_sets.ImageFiles(found, _MAX_IMAGE_MB())
+    return image_sets.ImageFiles(found)
 
 
 def _check_similar(classifier: "TrainedClassifier") -> None:

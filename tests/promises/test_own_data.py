@@ -10,6 +10,7 @@ import unicodedata
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests import reference
 from tests.promises import commands, own_data
@@ -256,6 +257,8 @@ def test_unreadable_images_stop_a_run_or_are_left_out_of_every_split(examples, t
         form = "NFD" if name.startswith("test") else "NFC"
         path = where["path"] / unicodedata.normalize(form, name)
         path.write_bytes(path.read_bytes()[:-30])
+    # Of 12 bits in 16: it would be nearly black.
+    Image.fromarray(np.full((8, 8), 4000, np.uint16)).save(path)
     told = refused(where, tmp_path / "run")
     assert all(name in told for name in names)
     assert not (tmp_path / "run").exists()

@@ -11,7 +11,6 @@ import jax
 import numpy as np
 
 from train.assembly.run_data import RunData
-from train.configuration.groups import TEN_CROPS
 from train.data.batches import SkippedImage
 from train.data.pipeline import Pipeline
 from train.data.records import Split
@@ -90,7 +89,6 @@ class Evaluator:
         with_logits: bool = False,
         at_temperature: float | None = None,
         share: Share = ALONE,
-        crops: int = 1,
     ) -> Predictions:
         """The predictions for a split of the data set.
 
@@ -103,7 +101,6 @@ class Evaluator:
             at_temperature: if it is a number, the scores are the softmax of the logits divided by
                 it.
             share: how this process takes part in the work.
-            crops: how many crops of an image are averaged, as `config.eval.crops`.
 
         Raises:
             UserError: none of the images of the split can be read.
@@ -112,14 +109,13 @@ class Evaluator:
             params,
             batch_stats,
             self._data.dataset.splits[split],
-            self._data.pipeline(self._evaluation_batch_size(crops), split),
+            self._data.pipeline(self._evaluation_batch_size(), split),
             name=split,
             share=share,
             path=None,
             shows_progress=shows_progress,
             with_logits=with_logits,
             at_temperature=at_temperature,
-            crops=crops,
         )
 
     def predict_new(
@@ -176,7 +172,7 @@ class Evaluator:
 
         Temperature and thresholds are fitted on the validation split.
         """
-        predict = partial(self.predict, *state.evaluated, crops=self._data.config.eval.crops)
+        predict = partial(self.predict, *state.evaluated)
         fitted = None
         if self._data.config.eval.temperature:
             logits = predict("validation", with_logits=True)
@@ -222,7 +218,6 @@ class Evaluator:
         shows_progress: bool = False,
         with_logits: bool = False,
         at_temperature: float | None = None,
-        crops: int = 1,
     ) -> Predictions:
         """The predictions for examples; see `predict`.
 
@@ -237,7 +232,6 @@ class Evaluator:
             shows_progress: whether a bar is shown.
             with_logits: whether the predictions have logits instead of scores.
             at_temperature: divides the logits before they become scores, if it is a number.
-            crops: how many crops of an image are averaged.
         """
         what = f"{name} {self._data.spec.example}s"
 
@@ -249,7 +243,7 @@ class Evaluator:
                     step,
                     params,
                     batch_stats,
-                    pipeline.evaluation(examples, units, ten_crops=crops == TEN_CROPS),
+                    pipeline.evaluation(examples, units),
                     self._devices,
                     split=examples,
                     num_classes=self._data.num_classes,
@@ -267,10 +261,10 @@ class Evaluator:
             return temperature.with_probabilities(found, at_temperature)
         return found
 
-    def _evaluation_batch_size(self, crops: int = 1) -> int:
-        """A multiple of the devices, with as many crops as training has images, or a few more.
+    def _evaluation_batch_size(self) -> int:
+        """A multiple of the devices, as large as the batches of training, or a little larger.
 
         A finished run may be evaluated on other devices; the size of a batch changes no result.
         """
-        share = math.ceil(self._data.config.dataset.batch_size / crops / jax.device_count())
+        share = math.ceil(self._data.config.dataset.batch_size / jax.device_count())
         return share * jax.device_count()

@@ -6,7 +6,6 @@ from typing import Literal, Protocol, runtime_checkable
 
 from train.configuration.declaring import field
 from train.foundation.fields import Number, integer, text
-from train.foundation.files import MOST_IMAGE_BYTES
 
 # More classes do not fit into the memory of a host, which has a name, a count and a prior of each.
 MOST_CLASSES = 10**8
@@ -44,17 +43,6 @@ class DatasetFields:
         default=None,
         may_change=True,
     )
-    max_image_mb: int = field(
-        "The largest file of an image, in MiB.",
-        integer(1),
-        default=MOST_IMAGE_BYTES // 2**20,
-        of_machine=True,
-    )
-
-    @property
-    def most_bytes(self) -> int:
-        """The largest file of one of your own images that is read, in bytes."""
-        return 2**20 * self.max_image_mb
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +59,6 @@ class StreamedFields(DatasetFields):
         "Leaves out and lists unreadable images; else they stop the run.",
         default=False,
         of_machine=True,
-    )
-    decoding: Literal["exact", "fast"] = field(
-        "`exact`: Pillow, as published; `fast`: 0.6 of its time, pixels differ by 1/255.",
-        default="exact",
     )
 
 
@@ -199,13 +183,6 @@ class OwnImageFields(CheckedFields, ImbalanceFields, NoisyFields, DividedFields)
         field("How training images are changed.", default="random_resized_crop")
     )
     respect_exif_orientation: bool = field("Rotates photographs as the camera noted.", default=True)
-    transparency: Literal["drop", "white"] = field(
-        "Transparent pixels keep their colour (`drop`), or are on `white`.", default="drop"
-    )
-    read_truncated: bool = field(
-        "Reads a file that lacks its end as far as possible.",
-        default=False,
-    )
     list_near_duplicates: bool = field(
         "Lists similar images of different splits; reads all images.",
         default=True,

@@ -6,14 +6,12 @@ from typing import Any, Literal
 
 from train.configuration.datasets import DatasetFields
 from train.configuration.declaring import field, plain, rest
-from train.foundation.fields import Number, SetSize, integer, one_of, one_or, several
+from train.foundation.fields import Number, SetSize, integer, one_of, several
 
 # No memory holds a layer of more units, and JAX miscounts the bytes of much larger layers.
 MOST_WIDTH = 10**9
 # Each layer is compiled several times: a hundred of them in a minute or two on two cores.
 MOST_DEPTH = 100
-# The crops of an image that an evaluation may average over.
-TEN_CROPS = 10
 # Fields of `config.model` that only some networks have. None is the default of the network.
 MODEL_OPTIONS = ("width", "depth", "dropout", "stochastic_depth")
 
@@ -223,11 +221,6 @@ class EvaluationFields:
     temperature: bool = field(
         "Divides a finished run's logits by a temperature, fitted on validation.",
         default=False,
-    )
-    crops: int = field(
-        "`1`: the middle; `10`: four corners and the middle, also mirrored.",
-        one_or(TEN_CROPS),
-        default=1,
     )
 
 

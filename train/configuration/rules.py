@@ -184,17 +184,6 @@ _RULES = (
         "that add up to 1",
     ),
     _Rule(
-        "eval.crops",
-        lambda run: run.eval.crops != 1 and run.data.inputs != "images",
-        "1 for {data.inputs}; other numbers are for images",
-    ),
-    _Rule(
-        "eval.temperature",
-        lambda run: run.eval.temperature and run.eval.crops != 1,
-        "False with config.eval.crops={eval.crops}: the temperature is for the middle of images, "
-        "which train.predict looks at",
-    ),
-    _Rule(
         "model.remat",
         lambda run: run.model.remat and not run.network.has_blocks,
         "False with {model.name}; it is for networks with blocks, which these do not have: "

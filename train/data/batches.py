@@ -12,18 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from train.data import class_balance, records, streams, ten_crops
+from train.data import class_balance, records, streams
 from train.data.class_balance import ClassBalance
 from train.data.images import UnreadableImageError
 from train.data.records import Records, Split
 from train.foundation.errors import UserError
 
-# "images" uint8 [b, ...], five crops of each image [b, 5, ...], or features [b, d], "labels" int32
-# [b], and "examples" int32 [b], the indices of the examples in the split; see `Truths.arrays` for
-# what comes with labels that stand for more than one class. Training adds "positions" int32 [b],
-# their indices in the global batch, which their random keys are made of. Evaluation adds "mask"
-# bool [b], false for what is not an example: the padding of the last batch, and the images that
-# were skipped.
+# "images" uint8 [b, ...] or features [b, d], "labels" int32 [b], and "examples" int32 [b], the
+# indices of the examples in the split; see `Truths.arrays` for what comes with labels that stand
+# for more than one class. Training adds "positions" int32 [b], their indices in the global batch,
+# which their random keys are made of. Evaluation adds "mask" bool [b], false for what is not an
+# example: the padding of the last batch, and the images that were skipped.
 Batch = dict[str, Any]
 # The values of `config.dataset.sampling`: an epoch takes every example once, except for a few that
 # do not fill a batch, or it takes every class as often.
@@ -132,7 +131,7 @@ class TrainingBatches(_Batches):
             return {"images": records.gather(self.split.images, chosen), **batch}
         reader = self.split.images.reader
         draws = streams.generator(self.seed, streams.CROPS, step).random(
-            (self.batch_size, reader.framing.num_draws)
+            (self.batch_size, reader.change.num_draws)
         )
         skipped: list[SkippedImage] = []
         pixels = np.zeros((len(chosen), *reader.shape), np.uint8)
@@ -169,13 +168,7 @@ class TrainingBatches(_Batches):
 
 @dataclass(frozen=True)
 class EvaluationBatches(_Batches):
-    """Every example once, in order; the last batch is filled up and masked.
-
-    Attributes:
-        ten_crops: whether images come as the crops that the evaluation step mirrors.
-    """
-
-    ten_crops: bool = False
+    """Every example once, in order; the last batch is filled up and masked."""
 
     def __len__(self) -> int:
         """The number of batches, which is the same for every process."""
@@ -193,15 +186,12 @@ class EvaluationBatches(_Batches):
             "mask": mask,
         }
         if not isinstance(self.split.images, Records):
-            images = records.gather(self.split.images, chosen)
-            return {"images": ten_crops.of_padded(images) if self.ten_crops else images, **batch}
+            return {"images": records.gather(self.split.images, chosen), **batch}
         reader = self.split.images.reader
-        read = reader.corners_and_middle if self.ten_crops else reader.for_evaluation
         skipped: list[SkippedImage] = []
-        crops = (len(ten_crops.POSITIONS),) if self.ten_crops else ()
-        pixels = np.zeros((len(chosen), *crops, *reader.shape), np.uint8)
+        pixels = np.zeros((len(chosen), *reader.shape), np.uint8)
         for row in np.flatnonzero(mask).tolist():
-            found = self._read(int(chosen[row]), read, skipped)
+            found = self._read(int(chosen[row]), reader.for_evaluation, skipped)
             if found is None:
                 mask[row] = False
             else:

@@ -11,10 +11,8 @@ import jax
 import numpy as np
 
 from train.configuration import DatasetFields
-from train.data.framing import PlainFraming
-from train.data.image_reader import ImageReader
+from train.data.crops import ImageReader
 from train.data.own.listing import ListedFiles
-from train.data.pictures import GreyPicture, PillowPicture
 from train.data.records import Split
 from train.foundation.ranks import Ranks
 
@@ -134,8 +132,7 @@ class DatasetSpec(abc.ABC):
             return self.reader
         assert self.image_shape is not None
         height, width, channels = self.image_shape
-        kind = GreyPicture if channels == 1 else PillowPicture
-        return ImageReader(PlainFraming((height, width, channels)), kind=kind)
+        return ImageReader.plain((height, width, channels))
 
     @property
     def example(self) -> str:

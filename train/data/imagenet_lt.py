@@ -54,7 +54,7 @@ class ImagenetLtSpec(DatasetSpec):
             validation=split(Role.VALIDATION),
             test=split(Role.TEST),
             class_names=listing.class_names,
-            image_shape=reader.shape,
+            image_shape=photographs.READER.shape,
             digest=listing.digest(),
         )
 
@@ -116,15 +116,14 @@ def _check_complete(listing: Listing, root: Path) -> None:
 
 
 def _spec(fields: CheckedFields) -> DatasetSpec:
-    reader = photographs.reader_of(fields.decoding)
     return ImagenetLtSpec(
         name=fields.name,
         num_classes=NUM_CLASSES,
-        image_shape=reader.shape,
+        image_shape=photographs.READER.shape,
         augment=augmentation.random_flip,
         mean=photographs.IMAGENET_MEAN,
         std=photographs.IMAGENET_STD,
-        reader=reader,
+        reader=photographs.READER,
         attribution=photographs.IMAGENET_ATTRIBUTION,
     )
 

@@ -1,167 +1,147 @@
-"""Decodes images with Pillow, and turns them upright.
-
-The result is RGB. Pillow converts greyscale, palette and CMYK images. `pixel_depth` converts images
-of more than eight bits per channel. Transparency is dropped, or put on white.
-"""
+"""From the bytes of an image file to RGB pixels, upright, with Pillow."""
 
 import io
-import re
-from dataclasses import dataclass
+from typing import BinaryIO
 
-from PIL import ExifTags, Image, ImageFile, ImageOps, UnidentifiedImageError
+import numpy as np
+from PIL import ExifTags, Image, ImageFile, ImageOps, TiffImagePlugin, UnidentifiedImageError
 
-from train.data import image_opening, pixel_depth
+from train.foundation import packages
 from train.foundation.errors import UserError, first_line
 
-# The start of a file that `uncompressed` has written, with the width and height.
-_PPM = re.compile(rb"P6 (\d{1,3}) (\d{1,3}) 255\n")
+try:
+    import pillow_heif
+
+    # Nothing else in such a file is used, and so it cannot be damaged.
+    pillow_heif.register_heif_opener(thumbnails=False, depth_images=False, aux_images=False)
+    _READS_HEIC = True
+except ImportError:
+    _READS_HEIC = False
+Image.init()
+# The formats that are read. An EPS file is a program, which Pillow has Ghostscript run.
+FORMATS = tuple(name for name in Image.ID if name != "EPS")
+# Where Pillow keeps XMP data.
+_XMP = ("xmp", "XML:com.adobe.xmp")
+# Tags of TIFF files, and their values for a preview and for pixels whose white is zero.
+_NEW_SUBFILE_TYPE, _PHOTOMETRIC = 254, 262
+_REDUCED, _WHITE_IS_ZERO = 1, 0
+_CANON_RAW = b"CR"
+# An image of 16 bits whose values use fewer than 12 is nearly black in its high eight.
+_LEAST_BRIGHT = 2**12
 
 
 class UnreadableImageError(UserError):
     """A file that is not an image, or not all of one."""
 
 
-class TruncatedImageError(UnreadableImageError):
-    """A file that lacks its end; `DecodeOptions.read_truncated` may read the rest of it."""
-
-
-@dataclass(frozen=True)
-class DecodeOptions:
-    """What `decode` makes of images that are not opaque, or not complete.
-
-    Attributes:
-        on_white: whether transparent pixels are mixed with white; otherwise they have their colour.
-        read_truncated: whether a file that lacks its end is read as far as it goes; otherwise it is
-            unreadable.
-    """
-
-    on_white: bool = False
-    read_truncated: bool = False
-
-
-USUAL = DecodeOptions()
-
-
-def decode(
-    encoded: bytes,
-    name: str,
-    options: DecodeOptions = USUAL,
-    header: ImageFile.ImageFile | None = None,
-) -> Image.Image:
-    """The image in RGB.
+def opened(file: BinaryIO, formats: tuple[str, ...] = FORMATS) -> ImageFile.ImageFile:
+    """An image whose header is read, and whose pixels are not.
 
     Args:
-        encoded: a file's bytes, in any format that Pillow reads, or HEIC.
-        name: its name in messages.
-        options: what is made of images that are not opaque, or not complete.
-        header: see `image_opening.loaded`.
+        file: the file, at its start.
+        formats: the formats that it may have, some of `FORMATS`.
 
     Raises:
-        UnreadableImageError: it is not an image, or not all of one.
+        UnidentifiedImageError: it is not an image of these formats.
+        Exception: Pillow's many readers can raise anything for a damaged file.
     """
-    image = _of_uncompressed(encoded)
-    if image is not None:
-        return image
+    head = file.read(12)
+    file.seek(0)
     try:
-        image = image_opening.loaded(encoded, read_truncated=options.read_truncated, header=header)
-        return _to_rgb(pixel_depth.in_eight_bits(image, encoded), on_white=options.on_white)
+        image = Image.open(file, formats=formats)
+    except UnidentifiedImageError as error:
+        if head[4:8] == b"ftyp" and not _READS_HEIC:
+            raise ImportError(packages.missing("HEIC", "pillow-heif", "heic")) from error
+        raise
+    if isinstance(image, TiffImagePlugin.TiffImageFile) and (
+        image.tag_v2.get(_NEW_SUBFILE_TYPE, 0) & _REDUCED or head[8:10] == _CANON_RAW
+    ):
+        raise ValueError(
+            "it has a preview in place of the picture, as the raw photographs of cameras have; "
+            "convert it to JPEG or PNG"
+        )
+    return image
+
+
+def decode(encoded: bytes | ImageFile.ImageFile, name: str, *, upright: bool = True) -> Image.Image:
+    """The image in RGB, without its transparency; of values of 16 bits the high eight.
+
+    Args:
+        encoded: the bytes of a file, or what `opened` returned for it.
+        name: its name in messages.
+        upright: whether it is rotated as its EXIF orientation says.
+
+    Raises:
+        UnreadableImageError: it is not an image, or not all of one, or which value is white is not
+            known.
+    """
+    try:
+        image = opened(io.BytesIO(encoded)) if isinstance(encoded, bytes) else encoded
+        return _rgb(image, upright=upright)
     except UnidentifiedImageError as error:
         raise UnreadableImageError(f"{name} is not an image") from error
     except Exception as error:  # Whatever a damaged file makes Pillow's many readers raise.
-        is_truncated = image_opening.says_truncated(error)
-        kind = TruncatedImageError if is_truncated else UnreadableImageError
-        raise kind(f"cannot decode {name}: {first_line(error)}") from error
+        raise UnreadableImageError(f"cannot decode {name}: {first_line(error)}") from error
 
 
-def uncompressed(image: Image.Image) -> bytes:
-    """A small image in RGB as a PPM file, which `decode` reads in a fifth of Pillow's time."""
-    return b"P6 %d %d 255\n" % image.size + image.tobytes()
+def _rgb(image: ImageFile.ImageFile, *, upright: bool) -> Image.Image:
+    has_deep_colours = any(";16" in str(tile.args) for tile in image.tile)
+    # Pillow rotates a TIFF file while it decodes it.
+    has_xmp = _forget_xmp(image)
+    # Decodes all of it now. Otherwise a truncated file is only noticed later.
+    image.load()
+    found: Image.Image = image
+    if upright:
+        has_xmp |= _forget_xmp(image)
+        # A JPEG file keeps an orientation that it has found in XMP. A copy does not.
+        found = _turned(image.copy() if has_xmp else image)
+    if image.mode[0] in "IF":
+        found = _high_bits(found, image)
+    elif has_deep_colours and np.asarray(image)[..., :3].max() < _LEAST_BRIGHT >> 8:
+        raise _nearly_black()
+    if found.mode == "P" and "transparency" in found.info:
+        # Pillow would convert it to RGB with the same pixels, and a warning.
+        found = found.convert("RGBA")
+    return found if found.mode == "RGB" else found.convert("RGB")
 
 
-def orientation(encoded: bytes) -> int:
-    """The EXIF orientation of a JPEG file by its first bytes; 1 if it is not known."""
+def _turned(image: Image.Image) -> Image.Image:
     try:
-        with image_opening.opened(io.BytesIO(encoded)) as header:
-            # `header.getexif` would look into XMP, too.
-            exif = Image.Exif()
-            exif.load(header.info.get("exif", b""))
-            return int(exif.get(ExifTags.Base.Orientation, 1))
-    except Exception:  # For the same reason as in `turned_upright`.
-        return 1
-
-
-def turned_upright(image: Image.Image) -> Image.Image:
-    """The image, rotated as its EXIF orientation says.
-
-    If EXIF has none, Pillow takes one from XMP. Browsers do not, so that the user sees the image as
-    it is stored, and a web page of `train.export` gets it so.
-    """
-    if type(image) is Image.Image and not image.info:
-        # Pillow would look for an orientation, and take longer than a small image takes to decode.
-        return image
-    try:
-        return ImageOps.exif_transpose(_without_xmp(image))
+        is_upright = image.getexif().get(ExifTags.Base.Orientation, 1) == 1
+        # Pillow would copy an image that is upright.
+        return image if is_upright else ImageOps.exif_transpose(image)
     except Exception:  # Pillow can raise anything for damaged EXIF; the pixels are fine.
         return image
 
 
-def check_resizable(size: tuple[int, int], shorter_side: int, name: str) -> None:
-    """Refuses an image that is so long and narrow that it would be huge when resized.
+def _forget_xmp(image: Image.Image) -> bool:
+    """Has Pillow look for the orientation only in EXIF, as browsers do; whether XMP was there."""
+    found = [image.info.pop(name, None) for name in _XMP]
+    return any(one is not None for one in found)
 
-    Args:
-        size: its width and height.
-        shorter_side: the shorter one of these after it is resized.
-        name: its name in messages.
+
+def _high_bits(grey: Image.Image, file: ImageFile.ImageFile) -> Image.Image:
+    """The high eight bits of grey values of 16 bits.
 
     Raises:
-        UnreadableImageError: with that shorter side, Pillow would refuse to decode it.
+        ValueError: they have more bits, or are nearly black.
     """
-    enlarged = max(size) * shorter_side**2 // min(size)
-    # Above twice its limit Pillow takes an image for an attack on the memory.
-    if enlarged > 2 * (Image.MAX_IMAGE_PIXELS or 2**30):
-        raise UnreadableImageError(
-            f"{name} is too long and narrow, {size[0]} x {size[1]} pixels: with its "
-            f"shorter side at {shorter_side} it would have {enlarged:,}"
+    if file.mode == "F" or (
+        isinstance(file, TiffImagePlugin.TiffImageFile)
+        and (file.mode == "I" or file.tag_v2.get(_PHOTOMETRIC) == _WHITE_IS_ZERO)
+    ):
+        raise ValueError(
+            "its pixels are numbers for which white is not known, as floating-point numbers are; "
+            "save it with 8 or 16 bits"
         )
+    values = np.asarray(grey)
+    if 0 < values.max() < _LEAST_BRIGHT:
+        raise _nearly_black()
+    return Image.fromarray((values >> 8).astype(np.uint8))
 
 
-def _without_xmp(image: Image.Image) -> Image.Image:
-    if not any(name in image.info for name in image_opening.XMP):
-        return image
-    # A JPEG file keeps the orientation that it has found; a copy looks for it again.
-    found = image.copy()
-    for name in image_opening.XMP:
-        found.info.pop(name, None)
-    return found
-
-
-def _of_uncompressed(encoded: bytes) -> Image.Image | None:
-    """The image that `uncompressed` has written; None for other files."""
-    header = _PPM.match(encoded)
-    if header is None:
-        return None
-    width, height = map(int, header.groups())
-    pixels = memoryview(encoded)[header.end() :]
-    if width * height == 0 or len(pixels) != width * height * 3:
-        return None
-    # Pillow's own reader spends four fifths of the time of a small image on finding the format.
-    return Image.frombytes("RGB", (width, height), pixels)
-
-
-def _to_rgb(image: Image.Image, *, on_white: bool) -> Image.Image:
-    if on_white and image.has_transparency_data:
-        return _on_white(image)
-    if image.mode == "RGB":
-        return image
-    if image.mode == "P" and "transparency" in image.info:
-        # Straight to RGB, Pillow gives the same pixels and a warning.
-        image = image.convert("RGBA")
-    return image.convert("RGB")
-
-
-def _on_white(image: Image.Image) -> Image.Image:
-    layer = image.convert("RGBA")
-    flat = Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
-    # The EXIF orientation is among it.
-    flat.info = {name: value for name, value in layer.info.items() if name != "transparency"}
-    return flat
+def _nearly_black() -> ValueError:
+    return ValueError(
+        f"no value is above {_LEAST_BRIGHT - 1:,}, and white is {2**16 - 1:,}: it would be nearly "
+        "black; scale its values, or save it with 8 bits"
+    )

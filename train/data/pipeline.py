@@ -63,14 +63,13 @@ class Pipeline:
         return self._stream(split, batches, range(first_step, last_step))
 
     def evaluation(
-        self, split: Split, numbers: range | None = None, *, ten_crops: bool = False
+        self, split: Split, numbers: range | None = None
     ) -> Generator[Batch, None, None]:
         """Every example of a split once.
 
         Args:
             split: the split.
             numbers: the batches, by their numbers; by default all.
-            ten_crops: see `EvaluationBatches`.
         """
         batches = EvaluationBatches(
             split,
@@ -78,7 +77,6 @@ class Pipeline:
             self.process_index,
             self.process_count,
             self.on_skipped is not None,
-            ten_crops,
         )
         return self._stream(split, batches, range(len(batches)) if numbers is None else numbers)
 

@@ -19,7 +19,7 @@ from PIL import Image
 
 from train.data.builders import damaged
 from train.data.credits import Credits
-from train.data.image_reader import ImageReader
+from train.data.crops import ImageReader
 from train.data.record_shards import RecordRange, RecordShards
 from train.data.records import Records, Split
 from train.foundation import array_files, checksums, host_memory, json_files

@@ -15,9 +15,10 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow_datasets as tfds
 
-from train.data import builders, image_opening, prepared_files
+from train.data import builders, images, prepared_files
 from train.data.credits import AUTHOR, LICENSE, Credits
 from train.data.dataset import DatasetFamily
+from train.data.images import UnreadableImageError
 from train.data.own import tfds_images
 from train.data.prepared_files import PreparedExamples
 from train.foundation import files, folder_lock, full_disks, packages, reading
@@ -171,8 +172,7 @@ def _look_at(examples: PreparedExamples, image: str, label: str, index: int) -> 
 
 def _is_readable(encoded: bytes) -> bool:
     try:
-        image_opening.loaded(encoded, read_truncated=False)
-    except Exception as error:  # Whatever a damaged file makes Pillow's many readers raise.
-        let_through(error)
+        images.decode(encoded, "")
+    except UnreadableImageError:
         return False
     return True

@@ -8,7 +8,7 @@ import numpy as np
 
 from train.data import image_formats
 from train.data.credits import Credits
-from train.data.image_reader import ImageReader
+from train.data.crops import ImageReader
 from train.data.images import UnreadableImageError
 from train.data.truths import Truths
 from train.foundation.stored_rows import StoredRows

@@ -37,16 +37,6 @@ def integer(minimum: int, maximum: int | None = None, reason: str = "") -> Field
     return check
 
 
-def one_or(other: int) -> Field:
-    """The number 1 or another one."""
-
-    def check(value: Any) -> str | None:
-        fits = isinstance(value, int) and not isinstance(value, bool) and value in (1, other)
-        return None if fits else f"1 or {other}"
-
-    return check
-
-
 @dataclass(frozen=True, kw_only=True)
 class Number:
     """A finite real number within bounds, also when it is rounded to 32 bits.

@@ -57,14 +57,7 @@ def read_bounded(path: str | Path, most_bytes: int = MOST_IMAGE_BYTES) -> bytes:
     Raises:
         OSError: it cannot be read (see `open_regular`), or is larger.
     """
-    file, size = _opened(path)
-    with file:
-        if size > most_bytes:
-            raise OSError(
-                errno.EFBIG,
-                f"it has {size:,} bytes, and max_image_mb allows {most_bytes // 2**20:,} MiB",
-                str(path),
-            )
+    with open_bounded(path, most_bytes) as file:
         return file.read()
 
 
@@ -79,7 +72,7 @@ def read_end(path: str | Path, most_bytes: int) -> bytes:
         return os.pread(file.fileno(), most_bytes, max(size - most_bytes, 0))
 
 
-def open_bounded(path: str | Path, most_bytes: int) -> io.FileIO:
+def open_bounded(path: str | Path, most_bytes: int = MOST_IMAGE_BYTES) -> io.FileIO:
     """Opens a file as `open_regular` does, unless it is larger than allowed.
 
     Raises:

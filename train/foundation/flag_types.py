@@ -14,7 +14,7 @@ from ml_collections.config_flags import tuple_parser
 
 from train.foundation import fields, interruption, refused_flags
 from train.foundation.errors import UserError
-from train.foundation.files import MOST_IMAGE_BYTES, why_no_file
+from train.foundation.files import why_no_file
 
 # Beside the program, both in a checkout and in an installation.
 _RECIPES = Path(__file__).parents[2] / "configs"
@@ -77,21 +77,6 @@ def define_integer(
 def path_of(flag: flags.FlagHolder[str | None]) -> Path | None:
     """The path that a flag gives; None if it is not given."""
     return None if flag.value is None else Path(flag.value)
-
-
-def define_max_image_mb() -> Callable[[], int]:
-    """Defines --max_image_mb.
-
-    Returns:
-        A function that returns the largest size of an image file, in bytes.
-    """
-    holder = flags.DEFINE_integer(
-        "max_image_mb",
-        MOST_IMAGE_BYTES // 2**20,
-        "The largest image file that is read, in MiB: a larger one counts as unreadable.",
-        lower_bound=1,
-    )
-    return lambda: 2**20 * int(holder.value)
 
 
 class _WholeNumber(flags.IntegerParser):

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 # The extras of pyproject.toml that messages name, without the lower bounds.
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "cuda13": ("jax[cuda13]",),
-    "fast-images": ("cykooz-resizer", "simplejpeg"),
     "heic": ("pillow-heif",),
     "huggingface": ("datasets", "huggingface_hub", "pyarrow"),
     "mlflow": ("mlflow-skinny",),

@@ -25,11 +25,9 @@ def preparation(spec: DatasetSpec, image_shape: tuple[int, ...]) -> str:
     height, width, channels = image_shape
     colour = "greyscale" if channels == 1 else "RGB"
     reader = spec.image_reader
-    if reader.options.on_white:
-        colour += " (transparent parts on white)"
     upright = ", turned upright" if reader.upright else ""
     return (
-        f"The picture{upright}, in {colour}, {reader.framing.in_words} (bilinear with "
+        f"The picture{upright}, in {colour}, {reader.fit.in_words} (bilinear with "
         f"antialiasing, as Pillow does), the middle {height} x {width} pixels of it, values from 0 "
         "to 255."
     )

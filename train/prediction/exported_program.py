@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from train.data import DatasetSpec
 from train.foundation.errors import UserError
-from train.prediction import description, inference, preparation, standalone
+from train.prediction import description, inference, standalone
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.trained import TrainedClassifier
 
@@ -57,10 +57,7 @@ def describe(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, A
 
 def script(classifier: TrainedClassifier) -> bytes | None:
     """The file that stands beside a program of images and runs it; None for other programs."""
-    spec = classifier.spec
-    if not spec.has_images or preparation.to_plain(spec.image_reader) is None:
-        return None
-    return Path(standalone.__file__).read_bytes()
+    return Path(standalone.__file__).read_bytes() if classifier.spec.has_images else None
 
 
 def outputs(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from PIL import Image
 
 from train.data import image_formats
-from train.data.image_reader import ImageReader
+from train.data.crops import ImageReader
 from train.data.images import UnreadableImageError
 from train.foundation import files
 from train.foundation.errors import UserError
@@ -45,13 +45,12 @@ def find(named: Sequence[str], without: Path | None = None) -> list[Path]:
     return found
 
 
-def read(path: Path, reader: ImageReader, most_bytes: int = files.MOST_IMAGE_BYTES) -> Image.Image:
+def read(path: Path, reader: ImageReader) -> Image.Image:
     """The image in RGB; the first frame of an animation.
 
     Args:
         path: the file.
         reader: decodes it.
-        most_bytes: the largest size of the file.
 
     Raises:
         UnreadableImageError: the file cannot be read, is a pipe or a device, is not an image, is
@@ -60,7 +59,7 @@ def read(path: Path, reader: ImageReader, most_bytes: int = files.MOST_IMAGE_BYT
     if why := image_formats.why_unreadable(path.name):
         raise UnreadableImageError(f"cannot read {path}: {why}")
     try:
-        encoded = files.read_bounded(path, most_bytes)
+        encoded = files.read_bounded(path)
     except OSError as error:
         raise UnreadableImageError(f"cannot read {path}: {error.strerror}") from error
     return reader.decode(encoded, str(path))

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from train.data.image_reader import ImageReader
-from train.data.images import DecodeOptions, UnreadableImageError
+from train.data.crops import ImageReader
+from train.data.images import UnreadableImageError
 from train.data.own import group_names
 from train.foundation import files, reading
-from train.foundation.files import MOST_IMAGE_BYTES
 from train.prediction import batching, class_sets, image_files, inference, set_work
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import ClassSet, Scored, Unreadable
@@ -59,11 +58,9 @@ class ImageFiles:
 
     Attributes:
         files: their paths.
-        most_bytes: the largest size of a file; one that is larger is not read.
     """
 
     files: Sequence[Path]
-    most_bytes: int = MOST_IMAGE_BYTES
     described = "one of the images"
 
     def __len__(self) -> int:
@@ -96,7 +93,6 @@ class ImageFiles:
             rule,
             self.files,
             thumbnails=thumbnails,
-            most_bytes=self.most_bytes,
             share=share,
         )
 
@@ -105,9 +101,7 @@ class ImageFiles:
     ) -> list[np.ndarray | None]:
         """The pixels of the image of each set; None for a file that cannot be read any more."""
         paths = [one.path for one in sets if isinstance(one, ImageSet)]
-        read = functools.partial(
-            _read, reader=classifier.spec.image_reader, most_bytes=self.most_bytes
-        )
+        read = functools.partial(_read, reader=classifier.spec.image_reader)
         wanted = [(path, False) for path in paths]
         return [
             None if isinstance(one, Unreadable) else one.pixels
@@ -124,9 +118,7 @@ class ImageFiles:
             grammar,
             [str(path) for path in self.files],
             field="--group",
-            open_image=lambda index: files.open_bounded(self.files[index], self.most_bytes),
-            # An image that the classifier does not read is reported with its observation.
-            options=DecodeOptions(read_truncated=True),
+            open_image=lambda index: files.open_bounded(self.files[index]),
             may_be_one=True,
         )
 
@@ -149,7 +141,7 @@ class ImageFiles:
             [(self.files[index], bool(thumbnails[index])) for index in batch]
             for batch in batching.divided(orders, size)
         ]
-        batches = _read_batches(classifier, wanted, size, self.most_bytes)
+        batches = _read_batches(classifier, wanted, size)
         for entries, probabilities in inference.infer_scores(classifier, batches):
             for entry, row in zip(entries, probabilities, strict=False):
                 if isinstance(entry, Unreadable):
@@ -173,7 +165,6 @@ def make_sets(
     paths: Sequence[Path],
     *,
     thumbnails: bool,
-    most_bytes: int = MOST_IMAGE_BYTES,
     share: Share = ALONE,
 ) -> Iterator[ImageSet | Unreadable]:
     """The set of each image, in the order of the paths. Few images are in memory at a time.
@@ -186,7 +177,6 @@ def make_sets(
         rule: the rule that makes the sets.
         paths: the paths of the files.
         thumbnails: whether to make a thumbnail of each image.
-        most_bytes: the largest size of a file.
         share: how this process takes part in the work.
     """
     size = batching.batch_size(len(paths), _LARGEST_BATCH)
@@ -196,7 +186,7 @@ def make_sets(
             [(paths[index], thumbnails) for index in batch]
             for batch in batching.indices(units, size, len(paths))
         ]
-        batches = _read_batches(classifier, wanted, size, most_bytes)
+        batches = _read_batches(classifier, wanted, size)
         for entries, probabilities, answer in inference.infer_batches(classifier, rule, batches):
             yield [*_make_sets(entries, probabilities, answer, rule)]
 
@@ -208,7 +198,6 @@ def _read_batches(
     classifier: TrainedClassifier,
     wanted: Sequence[Sequence[tuple[Path, bool]]],
     size: int,
-    most_bytes: int,
 ) -> Iterator[tuple[list[_Picture | Unreadable], np.ndarray]]:
     """The images of each batch with the unreadable files between them, and the batch.
 
@@ -216,9 +205,8 @@ def _read_batches(
         classifier: the classifier.
         wanted: by batch, the paths of the files, and whether to make a thumbnail of each.
         size: of a batch.
-        most_bytes: the largest size of a file.
     """
-    read = functools.partial(_read, reader=classifier.spec.image_reader, most_bytes=most_bytes)
+    read = functools.partial(_read, reader=classifier.spec.image_reader)
     every = itertools.chain.from_iterable(wanted)
     pictures = reading.in_threads(read, every, ahead=_LARGEST_BATCH)
     for batch in wanted:
@@ -226,11 +214,11 @@ def _read_batches(
         yield entries, _pad(entries, size, classifier.image_shape)
 
 
-def _read(wanted: tuple[Path, bool], reader: ImageReader, most_bytes: int) -> _Picture | Unreadable:
+def _read(wanted: tuple[Path, bool], reader: ImageReader) -> _Picture | Unreadable:
     path, thumbnail = wanted
     try:
-        image = image_files.read(path, reader, most_bytes)
-        pixels = reader.fit(image, str(path))
+        image = image_files.read(path, reader)
+        pixels = reader.pixels(image, str(path))
     except UnreadableImageError as error:
         return Unreadable(path, str(error))
     return _Picture(path, pixels, Thumbnail.of(image) if thumbnail else None)

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 from absl import logging
 
-from train.data import images
-from train.data.image_reader import ImageReader
+from train.data.crops import ImageReader
 from train.data.own import (
     feature_columns,
     feature_files,
@@ -27,7 +26,6 @@ from train.data.own.listing import NO_SPLIT, Listing, Role
 from train.data.records import Records, Rows, Split
 from train.foundation import names
 from train.foundation.errors import UserError
-from train.foundation.files import MOST_IMAGE_BYTES
 from train.foundation.messages import in_words
 from train.foundation.spelling import flags_for_fields
 from train.sharing import kinds
@@ -57,7 +55,6 @@ class Expected:
         grammar: what found the groups of the training images; see `group_names`. It finds those of
             examples that have none of their own, by their names. None if nothing did.
         reading: how the labels of tables and of features are read; tables have `group`, too.
-        most_bytes: the largest size of an image file.
         name: what messages call it.
     """
 
@@ -69,7 +66,6 @@ class Expected:
     group: str | None = None
     grammar: str | None = None
     reading: Reading = ONE_LABEL
-    most_bytes: int = MOST_IMAGE_BYTES
     name: str = "the run"
 
 
@@ -154,17 +150,15 @@ def find(flag: str, path: Path, expected: Expected) -> LabelledData:
 def _in_images(flag: str, path: Path, expected: Expected) -> tuple[Split, Listing]:
     """The images, and their list; labels are by its own classes."""
     if flag == "table":
-        found = tables.find(
-            path, reading=expected.reading, most_bytes=expected.most_bytes, uses_splits=False
-        )
+        found = tables.find(path, reading=expected.reading, uses_splits=False)
         listing = found.listing
     else:
-        found = folders.find(path, nested=expected.nested, most_bytes=expected.most_bytes)
+        found = folders.find(path, nested=expected.nested)
         _refuse_splits(found, flag, path)
         listing = found.listing
         if expected.group is not None:
-            groups = _groups(
-                expected.group, _GROUP_FLAG, listing.paths, expected, found.images.open
+            groups = group_names.find(
+                expected.group, listing.paths, field=_GROUP_FLAG, open_image=found.images.open
             )
             listing = dataclasses.replace(listing, groups=groups)
     assert expected.reader is not None
@@ -172,14 +166,6 @@ def _in_images(flag: str, path: Path, expected: Expected) -> tuple[Split, Listin
     indices = np.arange(len(listing))
     records = Records(found.images, indices, str(found.root), expected.reader)
     return _split(records, listing, listing.paths), listing
-
-
-def _groups(
-    grammar: str, field: str, paths: Sequence[str], expected: Expected, open_image: Open | None
-) -> tuple[str, ...]:
-    """The groups of examples by a grammar."""
-    options = images.USUAL if expected.reader is None else expected.reader.options
-    return group_names.find(grammar, paths, field=field, open_image=open_image, options=options)
 
 
 def _grouped(
@@ -192,7 +178,7 @@ def _grouped(
     if listing.has_groups or texts is None or expected.grammar is None:
         return listing
     try:
-        groups = _groups(expected.grammar, _OF_RUN, texts, expected, open_image)
+        groups = group_names.find(expected.grammar, texts, field=_OF_RUN, open_image=open_image)
     except UserError as error:
         # The user has not asked for them.
         logging.warning("%s; each example is taken as a group of its own", error)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-from PIL import Image, ImageFile, ImageOps
+from PIL import Image, ImageOps
 
 Step = dict[str, Any]
 
@@ -38,20 +38,14 @@ def prepare(file: str | Path, steps: list[Step]) -> np.ndarray:
 
 
 def _decode(image: Image.Image, step: Step) -> Image.Image:
-    ImageFile.LOAD_TRUNCATED_IMAGES = step["read_truncated"]
+    del step
     # A TIFF file is rotated when it is loaded.
     _forget_xmp(image)
     image.load()
     if image.mode[0] in "IF":
         raise ValueError(f"an image of mode {image.mode} must be saved with 8 bits a channel first")
-    on_white = step["transparency"] == "white" and image.has_transparency_data
-    if on_white or image.mode == "P":
+    if image.mode == "P":
         image = image.convert("RGBA")
-    if on_white:
-        info = image.info
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-        # The EXIF orientation is among it.
-        image.info = info
     return image.convert("RGB")
 
 

@@ -6,7 +6,6 @@ tend to have the longer weights. A tau of 0 leaves all lengths as they are; 1 ma
 """
 
 import dataclasses
-import functools
 import json
 import math
 import shutil
@@ -135,10 +134,9 @@ def write(classifier: TrainedClassifier, tau: float, out: Path) -> dict[str, Any
         The contents of its `results.json`.
     """
     normalized = with_tau(classifier, tau)
-    predict = functools.partial(normalized.predict, crops=classifier.config.eval.crops)
-    validation, thresholds = _evaluate(classifier, predict("validation"), None)
+    validation, thresholds = _evaluate(classifier, normalized.predict("validation"), None)
     tests = {
-        split: _evaluate(classifier, predict(split), thresholds)[0]
+        split: _evaluate(classifier, normalized.predict(split), thresholds)[0]
         for split in classifier.assembly.data.test_splits
     }
     model = dataclasses.replace(classifier.config.model, tau_normalized=tau)

@@ -119,10 +119,9 @@ class TrainedClassifier:
             None
             if reader is None
             else [
-                reader.kind.__name__,
                 reader.upright,
-                str(reader.options),
-                reader.framing.in_words,
+                reader.grey_first,
+                reader.fit.in_words,
             ],
             parameters_digest((self.params, self.batch_stats)),
         )
@@ -222,14 +221,13 @@ class TrainedClassifier:
         return dataset
 
     def predict(
-        self, split: str, *, with_logits: bool = False, crops: int = 1, share: Share = ALONE
+        self, split: str, *, with_logits: bool = False, share: Share = ALONE
     ) -> Predictions:
         """The predictions for a split of the run's data set, made on all devices.
 
         Args:
             split: "train", "validation", "test" or "balanced_test".
             with_logits: whether the predictions have logits instead of scores.
-            crops: how many crops of an image are averaged, as `config.eval.crops`.
             share: how this process takes part in the work.
 
         Raises:
@@ -246,7 +244,6 @@ class TrainedClassifier:
             with_logits=with_logits,
             at_temperature=None if with_logits else self.temperature,
             share=share,
-            crops=crops,
         )
 
     def predict_new(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import ImageFile
 
-from train.data.image_reader import ImageReader
+from train.data.crops import ImageReader
 from train.data.images import UnreadableImageError
 from train.prediction.labelled_data import Expected
 from train.serving import json_bodies, multipart, served_images
@@ -106,11 +106,11 @@ class RequestReader:
 
     def _pixels(self, parsed: Parsed, reader: ImageReader, until: float) -> list[np.ndarray]:
         names, pixels = _names_of(parsed.examples), []
-        for encoded, name, header in zip(parsed.examples, names, parsed.headers, strict=True):
+        for name, header in zip(names, parsed.headers, strict=True):
             if time.monotonic() > until:
                 raise TimeoutError
             try:
-                pixels.append(reader.for_evaluation(encoded, name, header))
+                pixels.append(reader.for_evaluation(header, name))
             except UnreadableImageError as error:
                 raise RefusalError(422, str(error)) from error
         return pixels

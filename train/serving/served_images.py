@@ -5,14 +5,16 @@ import re
 
 from PIL import Image, ImageFile, UnidentifiedImageError
 
-from train.data import image_opening
-from train.data.image_reader import ImageReader
+from train.data import images
+from train.data.crops import ImageReader
 from train.foundation.errors import first_line, let_through
 from train.serving.limits import RefusalError
 
 # The decoders that strangers reach; the others are for pictures that are rarely photographs.
 # MPO is what Pillow calls a JPEG file with a second image in it.
-_FORMATS = frozenset({"AVIF", "BMP", "GIF", "HEIF", "JPEG", "MPO", "PNG", "WEBP"})
+_FORMATS = tuple(
+    name for name in images.FORMATS if name in {"AVIF", "BMP", "GIF", "HEIF", "JPEG", "PNG", "WEBP"}
+)
 _IN_WORDS = "a JPEG, PNG, WebP, GIF, BMP, AVIF or HEIC image"
 # Progressive files of cameras and programs have about ten. Each costs a pass over all pixels.
 _MOST_SCANS = 64
@@ -21,14 +23,6 @@ _MOST_SEGMENTS = 10_000
 _MARKER = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")
 _END, _SCAN = 0xD9, 0xDA
 _WITHOUT_LENGTH = (0x01, 0xD8)
-
-
-def allow_few_formats() -> None:
-    """Has Pillow open only the formats that the server takes, in this process."""
-    Image.init()
-    # Pillow looks for the format of a file in this list. HEIC is added to it at the first HEIC
-    # image.
-    Image.ID[:] = [name for name in Image.ID if name in _FORMATS]
 
 
 def read_header(
@@ -40,7 +34,7 @@ def read_header(
         RefusalError: it is not an image of the formats, or has more pixels than `most`.
     """
     try:
-        image = image_opening.opened(io.BytesIO(encoded))
+        image = images.opened(io.BytesIO(encoded), _FORMATS)
         (width, height), kind = image.size, image.format
     except (ImportError, UnidentifiedImageError) as error:
         raise RefusalError(415, f"{name} is not {_IN_WORDS}") from error
@@ -49,10 +43,8 @@ def read_header(
     except Exception as error:  # Pillow's readers can raise anything for a damaged file.
         let_through(error)
         raise RefusalError(422, f"cannot read {name}: {first_line(error)}") from error
-    if kind not in _FORMATS:
-        raise RefusalError(415, f"{name} is not {_IN_WORDS}")
     shorter = max(1, min(width, height))
-    resized = max(width, height) * reader.framing.shorter_side**2 // shorter
+    resized = max(width, height) * reader.fit.shorter_side**2 // shorter
     pixels = max(width * height, resized)
     if pixels > most:
         raise RefusalError(

@@ -15,7 +15,7 @@ from train.foundation import interruption
 from train.foundation.errors import UserError, first_line, let_through
 from train.prediction import image_files
 from train.prediction.exported_classifier import ProgramFile
-from train.serving import application, connections, multipart, served_images
+from train.serving import application, connections, multipart
 from train.serving.limits import Limits
 from train.serving.meter import Meter
 from train.serving.service import ENDING, READY, Service
@@ -63,7 +63,6 @@ class Worker:
             UserError: the program is something else, or cannot be compiled.
         """
         image_files.ignore_warnings()
-        served_images.allow_few_formats()
         multipart.log_nothing()
         classifier = self.program.load()
         service = Service(classifier, self.program.digest, self.limits, self.meter, self.threads)

@@ -34,14 +34,12 @@ LOSSES = {
         {"label_smoothing": _LABEL_SMOOTHING},
         derive=loss_objectives.without_zero_smoothing,
         splits_classes=True,
-        of_softmax=True,
     ),
     "focal": LossSpec(
         "focal",
         loss_objectives.build_split(losses.focal),
         {"gamma": Number(at_least=0)},
         splits_classes=True,
-        of_softmax=True,
     ),
     "ldam": LossSpec(
         "LDAM",
@@ -51,7 +49,6 @@ LOSSES = {
         head="cosine",
         splits_classes=True,
         by_class=True,
-        of_softmax=True,
     ),
     "logit_adjusted_cross_entropy": LossSpec(
         "logit-adjusted cross-entropy",
@@ -60,7 +57,6 @@ LOSSES = {
         derive=loss_objectives.with_counts,
         splits_classes=True,
         by_class=True,
-        of_softmax=True,
     ),
     "vector_scaling": LossSpec(
         "vector scaling",
@@ -68,33 +64,28 @@ LOSSES = {
         {"gamma": Number(at_least=0), **_TAU},
         derive=loss_objectives.with_counts,
         by_class=True,
-        of_softmax=True,
     ),
     "generalized_cross_entropy": LossSpec(
         "generalized cross-entropy",
         loss_objectives.build_plain(losses.generalized_cross_entropy),
         {"q": Number(above=0, at_most=1)},
-        of_softmax=True,
     ),
     "symmetric_cross_entropy": LossSpec(
         "symmetric cross-entropy",
         loss_objectives.build_plain(losses.symmetric_cross_entropy),
         {"alpha": Number(at_least=0), "beta": Number(at_least=0)},
-        of_softmax=True,
     ),
     "hierarchical_cross_entropy": LossSpec(
         "hierarchical cross-entropy",
         loss_objectives.build_plain(losses.hierarchical_cross_entropy),
         {"alpha": Number(at_least=0)},
         needs_taxonomy=True,
-        of_softmax=True,
     ),
     "soft_label_cross_entropy": LossSpec(
         "soft-label cross-entropy",
         loss_objectives.soft_label_cross_entropy,
         {"beta": Number(at_least=0)},
         needs_taxonomy=True,
-        of_softmax=True,
     ),
     "top_k_hinge": LossSpec(
         "top-K hinge",
@@ -219,7 +210,6 @@ LOSSES = {
         of_batch=True,
         truths=(ONE,),
         splits_classes=True,
-        of_softmax=True,
     ),
     "size_at_average_error": LossSpec(
         "size at an average error",
@@ -228,7 +218,6 @@ LOSSES = {
         of_batch=True,
         truths=(ONE,),
         splits_classes=True,
-        of_softmax=True,
     ),
     "role": LossSpec(
         "ROLE",

@@ -1,7 +1,6 @@
 """What a training step needs from a loss, and how the program describes a loss."""
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,11 +26,6 @@ _LABEL_RATE = "label_learning_rate"
 _SCORES = {"softmax": jax.nn.softmax, "sigmoid": jax.nn.sigmoid}
 
 
-def mean_of_logits(logits: jax.Array) -> jax.Array:
-    """The mean over the crops of each image: [n, v, L] to [n, L]."""
-    return logits.mean(axis=1)
-
-
 @dataclass(frozen=True)
 class Objective:
     """A loss with its parameters, as functions of outputs and labels.
@@ -49,15 +43,12 @@ class Objective:
         scores: takes outputs and returns the scores [n, L] that sets are made of.
         takes_targets: whether both losses take a row over the classes for each example, [n, L],
             in place of its label.
-        average: takes the logits of several crops of each image, [n, v, L], and returns the logits
-            of the images, [n, L].
     """
 
     loss: Callable[[Any, jax.Array, jax.Array, jax.Array | None], jax.Array]
     evaluation_loss: Callable[[Any, jax.Array], jax.Array]
     scores: Callable[[Any], jax.Array] = jax.nn.softmax
     takes_targets: bool = False
-    average: Callable[[jax.Array], jax.Array] = mean_of_logits
 
     def of_examples(
         self,
@@ -115,9 +106,6 @@ class LossSpec:
         truths: what the truth of an example may be, values of `config.dataset.labels`.
         of_rows: whether the objective takes a row over the classes for each example; see
             `Objective.takes_targets`.
-        of_softmax: whether the loss is a function of the softmax of the scores. An evaluation by
-            several crops of an image then has the mean of their softmax. For other losses, such as
-            hinges, it has the mean of their scores.
     """
 
     title: str
@@ -135,7 +123,6 @@ class LossSpec:
     by_class: bool = False
     truths: tuple[str, ...] = (ONE, VOTES, SEVERAL)
     of_rows: bool = False
-    of_softmax: bool = False
 
     def __post_init__(self) -> None:
         if self.optimizes_top_k and not self.has_k:
@@ -206,12 +193,6 @@ class LossSpec:
         if self.needs_taxonomy:
             further["taxonomy"] = taxonomy
         objective = self.build(**constants, **hyperparameters, **further)
-        if self.of_softmax:
-            scale = hyperparameters.get("scale", 1.0) if self.head == "cosine" else 1.0
-            average = functools.partial(
-                logits_of_mean_softmax, scale=scale, class_axis_name=class_axis_name
-            )
-            objective = dataclasses.replace(objective, average=average)
         if scores == "softmax":
             return objective
         score = _SCORES[scores]
@@ -226,29 +207,6 @@ def softmax(logits: jax.Array, class_axis_name: str | None = None) -> jax.Array:
     exponentials = jnp.exp(logits - largest)
     total = jax.lax.psum(exponentials.sum(axis=-1, keepdims=True), class_axis_name)
     return exponentials / total
-
-
-def logits_of_mean_softmax(
-    logits: jax.Array, *, scale: jax.Array | float = 1.0, class_axis_name: str | None = None
-) -> jax.Array:
-    """Logits [n, L] whose softmax is the mean of the softmax over the crops of each image.
-
-    Args:
-        logits: of the crops, [n, v, L].
-        scale: what logits are multiplied by before the softmax, of crops and of images.
-        class_axis_name: the axis over devices that the classes are split along; None if each device
-            has all of them.
-    """
-    scaled = scale * logits
-    largest = scaled.max(axis=-1, keepdims=True)
-    if class_axis_name is not None:
-        largest = jax.lax.pmax(largest, class_axis_name)
-    total = jnp.exp(scaled - largest).sum(axis=-1, keepdims=True)
-    if class_axis_name is not None:
-        total = jax.lax.psum(total, class_axis_name)
-    log_softmax = scaled - largest - jnp.log(total)
-    # In logarithms, so that classes whose probability is 0 in 32 bits keep their order.
-    return (jax.nn.logsumexp(log_softmax, axis=1) - jnp.log(logits.shape[1])) / scale
 
 
 def class_logits(outputs: jax.Array | TwoLogits) -> jax.Array:

@@ -18,7 +18,6 @@ from train.training import (
     mixup,
     objectives,
     randomness,
-    ten_crops,
     truth,
 )
 from train.training.objectives import Hyperparameters, Objective
@@ -28,8 +27,6 @@ from train.training.truth import Truth
 
 Arrays = dict[str, jax.Array]
 Preprocess = Callable[[jax.Array], jax.Array]
-# The axes: images, crops, height, width and channels.
-_DIMENSIONS_OF_CROPS = 5
 
 
 def make_train_step(
@@ -278,21 +275,16 @@ def make_eval_step(
     The loss is [n], the scores are [n, L], and the ranks of the labels are [n]. If the truth is
     more than one class, "class_ranks" [n, m] are the ranks of all of these. The hyperparameters are
     the same as in the training step. Along `class_axis` the model, the loss and the scores are of
-    the classes of one device. A batch may have several crops of each image; see `ten_crops`.
-    `gather` makes complete parameters of those that a device has.
+    the classes of one device. `gather` makes complete parameters of those that a device has.
     """
 
     def eval_step(params: Any, batch_stats: Any, hyperparameters: Any, batch: Arrays) -> Arrays:
         objective = make_objective(hyperparameters["loss"])
-        images = batch["images"]
-        has_crops = images.ndim == _DIMENSIONS_OF_CROPS
         outputs = apply(
             {"params": gather(params), "batch_stats": batch_stats},
-            normalize(ten_crops.mirrored_too(images) if has_crops else images),
+            normalize(batch["images"]),
             train=False,
         )
-        if has_crops:
-            outputs = ten_crops.averaged(outputs, len(images), objective.average)
         # Without the barrier XLA may compute a logit once per use, with two roundings, and the
         # ranks would be of other logits than the scores.
         outputs = jax.lax.optimization_barrier(outputs)

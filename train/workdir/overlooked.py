@@ -17,7 +17,6 @@ from absl import logging
 
 from train.configuration.datasets import FolderFields, OwnImageFields
 from train.data import Dataset
-from train.data.images import DecodeOptions
 from train.data.own import exif, likely_groups, near_duplicates, table_columns, thumbnails
 from train.data.own.encoded_images import EncodedImages
 from train.data.own.likely_groups import Likely
@@ -115,9 +114,9 @@ def in_names(listing: Listing, fields: OwnImageFields, name: str) -> str:
 
 def _look(records: Records, used: np.ndarray) -> tuple[np.ndarray, list[exif.Taken | None]]:
     """The grey copy of each image, and when and with which camera it was taken."""
-    source, options = records.source, records.reader.options
+    source = records.source
     assert isinstance(source, EncodedImages)
-    row = functools.partial(_row, source, options)
+    row = functools.partial(_row, source)
 
     def look(part: range) -> np.ndarray:
         indices = used[part].tolist()
@@ -133,12 +132,12 @@ def _look(records: Records, used: np.ndarray) -> tuple[np.ndarray, list[exif.Tak
     ]
 
 
-def _row(source: EncodedImages, options: DecodeOptions, index: int) -> np.ndarray:
+def _row(source: EncodedImages, index: int) -> np.ndarray:
     """What is kept of an image, uint8 [_ROW]."""
     copy, taken = None, None
     try:
         with source.open(index) as file:
-            copy = thumbnails.make(file, options)
+            copy = thumbnails.make(file)
             file.seek(0)
             taken = exif.taken(file)
     except (OSError, ValueError):

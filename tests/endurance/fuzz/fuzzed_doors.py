@@ -21,14 +21,11 @@ from tests.endurance.fuzz.make_corpus import CORPUS
 from tests.endurance.fuzz.mutations import mutated
 from tests.endurance.fuzz.trials import drawn
 from train.data import photographs
-from train.data.fast_images import FastPicture
-from train.data.framing import PlainFraming
-from train.data.image_reader import ImageReader
-from train.data.images import DecodeOptions, UnreadableImageError
+from train.data.crops import NO_CHANGE, ImageReader
+from train.data.image_changes import CHANGES
+from train.data.images import UnreadableImageError
 from train.data.own import unreadable_images
 from train.data.own.encoded_images import Files
-from train.data.own.image_changes import CHANGES, OwnFraming
-from train.data.pictures import PillowPicture
 from train.data.records import Records
 from train.foundation.errors import UserError
 from train.models.weights import files as weight_files
@@ -51,7 +48,7 @@ def _weights(path: Path) -> None:
 
 def _read_by(reader: ImageReader) -> Callable[[Path], None]:
     def read(path: Path) -> None:
-        draws = np.full(reader.framing.num_draws, 0.3)
+        draws = np.full(reader.change.num_draws, 0.3)
         for found in (
             reader.for_training(path.read_bytes(), path.name, draws),
             reader.for_evaluation(path.read_bytes(), path.name),
@@ -63,14 +60,14 @@ def _read_by(reader: ImageReader) -> Callable[[Path], None]:
 
 
 def _predicted(path: Path) -> None:
-    image = image_files.read(path, ImageReader(PlainFraming((8, 8, 3))))
+    image = image_files.read(path, ImageReader.plain((8, 8, 3)))
     assert image.mode == "RGB"
     Thumbnail.of(image)
 
 
 def _looked_at(path: Path) -> None:
     source = Files(path.parent, (path.name,))
-    reader = ImageReader(OwnFraming((20, 24, 3)))
+    reader = ImageReader.own((20, 24, 3), NO_CHANGE)
     records = Records(source, np.arange(1), "photos", reader)
     assert unreadable_images._looks_whole(records, 0) in (True, False)
 
@@ -81,19 +78,9 @@ DOORS: Mapping[str, Mapping[str, Callable[[Path], None]]] = {
     "images": {
         "prediction": _predicted,
         "before training": _looked_at,
-        "photographs": _read_by(photographs.reader_of("exact")),
-        "fast photographs": _read_by(photographs.reader_of("fast")),
-        "own images, on white and as far as they go": _read_by(
-            ImageReader(
-                OwnFraming((20, 24, 3)),
-                options=DecodeOptions(on_white=True, read_truncated=True),
-            )
-        ),
+        "photographs": _read_by(photographs.READER),
         **{
-            f"{words}, {name}": _read_by(
-                ImageReader(OwnFraming((20, 24, channels), name), kind=kind)
-            )
-            for words, kind in (("own images", PillowPicture), ("fast own images", FastPicture))
+            f"own images, {name}": _read_by(ImageReader.own((20, 24, channels), CHANGES[name]))
             for name, channels in zip(CHANGES, (3, 1, 3, 1, 3), strict=True)
         },
     },

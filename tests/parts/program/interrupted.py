@@ -13,6 +13,7 @@ from train import main as program
 from train.assembly import data_checks
 from train.assembly.evaluator import Evaluator
 from train.data import photographs
+from train.data.crops import ImageReader
 from train.foundation import files
 from train.training.stop_signals import StopSignals
 from train.workdir.checkpoint import Checkpointer
@@ -20,7 +21,7 @@ from train.workdir.checkpoint import Checkpointer
 
 def shrink_photographs():
     small.shrink(setattr)
-    photographs.SHORTER_SIDE, photographs.CROP = 12, 8
+    photographs.READER = ImageReader.published(8, 12)
 
 
 # In the processes that decode images, but not when pytest collects this file.

@@ -2,10 +2,11 @@
 
 from train import main as program
 from train.data import photographs
+from train.data.crops import ImageReader
 
 
 def shrink() -> None:
-    photographs.SHORTER_SIDE, photographs.CROP = 64, 56
+    photographs.READER = ImageReader.published(56, 64)
 
 
 def main() -> None:

@@ -45,7 +45,6 @@ VALUES = {
     "optimizer.clip_norm": (0,),
     "select_by": ("top_4_accuracy", None),
     "eval.ks": ([1, 11], []),
-    "eval.crops": (5,),
     "model.pretrained": ("",),
     "model.head": ("two_heads",),
     "parallel": ("pmpa",),
@@ -78,7 +77,6 @@ RULES = [
         {"loss.name": "average_k", "eval.scores": "sigmoid", "eval.temperature": True},
         "eval.temperature",
     ),
-    ({"eval.crops": 10, "eval.temperature": True}, "eval.temperature"),
     ({"model.remat": True}, "model.remat"),
     ({"model.name": "resnet18", "model.remat": True, "model.freeze": True}, "model.remat"),
     (
@@ -117,7 +115,6 @@ def test_fields_that_do_not_fit_each_other_are_refused(config, changes, field):
     ("recipe", "field", "value"),
     [
         ("features", "model.name", "small_cnn"),
-        ("features", "eval.crops", 10),
     ],
 )
 def test_fields_that_do_not_fit_the_inputs_are_refused(recipe, field, value):

@@ -219,11 +219,7 @@ def test_pixels_are_those_of_pillow(ready, pictures, vertical_first_ratio):
     for number, path in enumerate(sorted(pictures.iterdir())):
         for index, resizing in enumerate(resizings):
             steps = [
-                {
-                    "step": "decode",
-                    "transparency": "white" if number % 5 < 2 else "drop",
-                    "read_truncated": False,
-                },
+                {"step": "decode"},
                 *([{"step": "orient"}] if number % 3 else []),
                 {"step": "resize", **resizing},
                 *([crop] if index else []),
@@ -470,7 +466,7 @@ def opened(tab, tmp_path):
     with contextlib.ExitStack() as stack:
 
         def open_page(width=1280, height=900, **described):
-            steps = [{"step": "decode", "transparency": "drop", "read_truncated": False}]
+            steps = [{"step": "decode"}]
             images = {"images": {"shape": ["n", 4, 4, 3], "steps": steps}}
             described = {"classes": ["red", "green", "blue"]} | images | described
             folder = tmp_path / "colours"

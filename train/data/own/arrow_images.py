@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from train.data.own import encoded_images
 from train.data.own.encoded_images import EncodedImages
-from train.foundation.files import MOST_IMAGE_BYTES, open_bounded, read_bounded
+from train.foundation.files import open_bounded, read_bounded
 from train.foundation.names import SimilarFiles, shown
 
 
@@ -34,7 +34,6 @@ class ArrowImages(EncodedImages):
         files: Sequence[str],
         name: str,
         root: Path,
-        most_bytes: int = MOST_IMAGE_BYTES,
     ) -> None:
         """Maps the files.
 
@@ -42,12 +41,10 @@ class ArrowImages(EncodedImages):
             files: the Arrow files.
             name: the name of the column.
             root: what the paths of image files are relative to.
-            most_bytes: the largest size of such a file.
         """
-        self._arguments = (files, name, root, most_bytes)
+        self._arguments = (files, name, root)
         self._root = root
         self._similar = SimilarFiles(root)
-        self._most_bytes = most_bytes
         column = read_column(files, name)
         self._length = len(column)
         self._bytes, self._paths = _bytes_and_paths(column)
@@ -71,7 +68,7 @@ class ArrowImages(EncodedImages):
         path = None if self._paths is None else self._paths[index].as_py()
         if found is None and path is not None:
             try:
-                return read_bounded(self._file(path), self._most_bytes)
+                return read_bounded(self._file(path))
             except OSError as error:
                 named = shown(str(self._root / path))
                 raise OSError(error.errno, f"{named}: {error.strerror}") from error
@@ -85,7 +82,7 @@ class ArrowImages(EncodedImages):
         path = None if self._paths is None else self._paths[index].as_py()
         if path is None:
             return io.BytesIO()
-        return io.BufferedReader(open_bounded(self._file(path), self._most_bytes))
+        return io.BufferedReader(open_bounded(self._file(path)))
 
     @override
     def mark(self, index: int) -> bytes:

@@ -4,12 +4,12 @@ To read and decode an image of 32 x 32 pixels takes a third of the time that the
 `strided_cnn` takes to train on it, and every epoch would decode all of them again.
 """
 
+import io
 from typing import Any, BinaryIO
 
 from typing_extensions import override
 
-from train.data import images
-from train.data.image_reader import ImageReader
+from train.data.crops import ImageReader
 from train.data.images import UnreadableImageError
 from train.data.own.encoded_images import EncodedImages
 
@@ -20,7 +20,7 @@ _MOST_BYTES = 2**30
 class DecodedImages(EncodedImages):
     """The examples of a source, each as an image file without compression once it was read.
 
-    The file is a PPM file of the upright image in RGB: whoever reads the example gets the pixels
+    The file is a BMP file of the upright image in RGB: whoever reads the example gets the pixels
     that the original has. Processes that decode get the source itself, as each of them would keep
     all images.
     """
@@ -59,10 +59,13 @@ class DecodedImages(EncodedImages):
             image = self._reader.decode(encoded, "")
         except UnreadableImageError:
             return encoded
-        if image.size != self._reader.framing.size:
+        if image.size != self._reader.fit.size:
             return encoded
         # Two threads may read the same image, and keep the same.
-        kept = self._kept[index] = images.uncompressed(image)
+        file = io.BytesIO()
+        # The format without compression that Pillow opens first.
+        image.save(file, "BMP")
+        kept = self._kept[index] = file.getvalue()
         return kept
 
     @override

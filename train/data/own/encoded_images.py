@@ -12,7 +12,7 @@ import numpy as np
 from typing_extensions import override
 
 from train.foundation import files
-from train.foundation.files import MOST_IMAGE_BYTES, open_bounded, read_bounded
+from train.foundation.files import open_bounded, read_bounded
 
 # The length of the end of a file that is compared. Two photographs already differ in a shorter end,
 # because compressed pixels come last.
@@ -79,23 +79,19 @@ class Files(NamedImages):
     Args:
         root: the folder that their paths begin in.
         paths: their paths; a table may have absolute ones.
-        most_bytes: the largest size of a file that is read.
     """
 
-    def __init__(
-        self, root: Path, paths: tuple[str, ...], most_bytes: int = MOST_IMAGE_BYTES
-    ) -> None:
+    def __init__(self, root: Path, paths: tuple[str, ...]) -> None:
         super().__init__(paths)
         self._root = str(root)
-        self._most_bytes = most_bytes
 
     @override
     def read(self, index: int) -> bytes:
-        return read_bounded(self._path(index), self._most_bytes)
+        return read_bounded(self._path(index))
 
     @override
     def open(self, index: int) -> BinaryIO:
-        return io.BufferedReader(open_bounded(self._path(index), self._most_bytes))
+        return io.BufferedReader(open_bounded(self._path(index)))
 
     @override
     def mark(self, index: int) -> bytes:

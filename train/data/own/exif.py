@@ -7,7 +7,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from PIL import ExifTags, Image
 
-from train.data import image_opening
+from train.data import images
 from train.foundation.errors import let_through
 
 # The number of each field by its name. A photograph has them in several tables.
@@ -50,7 +50,7 @@ def _taken(exif: Image.Exif) -> Taken:
 def _read(file: BinaryIO, find: Callable[[Image.Exif], Any]) -> Any:
     """What a function finds in the EXIF data of an image; None if these cannot be read."""
     try:
-        with image_opening.opened(file) as image:
+        with images.opened(file) as image:
             return find(image.getexif())
     except Exception as error:  # Pillow can raise anything for a damaged file.
         let_through(error)

@@ -31,12 +31,12 @@ def _family(fields: type[OwnImageFields], source: Callable[..., FoundImages]) ->
 
 
 def _in_folder(fields: FolderFields, _data_dir: str | None) -> FoundImages:
-    return folders.find(_path(fields), nested=fields.nested, most_bytes=fields.most_bytes)
+    return folders.find(_path(fields), nested=fields.nested)
 
 
 def _in_table(fields: TableFields, _data_dir: str | None) -> FoundImages:
     reading = Reading.of(fields, fields.group)
-    return tables.find(_path(fields), reading=reading, most_bytes=fields.most_bytes)
+    return tables.find(_path(fields), reading=reading)
 
 
 def _path(fields: FolderFields | TableFields) -> Path:

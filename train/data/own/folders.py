@@ -13,7 +13,6 @@ from train.data.own import class_names, split_folders
 from train.data.own.found_images import FoundImages
 from train.data.own.listing import Listing
 from train.foundation.errors import ELSEWHERE, UserError
-from train.foundation.files import MOST_IMAGE_BYTES
 from train.foundation.names import same_form
 from train.foundation.side_files import PassedOver, is_hidden
 from train.foundation.spelling import spell
@@ -44,7 +43,7 @@ class _Image:
         return self.below.rpartition("/")[0]
 
 
-def find(root: Path, *, nested: bool, most_bytes: int = MOST_IMAGE_BYTES) -> FoundImages:
+def find(root: Path, *, nested: bool) -> FoundImages:
     """The images below a folder, sorted by path.
 
     The folder has a folder for each class, or folders of splits, such as `train`, `val` and `test`,
@@ -56,7 +55,6 @@ def find(root: Path, *, nested: bool, most_bytes: int = MOST_IMAGE_BYTES) -> Fou
         root: the folder.
         nested: whether each folder with images is a class, named by its path, as in
             `genus/species`; otherwise the folders at the top are the classes, with all below them.
-        most_bytes: the largest size of a file that is read.
 
     Raises:
         UserError: the folder does not have that form.
@@ -95,7 +93,7 @@ def find(root: Path, *, nested: bool, most_bytes: int = MOST_IMAGE_BYTES) -> Fou
         class_names=names,
         given=frozenset(splits.values()),
     )
-    return FoundImages.in_files(listing, root, where, most_bytes)
+    return FoundImages.in_files(listing, root, where)
 
 
 def _class_of(below: str, folder: Path, *, nested: bool) -> str:

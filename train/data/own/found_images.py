@@ -33,10 +33,10 @@ class FoundImages:
     grammar: str | None = None
 
     @classmethod
-    def in_files(cls, listing: Listing, root: Path, where: str, most_bytes: int) -> "FoundImages":
-        """Images in files of at most `most_bytes` bytes, whose sizes are not in the list yet."""
+    def in_files(cls, listing: Listing, root: Path, where: str) -> "FoundImages":
+        """Images in files, whose sizes are not in the list yet."""
         listing = dataclasses.replace(listing, sizes=file_sizes(root, listing.paths))
-        return cls(listing, Files(root, listing.paths, most_bytes), root, where)
+        return cls(listing, Files(root, listing.paths), root, where)
 
     @functools.cached_property
     def digest(self) -> str:

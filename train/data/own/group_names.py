@@ -9,7 +9,6 @@ r"""The group of each image, such as the plant that several photographs show, by
 """
 
 import contextlib
-import functools
 import re
 import signal
 import threading
@@ -20,8 +19,6 @@ import numpy as np
 from absl import logging
 
 from train.configuration.datasets import HOW_GROUPS_ARE_FOUND
-from train.data import images
-from train.data.images import DecodeOptions
 from train.data.own import exif, near_duplicates, thumbnails
 from train.data.own.listing import name_groups
 from train.foundation import names, reading
@@ -48,7 +45,6 @@ def find(
     *,
     field: str,
     open_image: Open | None = None,
-    options: DecodeOptions = images.USUAL,
     may_be_one: bool = False,
 ) -> tuple[str, ...]:
     """The name of the group of each image: "group X", or "path P" for an image without one.
@@ -62,14 +58,13 @@ def find(
         field: what has the grammar in messages, such as "config.dataset.group" or "--group".
         open_image: opens an image by its index in `paths`, for the grammars that read images; an
             `OSError` leaves the image without a group. None for examples that are not images.
-        options: how images are decoded that are compared.
         may_be_one: whether all images may be of one group.
 
     Raises:
         UserError: the grammar is wrong, no image has a group, all are one group but may not be, or
             the search takes too long.
     """
-    found = [names.same_form(name) for name in _find(grammar, paths, field, open_image, options)]
+    found = [names.same_form(name) for name in _find(grammar, paths, field, open_image)]
     number = len(found)
     without = [path for path, name in zip(paths, found, strict=True) if not name]
     if len(without) == number:
@@ -125,7 +120,6 @@ def _find(
     paths: Sequence[str],
     field: str,
     open_image: Open | None,
-    options: DecodeOptions,
 ) -> Sequence[str]:
     """The group of each image; empty for one without a group."""
     check(grammar, field)
@@ -138,8 +132,7 @@ def _find(
         )
         return [found or "" for found in read]
     if grammar == _NEAR_DUPLICATES:
-        make = functools.partial(thumbnails.make, options=options)
-        copies = _read_all(make, len(paths), grammar, field, open_image)
+        copies = _read_all(thumbnails.make, len(paths), grammar, field, open_image)
         return _alike(paths, copies)
     if grammar.startswith(_BURST):
         taken = _read_all(exif.taken, len(paths), grammar, field, open_image)

@@ -52,8 +52,7 @@ def find(fields: HuggingfaceFields, data_dir: str | None) -> FoundImages:
     if not isinstance(features[label], datasets.ClassLabel):
         of_roles, class_names = _only_used(of_roles, class_names)
     images = {
-        split: ArrowImages(opened[split].files, image, root, fields.most_bytes)
-        for split, _ in of_roles.values()
+        split: ArrowImages(opened[split].files, image, root) for split, _ in of_roles.values()
     }
     sizes = {split: of_split.sizes() for split, of_split in images.items()}
     listing = named_splits.listed(of_roles, class_names, where, sizes)

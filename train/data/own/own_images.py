@@ -8,15 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from train.configuration.datasets import FolderFields, OwnImageFields
-from train.data import augmentation, image_opening, image_reader, photographs
+from train.data import augmentation, image_changes, images, photographs
+from train.data.crops import ImageReader
 from train.data.dataset import Dataset, DatasetSpec
-from train.data.image_reader import ImageReader
-from train.data.images import DecodeOptions, turned_upright
 from train.data.own import decoded_images, division, group_names, run_images, train_images
 from train.data.own.found_images import FoundImages
-from train.data.own.image_changes import OwnFraming
 from train.data.own.listing import ListedFiles, Role
-from train.data.pictures import Picture
 from train.data.records import Records, Split
 from train.foundation import ranks
 from train.foundation.ranks import Ranks
@@ -37,13 +34,11 @@ class OwnImagesSpec(DatasetSpec):
     Attributes:
         fields: `config.dataset`.
         source: finds the images; called with the folder of all prepared data sets.
-        kind: the kind of the pictures that the reader resizes.
         files: the files of the run that is resumed; `None` for a new run.
     """
 
     fields: OwnImageFields
     source: Callable[[str | None], FoundImages]
-    kind: type[Picture]
     files: ListedFiles | None = None
 
     def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
@@ -56,15 +51,15 @@ class OwnImagesSpec(DatasetSpec):
         listing = found.listing
         shape = shape or _shape(found, self.fields)
         reader = self._reader(shape)
-        images = found.images
+        source = found.images
         if self.fields.image_size is None and max(shape) <= _LARGEST_AS_IT_IS:
-            images = decoded_images.kept(images, reader)
+            source = decoded_images.kept(source, reader)
 
         paths = np.array(listing.paths, object)
         groups = np.array(listing.groups, object) if listing.has_groups else None
 
         def split(indices: np.ndarray, labels: np.ndarray) -> Split:
-            records = Records(images, indices, str(found.root), reader)
+            records = Records(source, indices, str(found.root), reader)
             return Split(
                 records,
                 labels,
@@ -119,8 +114,8 @@ class OwnImagesSpec(DatasetSpec):
 
     def _reader(self, shape: tuple[int, int, int]) -> ImageReader:
         fields = self.fields
-        framing = OwnFraming(shape, fields.augmentation)
-        return ImageReader(framing, fields.respect_exif_orientation, _options(fields), self.kind)
+        change = image_changes.CHANGES[fields.augmentation]
+        return ImageReader.own(shape, change, upright=fields.respect_exif_orientation)
 
 
 def make(fields: OwnImageFields, source: Callable[[str | None], FoundImages]) -> OwnImagesSpec:
@@ -139,7 +134,6 @@ def make(fields: OwnImageFields, source: Callable[[str | None], FoundImages]) ->
         std=photographs.IMAGENET_STD if imagenet else (0.5,) * 3,
         fields=fields,
         source=source,
-        kind=image_reader.kind_of(fields.decoding),
     )
 
 
@@ -165,14 +159,9 @@ def grouped(
         listing.paths,
         field=_GROUP,
         open_image=found.images.open,
-        options=_options(fields),
     )
     listing = dataclasses.replace(listing, groups=groups)
     return dataclasses.replace(found, listing=listing, grammar=grammar)
-
-
-def _options(fields: OwnImageFields) -> DecodeOptions:
-    return DecodeOptions(fields.transparency == "white", fields.read_truncated)
 
 
 def _shape(found: FoundImages, fields: OwnImageFields) -> tuple[int, int, int]:
@@ -198,11 +187,11 @@ def _shape(found: FoundImages, fields: OwnImageFields) -> tuple[int, int, int]:
 def _size_and_mode(encoded: bytes, *, upright: bool) -> tuple[tuple[int, int], str] | None:
     """Width, height and mode of an image, from its first bytes; None if it is not an image."""
     try:
-        with image_opening.opened(io.BytesIO(encoded)) as image:
+        with images.opened(io.BytesIO(encoded)) as image:
             size, mode = image.size, image.mode
             if upright and max(size) <= _LARGEST_AS_IT_IS:
                 # It may be turned by 90 degrees. The sizes of larger images are not used.
-                size = turned_upright(image).size
+                size = images.decode(image, "").size
             return size, mode
     except Exception:  # Whatever Pillow raises for a damaged file; reported when it is read.
         return None

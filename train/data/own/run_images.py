@@ -8,7 +8,7 @@ from typing import BinaryIO
 import numpy as np
 from typing_extensions import override
 
-from train.data.image_reader import ImageReader
+from train.data.crops import ImageReader
 from train.data.own import unreadable_images
 from train.data.own.encoded_images import NO_SIZE, EncodedImages, NamedImages
 from train.data.own.found_images import FoundImages

@@ -24,7 +24,6 @@ from train.data.own.table_columns import Table
 from train.data.truths import ONE
 from train.foundation import addresses, messages, names
 from train.foundation.errors import UserError
-from train.foundation.files import MOST_IMAGE_BYTES
 
 # The start of an absolute path of Windows.
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
@@ -36,7 +35,6 @@ def find(
     table: Path,
     *,
     reading: Reading = ONE_LABEL,
-    most_bytes: int = MOST_IMAGE_BYTES,
     uses_splits: bool = True,
 ) -> FoundImages:
     """The images that a table lists, in its order.
@@ -51,7 +49,6 @@ def find(
     Args:
         table: the file.
         reading: how labels are read, and the columns that have other names.
-        most_bytes: the largest size of a file that is read.
         uses_splits: whether images get the splits of the table; otherwise none has a split.
 
     Raises:
@@ -99,7 +96,7 @@ def find(
             {name: of_images(name) for name in (AUTHOR, LICENSE) if name in columns}
         ),
     )
-    return FoundImages.in_files(listing, table.parent, where, most_bytes)
+    return FoundImages.in_files(listing, table.parent, where)
 
 
 def _paths(table: Table, root: Path, listed: Sequence[str], rows: Sequence[int]) -> tuple[str, ...]:

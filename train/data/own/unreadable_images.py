@@ -11,14 +11,13 @@ from typing import Any, BinaryIO
 from absl import logging
 from PIL import Image
 
-from train.data import image_formats, image_opening
+from train.data import image_formats, images
 from train.data.batches import SkippedImage
-from train.data.images import TruncatedImageError, UnreadableImageError
+from train.data.images import UnreadableImageError
 from train.data.own.encoded_images import EncodedImages
 from train.data.records import Records
 from train.foundation import messages, reading
 from train.foundation.errors import UserError
-from train.foundation.spelling import spell
 
 # The values of `config.dataset.check_images`: the headers are read, or all images are decoded.
 HEADERS, ALL = CHECKS = ("headers", "all")
@@ -63,33 +62,25 @@ def why(records: Records, index: int) -> UnreadableImageError | None:
     try:
         records.reader.for_evaluation(*records.encoded(index))
     except UnreadableImageError as error:
-        return advised(error, records)
+        return error
     return None
 
 
-def advised(error: UnreadableImageError, records: Records) -> UnreadableImageError:
-    """The error of one of the images, with what reads the rest of a file that lacks its end."""
-    if not isinstance(error, TruncatedImageError) or records.reader.options.read_truncated:
-        return error
-    reads = spell("config.dataset.read_truncated=True")
-    return TruncatedImageError(f"{error} ({reads} reads what is there)")
-
-
-def refused(images: Sequence[SkippedImage], advice: str) -> UserError:
+def refused(skipped: Sequence[SkippedImage], advice: str) -> UserError:
     """The error of images that cannot be read, all of them at once; also warns of each of several.
 
     Args:
-        images: the images; there are some.
+        skipped: the images; there are some.
         advice: what leaves them out, at the end of the message.
     """
-    if len(images) == 1:
-        return UserError(f"{images[0].message}; {advice}")
-    images = sorted(images, key=lambda one: one.image)
-    for image in images[:_MOST_TOLD]:
+    if len(skipped) == 1:
+        return UserError(f"{skipped[0].message}; {advice}")
+    skipped = sorted(skipped, key=lambda one: one.image)
+    for image in skipped[:_MOST_TOLD]:
         logging.warning("%s", image.message)
-    named = messages.first_names([image.image for image in images], _MOST_NAMED)
+    named = messages.first_names([image.image for image in skipped], _MOST_NAMED)
     return UserError(
-        f"{len(images):,} images of {images[0].source} cannot be read: {named}; {advice}"
+        f"{len(skipped):,} images of {skipped[0].source} cannot be read: {named}; {advice}"
     )
 
 
@@ -108,7 +99,7 @@ def _looks_whole(records: Records, index: int) -> bool:
     ):
         return False
     try:
-        with source.open(in_source) as file, image_opening.opened(file) as image:
+        with source.open(in_source) as file, images.opened(file) as image:
             width, height = image.size
             # Colours of 16 bits can be nearly black, which is refused.
             is_plain = (

@@ -182,9 +182,8 @@ TABLES = (
         k_columns((1, 5), top_k, select_by=top_k),
         _recipe("imagenet"),
         seeds=3,
-        note=f"{_SELECTED.format(metric='top-K accuracy')} The test accuracy is of ten crops of "
-        "each image, as in the program of Berrada et al., whose procedure the thesis follows. That "
-        "its numbers are made so is inferred.",
+        note=f"{_SELECTED.format(metric='top-K accuracy')} The thesis follows Berrada et "
+        "al., whose program evaluates ten crops of each image; these runs evaluate the middle.",
     ),
     make_table(
         "5.1",

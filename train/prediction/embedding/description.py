@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from train.data import DatasetSpec, dataset_spec, image_reader
+from train.data import DatasetSpec, dataset_spec
 from train.foundation import fields, shapes
 from train.foundation.errors import UserError
 from train.foundation.fields import Field
@@ -21,7 +21,6 @@ _SHAPE: Field = shapes.record(
         "path": fields.text(),
         "parameters_digest": fields.text(),
         "image_shape": shapes.list_of(fields.integer(1), at_least=3),
-        "decoding": fields.one_of(("exact", "fast")),
         "steps": preparation.SHAPE,
         "mean": _NUMBERS,
         "std": _NUMBERS,
@@ -31,25 +30,23 @@ _SHAPE: Field = shapes.record(
 
 
 def to_plain(network: Network, grammar: str | None) -> Mapping[str, Any] | None:
-    """The description of a network; None if its reading of images cannot be described.
+    """The description of a network; None if its path or the grammar is not text.
 
     Args:
         network: the network.
         grammar: what found the groups of the images, by which those of new images are found; see
             `group_names`. None if nothing did.
     """
-    steps = preparation.to_plain(network.reader)
     # Not resolved: a link may be there to be changed.
     path = os.path.abspath(network.path)  # noqa: PTH100
-    if steps is None or not _is_text(path + (grammar or "")):
+    if not _is_text(path + (grammar or "")):
         return None
     return {
         "network": network.network,
         "path": path,
         "parameters_digest": network.parameters_digest,
         "image_shape": list(network.image_shape),
-        "decoding": network.reader.decoding,
-        "steps": steps,
+        "steps": preparation.to_plain(network.reader),
         "mean": list(network.spec.mean),
         "std": list(network.spec.std),
         **({} if grammar is None else {"group": grammar}),
@@ -77,8 +74,6 @@ def spec_of(plain: Mapping[str, Any]) -> DatasetSpec:
                 f"its description must have {channels} numbers as {name!r}, not {number}"
             )
     reader = preparation.from_plain(plain["steps"], (height, width, channels))
-    if plain["decoding"] == "fast":
-        reader = dataclasses.replace(reader, kind=image_reader.kind_of("fast"))
     # Images without a data set: only how they are read is used.
     spec = dataset_spec(found.configuration("folder", Path(plain["path"])))
     return dataclasses.replace(

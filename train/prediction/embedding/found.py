@@ -49,7 +49,7 @@ def in_folder(path: Path, **fields: Any) -> FoundImages:
     """
     config = configuration("folder", path, **fields)
     root = names.existing(path.absolute())
-    unlabelled = _unlabelled(root, config.most_bytes)
+    unlabelled = _unlabelled(root)
     return _labelled(config) if unlabelled is None else own_images.grouped(unlabelled, config)
 
 
@@ -75,7 +75,7 @@ def _labelled(config: FolderFields | TableFields) -> FoundImages:
     return images
 
 
-def _unlabelled(root: Path, largest: int) -> FoundImages | None:
+def _unlabelled(root: Path) -> FoundImages | None:
     """The files in the folder itself, without side files; None if there are folders or no files."""
     if not root.is_dir():
         return None
@@ -93,4 +93,4 @@ def _unlabelled(root: Path, largest: int) -> FoundImages | None:
         roles=np.full(number, Role.TRAIN, np.int8),
         class_names=(),
     )
-    return FoundImages.in_files(listing, root, where, largest)
+    return FoundImages.in_files(listing, root, where)

@@ -15,7 +15,7 @@ import numpy as np
 from train.configuration.declaring import plain
 from train.data import DatasetSpec, dataset_spec
 from train.data.augmentation import normalize
-from train.data.image_reader import ImageReader
+from train.data.crops import ImageReader
 from train.devices import compilation_cache
 from train.foundation.errors import UserError
 from train.models import (
@@ -86,7 +86,7 @@ class Network:
             self.image_shape,
             self.spec.mean,
             self.spec.std,
-            (reader.kind.__name__, reader.upright, reader.options, reader.framing.in_words),
+            (reader.upright, reader.grey_first, reader.fit.in_words),
             self.name,
             self.parameters_digest,
         ]
@@ -143,7 +143,6 @@ def of_weights(
     name: str | None = None,
     image_size: int | None = None,
     normalization: str | None = None,
-    **decoding: Any,
 ) -> Network:
     """The network in a file of weights, which gets images as the weights expect them.
 
@@ -154,7 +153,6 @@ def of_weights(
             weights were trained on.
         normalization: the normalization of the images, a name of `NORMALIZATIONS`; None for the
             network's own.
-        decoding: of the images: fields of `config.dataset` that are not as in the recipes.
 
     Raises:
         UserError: the file cannot be read, is not of a known network, or is of another one; or the
@@ -171,7 +169,7 @@ def of_weights(
         raise UserError(f"{name} takes {wrong}; --image_size gives images of shape {shape}")
     colours = network.normalization if normalization is None else NORMALIZATIONS[normalization]
     spec = dataclasses.replace(
-        dataset_spec(found.configuration("folder", path, **decoding)).of_shape(shape),
+        dataset_spec(found.configuration("folder", path)).of_shape(shape),
         mean=colours.mean,
         std=colours.std,
     )

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 from absl import logging
 
-from train.configuration.datasets import FolderFields, OwnImageFields
+from train.configuration.datasets import FolderFields
 from train.data.batches import SkippedImage
 from train.data.own.determinations import Reading
 from train.evaluation import (
@@ -23,7 +23,6 @@ from train.evaluation import (
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.costs import Costs
 from train.evaluation.promises import CalibratedOn, Promise
-from train.foundation.files import MOST_IMAGE_BYTES
 from train.foundation.printable import printable
 from train.prediction import labelled_data, other_calibrations, outliers
 from train.prediction.embedding import description
@@ -253,7 +252,6 @@ def expected_by(classifier: TrainedClassifier, asked: Asked) -> Expected:
         group=asked.group,
         grammar=grammar,
         reading=Reading.of(fields, asked.group),
-        most_bytes=fields.most_bytes if isinstance(fields, OwnImageFields) else MOST_IMAGE_BYTES,
         name="the network" if classifier.workdir is None else "the run",
     )
 

@@ -26,7 +26,6 @@ def evaluate(
     measures: Measures,
     share: Share,
     *,
-    crops: int | None,
     is_half: bool,
 ) -> Evaluated:
     """Evaluates a finished run or published weights, with thresholds from validation examples.
@@ -36,12 +35,10 @@ def evaluate(
         split: the split.
         measures: what is measured.
         share: how this process takes part in the work.
-        crops: the number of crops of each image that are averaged; None for the crops of the run.
         is_half: whether thresholds are calibrated on one half of the validation examples.
 
     Raises:
-        UserError: the data set does not have the split, the classifier cannot average crops, or
-            thresholds cannot be calibrated.
+        UserError: the data set does not have the split, or thresholds cannot be calibrated.
     """
     spec, class_counts = classifier.spec, classifier.class_counts
     ks = measures.ks_of(classifier.num_classes, usual=classifier.config.eval.ks)
@@ -53,12 +50,11 @@ def evaluate(
     score = None
     if measures.new_score is not None:
         score = outliers.of_classifier(classifier, measures.new_score)
-    crops = _crops(classifier, crops)
     if isinstance(share, WritesPart):
-        _write_parts(classifier, dataset, split, score, share, crops)
+        _write_parts(classifier, dataset, split, score, share)
 
     def predict(split: str) -> Predictions:
-        found = classifier.predict(split, crops=crops, share=share)
+        found = classifier.predict(split, share=share)
         if score is None:
             return found
         return outliers.measure(found, score, dataset.splits[split], split, share)
@@ -117,9 +113,6 @@ def evaluate(
     }
     _, origin = classifier.origin
     title = f"{spec.name}, {origin}, {split} split"
-    if crops != 1:
-        about["crops"] = crops
-        title += f", {crops} crops of each image"
     if left_out := len(dataset.splits[split]) - len(examples.labels):
         about["left_out"] = left_out
         title += f" (images left out as unreadable: {left_out:,})"
@@ -140,24 +133,10 @@ def _write_parts(
     split: str,
     score: OutlierScore | None,
     share: WritesPart,
-    crops: int,
 ) -> NoReturn:
     """Writes this process's parts of all predictions that the report needs."""
     for name in dict.fromkeys((split, _VALIDATION)):
-        share.only(partial(classifier.predict, name, crops=crops, share=share))
+        share.only(partial(classifier.predict, name, share=share))
         if score is not None:
             share.only(partial(outliers.of_split, score, dataset.splits[name], name, share))
     raise PartWritten
-
-
-def _crops(classifier: TrainedClassifier, given: int | None) -> int:
-    """How many crops of each image are averaged."""
-    crops = given or classifier.config.eval.crops
-    if crops != 1 and not classifier.spec.has_images:
-        raise UserError(field="--crops", must_be=f"1 for {classifier.spec.inputs}", got=crops)
-    if crops != 1 and classifier.temperature is not None:
-        raise UserError(
-            f"--crops must be 1 for a run with config.eval.temperature; got {crops}: the "
-            "temperature is for the middle of images"
-        )
-    return crops

@@ -29,9 +29,7 @@ class Work:
     evaluate: Callable[[Share], Evaluated]
 
 
-def of_split(
-    chosen: ChosenClassifier, name: str, measures: Measures, *, crops: int | None, is_half: bool
-) -> Work:
+def of_split(chosen: ChosenClassifier, name: str, measures: Measures, *, is_half: bool) -> Work:
     """A classifier on a split of its data set; see `split.evaluate`."""
     classifier = classifiers.load(chosen)
 
@@ -43,9 +41,7 @@ def of_split(
     return Work(
         lambda: classifier.digest,
         inputs,
-        lambda share: split.evaluate(
-            classifier, name, measures, share, crops=crops, is_half=is_half
-        ),
+        lambda share: split.evaluate(classifier, name, measures, share, is_half=is_half),
     )
 
 

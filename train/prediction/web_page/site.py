@@ -9,7 +9,7 @@ from typing import Any
 from train.evaluation import conformal_rules, promises
 from train.foundation import files
 from train.foundation.errors import UserError
-from train.prediction import html_page, preparation
+from train.prediction import html_page
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.trained import TrainedClassifier
 
@@ -23,18 +23,13 @@ def check(classifier: TrainedClassifier) -> None:
     """Refuses a classifier that a page has no input for.
 
     Raises:
-        UserError: it takes features, or images that are prepared in another way.
+        UserError: it takes features.
     """
     spec = classifier.spec
     if not spec.has_images:
         raise UserError(
             "--format=web is for classifiers of images; a page cannot compute the features that "
             "this one takes"
-        )
-    if preparation.to_plain(spec.image_reader) is None:
-        raise UserError(
-            f"--format=web: the data set {spec.name} resizes images in a way of its own, which "
-            "has no description"
         )
 
 

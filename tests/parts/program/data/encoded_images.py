@@ -37,20 +37,11 @@ def chunk(name, content):
     return struct.pack(">I", len(content)) + checked + struct.pack(">I", zlib.crc32(checked))
 
 
-def png(*, size, bits, colour, rows, chunks=b""):
-    """A PNG file with these rows of pixels, and chunks before them."""
+def png(*, size, bits, colour, rows):
+    """A PNG file with these rows of pixels."""
     header = chunk(b"IHDR", struct.pack(">2I5B", *size, bits, colour, 0, 0, 0))
     pixels = chunk(b"IDAT", zlib.compress(b"".join(b"\0" + row for row in rows)))
-    return b"\x89PNG\r\n\x1a\n" + header + chunks + pixels + chunk(b"IEND", b"")
-
-
-def chunks(encoded):
-    """The name of each chunk of a PNG file, and the start and end of its content."""
-    place = 8
-    while place < len(encoded):
-        (length,) = struct.unpack_from(">I", encoded, place)
-        yield encoded[place + 4 : place + 8], place + 8, place + 8 + length
-        place += 12 + length
+    return b"\x89PNG\r\n\x1a\n" + header + pixels + chunk(b"IEND", b"")
 
 
 def tiff(values, *, bits, kind=1, photometric=1, tags=()):

@@ -30,7 +30,6 @@ IMAGENET = {
     "train_size": None,
     "num_workers": 0,
     "skip_unreadable": False,
-    "decoding": "exact",
 }
 # Images of each class in the training split.
 EACH = 3
@@ -176,7 +175,6 @@ def test_options_are_checked_and_belong_to_their_data_set():
     common = {
         "batch_size": 64,
         "data_dir": None,
-        "max_image_mb": 256,
         "mixup": 0.0,
         "sampling": "uniform",
     }

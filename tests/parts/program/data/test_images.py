@@ -1,108 +1,37 @@
-"""Decoding, resizing and cropping, pixel by pixel against Pillow's and torchvision's semantics."""
+"""Files of many kinds become the right pixels, or are refused in one line."""
 
 import io
+import struct
 
 import numpy as np
+import pillow_heif
 import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from tests.parts.program.data.encoded_images import encode, photograph
-from train.data import images, photographs
+from tests.parts.program.data.encoded_images import encode, photograph, png, smooth, tiff
+from train.data import images
 from train.data.images import UnreadableImageError
 
-# Width and height: landscape, portrait, square, enlarged, one side already 256; for the middle,
-# rests of 69, whose half rounds down to 34, and of 415, whose half rounds up to 208.
-SIZES = [
-    *((500, 375), (333, 500), (400, 400), (180, 231), (256, 300), (300, 256)),
-    *((229, 200), (200, 229), (512, 205), (205, 512)),
-]
-READER = photographs.reader_of("exact")
-
-
-def torchvision_resize(image):
-    """Resize(256): the shorter side at 256, the longer one truncated, no work if it is."""
-    width, height = image.size
-    short, long = min(width, height), max(width, height)
-    if short == 256:
-        return image
-    new_long = int(256 * long / short)
-    size = (256, new_long) if width <= height else (new_long, 256)
-    return image.resize(size, Image.Resampling.BILINEAR)
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_center_crop_is_that_of_torchvision(rng, size):
-    image = Image.fromarray(photograph(rng, *size))
-    pixels = np.asarray(torchvision_resize(image))
-    height, width, _ = pixels.shape
-    top, left = round((height - 224) / 2.0), round((width - 224) / 2.0)
-    expected = pixels[top : top + 224, left : left + 224]
-    np.testing.assert_array_equal(READER.fit(image, "a"), expected)
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_random_crop_reaches_every_place(rng, size):
-    image = Image.fromarray(photograph(rng, *size))
-    pixels = np.asarray(torchvision_resize(image))
-    rows, columns = pixels.shape[0] - 223, pixels.shape[1] - 223
-    # The first, the last and one in between; each place has an equal part of [0, 1).
-    for top, left in ((0, 0), (rows - 1, columns - 1), (rows // 2, columns // 3)):
-        for inside in (0.01, 0.99):
-            uniform = np.array([(top + inside) / rows, (left + inside) / columns])
-            expected = pixels[top : top + 224, left : left + 224]
-            found = READER.for_training(encode(image, "PNG"), "a", uniform)
-            # Sums that are rounded twice, once an axis, come out up to a step apart where the axes
-            # or the last bits of the edges are others; they are not all on one side.
-            difference = found.astype(int) - expected
-            assert abs(difference).max() <= 1
-            assert abs(difference.mean()) < 0.02
-
-
-def test_jpeg_is_decoded_as_pillow_does(rng):
-    encoded = encode(Image.fromarray(photograph(rng, 500, 400)), "JPEG", quality=85)
-    expected = np.asarray(Image.open(io.BytesIO(encoded)))
-    np.testing.assert_array_equal(np.asarray(images.decode(encoded, "a")), expected)
-
-
-def test_greyscale_becomes_three_equal_channels(rng):
-    grey = photograph(rng, 30, 20, channels=1)[..., 0]
-    for file_format in ("PNG", "BMP"):
-        decoded = np.asarray(images.decode(encode(Image.fromarray(grey), file_format), "a"))
-        np.testing.assert_array_equal(decoded, np.stack([grey] * 3, axis=-1))
-
-
-def test_cmyk_becomes_rgb_as_pillow_does(rng):
-    inks = Image.fromarray(photograph(rng, 64, 48, channels=4), "CMYK")
-    encoded = encode(inks, "JPEG", quality=90)
-    decoded = images.decode(encoded, "a")
-    assert decoded.mode == "RGB"
-    cyan, magenta, yellow, black = (
-        plane.astype(float)
-        for plane in np.moveaxis(np.asarray(Image.open(io.BytesIO(encoded))), -1, 0)
-    )
-    expected = [(255 - ink) * (255 - black) / 255 for ink in (cyan, magenta, yellow)]
-    # Pillow rounds the product to a whole step.
-    np.testing.assert_allclose(np.asarray(decoded), np.stack(expected, axis=-1), atol=1)
-
-
-@pytest.mark.parametrize("file_format", ["PNG", "TIFF"])
-def test_of_sixteen_bits_the_high_eight_stay(file_format):
-    grey = np.arange(0, 65536, 16, dtype=np.uint16).reshape(64, 64)
-    decoded = np.asarray(images.decode(encode(Image.fromarray(grey), file_format), "a"))
-    np.testing.assert_array_equal(decoded, np.stack([grey >> 8] * 3, axis=-1))
-
-
-def test_a_rotation_in_exif_is_not_made(rng):
-    image = Image.fromarray(photograph(rng, 60, 40))
-    exif = Image.Exif()
-    exif[0x0112] = 6  # To be turned by a quarter.
-    encoded = encode(image, "JPEG", exif=exif)
-    assert Image.open(io.BytesIO(encoded)).getexif()[0x0112] == 6
-    assert images.decode(encoded, "a").size == (60, 40)
-
-
+PICTURE = smooth(0)
+COLOURS = np.asarray(PICTURE)
+GREY = np.asarray(PICTURE.convert("L"))
+RAMP = np.arange(0, 65536, 16, dtype=np.uint16).reshape(64, 64)
+# Twelve bits, stored in sixteen as they are.
+DARK = (RAMP >> 4).astype(np.uint16)
 XMP = b'<x:xmpmeta><rdf:Description tiff:Orientation="6"/></x:xmpmeta>'
+
+
+def deep_colours(values):
+    """A PNG file of 16 bits for each colour, which Pillow does not write."""
+    rows = [np.stack([row] * 3, -1).astype(">u2").tobytes() for row in values]
+    return png(size=values.shape[::-1], bits=16, colour=2, rows=rows)
+
+
+def turning(orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return exif
 
 
 def with_xmp(kind):
@@ -119,30 +48,176 @@ def with_xmp(kind):
     return {"xmp": XMP, "exif": exif}
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
-def test_an_orientation_in_xmp_is_not_followed(rng, kind):
-    image = Image.fromarray(photograph(rng, 60, 40))
-    encoded = encode(image, kind, **with_xmp(kind))
-    assert XMP in encoded
-    assert images.turned_upright(images.decode(encoded, "a")).size == (60, 40)
+def transparent():
+    layer = PICTURE.convert("RGBA")
+    layer.putalpha(Image.linear_gradient("L").resize(PICTURE.size))
+    return layer
 
 
-def test_a_palette_with_transparency_gives_its_colours():
+def palette():
+    """A picture of four colours, and these colours."""
+    colours = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255], [9, 8, 7]], np.uint8)
     places = (np.arange(64, dtype=np.uint8) % 4).reshape(8, 8)
-    palette = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255], [9, 8, 7]], np.uint8)
     image = Image.fromarray(places).convert("P")
-    image.putpalette(palette.tobytes())
-    encoded = encode(image, "PNG", transparency=bytes([0, 100, 200, 255]))
-    np.testing.assert_array_equal(np.asarray(images.decode(encoded, "a")), palette[places])
+    image.putpalette(colours.tobytes())
+    return image, colours[places]
 
 
-def test_what_is_not_all_of_an_uncompressed_image_is_left_to_pillow(rng):
-    encoded = images.uncompressed(Image.fromarray(photograph(rng, 7, 5)))
-    for damaged in (encoded[:-1], encoded.replace(b"P6 7", b"P6 0"), b"P6 0 0 255\n"):
-        with pytest.raises(UnreadableImageError):
-            images.decode(damaged, "a")
-    # Pillow ignores what follows the pixels.
-    longer = images.decode(encoded + b"0", "a")
-    np.testing.assert_array_equal(longer, images.decode(encoded, "a"))
-    wide = images.uncompressed(Image.fromarray(photograph(rng, 1000, 2)))
-    np.testing.assert_array_equal(images.decode(wide, "a"), Image.open(io.BytesIO(wide)))
+def grey(values):
+    return np.stack([values] * 3, axis=-1)
+
+
+# The files without losses, and their pixels.
+READ = {
+    **{kind: (encode(PICTURE, kind), COLOURS) for kind in ("PNG", "TIFF", "BMP", "PPM", "TGA")},
+    "WebP": (encode(PICTURE, "WEBP", lossless=True), COLOURS),
+    "JPEG 2000": (encode(PICTURE, "JPEG2000", irreversible=False), COLOURS),
+    "compressed TIFF": (encode(PICTURE, "TIFF", compression="tiff_lzw"), COLOURS),
+    "grey": (encode(PICTURE.convert("L"), "PNG"), grey(GREY)),
+    "grey BMP": (encode(PICTURE.convert("L"), "BMP"), grey(GREY)),
+    "black and white": (
+        encode(PICTURE.convert("1"), "PNG"),
+        np.asarray(PICTURE.convert("1").convert("RGB")),
+    ),
+    "palette": (encode(palette()[0], "GIF"), palette()[1]),
+    "transparent palette": (
+        encode(palette()[0], "PNG", transparency=bytes([0, 100, 200, 255])),
+        palette()[1],
+    ),
+    "transparent": (encode(transparent(), "PNG"), COLOURS),
+    "transparent grey": (encode(transparent().convert("LA"), "PNG"), grey(GREY)),
+    "a transparent colour": (encode(PICTURE, "PNG", transparency=(1, 2, 3)), COLOURS),
+    "16 bits": (encode(Image.fromarray(RAMP), "PNG"), grey(RAMP >> 8)),
+    "16 bits, TIFF": (encode(Image.fromarray(RAMP), "TIFF"), grey(RAMP >> 8)),
+    "16 bits, PGM": (b"P5 64 64 65535\n" + RAMP.astype(">u2").tobytes(), grey(RAMP >> 8)),
+    "16 bits, transparent": (
+        encode(Image.fromarray(RAMP), "PNG", transparency=60_000),
+        grey(RAMP >> 8),
+    ),
+    "16 bits, turned": (
+        encode(Image.fromarray(RAMP[:32]), "PNG", exif=turning(6)),
+        grey(np.rot90(RAMP[:32] >> 8, -1)),
+    ),
+    "16 bits of colour": (deep_colours(RAMP), grey(RAMP >> 8)),
+    "16 bits, black": (encode(Image.fromarray(RAMP * 0), "PNG"), grey(np.zeros_like(RAMP))),
+    "16 bits, dark": (encode(Image.fromarray(DARK + 1), "PNG"), grey((DARK + 1) >> 8)),
+    "8 bits, dark": (encode(Image.fromarray(GREY // 20), "TIFF"), grey(GREY // 20)),
+    "damaged EXIF": (encode(PICTURE, "PNG", exif=b"Exif\0\0no tags"), COLOURS),
+}
+# Of an animation the first picture.
+for _kind, _options in {"GIF": {}, "PNG": {}, "WEBP": {"lossless": True}}.items():
+    _more = [Image.new("RGB", (8, 8))]
+    _moving = encode(
+        palette()[0].convert("RGB"), _kind, save_all=True, append_images=_more, **_options
+    )
+    READ[f"moving {_kind}"] = (_moving, palette()[1])
+NEARLY_BLACK = "no value is above 4,095, and white is 65,535: it would be nearly black"
+UNKNOWN_WHITE = "white is not known"
+# The files, and what is told of them.
+REFUSED = {
+    "empty": (b"", "is not an image"),
+    "text": (b"<html>404 not found</html>", "is not an image"),
+    "program for printers": (encode(PICTURE, "EPS"), "is not an image"),
+    "grey of 12 bits": (encode(Image.fromarray(DARK), "PNG"), NEARLY_BLACK),
+    "grey of 12 bits, TIFF": (tiff(DARK, bits=16), NEARLY_BLACK),
+    "colours of 12 bits": (deep_colours(DARK), NEARLY_BLACK),
+    "floating-point": (encode(Image.fromarray(RAMP.astype(np.float32)), "TIFF"), UNKNOWN_WHITE),
+    "32 bits": (tiff(RAMP.astype(np.uint32) << 16, bits=32), UNKNOWN_WHITE),
+    "signed": (tiff((RAMP >> 1).astype(np.int16), bits=16, kind=2), UNKNOWN_WHITE),
+    "white is zero": (tiff(RAMP, bits=16, photometric=0), UNKNOWN_WHITE),
+    # The first picture of a DNG, NEF or ARW file is marked as a reduced one.
+    "preview": (tiff(GREY, bits=8, tags={254: 1}), "raw photographs"),
+    # A CR2 file says what it is.
+    "Canon": (
+        b"II*\0" + struct.pack("<I", 16) + b"CR".ljust(8, b"\0") + tiff(GREY, bits=8)[8:],
+        "raw photographs",
+    ),
+    "bomb": (png(size=(50_000, 50_000), bits=8, colour=2, rows=[b""]), "decompression bomb"),
+    **{
+        f"{kind} without its end": (encode(PICTURE, kind, **options)[:-300], "cannot decode|is not")
+        for kind, options in {
+            **{"JPEG": {}, "PNG": {}, "TIFF": {}, "BMP": {}, "WEBP": {}, "PPM": {}, "AVIF": {}},
+            "GIF": {"optimize": False},
+        }.items()
+    },
+    "progressive without its end": (
+        encode(PICTURE, "JPEG", progressive=True)[:-300],
+        "image file is truncated",
+    ),
+}
+
+
+def pixels(encoded, **options):
+    image = images.decode(encoded, "a", **options)
+    assert image.mode == "RGB"
+    return np.asarray(image)
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_the_pixels_are_those_of_the_file(kind):
+    encoded, expected = READ[kind]
+    np.testing.assert_array_equal(pixels(encoded), expected)
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_has_no_pixels_is_refused_in_one_line(kind):
+    encoded, reason = REFUSED[kind]
+    with pytest.raises(UnreadableImageError, match=reason) as refused:
+        images.decode(encoded, "photos/a.png")
+    assert "photos/a.png" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_the_orientation_in_exif_is_followed_where_asked(kind, orientation):
+    options = {"lossless": True} if kind == "WEBP" else {}
+    encoded = encode(PICTURE, kind, exif=turning(orientation), **options)
+    stored = np.asarray(Image.open(io.BytesIO(encode(PICTURE, kind, **options))).convert("RGB"))
+    turned = np.rot90(stored, {3: 2, 4: 2, 5: -1, 6: -1, 7: 1, 8: 1}.get(orientation, 0))
+    shown = turned[:, ::-1] if orientation in (2, 4, 5, 7) else turned
+    np.testing.assert_array_equal(pixels(encoded), shown)
+    # Pillow itself turns a TIFF file.
+    as_stored = shown if kind == "TIFF" else stored
+    np.testing.assert_array_equal(pixels(encoded, upright=False), as_stored)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
+def test_an_orientation_in_xmp_is_not_followed(kind):
+    encoded = encode(PICTURE, kind, **with_xmp(kind))
+    assert XMP in encoded
+    assert images.decode(encoded, "a").size == PICTURE.size
+
+
+@pytest.mark.parametrize("progressive", [False, True])
+def test_jpeg_is_decoded_as_pillow_does(rng, progressive):
+    image = Image.fromarray(photograph(rng, 500, 400))
+    encoded = encode(image, "JPEG", quality=85, progressive=progressive)
+    np.testing.assert_array_equal(pixels(encoded), np.asarray(Image.open(io.BytesIO(encoded))))
+
+
+def test_four_inks_become_colours(rng):
+    encoded = encode(Image.fromarray(photograph(rng, 64, 48, channels=4), "CMYK"), "JPEG")
+    inks = np.moveaxis(np.asarray(Image.open(io.BytesIO(encoded))).astype(float), -1, 0)
+    expected = [(255 - ink) * (255 - inks[3]) / 255 for ink in inks[:3]]
+    # Pillow rounds the product to a whole step.
+    np.testing.assert_allclose(pixels(encoded), np.stack(expected, axis=-1), atol=1)
+
+
+def test_photographs_of_phones_are_read_or_name_the_package(monkeypatch):
+    file = io.BytesIO()
+    pillow_heif.from_pillow(PICTURE).save(file, quality=95)
+    # Half of the rows and columns have colours of their own.
+    assert abs(pixels(file.getvalue()).astype(int) - COLOURS).mean() < 6
+    monkeypatch.setattr(images, "_READS_HEIC", False)
+    file.seek(0)
+    with pytest.raises(ImportError, match="pip install pillow-heif"):
+        images.opened(file, ("JPEG", "PNG"))
+
+
+def test_only_the_given_formats_are_opened():
+    image = images.opened(io.BytesIO(encode(PICTURE, "JPEG")), ("JPEG",))
+    # The header is decoded later.
+    np.testing.assert_array_equal(pixels(image), pixels(encode(PICTURE, "JPEG")))
+    with pytest.raises(Image.UnidentifiedImageError):
+        images.opened(io.BytesIO(encode(PICTURE, "TIFF")), ("JPEG",))

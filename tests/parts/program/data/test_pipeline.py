@@ -17,7 +17,7 @@ NUM_EXAMPLES = 21
 BATCH_SIZE = 8
 # Seconds; a worker that hangs has to fail the test, not hold up all of them.
 TIME_LIMIT = 240
-READER = photographs.reader_of("exact")
+READER = photographs.READER
 
 
 def encode(pixels):
@@ -204,7 +204,7 @@ def test_evaluation_fills_up_with_the_last_example(in_memory):
 def test_evaluation_takes_the_middle(streamed):
     batch = next(Pipeline(4, seed=0).evaluation(streamed))
     image = images.decode(*streamed.images.encoded(2))
-    np.testing.assert_array_equal(batch["images"][2], READER.fit(image, "a"))
+    np.testing.assert_array_equal(batch["images"][2], READER.pixels(image, "a"))
 
 
 def test_unreadable_images_can_be_left_out(streamed):

@@ -35,7 +35,7 @@ def opened(folder):
 def read(folder):
     builder = opened(folder)
     prepared_files.check_files(builder)
-    return prepared_files.read(builder, "train", reader=photographs.reader_of("exact"))
+    return prepared_files.read(builder, "train", reader=photographs.READER)
 
 
 def first_shard(folder):

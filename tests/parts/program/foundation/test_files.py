@@ -11,11 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.rows import rows
-from train.configuration.datasets import FolderFields
-from train.data.framing import PlainFraming
-from train.data.image_reader import ImageReader
+from train.data.crops import ImageReader
 from train.data.images import UnreadableImageError
-from train.data.own import families, tables
+from train.data.own import tables
 from train.data.own.encoded_images import Files
 from train.evaluation import score_files
 from train.foundation import files, folder_lock
@@ -47,7 +45,7 @@ def endless(tmp_path: Path) -> Iterator[Path]:
 KINDS = {
     "pipe": "it is a pipe or a device",
     "zeros": "it is a pipe or a device",
-    "sparse": "it has 42,949,672,960 bytes, and max_image_mb allows 256 MiB",
+    "sparse": "it has 42,949,672,960 bytes, and more than 256 MiB are not read",
 }
 
 
@@ -55,29 +53,10 @@ KINDS = {
 def test_an_image_without_end_is_unreadable(endless, kind):
     path = endless / f"{kind}.jpg"
     with pytest.raises(UnreadableImageError) as caught:
-        image_files.read(path, ImageReader(PlainFraming((8, 8, 3))))
+        image_files.read(path, ImageReader.plain((8, 8, 3)))
     assert str(caught.value) == f"cannot read {path}: {KINDS[kind]}"
     (example,) = Files(endless, (path.name,))
     assert example == {"image": b"", "file_name": path.name, "unreadable": KINDS[kind]}
-
-
-def test_the_largest_image_has_the_size_of_the_field(tmp_path):
-    for name, size in (("whole", MIB), ("larger", MIB + 1), ("small", 1)):
-        for number in range(2):
-            (tmp_path / f"class {number}").mkdir(exist_ok=True)
-            (tmp_path / f"class {number}/{name}.jpg").write_bytes(bytes(size))
-    fields = FolderFields(
-        name="folder",
-        batch_size=1,
-        path=str(tmp_path),
-        validation_fraction=0.3,
-        test_fraction=0.3,
-        max_image_mb=1,
-    )
-    found = families.FOLDER.spec(fields).find(None)
-    larger, _, whole = (found.images[index] for index in range(3))
-    assert larger["unreadable"] == "it has 1,048,577 bytes, and max_image_mb allows 1 MiB"
-    assert len(whole["image"]) == MIB
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import os
 from tests.parts.program.data import small
 from tests.parts.program.prediction import small_network
 from train.data import photographs
+from train.data.crops import ImageReader
 
 program = importlib.import_module(os.environ["COMMAND"])
 
@@ -13,5 +14,5 @@ program = importlib.import_module(os.environ["COMMAND"])
 def main():
     small_network.shrink(dict.__setitem__)
     small.shrink(setattr)
-    photographs.SHORTER_SIDE, photographs.CROP = 64, 56
+    photographs.READER = ImageReader.published(56, 64)
     program.main()

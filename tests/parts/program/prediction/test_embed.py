@@ -1,7 +1,6 @@
 """Features of networks: what they are, which rows they are of, and what interruptions leave."""
 
 import dataclasses
-import io
 import os
 import shutil
 from pathlib import Path
@@ -11,13 +10,11 @@ import numpy as np
 import pytest
 import safetensors.numpy
 from flax import linen as nn
-from PIL import Image
 
 from tests.parts.program.data.own import pictures
 from tests.parts.program.prediction import small_network
 from train.configuration.datasets import FeaturesFields
 from train.data import dataset_spec, photographs
-from train.data.images import UnreadableImageError
 from train.foundation.errors import UserError
 from train.models import MODELS, NORMALIZATIONS, ModelSpec
 from train.models.weights.names import PublishedNames
@@ -73,25 +70,6 @@ class Sums:
 def arrays(path):
     with np.load(path) as archive:
         return {name: archive[name] for name in archive.files}
-
-
-def test_transparency_and_truncated_files_are_as_the_flags_say(weights, monkeypatch):
-    small_network.shrink(monkeypatch.setitem)
-    usual, chosen = (
-        network.of_weights(weights, image_size=16, **flags)
-        for flags in ({}, {"transparency": "white", "read_truncated": True})
-    )
-    # What was started with one is not resumed with the other.
-    assert usual.digest != chosen.digest
-    file = io.BytesIO()
-    Image.new("RGBA", (16, 16)).save(file, "PNG")
-    assert (usual.reader.for_evaluation(file.getvalue(), "a") == 0).all()
-    assert (chosen.reader.for_evaluation(file.getvalue(), "a") == 255).all()
-    file = io.BytesIO()
-    Image.effect_mandelbrot((90, 70), (-3, -2.5, 2, 2.5), 100).save(file, "JPEG")
-    assert chosen.reader.for_evaluation(file.getvalue()[:-20], "a").shape == (16, 16, 3)
-    with pytest.raises(UnreadableImageError, match="truncated"):
-        usual.reader.for_evaluation(file.getvalue()[:-20], "a")
 
 
 def test_weights_choose_their_network_and_its_images(weights, monkeypatch):

@@ -9,8 +9,7 @@ import pytest
 from absl import logging
 from PIL import Image
 
-from train.data.framing import PlainFraming
-from train.data.image_reader import ImageReader
+from train.data.crops import ImageReader
 from train.data.own.listing import ListedFiles, Listing, Role
 from train.foundation import files
 from train.foundation.errors import UserError
@@ -20,7 +19,7 @@ from train.prediction.labelled_data import Expected
 from train.workdir import run_files
 
 CLASSES = ("chêne", "frêne", "orme")
-IMAGES = Expected(CLASSES, "images", (4, 4, 3), ImageReader(PlainFraming((4, 4, 3))))
+IMAGES = Expected(CLASSES, "images", (4, 4, 3), ImageReader.plain((4, 4, 3)))
 FEATURES = Expected(CLASSES, "features", (3,), None)
 
 

@@ -16,7 +16,7 @@ from train.foundation.errors import UserError
 from train.prediction import image_files
 
 DIGITS = dataset_spec({"name": "digits"})
-PHOTOGRAPHS = dataset_spec({"name": "plantnet300k", "decoding": "exact"})
+PHOTOGRAPHS = dataset_spec({"name": "plantnet300k"})
 read = functools.partial(image_files.read, reader=DIGITS.image_reader)
 
 
@@ -77,7 +77,7 @@ def test_what_cannot_be_read_is_named_in_a_line(tmp_path):
 
 def test_photographs_get_the_test_transform_of_training():
     photograph = picture(300, 260)
-    found = PHOTOGRAPHS.image_reader.fit(photograph, "a")
+    found = PHOTOGRAPHS.image_reader.pixels(photograph, "a")
     encoded = io.BytesIO()
     photograph.save(encoded, "PNG")
     assert np.array_equal(found, PHOTOGRAPHS.reader.for_evaluation(encoded.getvalue(), "a"))
@@ -88,12 +88,12 @@ def test_a_larger_image_is_resized_with_antialiasing_and_its_middle_cut_out():
     # A fine chequerboard is grey from afar; without antialiasing it would be black or white.
     fine = 255 * (np.indices((64, 160)).sum(axis=0) % 2).astype(np.uint8)
     fine[:, :40] = fine[:, 120:] = 0
-    found = DIGITS.image_reader.fit(Image.fromarray(fine).convert("RGB"), "a")
+    found = DIGITS.image_reader.pixels(Image.fromarray(fine).convert("RGB"), "a")
     assert found.shape == (8, 8, 1)
     # The picture has 20 columns at that size; 6 to 13 are the middle. Half of 255, and
     # a step for rounding; the black sides begin two columns off.
     assert np.abs(found.astype(int) - 127).max() <= 1
-    tall = DIGITS.image_reader.fit(picture(5, 31), "a")
+    tall = DIGITS.image_reader.pixels(picture(5, 31), "a")
     assert tall.shape == (8, 8, 1)
 
 

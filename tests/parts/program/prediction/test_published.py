@@ -15,6 +15,7 @@ from tests.parts.program.forked import start
 from tests.parts.program.models import torch_writer as writer
 from tests.parts.program.prediction import small_network
 from train.data import photographs
+from train.data.crops import ImageReader
 from train.foundation.errors import UserError
 from train.models.classifier import Classifier
 from train.models.heads import LinearHead
@@ -27,7 +28,7 @@ from train.training.losses import LOSSES
 
 NUM_CLASSES = len(small.SPECIES)
 # As in `small_photographs`.
-SIZES = {"SHORTER_SIDE": 64, "CROP": 56}
+READER = ImageReader.published(56, 64)
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +53,7 @@ def data(tmp_path_factory):
 def _small(monkeypatch):
     small_network.shrink(monkeypatch.setitem)
     small.shrink(monkeypatch.setattr)
-    for name, size in SIZES.items():
-        monkeypatch.setattr(photographs, name, size)
+    monkeypatch.setattr(photographs, "READER", READER)
 
 
 def on_plantnet(data, **changes):
@@ -105,7 +105,7 @@ def test_names_of_classes_are_enough_to_predict(data, changes, size, normalizati
     assert classifier.classes.names == tuple(f"{one} \N{HERB}" for one in small.SPECIES)
     assert classifier.image_shape == (size, size, 3)
     reader = classifier.spec.image_reader
-    pixels = reader.fit(image_files.read(data / "photos" / "a.jpg", reader), "a.jpg")
+    pixels = reader.pixels(image_files.read(data / "photos" / "a.jpg", reader), "a.jpg")
     scores = jax.jit(classifier.scores())(pixels[None])
     np.testing.assert_allclose(scores, by_hand([pixels], normalization), rtol=1e-4, atol=1e-6)
     with pytest.raises(UserError, match=r"names.txt has only the names of classes"):

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import jax
 import jax.numpy as jnp
 
-from train.data.framing import PlainFraming
-from train.data.image_reader import ImageReader
+from train.data.crops import ImageReader
 from train.prediction import exported_program, preparation
 from train.prediction.calibrated_rule import CalibratedRule
 
@@ -27,7 +26,7 @@ def write(path):
     )
     rule = CalibratedRule("average_k", 1.5, 0.2)
     path.write_bytes(exported_program.serialize(classifier, rule))
-    steps = preparation.to_plain(ImageReader(PlainFraming(SHAPE)))
+    steps = preparation.to_plain(ImageReader.plain(SHAPE))
     description = {
         "images": {"shape": ["n", *SHAPE], "steps": steps},
         "outputs": {"probabilities": {}, "chosen": {}},

@@ -12,17 +12,14 @@ from PIL import Image
 
 from tests.parts.program.serving.served import form
 from tests.rows import rows
-from train.data.framing import PlainFraming
-from train.data.image_reader import ImageReader
+from train.data.crops import ImageReader
 from train.prediction.labelled_data import Expected
 from train.serving.limits import MOST_EXAMPLES, Limits, RefusalError
 from train.serving.request_reader import FORM, JSON, RequestReader
 
 SHAPE = (8, 8, 3)
 LIMITS = Limits(request_bytes=2**20, pixels=10_000, waiting=64, seconds=60.0)
-IMAGES = RequestReader(
-    Expected(("a", "b"), "images", SHAPE, ImageReader(PlainFraming(SHAPE))), LIMITS
-)
+IMAGES = RequestReader(Expected(("a", "b"), "images", SHAPE, ImageReader.plain(SHAPE)), LIMITS)
 FEATURES = RequestReader(Expected(("a", "b"), "features", (3,), None), LIMITS)
 
 

@@ -35,15 +35,8 @@ function isOpaque(pixels) {
   return true;
 }
 
-/** A colour on white, with Pillow's integers. */
-function onWhite(colour, opacity) {
-  const own = opacity * 128;
-  const sum = colour * own + 255 * (255 * 128 - own) + 128 * 128;
-  return ((sum >> 8) + sum) >> 15;
-}
-
 /** The colours of a bitmap: { width, height, channels, data }. */
-export async function toColours(bitmap, transparency, asStored) {
+export async function toColours(bitmap, asStored) {
   const { width, height } = bitmap;
   const data = new Uint8Array(width * height * 3);
   const canvas = document.createElement("canvas");
@@ -65,10 +58,7 @@ export async function toColours(bitmap, transparency, asStored) {
       for (let row = 0, from = 0; row < down; row++) {
         let to = 3 * ((top + row) * width + left);
         for (let column = 0; column < across; column++, from += 4) {
-          for (let channel = 0; channel < 3; channel++) {
-            const colour = pixels[from + channel];
-            data[to++] = transparency === "white" ? onWhite(colour, pixels[from + 3]) : colour;
-          }
+          for (let channel = 0; channel < 3; channel++) data[to++] = pixels[from + channel];
         }
       }
     }

@@ -31,7 +31,7 @@ async function sizeOf(blob) {
 }
 
 /** The pixels of a file: red, green and blue. */
-async function decode(blob, step, upright) {
+async function decode(blob, upright) {
   const [across, down] = await sizeOf(blob);
   if (across * down > MOST_PIXELS) {
     // Upwards: it is never the number that may be.
@@ -47,7 +47,7 @@ async function decode(blob, step, upright) {
   } catch {
     throw new Refused("not_an_image");
   }
-  const image = await toColours(bitmap, step.transparency, asStored);
+  const image = await toColours(bitmap, asStored);
   bitmap.close();
   return turn(image, upright ? (separated?.orientation ?? 1) : 1);
 }
@@ -109,7 +109,7 @@ export async function prepare(blob, steps) {
   const upright = steps.some((one) => one.step === "orient");
   let image = null;
   for (const one of steps) {
-    if (one.step === "decode") image = await decode(blob, one, upright);
+    if (one.step === "decode") image = await decode(blob, upright);
     else if (one.step === "grey") image = grey(image, one);
     else if (one.step === "resize") image = resize(image, one);
     else if (one.step === "crop") image = crop(image, one);

@@ -9,15 +9,15 @@ from PIL import Image
 from tests.parts.program.data.own.pictures import picture
 from tests.rows import rows
 from train.data.batches import SKIPPED, EvaluationBatches, TrainingBatches
-from train.data.image_reader import ImageReader
+from train.data.crops import ImageReader
+from train.data.image_changes import CHANGES
 from train.data.images import UnreadableImageError
 from train.data.own import decoded_images
 from train.data.own.encoded_images import Files
-from train.data.own.image_changes import CHANGES, OwnFraming
 from train.data.records import Records, Split
 
 SHAPE = (10, 12, 3)
-READER = ImageReader(OwnFraming(SHAPE))
+READER = ImageReader.own(SHAPE, CHANGES["none"])
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def files(tmp_path):
 
 def batches(source, shape, changes, upright):
     """Two epochs of training and one of evaluation."""
-    reader = ImageReader(OwnFraming(shape, changes), upright)
+    reader = ImageReader.own(shape, CHANGES[changes], upright=upright)
     split = Split(
         Records(source, np.arange(len(source)), "pictures", reader),
         np.arange(len(source), dtype=np.int32),
@@ -63,7 +63,8 @@ def batches(source, shape, changes, upright):
 def test_batches_are_those_of_the_files(files, changes, channels):
     shape = (*SHAPE[:2], channels)
     for upright in (False, True):
-        decoded = decoded_images.kept(files, ImageReader(OwnFraming(shape, changes), upright))
+        reader = ImageReader.own(shape, CHANGES[changes], upright=upright)
+        decoded = decoded_images.kept(files, reader)
         expected = batches(files, shape, changes, upright)
         found = batches(decoded, shape, changes, upright)
         for one, other in zip(found, expected, strict=True):

@@ -10,7 +10,6 @@ from configs import features, folder, table
 from tests.parts.program.data.own import pictures
 from train import experiment
 from train.configuration.parsing import parse
-from train.data.images import DecodeOptions
 from train.prediction import image_files, trained
 from train.prediction.description import preparation
 from train.training.losses import LOSSES
@@ -50,7 +49,7 @@ def test_a_folder_becomes_a_classifier_that_needs_no_data(photos, tmp_path):
     assert classifier.classes.names == CLASSES
     assert classifier.classes.training_images == (6,) * len(CLASSES)
     reader = classifier.spec.image_reader
-    pixels = reader.fit(image_files.read(photos / "ash" / "0.png", reader), "a")
+    pixels = reader.pixels(image_files.read(photos / "ash" / "0.png", reader), "a")
     np.testing.assert_array_equal(pixels, np.asarray(pictures.picture("ash/0.png")))
     assert classifier.scores()(pixels[None]).shape == (1, len(CLASSES))
     for wrong, error, message in (
@@ -65,17 +64,14 @@ def test_a_folder_becomes_a_classifier_that_needs_no_data(photos, tmp_path):
 
 def test_greyscale_and_a_size_of_ones_own_for_one_epoch(tmp_path, capsys):
     pictures.write_classes(tmp_path / "photos", CLASSES, 10, mode="L")
-    fields = {"image_size": 7, "transparency": "white", "read_truncated": True}
-    fields = {f"dataset.{name}": value for name, value in fields.items()} | {"num_epochs": 1}
+    fields = {"dataset.image_size": 7, "num_epochs": 1}
     experiment.run(small(folder, tmp_path / "photos", **fields), tmp_path / "run")
     line = "the warm-up takes 0.5 epochs, half of the run, in place of 1 (config.optimizer.warmup"
     assert line in capsys.readouterr().out
     kept = json.loads((tmp_path / "run" / "data.json").read_text())
     assert kept["image_shape"] == [7, 7, 1]
-    # A finished run decodes as its configuration says.
     spec = trained.load(tmp_path / "run").spec
-    assert spec.reader.options == DecodeOptions(on_white=True, read_truncated=True)
-    assert "in greyscale (transparent parts on white), " in preparation(spec, (7, 7, 1))
+    assert "in greyscale, " in preparation(spec, (7, 7, 1))
 
 
 def test_every_loss_is_a_configuration(tmp_path):

@@ -7,15 +7,14 @@ import pytest
 
 from tests.parts.program.data.own import pictures
 from train.data import dataset_spec
-from train.data.image_reader import ImageReader
+from train.data.crops import NO_CHANGE, ImageReader
 from train.data.own import unreadable_images
 from train.data.own.encoded_images import Files
-from train.data.own.image_changes import OwnFraming
 from train.data.own.unreadable_images import ALL, HEADERS
 from train.data.records import Records
 from train.prediction.embedding.found import configuration
 
-READER = ImageReader(OwnFraming((16, 16, 3)))
+READER = ImageReader.own((16, 16, 3), NO_CHANGE)
 
 
 def encoded(kind, size=(90, 70), **options):

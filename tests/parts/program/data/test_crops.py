@@ -1,0 +1,222 @@
+"""Which part of an image becomes the pixels: by the published rule, and by the rule for users."""
+
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.parts.program.data.encoded_images import encode, photograph
+from tests.parts.program.data.own.pictures import picture
+from tests.rows import rows
+from train.data import photographs
+from train.data.crops import Fit, ImageReader
+from train.data.image_changes import CHANGES, NUM_DRAWS
+from train.data.images import UnreadableImageError
+
+# Width and height: landscape, portrait, square, enlarged, one side already 256; for the middle,
+# rests of 69, whose half rounds down to 34, and of 415, whose half rounds up to 208.
+SIZES = [
+    *((500, 375), (333, 500), (400, 400), (180, 231), (256, 300), (300, 256)),
+    *((229, 200), (200, 229), (512, 205), (205, 512)),
+]
+PUBLISHED = photographs.READER
+MIDDLE = np.full(NUM_DRAWS, 0.5)
+
+
+def reader(shape=(10, 12, 3), *, augmentation="none", upright=True):
+    return ImageReader.own(shape, CHANGES[augmentation], upright=upright)
+
+
+def draws(seed):
+    return np.random.default_rng(seed).random(NUM_DRAWS)
+
+
+# The published rule.
+
+
+def torchvision_resize(image):
+    """Resize(256): the shorter side at 256, the longer one truncated, no work if it is."""
+    width, height = image.size
+    short, long = min(width, height), max(width, height)
+    if short == 256:
+        return image
+    new_long = int(256 * long / short)
+    size = (256, new_long) if width <= height else (new_long, 256)
+    return image.resize(size, Image.Resampling.BILINEAR)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_middle_is_that_of_torchvision(rng, size):
+    image = Image.fromarray(photograph(rng, *size))
+    pixels = np.asarray(torchvision_resize(image))
+    height, width, _ = pixels.shape
+    top, left = round((height - 224) / 2.0), round((width - 224) / 2.0)
+    expected = pixels[top : top + 224, left : left + 224]
+    np.testing.assert_array_equal(PUBLISHED.pixels(image, "a"), expected)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_random_crop_reaches_every_place(rng, size):
+    image = Image.fromarray(photograph(rng, *size))
+    pixels = np.asarray(torchvision_resize(image))
+    across, down = pixels.shape[0] - 223, pixels.shape[1] - 223
+    # The first, the last and one in between; each place has an equal part of [0, 1).
+    for top, left in ((0, 0), (across - 1, down - 1), (across // 2, down // 3)):
+        for inside in (0.01, 0.99):
+            uniform = np.array([(top + inside) / across, (left + inside) / down])
+            expected = pixels[top : top + 224, left : left + 224]
+            found = PUBLISHED.for_training(encode(image, "PNG"), "a", uniform)
+            # Sums that are rounded twice, once an axis, come out up to a step apart where the axes
+            # or the last bits of the edges are others; they are not all on one side.
+            difference = found.astype(int) - expected
+            assert abs(difference).max() <= 1
+            assert abs(difference.mean()) < 0.02
+
+
+def test_published_photographs_are_not_turned(rng):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    image = Image.fromarray(photograph(rng, 60, 40))
+    turned = PUBLISHED.for_evaluation(encode(image, "PNG", exif=exif), "a")
+    np.testing.assert_array_equal(turned, PUBLISHED.pixels(image, "a"))
+
+
+# The rule for users' images.
+
+
+def test_an_image_of_the_size_is_left_as_it_is():
+    image = picture("a")
+    for pixels in (
+        reader().for_evaluation(encode(image, "PNG"), "a"),
+        reader().for_training(encode(image, "PNG"), "a", draws(0)),
+    ):
+        np.testing.assert_array_equal(pixels, np.asarray(image))
+
+
+@pytest.mark.parametrize("size", [(300, 200), (200, 300), (16, 16), (5, 4)])
+def test_another_size_is_resized_and_its_middle_cropped(size):
+    image = Image.new("RGB", size, (10, 200, 30))
+    pixels = reader((16, 16, 3)).for_evaluation(encode(image, "PNG"), "a")
+    assert pixels.shape == (16, 16, 3)
+    assert (pixels == (10, 200, 30)).all()
+    # A cross in the middle stays in the middle.
+    image = Image.new("L", (160, 120))
+    image.paste(255, (76, 56, 84, 64))
+    pixels = reader((16, 16, 1)).for_evaluation(encode(image, "PNG"), "a")[..., 0].astype(float)
+    down, across = np.mgrid[:16, :16]
+    for positions in (down, across):
+        assert (positions * pixels).sum() / pixels.sum() == pytest.approx(7.5, abs=0.1)
+
+
+def test_the_middle_is_a_part_of_the_image_that_covers_eight_sevenths():
+    # Resized to 16 x 24 pixels, of which 14 x 21 stay.
+    box, size, crop = reader((21, 14, 3)).fit((160, 240))
+    assert (box, size, crop) == (pytest.approx((10, 15, 150, 225)), (14, 21), None)
+    # Resized to 16 x 32 pixels.
+    assert reader((14, 14, 3)).fit((160, 320)).box == pytest.approx((10, 90, 150, 230))
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGBA", "CMYK"])
+def test_any_mode_becomes_the_channels_of_the_data(mode):
+    image = picture("a", mode=mode)
+    for channels in (1, 3):
+        pixels = reader((10, 12, channels)).for_evaluation(encode(image, "TIFF"), "a")
+        assert (pixels.shape, pixels.dtype) == ((10, 12, channels), np.uint8)
+
+
+def test_grey_data_in_memory_are_grey_before_they_are_resized(rng):
+    image = Image.fromarray(photograph(rng, 60, 40))
+    pixels = ImageReader.plain((8, 9, 1)).pixels(image, "a")
+    expected = image.convert("L").resize((12, 8), Image.Resampling.BILINEAR).crop((1, 0, 10, 8))
+    np.testing.assert_array_equal(pixels[..., 0], expected)
+
+
+@pytest.mark.parametrize("made", [reader((224, 224, 3)), PUBLISHED, ImageReader.plain((90, 90, 3))])
+def test_an_image_too_narrow_to_be_resized_is_refused(made):
+    with pytest.raises(UnreadableImageError, match="too long and narrow, 1 x 30000 pixels"):
+        made.pixels(Image.new("L", (1, 30_000)), "a")
+
+
+# Random changes.
+
+
+@pytest.mark.parametrize("augmentation", [name for name in CHANGES if name != "none"])
+@pytest.mark.parametrize("size", rows([(40, 30)], [(12, 10), (3, 50)]))
+def test_changes_are_functions_of_the_draws(augmentation, size):
+    changed = reader(augmentation=augmentation)
+    image = encode(picture("a", size=size), "PNG")
+    pixels = [changed.for_training(image, "a", draws(seed)) for seed in range(24)]
+    again = changed.for_training(image, "a", draws(0))
+    np.testing.assert_array_equal(pixels[0], again)
+    assert all((one.shape, one.dtype) == ((10, 12, 3), np.uint8) for one in pixels)
+    different = len({one.tobytes() for one in pixels})
+    assert different == 2 if augmentation == "flip" else different > 5
+    # Evaluation never changes anything at random.
+    np.testing.assert_array_equal(
+        changed.for_evaluation(image, "a"), reader().for_evaluation(image, "a")
+    )
+
+
+# With Pillow 13: other versions may resize the axes in another order.
+PINNED = {
+    "none": 1182998221,
+    "flip": 1322674893,
+    "crop_flip": 2153056422,
+    "random_resized_crop": 2900719972,
+    "randaugment": 4039295337,
+}
+
+
+@pytest.mark.parametrize("augmentation", CHANGES)
+def test_the_pixels_are_those_of_every_run(augmentation):
+    pixels = (np.arange(70 * 50 * 3) ** 2 % 251).astype(np.uint8).reshape(50, 70, 3)
+    image = encode(Image.fromarray(pixels), "PNG")
+    changed = reader((20, 24, 3), augmentation=augmentation)
+    made = [changed.for_training(image, "a", draws(seed)) for seed in range(8)]
+    assert zlib.crc32(np.stack(made).tobytes()) == PINNED[augmentation]
+
+
+def test_a_flip_is_that_of_the_whole_image():
+    image = picture("a")
+    flip, keep = MIDDLE.copy(), MIDDLE.copy()
+    flip[4], keep[4] = 0.1, 0.9
+    flipping = reader(augmentation="flip")
+    encoded = encode(image, "PNG")
+    flipped = flipping.for_training(encoded, "a", flip)
+    np.testing.assert_array_equal(flipped, np.asarray(image)[:, ::-1])
+    np.testing.assert_array_equal(flipping.for_training(encoded, "a", keep), np.asarray(image))
+
+
+def test_a_padded_crop_moves_by_up_to_an_eighth():
+    cropping = reader((16, 16, 3), augmentation="crop_flip")
+    image = picture("a", size=(16, 16))
+    corner, middle = MIDDLE.copy(), MIDDLE.copy()
+    corner[:2], corner[4], middle[4] = 0.0, 0.9, 0.9
+    moved = cropping.for_training(encode(image, "PNG"), "a", corner)
+    np.testing.assert_array_equal(moved[2:, 2:], np.asarray(image)[:-2, :-2])
+    assert (moved[:2] == 0).all()
+    still = cropping.for_training(encode(image, "PNG"), "a", middle)
+    np.testing.assert_array_equal(still, np.asarray(image))
+
+
+def test_parts_have_every_area_and_lie_everywhere():
+    # A ramp: the mean of a part says where it lies, its spread how large it is.
+    ramp = Image.fromarray(np.tile(np.arange(256, dtype=np.uint8), (256, 1)))
+    resizing = reader((8, 8, 1), augmentation="random_resized_crop")
+    encoded = encode(ramp, "PNG")
+    parts = [
+        resizing.for_training(encoded, "a", draws(seed))[..., 0].astype(int) for seed in range(200)
+    ]
+    widths = [np.ptp(part) for part in parts]
+    middles = [part.mean() for part in parts]
+    assert min(widths) < 90
+    assert max(widths) > 200
+    assert min(middles) < 80
+    assert max(middles) > 175
+
+
+def test_words_and_numbers_of_a_fit_say_the_same():
+    assert "its shorter side resized to 256" in PUBLISHED.fit.in_words
+    assert "8/7" in reader().fit.in_words
+    assert "cover 12 x 10 pixels" in Fit((12, 10)).in_words
