@@ -38,7 +38,8 @@ def logits_and_labels(
     *,
     name: str = "logits",
     where: ArrayLike | None = None,
-    hint: str = "losses.expect_over_labels takes one-hot and soft labels",
+    hint: str = "losses.expect_over_labels, metrics.expected_hits and sets.vote_quantile take "
+    "one-hot and soft labels",
 ) -> tuple[jax.Array, jax.Array]:
     """Returns logits [..., L] and labels [...], or raises if their types or shapes are wrong.
 
