@@ -68,7 +68,7 @@ RECIPES = {
     ),
 }
 # One of images in memory, and one of photographs with the losses of a long tail.
-QUICK = ("cifar100", "plantnet300k")
+QUICK = ("cifar100",)
 NUM_TEST_SPECIES = 1000
 SYNTHETIC_SPECIES = Affordable(
     (
