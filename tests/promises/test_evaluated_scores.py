@@ -223,6 +223,42 @@ def test_costs_that_are_the_same_for_all_of_each_class_are_bounded(evaluate, tes
         check_bounded(found, test, calibration, float(risk), of_labels, between)
 
 
+def test_what_observations_are_too_few_for_is_left_out_of_them_alone(test, tmp_path, caplog):
+    probabilities, labels = test
+    path, out = tmp_path / "grouped.npz", tmp_path / "report.json"
+    groups = [f"{label} {index % 6}" for index, label in enumerate(labels)]
+    np.savez(path, probabilities=probabilities, labels=labels, groups=np.array(groups))
+    given = {"logits": path, "coverages": 0.9, "risks": 0.01, "costs": "missed", "out": out}
+    ended = commands.ok(commands.line("evaluate", **given, rules="interpolated"))
+    report = json.loads(out.read_text())
+    assert report["conformal_rules"]["0.9"].keys() == {"interpolated"}
+    assert report["risks"].keys() == {"0.01"}
+    observed = report["observations"]
+    assert observed["coverages"].keys() == {"0.9"}
+    assert (observed["conformal_rules"], observed["risks"]) == ({"0.9": {}}, {})
+    assert ended.out.count("conformal rules at") == ended.out.count("a bounded mean cost") == 1
+    told = [one for one in caplog.messages if one.startswith("left out of the observations: ")]
+    assert ["interpolated" in told[0], "--risk=0.01" in told[1]] == [True, True]
+    # Of the examples themselves nothing is left out.
+    ended = commands.run(commands.line("evaluate", **given | {"risks": 0.001}))
+    assert (ended.code, ended.out) == (2, "")
+
+
+@pytest.mark.parametrize("flag", ["logits", "calibration_logits"])
+def test_likely_groups_in_names_are_told(test, tmp_path, caplog, flag):
+    probabilities, labels = test
+    arrays = {"probabilities": probabilities, "labels": np.sort(labels)}
+    np.savez(tmp_path / "plain.npz", **arrays)
+    names = [f"{label}/obs{index // 2}_photo{index % 2 + 1}" for index, label in enumerate(labels)]
+    names = np.array([f"{name}.jpg" for name in names])
+    np.savez(tmp_path / "named.npz", **arrays, names=names)
+    given = dict.fromkeys(("logits", "calibration_logits"), tmp_path / "plain.npz")
+    commands.ok(commands.line("evaluate", **given | {flag: tmp_path / "named.npz"}))
+    (told,) = caplog.messages
+    assert told.startswith(f"--{flag} {tmp_path / 'named.npz'}: ")
+    assert names[0] in told
+
+
 def check_bounded(reported, test, calibration, risk, of_labels, between):
     """Sets are the smallest whose mean cost is bounded, and cost what is reported.
 

@@ -68,6 +68,8 @@ ROWS = {
     "evaluate --logits=scores.npz --rules=pas": "--class_counts",
     "evaluate --logits=nan.npz": "nan.npz",
     "evaluate --logits=labels.npz": "--labels",
+    "evaluate --logits=named.npz --calibration_logits=reordered.npz": "--calibration_logits",
+    "evaluate --logits=scores.npz --calibration_logits=doubled.npz": "--calibration_logits",
     "evaluate --logits=scores.npz --out=scores.npz": "--out",
     "evaluate --logits=scores.npz --out=a.json --scores=a.json": "--scores",
     "evaluate --logits=scores.npz --out=/proc/self/a.json": "--out",
@@ -114,6 +116,9 @@ def folder(tmp_path_factory):
     rng = np.random.default_rng(0)
     logits, labels = rng.normal(size=(30, 4)), rng.integers(0, 4, size=30)
     np.savez(folder / "scores.npz", logits=logits, labels=labels)
+    for name, classes in {"named": "abcd", "reordered": "abdc", "doubled": "abca"}.items():
+        named = {"class_names": np.array([*classes])}
+        np.savez(folder / f"{name}.npz", logits=logits, labels=labels, **named)
     np.savez(folder / "labels.npz", logits=logits, labels=labels + 1)
     np.savez(folder / "nan.npz", logits=np.where(logits > 2, np.nan, logits), labels=labels)
     np.savez(folder / "other.npz", other=logits, labels=labels)

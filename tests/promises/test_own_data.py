@@ -240,6 +240,26 @@ def test_a_folder_of_arrays_has_what_the_file_has(examples, runs, tmp_path):
     np.testing.assert_allclose(of_file.std, of_train.std(axis=0), rtol=1e-5)
 
 
+def test_likely_groups_in_the_names_of_features_are_told_once(examples, tmp_path, caplog):
+    arrays = own_data.features(examples)
+    del arrays["group"]
+    # Two of each, one after another.
+    arrays["names"] = [
+        f"{name}/obs{index // 2}_photo{index % 2 + 1}.jpg"
+        for index, name in enumerate(arrays["labels"])
+    ]
+    np.savez(tmp_path / "a.npz", **arrays)
+    where = {"name": "features", "path": tmp_path / "a.npz"}
+    for num_epochs in (1, 2):
+        changes = {"num_epochs": num_epochs}
+        commands.ok(
+            own_data.line(where, tmp_path / "run", **changes) + " --extend" * (num_epochs - 1)
+        )
+        (told,) = [one for one in caplog.messages if "look like those of groups" in one]
+        assert told.startswith(str(tmp_path / "a.npz"))
+        assert all(name in told for name in arrays["names"][:2])
+
+
 # What changes, and what is refused.
 
 

@@ -6,9 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from train.assembly.run_data import RunData
-from train.configuration.datasets import CheckedFields, OwnImageFields, path_of
+from train.configuration.datasets import CheckedFields, FeaturesFields, OwnImageFields, path_of
+from train.data import Dataset
 from train.data.batches import LEAVES_OUT
-from train.data.own import unreadable_images
+from train.data.own import likely_groups, unreadable_images
+from train.devices import processes
 from train.evaluation import summaries
 from train.evaluation.metric import Metric
 from train.foundation.errors import UserError
@@ -41,9 +43,22 @@ def find_unreadable(data: RunData, workdir: Path) -> Unreadable:
 def find_overlooked(data: RunData, workdir: Path) -> Overlooked:
     """What makes the accuracies of a new run too good; a resumed run has reported it."""
     settings = data.config.dataset
-    if not isinstance(settings, OwnImageFields) or run_files.has_checkpoints(workdir):
+    if run_files.has_checkpoints(workdir):
         return overlooked.NOTHING
-    return overlooked.find(data.dataset, settings)
+    if isinstance(settings, OwnImageFields):
+        return overlooked.find(data.dataset, settings)
+    if isinstance(settings, FeaturesFields) and processes.is_first():
+        _warn_of_groups(data.dataset, settings.path)
+    return overlooked.NOTHING
+
+
+def _warn_of_groups(dataset: Dataset, where: str) -> None:
+    """Warns of likely groups in the names of rows of features without groups."""
+    splits = (dataset.train, dataset.validation, dataset.test)
+    names = [split.names for split in splits if split.names is not None and split.groups is None]
+    if len(names) == len(splits):
+        labels = np.concatenate([split.labels for split in splits])
+        likely_groups.warn(where, np.concatenate(names).tolist(), labels, "an array group")
 
 
 def check_fits(data: RunData, workdir: Path) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -15,19 +15,17 @@ from train.evaluation import score_files, thresholds
 from train.evaluation.class_tree import HOW_TO_GIVE, ClassTree
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.predictions import Predictions, chunks
-from train.evaluation.set_rules import SetRule
 from train.evaluation.stored_scores import Scores
+from train.evaluation.thresholds import NoLimitsError
 from train.foundation.errors import UserError
+
+Made = TypeVar("Made")
 
 HOW_TO_GIVE_TAXONOMY = f"give --taxonomy, {HOW_TO_GIVE}"
 # The clusters of classes are drawn from it.
 _SEED = 0
 # The weight of the limit of a class in the limits of "middle", and the largest "lac" score.
 _MIDDLE, _LARGEST = 0.5, 1.0
-
-
-class NoLimitsError(UserError):
-    """The examples are too few for a limit of any class."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,14 +187,16 @@ def without_check(
     return ConformalSets(rule, np.asarray(limits), counts, tree)
 
 
-def if_possible(make: Callable[[], SetRule], *, is_optional: bool) -> SetRule | None:
-    """The sets that a function makes; None, and a warning, if optional ones have no limits."""
+def if_possible(
+    make: Callable[[], Made], *, is_optional: bool, what: str = "examples"
+) -> Made | None:
+    """What a function makes; None, and a warning, if it is optional and has no limits."""
     try:
         return make()
     except NoLimitsError as error:
         if not is_optional:
             raise
-        logging.warning("left out: %s", error)
+        logging.warning("left out of the %s: %s", what, error)
         return None
 
 

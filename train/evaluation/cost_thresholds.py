@@ -12,6 +12,7 @@ import numpy as np
 
 from train.evaluation.costs import Costs, truths_of
 from train.evaluation.predictions import Predictions, chunks
+from train.evaluation.thresholds import NoLimitsError
 from train.foundation.errors import UserError
 
 
@@ -34,7 +35,7 @@ def threshold(examples: Predictions, costs: Costs, risk: float) -> float:
     allowed = Decimal(repr(risk)) * (number + 1) - Decimal(repr(costs.largest))
     if allowed < 0:
         fewest = math.ceil(Decimal(repr(costs.largest)) / Decimal(repr(risk))) - 1
-        raise UserError(
+        raise NoLimitsError(
             f"--risk={risk} with costs of up to {costs.largest:g} needs at least {fewest} examples "
             f"to calibrate on; there are {number}"
         )

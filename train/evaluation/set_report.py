@@ -69,6 +69,7 @@ def set_report(
     class_names: Sequence[str] | None = None,
     combined_by: str = combinations.DEFAULT,
     tree: ClassTree | None = None,
+    are_observations: bool = False,
 ) -> dict[str, Any]:
     """Everything that is reported about a split, as files have it.
 
@@ -90,11 +91,16 @@ def set_report(
         combined_by: how the scores of the examples of a group are combined for the report of
             observations, one of `combinations.COMBINATIONS`.
         tree: what is above the classes; None if nothing is.
+        are_observations: whether the examples are observations; what they are too few for is left
+            out.
 
     Raises:
         UserError: there are too few examples to calibrate on, or a rule needs something that is
             missing.
     """
+    if_possible = partial(
+        conformal_sets.if_possible, what="observations" if are_observations else "examples"
+    )
     thresholds = average_k_thresholds(calibrated_on, ks)
     evaluation = summaries.summarize(examples, thresholds, class_counts)
     groups = {"all": np.ones(examples.num_classes, np.bool_)}
@@ -151,12 +157,12 @@ def set_report(
                 rule.name: _evaluate_conformal(examples, of_rule, class_counts, class_names, tree)
                 for rule in rules
                 if (
-                    of_rule := conformal_sets.if_possible(
+                    of_rule := if_possible(
                         partial(
                             conformal_sets.calibrate,
                             *(rule, calibrated_on, coverage, class_counts, tree),
                         ),
-                        is_optional=are_rules_optional,
+                        is_optional=are_rules_optional or are_observations,
                     )
                 )
             }
@@ -169,13 +175,15 @@ def set_report(
     if costs is not None and risks:
         report["costs"] = costs.name
         report["risks"] = {
-            f"{risk}": evaluate_risk(
-                examples,
-                cost_thresholds.threshold(calibrated_on, costs, risk),
-                costs,
-                class_counts,
-            )
+            f"{risk}": evaluate_risk(examples, limit, costs, class_counts)
             for risk in risks
+            if (
+                limit := if_possible(
+                    partial(cost_thresholds.threshold, calibrated_on, costs, risk),
+                    is_optional=are_observations,
+                )
+            )
+            is not None
         }
     if of_all is not None:
         report["accuracy_by_count"] = _accuracy_by_count(examples, ks, of_all)
@@ -215,7 +223,7 @@ def observations_report(
         of_split: Predictions, of_calibration: Predictions, possible: Sequence[float]
     ) -> dict[str, Any]:
         return set_report(
-            of_split, of_calibration, coverages=possible, are_rules_optional=True, **given
+            of_split, of_calibration, coverages=possible, are_observations=True, **given
         )
 
     return observation_report.report(examples, calibrated_on, coverages, report_of)

@@ -18,6 +18,10 @@ _HALF_BITS = 16
 _HALF = 2**_HALF_BITS
 
 
+class NoLimitsError(UserError):
+    """The examples are too few for what their sets are to promise."""
+
+
 def average_k_thresholds(predictions: Predictions, ks: Sequence[int]) -> dict[int, jax.Array]:
     """For each K, the threshold whose sets have K classes on average over the split."""
     return {k: average_k_threshold(predictions.scores, k) for k in ks}

@@ -21,6 +21,7 @@ from train.foundation.errors import UserError
 from train.prediction.calibration import Calibration, plain
 from train.prediction.outliers import OutlierScore
 from train.prediction.trained import TrainedClassifier
+from train.sharing import kinds
 from train.training.state import parameters_digest
 from train.workdir import run_shapes
 
@@ -31,7 +32,9 @@ _SHAPE = shapes.record(
         "parameters": fields.text(),
         "calibrated_on": fields.text(),
         "thresholds": run_shapes.CALIBRATION,
-    }
+    },
+    # Files of earlier versions have none.
+    {"classes": fields.text()},
 )
 _WHAT = "thresholds that train.evaluate --recalibrate wrote"
 
@@ -98,6 +101,7 @@ def write(
     """
     content = {
         "parameters": parameters_digest(classifier.params),
+        "classes": kinds.digest([*classifier.classes.names]),
         "calibrated_on": calibrated_on,
         "thresholds": {name: value for one in made for name, value in one.found.items()},
     }
@@ -132,6 +136,12 @@ class GivenCalibration(Calibration):
         if content["parameters"] != parameters_digest(classifier.params):
             raise UserError(
                 f"--thresholds {path} was calibrated for another classifier: its parameters differ"
+            )
+        classes = kinds.digest([*classifier.classes.names])
+        if content.get("classes", classes) != classes:
+            raise UserError(
+                f"--thresholds {path} was calibrated for other classes, or for these in another "
+                "order"
             )
         self._path = path
         self._given = plain(content["thresholds"])

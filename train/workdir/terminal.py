@@ -248,7 +248,9 @@ def _show_coverages(console: Console, report: Mapping[str, Any]) -> None:
         if further:
             show_line("one example: for one example of each observation, drawn at random")
     if "conformal_rules" in report:
-        for level, rules in report["conformal_rules"].items():
+        # Observations may be too few for any rule.
+        found = {level: rules for level, rules in report["conformal_rules"].items() if rules}
+        for level, rules in found.items():
             show_line(
                 f"conformal rules at a coverage of {level}; least: of the least covered class:"
             )
@@ -273,7 +275,7 @@ def _show_worth(console: Console, report: Mapping[str, Any]) -> None:
             f"{values['set_size']:.2f}",
         )
         console.print(table)
-    if "risks" in report:
+    if report.get("risks"):
         show_line(f"sets with a bounded mean cost, by {report['costs']}:")
         names = ("at most", "mean cost", "coverage", "set size")
         table = Table(*(Column(one, justify="right") for one in names), box=SIMPLE)

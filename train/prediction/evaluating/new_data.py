@@ -154,11 +154,12 @@ def evaluate(
     if isinstance(calibration, NewCalibration) and asked.calibration_out is not None:
         made = [calibration]
         if of_observations:
-            coverages = map(float, of_observations["observations"]["coverages"])
+            coverages, bounds = (
+                [*map(float, of_observations["observations"].get(name, ()))]
+                for name in ("coverages", "risks")
+            )
             made.append(
-                calibrate_observations(
-                    classifier, calibrated, ks, [*coverages], rules, measures.risks, costs
-                )
+                calibrate_observations(classifier, calibrated, ks, coverages, rules, bounds, costs)
             )
         on = f"{calibrated.on} ({calibrated.number:,})"
         other_calibrations.write(asked.calibration_out, classifier, made, on)
@@ -335,6 +336,13 @@ def _observations_at(
     found = observations.combine(data.known, combination)
     of_observations = dataclasses.replace(data, examples=found.predictions, what="observation")
     wanted = asked.measures.coverages
+    kept = [one for one in risks if costs and one in limits.values("risk", f"_{costs.digest}")]
+    for risk in risks:
+        if risk not in kept:
+            logging.warning(
+                "left out of the observations: --thresholds %s has no --risks=%s for them",
+                *(asked.thresholds, risk),
+            )
     report = new_data_report.report(
         of_observations,
         limits,
@@ -349,7 +357,7 @@ def _observations_at(
         limits,
         ks=ks,
         utilities=utilities,
-        risks=[one for one in risks if costs and one in limits.values("risk", f"_{costs.digest}")],
+        risks=kept,
         costs=costs,
     )
     counted = limits.counted()

@@ -192,7 +192,9 @@ def report(
             for rule in rules
             if (
                 of_rule := conformal_sets.if_possible(
-                    partial(calibration.sets_of, coverage, rule), is_optional=are_rules_optional
+                    partial(calibration.sets_of, coverage, rule),
+                    is_optional=are_rules_optional,
+                    what=f"{data.what}s",
                 )
             )
         }

@@ -1,12 +1,14 @@
 """Evaluates scores from files, without a network."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
 from train.evaluation import score_files
 from train.evaluation.covariate_shift import LogWeights
 from train.evaluation.predictions import Predictions
+from train.foundation import names
 from train.foundation.errors import UserError
 from train.prediction.evaluating import halving, set_reports
 from train.prediction.evaluating.evaluated import Evaluated
@@ -35,6 +37,11 @@ def evaluate(
     ks = measures.ks_of(num_classes)
     class_counts = _class_counts(files, num_classes)
     class_names = score_files.class_names_beside(files.logits, num_classes)
+    if files.calibration_logits is not None:
+        flag = "calibration_logits"
+        others = score_files.class_names_beside(files.calibration_logits, num_classes, flag=flag)
+        if others is not None and class_names is not None:
+            _check_classes(others, class_names)
     tree = None
     if taxonomy is not None:
         if class_names is None:
@@ -82,6 +89,17 @@ def _calibration(files: ScoreFiles, num_classes: int) -> Predictions | None:
             f"{found.scores.shape[1]}"
         )
     return found
+
+
+def _check_classes(found: Sequence[str], expected: Sequence[str]) -> None:
+    """Refuses scores to calibrate on that are of other classes, or of these in another order."""
+    for index, pair in enumerate(zip(found, expected, strict=True)):
+        if names.same_form(pair[0]) != names.same_form(pair[1]):
+            one, other = map(names.shown, pair)
+            raise UserError(
+                "--calibration_logits must have the class_names of --logits in the same order; its "
+                f"class {index} is {one!r}, and that of --logits is {other!r}"
+            )
 
 
 def _log_weights(

@@ -78,7 +78,8 @@ def test_the_fewest_examples_of_a_coverage(tmp_path, coverage, fewest):
 
 def test_a_threshold_that_every_score_reaches_is_read_back(tmp_path):
     """It is minus infinity, as of answers that are always right; JSON cannot have it."""
-    classifier = SimpleNamespace(params={"bias": np.zeros(6)}, workdir=None)
+    classes = SimpleNamespace(names=("a", "b"))
+    classifier = SimpleNamespace(params={"bias": np.zeros(6)}, workdir=None, classes=classes)
     made = SimpleNamespace(found={"max_error_0.5": -math.inf, "coverage_0.9": 0.25})
     path = tmp_path / "half.json"
     other_calibrations.write(path, classifier, [made], "half of the images of photos")

@@ -20,9 +20,10 @@ from train.foundation.errors import UserError
 from train.models.classifier import Classifier
 from train.models.heads import LinearHead
 from train.models.normalization import CLIP, IMAGENET
-from train.prediction import exported_weights, image_files, published
+from train.prediction import exported_weights, image_files, other_calibrations, published
 from train.prediction.calibrated_rule import calibrate
 from train.prediction.classifier_flags import ChosenClassifier
+from train.prediction.other_calibrations import GivenCalibration
 from train.prediction.rule_flags import ChosenRule
 from train.training.losses import LOSSES
 
@@ -135,6 +136,21 @@ def test_a_file_that_does_not_fit_is_one_line(data, tmp_path):
             published.load(chosen)
         assert "\n" not in str(raised.value)
         assert "config." not in str(raised.value)
+
+
+@pytest.mark.usefixtures("_small")
+def test_thresholds_of_classes_in_another_order_are_refused(data, tmp_path):
+    names = (data / "names.txt").read_text().splitlines()
+    (tmp_path / "reversed.txt").write_text("\n".join(reversed(names)))
+    same, other = (
+        published.load(of_names(data, **changes))
+        for changes in ({}, {"classes": f"{tmp_path}/reversed.txt"})
+    )
+    thresholds = tmp_path / "thresholds.json"
+    other_calibrations.write(thresholds, same, [], "new images")
+    GivenCalibration(same, thresholds)
+    with pytest.raises(UserError, match=r"--thresholds .* in another order"):
+        GivenCalibration(other, thresholds)
 
 
 @pytest.mark.usefixtures("_small")
