@@ -260,23 +260,23 @@ def vgg(net, x):
 
 
 def inception(net, x):
-    """The stem of all Inceptions, and the first block of the third."""
+    """The stem of all Inceptions, and of the third the first block and one of long kernels."""
     for name, stride, padding in (("1a_3x3", 2, 0), ("2a_3x3", 1, 0), ("2b_3x3", 1, None)):
         x = net.conv_norm(f"Conv2d_{name}", x, stride, padding=padding)
     x = net.conv_norm("Conv2d_3b_1x1", max_pool(x))
     x = max_pool(net.conv_norm("Conv2d_4a_3x3", x, padding=0))
-    block, branches = net.within("Mixed_5b"), []
-    for names in (
-        ("branch1x1",),
-        ("branch5x5_1", "branch5x5_2"),
-        ("branch3x3dbl_1", "branch3x3dbl_2", "branch3x3dbl_3"),
-        ("branch_pool",),
+    for name, numbers in (
+        ("Mixed_5b", {"branch1x1": 0, "branch5x5": 2, "branch3x3dbl": 3, "branch_pool": 0}),
+        ("Mixed_6b", {"branch1x1": 0, "branch7x7": 3, "branch7x7dbl": 5, "branch_pool": 0}),
     ):
-        hidden = mean_pool(x) if names == ("branch_pool",) else x
-        for name in names:
-            hidden = block.conv_norm(name, hidden)
-        branches.append(hidden)
-    return np.concatenate(branches, axis=-1).mean(axis=(1, 2))
+        block, ends = net.within(name), []
+        for branch, number in numbers.items():
+            hidden = mean_pool(x) if branch == "branch_pool" else x
+            for layer in [f"{branch}_{index + 1}" for index in range(number)] or [branch]:
+                hidden = block.conv_norm(layer, hidden)
+            ends.append(hidden)
+        x = np.concatenate(ends, axis=-1)
+    return x.mean(axis=(1, 2))
 
 
 def convnext(net, x):
