@@ -9,7 +9,7 @@ from train.assembly.run_data import RunData
 from train.configuration.datasets import CheckedFields, FeaturesFields, OwnImageFields, path_of
 from train.data import Dataset
 from train.data.batches import LEAVES_OUT
-from train.data.own import likely_groups, unreadable_images
+from train.data.own import groups, unreadable_images
 from train.devices import processes
 from train.evaluation import summaries
 from train.evaluation.metric import Metric
@@ -58,7 +58,7 @@ def _warn_of_groups(dataset: Dataset, where: str) -> None:
     names = [split.names for split in splits if split.names is not None and split.groups is None]
     if len(names) == len(splits):
         labels = np.concatenate([split.labels for split in splits])
-        likely_groups.warn(where, np.concatenate(names).tolist(), labels, "an array group")
+        groups.warn(where, np.concatenate(names).tolist(), labels, "an array group")
 
 
 def check_fits(data: RunData, workdir: Path) -> None:

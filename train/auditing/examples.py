@@ -8,7 +8,7 @@ import numpy as np
 
 from train.data import records
 from train.data.dataset import Dataset, DatasetSpec
-from train.data.own import corrections, likely_groups
+from train.data.own import corrections, groups
 from train.data.own.listing import Role, given_group
 from train.data.records import Rows, Split
 
@@ -75,8 +75,7 @@ def of_dataset(dataset: Dataset, spec: DatasetSpec) -> AuditedExamples:
     """The examples of the three splits of a data set of features, which a spec has opened."""
     parts = (dataset.train, dataset.validation, dataset.test)
     words = [role.name.lower() for role in Role]
-    groups = [part.groups for part in parts]
-    known = [one for one in groups if one is not None]
+    known = [part.groups for part in parts if part.groups is not None]
     mean, std = (
         np.array(of_spec if found is None else found, np.float32)
         for found, of_spec in ((dataset.mean, spec.mean), (dataset.std, spec.std))
@@ -93,7 +92,7 @@ def of_dataset(dataset: Dataset, spec: DatasetSpec) -> AuditedExamples:
         scale=1 / (std * np.float32(np.sqrt(len(std)))),
     )
     if found.groups is None:
-        likely_groups.warn(spec.name, found.names.tolist(), found.labels, "an array group")
+        groups.warn(spec.name, found.names.tolist(), found.labels, "an array group")
     return found
 
 

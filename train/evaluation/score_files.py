@@ -23,7 +23,7 @@ import numpy as np
 from absl import logging
 from scipy import special
 
-from train.data.own import likely_groups
+from train.data.own import groups
 from train.data.own.listing import given_group, name_groups
 from train.evaluation import stored_scores
 from train.evaluation.predictions import CHUNK, Predictions, chunks, ranks_in_64_bits
@@ -232,17 +232,17 @@ def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:
         ]
     )
     scores = _prepare_scores(values, are_logits=name == _LOGITS)
-    examples_names, groups = (
+    examples_names, given = (
         _texts_beside(arrays, of, len(classes), "examples", logits, flag)
         for of in (_NAMES, _GROUPS)
     )
-    if groups is not None:
+    if given is not None:
         numbers = (f"example {index}" for index in range(len(classes)))
-        groups = np.array(name_groups(groups.tolist(), numbers), object)
+        given = np.array(name_groups(given.tolist(), numbers), object)
     elif examples_names is not None:
         where = f"--{flag} {logits}"
-        likely_groups.warn(where, examples_names.tolist(), classes, f"an array {_GROUPS}")
-    return Predictions(loss, scores, classes.astype(np.int32), ranks, examples_names, groups)
+        groups.warn(where, examples_names.tolist(), classes, f"an array {_GROUPS}")
+    return Predictions(loss, scores, classes.astype(np.int32), ranks, examples_names, given)
 
 
 def _texts_beside(

@@ -11,7 +11,7 @@ import numpy as np
 
 from train.data.crops import ImageReader
 from train.data.images import UnreadableImageError
-from train.data.own import group_names
+from train.data.own import groups
 from train.foundation import files, reading
 from train.prediction import batching, class_sets, image_files, inference, set_work
 from train.prediction.calibrated_rule import CalibratedRule
@@ -109,12 +109,12 @@ class ImageFiles:
         ]
 
     def find_groups(self, grammar: str) -> tuple[str, ...]:
-        """The group of each image by the grammar of `group_names`.
+        """The group of each image by the grammar of `groups`.
 
         Raises:
             UserError: the grammar is wrong, or finds no group.
         """
-        return group_names.find(
+        return groups.find(
             grammar,
             [str(path) for path in self.files],
             field="--group",

@@ -14,14 +14,13 @@ from train.data.own import (
     feature_files,
     features,
     folders,
-    group_names,
-    likely_groups,
+    groups,
     tables,
 )
 from train.data.own.determinations import ONE_LABEL, Reading
 from train.data.own.encoded_images import Files
 from train.data.own.found_images import FoundImages
-from train.data.own.group_names import Open
+from train.data.own.groups import Open
 from train.data.own.listing import NO_SPLIT, Listing, Role
 from train.data.records import Records, Rows, Split
 from train.foundation import names
@@ -50,9 +49,9 @@ class Expected:
         shape: the shape of an example.
         reader: makes pixels of images; None for other examples.
         nested: whether each folder with images is a class; see `folders.find`.
-        group: how the groups of examples are found: by `group_names` in a folder, by the name of a
+        group: how the groups of examples are found: by `groups` in a folder, by the name of a
             column or of an array elsewhere; None for those that the data have.
-        grammar: what found the groups of the training images; see `group_names`. It finds those of
+        grammar: what found the groups of the training images; see `groups`. It finds those of
             examples that have none of their own, by their names. None if nothing did.
         reading: how the labels of tables and of features are read; tables have `group`, too.
         name: what messages call it.
@@ -123,7 +122,7 @@ def find(flag: str, path: Path, expected: Expected) -> LabelledData:
             examples, listing = _in_images(flag, path, expected)
         if examples.groups is None and examples.names is not None:
             where, named_by = f"--{flag} {path}", _NAMED_BY[flag]
-            likely_groups.warn(where, [*examples.names], examples.labels, named_by)
+            groups.warn(where, [*examples.names], examples.labels, named_by)
     class_names = listing.class_names
     number = {names.same_form(name): label for label, name in enumerate(expected.class_names)}
     unknown = [name for name in class_names if names.same_form(name) not in number]
@@ -157,10 +156,10 @@ def _in_images(flag: str, path: Path, expected: Expected) -> tuple[Split, Listin
         _refuse_splits(found, flag, path)
         listing = found.listing
         if expected.group is not None:
-            groups = group_names.find(
+            given = groups.find(
                 expected.group, listing.paths, field=_GROUP_FLAG, open_image=found.images.open
             )
-            listing = dataclasses.replace(listing, groups=groups)
+            listing = dataclasses.replace(listing, groups=given)
     assert expected.reader is not None
     listing = _grouped(listing, listing.paths, expected, found.images.open)
     indices = np.arange(len(listing))
@@ -178,12 +177,12 @@ def _grouped(
     if listing.has_groups or texts is None or expected.grammar is None:
         return listing
     try:
-        groups = group_names.find(expected.grammar, texts, field=_OF_RUN, open_image=open_image)
+        found = groups.find(expected.grammar, texts, field=_OF_RUN, open_image=open_image)
     except UserError as error:
         # The user has not asked for them.
         logging.warning("%s; each example is taken as a group of its own", error)
         return listing
-    return dataclasses.replace(listing, groups=groups)
+    return dataclasses.replace(listing, groups=found)
 
 
 def _split(examples: Records | Rows, listing: Listing, texts: Sequence[str] | None) -> Split:

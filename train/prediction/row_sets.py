@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from train.data.own import feature_columns, feature_files, group_names
+from train.data.own import feature_columns, feature_files, groups
 from train.data.own.feature_files import Arrays
 from train.data.own.listing import name_groups
 from train.foundation.errors import UserError
@@ -160,7 +160,7 @@ class NamedRows:
         return [*self.features[rows].astype(np.float32)]
 
     def find_groups(self, grammar: str) -> tuple[str, ...]:
-        """The group of each row: an array of the file, or by the grammar of `group_names`.
+        """The group of each row: an array of the file, or by the grammar of `groups`.
 
         Raises:
             UserError: there is no such array, and the rows have no names; or the grammar is wrong,
@@ -182,7 +182,7 @@ class NamedRows:
                 got=grammar,
             )
         try:
-            return group_names.find(grammar, self.names, field="--group", may_be_one=True)
+            return groups.find(grammar, self.names, field="--group", may_be_one=True)
         except UserError as error:
             arrays = ", ".join(self.arrays.finders)
             raise error.within(after=f"; {self.path} has the arrays {arrays}") from error

@@ -5,9 +5,7 @@ That is splits that divide likely groups, and images of different splits that lo
 
 import csv
 import functools
-import hashlib
 import io
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +15,9 @@ from absl import logging
 
 from train.configuration.datasets import FolderFields, OwnImageFields
 from train.data import Dataset
-from train.data.own import exif, likely_groups, near_duplicates, table_columns, thumbnails
+from train.data.own import groups, near_duplicates, table_columns, thumbnails
 from train.data.own.encoded_images import EncodedImages
-from train.data.own.likely_groups import Likely
+from train.data.own.groups import Likely
 from train.data.own.listing import Listing, Role
 from train.data.own.near_duplicates import Pairs
 from train.data.records import Records
@@ -30,10 +28,6 @@ from train.workdir import run_files, terminal
 _COLUMNS = ("image", "split", "class", "looks_like", "its_split", "its_class", "correlation")
 # The names of the splits in the file and in messages.
 _WORDS = {Role.TRAIN: "train", Role.VALIDATION: "validation", Role.TEST: "test"}
-# What is kept of an image: its grey copy, a hash of the camera, and the time.
-_TAKEN = struct.Struct("<8sd")
-_PIXELS = thumbnails.SIDE**2
-_ROW = _PIXELS + _TAKEN.size
 _AHEAD = 256
 
 
@@ -84,16 +78,12 @@ def find(dataset: Dataset, fields: OwnImageFields) -> Overlooked:
     line = in_names(listing, fields, records.name)
     if not fields.list_near_duplicates:
         return Overlooked(line)
-    copies, taken = _look(records, used)
-    if not (line or listing.has_groups):
-        likely = likely_groups.by_times(listing.paths, taken, listing.labels)
-        line = _divided(listing, likely, fields, records.name)
-    pairs = _between_splits(near_duplicates.find(copies), listing.roles)
+    pairs = _between_splits(near_duplicates.find(_look(records, used)), listing.roles)
     rows, summary = _described(pairs, listing)
     # Nothing else was proposed, and some splits are not given.
     is_free = not (line or listing.has_groups) and bool(set(Role) - listing.given)
     if rows and is_free and isinstance(fields, FolderFields):
-        flag = likely_groups.flag("near_duplicates")
+        flag = groups.flag("near_duplicates")
         summary += f"; {flag} keeps images that look alike in one split"
     return Overlooked(line, rows, summary)
 
@@ -108,50 +98,27 @@ def in_names(listing: Listing, fields: OwnImageFields, name: str) -> str:
     """
     if listing.has_groups:
         return ""
-    likely = likely_groups.by_names(listing.paths, listing.labels)
-    return _divided(listing, likely, fields, name)
+    likely = groups.find_likely(listing.paths, listing.labels)
+    return "" if likely is None else _divided(listing, likely, fields, name)
 
 
-def _look(records: Records, used: np.ndarray) -> tuple[np.ndarray, list[exif.Taken | None]]:
-    """The grey copy of each image, and when and with which camera it was taken."""
+def _look(records: Records, used: np.ndarray) -> np.ndarray:
+    """The grey copy of each image; black for an unreadable one, which the check of all reports."""
     source = records.source
     assert isinstance(source, EncodedImages)
-    row = functools.partial(_row, source)
 
     def look(part: range) -> np.ndarray:
-        indices = used[part].tolist()
-        looked = reading.in_threads(row, indices, ahead=_AHEAD)
+        read = functools.partial(thumbnails.read, source.open)
+        looked = reading.in_threads(read, used[part].tolist(), ahead=_AHEAD)
         tracked = terminal.tracked(looked, total=len(part), what="comparing the images")
-        return np.array([*tracked], np.uint8).reshape(-1, _ROW)
+        return thumbnails.stacked([*tracked])
 
-    found = processes.gather_parts(len(used), look)
-    taken = [_TAKEN.unpack(row[_PIXELS:].tobytes()) for row in found]
-    return found[:, :_PIXELS], [
-        None if np.isnan(seconds) else exif.Taken(camera.hex(), seconds)
-        for camera, seconds in taken
-    ]
+    return processes.gather_parts(len(used), look)
 
 
-def _row(source: EncodedImages, index: int) -> np.ndarray:
-    """What is kept of an image, uint8 [_ROW]."""
-    copy, taken = None, None
-    try:
-        with source.open(index) as file:
-            copy = thumbnails.make(file)
-            file.seek(0)
-            taken = exif.taken(file)
-    except (OSError, ValueError):
-        pass  # The check of all images reports it.
-    camera, seconds = ("", np.nan) if taken is None else taken
-    packed = _TAKEN.pack(hashlib.sha256(camera.encode(errors="replace")).digest()[:8], seconds)
-    return np.concatenate([thumbnails.stacked([copy])[0], np.frombuffer(packed, np.uint8)])
-
-
-def _divided(listing: Listing, likely: Likely | None, fields: OwnImageFields, name: str) -> str:
+def _divided(listing: Listing, likely: Likely, fields: OwnImageFields, name: str) -> str:
     """A line about likely groups that splits divide; empty if there are none."""
-    if likely is None:
-        return ""
-    members = likely.members()
+    members = likely.members
     divided = [indices for indices in members if len(set(listing.roles[indices].tolist())) > 1]
     if not divided:
         return ""
@@ -159,7 +126,7 @@ def _divided(listing: Listing, likely: Likely | None, fields: OwnImageFields, na
     second = next(one for one in others if listing.roles[one] != listing.roles[first])
     is_free = bool(set(Role) - listing.given)
     of_folder = isinstance(fields, FolderFields)
-    what = likely_groups.flag(likely.grammar) if of_folder else "a column group of the data"
+    what = groups.flag(likely.grammar) if of_folder else "a column group of the data"
     advice = f"{what} keeps each in one split" if is_free else f"{what} names them"
     told = likely.in_words(name, listing.paths[first], listing.paths[second])
     return (

@@ -22,7 +22,7 @@ class FoundImages:
         root: the folder or the data set that they are in.
         where: what they were found in, for messages.
         version: of the data set, where it has one.
-        grammar: what found the groups of the images; see `group_names`. None if nothing did.
+        grammar: what found the groups of the images; see `groups`. None if nothing did.
     """
 
     listing: Listing

@@ -11,7 +11,7 @@ from train.configuration.datasets import FolderFields, OwnImageFields
 from train.data import augmentation, image_changes, images, photographs
 from train.data.crops import ImageReader
 from train.data.dataset import Dataset, DatasetSpec
-from train.data.own import decoded_images, division, group_names, run_images, train_images
+from train.data.own import decoded_images, division, groups, run_images, train_images
 from train.data.own.found_images import FoundImages
 from train.data.own.listing import ListedFiles, Role
 from train.data.records import Records, Split
@@ -122,7 +122,7 @@ def make(fields: OwnImageFields, source: Callable[[str | None], FoundImages]) ->
     """The data set of `config.dataset`, whose images a function finds; see `OwnImagesSpec`."""
     division.check_fractions(fields)
     if isinstance(fields, FolderFields) and fields.group is not None:
-        group_names.check(fields.group, _GROUP)
+        groups.check(fields.group, _GROUP)
     imagenet = fields.normalization == "imagenet"
     return OwnImagesSpec(
         name=fields.name,
@@ -154,13 +154,13 @@ def grouped(
     if grammar is None:
         return found
     listing = found.listing
-    groups = run_images.groups(files, listing.paths) or group_names.find(
+    names = run_images.groups(files, listing.paths) or groups.find(
         grammar,
         listing.paths,
         field=_GROUP,
         open_image=found.images.open,
     )
-    listing = dataclasses.replace(listing, groups=groups)
+    listing = dataclasses.replace(listing, groups=names)
     return dataclasses.replace(found, listing=listing, grammar=grammar)
 
 

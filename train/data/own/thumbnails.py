@@ -1,6 +1,7 @@
 """Small grey copies of images, by which near-duplicates are found."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
 import numpy as np
@@ -32,7 +33,16 @@ def make(file: BinaryIO) -> np.ndarray | None:
         return None
 
 
+def read(open_image: Callable[[int], BinaryIO], index: int) -> np.ndarray | None:
+    """A grey copy of an image that is opened by its index; None if it cannot be read."""
+    # A name can have a null byte.
+    with contextlib.suppress(OSError, ValueError), open_image(index) as file:
+        return make(file)
+    return None
+
+
 def stacked(copies: Sequence[np.ndarray | None]) -> np.ndarray:
     """The copies of images, uint8 [n, SIDE * SIDE]; black for one that cannot be read."""
     black = np.zeros(SIDE * SIDE, np.uint8)
-    return np.array([black if copy is None else copy for copy in copies]).reshape(-1, SIDE * SIDE)
+    rows = [black if copy is None else copy for copy in copies]
+    return np.array(rows, np.uint8).reshape(-1, SIDE * SIDE)

@@ -35,7 +35,7 @@ def to_plain(network: Network, grammar: str | None) -> Mapping[str, Any] | None:
     Args:
         network: the network.
         grammar: what found the groups of the images, by which those of new images are found; see
-            `group_names`. None if nothing did.
+            `groups`. None if nothing did.
     """
     # Not resolved: a link may be there to be changed.
     path = os.path.abspath(network.path)  # noqa: PTH100

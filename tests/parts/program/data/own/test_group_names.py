@@ -1,31 +1,83 @@
-"""The names of groups by a grammar: what each kind finds, and what is refused."""
+"""Groups by a grammar, and groups in names that users may have overlooked."""
 
-import io
 import re
+from collections import Counter
 
 import numpy as np
 import pytest
-from PIL import ExifTags, Image
 
-from train.data.own import group_names
+from train.data.own import groups
 from train.foundation.errors import UserError
 
 PATHS = ("oak/obs1_1.jpg", "oak/obs1_2.jpg", "ash/obs2_1.jpg", "ash/other.jpg")
+CLASSES = [f"class {number}" for number in range(6)]
+_RNG = np.random.default_rng(0)
 
 
-def photograph(tags):
-    """The bytes of a JPEG file with some fields of EXIF data."""
-    image, exif = Image.fromarray(np.zeros((8, 8, 3), np.uint8)), Image.Exif()
-    for name, value in tags.items():
-        exif[ExifTags.Base[name]] = value
-    file = io.BytesIO()
-    image.save(file, "JPEG", exif=exif)
-    return file.getvalue()
+def numbers(most, count):
+    return _RNG.choice(most, count, replace=False).tolist()
 
 
-def find(grammar, paths=PATHS, encoded=(), **options):
-    opened = {"open_image": lambda index: io.BytesIO(encoded[index])} if encoded else {}
-    return group_names.find(grammar, paths, field="--group", **opened, **options)
+def observed(name, *, restarts=False, words=("", "", "")):
+    """Photographs of observations: `name` makes one of its number, k, and a word."""
+    found = []
+    for label, folder in enumerate(CLASSES):
+        for number in range(1, 11):
+            observation = number if restarts else 10 * label + number
+            for k in range(1 + observation % 3):
+                found.append(f"{folder}/{name(observation, 1 + k, words[k])}.jpg")
+    return found
+
+
+def each(name, count=40):
+    """Photographs of each class: `name` makes one of the class, a number, and a random one."""
+    return [
+        f"{folder}/{name(folder, number, draw)}.jpg"
+        for folder in CLASSES
+        for number, draw in enumerate(numbers(10**6, count), start=1)
+    ]
+
+
+LIKELY = {
+    "a number": (observed(lambda n, k, _: f"obs{n:04d}_{k}"), r"(obs\d+)_"),
+    "hashes": (
+        observed(lambda n, k, _: f"{hash((n, 'x')) % 2**40:010x} {k}"),
+        r"([^/]*?)[-_. ]+\d{1,9}[.][^./]*$",
+    ),
+    "words with numbers": (
+        observed(lambda n, k, word: f"{n:03d}-{word}_{k}", words=["leaf", "bark", "fruit"]),
+        r"(\d+)-",
+    ),
+    "numbers that start again": (
+        observed(lambda n, k, _: f"obs{n}_{k}", restarts=True),
+        r"([^/]*/obs\d+)_",
+    ),
+    "folders": (observed(lambda n, k, _: f"plant {n}/{k}"), "parent"),
+}
+UNLIKELY = {
+    "a camera": each(lambda _folder, _number, draw: f"IMG_{draw % 10**4:04d}"),
+    "a camera in order": each(lambda _folder, number, _draw: f"IMG_{number:04d}"),
+    "classes": each(lambda folder, number, _draw: f"{folder}_{number:04d}"),
+    "CIFAR-10": each(
+        lambda folder, _number, draw: f"{'abcd'[draw % 4]}_{folder}_s_{draw % 2000:06d}"
+    ),
+    "dates": each(lambda _f, _number, draw: f"2019-{draw % 12 + 1:02d}-{draw % 28 + 1:02d}"),
+    "hashes": each(lambda _folder, _number, draw: f"{draw:08x}"),
+    "batches of a camera": each(lambda _f, number, draw: f"batch{draw % 5}_img{number}"),
+    "species": each(lambda _folder, number, draw: f"species {draw % 3}/{number}"),
+    "folders of splits": [
+        f"{('train', 'val', 'test')[index % 3]}/{path}"
+        for index, path in enumerate(each(lambda *draws: f"{draws[2]:x}", count=15))
+    ],
+}
+
+
+def labels(paths):
+    return np.array([next(n for n, name in enumerate(CLASSES) if name in path) for path in paths])
+
+
+def find(grammar, paths=PATHS, **options):
+    return groups.find(grammar, paths, field="--group", **options)
 
 
 def test_a_pattern_finds_its_capture_and_a_file_without_it_is_a_group(caplog):
@@ -48,43 +100,50 @@ def test_the_folder():
     assert find("parent") == ("group oak", "group oak", "group ash", "group ash")
 
 
-def test_a_field_of_the_exif_data(caplog):
-    encoded = [photograph({"ImageUniqueID": name} if name else {}) for name in ("a", "b", "a")]
-    encoded.append(b"no image")
-    found = find("exif:ImageUniqueID", encoded=encoded)
-    assert found == ("group a", "group b", "group a", "path ash/other.jpg")
-    assert "1 of 4" in caplog.text
-
-
-def test_bursts_are_of_one_folder_and_camera():
-    times = ["10:00:00", "10:00:04", "10:00:08", "10:01:00"]
-    tags = [{"DateTimeOriginal": f"2026:05:01 {time}"} for time in times]
-    paths = [f"oak/{index}.jpg" for index in (3, 2, 1, 0)]
-    encoded = [photograph(one) for one in tags]
-    first = "group oak/3.jpg"
-    assert find("burst:5", paths, encoded) == (first, first, first, "group oak/0.jpg")
-    assert len(set(find("burst:3", paths, encoded))) == 4
-    other_folder = ["oak/3.jpg", "ash/2.jpg", "oak/1.jpg", "oak/0.jpg"]
-    assert find("burst:5", other_folder, encoded)[1] == "group ash/2.jpg"
-    encoded[1] = photograph({**tags[1], "Model": "another"})
-    assert find("burst:5", paths, encoded)[1] == "group oak/2.jpg"
-
-
 @pytest.mark.parametrize(
-    "grammar", ["(obs", "(o)(b)", "(plant\\d+)", "(jpg)", "exif:ImageUniqueld", "burst:nan"]
+    "grammar", ["(obs", "(o)(b)", "(plant\\d+)", "(jpg)", "plant", "near_duplicates"]
 )
 def test_refused(grammar):
     with pytest.raises(UserError, match=r"^--group must be ") as error:
         find(grammar)
-    found = grammar.removeprefix("exif:").removeprefix("burst:")
-    assert f"'{found}'" in str(error.value)
+    assert f"'{grammar}'" in str(error.value)
 
 
 def test_all_images_may_be_one_group_where_that_is_asked():
     assert set(find("(jpg)", may_be_one=True)) == {"group jpg"}
 
 
-def test_a_search_without_end_is_stopped(monkeypatch):
-    monkeypatch.setattr(group_names, "_MOST_SECONDS", 0.05)
-    with pytest.raises(UserError, match=re.escape("'(a+)+$' takes more than 0.05 s, at aaa")):
-        find("(a+)+$", ["a" * 60 + "b"])
+@pytest.mark.parametrize("case", LIKELY)
+def test_groups_in_names_are_found_with_what_finds_them(case):
+    paths, grammar = LIKELY[case]
+    found = groups.find_likely(paths, labels(paths))
+    assert found is not None
+    assert found.grammar == grammar
+    # As a run with that field has them.
+    named = find(grammar, paths)
+    assert len(set(named)) == 60
+    counts = Counter(named)
+    assert [len(one) for one in found.members] == [n for n in counts.values() if n > 1]
+    for indices in found.members:
+        assert len({named[index] for index in indices}) == 1
+
+
+@pytest.mark.parametrize("case", UNLIKELY)
+def test_ordinary_names_are_not_groups(case):
+    paths = UNLIKELY[case]
+    assert groups.find_likely(paths, labels(paths)) is None
+
+
+def test_groups_of_other_files_are_found_beside_these():
+    paths = LIKELY["a number"][0] + UNLIKELY["hashes"][:50]
+    found = groups.find_likely(paths, labels(paths))
+    assert found is not None
+    assert found.grammar == r"(obs\d+)_"
+    assert max(map(max, found.members)) < len(paths) - 50
+
+
+def test_a_pattern_is_a_pattern_whatever_is_in_the_names():
+    paths = observed(lambda n, k, _: f"(a+)+[{n}]$_{k}")
+    found = groups.find_likely(paths, labels(paths))
+    assert found is not None
+    assert re.compile(found.grammar).groups == 1

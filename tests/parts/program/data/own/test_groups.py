@@ -13,7 +13,7 @@ import pytest
 from tests.parts.program.data.own import divided, observations
 from tests.parts.program.data.own.observations import CLASSES, PATTERN, observation
 from tests.parts.program.data.specs import dataset_spec
-from train.data.own import division, group_names
+from train.data.own import division, groups
 from train.data.own.listing import NO_SPLIT, ListedFiles, Listing, Role
 from train.foundation import files
 from train.foundation.errors import UserError
@@ -133,7 +133,7 @@ def test_a_run_keeps_its_groups(tmp_path, monkeypatch):
     for path in PATHS[:3]:
         (tmp_path / "data" / path).unlink()
     # Nothing is searched for again.
-    monkeypatch.delattr(group_names, "find")
+    monkeypatch.delattr(groups, "find")
     found = spec.going_on(listed).load(None)
     assert found.digest == before.digest
     for name in ("train", "validation", "test"):
