@@ -1,11 +1,13 @@
 """Groups by a grammar, and groups in names that users may have overlooked."""
 
+import io
 import re
 from collections import Counter
 
 import numpy as np
 import pytest
 
+from tests.parts.program.data.own.pictures import picture
 from train.data.own import groups
 from train.foundation.errors import UserError
 
@@ -65,6 +67,16 @@ UNLIKELY = {
     "hashes": each(lambda _folder, _number, draw: f"{draw:08x}"),
     "batches of a camera": each(lambda _f, number, draw: f"batch{draw % 5}_img{number}"),
     "species": each(lambda _folder, number, draw: f"species {draw % 3}/{number}"),
+    "numbers from 100": each(lambda folder, n, _: f"{folder[-1]}{n % 10}_{100 + n // 10}"),
+    "numbers with gaps": each(lambda folder, n, _: f"{folder[-1]}{n % 10}_{50 * (n // 10)}"),
+    "days with all classes": [
+        f"{CLASSES[number % 6]}/day{number // 5}_{number % 5 + 1}.jpg" for number in range(240)
+    ],
+    "numbers that start again in each split": [
+        f"{split}/{path}"
+        for split in ("train", "test")
+        for path in observed(lambda n, k, _: f"obs{n}_{k}")
+    ],
     "folders of splits": [
         f"{('train', 'val', 'test')[index % 3]}/{path}"
         for index, path in enumerate(each(lambda *draws: f"{draws[2]:x}", count=15))
@@ -98,6 +110,26 @@ def test_names_that_look_the_same_are_one_group():
 
 def test_the_folder():
     assert find("parent") == ("group oak", "group oak", "group ash", "group ash")
+
+
+def test_images_that_look_alike_and_unreadable_ones_by_themselves(caplog):
+    files = [io.BytesIO() for _ in PATHS]
+    for file, name in zip(files, ["one", "other", "one"], strict=False):
+        picture(name, size=(64, 64)).save(file, "PNG")
+    found = find("near_duplicates", open_image=lambda index: io.BytesIO(files[index].getvalue()))
+    assert found == (
+        "group oak/obs1_1.jpg",
+        "group oak/obs1_2.jpg",
+        "group oak/obs1_1.jpg",
+        "path ash/other.jpg",
+    )
+    assert "in 1 of 4 images" in caplog.text
+
+    def missing(index):
+        raise FileNotFoundError(index)
+
+    with pytest.raises(UserError, match="'near_duplicates' finds a group in none of the 4"):
+        find("near_duplicates", open_image=missing)
 
 
 @pytest.mark.parametrize(
