@@ -204,8 +204,7 @@ class OwnImageFields(CheckedFields, ImbalanceFields, NoisyFields, DividedFields)
 _A_PATH = text("the path of a file or a folder")
 # In messages and in the help of flags, which name no more of the package.
 HOW_GROUPS_ARE_FOUND = (
-    r"a regular expression with one capture, such as (obs\d+)_, or parent or "
-    "near_duplicates"
+    r"a regular expression with one capture, such as (obs\d+)_, or parent or near_duplicates"
 )
 
 
