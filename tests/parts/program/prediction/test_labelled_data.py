@@ -110,6 +110,27 @@ def test_what_has_no_groups_has_those_of_the_pattern_of_the_run(tmp_path):
     assert found.examples.groups.tolist() == ["group x", "group y", "group y"]
 
 
+def test_likely_groups_in_the_names_of_new_examples_are_told(tmp_path, caplog):
+    names = [f"{one}/p{n}_{k}.png" for one in ("orme", "chêne") for n in range(3) for k in range(2)]
+    names = [name.replace("chêne/p", "chêne/p1") for name in names]
+    advice = {
+        "images": r"--group='(p\d+)_'",
+        "table": "a column group",
+        "features": "an array group",
+    }
+    for flag, path, expected in new_examples(tmp_path, names):
+        caplog.clear()
+        labelled_data.find(flag, path, expected)
+        (told,) = caplog.messages
+        assert told.startswith(f"--{flag} {path}: names of files look like those of groups")
+        assert (
+            f": 6 groups of several examples, each of which counts as independent; {advice[flag]}"
+            in told
+        )
+        labelled_data.find(flag, path, dataclasses.replace(expected, grammar=r"(p\d+)_"))
+        assert len(caplog.messages) == 1
+
+
 def test_training_images_among_the_new_ones_are_reported(tmp_path, monkeypatch):
     write(tmp_path / "new", "orme/a.png", "orme/b.png", "chêne/c.png", "chêne/d.png")
     found = labelled_data.find("images", tmp_path / "new", IMAGES)
