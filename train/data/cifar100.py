@@ -50,7 +50,7 @@ SUPERCLASSES = tuple(
 _BUILDER = functools.partial(tfds.builder, "cifar100")
 
 
-def _superclasses(class_names: Sequence[str]) -> ClassTree | None:
+def _superclasses(class_names: Sequence[str]) -> ClassTree:
     names, numbers = [*SUPERCLASS_NAMES], SUPERCLASSES[: len(class_names)]
     above = ((names[number],) for number in numbers)
     return ClassTree.of(("superclass", "class"), above, class_names)

@@ -62,8 +62,8 @@ class ClassTree:
     @classmethod
     def of(
         cls, ranks: Sequence[str], above: Iterable[Sequence[str]], class_names: Sequence[str]
-    ) -> "ClassTree | None":
-        """The tree of classes, without ranks that none of them has; None if each class is alone.
+    ) -> "ClassTree":
+        """The tree of classes, without ranks that none of them has.
 
         Args:
             ranks: the names of the ranks from the top down, with the rank of the classes.
@@ -78,8 +78,12 @@ class ClassTree:
             (*_complete(ranks, itertools.compress(one, kept)), own)
             for one, own in zip(above, class_names, strict=True)
         )
-        nodes = [path[:depth] for path in paths for depth in range(1, len(path))]
-        return cls(ranks, paths) if len({*nodes}) < len(nodes) else None
+        return cls(ranks, paths)
+
+    def if_shared(self) -> "ClassTree | None":
+        """The same; None if each class is alone below the root."""
+        nodes = [path[:depth] for path in self.paths for depth in range(1, len(path))]
+        return self if len({*nodes}) < len(nodes) else None
 
     @cached_property
     def taxonomy(self) -> "Taxonomy":
@@ -145,7 +149,7 @@ class ClassTree:
     def from_rows(
         cls, rows: Sequence[Mapping[str, str]], class_names: Sequence[str]
     ) -> "ClassTree | None":
-        """The tree from the results of `to_rows`.
+        """The tree from the results of `to_rows`; None if each class is alone.
 
         Raises:
             ValueError: the classes have different ranks.
@@ -153,7 +157,8 @@ class ClassTree:
         ranks = tuple(rows[0])
         if any(tuple(one) != ranks for one in rows):
             raise ValueError("'ranks' must have the same names for each class")
-        return cls.of(ranks, (tuple(one.values())[:-1] for one in rows), class_names)
+        above = (tuple(one.values())[:-1] for one in rows)
+        return cls.of(ranks, above, class_names).if_shared()
 
     def to_plain(self) -> dict[str, Any]:
         """The tree as the description of a program has it: a node, its name, rank and parent."""
@@ -223,7 +228,8 @@ def genera(class_names: Sequence[str]) -> list[str]:
 
 def first_words(class_names: Sequence[str]) -> ClassTree | None:
     """The species below their `genera`; None if each is alone in its genus."""
-    return ClassTree.of(("genus", "species"), zip(genera(class_names), strict=True), class_names)
+    above = zip(genera(class_names), strict=True)
+    return ClassTree.of(("genus", "species"), above, class_names).if_shared()
 
 
 def folders(class_names: Sequence[str]) -> ClassTree | None:
@@ -238,7 +244,7 @@ def folders(class_names: Sequence[str]) -> ClassTree | None:
     depth = max(map(len, above))
     ranks = ("folder",) if depth == 1 else tuple(f"level-{n} folder" for n in range(1, depth + 1))
     full = (one + ("",) * (depth - len(one)) for one in above)
-    return ClassTree.of((*ranks, "class"), full, class_names)
+    return ClassTree.of((*ranks, "class"), full, class_names).if_shared()
 
 
 def plural(rank: str) -> str:
@@ -276,7 +282,7 @@ def _first_word(name: str) -> str:
 
 
 def _of_table(given: str, class_names: Sequence[str]) -> tuple[list[str], ClassTree | None]:
-    """The ranks above the classes in a table, and the tree."""
+    """The ranks above the classes in a table, and the tree; None if each class is alone."""
     found = table_columns.read(names.existing(Path(given).expanduser().absolute()), _TABLE)
     columns = {name: [*map(same_form, column)] for name, column in found.columns.items()}
     if len(columns) < 2:
@@ -297,9 +303,8 @@ def _of_table(given: str, class_names: Sequence[str]) -> tuple[list[str], ClassT
     }
     _check_names(above, wanted, found.where)
     tree = ClassTree.of((*above, own), zip(*above.values(), strict=True), class_names)
-    if tree is not None:
-        _check_classes(tree, found.where)
-    return [*above], tree
+    _check_classes(tree, found.where)
+    return [*above], tree.if_shared()
 
 
 def _rows_of(wanted: Sequence[str], own: str, table: Table) -> list[int]:

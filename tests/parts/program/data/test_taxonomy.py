@@ -136,9 +136,12 @@ def test_two_classes_that_lack_a_rank_above_a_shared_one_have_the_name_of_that(t
     assert tree.describe([node], CLASSES) == [{"name": "Quercus", "rank": "genus", "classes": 2}]
 
 
-def test_a_class_is_not_above_others(tmp_path):
+@pytest.mark.parametrize(("rank", "cell"), [("", ""), (",family", ",")])
+def test_a_class_is_not_above_others(rank, cell, tmp_path):
+    """Also if the table has a rank that no class has."""
     table = tmp_path / "ranks.csv"
-    table.write_text("class,genus\nQuercus,\nQuercus robur,Quercus\nQuercus ilex,Quercus\n")
+    cells = ("Quercus,", "Quercus robur,Quercus", "Quercus ilex,Quercus")
+    table.write_text("\n".join([f"class,genus{rank}", *(f"{one}{cell}" for one in cells)]))
     with pytest.raises(UserError, match="the class Quercus must be in a genus"):
         taxonomy.read(str(table), ("Quercus", "Quercus robur", "Quercus ilex"))
 
