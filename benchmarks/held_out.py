@@ -51,7 +51,7 @@ def _hold_out(whole: Dataset, fold: int) -> Dataset:
         class_names=tuple(names[:known]),
         unseen_class_names=tuple(names[known:]),
         digest=None if whole.digest is None else f"{whole.digest} without {fold}",
-        ranks=None,
+        tree=None,
     )
 
 

@@ -25,8 +25,8 @@ import numpy as np
 
 from benchmarks import command, markdown, timing
 from topk_jax import metrics, sets
+from train.data.taxonomy import ClassTree
 from train.evaluation import conformal_sets
-from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import RULES
 from train.evaluation.predictions import Predictions
 from train.prediction import trained
@@ -223,7 +223,11 @@ def _by_rank(probabilities: jax.Array, labels: jax.Array) -> dict[str, Rule]:
 
 
 def _with_names(rule: Rule, tree: ClassTree) -> Rule:
-    return lambda probabilities: tree.widen(rule(probabilities), _NAMES)
+    def widened(probabilities: jax.Array) -> jax.Array:
+        named = sets.fewest_names(rule(probabilities), tree.taxonomy, names=_NAMES)
+        return sets.node_set(named, tree.taxonomy)
+
+    return widened
 
 
 def _summary(repetitions: Sequence[Mapping[str, float]]) -> dict[str, Any]:

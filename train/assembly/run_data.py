@@ -11,15 +11,13 @@ import numpy as np
 
 from train.configuration import Config
 from train.configuration.datasets import OwnImageFields, StreamedFields, path_of
-from train.data import Dataset, DatasetSpec, dataset_spec
+from train.data import Dataset, DatasetSpec, dataset_spec, taxonomy
 from train.data.batches import Batch, steps_in_epoch
-from train.data.own import rank_table
 from train.data.pipeline import Pipeline
 from train.data.records import Split
+from train.data.taxonomy import ClassTree
 from train.devices import processes
-from train.evaluation.class_tree import ClassTree
 from train.foundation.errors import UserError
-from train.foundation.ranks import Ranks
 from train.training import normalization, optimizer
 from train.training.state import parameters_digest
 from train.workdir import run_files
@@ -28,15 +26,15 @@ from train.workdir.facts import Facts
 from train.workdir.skipped_images import SkippedImages
 
 
-def facts_of(dataset: Dataset, taxonomy: str | None = None) -> Facts:
+def facts_of(dataset: Dataset, given: str | None = None) -> Facts:
     """What a run needs to know of its data set, and keeps.
 
     Args:
         dataset: the data set.
-        taxonomy: `config.dataset.taxonomy`; None for what the data set has above its classes.
+        given: `config.dataset.taxonomy`; None for what the data set has above its classes.
     """
-    ranks = dataset.ranks if taxonomy is None else rank_table.read(taxonomy, dataset.class_names)
-    classes = _counted(dataset.class_names, dataset.train, ranks)
+    tree = dataset.tree if given is None else taxonomy.read(given, dataset.class_names)
+    classes = _counted(dataset.class_names, dataset.train, tree)
     return Facts(
         classes,
         dataset.image_shape,
@@ -114,14 +112,14 @@ class RunData:
             return found
         kept = run_files.read_classes(self._workdir)
         # A run of an earlier version kept none.
-        if kept.ranks not in (None, found.ranks) and kept.names == found.names:
+        if kept.tree not in (None, found.tree) and kept.names == found.names:
             raise UserError(
                 f"config.dataset.taxonomy changed since the run in --workdir {self._workdir} "
                 "started; give another --workdir"
             )
         if isinstance(self.config.dataset, OwnImageFields) and kept.are_some_of(found):
             return kept
-        return dataclasses.replace(found, ranks=kept.ranks)
+        return dataclasses.replace(found, tree=kept.tree)
 
     def leave_out(self, indices: Iterable[int]) -> None:
         """Subtracts training images from the numbers of their classes, in a new run.
@@ -131,7 +129,7 @@ class RunData:
         """
         train = self.dataset.train
         kept = np.delete(np.arange(len(train)), list(indices))
-        classes = _counted(self.dataset.class_names, train.take(kept), self.classes.ranks)
+        classes = _counted(self.dataset.class_names, train.take(kept), self.classes.tree)
         self.facts = dataclasses.replace(self.facts, classes=classes)
 
     @property
@@ -144,13 +142,10 @@ class RunData:
         """Height, width and channels of the images, or the number of features."""
         return self.unopened.image_shape or self.facts.image_shape
 
-    @cached_property
+    @property
     def tree(self) -> ClassTree | None:
         """What is above the classes; None if nothing has two of them."""
-        ranks = self.classes.ranks
-        if ranks is None or not ranks.are_shared():
-            return None
-        return ClassTree.of(ranks, self.classes.names)
+        return self.classes.tree
 
     @property
     def classes(self) -> Classes:
@@ -226,11 +221,11 @@ class RunData:
         return UserError(f"none of the {number} {what} of {place} can be read")
 
 
-def _counted(class_names: tuple[str, ...], train: Split, ranks: Ranks | None) -> Classes:
+def _counted(class_names: tuple[str, ...], train: Split, tree: ClassTree | None) -> Classes:
     """The classes of training images."""
     number = len(class_names)
     if train.truths is None:
         counts = np.bincount(train.labels, minlength=number)
     else:
         counts = train.truths.class_counts(number)
-    return Classes(class_names, tuple(counts.tolist()), ranks)
+    return Classes(class_names, tuple(counts.tolist()), tree)

@@ -11,7 +11,7 @@ from train.data.augmentation import pad_crop_flip
 from train.data.dataset import DatasetFamily, DatasetSpec
 from train.data.prepared_spec import PreparedSpec
 from train.data.splits import Holdout
-from train.foundation.ranks import Ranks
+from train.data.taxonomy import ClassTree
 
 # From the data set's page, https://www.cs.toronto.edu/~kriz/cifar.html; the class index is the rank
 # of the class in alphabetical order.
@@ -50,9 +50,10 @@ SUPERCLASSES = tuple(
 _BUILDER = functools.partial(tfds.builder, "cifar100")
 
 
-def _superclasses(class_names: Sequence[str]) -> Ranks:
+def _superclasses(class_names: Sequence[str]) -> ClassTree:
     names, numbers = [*SUPERCLASS_NAMES], SUPERCLASSES[: len(class_names)]
-    return Ranks(("superclass", "class"), tuple((names[number],) for number in numbers))
+    above = ((names[number],) for number in numbers)
+    return ClassTree.of(("superclass", "class"), above, class_names)
 
 
 def _spec(fields: Cifar100Fields) -> DatasetSpec:
@@ -71,7 +72,7 @@ def _spec(fields: Cifar100Fields) -> DatasetSpec:
         balanced_subset=True,
         imbalance_factor=fields.imbalance_factor,
         label_noise=label_noise.asked_for(fields, SUPERCLASSES),
-        ranks_of=_superclasses,
+        tree_of=_superclasses,
     )
 
 

@@ -14,7 +14,7 @@ from train.configuration import DatasetFields
 from train.data.crops import ImageReader
 from train.data.own.listing import ListedFiles
 from train.data.records import Split
-from train.foundation.ranks import Ranks
+from train.data.taxonomy import ClassTree
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
@@ -44,7 +44,7 @@ class Dataset:
             start at `num_classes`, and no classifier of the data set can answer them.
         files: the files of the user's own images, which may be gone when a run is resumed; `None`
             for other data sets.
-        ranks: what the data set has above its classes; `None` if it has nothing.
+        tree: what the data set has above its classes; `None` if nothing has two of them.
         embedded_by: the network that made the features, as `train.embed` describes it; `None` if
             it is not known, and for other data.
     """
@@ -60,7 +60,7 @@ class Dataset:
     balanced_test: Split | None = None
     unseen_class_names: tuple[str, ...] = ()
     files: ListedFiles | None = None
-    ranks: Ranks | None = None
+    tree: ClassTree | None = None
     embedded_by: Mapping[str, Any] | None = None
 
     @property

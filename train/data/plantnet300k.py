@@ -20,12 +20,12 @@ import tensorflow_datasets as tfds
 from tensorflow_datasets.core.dataset_builder import FileReaderBuilder
 
 from train.configuration.datasets import StreamedFields
-from train.data import augmentation
+from train.data import augmentation, taxonomy
 from train.data.builders import FILE_FORMAT
 from train.data.credits import AUTHOR, LICENSE
 from train.data.dataset import DatasetFamily, DatasetSpec
 from train.data.photographs import photograph_spec
-from train.foundation import ranks, zip_files
+from train.foundation import zip_files
 
 # The names of the splits in the archives, and ours.
 _SPLITS = {"train": "train", "val": "validation", "test": "test"}
@@ -194,7 +194,7 @@ def _family(builder: type[Plantnet300k]) -> DatasetFamily:
             attribution=f"{builder.TITLE} ({builder.URL}), whose metadata have the author and the "
             "licence of each image",
             # The names of the species start with the genus.
-            ranks_of=ranks.first_words,
+            tree_of=taxonomy.first_words,
         )
 
     return DatasetFamily(spec, builder, fields=StreamedFields)

@@ -1,7 +1,7 @@
 """Data sets that tensorflow-datasets reads: prepared once, for all runs."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,8 @@ from train.data import label_noise, splits
 from train.data.dataset import Dataset, DatasetSpec
 from train.data.label_noise import LabelNoise
 from train.data.splits import Holdout
-from train.foundation import ranks
+from train.data.taxonomy import ClassTree
 from train.foundation.errors import UserError
-from train.foundation.ranks import RanksOf
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
@@ -35,7 +34,7 @@ class PreparedSpec(DatasetSpec):
         imbalance_factor: the ratio of the largest class to the smallest one in a long tail that is
             made of the training examples; 1 for the classes as they are.
         label_noise: the noise of the training labels; `None` for none.
-        ranks_of: finds what is above the classes by their names.
+        tree_of: finds what is above the classes by their names; `None` if nothing is.
     """
 
     image_shape: tuple[int, int, int]
@@ -46,7 +45,7 @@ class PreparedSpec(DatasetSpec):
     balanced_subset: bool = False
     imbalance_factor: float = 1.0
     label_noise: LabelNoise | None = None
-    ranks_of: RanksOf = ranks.none
+    tree_of: Callable[[Sequence[str]], ClassTree | None] | None = None
 
     def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
         """Opens the data set; see `DatasetSpec`."""
@@ -86,7 +85,7 @@ class PreparedSpec(DatasetSpec):
             test=prepared_files.read(builder, self.test, reader=self.reader),
             class_names=class_names,
             image_shape=self.image_shape,
-            ranks=self.ranks_of(class_names),
+            tree=None if self.tree_of is None else self.tree_of(class_names),
         )
 
     def _subset(

@@ -13,12 +13,12 @@ from typing import TypeVar
 import numpy as np
 
 from train.configuration.datasets import LatentsFields, SpeciesFields
-from train.data import augmentation, label_noise, splits
+from train.data import augmentation, label_noise, splits, taxonomy
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec, TrueDistribution
 from train.data.label_noise import LabelNoise
 from train.data.records import Split
 from train.data.synthetic_laws import LATENT_SIZE, Gaussian, Law, Organs, PowerLaw
-from train.foundation import host_memory, ranks
+from train.foundation import host_memory
 from train.foundation.errors import UserError
 
 _Law = TypeVar("_Law", bound=Law)
@@ -144,7 +144,7 @@ class SyntheticSpec(DatasetSpec):
             test=parts["test"],
             balanced_test=parts.get("balanced_test"),
             class_names=tuple(self.law.class_names),
-            ranks=ranks.first_words(self.law.class_names),
+            tree=taxonomy.first_words(self.law.class_names),
             image_shape=self.image_shape,
         )
         if self.has_images:

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from train.data import Split, TrueDistribution
+from train.data.taxonomy import ClassTree
 from train.evaluation import by_rank, summaries
-from train.evaluation.class_tree import ClassTree
 from train.evaluation.metric import SHOTS, Metric
 from train.evaluation.predictions import Predictions, chunks_of, ranks_in_64_bits
 from train.evaluation.stored_scores import CollectedScores

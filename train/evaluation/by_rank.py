@@ -8,8 +8,8 @@ import jax
 import numpy as np
 
 from topk_jax import metrics
+from train.data.taxonomy import ClassTree
 from train.evaluation import score_files
-from train.evaluation.class_tree import ClassTree
 from train.evaluation.metric import Metric
 from train.evaluation.predictions import Predictions, chunks
 from train.evaluation.set_rules import SetRule

@@ -11,8 +11,8 @@ from absl import logging
 from jax.typing import ArrayLike
 
 from topk_jax import sets
+from train.data.taxonomy import HOW_TO_GIVE, ClassTree
 from train.evaluation import score_files, thresholds
-from train.evaluation.class_tree import HOW_TO_GIVE, ClassTree
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.predictions import Predictions, chunks
 from train.evaluation.stored_scores import Scores

@@ -8,8 +8,8 @@ import numpy as np
 from topk_jax import metrics
 from train.data.own import table_columns
 from train.data.own.table_columns import TableKind
+from train.data.taxonomy import ClassTree
 from train.evaluation import conformal_sets
-from train.evaluation.class_tree import ClassTree
 from train.evaluation.costs import Costs
 from train.foundation import fields, messages, names
 from train.foundation.errors import UserError

@@ -8,6 +8,7 @@ import numpy as np
 from absl import logging
 
 from topk_jax import metrics
+from train.data.taxonomy import ClassTree
 from train.evaluation import (
     by_rank,
     combinations,
@@ -27,7 +28,6 @@ from train.evaluation import (
     summaries,
     utility_sets,
 )
-from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.costs import Costs
 from train.evaluation.covariate_shift import LogWeights

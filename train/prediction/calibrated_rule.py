@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
+from topk_jax import sets
+from train.data.taxonomy import ClassTree
 from train.evaluation import new_classes, selective, set_rules, thresholds, utility_sets
-from train.evaluation.class_tree import ClassTree
 from train.evaluation.combinations import COMBINATIONS
 from train.evaluation.conformal_rules import RULES
 from train.evaluation.conformal_sets import HOW_TO_GIVE_TAXONOMY, ConformalSets
@@ -108,12 +109,13 @@ class CalibratedRule:
         chosen = self._widen(chosen)
         if self.tree is None:
             return (chosen,)
-        return chosen, self.tree.name(chosen, self.max_names or 1)
+        return chosen, sets.fewest_names(chosen, self.tree.taxonomy, names=self.max_names or 1)
 
     def _widen(self, chosen: jax.Array) -> jax.Array:
         if self.tree is None or self.max_names is None:
             return chosen
-        return self.tree.widen(chosen, self.max_names)
+        named = sets.fewest_names(chosen, self.tree.taxonomy, names=self.max_names)
+        return sets.node_set(named, self.tree.taxonomy)
 
     def _choose(self, probabilities: jax.Array) -> jax.Array:
         if self.conformal is not None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from train.evaluation.class_tree import ClassTree
+from train.data.taxonomy import ClassTree
 from train.prediction.thumbnails import Photograph, Thumbnail
 
 

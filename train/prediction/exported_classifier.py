@@ -17,6 +17,7 @@ from topk_jax import metrics
 from train.data.batches import Batch, SkippedImage
 from train.data.pipeline import Pipeline
 from train.data.records import Split
+from train.data.taxonomy import ClassTree
 from train.evaluation import (
     by_rank,
     conformal_rules,
@@ -25,7 +26,6 @@ from train.evaluation import (
     stored_scores,
     summaries,
 )
-from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.conformal_sets import ConformalSets
 from train.evaluation.predictions import Predictions, labels_for_steps, of_steps, with_truths

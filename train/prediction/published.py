@@ -10,8 +10,7 @@ from train.configuration import Config
 from train.configuration.datasets import FolderFields
 from train.configuration.groups import MODEL_OPTIONS
 from train.configuration.parsing import parse
-from train.data import dataset_spec
-from train.data.own import rank_table
+from train.data import dataset_spec, taxonomy
 from train.devices import compilation_cache
 from train.foundation import fields, flag_types
 from train.foundation.errors import UserError
@@ -132,9 +131,9 @@ def _facts(config: Config, names: tuple[str, ...]) -> Facts:
     assert isinstance(config.dataset, FolderFields)
     size = config.dataset.image_size
     assert size is not None
-    taxonomy = config.dataset.taxonomy
-    ranks = None if taxonomy is None else rank_table.read(taxonomy, names)
-    facts = Facts(Classes(names, (0,) * len(names), ranks), (size, size, 3))
+    given = config.dataset.taxonomy
+    tree = None if given is None else taxonomy.read(given, names)
+    facts = Facts(Classes(names, (0,) * len(names), tree), (size, size, 3))
     spec = facts.complete(dataset_spec(config.dataset))
     found = normalization.choose_for_run(config.model, spec)
     return facts if found is None else dataclasses.replace(facts, mean=found.mean, std=found.std)

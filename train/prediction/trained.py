@@ -18,16 +18,14 @@ from train.configuration import Config
 from train.configuration.datasets import path_of
 from train.configuration.declaring import plain
 from train.configuration.parsing import parse
-from train.data import Dataset, DatasetSpec, dataset_spec
+from train.data import Dataset, DatasetSpec, dataset_spec, taxonomy
 from train.data.batches import SkippedImage
-from train.data.own import rank_table
 from train.data.records import Split
+from train.data.taxonomy import ClassTree
 from train.devices import compilation_cache
 from train.evaluation import temperature
-from train.evaluation.class_tree import ClassTree
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
-from train.foundation.ranks import Ranks
 from train.foundation.spelling import flags_for_fields
 from train.models.classifier import Classifier
 from train.sharing import kinds
@@ -277,18 +275,14 @@ class TrainedClassifier:
         )
 
 
-def tree_of(taxonomy: str, class_names: Sequence[str]) -> ClassTree:
+def tree_of(given: str, class_names: Sequence[str]) -> ClassTree:
     """What --taxonomy has above classes.
 
     Raises:
         UserError: it is not a table with a tree of them.
     """
-    return ClassTree.of(_read_ranks(taxonomy, class_names), class_names)
-
-
-def _read_ranks(taxonomy: str, class_names: Sequence[str]) -> Ranks:
-    with flags_for_fields({rank_table.FIELD: "--taxonomy"}):
-        return rank_table.read(taxonomy, class_names)
+    with flags_for_fields({taxonomy.FIELD: "--taxonomy"}):
+        return taxonomy.read(given, class_names)
 
 
 def load(
@@ -321,7 +315,7 @@ def load(
         raise error.within(another) from error
     classes = run_files.read_classes(workdir)
     if taxonomy is not None:
-        classes = dataclasses.replace(classes, ranks=_read_ranks(taxonomy, classes.names))
+        classes = dataclasses.replace(classes, tree=tree_of(taxonomy, classes.names))
     spec = dataset_spec(config.dataset)
     num_classes = spec.num_classes
     if num_classes not in (None, len(classes.names)):

@@ -9,7 +9,7 @@ import numpy as np
 from topk_jax import losses
 from topk_jax.taxonomy import Taxonomy
 from train.configuration import LossFields
-from train.evaluation.class_tree import HOW_TO_GIVE, ClassTree
+from train.data.taxonomy import HOW_TO_GIVE, ClassTree
 from train.foundation import messages
 from train.foundation.errors import UserError
 from train.training.objectives import LossSpec, Objective

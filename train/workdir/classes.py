@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from train.foundation.ranks import Ranks
+from train.data.taxonomy import ClassTree
 
 
 @dataclass(frozen=True)
@@ -14,12 +14,12 @@ class Classes:
     Attributes:
         names: the name of each class.
         training_images: the number of training images of each class.
-        ranks: what is above the classes; None if nothing is.
+        tree: what is above the classes; None if nothing has two of them.
     """
 
     names: tuple[str, ...]
     training_images: tuple[int, ...]
-    ranks: Ranks | None = None
+    tree: ClassTree | None = None
 
     def are_some_of(self, others: "Classes") -> bool:
         """Whether they equal other classes, with at most their numbers of training images."""
@@ -36,10 +36,11 @@ class Classes:
         ranks = [entry["ranks"] for entry in plain if "ranks" in entry]
         if len(ranks) not in (0, len(plain)):
             raise ValueError("'ranks' must be of all classes or of none")
+        names = tuple(str(entry["name"]) for entry in plain)
         return cls(
-            tuple(str(entry["name"]) for entry in plain),
+            names,
             tuple(int(entry["training_images"]) for entry in plain),
-            Ranks.from_plain(ranks) if ranks else None,
+            ClassTree.from_rows(ranks, names) if ranks else None,
         )
 
     def to_plain(self) -> list[dict[str, Any]]:
@@ -48,7 +49,7 @@ class Classes:
             {"name": name, "training_images": count}
             for name, count in zip(self.names, self.training_images, strict=True)
         ]
-        if self.ranks is not None:
-            for entry, names in zip(plain, self.ranks.to_plain(self.names), strict=True):
+        if self.tree is not None:
+            for entry, names in zip(plain, self.tree.to_rows(), strict=True):
                 entry["ranks"] = names
         return plain

@@ -43,7 +43,7 @@ class Facts:
         A digest covers all files; the numbers of images cover the files that are not left out.
         What is above the classes is not of the data.
         """
-        known = dataclasses.replace(others.classes, ranks=self.classes.ranks)
+        known = dataclasses.replace(others.classes, tree=self.classes.tree)
         if self.digest is not None and self.classes.are_some_of(others.classes):
             known = self.classes
         return self == dataclasses.replace(others, classes=known)

@@ -7,10 +7,10 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Column, Table
 
+from train.data.taxonomy import plural
 from train.evaluation.metric import from_json
 from train.foundation.console import show_line
 from train.foundation.printable import printable
-from train.foundation.ranks import plural
 
 
 def show(console: Console, report: Mapping[str, Any]) -> None:

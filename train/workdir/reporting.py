@@ -48,9 +48,9 @@ def _point_to_ranks(workdir: Path) -> None:
     """Prints the command that reports the ranks above the classes, if there are some."""
     # Runs of earlier versions do not have the file.
     has_classes = (workdir / run_files.CLASSES).exists()
-    ranks = run_files.read_classes(workdir).ranks if has_classes else None
-    if ranks is not None:
-        above = ", ".join(printable(rank) for rank in ranks.names[:-1])
+    tree = run_files.read_classes(workdir).tree if has_classes else None
+    if tree is not None:
+        above = ", ".join(printable(rank) for rank in tree.ranks[:-1])
         command = as_typed(f"python -m train.evaluate --workdir={printable(str(workdir))}")
         show_line(f"accuracies and sets by {above}: {command}")
 

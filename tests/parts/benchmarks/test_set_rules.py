@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from benchmarks import set_rules
-from train.evaluation.class_tree import ClassTree
 from train.evaluation.predictions import Predictions
 
 NAMES = ("Acer a", "Acer b", "Ilex a", "Ilex b", "Ilex c")
 
 
-def a_run(number, ranks):
+def a_run(number, tree):
     """What `trained.load` returns, with right probabilities."""
     rng = np.random.default_rng(0)
     scores = rng.dirichlet(np.ones(len(NAMES)), number).astype(np.float32)
@@ -25,7 +24,7 @@ def a_run(number, ranks):
         predict=lambda split: examples,
         num_classes=len(NAMES),
         class_counts=np.array([5, 4, 3, 2, 1]),
-        tree=None if ranks is None else ClassTree.of(ranks, NAMES),
+        tree=tree,
     )
 
 

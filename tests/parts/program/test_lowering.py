@@ -13,7 +13,7 @@ from tests.parts.program.data.specs import dataset_spec
 from tests.rows import rows
 from train.assembly.parts import Assembly
 from train.configuration.parsing import parse
-from train.foundation.ranks import Ranks
+from train.data.taxonomy import ClassTree
 from train.models import MODELS
 from train.papers.networks import NETWORKS
 from train.training.losses import LOSSES
@@ -65,10 +65,11 @@ def assembly_of(argument, class_devices=None):
     spec = dataset_spec(config["dataset"])
     num_classes = spec.num_classes or NUM_CLASSES
     shape = spec.image_shape or (IMAGE_SHAPE if spec.has_images else (NUM_FEATURES,))
-    ranks = None
+    tree = None
     if LOSSES[config["loss"]["name"]].needs_taxonomy:
-        ranks = Ranks(("half", "class"), tuple((str(i % 2),) for i in range(num_classes)))
-    classes = Classes(tuple(map(str, range(num_classes))), (20,) * num_classes, ranks)
+        paths = tuple((str(i % 2), str(i)) for i in range(num_classes))
+        tree = ClassTree(("half", "class"), paths)
+    classes = Classes(tuple(map(str, range(num_classes))), (20,) * num_classes, tree)
     zeros = (0.0,) * shape[-1]
     ones = (1.0,) * shape[-1]
     facts = Facts(classes, shape, mean=spec.mean or zeros, std=spec.std or ones)

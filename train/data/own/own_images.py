@@ -8,15 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from train.configuration.datasets import FolderFields, OwnImageFields
-from train.data import augmentation, image_changes, images, photographs
+from train.data import augmentation, image_changes, images, photographs, taxonomy
 from train.data.crops import ImageReader
 from train.data.dataset import Dataset, DatasetSpec
 from train.data.own import decoded_images, division, groups, run_images, train_images
 from train.data.own.found_images import FoundImages
 from train.data.own.listing import ListedFiles, Role
 from train.data.records import Records, Split
-from train.foundation import ranks
-from train.foundation.ranks import Ranks
+from train.data.taxonomy import ClassTree
 
 _GROUP = "config.dataset.group"
 # The size for the network if the images have many sizes, or are large.
@@ -81,7 +80,7 @@ class OwnImagesSpec(DatasetSpec):
             image_shape=shape,
             digest=found.digest,
             files=ListedFiles(found.digest, shape, listing),
-            ranks=self._ranks(listing.class_names),
+            tree=self._tree(listing.class_names),
         )
 
     def find(self, data_dir: str | None) -> FoundImages:
@@ -108,9 +107,9 @@ class OwnImagesSpec(DatasetSpec):
         reader = self._reader((height, width, channels))
         return dataclasses.replace(self, image_shape=image_shape, mean=mean, std=std, reader=reader)
 
-    def _ranks(self, class_names: Sequence[str]) -> Ranks | None:
+    def _tree(self, class_names: Sequence[str]) -> ClassTree | None:
         is_nested = isinstance(self.fields, FolderFields) and self.fields.nested
-        return ranks.folders(class_names) if is_nested else None
+        return taxonomy.folders(class_names) if is_nested else None
 
     def _reader(self, shape: tuple[int, int, int]) -> ImageReader:
         fields = self.fields

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from train.data import taxonomy
 from train.data.own import determinations, table_columns
 from train.data.own.determinations import Reading
 from train.data.own.table_columns import TableKind
@@ -20,7 +21,6 @@ from train.data.truths import SEVERAL
 from train.evaluation import score_files
 from train.evaluation.predictions import Predictions
 from train.evaluation.thresholds import average_k_threshold
-from train.foundation import ranks
 from train.foundation.errors import UserError
 from train.foundation.names import same_form, shown
 from train.workdir import figure_style
@@ -152,7 +152,7 @@ def _read(path: Path) -> Scored:
 
 def _published(scored: Scored) -> Expert:
     """The published expert, and images that are drawn like the images of the thesis."""
-    genera = [genus for (genus,) in ranks.first_words(scored.class_names).above]
+    genera = taxonomy.genera(scored.class_names)
     by_class: dict[int, list[str]] = {
         label: [] for label, genus in enumerate(genera) if genus in GENERA
     }

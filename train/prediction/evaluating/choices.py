@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from train.data.taxonomy import ClassTree
 from train.evaluation import conformal_sets, named_costs, new_classes, thresholds
-from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.costs import Costs
 from train.evaluation.predictions import Predictions

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from train.data.taxonomy import ClassTree
 from train.evaluation import (
     by_rank,
     conformal_sets,
@@ -23,7 +24,6 @@ from train.evaluation import (
     summaries,
     utility_sets,
 )
-from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.costs import Costs
 from train.evaluation.metric import LOSS, Metric, Rule

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from train.data.taxonomy import ClassTree
 from train.evaluation import selective
-from train.evaluation.class_tree import ClassTree
 from train.evaluation.covariate_shift import LogWeights
 from train.evaluation.set_report import set_report
 from train.prediction.evaluating import choices

@@ -19,7 +19,7 @@ from typing import BinaryIO, NamedTuple
 
 from markupsafe import Markup
 
-from train.evaluation.class_tree import ClassTree
+from train.data.taxonomy import ClassTree
 from train.evaluation.metric import Metric
 from train.foundation import files
 from train.prediction.calibrated_rule import CalibratedRule

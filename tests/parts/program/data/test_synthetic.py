@@ -87,7 +87,7 @@ def test_a_data_set_of_images_has_the_examples_of_its_law(monkeypatch):
         np.testing.assert_array_equal(split.labels, labels[order])
     assert dataset.balanced_test is None
     assert dataset.class_names == tuple(law.class_names)
-    assert dataset.ranks.above[0] == ("genus_00",)
+    assert dataset.tree.paths[0] == ("genus_00", dataset.class_names[0])
     assert dataset.image_shape == spec.image_shape == (32, 32, 3)
     assert (spec.num_classes, spec.inputs, dataset.mean) == (7, "images", None)
     distribution = spec.true_distribution

@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 
 from tests.parts.program.data import bayes_accuracies
-from train.data import Split, TrueDistribution
+from train.data import Split, TrueDistribution, taxonomy
 from train.data.synthetic_laws import Gaussian, Organs
 from train.evaluation import bayes, metric
-from train.evaluation.class_tree import ClassTree
-from train.foundation import ranks
 
 NUM_CLASSES = 12
 
@@ -79,7 +77,7 @@ def test_the_best_genera_have_the_largest_sums_of_the_posterior(model):
     examples = Split(*model.sample("test", 4000))
     distribution = TrueDistribution(model.posterior, np.exp(model.log_prior))
     names = model.class_names
-    tree = ClassTree.of(ranks.first_words(names), names)
+    tree = taxonomy.first_words(names)
     found = bayes.accuracies_by_rank(distribution, examples, tree, (1, 2, 5))
     assert found.keys() == {"genus"}
     # A K of 5 is more than there are genera.

@@ -8,19 +8,19 @@ import pytest
 
 from tests import reference
 from topk_jax import sets
+from train.data.taxonomy import ClassTree
 from train.evaluation import conformal_sets, predictions
-from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import RULES
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
-from train.foundation.ranks import Ranks
 
 NUM_CLASSES = 6
 # Powers of two: quotients by frequencies are exact.
 COUNTS = np.array([1, 2, 4, 8, 16, 1])
 COVERAGE, ERROR = 0.8, 0.2
 TREE = ClassTree.of(
-    Ranks(("genus", "species"), tuple((f"genus {label // 2}",) for label in range(NUM_CLASSES))),
+    ("genus", "species"),
+    [(f"genus {label // 2}",) for label in range(NUM_CLASSES)],
     [f"species {label}" for label in range(NUM_CLASSES)],
 )
 # A score of the penalties of 32 bits is that near; no other score of these is.

@@ -5,10 +5,9 @@ import pytest
 
 from tests import reference
 from topk_jax import sets
-from topk_jax.taxonomy import Taxonomy
+from train.data.taxonomy import ClassTree
 from train.data.truths import SEVERAL, Truths
 from train.evaluation import cost_thresholds, named_costs, set_rules, thresholds
-from train.evaluation.class_tree import ClassTree
 from train.evaluation.costs import Costs
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
@@ -129,8 +128,8 @@ def test_what_is_no_table_of_costs_is_refused(tmp_path, rows, message):
 def test_a_taxonomy_costs_by_the_height_at_which_the_set_and_the_label_meet():
     # Two of the genera have one species, and one family has one genus.
     genera, families = ("a", "a", "b", "c", "d", "d"), ("x", "x", "x", "y", "z", "z")
-    paths = list(zip(families, genera, NAMES, strict=True))
-    tree = ClassTree(("family", "genus", "species"), Taxonomy.from_paths(paths))
+    paths = tuple(zip(families, genera, NAMES, strict=True))
+    tree = ClassTree(("family", "genus", "species"), paths)
     costs = named_costs.named("taxonomy", NAMES, None, tree)
     expected = np.ones((NUM_CLASSES, NUM_CLASSES))
     for label, (family, genus, _) in enumerate(paths):

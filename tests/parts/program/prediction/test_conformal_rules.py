@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 from tests.parts.program.sealed import unsealed
+from train.data.taxonomy import ClassTree
 from train.evaluation import conformal_sets
-from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import RULES
 from train.evaluation.predictions import Predictions
 from train.foundation import files
 from train.foundation.errors import UserError
-from train.foundation.ranks import Ranks
 from train.prediction import exported_classifier, exported_program, rule_flags
 from train.prediction.calibrated_rule import CalibratedRule, calibrate
 
@@ -31,7 +30,7 @@ class FakeClassifier:
     class_counts = np.array([90, 50, 20, 10, 5, 3])
     spec = SimpleNamespace(inputs="features", has_images=False, name="fake", attribution=None)
     classes = SimpleNamespace(names=tuple("abcdef"))
-    tree = ClassTree.of(Ranks(("genus", "species"), tuple(zip("ABBCCC", strict=True))), "abcdef")
+    tree = ClassTree.of(("genus", "species"), zip("ABBCCC", strict=True), "abcdef")
     origin = ("loss", "none")
     image_shape = (6,)
 

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from tests.rows import rows
-from train.evaluation.class_tree import ClassTree
+from train.data import taxonomy
 from train.evaluation.conformal_rules import RULES
 from train.evaluation.conformal_sets import ConformalSets
-from train.foundation import ranks
 from train.prediction import exported_program, inference
 from train.prediction.calibrated_rule import CalibratedRule
 
@@ -63,7 +62,7 @@ class AllRules:
         counts = np.arange(1, num_classes + 1)
         limits = np.linspace(0.1, 0.9, num_classes, dtype=np.float32)
         names = [f"{label // 10} {label}" for label in range(num_classes)]
-        tree = ClassTree.of(ranks.first_words(names), names)
+        tree = taxonomy.first_words(names)
         self.rules = [
             CalibratedRule("average_k", 2.5, 0.01),
             CalibratedRule("average_k", 2.5, 0.01, tree=tree, max_names=2),

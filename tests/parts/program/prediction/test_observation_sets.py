@@ -12,13 +12,12 @@ from PIL import Image
 from tests import reference
 from tests.parts.program.sealed import unsealed
 from topk_jax import sets
+from train.data import taxonomy
 from train.data.records import Split
 from train.evaluation import combinations, observations
-from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import RULES
 from train.evaluation.observations import Combination
 from train.evaluation.predictions import Predictions
-from train.foundation import ranks
 from train.foundation.errors import UserError
 from train.prediction import (
     image_sets,
@@ -239,7 +238,7 @@ def test_sets_with_names_keep_the_names_of_their_rows(tmp_path):
     logits = np.float32([[4, 0], [0, 3], [0, 2]])
     np.savez(tmp_path / "rows.npz", features=logits, names=np.array(["x1_a", "x2_a", "x1_b"]))
     classes = ["Quercus alba", "Quercus rubra"]
-    tree = ClassTree.of(ranks.first_words(classes), classes)
+    tree = taxonomy.first_words(classes)
     rule = dataclasses.replace(top(1), tree=tree, max_names=1)
     grouped = observation_sets.group(row_sets.read(str(tmp_path / "rows.npz")), r"(x\d)")
     made = grouped.make_sets(Uniform(), rule, thumbnails=False)

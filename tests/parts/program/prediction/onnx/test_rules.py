@@ -8,12 +8,11 @@ import pytest
 
 from tests.parts.program.prediction.onnx import in_onnx
 from topk_jax import sets
+from train.data import taxonomy
 from train.evaluation import outlier_scores, utility_sets
-from train.evaluation.class_tree import ClassTree
 from train.evaluation.conformal_rules import RULES
 from train.evaluation.conformal_sets import ConformalSets
 from train.evaluation.new_classes import NewClassLimits
-from train.foundation import ranks
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.new_class_rule import NewClassRule
 from train.prediction.onnx import portable
@@ -21,7 +20,7 @@ from train.prediction.outliers import OutlierScore
 
 NUM_CLASSES = 12
 NAMES = [f"{label // 3} {label}" for label in range(NUM_CLASSES)]
-TREE = ClassTree.of(ranks.first_words(NAMES), NAMES)
+TREE = taxonomy.first_words(NAMES)
 LOGITS = 2 * np.random.default_rng(0).normal(size=(30, NUM_CLASSES)).astype(np.float32)
 
 

@@ -3,16 +3,19 @@
 import numpy as np
 import pytest
 
-from train.data.own import rank_table
-from train.evaluation.class_tree import ClassTree
-from train.foundation import ranks
+from topk_jax import sets
+from train.data import taxonomy
+from train.data.taxonomy import ClassTree
 from train.foundation.errors import UserError
-from train.foundation.ranks import Ranks
 
 CLASSES = ("Quercus robur", "Quercus ilex", "Salix alba")
-EXPECTED = Ranks(
+EXPECTED = ClassTree(
     ("family", "genus", "class"),
-    (("Fagaceae", "Quercus"), ("Fagaceae", "Quercus"), ("Salicaceae", "Salix")),
+    (
+        ("Fagaceae", "Quercus", "Quercus robur"),
+        ("Fagaceae", "Quercus", "Quercus ilex"),
+        ("Salicaceae", "Salix", "Salix alba"),
+    ),
 )
 UP = """class,genus,family
 Salix alba,Salix,Salicaceae
@@ -20,6 +23,17 @@ Quercus robur,Quercus,Fagaceae
 Fagus sylvatica,Fagus,Fagaceae
 Quercus ilex,Quercus,Fagaceae
 """
+
+
+def name_of(chosen, tree):
+    """The node with the fewest other classes, for each set."""
+    return sets.fewest_names(chosen, tree.taxonomy, names=1)
+
+
+def genera_of(found):
+    """The only name above each class."""
+    assert found.ranks == ("genus", "species")
+    return [genus for genus, _ in found.paths]
 
 
 @pytest.fixture
@@ -30,15 +44,15 @@ def table(tmp_path):
 
 
 def test_a_table_goes_from_the_classes_up_or_from_the_top_down(table):
-    assert rank_table.read(str(table), CLASSES) == EXPECTED
+    assert taxonomy.read(str(table), CLASSES) == EXPECTED
     down = [",".join(reversed(line.split(","))) for line in UP.splitlines()]
     table.write_text("\n".join(down))
-    assert rank_table.read(str(table), CLASSES) == EXPECTED
+    assert taxonomy.read(str(table), CLASSES) == EXPECTED
     # The word for the classes is that of the table, and other separators are read as they are.
     table.write_text(UP.replace("class", "species").replace(",", ";"))
-    assert rank_table.read(str(table), CLASSES).names == ("family", "genus", "species")
+    assert taxonomy.read(str(table), CLASSES).ranks == ("family", "genus", "species")
     table.write_text(UP.replace("class,genus,family", "Art,Gattung,Familie").replace(",", ";"))
-    assert rank_table.read(str(table), CLASSES).names == ("Familie", "Gattung", "Art")
+    assert taxonomy.read(str(table), CLASSES).ranks == ("Familie", "Gattung", "Art")
 
 
 @pytest.mark.parametrize(
@@ -57,7 +71,7 @@ def test_a_table_that_is_no_tree_of_the_classes_is_refused(wrong, right, named, 
     assert wrong in UP
     table.write_text(UP.replace(wrong, right))
     with pytest.raises(UserError, match=r"^config\.dataset\.taxonomy ") as error:
-        rank_table.read(str(table), CLASSES)
+        taxonomy.read(str(table), CLASSES)
     assert named in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -72,7 +86,7 @@ def test_a_table_that_is_no_tree_of_the_classes_is_refused(wrong, right, named, 
 )
 def test_only_the_rows_of_the_classes_count(other, table):
     table.write_text(UP.replace("Fagus sylvatica,Fagus,Fagaceae", other))
-    assert rank_table.read(str(table), CLASSES) == EXPECTED
+    assert taxonomy.read(str(table), CLASSES) == EXPECTED
 
 
 # What follows the class in the table, and the ranks above it.
@@ -96,7 +110,7 @@ def test_an_empty_cell_is_a_rank_that_the_class_does_not_have(cells, above, tmp_
     ]
     table.write_text("\n".join(rows))
     names = (*CLASSES[:2], "Aloe vera", "Zamia furfuracea")
-    tree = ClassTree.of(rank_table.read(str(table), names), names)
+    tree = taxonomy.read(str(table), names)
     assert tree.ranks == ("order", "family", "genus", "class")
     way = [*dict.fromkeys(tree.taxonomy.ancestors[2].tolist())][1:-1]
     described = {one["name"]: one for one in tree.describe(way, names)}
@@ -111,28 +125,30 @@ def test_an_empty_cell_is_a_rank_that_the_class_does_not_have(cells, above, tmp_
     assert [tree.rank_of_node[node] for node in both[0]] == ["all", "order", "family", "genus"]
     # A set with one name.
     chosen = np.array([[False, False, True, False], [True, True, False, False]])
-    named = [tree.describe(np.flatnonzero(row), names) for row in tree.name(chosen, 1)]
+    named = [tree.describe(np.flatnonzero(row), names) for row in name_of(chosen, tree)]
     assert [[one["name"] for one in row] for row in named] == [["Aloe vera"], ["Quercus"]]
 
 
 def test_two_classes_that_lack_a_rank_above_a_shared_one_have_the_name_of_that(table):
     table.write_text(UP.replace("Quercus,Fagaceae", "Quercus,"))
-    tree = ClassTree.of(rank_table.read(str(table), CLASSES), CLASSES)
-    (node,) = np.flatnonzero(tree.name(np.array([[True, True, False]]), 1)[0])
+    tree = taxonomy.read(str(table), CLASSES)
+    (node,) = np.flatnonzero(name_of(np.array([[True, True, False]]), tree)[0])
     assert tree.describe([node], CLASSES) == [{"name": "Quercus", "rank": "genus", "classes": 2}]
 
 
-def test_a_class_is_not_above_others(tmp_path):
+@pytest.mark.parametrize(("rank", "cell"), [("", ""), (",family", ",")])
+def test_a_class_is_not_above_others(rank, cell, tmp_path):
+    """Also if the table has a rank that no class has."""
     table = tmp_path / "ranks.csv"
-    table.write_text("class,genus\nQuercus,\nQuercus robur,Quercus\nQuercus ilex,Quercus\n")
+    cells = ("Quercus,", "Quercus robur,Quercus", "Quercus ilex,Quercus")
+    table.write_text("\n".join([f"class,genus{rank}", *(f"{one}{cell}" for one in cells)]))
     with pytest.raises(UserError, match="the class Quercus must be in a genus"):
-        rank_table.read(str(table), ("Quercus", "Quercus robur", "Quercus ilex"))
+        taxonomy.read(str(table), ("Quercus", "Quercus robur", "Quercus ilex"))
 
 
 def test_genera_are_first_words():
-    found = rank_table.read(rank_table.FIRST_WORD, (*CLASSES, "× Cuprocyparis leylandii", "Aloe"))
-    assert found.names == ("genus", "species")
-    assert found.above == (("Quercus",), ("Quercus",), ("Salix",), ("Cuprocyparis",), ("Aloe",))
+    found = taxonomy.read(taxonomy.FIRST_WORD, (*CLASSES, "× Cuprocyparis leylandii", "Aloe"))
+    assert genera_of(found) == ["Quercus", "Quercus", "Salix", "Cuprocyparis", "Aloe"]
 
 
 @pytest.mark.parametrize(
@@ -152,8 +168,8 @@ def test_genera_are_first_words():
     ],
 )
 def test_spaces_case_numbers_and_marks_are_no_part_of_a_genus(name):
-    found = rank_table.read(rank_table.FIRST_WORD, ("Quercus robur", name, "Salix alba"))
-    assert found.above == (("Quercus",), ("Quercus",), ("Salix",))
+    found = taxonomy.read(taxonomy.FIRST_WORD, ("Quercus robur", name, "Salix alba"))
+    assert genera_of(found) == ["Quercus", "Quercus", "Salix"]
 
 
 @pytest.mark.parametrize(
@@ -161,15 +177,15 @@ def test_spaces_case_numbers_and_marks_are_no_part_of_a_genus(name):
     ["Xylia xylocarpa", "Pseudo-nitzschia pungens", "Ōmura x", "genus_07 species_03", "7 3", "X"],
 )
 def test_the_rest_of_a_first_word_stays(name):
-    found = rank_table.read(rank_table.FIRST_WORD, (*CLASSES, name))
-    assert found.above[-1] == (name.split()[0],)
+    found = taxonomy.read(taxonomy.FIRST_WORD, (*CLASSES, name))
+    assert genera_of(found)[-1] == name.split()[0]
 
 
 @pytest.mark.parametrize("one_more", [(), ("12",), ("Aloe-vera",), ("橡树",)])
 def test_a_taxonomy_in_which_each_class_is_alone_is_refused(one_more, tmp_path):
     names = ("Quercus-robur", "Quercus-ilex", "Salix-alba", *one_more)
     with pytest.raises(UserError, match=r"config.dataset.taxonomy must .*Quercus-robur") as error:
-        rank_table.read(rank_table.FIRST_WORD, names)
+        taxonomy.read(taxonomy.FIRST_WORD, names)
     assert "\n" not in str(error.value)
     table = tmp_path / "ranks.csv"
     for rank in (lambda _: "", lambda name: f"of {name}"):
@@ -178,31 +194,49 @@ def test_a_taxonomy_in_which_each_class_is_alone_is_refused(one_more, tmp_path):
         rows.append(f"Fagus,{rank(names[0])}")
         table.write_text("\n".join(["class,genus", *rows]))
         with pytest.raises(UserError, match=r"config.dataset.taxonomy must "):
-            rank_table.read(str(table), names)
+            taxonomy.read(str(table), names)
 
 
 def test_folders_above_folders_are_ranks():
-    assert ranks.folders(("oak", "willow")) is None
+    assert taxonomy.folders(("oak", "willow")) is None
     names = ("Fagaceae/Quercus/robur", "Fagaceae/Quercus/ilex", "Ginkgo", "Salicaceae/Salix alba")
-    found = ranks.folders(names)
-    assert found.names == ("level-1 folder", "level-2 folder", "class")
-    assert found.paths(names) == [
+    found = taxonomy.folders(names)
+    assert found.ranks == ("level-1 folder", "level-2 folder", "class")
+    assert found.paths == (
         ("Fagaceae", "Quercus", names[0]),
         ("Fagaceae", "Quercus", names[1]),
         ("Ginkgo",),
         ("Salicaceae", names[3]),
-    ]
+    )
     # Plants of a genus that nobody knows more of.
-    found = ranks.folders(("Quercus", "Quercus/robur"))
-    assert found.paths(("Quercus", "Quercus/robur")) == [
+    found = taxonomy.folders(("Quercus", "Quercus/robur"))
+    assert found.paths == (
         ("Quercus", "Quercus"),
         ("Quercus", "Quercus/robur"),
-    ]
+    )
 
 
-def test_ranks_are_written_and_read_back():
-    plain = [*EXPECTED.to_plain(CLASSES)]
-    assert plain[2] == {"family": "Salicaceae", "genus": "Salix", "class": "Salix alba"}
-    assert Ranks.from_plain(plain) == EXPECTED
+def test_a_tree_is_written_and_read_back_by_class_and_by_node(table):
+    rows = [*EXPECTED.to_rows()]
+    assert rows[2] == {"family": "Salicaceae", "genus": "Salix", "class": "Salix alba"}
+    assert ClassTree.from_rows(rows, CLASSES) == EXPECTED
     with pytest.raises(ValueError, match="must have the same names"):
-        Ranks.from_plain([plain[0], {"genus": "Salix", "class": "Salix alba"}])
+        ClassTree.from_rows([rows[0], {"genus": "Salix", "class": "Salix alba"}], CLASSES)
+    # Two classes without a family, and one without a genus.
+    table.write_text(UP.replace("Quercus,Fagaceae", "Quercus,").replace(",Salix,", ",,"))
+    tree = taxonomy.read(str(table), CLASSES)
+    assert [*tree.to_rows()][2] == {"family": "Salicaceae", "genus": "", "class": "Salix alba"}
+    assert ClassTree.from_rows([*tree.to_rows()], CLASSES) == tree
+    for one in (EXPECTED, tree):
+        assert ClassTree.from_plain(one.to_plain()) == one
+
+
+def test_nodes_of_a_program_in_another_order_are_refused():
+    plain = EXPECTED.to_plain()
+    assert plain["names"][3:5] == ["Fagaceae", "Quercus"]
+    swapped = {3: 4, 4: 3}
+    parents = [swapped.get(parent, parent) for parent in plain["parents"]]
+    parents[3], parents[4] = parents[4], parents[3]
+    plain |= {"names": [*CLASSES, "Quercus", "Fagaceae", *plain["names"][5:]], "parents": parents}
+    with pytest.raises(ValueError, match="order"):
+        ClassTree.from_plain(plain)
