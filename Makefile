@@ -31,7 +31,7 @@ help:
 	@echo "make test-peers    compare with other people's code (installs PyTorch, TensorFlow and more)"
 	@echo "                   PEERS=oracle takes one of them: $(PEERS)"
 	@echo "make test-endurance  kill runs, damage files, try devices, processes and roundings (hours)"
-	@echo "make test-mutations  break the code in known ways and see a test fail (an hour)"
+	@echo "make test-mutations  break the code in known ways and see a test fail (ten minutes)"
 	@echo "make check         lint, formatting and types"
 	@echo "make docs          build the documentation into docs/_build (read docs/_build/index.html)"
 	@echo "make format        rewrite the sources in the project's format"
