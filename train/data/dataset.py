@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 # What `DatasetSpec.inputs` may be, and what one of them is called.
 _EXAMPLES = {"images": "image", "features": "row"}
+# The types of the arrays that programs take.
+INPUT_DTYPES: Mapping[str, np.dtype] = {
+    "images": np.dtype(np.uint8),
+    "features": np.dtype(np.float32),
+}
 
 
 @dataclass(frozen=True)

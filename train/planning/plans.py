@@ -16,6 +16,7 @@ from train.configuration import rules
 from train.configuration.datasets import labels_of
 from train.configuration.groups import Config
 from train.data import dataset_spec
+from train.data.dataset import INPUT_DTYPES
 from train.data.truths import ONE
 from train.devices import parallel
 from train.planning.accounts import Account, compile_for
@@ -26,7 +27,6 @@ from train.training.steps_in_flight import AHEAD
 from train.workdir.classes import Classes
 from train.workdir.facts import Facts
 
-_DTYPES = {"images": np.uint8, "features": np.float32}
 # Neither changes a shape: what a data set that is not opened has of each class, and of steps.
 _EXAMPLES_OF_A_CLASS, _STEPS = 20, 1000
 # The largest batch is known to this part of it.
@@ -210,7 +210,7 @@ class StepPlanner:
         if labels_of(assembly.config.dataset) != ONE:
             truth = assembly.data.dataset.train.truth(np.zeros(1, np.int32))
         numbers = jax.ShapeDtypeStruct((size,), np.int32)
-        dtype = _DTYPES[assembly.data.spec.inputs]
+        dtype = INPUT_DTYPES[assembly.data.spec.inputs]
         requests = jax.ShapeDtypeStruct((len(self._target.devices),), np.int32)
         batch = {
             "images": jax.ShapeDtypeStruct((size, *assembly.data.image_shape), dtype),

@@ -5,9 +5,9 @@ from typing import Any
 
 import jax
 import jax.export
-import jax.numpy as jnp
 
 from train.data import DatasetSpec
+from train.data.dataset import INPUT_DTYPES
 from train.foundation.errors import UserError
 from train.prediction import description, inference, standalone
 from train.prediction.calibrated_rule import CalibratedRule
@@ -17,7 +17,6 @@ _PLATFORMS = ("cpu", "cuda", "tpu")
 # A file of FlatBuffers cannot be larger.
 _MOST_BYTES = 2**31 - 2**16
 # The type of what the program takes, by `DatasetSpec.inputs`.
-_DTYPES = {"images": "uint8", "features": "float32"}
 
 
 def serialize(classifier: TrainedClassifier, rule: CalibratedRule) -> bytes:
@@ -28,7 +27,7 @@ def serialize(classifier: TrainedClassifier, rule: CalibratedRule) -> bytes:
     """
     # A dimension is at least 1: JAX refuses to call the program with an empty batch.
     (number,) = jax.export.symbolic_shape("n")
-    dtype = jnp.dtype(_DTYPES[classifier.spec.inputs])
+    dtype = INPUT_DTYPES[classifier.spec.inputs]
     batch = jax.ShapeDtypeStruct((number, *classifier.image_shape), dtype)
     infer = jax.jit(inference.make(classifier, rule))
     exported = jax.export.export(infer, platforms=_PLATFORMS)(batch)
@@ -103,7 +102,7 @@ def _inputs(spec: DatasetSpec, image_shape: tuple[int, ...]) -> dict[str, Any]:
     return {
         spec.inputs: {
             "shape": ["n", *image_shape],
-            "dtype": _DTYPES[spec.inputs],
+            "dtype": INPUT_DTYPES[spec.inputs].name,
             "preparation": in_words,
             **more,
         }

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from train.data.dataset import INPUT_DTYPES
 from train.foundation.errors import UserError
 from train.prediction.exported_classifier import ExportedClassifier
 
@@ -20,7 +21,6 @@ _SIZES = (1, 4, 16, 64)
 _WORTH_IT = 0.9
 # How often, and how long, a call is measured.
 _FEWEST, _MOST, _SECONDS = 3, 100, 0.2
-_DTYPES = {"images": np.uint8, "features": np.float32}
 
 # The outputs of the program for one example.
 Row = tuple[np.ndarray, ...]
@@ -152,7 +152,7 @@ class Batcher:
 
     def _zeros(self, size: int) -> np.ndarray:
         expected = self._classifier.expected
-        return np.zeros((size, *expected.shape), _DTYPES[expected.inputs])
+        return np.zeros((size, *expected.shape), INPUT_DTYPES[expected.inputs])
 
     def _call(self, batch: np.ndarray) -> list[np.ndarray]:
         return [np.asarray(output) for output in self._classifier.call(batch)]

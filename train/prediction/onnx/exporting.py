@@ -4,16 +4,13 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from train.data.dataset import INPUT_DTYPES
 from train.foundation import files
 from train.prediction import calibrated_rule, exported_program, inference, model_card
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.onnx import checking, model, portable, precision
 from train.prediction.rule_flags import ChosenRule
 from train.prediction.trained import TrainedClassifier
-
-_DTYPES = {"images": np.uint8, "features": np.float32}
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,7 @@ def serialize(
         inference.make(classifier, rule, portable.answer(rule)),
         inputs,
         classifier.image_shape,
-        _DTYPES[inputs],
+        INPUT_DTYPES[inputs],
         list(exported_program.outputs(classifier, rule)),
         json.loads(files.to_json(description)),
         half=half,
