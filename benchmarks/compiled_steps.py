@@ -31,8 +31,6 @@ from train.workdir.facts import Facts
 
 PRECISIONS = {"float32": False, "bfloat16": True}
 CHIPS = {"v5e": ("v5e", "v5e:2x2", "v5e:4x4"), "v5p": ("v5p",), "h100": ("h100", "h100:8")}
-# These read other data than `folder`, with the same step.
-AS_FOLDER = ("huggingface", "table", "tfds")
 # What the steps that sort have to order, by recipe.
 ORDERED = {
     "plantnet300k_average_k": "the candidates of a chip, of which the other chips get the scores",
@@ -71,8 +69,7 @@ def recipes() -> list[str]:
     return [
         path.stem
         for path in files
-        if path.stem not in AS_FOLDER
-        and hasattr(importlib.import_module(f"configs.{path.stem}"), "get_config")
+        if hasattr(importlib.import_module(f"configs.{path.stem}"), "get_config")
     ]
 
 

@@ -24,10 +24,10 @@ import numpy as np
 from PIL import Image
 
 from benchmarks import command, markdown, timing
-from train.data.batches import Batch, TrainingBatches
+from train.data import streaming
+from train.data.batches import Batch, Batches
+from train.data.examples import Examples
 from train.data.photographs import READER
-from train.data.pipeline import Pipeline
-from train.data.records import Records, Split
 
 SIZE = (500, 400)
 QUALITY = 85
@@ -58,20 +58,17 @@ def main() -> None:
 def measure(workers: list[int], repetitions: int) -> dict[str, Any]:
     """Images per second of every method."""
     machine = timing.machine()
-    for package in ("pillow", "grain"):
-        machine["versions"][package] = importlib.metadata.version(package)
+    machine["versions"]["pillow"] = importlib.metadata.version("pillow")
     encoded = photographs()
-    small = TrainingBatches(small_split(), SMALL_BATCH, seed=0)
+    small = Batches(examples=small_images(), size=SMALL_BATCH, seed=0)
     rates: dict[str, list[float]] = {}
     for _ in range(repetitions):
         _add(rates, "gather", functools.partial(_gather, small))
         _add(rates, "one core", functools.partial(_decode, encoded))
-    split = split_of(encoded)
+    split = encoded_images(encoded)
     for count in workers:
         _measure_streams(rates, f"{count} workers", [_stream(split, num_workers=count)])
-    shares = [
-        _stream(split, process_index=index, process_count=CONSUMERS) for index in range(CONSUMERS)
-    ]
+    shares = [_stream(split, share=(index, CONSUMERS)) for index in range(CONSUMERS)]
     _measure_streams(rates, f"{CONSUMERS} consumers", shares)
     return {
         "machine": machine,
@@ -111,19 +108,17 @@ def photographs() -> list[bytes]:
     return files
 
 
-def split_of(encoded: list[bytes]) -> Split:
-    """The files as records of a prepared split."""
-    records = Records(
-        [{"image": image} for image in encoded], np.arange(len(encoded)), "benchmark", READER
-    )
-    return Split(records, np.zeros(len(encoded), np.int32))
+def encoded_images(encoded: list[bytes]) -> Examples:
+    """The files as examples of one class."""
+    labels = np.zeros(len(encoded), np.int32)
+    return Examples.of_source(encoded, labels, ("any",), "benchmark", reader=READER)
 
 
-def small_split() -> Split:
+def small_images() -> Examples:
     """Images in memory: the number of CIFAR-100's training images."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (NUM_SMALL, 32, 32, 3), np.uint8)
-    return Split(images, np.zeros(NUM_SMALL, np.int32))
+    return Examples.of_source(images, np.zeros(NUM_SMALL, np.int32), ("any",), "benchmark")
 
 
 def tables(results: dict[str, Any]) -> str:
@@ -155,7 +150,7 @@ def _add(rates: dict[str, list[float]], name: str, run: Callable[[], int]) -> No
     rates.setdefault(name, []).append(images / (time.perf_counter() - start))
 
 
-def _gather(batches: TrainingBatches) -> int:
+def _gather(batches: Batches) -> int:
     return sum(len(batches[step]["images"]) for step in range(SMALL_BATCHES))
 
 
@@ -164,9 +159,11 @@ def _decode(encoded: list[bytes]) -> int:
     return sum(len(READER.for_training(image, "a photograph", uniform)) > 0 for image in encoded)
 
 
-def _stream(split: Split, **options: Any) -> Generator[Batch, None, None]:
-    pipeline = Pipeline(PHOTOGRAPH_BATCH, seed=0, **options)
-    return pipeline.training(split, first_step=0, last_step=10**9)
+def _stream(
+    examples: Examples, *, num_workers: int = 0, share: tuple[int, int] = (0, 1)
+) -> Generator[Batch, None, None]:
+    batches = Batches(examples=examples, size=PHOTOGRAPH_BATCH, seed=0, share=share)
+    return streaming.stream(batches, range(10**9), num_workers=num_workers)
 
 
 def _measure_streams(

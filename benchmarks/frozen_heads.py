@@ -3,7 +3,7 @@
     python -m benchmarks.frozen_heads NAME=FEATURES.npz ... [--repetitions=3] [--output=FILE.json]
 
 Each file is what `train.embed` writes for a folder of images: with --weights for a file of weights,
-with --workdir for a run of your own. The head is trained as by `configs/folder.py` with
+with --workdir for a run of your own. The head is trained as by `configs/images.py` with
 --config.model.freeze=True and --config.dataset.augmentation=none: its loss, batch size, epochs,
 optimizer and schedule, for each of some learning rates. Repetitions are other seeds.
 """
@@ -22,12 +22,12 @@ import optax
 
 from benchmarks import command, markdown, timing
 from configs import features as features_recipe
-from configs import folder
+from configs import images
 from topk_jax.losses import cross_entropy
 from topk_jax.metrics import label_ranks
 from train import data
 from train.configuration import OptimizerFields
-from train.data import Dataset
+from train.data import Dataset, Examples
 from train.models import feature_norm
 from train.models.heads import LinearHead
 from train.training import optimizer
@@ -114,13 +114,13 @@ def _load(path: Path) -> Dataset:
     return data.read(config.to_dict()).load(None)
 
 
-def _rows(split: Any) -> tuple[np.ndarray, np.ndarray]:
-    return split.images.to_array().astype(np.float32), split.labels
+def _rows(split: Examples) -> tuple[np.ndarray, np.ndarray]:
+    return split.rows(np.arange(len(split))).astype(np.float32), split.labels
 
 
 def _trainer(num_examples: int, num_classes: int) -> Callable[[Features, float, int], list[float]]:
     """Trains a head on features at a rate, with a seed: validation loss, top-1, top-3 accuracy."""
-    recipe = folder.get_config()
+    recipe = images.get_config()
     settings = OptimizerFields(**recipe.optimizer)
     batch_size, epochs = recipe.dataset.batch_size, recipe.num_epochs
     steps = num_examples // batch_size

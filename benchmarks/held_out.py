@@ -1,4 +1,4 @@
-"""Data sets of the program with every fifth class held out: only their tests have these classes.
+"""Data sets of the program without every fifth class.
 
 `config.dataset.name` is `benchmarks.held_out:DIGITS_0` or another one; the number is the first
 class that is held out. Over all five numbers, each class is held out once.
@@ -11,7 +11,7 @@ import numpy as np
 
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec
 from train.data.digits import DIGITS
-from train.data.records import Split
+from train.data.examples import Examples
 
 FOLDS = 5
 
@@ -21,8 +21,8 @@ def _without(family: DatasetFamily, fold: int) -> DatasetFamily:
         whole = family.spec(fields)
 
         class HeldOut(type(whole)):  # type: ignore[misc]
-            def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
-                return _hold_out(super().load(data_dir, seed=seed), fold)
+            def load(self, data_dir: str | None) -> Dataset:
+                return _hold_out(super().load(data_dir), fold)
 
         made: DatasetSpec = HeldOut(**{**vars(whole), "num_classes": None})
         return made
@@ -31,25 +31,20 @@ def _without(family: DatasetFamily, fold: int) -> DatasetFamily:
 
 
 def _hold_out(whole: Dataset, fold: int) -> Dataset:
-    classes = np.arange(whole.num_classes)
-    is_held = classes % FOLDS == fold
-    order = np.concatenate([classes[~is_held], classes[is_held]])
-    places, known = np.argsort(order), int((~is_held).sum())
-    names = [whole.class_names[label] for label in order]
+    is_known = np.arange(whole.num_classes) % FOLDS != fold
+    number = np.cumsum(is_known) - 1
+    names = tuple(np.array(whole.class_names)[is_known].tolist())
 
-    def renamed(split: Split, *, has_held: bool) -> Split:
-        labels = places[split.labels].astype(np.int32)
-        chosen = split.take(np.flatnonzero(has_held | (labels < known)))
-        return dataclasses.replace(chosen, labels=places[chosen.labels].astype(np.int32))
+    def known(split: Examples) -> Examples:
+        return split.take(is_known[split.labels]).renumbered(number, names)
 
     return dataclasses.replace(
         whole,
-        train=renamed(whole.train, has_held=False),
-        validation=renamed(whole.validation, has_held=False),
-        test=renamed(whole.test, has_held=True),
+        train=known(whole.train),
+        validation=known(whole.validation),
+        test=known(whole.test),
         balanced_test=None,
-        class_names=tuple(names[:known]),
-        unseen_class_names=tuple(names[known:]),
+        class_names=names,
         digest=None if whole.digest is None else f"{whole.digest} without {fold}",
         tree=None,
     )

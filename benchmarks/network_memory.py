@@ -3,7 +3,7 @@
     python -m benchmarks.network_memory --device=h100 [--output=FILE.json] [NAME...]
 
 Needs the program's dependencies and the compiler of the device: `.[tpu]` for v5e and v5p,
-`.[cuda13]` for h100. Nothing runs. The step is the one of `configs/folder.py` on one chip, with
+`.[cuda13]` for h100. Nothing runs. The step is the one of `configs/images.py` on one chip, with
 1,000 classes, cross-entropy, SGD with momentum, and images of the size of the network. If the
 output file exists, only what it lacks is compiled.
 """
@@ -59,7 +59,7 @@ def _account(device: str, program: str) -> dict[str, Any]:
         "dataset.image_size": _PIXELS.get(name, MODELS[name].image_size),
         "dataset.batch_size": int(batch),
     }
-    config = compiled_steps.configuration("folder", changes)
+    config = compiled_steps.configuration("images", changes)
     return compiled_steps.plan(config, find_target(device))
 
 

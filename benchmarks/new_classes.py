@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from benchmarks import command, markdown
 from benchmarks.held_out import FOLDS
-from train.evaluation import outlier_scores, selective
-from train.prediction import outliers, trained
-from train.prediction.evaluating import new_class_report
-from train.prediction.other_calibrations import NewCalibration
+from train import data
+from train.evaluation import outlier_scores
 
 _COVERAGE = 0.9
 _DIGITS, _FEATURES = "digits", "features"
@@ -92,46 +91,24 @@ def tables(results: Mapping[str, Any]) -> str:
 def _measure(fold: int, folder: Path, features: Path | None, max_error: float) -> dict[str, Any]:
     """The reports of one fold."""
     workdir = folder / f"{_DIGITS if features is None else _FEATURES}_{fold}"
+    recipe, new = _digits(fold, folder) if features is None else _rows(features, workdir, fold)
     if not (workdir / "results.json").exists():
-        _train(f"--workdir={workdir}", *_arguments(fold, workdir, features))
-    out = workdir.with_name(f"{workdir.name}.json")
-    if not out.exists():
-        out.write_text(json.dumps(_reports(workdir, max_error)))
-    reports = json.loads(out.read_text())
+        _run("train.main", f"--workdir={workdir}", *recipe)
+    reports = {}
+    for score in outlier_scores.SCORES:
+        out = workdir.with_name(f"{workdir.name}_{score}.json")
+        if not out.exists():
+            asked = (f"--coverages={_COVERAGE}", f"--max_error={max_error}", f"--out={out}")
+            allowed = ("--allow_new", f"--new_score={score}")
+            _run("train.evaluate", f"--workdir={workdir}", new, *allowed, *asked)
+        reports[score] = json.loads(out.read_text())
+    # The same for every score.
+    any_report = reports[outlier_scores.DEFAULT]
     return {
-        "scores": {score: _numbers(report) for score, report in reports["scores"].items()},
-        "sure": {name: reports["selective"][name] for name in _SURE},
-        "classes": reports["classes"],
-        # The same for every score.
-        "new examples": reports["scores"][outlier_scores.DEFAULT][
-            "num_examples_of_unknown_classes"
-        ],
-    }
-
-
-def _reports(workdir: Path, max_error: float) -> dict[str, Any]:
-    """What train.evaluate reports of the run with each score, in one process."""
-    classifier = trained.load(workdir)
-    dataset = classifier.load_dataset()
-    splits = {"test": dataset.test, "validation": dataset.validation}
-    predicted = {split: classifier.predict(split) for split in splits}
-
-    def report(name: str) -> dict[str, Any]:
-        score = outliers.of_classifier(classifier, name)
-        test, validation = (
-            outliers.measure(predicted[split], score, examples, split)
-            for split, examples in splits.items()
-        )
-        calibration = NewCalibration(classifier, validation)
-        return new_class_report.report(
-            test, score, calibration, [_COVERAGE], [], are_rules_optional=False
-        )
-
-    least = selective.threshold(predicted["validation"], max_error)
-    return {
-        "classes": classifier.num_classes,
-        "scores": {name: report(name) for name in outlier_scores.SCORES},
-        "selective": selective.report(predicted["test"], max_error, least),
+        "scores": {score: _numbers(one["none_of_these"]) for score, one in reports.items()},
+        "sure": {name: any_report["selective"][name] for name in _SURE},
+        "classes": len(json.loads((workdir / "classes.json").read_text())),
+        "new examples": any_report["none_of_these"]["num_examples_of_unknown_classes"],
     }
 
 
@@ -147,32 +124,36 @@ def _numbers(report: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def _arguments(fold: int, workdir: Path, features: Path | None) -> list[str]:
-    """The flags of the run."""
-    if features is None:
-        data_set = f"benchmarks.held_out:DIGITS_{fold}"
-        return ["--config=configs/digits.py:cross_entropy", f"--config.dataset.name={data_set}"]
-    path = workdir.with_name(f"{workdir.name}.npz")
-    _write_features(features, path, fold)
-    return [
-        *("--config=configs/features.py", f"--config.dataset.path={path}"),
-        "--config.dataset.unseen_classes=count_as_unknown",
-    ]
+def _digits(fold: int, folder: Path) -> tuple[list[str], str]:
+    """The flags of the run, and that of the test images of all classes."""
+    images = folder / "test_digits"
+    test = data.read({"name": "digits", "batch_size": 1}).load(None).test
+    pixels = test.rows(np.arange(len(test)))[..., 0]
+    for index, label in enumerate(test.labels):
+        (images / str(label)).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels[index]).save(images / str(label) / f"{index}.png")
+    data_set = f"--config.dataset.name=benchmarks.held_out:DIGITS_{fold}"
+    return ["--config=configs/digits.py:cross_entropy", data_set], f"--images={images}"
 
 
-def _write_features(source: Path, path: Path, fold: int) -> None:
-    """The features with a split that has every fifth class only in the test."""
+def _rows(source: Path, workdir: Path, fold: int) -> tuple[list[str], str]:
+    """The same for features: every fifth class is only in the test."""
+    paths = [workdir.with_name(f"{workdir.name}_{part}.npz") for part in ("known", "new")]
     with np.load(source) as arrays:
         features, labels = arrays["features"], arrays["labels"]
-    roles = np.random.default_rng(fold).permutation(len(labels)) % 5
-    split = np.select([roles == 0, roles == 1], ["test", "val"], "train")
-    kept = (split == "test") | (labels % FOLDS != fold)
-    np.savez(path, features=features[kept], labels=labels[kept], split=split[kept])
+    parts = np.random.default_rng(fold).permutation(len(labels)) % 5
+    split = np.select([parts == 0, parts == 1], ["test", "val"], "train")
+    for path, kept in zip(paths, (labels % FOLDS != fold, split == "test"), strict=True):
+        # Texts, because numbers of classes that are left out would be others.
+        texts = labels[kept].astype(str)
+        np.savez(path, features=features[kept], labels=texts, split=split[kept])
+    known, new = paths
+    recipe = ["--config=configs/features.py", f"--config.dataset.path={known}"]
+    return recipe, f"--features={new}"
 
 
-def _train(*arguments: str) -> None:
-    command = [sys.executable, "-m", "train.main", *arguments]
-    subprocess.run(command, check=True, capture_output=True)
+def _run(module: str, *arguments: str) -> None:
+    subprocess.run([sys.executable, "-m", module, *arguments], check=True, capture_output=True)
 
 
 def _summary(folds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -27,7 +27,6 @@ from benchmarks import command, markdown, timing
 from configs import own_data
 from topk_jax import losses, sets
 from train import data
-from train.data.records import Split
 
 ERRORS = (0.01, 0.1)
 EPOCHS, RATE = 60, 3e-3
@@ -147,8 +146,8 @@ def _by_number(found: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _arrays(split: Split) -> tuple[np.ndarray, np.ndarray]:
-    return np.asarray(split.images), split.labels
+def _arrays(split: data.Examples) -> tuple[np.ndarray, np.ndarray]:
+    return split.rows(np.arange(len(split))), split.labels
 
 
 def _objective(name: str, error: float) -> Callable[[jax.Array, jax.Array], jax.Array]:

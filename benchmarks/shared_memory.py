@@ -3,7 +3,7 @@
     python -m benchmarks.shared_memory --device=h100:16 [--output=FILE.json] [NAME...]
 
 Needs the program's dependencies and the compiler of the device: `.[tpu]` for v5e and v5p,
-`.[cuda13]` for h100. Nothing runs. The step is the one of `configs/folder.py` with a ViT-L of
+`.[cuda13]` for h100. Nothing runs. The step is the one of `configs/images.py` with a ViT-L of
 DINOv2, images of 518 by 518 pixels in bfloat16, 128 at once, 1,000 classes, and SGD with momentum.
 If the output file exists, only what it lacks is compiled.
 """
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _account(device: str, way: str) -> dict[str, Any]:
-    config = compiled_steps.configuration("folder", _CHANGES | WAYS[way])
+    config = compiled_steps.configuration("images", _CHANGES | WAYS[way])
     return compiled_steps.plan(config, find_target(device))
 
 

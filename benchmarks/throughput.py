@@ -5,7 +5,7 @@
 
 Needs the program's dependencies and no download. Four recipes train with their own models and
 losses: two on their own data, CIFAR-100 on random images of its shape, and ImageNet on the
-photographs of `benchmarks.data`, decoded by two Grain processes. The benchmark times epochs of the
+photographs of `benchmarks.data`, decoded by two processes. The benchmark times epochs of the
 program: batches, steps, and the metrics of every step on the host. The first epoch, which compiles,
 does not count. Interleaved with them, the same step runs without the loop on batches that are
 already on the devices. The difference is the cost of the loop. The benchmark uses all devices that
@@ -31,10 +31,8 @@ from train.assembly import assemble
 from train.assembly.parts import Assembly
 from train.configuration import Config
 from train.configuration.parsing import parse
-from train.data import Dataset, dataset_spec
-from train.data.batches import Batch
-from train.data.pipeline import Pipeline
-from train.data.records import Split
+from train.data import Dataset, Examples, dataset_spec, streaming
+from train.data.batches import Batch, Batches
 from train.devices.parallel import Devices
 from train.training.state import TrainState
 from train.training.steps_in_flight import StepsInFlight
@@ -62,22 +60,23 @@ class Workload:
     """
 
     config: Callable[[], Any]
-    split: Callable[[], Split] | None
+    split: Callable[[], Examples] | None
     steps: int
     cpu_steps: int
     cpu_batch: int | None = None
 
 
-def random_images() -> Split:
+def random_images() -> Examples:
     """A few thousand images of CIFAR-100's shape."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (6400, 32, 32, 3), np.uint8)
-    return Split(images, rng.integers(0, 100, len(images)).astype(np.int32))
+    names = [str(label) for label in range(100)]
+    return Examples.of_source(images, rng.integers(0, 100, len(images)), names, "benchmark")
 
 
-def few_photographs() -> Split:
+def few_photographs() -> Examples:
     """JPEG files, enough for a batch: the same few again and again."""
-    return data.split_of(data.photographs() * 8)
+    return data.encoded_images(data.photographs() * 8)
 
 
 WORKLOADS = {
@@ -94,7 +93,7 @@ def main() -> None:
     parser.add_argument("--workload", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
     arguments = parser.parse_args()
     machine = timing.machine()
-    for package in ("flax", "pillow", "grain"):
+    for package in ("flax", "pillow"):
         machine["versions"][package] = importlib.metadata.version(package)
     results = {
         "machine": machine,
@@ -118,9 +117,8 @@ def measure(name: str, repetitions: int) -> dict[str, Any]:
     assembly = _assembled(config, workload)
     split, devices, train_step = assembly.data.dataset.train, assembly.devices, assembly.train_step
     state = assembly.initial_state()
-    training = Pipeline(batch_size, seed=0, num_workers=WORKERS).training(
-        split, first_step=0, last_step=10**9
-    )
+    endless = Batches(examples=split, size=batch_size, seed=0)
+    training = streaming.stream(endless, range(10**9), num_workers=WORKERS)
     progress, alone = Progress(), []
     with contextlib.closing(training) as batches:
         on_devices = [_split(devices, next(batches)) for _ in range(num_steps)]

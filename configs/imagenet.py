@@ -2,7 +2,7 @@
 
     python -m train.prepare --dataset=imagenet --manual_dir=DIR
     python -m train.main --config=configs/imagenet.py:noised_balanced
-    python -m train.main --config=configs/imagenet.py --config.dataset.train_size=64000
+    python -m train.main --config=configs/imagenet.py --config.dataset.train_per_class=64
 
 Published test accuracy in per cent, top-1 with K = 1 and top-5 with K = 5 in the loss (table 4.9):
 

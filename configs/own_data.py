@@ -2,10 +2,6 @@
 
 from typing import Any
 
-from ml_collections import ConfigDict
-
-from configs.recipe import complete
-
 # Each loss uses the fields that it needs.
 _LOSS = {
     "k": 3,
@@ -64,28 +60,3 @@ def loss_fields(loss: str, **fields: Any) -> dict[str, Any]:
         **fields: values of the recipe's own.
     """
     return {"name": loss, **_LOSS, **fields, **_OF_LOSS.get(loss, {})}
-
-
-def own_images(loss: str, **dataset: Any) -> ConfigDict:
-    """The recipe for images of any kind.
-
-    Args:
-        loss: the name of the loss.
-        **dataset: the fields of `config.dataset` that only this kind has, or that have another
-            default; `name` is one of them.
-    """
-    return complete(
-        {
-            "seed": 0,
-            "num_epochs": 30,
-            "dataset": {
-                "batch_size": 32,
-                **dataset,
-            },
-            "model": {"name": "resnet18"},
-            "loss": loss_fields(loss),
-            "optimizer": OPTIMIZER,
-            "select_by": "top_3_accuracy",
-            "eval": {"ks": (1, 3, 5)},
-        }
-    )

@@ -69,8 +69,8 @@ def write_digits(workdir: Path, folder: Path) -> None:
     from train.prediction import trained  # noqa: PLC0415 (it takes long to import)
 
     classifier = trained.load(workdir)
-    images = classifier.load_dataset().test.images
-    assert isinstance(images, np.ndarray)
+    test = classifier.load_dataset().test
+    images = test.rows(np.arange(len(test)))
     scores = np.asarray(classifier.predict("test").scores, np.float64)
     entropy = -(scores * np.log(np.maximum(scores, 1e-12))).sum(axis=1)
     order = np.argsort(entropy)

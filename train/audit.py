@@ -40,10 +40,9 @@ def main() -> None:
     if _JSON.value is not None:
         json = output_files.checked("json", _JSON.value, kept | {out: "the file of --out"})
     from train.auditing import examples, findings, outputs
-    from train.configuration.datasets import DividedFields
+    from train.configuration.datasets import OwnFields
     from train.configuration.parsing import parse
-    from train.data import dataset_spec
-    from train.data.own import corrections
+    from train.data import corrections, dataset_spec, splits
 
     parsed = parse(config)
     spec = dataset_spec(parsed.dataset)
@@ -56,9 +55,9 @@ def main() -> None:
             f"train.audit needs features, and {spec.name} has {spec.inputs}"
             f"{advice if spec.has_images else ''}"
         )
-    corrected = parsed.dataset.corrections if isinstance(parsed.dataset, DividedFields) else None
+    corrected = parsed.dataset.corrections if isinstance(parsed.dataset, OwnFields) else None
     with interruption.explained("the same command starts over"):
-        dataset = spec.load(parsed.dataset.data_dir, seed=parsed.seed)
+        dataset = splits.load(spec, parsed.dataset, seed=parsed.seed)
         found = findings.find(
             examples.of_dataset(dataset, spec), num_folds=_FOLDS.value, seed=parsed.seed
         )

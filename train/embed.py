@@ -45,10 +45,10 @@ _NORMALIZATION = flags.DEFINE_string(
     "default as the network was first published.",
 )
 _IMAGES = flags.DEFINE_string(
-    "images", None, "A folder with a folder for each class, as for configs/folder.py."
+    "images", None, "A folder with a folder for each class, as for configs/images.py."
 )
 _TABLE = flags.DEFINE_string(
-    "table", None, "Instead of --images: a table of images, as for configs/table.py."
+    "table", None, "Instead of --images: a table of images, as for configs/images.py."
 )
 _NESTED = flags.DEFINE_boolean("nested", False, "whether each folder with images is a class.")
 _GROUP = flags.DEFINE_string(
@@ -136,13 +136,12 @@ def _embed(out: Path, shared: share_flags.ChosenShare) -> None:
         "validation_fraction": _VALIDATION_FRACTION.value,
         "test_fraction": _TEST_FRACTION.value,
         "group": _GROUP.value,
+        "skip_unreadable": _SKIP_UNREADABLE.value,
     }
     table, images, weights, workdir = map(_path, (_TABLE, _IMAGES, _WEIGHTS, _WORKDIR))
-    if images is not None:
-        given = found.in_folder(images, nested=_NESTED.value, **settings)
-    else:
-        assert table is not None
-        given = found.in_table(table, **settings)
+    place = table if images is None else images
+    assert place is not None
+    given = found.find(found.configuration(place, nested=_NESTED.value, **settings))
     if weights is not None:
         size, normalization = _IMAGE_SIZE.value, _NORMALIZATION.value
         used = network.of_weights(weights, _MODEL.value, size, normalization)
@@ -159,7 +158,7 @@ def _embed(out: Path, shared: share_flags.ChosenShare) -> None:
         ),
     )
     with interruption.explained("the same command continues from here"), taking_part(share):
-        embed(used, given, out, skip_unreadable=_SKIP_UNREADABLE.value, share=share)
+        embed(used, given, out, share=share)
 
 
 def _path(flag: flags.FlagHolder[str | None]) -> Path | None:

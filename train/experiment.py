@@ -1,7 +1,6 @@
 """Trains, selects and tests one classifier."""
 
 import contextlib
-import dataclasses
 import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -14,7 +13,7 @@ from train.assembly import assemble, check_batch_size, data_checks, result_field
 from train.assembly.data_lines import show_data
 from train.assembly.parts import Assembly
 from train.configuration import Config
-from train.configuration.datasets import StreamedFields, path_of
+from train.configuration.datasets import path_of
 from train.configuration.parsing import parse
 from train.devices import parallel, processes
 from train.evaluation.metric import Metric
@@ -32,13 +31,10 @@ from train.workdir import (
     run_files,
     run_inputs,
     runs,
-    skipped_images,
     trackers,
 )
-from train.workdir.checked_images import Unreadable
 from train.workdir.checkpoint import Checkpointer
 from train.workdir.orbax_folder import check_path
-from train.workdir.overlooked import Overlooked
 from train.workdir.progress import Progress
 from train.workdir.reporting import Reporter, SilentReporter
 
@@ -78,7 +74,7 @@ def run(
     finished = _earlier_results(workdir)
     if finished is not None and shorter is None:
         runs.check_same_run(workdir, parsed.to_plain(), finished)
-        _note_changes(parsed, workdir, finished)
+        _note_changes(parsed, workdir)
         if processes.is_first():
             loss = find_loss(parsed.loss.name)
             reporting.show_finished(workdir, parsed, finished, optimizes_top_k=loss.optimizes_top_k)
@@ -86,8 +82,6 @@ def run(
     run_files.check_places(workdir)
     trackers.check(parsed.trackers)
     assembly = _assembled(parsed, workdir)
-    unreadable = data_checks.find_unreadable(assembly.data, workdir)
-    found_alike = data_checks.find_overlooked(assembly.data, workdir)
     # Weights that do not fit are refused here, before anything is written.
     state = None if run_files.has_checkpoints(workdir) else starting.make_first_state(assembly)
     processes.check_shared("--workdir", workdir)
@@ -103,7 +97,7 @@ def run(
         state, progress = starting.restore(checkpointer, assembly, state)
         if shorter is not None:
             _extend(assembly, workdir, progress, shorter)
-        with _reporter(assembly, workdir, progress, unreadable, found_alike) as reporter:
+        with _reporter(assembly, workdir, progress) as reporter:
             state, progress = _train(assembly, checkpointer, reporter, state, progress, after_epoch)
             with stoppable(progress):
                 best = assembly.devices.replicate(checkpointer.restore(progress.best_step, state))
@@ -130,10 +124,8 @@ def _parsed(config: Mapping[str, Any], workdir: Path, *, extend: bool) -> tuple[
     return continuing.check_workdir(parsed, workdir, extend=extend)
 
 
-def _note_changes(config: Config, workdir: Path, finished: Mapping[str, Any]) -> None:
+def _note_changes(config: Config, workdir: Path) -> None:
     """Writes fields that may change, such as the place of the data, into a finished run.
-
-    Images that a run left out stay left out for the commands that read it.
 
     Raises:
         UserError: the data are not the same.
@@ -143,10 +135,6 @@ def _note_changes(config: Config, workdir: Path, finished: Mapping[str, Any]) ->
     )
     if any(earlier.get(name) != now.get(name) for name in runs.PLACES_OF_DATA):
         _assembled(config, workdir)
-    if skipped_images.FIELD in finished:
-        assert isinstance(config.dataset, StreamedFields)
-        dataset = dataclasses.replace(config.dataset, skip_unreadable=True)
-        config = dataclasses.replace(config, dataset=dataset)
     if processes.is_first():
         reporting.write_config(config, workdir)
 
@@ -210,33 +198,21 @@ def _assembled(config: Config, workdir: Path) -> Assembly:
     return assembly
 
 
-def _reporter(
-    assembly: Assembly,
-    workdir: Path,
-    progress: Progress,
-    unreadable: Unreadable,
-    found_alike: Overlooked,
-) -> Reporter | SilentReporter:
+def _reporter(assembly: Assembly, workdir: Path, progress: Progress) -> Reporter | SilentReporter:
     if not processes.is_first():
         return SilentReporter()
-    show_data(assembly, workdir, unreadable)
-    reporter = Reporter(
+    show_data(assembly)
+    return Reporter(
         workdir,
         assembly.config,
         assembly.data.facts,
-        assembly.data.dataset.files,
+        assembly.data.dataset,
         steps_per_epoch=assembly.data.steps_per_epoch,
         first_step=progress.step,
         optimizes_top_k=assembly.loss.optimizes_top_k,
         unlogged=progress.unlogged,
         metrics_digest=progress.metrics_digest,
     )
-    # The reporter has made the folder that they are listed in.
-    for split, found in unreadable.items():
-        for skipped in found.values():
-            assembly.data.skipped.add_told(skipped, split)
-    found_alike.tell(workdir)
-    return reporter
 
 
 def _train(

@@ -1,25 +1,37 @@
 """Prepares a data set: `python -m train.prepare --dataset=plantnet300k --manual_dir=downloads`.
 
 A data set of tensorflow-datasets is named after `tfds:`, as in --dataset=tfds:oxford_flowers102.
-The images of a prepared data set are checked: those that cannot be read are printed.
+The images of a prepared data set are checked: those that cannot be read are left out.
 
 A preparation that was stopped starts over when the command is given again. Nothing is installed,
 and only CIFAR-100 and data sets after `tfds:` are downloaded.
 """
 
-import dataclasses
 import functools
+import importlib.util
+import os
+import shutil
+import sys
 from pathlib import Path
 
+import numpy as np
+import tensorflow_datasets as tfds
 from absl import flags, logging
 
-from train.data import DATASET_NAME, DATASETS, DatasetFamily, builders, find, prepared_files
-from train.data import preparing as preparation
-from train.data.own import tfds_images
-from train.data.own.tfds_images import PREFIX
-from train.foundation import command_line, fields, flag_rules, interruption
+from train.data import DATASET_NAME, DATASETS, find, look
+from train.data.sources import tfds as prepared_files
+from train.data.sources.tfds import PREFIX
+from train.foundation import (
+    command_line,
+    fields,
+    flag_rules,
+    folder_lock,
+    full_disks,
+    interruption,
+    packages,
+)
 from train.foundation.console import show_line
-from train.foundation.errors import UserError
+from train.foundation.errors import UserError, let_through
 from train.foundation.flag_rules import Flag, Needed
 from train.foundation.messages import in_words
 from train.workdir import output_files
@@ -44,14 +56,9 @@ _MANUAL_DIR = flags.DEFINE_string(
 )
 
 
-def _check_name(name: str) -> str | None:
-    """What the name of a data set must be instead; None if it is fine."""
-    return None if name.startswith(PREFIX) else DATASET_NAME(name)
-
-
 _ROWS = flag_rules.declare(
     Needed(("dataset",), f"one of {', '.join(DATASETS)}, or tfds:NAME"),
-    Flag("dataset", _check_name),
+    Flag("dataset", lambda name: None if name.startswith(PREFIX) else DATASET_NAME(name)),
     *(Flag(flag.name, fields.text("a folder")) for flag in (_DATA_DIR, _MANUAL_DIR)),
 )
 
@@ -68,44 +75,108 @@ def main() -> None:
 def prepare(name: str, *, data_dir: str | None, manual_dir: str | None) -> None:
     """Prepares a data set, unless it is prepared already, and prints what is in it.
 
+    Everything is written below `incomplete.VERSION` beside the final folder. The folder of the data
+    set then gets its name in one step: nothing else makes a data set prepared.
+
     Args:
         name: as on the command line.
         data_dir: the folder of prepared data sets; `None` for tfds's own default.
         manual_dir: the folder with what was downloaded; `None` for tfds's own default.
+
+    Raises:
+        UserError: files are missing or damaged, or the folder cannot be written to.
+        OSError: the disk is full.
     """
-    family = _family(name)
-    if family.builder is None:
+    is_by_name = name.startswith(PREFIX)
+    family = find("images" if is_by_name else name)
+    by_name = functools.partial(tfds.builder, name.removeprefix(PREFIX))
+    make = by_name if is_by_name else family.builder
+    if make is None:
         raise UserError(f"--dataset={name} needs no preparation")
-    builder = builders.make_builder(family.builder, data_dir, name=name)
-    output_files.refuse_folders_of_the_system("data_dir", Path(builder.data_dir), is_folder=True)
-    if builder.is_prepared():
-        prepared_files.check_files(builder)
-        show_line(f"{name} is prepared already, in {builder.data_dir}")
-        return
+    builder = prepared_files.make_builder(make, data_dir, name)
+    final = Path(builder.data_dir)
+    output_files.refuse_folders_of_the_system("data_dir", final, is_folder=True)
     # The folder of all data sets has a folder for this one, its config and its version.
-    root = Path(builder.data_dir).parents[builder.info.full_name.count("/")]
-    downloads = root / "downloads"
+    downloads = final.parents[builder.info.full_name.count("/")] / "downloads"
     manual = Path(manual_dir).expanduser().absolute() if manual_dir else downloads / "manual"
-    show_line(f"preparing {name} in {builder.data_dir}")
-    with interruption.explained("the same command starts over"):
-        unreadable = preparation.prepare(family, builder, name, manual, downloads)
-    prepared = builders.make_builder(family.builder, data_dir, name=name).info
-    counts = ", ".join(f"{one.num_examples:,} {split}" for split, one in prepared.splits.items())
-    _, label = tfds_images.image_and_label(prepared.features, name)
-    show_line(f"{name}: {prepared.features[label].num_classes:,} classes; images: {counts}")
+    with (
+        interruption.explained("the same command starts over"),
+        folder_lock.held(final.parent, "another preparation"),
+    ):
+        if builder.is_prepared():
+            show_line(f"{name} is prepared already, in {final}")
+            return
+        # The folder gets its name in one step, which nothing by that name allows.
+        if os.path.lexists(final):
+            raise UserError(
+                f"{final} exists and is not a complete prepared data set; delete it to prepare it "
+                "again"
+            )
+        classes = prepared_files.class_names(builder.info.features, name)
+        if family.check_archives is not None:
+            family.check_archives(manual)
+        _check_tensorflow(builder, name)
+        show_line(f"preparing {name} in {final}")
+        unfinished = final.with_name(f"incomplete.{final.name}")
+        shutil.rmtree(unfinished, ignore_errors=True)  # From a killed start.
+        try:
+            made = prepared_files.make_builder(make, str(unfinished), name)
+            _build(made, name, manual, downloads)
+            unreadable = _leave_out_unreadable(made)
+            Path(made.data_dir).rename(final)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+    info = made.info
+    counts = ", ".join(f"{one.num_examples:,} {split}" for split, one in info.splits.items())
+    show_line(f"{name}: {len(classes):,} classes; images: {counts}")
     if unreadable:
-        show_line(
-            f"cannot be read: {in_words(unreadable, 'images')}; "
-            "--config.dataset.skip_unreadable=True leaves them out of a run"
+        left_out = in_words(unreadable, "images")
+        show_line(f"{len(unreadable):,} cannot be read, and are left out: {left_out}")
+
+
+def _check_tensorflow(builder: tfds.core.DatasetBuilder, name: str) -> None:
+    """Refuses a builder of tfds before it downloads anything, if it cannot write its files."""
+    is_of_tfds = type(builder).__module__.startswith("tensorflow_datasets.")
+    if is_of_tfds and importlib.util.find_spec("tensorflow") is None:
+        raise UserError(
+            f"preparing {name} needs TensorFlow, which is not installed: "
+            f"{packages.install('prepare')}; what is prepared is read without it"
         )
+    # TensorFlow reads these when it is first imported: no log lines, no use of a GPU.
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "CUDA_VISIBLE_DEVICES": ""}
+    for variable, value in quiet.items():
+        os.environ.setdefault(variable, value)
 
 
-def _family(name: str) -> DatasetFamily:
-    """The data set of a name, as on the command line."""
-    if not name.startswith(PREFIX):
-        return find(name)
-    by_name = functools.partial(tfds_images.open_by_name, name.removeprefix(PREFIX))
-    return dataclasses.replace(find("tfds"), builder=by_name)
+def _build(builder: tfds.core.DatasetBuilder, name: str, manual_dir: Path, downloads: Path) -> None:
+    """Has a builder write its files; any error of it is one line."""
+    # The data sets that Google has prepared are in another format.
+    config = tfds.download.DownloadConfig(manual_dir=manual_dir, try_download_gcs=False)
+    try:
+        with prepared_files.quiet():
+            if sys.stderr.isatty():
+                tfds.enable_progress_bar()
+            builder.download_and_prepare(download_dir=downloads, download_config=config)
+    except Exception as error:  # A damaged archive can make a builder raise anything.
+        let_through(error)
+        if (reason := full_disks.reason(error, Path(builder.data_dir))) is not None:
+            raise OSError(f"cannot write {builder.data_dir}: {reason}") from error
+        told = f"{type(error).__name__}: {error}; {builder.MANUAL_DOWNLOAD_INSTRUCTIONS or ''}"
+        raise UserError(
+            f"{name} cannot be prepared from --manual_dir={manual_dir}: "
+            f"{' '.join(told.split()).removesuffix(';')}"
+        ) from error
+
+
+def _leave_out_unreadable(builder: tfds.core.DatasetBuilder) -> list[str]:
+    """Looks at each image. No run takes those that cannot be read; returns their names."""
+    unreadable: list[str] = []
+    for split in builder.info.splits:
+        examples = prepared_files.read(builder, split)
+        without = np.flatnonzero(look.look(examples).reasons != "").tolist()
+        prepared_files.leave_out(builder, split, without)
+        unreadable += map(examples.name, without)
+    return unreadable
 
 
 if __name__ == "__main__":

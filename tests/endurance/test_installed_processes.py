@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.parts.program import installation
-from tests.parts.program.data.own.pictures import write_classes
+from tests.parts.program.data.pictures import write_classes
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ MOMENTS = (
     "between splits",
     "before the check",
     "at a check",
-    "before the checksums",
-    "after the checksums",
+    "before the labels",
+    "after the labels",
 )
 
 

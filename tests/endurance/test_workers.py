@@ -8,102 +8,71 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.parts.program.data.test_pipeline import assert_same, in_time
-from train.data import large_images, photographs
-from train.data.pipeline import Pipeline
-from train.data.records import Records, Split
+from tests.parts.program.data.test_batches import assert_same, in_time
+from train.data import photographs
+from train.data.batches import Batches
+from train.data.examples import Examples
+from train.data.streaming import stream
 
 BATCH_SIZE = 8
-# The timeout of a process that would wait for ever, in seconds.
-TIME_LIMIT = 60
 # The second epoch starts in the middle.
 NUM_EXAMPLES, NUM_STEPS = 44, 10
 MANY = 8
 
 
 @pytest.fixture(scope="module")
-def encoded():
+def examples():
     rng = np.random.default_rng(0)
     files = []
     for _ in range(NUM_EXAMPLES):
         coarse = Image.fromarray(rng.integers(0, 256, (5, 7, 3)).astype(np.uint8))
         file = io.BytesIO()
         coarse.resize((350, 280), Image.Resampling.BICUBIC).save(file, "JPEG", quality=85)
-        files.append({"image": file.getvalue()})
-    return files
+        files.append(file.getvalue())
+    labels = np.arange(NUM_EXAMPLES)
+    names = [str(label) for label in labels]
+    return Examples.of_source(files, labels, names, "a folder", reader=photographs.READER)
 
 
-@pytest.fixture
-def split(encoded):
-    records = Records(encoded, np.arange(NUM_EXAMPLES), "train in a folder", photographs.READER)
-    return Split(records, np.arange(NUM_EXAMPLES, dtype=np.int32))
+def training(examples, *, num_workers=0, **options):
+    batches = Batches(examples=examples, size=BATCH_SIZE, seed=3, **options)
+    return stream(batches, range(NUM_STEPS), num_workers=num_workers)
 
 
-def training(split, **options):
-    return Pipeline(BATCH_SIZE, seed=3, **options).training(
-        split, first_step=0, last_step=NUM_STEPS
-    )
-
-
-def test_any_number_of_workers_gives_the_same_batches(split):
-    expected = list(training(split))
+def test_any_number_of_workers_gives_the_same_batches(examples):
+    expected = list(training(examples))
     assert len(expected) == NUM_STEPS
     for num_workers in (1, 2, MANY):
-        found = in_time(lambda number=num_workers: list(training(split, num_workers=number)))
+        found = in_time(lambda number=num_workers: list(training(examples, num_workers=number)))
         assert_same(found, expected)
-    evaluated = list(Pipeline(BATCH_SIZE, seed=3).evaluation(split))
+    once = Batches(examples=examples, size=BATCH_SIZE)
     # Fewer batches than workers: some have nothing to do.
-    assert len(evaluated) < MANY
-    assert_same(
-        in_time(lambda: list(Pipeline(BATCH_SIZE, seed=3, num_workers=MANY).evaluation(split))),
-        evaluated,
-    )
+    assert len(once) < MANY
+    assert_same(in_time(lambda: list(stream(once, num_workers=MANY))), stream(once))
 
 
-def write(buffer):
-    large_images._end_with_the_stream()
-    for _ in range(2):
-        buffer.put(bytes(2**22))
-
-
-def test_a_worker_does_not_wait_for_a_reader_of_what_it_wrote_last():
-    context = multiprocessing.get_context("spawn")
-    buffer = context.Queue(2)
-    # As Grain names it.
-    worker = context.Process(target=write, kwargs={"buffer": buffer}, daemon=True)
-    worker.start()
-    worker.join(TIME_LIMIT)
-    ended = worker.exitcode
-    worker.kill()
-    assert ended == 0
-
-
-def test_workers_end_with_a_stream_that_is_closed_early(split):
-    # Batches of 5 MB; a worker has some that it has not written into its pipe.
-    pipeline = Pipeline(4 * BATCH_SIZE, seed=3, num_workers=MANY)
+def test_workers_end_with_a_stream_that_is_closed_early(examples):
+    # Batches of 5 MB; a worker has some that nobody takes.
+    batches = Batches(examples=examples, size=4 * BATCH_SIZE, seed=3)
     before = multiprocessing.active_children()
 
     def ended():
-        stream = pipeline.training(split, first_step=0, last_step=1000)
-        batches = list(itertools.islice(stream, 2 * MANY))
+        found = stream(batches, range(1000), num_workers=MANY)
+        first = list(itertools.islice(found, 2 * MANY))
         workers = [child for child in multiprocessing.active_children() if child not in before]
-        stream.close()
-        for worker in workers:
-            worker.join()
-        return batches, [worker.exitcode for worker in workers]
+        found.close()
+        return first, [worker.exitcode for worker in workers]
 
-    batches, codes = in_time(ended)
-    # By themselves: Grain kills a worker that has not ended after 25 seconds.
-    assert codes == [0] * MANY
-    alone = Pipeline(4 * BATCH_SIZE, seed=3).training(split, first_step=0, last_step=2 * MANY)
-    assert_same(batches, list(alone))
+    first, codes = in_time(ended)
+    assert set(codes) == {0}
+    assert_same(first, stream(batches, range(2 * MANY)))
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
-def test_consumers_that_wait_for_each_other_get_their_shares(split, num_workers):
+def test_consumers_that_wait_for_each_other_get_their_shares(examples, num_workers):
     def shares():
         streams = [
-            training(split, process_index=index, process_count=MANY, num_workers=num_workers)
+            training(examples, share=(index, MANY), num_workers=num_workers)
             for index in range(MANY)
         ]
         # Each step needs a batch of every stream.
@@ -113,4 +82,4 @@ def test_consumers_that_wait_for_each_other_get_their_shares(split, num_workers)
         {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         for parts in in_time(shares)
     ]
-    assert_same(joined, training(split))
+    assert_same(joined, training(examples))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import jax
 import pytest
-from absl import flags
+from absl import flags, logging
 
 from train.foundation import command_line
 from train.planning import targets
@@ -53,6 +53,7 @@ def run(line: str) -> Ended:
     for name in [name for name in flags.FLAGS if _is_ours(name)]:
         delattr(flags.FLAGS, name)
     before, sys.argv = sys.argv, argv
+    verbosity = logging.get_verbosity()
     # Commands may write bytes.
     out = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
     err = io.StringIO()
@@ -71,6 +72,7 @@ def run(line: str) -> Ended:
                 code = int(end.code or 0)
     finally:
         sys.argv = before
+        logging.set_verbosity(verbosity)
     return Ended(code, out.buffer.getvalue().decode(), err.getvalue())
 
 

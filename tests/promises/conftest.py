@@ -56,7 +56,7 @@ def digits(tmp_path_factory, run_seed):
     for index, label in enumerate(dataset.test.labels):
         file = folder / "photographs" / str(label) / f"{index:03}.png"
         file.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(dataset.test.images[index, ..., 0]).save(file)
+        Image.fromarray(dataset.test.rows(index)[..., 0]).save(file)
     return Digits(folder, folder / "run", flags, ended.out, broken, dataset, folder / "photographs")
 
 

@@ -12,6 +12,7 @@ from PIL import Image
 
 from tests.promises import commands
 from train import data
+from train.data import splits
 
 CLASSES = ("ash", "hêtre", "oak")
 SPLITS = ("train", "validation", "test")
@@ -104,7 +105,7 @@ def in_folder(root, examples):
         path = root / "photos" / examples.path(index, "NFD" if split == "test" else "NFC")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(examples.png(index))
-    return {"name": "folder", "path": root / "photos"}
+    return {"name": "images", "path": root / "photos"}
 
 
 def in_table(root, examples, column="group"):
@@ -112,15 +113,18 @@ def in_table(root, examples, column="group"):
     fields = in_folder(root / "elsewhere", examples)
     with (root / "photos.csv").open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)
-        rows.writerow(("label", "path", "split", column))
+        rows.writerow(("label", "path", "split", column, "mark"))
+        # As a page of sets writes it of an image without a class.
+        rows.writerow(("", "elsewhere/new.png", "", "", "cannot tell"))
         for index, (label, split, group) in enumerate(
             zip(examples.labels, examples.splits, examples.groups, strict=True)
         ):
             form = "NFD" if split == "test" else "NFC"
             folder = fields["path"] if index % 5 == 0 else "elsewhere/photos"
             name = CLASSES[label] + " " * (index % 2)
-            rows.writerow((name, f"{folder}/{examples.path(index, form)}", OF_ROWS[split], group))
-    return {"name": "table", "path": root / "photos.csv"}
+            path = f"{folder}/{examples.path(index, form)}"
+            rows.writerow((name, path, OF_ROWS[split], group, ""))
+    return {"name": "images", "path": root / "photos.csv"}
 
 
 def features(examples):
@@ -171,11 +175,11 @@ def in_prepared_files(root, examples):
     with tfds.core.registered.skip_registration():
         builder = type("trees", (tfds.core.GeneratorBasedBuilder,), members)
         builder(data_dir=str(root), file_format="array_record").download_and_prepare()
-    return {"name": "tfds", "tfds_name": "trees", "data_dir": root}
+    return {"name": "images", "path": "tfds:trees", "data_dir": root}
 
 
-def in_saved_data_set(root, examples):
-    """A folder of `save_to_disk`, or a Parquet file if no splits are given."""
+def in_parquet(root, examples):
+    """Parquet files, one for each split that is given."""
     import datasets  # noqa: PLC0415 (takes seconds)
 
     datasets.disable_progress_bars()
@@ -184,7 +188,7 @@ def in_saved_data_set(root, examples):
         "species": datasets.ClassLabel(names=list(CLASSES)),
         "group": datasets.Value("string"),
     }
-    splits = {}
+    (root / "trees").mkdir()
     for split in dict.fromkeys(examples.splits):
         chosen = examples.of(split)
         columns = {
@@ -192,19 +196,16 @@ def in_saved_data_set(root, examples):
             "species": [int(examples.labels[index]) for index in chosen],
             "group": [examples.groups[index] for index in chosen],
         }
-        splits[split] = datasets.Dataset.from_dict(columns, features=datasets.Features(kinds))
-    if "" in splits:
-        splits[""].to_parquet(root / "trees.parquet")
-        return {"name": "huggingface", "path": root / "trees.parquet", "data_dir": root / "cache"}
-    datasets.DatasetDict(splits).save_to_disk(root / "saved")
-    return {"name": "huggingface", "path": root / "saved", "data_dir": root / "cache"}
+        made = datasets.Dataset.from_dict(columns, features=datasets.Features(kinds))
+        made.to_parquet(root / "trees" / f"{split or 'train'}.parquet")
+    return {"name": "images", "path": f"hf:{root}/trees", "data_dir": root / "cache"}
 
 
 OF_IMAGES = {
     "folder": in_folder,
     "table": in_table,
     "prepared files": in_prepared_files,
-    "saved data set": in_saved_data_set,
+    "Parquet files": in_parquet,
 }
 KINDS = {**OF_IMAGES, "features": in_features}
 
@@ -264,7 +265,8 @@ def load(where, *, seed=0, **changes):
     """The opened data set of fields of `config.dataset`."""
     fields = {"batch_size": 1, **where, **changes}
     plain = {name: str(one) if isinstance(one, Path) else one for name, one in fields.items()}
-    return data.read(plain).load(plain.get("data_dir"), seed=seed)
+    spec = data.read(plain)
+    return splits.load(spec, spec.fields, seed=seed)
 
 
 def counts(dataset):

@@ -149,7 +149,7 @@ def test_a_preparation_has_the_images_of_the_archive_and_is_made_once(tmp_path):
             for name, content in files.items()
             if name.startswith(split)
         )
-        images = [of_split.images.encoded(index)[0] for index in range(len(of_split))]
+        images = [of_split.encoded(index) for index in range(len(of_split))]
         assert collections.Counter(zip(of_split.labels.tolist(), images, strict=True)) == expected
         assert of_split.credit(0) == f"A. {of_split.labels[0]}, cc-by-sa"
 
@@ -159,7 +159,7 @@ def test_a_preparation_names_the_files_that_it_needs_and_leaves_nothing(tmp_path
     for dataset, needed in (
         ("plantnet300k", "plantnet_300K.zip"),
         ("plantnet300k_v2", "species_metadata.csv"),
-        ("imagenet", "ILSVRC2012_img_val.tar"),
+        ("imagenet", "ILSVRC2012_img_train.tar"),
     ):
         for manual in (tmp_path / "manual", tmp_path / "nowhere"):
             given = {"dataset": dataset, "manual_dir": manual, "data_dir": tmp_path / "prepared"}

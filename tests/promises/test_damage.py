@@ -113,9 +113,12 @@ def test_a_damaged_data_set_is_told_and_never_used(tmp_path, rng):
         workdir=tmp_path / "run",
         fields={"dataset.name": name, "dataset.data_dir": folder},
     )
-    for file in sorted(file for file in folder.rglob("*") if file.is_file()):
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    for file in files:
         content = file.read_bytes()
-        file.write_bytes(another_digit(content, rng))
+        # The records have checksums.
+        is_record = "array_record" in file.name
+        file.write_bytes(another_digit(content, rng) if is_record else content[: len(content) // 2])
         check_told(commands.run(line), str(folder))
         file.write_bytes(content)
     assert not (tmp_path / "run" / "results.json").exists()

@@ -35,7 +35,7 @@ def predicted(digits):
 
 @pytest.fixture(scope="module")
 def images(digits):
-    return digits.dataset.test.images
+    return digits.dataset.test.rows(...)
 
 
 def members(lines):

@@ -3,6 +3,7 @@
 import io
 import json
 import pickle
+import shutil
 
 import jax.numpy as jnp
 import numpy as np
@@ -76,15 +77,26 @@ def test_features_are_those_of_the_network_below_its_head(photos, weights, folde
     pixels = pixels_of(photos, found["names"])
     np.testing.assert_allclose(found["features"], small_resnet.features(weights, pixels), **CLOSE)
     # With the labels, the names and the splits of a run on the photographs.
-    dataset = own_data.load({"name": "folder", "path": photos})
+    dataset = own_data.load({"name": "images", "path": photos})
     assert sorted(found["names"]) == sorted(f"{n}/{i:02}.png" for n in CLASSES for i in range(EACH))
     for split, part in dataset.splits.items():
-        names = [part.images.file_name(index) for index in range(len(part))]
-        of_split = np.isin(found["names"], names)
+        of_split = np.isin(found["names"], part.names.tolist())
         assert set(found["split"][of_split]) == {"val" if split == "validation" else split}
-        assert of_split.sum() == len(names)
+        assert of_split.sum() == len(part)
     of_names = [name.split("/")[0] for name in found["names"]]
     assert np.array(CLASSES)[found["labels"]].tolist() == of_names
+
+
+def test_unreadable_images_stop_embed_or_are_left_out(photos, folder, tmp_path):
+    photos = shutil.copytree(photos, tmp_path / "photos")
+    broken = photos / CLASSES[0] / "00.png"
+    broken.write_bytes(broken.read_bytes()[:-30])
+    given = {"weights": folder / "weights.pth", "model": NETWORK, "images": photos}
+    given |= {"image_size": small_resnet.IMAGE_SIZE, "out": tmp_path / "a.npz"}
+    refused(commands.line("embed", **given), f"{CLASSES[0]}/00.png")
+    commands.ok(commands.line("embed", **given, skip_unreadable=True))
+    found, whole = arrays_of(tmp_path / "a.npz"), arrays_of(folder / "features.npz")
+    assert sorted(found["names"]) == sorted({*whole["names"]} - {f"{CLASSES[0]}/00.png"})
 
 
 def as_halves(arrays, dtype):
@@ -121,7 +133,7 @@ def frozen(photos, folder):
         "model.pretrained": folder / "halves.pth",
         "model.freeze": True,
     }
-    where = {"name": "folder", "path": photos}
+    where = {"name": "images", "path": photos}
     return own_data.train(where, folder / "frozen", **changes), halves
 
 
@@ -153,7 +165,7 @@ def test_a_run_starts_from_the_classifier_of_another(photos, frozen, tmp_path):
         "optimizer.learning_rate": 1e-30,
         "num_epochs": 1,
     }
-    found = own_data.train({"name": "folder", "path": photos}, tmp_path / "run", **changes)
+    found = own_data.train({"name": "images", "path": photos}, tmp_path / "run", **changes)
     np.testing.assert_array_equal(found.scores["scores"], earlier.scores["scores"])
 
 
@@ -256,7 +268,7 @@ CHANGES = {
 def test_weights_that_do_not_fit_are_refused(weights, photos, tmp_path, change):
     (tmp_path / "a.pth").write_bytes(torch_files.zip_file(CHANGES[change](weights)))
     changes = {"model.name": NETWORK, "model.pretrained": tmp_path / "a.pth"}
-    line = own_data.line({"name": "folder", "path": photos}, tmp_path / "run", **changes)
+    line = own_data.line({"name": "images", "path": photos}, tmp_path / "run", **changes)
     refused(line, "a.pth")
     assert not (tmp_path / "run").exists()
 

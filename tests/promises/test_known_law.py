@@ -25,7 +25,7 @@ def test_the_known_probabilities_are_of_bayes_rule(name):
     kind = {"generator": "gaussian"} if name == "synthetic_latents" else {}
     spec = spec_of(name, **two, **kind, num_train=2, num_validation=1)
     test = spec.load(None).test
-    odds = np.log(spec.true_distribution.posterior(test.images)) @ [1, -1]
+    odds = np.log(spec.true_distribution.posterior(test.rows(...))) @ [1, -1]
     own = np.where(test.labels == 0, odds, -odds)
     # Four standard errors, of a mean and of a variance.
     assert own.mean() == pytest.approx(own.var() / 2, abs=4 * own.std() * (1 + own.std()) / 63)
@@ -37,9 +37,10 @@ def test_the_known_probabilities_are_of_bayes_rule(name):
 def test_examples_are_a_function_of_the_seed_of_the_data(name):
     first, again, other = (spec_of(name, **FEW, data_seed=seed).load(None) for seed in (1, 1, 2))
     for split, examples in first.splits.items():
-        np.testing.assert_array_equal(examples.images, again.splits[split].images)
+        rows = examples.rows(...)
+        np.testing.assert_array_equal(rows, again.splits[split].rows(...))
         np.testing.assert_array_equal(examples.labels, again.splits[split].labels)
-        assert (examples.images != other.splits[split].images).mean() > 0.9
+        assert (rows != other.splits[split].rows(...)).mean() > 0.9
 
 
 def test_the_results_have_the_best_accuracies(tmp_path, run_seed):
@@ -49,7 +50,7 @@ def test_the_results_have_the_best_accuracies(tmp_path, run_seed):
     commands.ok(commands.line("main", **flags))
     spec = spec_of("synthetic_latents", **FEW)
     test = spec.load(None).test
-    likeliest = np.argsort(-spec.true_distribution.posterior(test.images), axis=1)
+    likeliest = np.argsort(-spec.true_distribution.posterior(test.rows(...)), axis=1)
     found = json.loads((tmp_path / "results.json").read_text())["bayes"]
     for k in (1, 3, 5):
         hits = (likeliest[:, :k] == test.labels[:, np.newaxis]).any(axis=1)

@@ -52,7 +52,7 @@ ROWS = {
     "monitor --workdir=run --outcomes=a.jsonl --state=s.json --delta=0": "--delta",
     "plan --config=digits --device=v9:2x2": "--device",
     "prepare --dataset=cifar": "--dataset",
-    "prepare --dataset=folder": "--dataset",
+    "prepare --dataset=images": "--dataset",
     "compare --runs=runs --metrics=top": "top",
     "tables --table=9.9": "--table",
     "tables --table=4.4 --seeds=0,0": "--seeds",
@@ -96,7 +96,7 @@ ROWS = {
     "main --config=digits --config.eval.ks=(1,11)": "config.eval.ks",
     "main --config=digits --config.dataset.batch_size=63": "config.dataset.batch_size",
     "main --config=digits --config.select_by=top_2_accuracy": "config.select_by",
-    "main --config=folder": "config.dataset.path",
+    "main --config=images": "config.dataset.path",
     "main --config=synthetic_species --config.dataset.num_test=9999999999999 "
     "--config.dataset.batch_size=64": "config.dataset.num_test",
     "main --config=digits --config.model.start_from=gone": "config.model.start_from",

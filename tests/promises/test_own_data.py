@@ -15,6 +15,7 @@ from PIL import Image
 from tests import reference
 from tests.promises import commands, own_data
 from tests.promises.own_data import CLASSES, KINDS, OF_IMAGES, SPLITS, counts, load, train
+from train.data import look
 
 PATTERN = r"(plant\d+)_"
 
@@ -36,10 +37,6 @@ def runs(examples, tmp_path_factory, run_seed):
         root = tmp_path_factory.mktemp(kind.replace(" ", "_"))
         where = KINDS[kind](root, examples)
         changes = {"seed": run_seed}
-        if kind == "folder":
-            # One more of the test, which is left out.
-            (root / "photos" / "test" / "ash" / "broken.png").write_bytes(b"no image")
-            changes["dataset.skip_unreadable"] = True
         if kind == "table":
             with (root / "ranks.csv").open("w", encoding="utf-8") as file:
                 file.write("species,family\nash,Oleaceae\noak,Fagaceae\nhêtre,Fagaceae\n")
@@ -98,14 +95,6 @@ def test_the_same_images_make_the_same_classifier_in_every_kind(runs):
     assert len(np.unique(scores, axis=0)) == len(scores) - 1
 
 
-def test_an_unreadable_image_is_listed_and_counted_where_it_is_left_out(runs):
-    run = runs("folder")
-    assert run.results["left_out"] == {"train": 0, "validation": 0, "test": 1}
-    listed = (run.workdir / "skipped_images.jsonl").read_text().splitlines()
-    assert [json.loads(line)["image"] for line in listed] == ["test/ash/broken.png"]
-    assert str(run.workdir.parent / "photos") in listed[0]
-
-
 def test_accuracies_of_the_ranks_of_a_table_are_those_of_their_sums(runs):
     run = runs("table")
     known = json.loads((run.workdir / "classes.json").read_text())
@@ -145,17 +134,19 @@ def held_out(plants, tmp_path_factory):
 
 # The others have a column of groups.
 @pytest.mark.parametrize("kind", ["folder", "table", "prepared files"])
-def test_a_split_that_is_missing_has_its_part_of_each_class(held_out, kind):
+def test_a_split_that_is_missing_has_its_part_of_each_class(held_out, kind, caplog):
     where = held_out(kind)
     assert counts(load(where)) == [[14] * 3, [3] * 3, [3] * 3]
     found = load(where, validation_fraction=0.5, test_fraction=0.25)
     assert counts(found) == [[5] * 3, [10] * 3, [5] * 3]
+    # A row that a person has marked is left out, and counted.
+    assert ("1 rows marked" in caplog.text) == (kind == "table")
 
 
 GROUPS = {
     "folder": {"group": PATTERN},
     "table": {"group": "tree"},
-    "saved data set": {},
+    "Parquet files": {},
     "features": {},
 }
 
@@ -163,18 +154,22 @@ GROUPS = {
 @pytest.mark.parametrize("kind", GROUPS)
 def test_no_group_is_in_two_splits(held_out, plants, kind):
     found = load(held_out(kind), **GROUPS[kind])
-    splits_of, class_of = {}, {}
+    splits_of, class_of, of_split = {}, {}, {}
     for split, part in found.splits.items():
-        for name, label in zip(part.groups, part.labels, strict=True):
+        # Each picture that is alone is a group of its own.
+        own = [
+            name or f"{split} {place}" for place, name in zip(part.places, part.groups, strict=True)
+        ]
+        of_split[split] = own
+        for name, label in zip(own, part.labels, strict=True):
             splits_of.setdefault(name, set()).add(split)
             class_of[name] = min(label, class_of.get(name, label))
     assert all(len(splits) == 1 for splits in splits_of.values())
-    # Each picture that is alone is a group of its own.
     assert len(splits_of) == len(set(plants.groups)) - 1 + plants.groups.count("")
     assert np.sum(counts(found)) == len(plants.labels)
     for split in ("validation", "test"):
         # A group counts for the class of its first picture; plant 0 has pictures of two classes.
-        classes = [class_of[name] for name in found.splits[split].groups]
+        classes = [class_of[name] for name in of_split[split]]
         of_each = np.bincount(classes, minlength=3)
         assert (of_each <= 3).all()
         assert of_each.sum() >= 6
@@ -183,11 +178,7 @@ def test_no_group_is_in_two_splits(held_out, plants, kind):
 def test_splits_of_a_folder_depend_on_the_names_alone(held_out, plants, tmp_path):
     def of_paths(where):
         found = load(where)
-        return {
-            part.images.file_name(index) if part.names is None else part.names[index]: split
-            for split, part in found.splits.items()
-            for index in range(len(part))
-        }
+        return {name: split for split, part in found.splits.items() for name in part.names}
 
     before = of_paths(held_out("folder"))
     where = own_data.in_folder(tmp_path, plants)
@@ -214,13 +205,13 @@ def test_a_folder_above_a_picture_can_be_its_group(tmp_path, plants):
         path = tmp_path / CLASSES[plants.labels[index]] / group / f"{index}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(plants.png(index))
-    found = load({"name": "folder", "path": tmp_path}, group="parent")
+    found = load({"name": "images", "path": tmp_path}, group="parent")
     assert found.class_names == CLASSES
     groups = [set(part.groups) for part in found.splits.values()]
     assert all(groups)
     assert sum(map(len, groups)) == len(set().union(*groups))
     # Nested folders are classes instead, if that is asked for.
-    nested = load({"name": "folder", "path": tmp_path}, nested=True)
+    nested = load({"name": "images", "path": tmp_path}, nested=True)
     assert nested.class_names[0].startswith("ash/")
     assert nested.num_classes == sum(map(len, groups))
 
@@ -233,16 +224,16 @@ def test_a_folder_of_arrays_has_what_the_file_has(examples, runs, tmp_path):
     np.savez(tmp_path / "a.npz", **arrays)
     of_file = load({"name": "features", "path": tmp_path / "a.npz"})
     assert of_folder.digest == of_file.digest
-    in_order = np.concatenate([part.images.to_array() for part in of_file.splits.values()])
+    in_order = np.concatenate([part.rows(...) for part in of_file.splits.values()])
     np.testing.assert_array_equal(in_order, arrays["features"])
     of_train = arrays["features"][: 16 * 3].astype(np.float64)
     np.testing.assert_allclose(of_file.mean, of_train.mean(axis=0), rtol=1e-6)
     np.testing.assert_allclose(of_file.std, of_train.std(axis=0), rtol=1e-5)
 
 
-def test_likely_groups_in_the_names_of_features_are_told_once(examples, tmp_path, caplog):
+def test_likely_groups_that_splits_divide_are_told_by_names_of_features(examples, tmp_path, caplog):
     arrays = own_data.features(examples)
-    del arrays["group"]
+    del arrays["group"], arrays["split"]
     # Two of each, one after another.
     arrays["names"] = [
         f"{name}/obs{index // 2}_photo{index % 2 + 1}.jpg"
@@ -250,14 +241,10 @@ def test_likely_groups_in_the_names_of_features_are_told_once(examples, tmp_path
     ]
     np.savez(tmp_path / "a.npz", **arrays)
     where = {"name": "features", "path": tmp_path / "a.npz"}
-    for num_epochs in (1, 2):
-        changes = {"num_epochs": num_epochs}
-        commands.ok(
-            own_data.line(where, tmp_path / "run", **changes) + " --extend" * (num_epochs - 1)
-        )
-        (told,) = [one for one in caplog.messages if "look like those of groups" in one]
-        assert told.startswith(str(tmp_path / "a.npz"))
-        assert all(name in told for name in arrays["names"][:2])
+    load(where)
+    (told,) = [one for one in caplog.messages if "look like those of groups" in one]
+    assert str(tmp_path / "a.npz") in told
+    assert "in several splits" in told
 
 
 # What changes, and what is refused.
@@ -282,32 +269,56 @@ def test_unreadable_images_stop_a_run_or_are_left_out_of_every_split(examples, t
     told = refused(where, tmp_path / "run")
     assert all(name in told for name in names)
     assert not (tmp_path / "run").exists()
-    run = train(where, tmp_path / "run", **{"dataset.skip_unreadable": True})
-    assert run.results["left_out"] == {"train": 1, "validation": 1, "test": 1}
-    listed = (run.workdir / "skipped_images.jsonl").read_text().splitlines()
-    found = {json.loads(line)["split"]: json.loads(line)["image"] for line in listed}
-    assert [
-        unicodedata.normalize("NFC", found[one]) for one in ("train", "test", "validation")
-    ] == (names)
+    skip = {"dataset.skip_unreadable": True}
+    run = train(where, tmp_path / "run", **skip)
+    assert run.results["left_out"] == 3
+    listed = (run.workdir / "seen_images.json").read_text()
+    assert len(json.loads(listed)["unreadable"]) == 3
     known = json.loads((run.workdir / "classes.json").read_text())
     assert [entry["training_images"] for entry in known] == [16, 16, 15]
     assert "test/ash/05.png" not in run.scores["names"]
     assert len(run.scores["labels"]) == 23
-    # Nothing is listed twice when the run is resumed, and a class that changed is told.
+    # New data with classes have their own.
+    out = tmp_path / "report.json"
+    new = {"images": where["path"] / "test", "out": out}
+    commands.ok(commands.line("evaluate", workdir=run.workdir, **new))
+    (told,) = json.loads(out.read_text())["unreadable"]
+    assert told["path"].endswith("05.png")
+    # A resumed run and the commands on it look at no image again.
     (run.workdir / "results.json").unlink()
-    commands.ok(own_data.line(where, run.workdir, **{"dataset.skip_unreadable": True}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(look, "look", None)
+        commands.ok(own_data.line(where, run.workdir, **skip))
+        commands.ok(commands.line("evaluate", workdir=run.workdir))
     again = json.loads((run.workdir / "results.json").read_text())
     assert again["parameters_digest"] == run.results["parameters_digest"]
+    assert again["left_out"] == 3
+    # A class that changed is told.
     (where["path"] / "Training" / "ash" / "00.png").rename(
         where["path"] / "Training" / "oak" / "more.png"
     )
-    ended = commands.run(commands.line("evaluate", workdir=run.workdir))
-    assert ended.code == 2
-    assert str(run.workdir) in ended.err
-    assert (run.workdir / "skipped_images.jsonl").read_text().splitlines() == listed
+    (run.workdir / "results.json").unlink()
+    for line in (
+        commands.line("evaluate", workdir=run.workdir),
+        own_data.line(where, run.workdir, **skip),
+    ):
+        ended = commands.run(line)
+        assert ended.code == 2
+        (told,) = ended.err.splitlines()
+        assert str(run.workdir) in told
+    assert (run.workdir / "seen_images.json").read_text() == listed
 
 
-def test_classes_without_training_examples_are_refused_left_out_or_missed(examples, tmp_path):
+def test_a_given_split_of_which_no_image_can_be_read_is_told(examples, tmp_path):
+    where = own_data.in_folder(tmp_path, examples)
+    for path in (where["path"] / "val_set").rglob("*.png"):
+        path.write_bytes(path.read_bytes()[:-30])
+    told = refused(where, tmp_path / "run", **{"dataset.skip_unreadable": True})
+    assert "none for validation is left" in told
+    assert not (tmp_path / "run").exists()
+
+
+def test_classes_without_training_examples_are_refused_or_left_out(examples, tmp_path):
     arrays = own_data.features(examples)
     labels = arrays["labels"].astype("U8")
     of_test = np.array(examples.of("test"))
@@ -316,14 +327,6 @@ def test_classes_without_training_examples_are_refused_left_out_or_missed(exampl
     where = {"name": "features", "path": tmp_path / "a.npz"}
     assert "beech" in refused(where, tmp_path / "run")
     assert counts(load(where, unseen_classes="leave_out"))[2] == [2, 8, 8]
-    unseen = {"dataset.unseen_classes": "count_as_unknown"}
-    run = train(where, tmp_path / "run", **unseen)
-    # Of the scores there are those of the known classes.
-    assert run.scores["class_names"].tolist() == list(CLASSES)
-    assert len(run.scores["labels"]) == 18
-    hits = reference.top_k_hits(run.scores["scores"], run.scores["labels"], k=2).sum() / 24
-    assert run.report["metrics"]["top_2_accuracy"] == pytest.approx(hits)
-    assert run.results["test"]["top_2_accuracy"] == pytest.approx(hits)
 
 
 REFUSED = {

@@ -1,15 +1,11 @@
 """The lines that training prints about its data before the first step."""
 
-from pathlib import Path
-
 from train.assembly.parts import Assembly
 from train.foundation.console import show_line
 from train.training import normalization, optimizer
-from train.workdir import run_files
-from train.workdir.checked_images import Unreadable
 
 
-def show_data(assembly: Assembly, workdir: Path, unreadable: Unreadable) -> None:
+def show_data(assembly: Assembly) -> None:
     """Prints what was found in the data, before the first step, which takes long."""
     data = assembly.data
     dataset = data.dataset
@@ -24,19 +20,12 @@ def show_data(assembly: Assembly, workdir: Path, unreadable: Unreadable) -> None
     if dataset.train.truths is not None:
         show_line(dataset.train.truths.in_words())
     groups = ", ".join(
-        f"{len(set(split.groups)):,} for {name}"
+        f"{split.num_groups:,} for {name}"
         for name, split in splits.items()
         if split.groups is not None
     )
     if groups:
         show_line(f"groups: {groups}")
-    if unreadable:
-        numbers = ", ".join(f"{len(found):,} of {split}" for split, found in unreadable.items())
-        replaced = "; the next one that can be read replaces an image in training"
-        show_line(
-            f"images that cannot be read, and are left out: {numbers}"
-            f"{replaced if 'train' in unreadable else ''}; listed in {workdir / run_files.SKIPPED}"
-        )
     settings, num_epochs = data.config.optimizer, data.config.num_epochs
     if (warmup := optimizer.warmup_epochs(settings, num_epochs)) < settings.warmup_epochs:
         show_line(

@@ -1,6 +1,5 @@
 """Computes the predictions of a network on all devices, and reports on them."""
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,9 +10,9 @@ import jax
 import numpy as np
 
 from train.assembly.run_data import RunData
-from train.data.batches import SkippedImage
-from train.data.pipeline import Pipeline
-from train.data.records import Split
+from train.data import streaming
+from train.data.batches import Batches
+from train.data.examples import Examples
 from train.devices.parallel import Devices
 from train.evaluation import evaluated, predicted_batches, predictions, summaries, temperature
 from train.evaluation.outcomes import Outcomes
@@ -39,14 +38,11 @@ class SelectedEvaluation:
         validation: the report of the validation split.
         tests: the report of each test split, by its name.
         temperature: the fitted temperature; None without `config.eval.temperature`.
-        left_out: how many examples of each split were left out as unreadable, except the training
-            split.
     """
 
     validation: Evaluation
     tests: Mapping[str, Evaluation]
     temperature: float | None
-    left_out: Mapping[str, int]
 
 
 class Evaluator:
@@ -101,18 +97,13 @@ class Evaluator:
             at_temperature: if it is a number, the scores are the softmax of the logits divided by
                 it.
             share: how this process takes part in the work.
-
-        Raises:
-            UserError: none of the images of the split can be read.
         """
         return self._predict_examples(
             params,
             batch_stats,
             self._data.dataset.splits[split],
-            self._data.pipeline(self._evaluation_batch_size(), split),
             name=split,
             share=share,
-            path=None,
             shows_progress=shows_progress,
             with_logits=with_logits,
             at_temperature=at_temperature,
@@ -122,41 +113,26 @@ class Evaluator:
         self,
         params: Any,
         batch_stats: Any,
-        examples: Split,
+        examples: Examples,
         *,
-        path: str,
-        on_skipped: Callable[[SkippedImage], None],
         at_temperature: float | None,
         share: Share = ALONE,
     ) -> Predictions:
-        """The predictions for examples that are not in the data set, without unreadable images.
+        """The predictions for examples that are not in the data set.
 
         Args:
             params: the parameters, on the devices.
             batch_stats: batch norm's statistics with them, on the devices.
             examples: the examples.
-            path: where they are, for messages.
-            on_skipped: called with each image that cannot be read.
             at_temperature: see `predict`.
             share: see `predict`.
-
-        Raises:
-            UserError: none of the images can be read.
         """
-        # Threads decode: starting processes takes longer than many evaluations.
-        pipeline = dataclasses.replace(
-            self._data.pipeline(self._evaluation_batch_size(), "new"),
-            num_workers=0,
-            on_skipped=on_skipped,
-        )
         return self._predict_examples(
             params,
             batch_stats,
             examples,
-            pipeline,
             name="new",
             share=share,
-            path=path,
             shows_progress=True,
             at_temperature=at_temperature,
         )
@@ -190,31 +166,25 @@ class Evaluator:
             split: summarize(predict(split, at_temperature=fitted))
             for split in self._data.test_splits
         }
-        left_out = {
-            split: len(self._data.dataset.splits[split]) - len(evaluated.outcomes.labels)
-            for split, evaluated in {"validation": validation, **tests}.items()
-        }
-        return SelectedEvaluation(validation, tests, fitted, left_out)
+        return SelectedEvaluation(validation, tests, fitted)
 
     def evaluated(self, outcomes: Outcomes) -> dict[str, Any]:
         """The classes and examples that the accuracies of a split are over."""
-        labels = outcomes.counted_labels
-        # Unseen classes count in the splits that have some of their examples.
-        num_classes = max(self._data.num_classes, int(labels.max(initial=0)) + 1)
-        names = (*self._data.classes.names, *self._data.dataset.unseen_class_names)[:num_classes]
-        counts = np.pad(self._data.class_counts, (0, num_classes - self._data.num_classes))
-        return evaluated.to_json(labels, len(outcomes.labels), counts, names)
+        return evaluated.to_json(
+            outcomes.counted_labels,
+            len(outcomes.labels),
+            self._data.class_counts,
+            self._data.classes.names,
+        )
 
     def _predict_examples(
         self,
         params: Any,
         batch_stats: Any,
-        examples: Split,
-        pipeline: Pipeline,
+        examples: Examples,
         *,
         name: str,
         share: Share,
-        path: str | None,
         shows_progress: bool = False,
         with_logits: bool = False,
         at_temperature: float | None = None,
@@ -225,38 +195,39 @@ class Evaluator:
             params: the parameters, on the devices.
             batch_stats: batch norm's statistics with them, on the devices.
             examples: the examples.
-            pipeline: reads them.
             name: which examples they are.
             share: how this process takes part in the work.
-            path: where they are, for messages.
             shows_progress: whether a bar is shown.
             with_logits: whether the predictions have logits instead of scores.
             at_temperature: divides the logits before they become scores, if it is a number.
         """
         what = f"{name} {self._data.spec.example}s"
 
-        def compute(units: range) -> Iterator[predicted_batches.Rows]:
+        batches = Batches(
+            examples=examples,
+            size=self._evaluation_batch_size(),
+            share=(jax.process_index(), jax.process_count()),
+        )
+        # Of new examples, threads decode: starting processes takes longer than many evaluations.
+        num_workers = 0 if name == "new" else self._data.num_workers
+
+        def compute(units: range) -> Iterator[dict[str, np.ndarray]]:
             step = self._logits_step if with_logits or at_temperature is not None else self._step
-            return predicted_batches.with_skipped(
-                pipeline,
-                lambda pipeline: predictions.rows(
-                    step,
-                    params,
-                    batch_stats,
-                    pipeline.evaluation(examples, units),
-                    self._devices,
-                    split=examples,
-                    num_classes=self._data.num_classes,
-                ),
+            return predictions.rows(
+                step,
+                params,
+                batch_stats,
+                streaming.stream(batches, units, num_workers=num_workers),
+                self._devices,
+                split=examples,
+                num_classes=self._data.num_classes,
             )
 
-        work = predicted_batches.work(name, what, len(examples), pipeline.batch_size, compute)
-        batches = share.results(work)
+        work = predicted_batches.work(name, what, len(examples), batches.size, compute)
+        results = share.results(work)
         if shows_progress:
-            batches = terminal.tracked(batches, total=work.number, what=what)
-        found = predictions.collected(predicted_batches.told(batches, pipeline), examples)
-        if not found.labels.size:
-            raise self._data.none_can_be_read(len(examples), what, path)
+            results = terminal.tracked(results, total=work.number, what=what)
+        found = predictions.collected(results, examples)
         if at_temperature is not None:
             return temperature.with_probabilities(found, at_temperature)
         return found

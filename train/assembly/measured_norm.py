@@ -1,6 +1,5 @@
 """The norm of the features below a new head, measured before the first step."""
 
-import dataclasses
 import math
 from typing import Any
 
@@ -8,6 +7,8 @@ import jax
 import numpy as np
 
 from train.assembly.parts import Assembly
+from train.data import streaming
+from train.data.batches import Batches
 from train.devices import processes
 from train.models import feature_norm
 from train.models.classifier import Classifier
@@ -23,24 +24,13 @@ def with_feature_norm(assembly: Assembly, state: TrainState) -> TrainState:
 
     It is measured on training examples, in the form in which examples are evaluated. Every process
     looks at the same ones, on one of its devices, and takes what the first process has measured.
-
-    Raises:
-        UserError: none of these examples can be read.
     """
     data, seed = assembly.data, assembly.config.seed
     train = data.dataset.train
     chosen = np.random.default_rng(seed).permutation(len(train))[:_MOST_MEASURED]
     batch_size = assembly.config.dataset.batch_size
     share = math.ceil(batch_size / jax.device_count())
-    pipeline = data.pipeline(batch_size, "train")
-    pipeline = dataclasses.replace(
-        pipeline,
-        batch_size=share,
-        process_index=0,
-        process_count=1,
-        # The folder that they are listed in is not there yet. Training lists them.
-        on_skipped=None if pipeline.on_skipped is None else lambda _skipped: None,
-    )
+    examples = Batches(examples=train.take(np.sort(chosen)), size=share)
     # Without the head, because a device may not have room for all of it.
     variables = jax.device_put(
         {
@@ -57,15 +47,14 @@ def with_feature_norm(assembly: Assembly, state: TrainState) -> TrainState:
         return found
 
     batches = terminal.tracked(
-        pipeline.evaluation(train.take(np.sort(chosen))),
-        total=math.ceil(len(chosen) / share),
+        streaming.stream(examples, num_workers=data.num_workers),
+        total=len(examples),
         what=f"features of {len(chosen):,} training {data.spec.example}s",
     )
     norm = feature_norm.measure(
         np.asarray(features(variables, batch["images"]))[batch["mask"]] for batch in batches
     )
-    if norm is None:
-        raise data.none_can_be_read(len(chosen), f"training {data.spec.example}s")
+    assert norm is not None
     # A GPU chooses algorithms by their times: two processes may round features differently.
     norm = processes.of_first(norm)
     return start_from(state, state.params, {**state.batch_stats, "norm": norm})

@@ -1,12 +1,10 @@
 """The fields of `results.json`."""
 
 import importlib.metadata
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import jax
-import numpy as np
 
 from train.assembly.evaluator import SelectedEvaluation
 from train.assembly.parts import Assembly
@@ -14,8 +12,8 @@ from train.assembly.run_data import RunData
 from train.evaluation import bayes, metric
 from train.training import class_weights
 from train.training.state import TrainState, num_parameters, parameters_digest
-from train.workdir import skipped_images
 from train.workdir.progress import Progress
+from train.workdir.reporting import LEFT_OUT
 
 _REPORTED_VERSIONS = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
@@ -42,9 +40,7 @@ def collect(
         },
         **_best_possible(data),
         **_class_weights(data),
-        **_unknown(data, found.tests["test"].outcomes.labels),
-        **_left_out(data, found.left_out),
-        **_licenses(data),
+        **_left_out(data),
     }
 
 
@@ -64,12 +60,6 @@ def _facts(assembly: Assembly, final: TrainState, progress: Progress) -> dict[st
         "examples_per_second": images / progress.seconds_per_epoch(),
         "data_wait_share": progress.data_wait_share(),
     }
-
-
-def _licenses(data: RunData) -> dict[str, Any]:
-    """The number of training images of each licence, if the data set has their licences."""
-    credited = data.dataset.train.credits
-    return {} if credited is None else {"training_licenses": credited.license_counts()}
 
 
 def _best_possible(data: RunData) -> dict[str, Any]:
@@ -105,13 +95,7 @@ def _class_weights(data: RunData) -> dict[str, Any]:
     return {"class_weights_epoch": first}
 
 
-def _unknown(data: RunData, labels: np.ndarray) -> dict[str, int]:
-    """How many test examples are of classes that the classifier does not know, if some are."""
-    number = int(np.count_nonzero(labels >= data.num_classes))
-    return {"num_examples_of_unknown_classes": number} if number else {}
-
-
-def _left_out(data: RunData, evaluated: Mapping[str, int]) -> dict[str, Any]:
-    """How many images of each split were left out as unreadable, if some were."""
-    numbers = {"train": data.skipped.count("train"), **evaluated}
-    return {skipped_images.FIELD: numbers} if any(numbers.values()) else {}
+def _left_out(data: RunData) -> dict[str, int]:
+    """How many images were left out as unreadable, if some were."""
+    seen = data.dataset.seen
+    return {} if seen is None or not seen.unreadable else {LEFT_OUT: len(seen.unreadable)}

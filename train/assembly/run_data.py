@@ -1,29 +1,28 @@
 """The data of a run: its data set, what is known of it, and its batches."""
 
 import dataclasses
-import json
-from collections.abc import Generator, Iterable
-from functools import cached_property, partial
+from collections.abc import Generator
+from functools import cached_property
 from pathlib import Path
 
 import jax
 import numpy as np
 
 from train.configuration import Config
-from train.configuration.datasets import OwnImageFields, StreamedFields, path_of
-from train.data import Dataset, DatasetSpec, dataset_spec, taxonomy
-from train.data.batches import Batch, steps_in_epoch
-from train.data.pipeline import Pipeline
-from train.data.records import Split
+from train.configuration.datasets import StreamedFields
+from train.data import Dataset, DatasetSpec, dataset_spec, look, splits, streaming, taxonomy
+from train.data.batches import Batch, Batches
+from train.data.examples import Examples
+from train.data.look import Looks
+from train.data.own_features import FeaturesSpec
+from train.data.own_images import OwnImagesSpec
 from train.data.taxonomy import ClassTree
 from train.devices import processes
 from train.foundation.errors import UserError
 from train.training import normalization, optimizer
-from train.training.state import parameters_digest
 from train.workdir import run_files
 from train.workdir.classes import Classes
 from train.workdir.facts import Facts
-from train.workdir.skipped_images import SkippedImages
 
 
 def facts_of(dataset: Dataset, given: str | None = None) -> Facts:
@@ -56,13 +55,11 @@ class RunData:
     Attributes:
         config: the configuration.
         unopened: the data set as it is known without its files.
-        skipped: the unreadable images that were left out.
     """
 
     def __init__(self, config: Config, facts: Facts | None, workdir: Path | None) -> None:
         self.config = config
         self.unopened = dataset_spec(config.dataset)
-        self.skipped = SkippedImages(workdir)
         self._facts = facts
         self._workdir = workdir
 
@@ -74,20 +71,16 @@ class RunData:
     @cached_property
     def dataset(self) -> Dataset:
         """The opened data set, the same in all processes."""
-        files = None if self._workdir is None else run_files.read_listed(self._workdir)
-        unopened = self.unopened if files is None else self.unopened.going_on(files)
-        # The first use prepares some data sets.
-        dataset = processes.first_then_others(
-            lambda: unopened.load(self.config.dataset.data_dir, seed=self.config.seed)
-        )
-        labels = [
-            split.labels if split.truths is None else split.truths.to_plain()
-            for split in dataset.splits.values()
-        ]
-        known = [dataset.digest, dataset.class_names]
-        processes.check_same(
-            "the data set", lambda: json.dumps([parameters_digest(labels), *known])
-        )
+        unopened = self.unopened
+        if isinstance(unopened, OwnImagesSpec):
+            seen = None if self._workdir is None else run_files.read_seen(self._workdir)
+            unopened = dataclasses.replace(unopened, seen=seen, look=_look_together)
+        elif isinstance(unopened, FeaturesSpec) and self._workdir is not None:
+            begun = run_files.has_checkpoints(self._workdir)
+            unopened = dataclasses.replace(unopened, is_known=begun)
+        dataset = splits.load(unopened, self.config.dataset, seed=self.config.seed)
+        parts = dataset.splits.values()
+        processes.check_same("the data set", lambda: " ".join([part.digest() for part in parts]))
         return dataset
 
     @cached_property
@@ -107,7 +100,7 @@ class RunData:
         return facts if mean is None else dataclasses.replace(facts, mean=mean, std=std)
 
     def _kept_classes(self, found: Classes) -> Classes:
-        """The classes as the run counted them at its start, possibly without unreadable images."""
+        """The classes as the run counted them at its start."""
         if self._workdir is None or not (self._workdir / run_files.CLASSES).exists():
             return found
         kept = run_files.read_classes(self._workdir)
@@ -117,20 +110,7 @@ class RunData:
                 f"config.dataset.taxonomy changed since the run in --workdir {self._workdir} "
                 "started; give another --workdir"
             )
-        if isinstance(self.config.dataset, OwnImageFields) and kept.are_some_of(found):
-            return kept
         return dataclasses.replace(found, tree=kept.tree)
-
-    def leave_out(self, indices: Iterable[int]) -> None:
-        """Subtracts training images from the numbers of their classes, in a new run.
-
-        Args:
-            indices: the images that cannot be read, by their indices in the split.
-        """
-        train = self.dataset.train
-        kept = np.delete(np.arange(len(train)), list(indices))
-        classes = _counted(self.dataset.class_names, train.take(kept), self.classes.tree)
-        self.facts = dataclasses.replace(self.facts, classes=classes)
 
     @property
     def has_images(self) -> bool:
@@ -172,7 +152,7 @@ class RunData:
     def steps_per_epoch(self) -> int:
         """The full batches of an epoch."""
         batch_size = self.config.dataset.batch_size
-        steps_per_epoch = steps_in_epoch(len(self.dataset.train), batch_size)
+        steps_per_epoch = len(self._training)
         if steps_per_epoch == 0:
             raise UserError(
                 field="config.dataset.batch_size",
@@ -188,40 +168,41 @@ class RunData:
             )
         return steps_per_epoch
 
-    def training_batches(self, first_step: int) -> Generator[Batch, None, None]:
-        """The batches of the steps from `first_step` to the last, to be closed by the caller."""
-        pipeline = self.pipeline(self.config.dataset.batch_size, "train")
-        last_step = self.config.num_epochs * self.steps_per_epoch
-        return pipeline.training(self.dataset.train, first_step=first_step, last_step=last_step)
-
-    def pipeline(self, batch_size: int, split: str) -> Pipeline:
-        """What reads the examples of a split in batches."""
-        dataset, num_workers, skips = self.config.dataset, 0, False
-        if isinstance(dataset, StreamedFields):
-            num_workers, skips = dataset.num_workers, dataset.skip_unreadable
-        return Pipeline(
-            batch_size,
-            self.config.seed,
-            process_index=jax.process_index(),
-            process_count=jax.process_count(),
-            num_workers=num_workers,
-            on_skipped=partial(self.skipped.add, split=split) if skips else None,
+    @cached_property
+    def _training(self) -> Batches:
+        dataset = self.config.dataset
+        return Batches(
+            examples=self.dataset.train,
+            size=dataset.batch_size,
+            seed=self.config.seed,
             sampling=dataset.sampling,
+            share=(jax.process_index(), jax.process_count()),
         )
 
-    def none_can_be_read(self, number: int, what: str, path: str | None = None) -> UserError:
-        """The error if no example can be read.
+    def training_batches(self, first_step: int) -> Generator[Batch, None, None]:
+        """The batches of the steps from `first_step` to the last, to be closed by the caller."""
+        last_step = self.config.num_epochs * self.steps_per_epoch
+        return streaming.stream(
+            self._training, range(first_step, last_step), num_workers=self.num_workers
+        )
 
-        Args:
-            number: the number of examples.
-            what: what they are, in words.
-            path: where they are; None for the place of the data set.
-        """
-        place = path or path_of(self.config.dataset) or self.spec.name
-        return UserError(f"none of the {number} {what} of {place} can be read")
+    @property
+    def num_workers(self) -> int:
+        """The processes that decode images."""
+        dataset = self.config.dataset
+        return dataset.num_workers if isinstance(dataset, StreamedFields) else 0
 
 
-def _counted(class_names: tuple[str, ...], train: Split, tree: ClassTree | None) -> Classes:
+def _look_together(images: Examples) -> Looks:
+    """Looks at images, each process at a part of them."""
+
+    def part(places: range) -> np.ndarray:
+        return look.look(images.take(np.arange(places.start, places.stop))).to_rows()
+
+    return Looks.of_rows(processes.gather_parts(len(images), part))
+
+
+def _counted(class_names: tuple[str, ...], train: Examples, tree: ClassTree | None) -> Classes:
     """The classes of training images."""
     number = len(class_names)
     if train.truths is None:

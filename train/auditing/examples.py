@@ -6,11 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from train.data import records
+from train.data import grouping
 from train.data.dataset import Dataset, DatasetSpec
-from train.data.own import corrections, groups
-from train.data.own.listing import Role, given_group
-from train.data.records import Rows, Split
+from train.data.examples import Examples, Split
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,7 @@ class AuditedExamples:
         scale: what makes the rows have a mean square length of 1, float32 [d].
     """
 
-    parts: tuple[Split, ...]
+    parts: tuple[Examples, ...]
     places: np.ndarray
     labels: np.ndarray
     names: np.ndarray
@@ -61,20 +59,19 @@ class AuditedExamples:
         start = 0
         for part in self.parts:
             here = np.flatnonzero((places >= start) & (places < start + len(part)))
-            assert isinstance(part.images, np.ndarray | Rows)
-            found[here] = records.gather(part.images, places[here] - start)
+            found[here] = part.rows(places[here] - start)
             start += len(part)
         return (found - self.mean) * self.scale
 
     def group_names(self) -> Iterator[str]:
         """The name of the group of each example; empty for an example that is in no group."""
-        yield from map(given_group, [""] * len(self) if self.groups is None else self.groups)
+        yield from [""] * len(self) if self.groups is None else self.groups
 
 
 def of_dataset(dataset: Dataset, spec: DatasetSpec) -> AuditedExamples:
     """The examples of the three splits of a data set of features, which a spec has opened."""
     parts = (dataset.train, dataset.validation, dataset.test)
-    words = [role.name.lower() for role in Role]
+    words = [split.word for split in Split if split != Split.NONE]
     known = [part.groups for part in parts if part.groups is not None]
     mean, std = (
         np.array(of_spec if found is None else found, np.float32)
@@ -87,20 +84,16 @@ def of_dataset(dataset: Dataset, spec: DatasetSpec) -> AuditedExamples:
         names=np.concatenate([_names(*one) for one in zip(parts, words, strict=True)]),
         splits=np.repeat(np.array(words, object), list(map(len, parts))),
         groups=np.concatenate(known) if len(known) == len(parts) else None,
-        class_names=(*dataset.class_names, *dataset.unseen_class_names),
+        class_names=dataset.class_names,
         mean=mean,
         scale=1 / (std * np.float32(np.sqrt(len(std)))),
     )
     if found.groups is None:
-        groups.warn(spec.name, found.names.tolist(), found.labels, "an array group")
+        grouping.warn_of_likely(spec.name, found.names.tolist(), found.labels, "an array group")
     return found
 
 
-def _names(part: Split, word: str) -> np.ndarray:
-    if part.names is not None:
-        return part.names
-    if isinstance(part.images, Rows):
-        texts = [corrections.row_name(row) for row in part.images.indices.tolist()]
-    else:
-        texts = [f"{word}[{index}]" for index in range(len(part))]
-    return np.array(texts, object)
+def _names(part: Examples, word: str) -> np.ndarray:
+    if part.names is not None or part.are_rows:
+        return part.names_of(np.arange(len(part)))
+    return np.array([f"{word}[{index}]" for index in range(len(part))], object)

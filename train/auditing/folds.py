@@ -3,6 +3,7 @@
 import numpy as np
 
 from train.data import splits
+from train.evaluation import example_groups
 
 
 def assign(
@@ -12,14 +13,15 @@ def assign(
 
     Args:
         labels: the classes, [n].
-        groups: the names of the groups, [n]; None for each example by itself. A group counts for
-            the class of its first example.
+        groups: the names of the groups, [n]; "" for an example by itself, and None if all are. A
+            group counts for the class of its first example.
         num_folds: the number of folds.
         seed: of the random order of the groups of a class.
     """
     first = group_of = np.arange(len(labels))
     if groups is not None:
-        _, first, group_of = np.unique(groups, return_index=True, return_inverse=True)
+        group_of = example_groups.numbered_by_name(groups)
+        _, first = np.unique(group_of, return_index=True)
     class_of_group, sizes = labels[first], np.bincount(group_of)
     # The largest groups first: the folds of a class then differ by at most one group of its size.
     draws = np.random.default_rng(seed).random(len(first)) - sizes

@@ -9,9 +9,9 @@ import numpy as np
 
 from train.auditing.examples import AuditedExamples
 from train.auditing.findings import Findings
-from train.data.own import corrections
-from train.data.own.corrections import Correction
-from train.data.own.table_columns import escaped
+from train.data import corrections
+from train.data.corrections import Correction
+from train.data.sources.table import escaped
 from train.foundation.console import show_line
 from train.foundation.names import in_utf8
 from train.series.printing import Column, console_of_tables, show_columns

@@ -16,13 +16,7 @@ _LOSS = "loss.name"
 # The columns that come first; the others follow in the order of the configuration.
 _FIRST = ("model.name", _LOSS)
 # They choose the data; the other fields of the data set choose how these are used.
-_DATA_SET = (
-    "dataset.name",
-    "dataset.path",
-    "dataset.tfds_name",
-    "dataset.huggingface_name",
-    "dataset.huggingface_config",
-)
+_DATA_SET = ("dataset.name", "dataset.path", "dataset.part")
 _ABSENT = "-"
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 from train.configuration.declaring import field
 from train.foundation.fields import Number, integer, text
@@ -38,10 +38,28 @@ class DatasetFields:
         default="uniform",
     )
     taxonomy: str | None = field(
-        "A column for each rank, or the genera of species (`first_word`). None: the data set's.",
+        "A column for each rank (`TABLE`, or `TABLE:family,genus,species`), or the genera of "
+        "species (`first_word`). None: the data set's.",
         text("the path of a table, or first_word"),
         default=None,
         may_change=True,
+    )
+    train_per_class: int | None = field(
+        "The most training examples of a class. None: all.", integer(1), default=None
+    )
+    imbalance_factor: float = field(
+        "The largest class over the smallest in a made long tail. 1: as they are.",
+        Number(at_least=1),
+        default=1.0,
+    )
+    label_noise: float = field(
+        "The probability that a training label is drawn again from the group of its class.",
+        Number(at_least=0, at_most=1),
+        default=0.0,
+    )
+    label_noise_kind: Literal["superclass", "blocks", "uniform"] = field(
+        "The groups: [label noise](data.md#label-noise).",
+        default="superclass",
     )
 
 
@@ -55,74 +73,33 @@ class StreamedFields(DatasetFields):
         default=0,
         of_machine=True,
     )
-    skip_unreadable: bool = field(
-        "Leaves out and lists unreadable images; else they stop the run.",
-        default=False,
-        of_machine=True,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckedFields(StreamedFields):
-    """The fields of data sets whose images are in files that others may change."""
-
-    check_images: Literal["headers", "all"] = field(
-        "Before the first step, reads the ends of files (`headers`), or decodes them (`all`).",
-        default="headers",
-        of_machine=True,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainSizeFields(DatasetFields):
-    """The field of data sets that may be used in part."""
-
-    train_size: int | None = field(
-        "Training examples, in the same proportions of classes. None: all.",
-        integer(1),
-        default=None,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImbalanceFields(DatasetFields):
-    """The field of data sets that can be made long-tailed."""
-
-    imbalance_factor: float = field(
-        "The largest class over the smallest in a made long tail. 1: as they are.",
-        Number(at_least=1),
-        default=1.0,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoisyFields(DatasetFields):
-    """The field of data sets whose labels can be made noisy."""
-
-    label_noise: float = field(
-        "The probability that a training label is drawn again from the group of its class.",
-        Number(at_least=0, at_most=1),
-        default=0.0,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupedFields(NoisyFields):
-    """The fields of data sets with superclasses whose labels can be made noisy."""
-
-    label_noise_kind: Literal["superclass", "blocks", "across", "uniform"] = field(
-        "The groups: [label noise](data.md#label-noise).",
-        default="superclass",
-    )
 
 
 _PART = "The part of each class that is held out, unless the split is given."
+_A_PATH = text("the path of a file or a folder, hf:NAME or tfds:NAME")
+# In messages and in the help of flags, which name no more of the package.
+HOW_GROUPS_ARE_FOUND = (
+    r"a regular expression with one capture, such as (obs\d+)_, or parent or near_duplicates"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DividedFields(DatasetFields):
+class OwnFields(DatasetFields):
     """The fields of your own data, which the program divides into splits."""
 
+    path: str = field("Where the data is: [your own data](own_data.md).", _A_PATH, may_change=True)
+    group: str | None = field(
+        "What stays in one split: [groups](own_data.md#groups). None: `group` if it exists.",
+        default=None,
+    )
+    labels: Literal["one", "votes", "several"] = field(
+        "`one` class, `votes` for one class, or `several` classes at once.",
+        default="one",
+    )
+    votes: Literal["shares", "majority", "weighted", "dawid_skene"] = field(
+        "How votes become plausibilities: [votes](votes.md).",
+        default="shares",
+    )
     validation_fraction: float = field(
         _PART,
         Number(at_least=0, below=1),
@@ -133,9 +110,8 @@ class DividedFields(DatasetFields):
         Number(at_least=0, below=1),
         default=0.15,
     )
-    unseen_classes: Literal["refuse", "leave_out", "count_as_unknown"] = field(
-        "Classes without training examples are an error (`refuse`), left out (`leave_out`), or "
-        "test misses (`count_as_unknown`).",
+    unseen_classes: Literal["refuse", "leave_out"] = field(
+        "Classes without training examples are an error (`refuse`), or left out (`leave_out`).",
         default="refuse",
     )
     corrections: str | None = field(
@@ -147,33 +123,19 @@ class DividedFields(DatasetFields):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelsFields(DividedFields):
-    """The fields of your own data whose examples may have more than one label."""
-
-    labels: Literal["one", "votes", "several"] = field(
-        "`one` class, `votes` for one class, or `several` classes at once.",
-        default="one",
-    )
-    votes: Literal["shares", "majority", "weighted", "dawid_skene"] = field(
-        "How votes become plausibilities: [votes](votes.md).",
-        default="shares",
-    )
+class FeaturesFields(OwnFields):
+    """The fields of `features`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupColumnFields(DatasetFields):
-    """The field of your own data that have a value for each example by a name."""
+class ImagesFields(OwnFields, StreamedFields):
+    """The fields of `images`."""
 
-    group: str | None = field(
-        "The column or array of [groups](own_data.md#groups). None: `group` if it exists.",
-        default=None,
+    skip_unreadable: bool = field(
+        "Leaves out unreadable images; else they stop the run.",
+        default=False,
+        of_machine=True,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnImageFields(CheckedFields, ImbalanceFields, NoisyFields, DividedFields):
-    """The fields of your own images, whatever holds them."""
-
     image_size: int | None = field(
         "Height and width. None: the images' if equal and ≤ 64, else 224.",
         integer(1, 4096),
@@ -182,91 +144,18 @@ class OwnImageFields(CheckedFields, ImbalanceFields, NoisyFields, DividedFields)
     augmentation: Literal["none", "flip", "crop_flip", "random_resized_crop", "randaugment"] = (
         field("How training images are changed.", default="random_resized_crop")
     )
-    respect_exif_orientation: bool = field("Rotates photographs as the camera noted.", default=True)
-    list_near_duplicates: bool = field(
-        "Lists similar images of different splits; reads all images.",
-        default=True,
-        of_machine=True,
-    )
     normalization: Literal["imagenet", "half"] = field(
         "`imagenet` for pretrained networks, or `half`: values from -1 to 1.",
         default="imagenet",
     )
-    train_per_class: int | None = field(
-        "The most training images of a class. None: all.", integer(1), default=None
-    )
-    label_noise_kind: Literal["blocks", "across", "uniform"] = field(
-        "The groups: [label noise](data.md#label-noise).",
-        default="blocks",
-    )
-
-
-_A_PATH = text("the path of a file or a folder")
-# In messages and in the help of flags, which name no more of the package.
-HOW_GROUPS_ARE_FOUND = (
-    r"a regular expression with one capture, such as (obs\d+)_, or parent or near_duplicates"
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableFields(OwnImageFields, LabelsFields, GroupColumnFields):
-    """The fields of `table`."""
-
-    path: str = field("The table.", _A_PATH, may_change=True)
-    image: str | None = field("The column of paths. None: `path`.", default=None)
-    label: str | None = field(
-        "The column, or several with commas. None: `label`.",
-        default=None,
-    )
-    annotator: str | None = field(
-        "The column of voters. None: `annotator` if it exists.", default=None
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class FolderFields(OwnImageFields):
-    """The fields of `folder`."""
-
-    path: str = field("The folder with the images.", _A_PATH, may_change=True)
     nested: bool = field("Each folder with images is a class, as in genus/species.", default=False)
-    group: str | None = field(
-        "What stays in one split: [groups](own_data.md#groups).",
-        default=None,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class NamedSplitFields(OwnImageFields):
-    """The fields of data sets of images whose splits have names."""
-
+    image: str | None = field("The column of images. None: `path`, or by its type.", default=None)
+    label: str | None = field("The column of labels. None: `label`, or by its type.", default=None)
+    annotator: str | None = field("The column of voters. None: `annotator`.", default=None)
+    part: str | None = field("The part (config) of hf:NAME, if there are several.", default=None)
     train_split: str | None = field("None: the split of that name.", default=None)
     validation_split: str | None = field("None: the split of that name.", default=None)
     test_split: str | None = field("None: the split of that name.", default=None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class HuggingfaceFields(NamedSplitFields, GroupColumnFields):
-    """The fields of `huggingface`."""
-
-    path: str | None = field("A folder or a .parquet file.", default=None, may_change=True)
-    huggingface_name: str | None = field("user/name on the hub, if there is no path.", default=None)
-    huggingface_config: str | None = field("The part, if there are several.", default=None)
-    image_column: str | None = field("None: the only one of its type.", default=None)
-    label_column: str | None = field("None: the only one of its type.", default=None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TfdsFields(NamedSplitFields):
-    """The fields of `tfds`."""
-
-    tfds_name: str = field("The name, also with config and version: name/config:1.0.0.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class FeaturesFields(LabelsFields, GroupColumnFields):
-    """The fields of `features`."""
-
-    path: str = field("The file or folder with the features.", _A_PATH, may_change=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,7 +166,7 @@ class HeldOutFields(DatasetFields):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cifar100Fields(TrainSizeFields, ImbalanceFields, GroupedFields, HeldOutFields):
+class Cifar100Fields(HeldOutFields):
     """The fields of `cifar100`."""
 
     holdout: Literal["balanced", "permuted"] = field(
@@ -286,7 +175,7 @@ class Cifar100Fields(TrainSizeFields, ImbalanceFields, GroupedFields, HeldOutFie
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImagenetFields(TrainSizeFields, StreamedFields, HeldOutFields):
+class ImagenetFields(StreamedFields, HeldOutFields):
     """The fields of `imagenet`."""
 
 
@@ -294,7 +183,7 @@ _EXAMPLES = "The examples of the split."
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpeciesFields(GroupedFields):
+class SpeciesFields(DatasetFields):
     """The fields of `synthetic_species`."""
 
     num_classes: int = field("The classes.", integer(2, MOST_CLASSES))
@@ -328,26 +217,14 @@ class LatentsFields(SpeciesFields):
     )
 
 
-@runtime_checkable
-class _HasLabels(Protocol):
-    @property
-    def labels(self) -> str: ...
-
-
 def labels_of(fields: DatasetFields) -> str:
     """What the labels of an example are: "one", "votes" or "several"."""
-    return fields.labels if isinstance(fields, _HasLabels) else "one"
-
-
-@runtime_checkable
-class _HasPath(Protocol):
-    @property
-    def path(self) -> str | None: ...
+    return fields.labels if isinstance(fields, OwnFields) else "one"
 
 
 def path_of(fields: DatasetFields) -> str | None:
     """The place of the data of a run; None for data sets without such a field."""
-    return fields.path if isinstance(fields, _HasPath) else None
+    return fields.path if isinstance(fields, OwnFields) else None
 
 
 # The fields of each data set by its name.
@@ -355,14 +232,11 @@ FIELDS_OF: Mapping[str, type[DatasetFields]] = {
     "cifar100": Cifar100Fields,
     "digits": DatasetFields,
     "features": FeaturesFields,
-    "folder": FolderFields,
-    "huggingface": HuggingfaceFields,
+    "images": ImagesFields,
     "imagenet": ImagenetFields,
-    "imagenet_lt": CheckedFields,
+    "imagenet_lt": StreamedFields,
     "plantnet300k": StreamedFields,
     "plantnet300k_v2": StreamedFields,
     "synthetic_latents": LatentsFields,
     "synthetic_species": SpeciesFields,
-    "table": TableFields,
-    "tfds": TfdsFields,
 }

@@ -6,7 +6,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
-from train.configuration.datasets import TableFields, labels_of
+from train.configuration.datasets import labels_of
 from train.configuration.groups import MODEL_OPTIONS, Config
 from train.data import DatasetSpec
 from train.data.truths import ONE, VOTES
@@ -262,15 +262,6 @@ _RULES = (
     _for_labels("dataset.label_noise", 0, ONE),
     _for_labels("dataset.votes", "shares", VOTES),
     _for_labels("dataset.annotator", None, VOTES),
-    _Rule(
-        "dataset.label",
-        lambda run: (
-            run.labels == ONE
-            and isinstance(run.config.dataset, TableFields)
-            and "," in (run.config.dataset.label or "")
-        ),
-        "one column with config.dataset.labels={labels}",
-    ),
 )
 # The allowed values of these fields depend on other fields, and on the number of classes.
 DEPENDENT: Mapping[str, Callable[[_Run], Field]] = {

@@ -9,24 +9,21 @@ from typing import Any
 from train.configuration import DatasetFields
 from train.configuration.declaring import build
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec, TrueDistribution
+from train.data.examples import Examples, Split
 from train.data.prepared_spec import PreparedSpec
-from train.data.records import Records, Rows, Split
 from train.foundation import import_paths
 
 DATASETS = {
     "cifar100": "train.data.cifar100:CIFAR100",
     "digits": "train.data.digits:DIGITS",
-    "features": "train.data.own.features:FEATURES",
-    "folder": "train.data.own.families:FOLDER",
-    "huggingface": "train.data.own.families:HUGGINGFACE",
-    "imagenet": "train.data.imagenet:IMAGENET",
-    "imagenet_lt": "train.data.imagenet_lt:IMAGENET_LT",
+    "features": "train.data.own_features:FEATURES",
+    "imagenet": "train.data.photographs:IMAGENET",
+    "images": "train.data.own_images:IMAGES",
+    "imagenet_lt": "train.data.photographs:IMAGENET_LT",
     "plantnet300k": "train.data.plantnet300k:PLANTNET300K",
     "plantnet300k_v2": "train.data.plantnet300k:PLANTNET300K_V2",
     "synthetic_latents": "train.data.synthetic:SYNTHETIC_LATENTS",
     "synthetic_species": "train.data.synthetic:SYNTHETIC_SPECIES",
-    "table": "train.data.own.families:TABLE",
-    "tfds": "train.data.own.families:TFDS",
 }
 
 # The values of `config.dataset.name`: a name above, or the import path of a `DatasetFamily`.
@@ -60,9 +57,8 @@ __all__ = [
     "Dataset",
     "DatasetFamily",
     "DatasetSpec",
+    "Examples",
     "PreparedSpec",
-    "Records",
-    "Rows",
     "Split",
     "TrueDistribution",
     "dataset_spec",

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import tensorflow_datasets as tfds
 
 from train.configuration.datasets import Cifar100Fields
-from train.data import label_noise
 from train.data.augmentation import pad_crop_flip
 from train.data.dataset import DatasetFamily, DatasetSpec
 from train.data.prepared_spec import PreparedSpec
@@ -37,15 +36,9 @@ SUPERCLASS_NAMES = {
     "vehicles 1": ("bicycle", "bus", "motorcycle", "pickup_truck", "train"),
     "vehicles 2": ("lawn_mower", "rocket", "streetcar", "tank", "tractor"),
 }
+_NUMBER_OF = {name: number for number, of in enumerate(SUPERCLASS_NAMES.values()) for name in of}
 # The superclass of each class.
-SUPERCLASSES = tuple(
-    superclass
-    for _, superclass in sorted(
-        (name, superclass)
-        for superclass, names in enumerate(SUPERCLASS_NAMES.values())
-        for name in names
-    )
-)
+SUPERCLASSES = tuple(number for _, number in sorted(_NUMBER_OF.items()))
 
 _BUILDER = functools.partial(tfds.builder, "cifar100")
 
@@ -68,10 +61,6 @@ def _spec(fields: Cifar100Fields) -> DatasetSpec:
         attribution="CIFAR-100 by A. Krizhevsky (https://www.cs.toronto.edu/~kriz/cifar.html), "
         "which does not state a licence",
         validation=Holdout(fields.validation_size, balanced=fields.holdout == "balanced"),
-        train_size=fields.train_size,
-        balanced_subset=True,
-        imbalance_factor=fields.imbalance_factor,
-        label_noise=label_noise.asked_for(fields, SUPERCLASSES),
         tree_of=_superclasses,
     )
 

@@ -7,25 +7,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from train.configuration import DatasetFields
 from train.data.crops import ImageReader
-from train.data.own.listing import ListedFiles
-from train.data.records import Split
+from train.data.examples import Examples
+from train.data.look import Seen
+from train.data.near_duplicates import Alike
 from train.data.taxonomy import ClassTree
 
 if TYPE_CHECKING:
+    import jax
     import tensorflow_datasets as tfds
 
 # What `DatasetSpec.inputs` may be, and what one of them is called.
 _EXAMPLES = {"images": "image", "features": "row"}
 # The types of the arrays that programs take.
-INPUT_DTYPES: Mapping[str, np.dtype] = {
-    "images": np.dtype(np.uint8),
-    "features": np.dtype(np.float32),
-}
+INPUT_DTYPES: Mapping[str, np.dtype] = {"images": np.dtype("u1"), "features": np.dtype("f4")}
+
+
+def unchanged(_key: "jax.Array", image: "jax.Array") -> "jax.Array":
+    """The image as it is, for `DatasetSpec.augment`."""
+    return image
 
 
 @dataclass(frozen=True)
@@ -45,28 +48,27 @@ class Dataset:
         std: the standard deviation of each feature over the training rows; `None` for images.
         balanced_test: a test set with equally many examples of each class; `None` for most data
             sets.
-        unseen_class_names: the names of further classes, which only the test has. Their labels
-            start at `num_classes`, and no classifier of the data set can answer them.
-        files: the files of the user's own images, which may be gone when a run is resumed; `None`
-            for other data sets.
         tree: what the data set has above its classes; `None` if nothing has two of them.
+        seen: what a look at each of the user's own images has found, which a run keeps; `None` for
+            other data.
+        alike: the images of different splits that look alike, after a new look.
         embedded_by: the network that made the features, as `train.embed` describes it; `None` if
             it is not known, and for other data.
     """
 
-    train: Split
-    validation: Split
-    test: Split
+    train: Examples
+    validation: Examples
+    test: Examples
     class_names: tuple[str, ...]
     image_shape: tuple[int, ...]
     digest: str | None = None
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
-    balanced_test: Split | None = None
-    unseen_class_names: tuple[str, ...] = ()
-    files: ListedFiles | None = None
+    balanced_test: Examples | None = None
     tree: ClassTree | None = None
     embedded_by: Mapping[str, Any] | None = None
+    seen: Seen | None = None
+    alike: Alike | None = None
 
     @property
     def num_classes(self) -> int:
@@ -74,7 +76,7 @@ class Dataset:
         return len(self.class_names)
 
     @property
-    def splits(self) -> dict[str, Split]:
+    def splits(self) -> dict[str, Examples]:
         """The splits that the data set has, by their names."""
         usual = {"train": self.train, "validation": self.validation, "test": self.test}
         balanced = self.balanced_test
@@ -103,10 +105,10 @@ class DatasetSpec(abc.ABC):
         num_classes: the number of classes L; `None` if only the files have it.
         image_shape: height, width and channels of the images that the model gets; only the number
             of features for other examples; `None` if only the files have it.
-        augment: maps a random key and one uint8 image to one uint8 image; runs on the device.
         mean: the mean of a channel over the training images, in [0, 1]; the mean of each feature,
             empty if only the files have it.
         std: the standard deviation, as `mean`.
+        augment: maps a random key and one uint8 image to one uint8 image; runs on the device.
         reader: makes pixels of images that stay encoded on disk and are decoded, resized and
             cropped for each batch; `None` if all images are in memory.
         true_distribution: the distribution of the data; `None` if it is not known.
@@ -117,9 +119,9 @@ class DatasetSpec(abc.ABC):
     name: str
     num_classes: int | None
     image_shape: tuple[int, ...] | None
-    augment: Callable[[jax.Array, jax.Array], jax.Array]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    augment: "Callable[[jax.Array, jax.Array], jax.Array]" = unchanged
     reader: ImageReader | None = None
     true_distribution: TrueDistribution | None = None
     inputs: str = "images"
@@ -145,26 +147,16 @@ class DatasetSpec(abc.ABC):
         return _EXAMPLES[self.inputs]
 
     @abc.abstractmethod
-    def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
+    def load(self, data_dir: str | None) -> Dataset:
         """Opens the data set: reads the labels, and the images unless a reader reads them later.
 
         Args:
             data_dir: the folder of all prepared data sets; `None` for tfds's own default, the
                 environment variable TFDS_DATA_DIR or ~/tensorflow_datasets.
-            seed: the run's seed; the label noise is a function of it, and the splits are not.
 
         Raises:
             UserError: the data set is not there, or damaged, or not the one that is expected.
         """
-
-    def going_on(self, files: ListedFiles) -> "DatasetSpec":
-        """The data set of a run that is resumed; some of its files may be gone.
-
-        Args:
-            files: `Dataset.files` when the run started.
-        """
-        del files
-        return self
 
     def of_shape(self, image_shape: tuple[int, ...]) -> "DatasetSpec":
         """The data set with the shape that was found in its files."""

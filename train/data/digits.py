@@ -8,13 +8,14 @@ import numpy as np
 from train.configuration import DatasetFields
 from train.data.augmentation import random_shift
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec
-from train.data.records import Split
+from train.data.examples import Examples
 from train.data.splits import shuffled
 
 # A constant of the data set, not of the run: every run sees the same split.
 _SPLIT_SEED = 20260101
 # The number of validation images, and of test images.
 _HELD_OUT = 270
+_CLASS_NAMES = tuple("0123456789")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,9 +24,9 @@ class DigitsSpec(DatasetSpec):
 
     image_shape: tuple[int, int, int] = (8, 8, 1)
 
-    def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
+    def load(self, data_dir: str | None) -> Dataset:
         """Reads the images of the package; see `DatasetSpec`."""
-        del data_dir, seed
+        del data_dir
         # Imported here because scikit-learn takes long to import, and only this needs it.
         from sklearn.datasets import load_digits  # noqa: PLC0415
         from sklearn.model_selection import train_test_split  # noqa: PLC0415
@@ -33,21 +34,18 @@ class DigitsSpec(DatasetSpec):
         images, labels = load_digits(return_X_y=True)
         # The 17 grey levels 0 … 16 as multiples of 15 fill eight bits.
         pixels = (15 * images).astype(np.uint8).reshape(-1, *self.image_shape)
-        every = Split(pixels, labels.astype(np.int32))
+        every = Examples.of_source(pixels, labels, _CLASS_NAMES, self.name)
 
-        def hold_out(indices: np.ndarray) -> list[np.ndarray]:
-            divided: list[np.ndarray] = train_test_split(
-                indices, test_size=_HELD_OUT, stratify=labels[indices], random_state=_SPLIT_SEED
-            )
-            return divided
-
-        rest, test = hold_out(np.arange(len(labels)))
-        train, validation = hold_out(rest)
+        hold_out = functools.partial(
+            train_test_split, test_size=_HELD_OUT, random_state=_SPLIT_SEED
+        )
+        rest, test = hold_out(np.arange(len(labels)), stratify=labels)
+        train, validation = hold_out(rest, stratify=labels[rest])
         return Dataset(
             train=every.take(shuffled("train", train)),
             validation=every.take(shuffled("validation", validation)),
             test=every.take(shuffled("test", test)),
-            class_names=tuple("0123456789"),
+            class_names=_CLASS_NAMES,
             image_shape=self.image_shape,
         )
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -107,26 +107,36 @@ class Examples:
     reader: "ImageReader | None" = None
     content: str = ""
 
+    @classmethod
+    def of_source(
+        cls,
+        inputs: np.ndarray | Sequence[bytes],
+        labels: np.ndarray,
+        class_names: Sequence[str],
+        where: str,
+        **more: Any,
+    ) -> "Examples":
+        """All examples of a source, without splits unless they are given."""
+        number = len(inputs)
+        given = {"splits": np.full(number, Split.NONE, np.int8), **more}
+        return cls(
+            inputs=inputs,
+            places=np.arange(number),
+            labels=labels.astype(np.int32),
+            class_names=tuple(class_names),
+            where=where,
+            **given,
+        )
+
     def __len__(self) -> int:
         """The number of examples."""
         return len(self.labels)
 
     def take(self, chosen: np.ndarray) -> "Examples":
         """Some of the examples, by their indices or as a mask."""
-
-        def of(values: np.ndarray | None) -> np.ndarray | None:
-            return None if values is None else values[chosen]
-
-        return dataclasses.replace(
-            self,
-            places=self.places[chosen],
-            labels=self.labels[chosen],
-            splits=self.splits[chosen],
-            names=of(self.names),
-            groups=of(self.groups),
-            truths=None if self.truths is None else self.truths[chosen],
-            credits=of(self.credits),
-        )
+        values = {name: getattr(self, name) for name in _OF_EACH}
+        taken = {name: own[chosen] for name, own in values.items() if own is not None}
+        return dataclasses.replace(self, **taken)
 
     def of_split(self, split: Split) -> "Examples":
         """The examples of a split."""
@@ -146,29 +156,57 @@ class Examples:
         assert not isinstance(self.inputs, np.ndarray)
         return self.inputs[int(self.places[index])]
 
+    @property
+    def array(self) -> np.ndarray:
+        """The inputs of all examples of the source, if they are an array."""
+        assert isinstance(self.inputs, np.ndarray)
+        return self.inputs
+
     def rows(self, chosen: np.ndarray) -> np.ndarray:
         """The inputs of some examples that are an array: images or rows of features."""
-        assert isinstance(self.inputs, np.ndarray)
-        return self.inputs[self.places[chosen]]
+        return self.array[self.places[chosen]]
+
+    @property
+    def are_rows(self) -> bool:
+        """Whether the inputs are rows of features."""
+        return isinstance(self.inputs, np.ndarray) and self.inputs.ndim == 2
 
     def name(self, index: int) -> str:
-        """What messages call an example."""
-        return f"example {self.places[index]}" if self.names is None else str(self.names[index])
+        """What messages and results call an example."""
+        if self.names is not None:
+            return str(self.names[index])
+        return f"row {self.places[index]}" if self.are_rows else f"example {index}"
+
+    def names_of(self, chosen: np.ndarray) -> np.ndarray:
+        """The names of some examples, texts."""
+        return np.array([self.name(index) for index in chosen.tolist()], object)
 
     def credit(self, index: int) -> str:
         """The author and the licence of an image; empty if neither is known."""
         return "" if self.credits is None else str(self.credits[index])
+
+    @property
+    def num_groups(self) -> int:
+        """The number of groups; an example without one is a group of its own."""
+        if self.groups is None:
+            return len(self)
+        return len({*self.groups} - {""}) + int((self.groups == "").sum())
 
     def truth(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
         """The labels of some examples, with what they stand for, as arrays of a batch."""
         rows = {} if self.truths is None else self.truths.arrays(chosen)
         return {"labels": self.labels[chosen], **rows}
 
+    def entries(self) -> tuple[np.ndarray, np.ndarray]:
+        """The index of an example and one of its classes, for all classes of all examples, [v]."""
+        if self.truths is None:
+            return np.arange(len(self)), self.labels
+        of, place = np.nonzero(self.truths.shares > 0)
+        return of, self.truths.classes[of, place]
+
     def occurrences(self) -> np.ndarray:
         """In how many of the examples each class occurs, int64 [L]."""
-        if self.truths is not None:
-            return self.truths.occurrences(len(self.class_names))
-        return np.bincount(self.labels, minlength=len(self.class_names))
+        return np.bincount(self.entries()[1], minlength=len(self.class_names))
 
     def renumbered(self, number: np.ndarray, class_names: tuple[str, ...]) -> "Examples":
         """The examples after class c got the number `number[c]` in other names of classes."""
@@ -192,6 +230,10 @@ class Examples:
         if self.truths is not None:
             digest.update(self.truths.to_bytes())
         return digest.hexdigest()
+
+
+# The attributes of `Examples` that have a value for each example.
+_OF_EACH = ("places", "labels", "splits", "names", "groups", "truths", "credits")
 
 
 def given_groups(texts: Iterable[str]) -> np.ndarray | None:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
-from train.data.crops import Change, Cut, Fit, unchanged
+from train.data.crops import Change, Fit, unchanged
+from train.data.steps import FILTER, resized
 
-_FILTER = Image.Resampling.BILINEAR
 # The part of an image that is cut out at random, and the ratio of its sides (Szegedy et al. 2015).
 _AREAS = (0.08, 1.0)
 _RATIOS = (3 / 4, 4 / 3)
@@ -34,7 +34,8 @@ def cropped_and_flipped(image: Image.Image, fit: Fit, draws: np.ndarray) -> Imag
     """
     size = fit.size
     if image.size != size:
-        return _flip(fit(image.size, (draws[0], draws[1])).of(image), draws)
+        box, _ = resized(fit.resize, image.size, (draws[0], draws[1]))
+        return _flip(image.resize(size, FILTER, box=box), draws)
     padding = (size[0] // 8, size[1] // 8)
     image = ImageOps.expand(image, padding)
     left, top = (int(draw * (2 * pad + 1)) for draw, pad in zip(draws, padding, strict=False))
@@ -55,7 +56,7 @@ def resized_crop(image: Image.Image, fit: Fit, draws: np.ndarray) -> Image.Image
     left = int(draws[0] * (whole_width - width + 1))
     top = int(draws[1] * (whole_height - height + 1))
     box = (left, top, left + width, top + height)
-    return _flip(Cut(box, fit.size).of(image), draws)
+    return _flip(image.resize(fit.size, FILTER, box=box), draws)
 
 
 def rand_augmented(image: Image.Image, fit: Fit, draws: np.ndarray) -> Image.Image:
@@ -73,7 +74,7 @@ def _flip(image: Image.Image, draws: np.ndarray) -> Image.Image:
 
 
 def _affine(image: Image.Image, *coefficients: float) -> Image.Image:
-    return image.transform(image.size, Image.Transform.AFFINE, coefficients, resample=_FILTER)
+    return image.transform(image.size, Image.Transform.AFFINE, coefficients, resample=FILTER)
 
 
 def _enhanced(kind: Callable[[Image.Image], ImageEnhance._Enhance]) -> Callable[..., Image.Image]:
@@ -83,21 +84,17 @@ def _enhanced(kind: Callable[[Image.Image], ImageEnhance._Enhance]) -> Callable[
 # Each takes an image and a strength in [-1, 1]; operations without a sign use its absolute value.
 _OPERATIONS: Mapping[str, Callable[[Image.Image, float], Image.Image]] = {
     "identity": lambda image, _: image,
-    "shear_x": lambda image, strength: _affine(image, 1, 0.3 * strength, 0, 0, 1, 0),
-    "shear_y": lambda image, strength: _affine(image, 1, 0, 0, 0.3 * strength, 1, 0),
-    "translate_x": lambda image, strength: _affine(
-        image, 1, 0, 0.45 * strength * image.width, 0, 1, 0
-    ),
-    "translate_y": lambda image, strength: _affine(
-        image, 1, 0, 0, 0, 1, 0.45 * strength * image.height
-    ),
-    "rotate": lambda image, strength: image.rotate(30 * strength, resample=_FILTER),
+    "shear_x": lambda image, by: _affine(image, 1, 0.3 * by, 0, 0, 1, 0),
+    "shear_y": lambda image, by: _affine(image, 1, 0, 0, 0.3 * by, 1, 0),
+    "translate_x": lambda image, by: _affine(image, 1, 0, 0.45 * by * image.width, 0, 1, 0),
+    "translate_y": lambda image, by: _affine(image, 1, 0, 0, 0, 1, 0.45 * by * image.height),
+    "rotate": lambda image, by: image.rotate(30 * by, resample=FILTER),
     "brightness": _enhanced(ImageEnhance.Brightness),
     "color": _enhanced(ImageEnhance.Color),
     "contrast": _enhanced(ImageEnhance.Contrast),
     "sharpness": _enhanced(ImageEnhance.Sharpness),
-    "posterize": lambda image, strength: ImageOps.posterize(image, 8 - round(4 * abs(strength))),
-    "solarize": lambda image, strength: ImageOps.solarize(image, round(255 * (1 - abs(strength)))),
+    "posterize": lambda image, by: ImageOps.posterize(image, 8 - round(4 * abs(by))),
+    "solarize": lambda image, by: ImageOps.solarize(image, round(255 * (1 - abs(by)))),
     "autocontrast": lambda image, _: ImageOps.autocontrast(image),
     "equalize": lambda image, _: ImageOps.equalize(image),
 }

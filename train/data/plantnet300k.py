@@ -7,11 +7,12 @@ in torchvision's `ImageFolder`.
 """
 
 import csv
+import functools
 import io
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,11 +21,10 @@ import tensorflow_datasets as tfds
 from tensorflow_datasets.core.dataset_builder import FileReaderBuilder
 
 from train.configuration.datasets import StreamedFields
-from train.data import augmentation, taxonomy
-from train.data.builders import FILE_FORMAT
-from train.data.credits import AUTHOR, LICENSE
+from train.data import taxonomy
 from train.data.dataset import DatasetFamily, DatasetSpec
 from train.data.photographs import photograph_spec
+from train.data.sources.tfds import FILE_FORMAT
 from train.foundation import zip_files
 
 # The names of the splits in the archives, and ours.
@@ -33,19 +33,16 @@ _IMAGE = re.compile(
     r"(?:.*/)?images/(?P<name>(?P<split>train|val|test)/(?P<species>[^/.]+)/(?P<hash>[^/.]+)"
     r"\.(?i:jpe?g|png))"
 )
+# What is known of an image.
+_SAID = ("organ", "author", "license")
 # Some 100 MB of photographs.
 _IMAGES_PER_SHARD = 1024
+# Names of species by folder, and what is known of each image by its hash.
+_Metadata = tuple[Mapping[str, str], Mapping[str, Mapping[str, Any]]]
 
 
 class Plantnet300k(FileReaderBuilder):
-    """Pl@ntNet-300K, version 1.1: 306,146 images of 1,081 species.
-
-    Attributes:
-        TITLE: the name of the version in messages.
-        NUM_CLASSES: the number of species.
-        URL: the address at which it is published.
-        ARCHIVE: the name of the archive.
-    """
+    """Pl@ntNet-300K, version 1.1: 306,146 images of 1,081 species."""
 
     name = "plantnet300k"
     VERSION = tfds.core.Version("1.1.0")
@@ -66,10 +63,7 @@ class Plantnet300k(FileReaderBuilder):
                 {
                     "image": tfds.features.Image(shape=(None, None, 3), dtype=np.uint8),
                     "label": tfds.features.ClassLabel(num_classes=self.NUM_CLASSES),
-                    "file_name": tfds.features.Text(),
-                    "organ": tfds.features.Text(),
-                    AUTHOR: tfds.features.Text(),
-                    LICENSE: tfds.features.Text(),
+                    **{name: tfds.features.Text() for name in ("file_name", *_SAID)},
                 }
             ),
             supervised_keys=("image", "label"),
@@ -96,13 +90,13 @@ class Plantnet300k(FileReaderBuilder):
 
     def _examples(self, folder: Path) -> tuple[list[str], dict[str, Iterator[dict[str, Any]]]]:
         """The names of the classes, and the examples of each split."""
-        paths, read = _opened(folder, self.ARCHIVE)
-        found = sorted(filter(None, map(_IMAGE.fullmatch, paths)), key=lambda one: one["name"])
+        files = _files(folder, self.ARCHIVE)
+        found = sorted(filter(None, map(_IMAGE.fullmatch, files)), key=lambda one: one["name"])
         species = sorted({one["species"] for one in found})
         if len(species) != self.NUM_CLASSES:
             raise ValueError(f"it has {len(species):,} species, and not {self.NUM_CLASSES:,}")
         labels = {one: label for label, one in enumerate(species)}
-        names, images = self._metadata(paths, read)
+        names, images = self._metadata(functools.partial(_only, files))
         counts = Counter(names[one] for one in species)
         # tfds wants distinct names: a name that two species share gets the folder, too.
         class_names = [
@@ -115,20 +109,18 @@ class Plantnet300k(FileReaderBuilder):
                     said = images.get(one["hash"], {})
                     yield {
                         # A file is stored as it is; TensorFlow would encode an array.
-                        "image": io.BytesIO(read(one[0])),
+                        "image": io.BytesIO(files[one[0]]()),
                         "label": labels[one["species"]],
                         "file_name": one["name"],
-                        **{key: str(said.get(key) or "") for key in ("organ", AUTHOR, LICENSE)},
+                        **{key: str(said.get(key) or "") for key in _SAID},
                     }
 
         return class_names, {split: examples(of_split) for of_split, split in _SPLITS.items()}
 
-    def _metadata(
-        self, paths: Sequence[str], read: Callable[[str], bytes]
-    ) -> tuple[Mapping[str, str], Mapping[str, Mapping[str, Any]]]:
+    def _metadata(self, read: Callable[[str], bytes]) -> _Metadata:
         """The names of the species by their folders, and what is known of the images."""
-        species = json.loads(read(_only(paths, "plantnet300K_species_id_2_name.json")))
-        images = json.loads(read(_only(paths, "plantnet300K_metadata.json")))
+        species = json.loads(read("plantnet300K_species_id_2_name.json"))
+        images = json.loads(read("plantnet300K_metadata.json"))
         return {folder: " ".join(name.split()) for folder, name in species.items()}, images
 
 
@@ -146,11 +138,9 @@ class Plantnet300kV2(Plantnet300k):
         f"{URL} into --manual_dir; the archive may be unpacked there"
     )
 
-    def _metadata(
-        self, paths: Sequence[str], read: Callable[[str], bytes]
-    ) -> tuple[Mapping[str, str], Mapping[str, Mapping[str, Any]]]:
+    def _metadata(self, read: Callable[[str], bytes]) -> _Metadata:
         def rows(name: str) -> Iterator[dict[str, str]]:
-            yield from csv.DictReader(io.StringIO(read(_only(paths, name)).decode("utf-8-sig")))
+            return csv.DictReader(io.StringIO(read(name).decode("utf-8-sig")))
 
         # The folders are the numbers of the species with four digits.
         species = {
@@ -160,27 +150,23 @@ class Plantnet300kV2(Plantnet300k):
         return species, {row["PN_hash"]: row for row in rows("plantnet300K_metadata.csv")}
 
 
-def _opened(folder: Path, archive: str) -> tuple[list[str], Callable[[str], bytes]]:
-    """The paths of files, in an archive and beside it or in a folder, and what reads one."""
-    is_packed = (folder / archive).exists()
-    found = folder.iterdir() if is_packed else folder.rglob("*")
-    beside = {path.relative_to(folder).as_posix(): path for path in found}
-    if not is_packed:
-        return [*beside], lambda name: beside[name].read_bytes()
-    members = zip_files.opened(folder / archive)
-
-    def read(name: str) -> bytes:
-        return beside[name].read_bytes() if name in beside else members.read(name)
-
-    return [*beside, *members.namelist()], read
+def _files(folder: Path, archive: str) -> Mapping[str, Callable[[], bytes]]:
+    """What reads each file by its path: in an archive and beside it, or in a folder."""
+    packed = folder / archive
+    found = folder.iterdir() if packed.exists() else folder.rglob("*")
+    files = {path.relative_to(folder).as_posix(): path.read_bytes for path in found}
+    if packed.exists():
+        members = zip_files.opened(packed)
+        files |= {name: functools.partial(members.read, name) for name in members.namelist()}
+    return files
 
 
-def _only(paths: Sequence[str], name: str) -> str:
-    """The path of a file that is there once."""
-    found = [path for path in paths if path.rpartition("/")[2] == name]
+def _only(files: Mapping[str, Callable[[], bytes]], name: str) -> bytes:
+    """The content of a file that is there once."""
+    found = [path for path in files if path.rpartition("/")[2] == name]
     if len(found) != 1:
         raise ValueError(f"it has {len(found)} files {name}, and not 1")
-    return found[0]
+    return files[found[0]]()
 
 
 def _family(builder: type[Plantnet300k]) -> DatasetFamily:
@@ -190,7 +176,6 @@ def _family(builder: type[Plantnet300k]) -> DatasetFamily:
             num_classes=builder.NUM_CLASSES,
             builder=builder,
             # Without flips, as in the published results.
-            augment=augmentation.unchanged,
             attribution=f"{builder.TITLE} ({builder.URL}), whose metadata have the author and the "
             "licence of each image",
             # The names of the species start with the genus.

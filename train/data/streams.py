@@ -4,7 +4,7 @@ import numpy as np
 
 # Every use of randomness on the host has a stream of its own; a number is never given to another
 # use. The order of the examples is the first, so that it is the one of [seed, epoch].
-ORDER, CROPS, LABEL_NOISE, LABEL_ESTIMATES, CLASS_PASSES = range(5)
+ORDER, CROPS, LABEL_NOISE, LABEL_ESTIMATES = range(4)
 
 
 def generator(seed: int, stream: int, count: int = 0) -> np.random.Generator:

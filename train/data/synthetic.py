@@ -8,20 +8,17 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 
 from train.configuration.datasets import LatentsFields, SpeciesFields
-from train.data import augmentation, label_noise, splits, taxonomy
+from train.data import splits, taxonomy
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec, TrueDistribution
-from train.data.label_noise import LabelNoise
-from train.data.records import Split
+from train.data.examples import Examples
 from train.data.synthetic_laws import LATENT_SIZE, Gaussian, Law, Organs, PowerLaw
 from train.foundation import host_memory
 from train.foundation.errors import UserError
 
-_Law = TypeVar("_Law", bound=Law)
 # The laws by the name that `config.dataset.generator` has for them.
 LAWS: Mapping[str, type[Law]] = {"gaussian": Gaussian, "organs": Organs, "power_law": PowerLaw}
 
@@ -34,7 +31,7 @@ _PIXEL_RANGE = 3.5
 # The least distance from the mean of any class to the end of that range, in standard deviations of
 # the noise. A rare class may be many standard deviations of the mixture from the middle.
 _CLASS_MARGIN = 1.0
-# The number of images that are rendered at a time.
+# The images that are rendered at a time.
 _CHUNK_SIZE = 4096
 
 
@@ -102,11 +99,9 @@ def _waves(size: int) -> np.ndarray:
     return np.stack(waves, axis=1) * math.sqrt(2 / size)
 
 
-# The field of `config.dataset` that the size of each part comes from.
+# The fields of `config.dataset` that the sizes come from.
 _FIELDS = {
-    "train": "num_train",
-    "validation": "num_validation",
-    "test": "num_test",
+    **{"train": "num_train", "validation": "num_validation", "test": "num_test"},
     "balanced_test": "balanced_per_class",
 }
 
@@ -119,45 +114,17 @@ class SyntheticSpec(DatasetSpec):
         law: the classes, and the latents of each.
         sizes: the number of examples of "train", "validation", "test" and "balanced_test"; 0 of the
             last for no such test.
-        label_noise: the noise of the training labels; `None` for none.
         rendering: makes images of the latents; `None` if the examples are the latents.
     """
 
     image_shape: tuple[int, ...]
     law: Law
     sizes: Mapping[str, int]
-    label_noise: LabelNoise | None
     rendering: Rendering | None = None
 
-    def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
+    def load(self, data_dir: str | None) -> Dataset:
         """Draws the examples; see `DatasetSpec`."""
         del data_dir  # There are no files.
-        self._check_memory()
-        parts = {part: self._split(part, size) for part, size in self.sizes.items() if size}
-        train = parts["train"]
-        if self.label_noise is not None:
-            noisy = label_noise.apply(self.label_noise, train.labels, seed=seed)
-            train = dataclasses.replace(train, labels=noisy)
-        dataset = Dataset(
-            train=train,
-            validation=parts["validation"],
-            test=parts["test"],
-            balanced_test=parts.get("balanced_test"),
-            class_names=tuple(self.law.class_names),
-            tree=taxonomy.first_words(self.law.class_names),
-            image_shape=self.image_shape,
-        )
-        if self.has_images:
-            return dataset
-        rows = np.asarray(train.images)
-        return dataclasses.replace(
-            dataset,
-            mean=tuple(rows.mean(axis=0, dtype=np.float64).tolist()),
-            std=tuple(rows.std(axis=0, dtype=np.float64).tolist()),
-        )
-
-    def _check_memory(self) -> None:
-        """Refuses examples for which this machine has no memory."""
         # Latents are drawn in 64 bits, a part at a time. Kept are images, or latents in 32 bits,
         # and the labels.
         kept = math.prod(self.image_shape) * (1 if self.has_images else 4) + 4
@@ -166,29 +133,42 @@ class SyntheticSpec(DatasetSpec):
             f"{size:,} of config.dataset.{_FIELDS[part]}" for part, size in self.sizes.items()
         )
         host_memory.check_fits(f"the examples ({sizes})", peak)
+        parts = {part: self._split(part, size) for part, size in self.sizes.items() if size}
+        rows = None if self.has_images else parts["train"].array
+        return Dataset(
+            train=parts["train"],
+            validation=parts["validation"],
+            test=parts["test"],
+            balanced_test=parts.get("balanced_test"),
+            class_names=tuple(self.law.class_names),
+            tree=taxonomy.first_words(self.law.class_names),
+            image_shape=self.image_shape,
+            mean=None if rows is None else tuple(rows.mean(axis=0, dtype=np.float64).tolist()),
+            std=None if rows is None else tuple(rows.std(axis=0, dtype=np.float64).tolist()),
+        )
 
-    def _split(self, part: str, size: int) -> Split:
+    def _split(self, part: str, size: int) -> Examples:
         latents, labels = self.law.sample(part, size)
-        if self.rendering is None:
-            return Split(latents.astype(np.float32), labels.astype(np.int32))
-        order = splits.shuffled(part, np.arange(size))
-        return Split(self.rendering.images(latents[order]), labels[order].astype(np.int32))
+        inputs = latents.astype(np.float32)
+        if self.rendering is not None:
+            order = splits.shuffled(part, np.arange(size))
+            inputs, labels = self.rendering.images(latents[order]), labels[order]
+        return Examples.of_source(inputs, labels, self.law.class_names, f"{part} of {self.name}")
 
 
 def _latents(fields: LatentsFields) -> DatasetSpec:
-    """The latents of the chosen law as features."""
-    law = _law(LAWS[fields.generator], fields)
-    spec = _spec(fields, law)
-    balanced = fields.balanced_per_class * law.num_classes
+    spec = _spec(fields, LAWS[fields.generator])
+    balanced = fields.balanced_per_class * fields.num_classes
     return dataclasses.replace(spec, sizes={**spec.sizes, "balanced_test": balanced})
 
 
 def _species(fields: SpeciesFields) -> DatasetSpec:
     """The latents of the Gaussian law as images."""
-    law = _law(Gaussian, fields)
-    rendering = Rendering(law)
+    spec = _spec(fields, Gaussian)
+    assert isinstance(spec.law, Gaussian)
+    law, rendering = spec.law, Rendering(spec.law)
     return dataclasses.replace(
-        _spec(fields, law),
+        spec,
         inputs="images",
         image_shape=_IMAGE_SHAPE,
         mean=(0.5,) * _IMAGE_SHAPE[2],
@@ -200,13 +180,36 @@ def _species(fields: SpeciesFields) -> DatasetSpec:
     )
 
 
-def _spec(fields: SpeciesFields, law: Law) -> SyntheticSpec:
+def _spec(fields: SpeciesFields, kind: type[Law]) -> SyntheticSpec:
+    """The latents of a law.
+
+    Raises:
+        UserError: there are more genera than classes, or too few training examples.
+    """
+    if fields.num_genera > fields.num_classes:
+        raise UserError(
+            field="config.dataset.num_genera",
+            must_be=f"at most the {fields.num_classes} classes",
+            got=fields.num_genera,
+        )
+    if kind.each_class_is_trained and fields.num_train < fields.num_classes:
+        raise UserError(
+            field="config.dataset.num_train",
+            must_be=f"at least {fields.num_classes}, one example of each class",
+            got=fields.num_train,
+        )
+    law = kind(
+        num_classes=fields.num_classes,
+        num_genera=fields.num_genera,
+        ambiguity=fields.ambiguity,
+        long_tail_exponent=fields.long_tail_exponent,
+        seed=fields.data_seed,
+    )
     return SyntheticSpec(
         name=fields.name,
-        num_classes=law.num_classes,
+        num_classes=fields.num_classes,
         image_shape=(LATENT_SIZE,),
-        # A shifted or flipped image would follow another distribution.
-        augment=augmentation.unchanged,
+        # Not augmented: a shifted or flipped image would follow another distribution.
         attribution="drawn from a model by topk_jax, without data of others",
         mean=(),
         std=(),
@@ -218,36 +221,7 @@ def _spec(fields: SpeciesFields, law: Law) -> SyntheticSpec:
             "validation": fields.num_validation,
             "test": fields.num_test,
         },
-        label_noise=label_noise.asked_for(fields, tuple(law.genera.tolist())),
     )
-
-
-def _law(kind: type[_Law], fields: SpeciesFields) -> _Law:
-    """The law of `config.dataset`.
-
-    Raises:
-        UserError: there are more genera than classes, or fewer training examples than it needs.
-    """
-    if fields.num_genera > fields.num_classes:
-        raise UserError(
-            field="config.dataset.num_genera",
-            must_be=f"at most the {fields.num_classes} classes",
-            got=fields.num_genera,
-        )
-    law = kind(
-        num_classes=fields.num_classes,
-        num_genera=fields.num_genera,
-        ambiguity=fields.ambiguity,
-        long_tail_exponent=fields.long_tail_exponent,
-        seed=fields.data_seed,
-    )
-    if fields.num_train < law.fewest_training_examples:
-        raise UserError(
-            field="config.dataset.num_train",
-            must_be=f"at least {law.fewest_training_examples}, one example of each class",
-            got=fields.num_train,
-        )
-    return law
 
 
 SYNTHETIC_SPECIES = DatasetFamily(_species, fields=SpeciesFields)

@@ -9,7 +9,7 @@ import functools
 import heapq
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from typing_extensions import override
@@ -21,8 +21,8 @@ _DEVIATION = 1 / math.sqrt(2 * LATENT_SIZE)
 # The root mean square distance of two genera in standard deviations of the noise.
 _GENUS_DISTANCE = 5.5
 
-# Each of these is drawn from the seed with random streams of its own, one for each purpose. A new
-# name goes to the end, because the place is part of the seed.
+# What is drawn with random streams of its own, one for each purpose. A new name goes to the end,
+# because the place is part of the seed.
 _STREAMS = (
     *("genera", "species", "ranks", "directions", "train", "validation", "test"),
     *("integration", "balanced_test", "scales"),
@@ -52,6 +52,9 @@ class Law(abc.ABC):
         seed: the seed of the law and of all examples.
     """
 
+    # Whether each class has training examples.
+    each_class_is_trained: ClassVar[bool] = True
+
     num_classes: int = 100
     num_genera: int = 20
     ambiguity: float = 0.8
@@ -77,11 +80,6 @@ class Law(abc.ABC):
         logits = -self.long_tail_exponent * ranks / (self.num_classes - 1)
         return logits - np.log(np.exp(logits).sum())
 
-    @property
-    def fewest_training_examples(self) -> int:
-        """The least number of training examples: one of each class."""
-        return self.num_classes
-
     def train_labels(self, num_examples: int) -> np.ndarray:
         """The labels of the training examples, which follow π as closely as integers can.
 
@@ -104,10 +102,9 @@ class Law(abc.ABC):
     def sample(self, part: str, num_examples: int) -> LatentExamples:
         """The first examples of "train", "validation", "test", "balanced_test" or "integration".
 
-        An example depends only on the parameters, the part and its index. The training part
-        has the labels of `train_labels`, and "balanced_test" every class in turn. The labels of the
-        others are drawn independently from π. Latents are drawn independently given the labels.
-        The tests integrate over "integration".
+        An example depends only on the parameters, the part and its index. "balanced_test" has every
+        class in turn. The labels of other parts but "train" are drawn independently from π, and
+        latents independently given the labels. The tests integrate over "integration".
         """
         if part == "train":
             labels = self.train_labels(num_examples)
@@ -131,12 +128,7 @@ class Law(abc.ABC):
 
     @abc.abstractmethod
     def draw(self, part: str, labels: np.ndarray) -> np.ndarray:
-        """The latents of the first examples of a part if these were their labels, [n, 16].
-
-        Args:
-            part: as for `sample`.
-            labels: int64 [n].
-        """
+        """The latents of the first examples of a part if these labels were theirs, [n, 16]."""
 
     @abc.abstractmethod
     def _log_densities(self, latents: np.ndarray) -> np.ndarray:
@@ -205,18 +197,15 @@ class Organs(Law):
 
         k                                          1      3      5     10
         top-k accuracy                          64.3   85.0   90.7   95.7
-        macro top-k accuracy                    64.3   84.9   90.6   95.7
         average-k accuracy                      66.0   89.5   94.9   98.5
         top-k accuracy of linear scores         33.4   53.6   65.5   78.5
         average-k accuracy of linear scores     32.7   55.1   66.3   79.6
 
-    The first two rows estimate the same figures. The macro row is right for every prior. The
-    linear scores come from logistic regression on 100,000 examples; the standard errors of their
-    accuracies are at most 0.16.
+    Top-k accuracy is then macro top-k accuracy, too. The linear scores come from logistic
+    regression on 100,000 examples; the standard errors of their accuracies are at most 0.16.
     """
 
-    # The root mean square distance of two species of a genus, times the ambiguity: of flowers, and
-    # of leaves.
+    # The root mean square distances of flowers and of leaves in a genus, times the ambiguity.
     _SPECIES_DISTANCES = (3.2, 0.8)
     # A scale is between 1 / _SCALE_RANGE and _SCALE_RANGE; its logarithm is uniform.
     _SCALE_RANGE = 2.0
@@ -269,12 +258,12 @@ class PowerLaw(Law):
 
         p(y | z) = p(y | g) softmax_g(μ_g · z - |μ_g|² / 2).
 
-    Narrow genera, with a small width, have a few frequent species and wide genera have many. So
-    sets of K species on average should be larger if z comes from a wide genus. With s = 3, nine
-    tenths of the examples of a genus are of its 2 c_g most frequent species, for any number of
-    species.
+    Narrow genera have a few frequent species and wide genera have many. So sets of K species on
+    average should be larger if z comes from a wide genus. With s = 3, nine tenths of the examples
+    of a genus are of its 2 c_g most frequent species, for any number of species.
     """
 
+    each_class_is_trained: ClassVar[bool] = False
     # The root mean square distance of two genera, times the ambiguity.
     _DISTANCE = 4.0
     # The largest width; the logarithm of a width is uniform.
@@ -304,12 +293,6 @@ class PowerLaw(Law):
         shares = (ranks + self.widths[self.genera]) ** -float(self.long_tail_exponent)
         sums = np.add.reduceat(shares, first_of_genus)
         return np.log(shares / sums[self.genera]) - math.log(self.num_genera)
-
-    @property
-    @override
-    def fewest_training_examples(self) -> int:
-        """One: most of the species may have no training example."""
-        return 1
 
     @override
     def train_labels(self, num_examples: int) -> np.ndarray:

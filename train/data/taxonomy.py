@@ -5,15 +5,14 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from train.data.own import table_columns
-from train.data.own.table_columns import Columns, Table, TableKind
+from train.data.sources import table
 from train.foundation import messages, names
 from train.foundation.errors import UserError
 from train.foundation.names import same_form, shown
@@ -29,13 +28,6 @@ FIRST_WORD = "first_word"
 HOW_TO_GIVE = f"a table of the classes and their ranks, or {FIRST_WORD} for the genera of names"
 # The rank of the node that has all classes.
 ALL = "all"
-_TABLE = TableKind(
-    field=FIELD,
-    what=f"a table of classes and their ranks, or {FIRST_WORD}",
-    # These names show what is between the columns.
-    known=("class", "species", "genus", "family", "order"),
-    takes_all=True,
-)
 # What is before the first letter of a genus: numbers, marks, and a hybrid's sign, typed as an x.
 _BEFORE = re.compile(r"^(?:[\W\d_]|x(?=[A-Z])|[xX](?=[ _].*[^\W\d_]))+")
 # What may follow its last one.
@@ -67,8 +59,7 @@ class ClassTree:
 
         Args:
             ranks: the names of the ranks from the top down, with the rank of the classes.
-            above: for each class its names in all ranks but the last; "" in a rank that it does
-                not have.
+            above: the names above each class, from the top down; "" in a rank that it lacks.
             class_names: the classes.
         """
         above = [*above]
@@ -96,12 +87,11 @@ class ClassTree:
     @cached_property
     def rank_of_node(self) -> tuple[str, ...]:
         """The rank of each node; `ALL` for the root."""
-        depths = np.zeros(self.taxonomy.num_nodes, int)
-        for depth, nodes in enumerate(self.taxonomy.ancestors.T):
-            depths[nodes] = depth
-        inner = (ALL, *self.ranks[:-1])
-        leaves = (self.ranks[-1],) * self.taxonomy.num_classes
-        return (*leaves, *(inner[depth] for depth in depths[self.taxonomy.num_classes :]))
+        found = np.full(self.taxonomy.num_nodes, self.ranks[-1], object)
+        for rank, nodes in zip((ALL, *self.ranks), self.taxonomy.ancestors.T, strict=False):
+            found[nodes] = rank
+        found[: self.taxonomy.num_classes] = self.ranks[-1]
+        return tuple(found.tolist())
 
     @cached_property
     def digest(self) -> str:
@@ -114,36 +104,26 @@ class ClassTree:
         return np.flatnonzero((self.taxonomy.ancestors == node).any(axis=1))
 
     def describe(self, nodes: Iterable[int], class_names: Sequence[str]) -> list[dict[str, Any]]:
-        """Nodes as files have them.
-
-        Args:
-            nodes: the nodes.
-            class_names: what the classes are called.
-        """
+        """Nodes as files have them, with other names of the classes."""
         called = (*class_names, *self.taxonomy.names[self.taxonomy.num_classes :])
+        ranks, sizes = self.rank_of_node, self.taxonomy.sizes.tolist()
         return [
-            {
-                "name": called[node],
-                "rank": self.rank_of_node[node],
-                "classes": int(self.taxonomy.sizes[node]),
-            }
-            for node in nodes
+            {"name": called[node], "rank": ranks[node], "classes": sizes[node]} for node in nodes
         ]
 
     def title(self, node: int, class_names: Sequence[str]) -> str:
         """What is shown to users: "Quercus (4 species)", or the name of a class."""
-        (described,) = self.describe([node], class_names)
         if node < self.taxonomy.num_classes:
-            return str(described["name"])
-        number = described["classes"]
+            return class_names[node]
+        number = int(self.taxonomy.sizes[node])
         what = self.ranks[-1] if number == 1 else plural(self.ranks[-1])
-        return f"{described['name']} ({number:,} {what})"
+        return f"{self.taxonomy.names[node]} ({number:,} {what})"
 
     def to_rows(self) -> Iterator[dict[str, str]]:
         """A JSON value for each class: its names by their ranks, "" in a rank without one."""
         for *above, own in self.paths:
-            lacking = [""] * (len(self.ranks) - 1 - len(above))
-            yield dict(zip(self.ranks, (*above, *lacking, own), strict=True))
+            named = dict(zip(self.ranks, above, strict=False))
+            yield {**dict.fromkeys(self.ranks, ""), **named, self.ranks[-1]: own}
 
     @classmethod
     def from_rows(
@@ -178,13 +158,11 @@ class ClassTree:
         from topk_jax.taxonomy import Taxonomy  # noqa: PLC0415
 
         taxonomy = Taxonomy(tuple(plain["names"]), tuple(plain["parents"]))
-        if taxonomy.depth > len(plain["ranks"]):
-            raise ValueError("ranks must have a name for each rank of the tree")
         ways = (dict.fromkeys(way[1:]) for way in taxonomy.ancestors.tolist())
         paths = tuple(tuple(taxonomy.names[node] for node in way) for way in ways)
         found = cls(tuple(plain["ranks"]), paths)
-        if found.taxonomy != taxonomy:
-            raise ValueError("names must have the nodes in the order of the classes below them")
+        if found.taxonomy != taxonomy or taxonomy.depth > len(found.ranks):
+            raise ValueError("names must be in the order of the classes, with a rank for each")
         return found
 
 
@@ -192,26 +170,23 @@ def read(given: str, class_names: Sequence[str]) -> ClassTree:
     """The tree of classes that `config.dataset.taxonomy` names.
 
     A table has a column for each rank, from the classes up, as class, genus and family, or from the
-    top down. It may have rows of further classes, which are not looked at. An empty cell is a rank
-    that the class does not have.
+    top down. It may have rows of further classes, which are not looked at, and several rows of a
+    class that say the same. An empty cell is a rank that the class does not have.
 
     Args:
-        given: the path of a table, or `FIRST_WORD`.
+        given: the path of a table, or `FIRST_WORD`. After a colon may be the names of the columns
+            to use, from the top rank to the classes: "gbif.csv:family,genus,species".
         class_names: the classes.
 
     Raises:
         UserError: the table cannot be read, lacks a class, or its ranks are not a tree; or each
             class is alone in all of them.
     """
-    if given == FIRST_WORD:
-        above, found = ["genus"], first_words(class_names)
-    else:
-        above, found = _of_table(given, class_names)
+    found = first_words(class_names) if given == FIRST_WORD else _of_table(given, class_names)
     if found is None:
         raise UserError(
-            f"{spell(FIELD)} must have two classes or more in one {' or '.join(above)}; "
-            f"with {given} each of the {len(class_names):,} classes is alone, such as "
-            f"{shown(class_names[0])!r}"
+            f"{spell(FIELD)} must have two classes or more below one name; with {given} each of "
+            f"the {len(class_names):,} classes is alone, such as {shown(class_names[0])!r}"
         )
     return found
 
@@ -281,95 +256,62 @@ def _first_word(name: str) -> str:
     return text.split(" " if " " in text else "_")[0].rstrip(_AFTER)
 
 
-def _of_table(given: str, class_names: Sequence[str]) -> tuple[list[str], ClassTree | None]:
-    """The ranks above the classes in a table, and the tree; None if each class is alone."""
-    found = table_columns.read(names.existing(Path(given).expanduser().absolute()), _TABLE)
-    columns = {name: [*map(same_form, column)] for name, column in found.columns.items()}
+def _of_table(given: str, class_names: Sequence[str]) -> ClassTree | None:
+    """The tree in a table; None if each class is alone."""
+    where = f"{spell(FIELD)} {given}"
+    path, _, chosen = given.rpartition(":")
+    # After the path of a table may be the names of the columns to use.
+    is_named = path != "" and not Path(given).expanduser().exists()
+    place = names.existing(Path(path if is_named else given).expanduser().absolute())
+    found = table.read(place, FIELD)
+    columns = {same_form(name): [*map(same_form, column)] for name, column in found.items()}
+    if is_named:
+        wanted = [*map(same_form, chosen.split(","))]
+        if missing := [name for name in wanted if name not in columns]:
+            raise UserError(f"{where}: it has no column {missing[0]!r}, but {', '.join(columns)}")
+        columns = {name: columns[name] for name in wanted}
     if len(columns) < 2:
         raise UserError(
-            f"{found.where} must have a column of classes and one for each rank above them; it has "
-            f"{', '.join(map(repr, columns)) or 'none'}"
+            f"{where} must have a column of classes and one for each rank above them; it has "
+            f"{', '.join(columns) or 'none'}"
         )
-    first, *_, last = columns
     wanted = [*map(same_form, class_names)]
-    own = max(first, last, key=lambda name: len({*columns[name]} & {*wanted}))
-    if own == first:
+    known = {*wanted}
+    first, *_, last = columns
+    if not is_named and max(first, last, key=lambda name: len({*columns[name]} & known)) == first:
         columns = dict(reversed(columns.items()))
-    rows = _rows_of(wanted, own, replace(found, columns=columns))
-    above = {
-        name: [column[row] if names.is_visible(column[row]) else "" for row in rows]
-        for name, column in columns.items()
-        if name != own
-    }
-    _check_names(above, wanted, found.where)
-    tree = ClassTree.of((*above, own), zip(*above.values(), strict=True), class_names)
-    _check_classes(tree, found.where)
-    return [*above], tree.if_shared()
-
-
-def _rows_of(wanted: Sequence[str], own: str, table: Table) -> list[int]:
-    """The row of each class.
-
-    Raises:
-        UserError: a class has none, or several.
-    """
-    rows: dict[str, int] = {}
-    column, classes = table.columns[own], {*wanted}
-    for row, name in enumerate(column):
-        if name in classes and rows.setdefault(name, row) != row:
-            raise UserError(
-                f"{table.where} must have each class once; {table.place(rows[name])} and "
-                f"{table.place(row)} both have {shown(name)}"
-            )
-    if missing := [name for name in wanted if name not in rows]:
-        folded = {name.casefold(): name for name in column}
-        cased = next((name for name in missing if name.casefold() in folded), None)
-        hint = ""
-        if cased is not None:
-            hint = f"; it has {folded[cased.casefold()]!r} in place of {cased!r}"
+    rows = [row for row in zip(*columns.values(), strict=True) if row[-1] in known]
+    _check_places([*columns], rows, where)
+    above = {row[-1]: row[:-1] for row in rows}
+    if missing := [shown(name) for name in wanted if name not in above]:
         raise UserError(
-            f"{table.where} must have a row for each class; it has none for "
-            f"{messages.in_words([*map(shown, missing)], 'classes')}{hint}"
+            f"{where} must have a row for each class; it has none for "
+            f"{messages.in_words(missing, 'classes')}"
         )
-    return [rows[name] for name in wanted]
+    tree = ClassTree.of([*columns], [above[name] for name in wanted], class_names)
+    try:
+        _ = tree.taxonomy
+    except ValueError as error:  # A class is above others.
+        raise UserError(f"{where}: {error}") from error
+    return tree.if_shared()
 
 
-def _check_names(above: Columns, class_names: Sequence[str], where: str) -> None:
-    """Refuses names of one rank that differ only in case, a name in two places, and circles."""
-    spelled: dict[tuple[str, str], tuple[str, str]] = {}
-    places: dict[tuple[str, str], tuple[str, str]] = {}
-    orders: dict[tuple[str, str], str] = {}
-    for of_class, *cells in zip(class_names, *above.values(), strict=True):
-        # The names of the class in the ranks that it has, below what is above all classes.
-        way = [("", ""), *(one for one in zip(above, cells, strict=True) if one[1])]
-        for (upper, name), (lower, child) in itertools.pairwise(way):
-            other, of_other = spelled.setdefault((lower, child.casefold()), (child, of_class))
-            if other != child:
-                raise UserError(
-                    f"{where}: the column {lower} has {shown(other)!r} ({shown(of_other)}) and "
-                    f"{shown(child)!r} ({shown(of_class)}), which differ only in case"
-                )
-            place = f"the {upper} {shown(name)}" if upper else "no rank"
-            other, of_other = places.setdefault((lower, child), (place, of_class))
+def _check_places(ranks: Sequence[str], rows: Sequence[tuple[str, ...]], where: str) -> None:
+    """Refuses a name in two places of its rank, in any case, and two names above each other."""
+    places: dict[tuple[str, str], str] = {}
+    pairs: set[tuple[str, str]] = set()
+    for row in rows:
+        way: list[tuple[str, str]] = []
+        for rank, name in filter(all, zip(ranks, row, strict=True)):
+            way.append((rank, name))
+            place = ", ".join(map(" ".join, way))
+            other = places.setdefault((rank, name.casefold()), place)
             if other != place:
                 raise UserError(
-                    f"{where}: the {lower} {shown(child)} must be in one place; it is in {other} "
-                    f"({shown(of_other)}) and in {place} ({shown(of_class)})"
+                    f"{where}: the {rank} {shown(name)} must be in one place, in one case; it is "
+                    f"in {shown(other)}, and in {shown(place)}"
                 )
-            orders.setdefault((name, child), of_class)
-            if name != child and (child, name) in orders:
-                raise UserError(
-                    f"{where}: no two names may be above each other; {shown(child)} is above "
-                    f"{shown(name)} ({shown(orders[child, name])}) and below it ({shown(of_class)})"
-                )
-
-
-def _check_classes(tree: ClassTree, where: str) -> None:
-    """Refuses classes that others are in."""
-    inner = {path[:depth]: path[-1] for path in tree.paths for depth in range(1, len(path))}
-    if both := next((path for path in tree.paths if path in inner), None):
-        rank, own = tree.ranks[len(both) - 1], shown(both[-1])
-        raise UserError(
-            f"{where}: the class {own} must be in a {rank}: {shown(inner[both])} is in the {rank} "
-            f"{own}"
-        )
+        for (_, upper), (_, name) in itertools.pairwise(way):
+            pairs.add((upper, name))
+            if name != upper and (name, upper) in pairs:
+                raise UserError(f"{where}: {shown(upper)} is above {shown(name)}, and below it")

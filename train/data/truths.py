@@ -3,9 +3,7 @@
 A row over the classes is kept sparse, as the few classes that have a share of it.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -146,21 +144,3 @@ class Truths:
         classes[examples] = labels[:, None]
         shares[examples] = np.arange(shares.shape[1]) == 0
         return Truths(classes, shares, self.kind)
-
-    def to_plain(self) -> dict[str, Any]:
-        """A JSON value."""
-        return {"classes": self.classes, "shares": self.shares, "kind": self.kind}
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any], num_examples: int) -> "Truths":
-        """The truths from the result of `to_plain`.
-
-        Raises:
-            ValueError: they are not the truths of that number of examples.
-        """
-        classes = np.array(plain["classes"], np.int32)
-        shares = np.array(plain["shares"], np.float32)
-        is_whole = classes.ndim == 2 and classes.shape == shares.shape
-        if not is_whole or len(classes) != num_examples or plain["kind"] not in (VOTES, SEVERAL):
-            raise ValueError("its truths are not those of its examples")
-        return cls(classes, shares, plain["kind"])

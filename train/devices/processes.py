@@ -109,17 +109,6 @@ def is_first() -> bool:
     return jax.process_index() == 0
 
 
-def first_then_others(action: Callable[[], _Result]) -> _Result:
-    """Calls a function in process 0, and then in the others, which may use what it has left."""
-    if is_first():
-        result = action()
-        wait_for_others("first")
-    else:
-        wait_for_others("first")
-        result = action()
-    return result
-
-
 def wait_for_others(place: str) -> None:
     """Returns when every process has called this with the same place."""
     if jax.process_count() > 1:

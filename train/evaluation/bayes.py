@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from train.data import Split, TrueDistribution
+from train.data import Examples, TrueDistribution
 from train.data.taxonomy import ClassTree
 from train.evaluation import by_rank, summaries
 from train.evaluation.metric import SHOTS, Metric
@@ -16,8 +16,8 @@ from train.evaluation.thresholds import average_k_thresholds
 
 def summarize(
     true_distribution: TrueDistribution,
-    examples: Split,
-    calibrated_on: Split,
+    examples: Examples,
+    calibrated_on: Examples,
     ks: Sequence[int],
     class_counts: np.ndarray,
     *,
@@ -63,7 +63,7 @@ def gap(best: Mapping[Metric, float], reached: Mapping[Metric, float]) -> dict[M
 
 
 def accuracies_by_rank(
-    true_distribution: TrueDistribution, examples: Split, tree: ClassTree, ks: Sequence[int]
+    true_distribution: TrueDistribution, examples: Examples, tree: ClassTree, ks: Sequence[int]
 ) -> dict[str, Any]:
     """The accuracies of the best classifier at each rank above the classes, as files have them.
 
@@ -84,8 +84,8 @@ def accuracies_by_rank(
 
 def _summarize(
     true_distribution: TrueDistribution,
-    examples: Split,
-    calibrated_on: Split,
+    examples: Examples,
+    calibrated_on: Examples,
     ks: Sequence[int],
     class_counts: np.ndarray,
     weights: np.ndarray,
@@ -97,10 +97,10 @@ def _summarize(
 
 
 def _predictions(
-    true_distribution: TrueDistribution, split: Split, weights: np.ndarray
+    true_distribution: TrueDistribution, split: Examples, weights: np.ndarray
 ) -> Predictions:
     # All probabilities at once can take more memory than there is.
-    inputs, scores = np.asarray(split.images), CollectedScores(len(split))
+    inputs, scores = split.rows(np.arange(len(split))), CollectedScores(len(split))
     of_labels, ranks = [], []
     for chunk in chunks_of(len(split), len(weights)):
         probabilities = true_distribution.posterior(inputs[chunk])

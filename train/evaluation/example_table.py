@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from train.data import splits
-from train.data.own import table_columns
-from train.data.own.listing import given_group
+from train.data.sources.table import escaped
 from train.evaluation.example_files import paths
 from train.evaluation.predictions import Predictions, chunks
 from train.evaluation.summaries import Sets
@@ -179,7 +178,7 @@ class ExampleTable:
         for index, (name, group) in enumerate(zip(self.names, groups, strict=True)):
             yield {
                 "name": _text(name),
-                **({} if found.groups is None else {"group": _text(given_group(group))}),
+                **({} if found.groups is None else {"group": _text(group)}),
                 "label": _text(self.class_names[found.labels[index]]),
                 "predicted": _text(self.class_names[self.predicted[index]]),
                 "rank": int(found.ranks[index]),
@@ -250,7 +249,7 @@ def _in_chunk(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.nd
 
 def _text(text: str) -> str:
     """A text as tables have it: in UTF-8, and with an apostrophe if it starts like a formula."""
-    return table_columns.escaped(names.in_utf8(text))
+    return escaped(names.in_utf8(text))
 
 
 def _number(value: float) -> str:

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from topk_jax import metrics
-from train.data.own import table_columns
-from train.data.own.table_columns import TableKind
+from train.data.sources import table
 from train.data.taxonomy import ClassTree
 from train.evaluation import conformal_sets
 from train.evaluation.costs import Costs
@@ -18,12 +17,6 @@ MACRO = "macro"
 TAXONOMY = "taxonomy"
 # The costs of missed labels: the mean is their share.
 MISSED = "missed"
-_TABLE = TableKind(
-    field="--costs",
-    what=f"{MISSED}, {MACRO}, {TAXONOMY}, or a table of labels and costs",
-    known=("label", "chosen", "cost"),
-    needed=("label", "cost"),
-)
 _COST = fields.Number(at_least=0)
 
 
@@ -77,8 +70,14 @@ def _of_tree(tree: ClassTree | None) -> Costs:
 
 def _read(name: str, class_names: Sequence[str]) -> Costs:
     """The costs of a table, by label and by a class of the set."""
-    table = table_columns.read(names.existing(Path(name).expanduser()), _TABLE)
-    columns = table.columns
+    where = f"--costs {name}"
+    columns = table.read(names.existing(Path(name).expanduser()), "--costs")
+    if not {"label", "cost"} <= columns.keys():
+        raise UserError(
+            field="--costs",
+            must_be=f"{MISSED}, {MACRO}, {TAXONOMY}, or a table with the columns label and cost",
+            but=f"{name} has {', '.join(columns) or 'none'}",
+        )
     index = {names.same_form(one): place for place, one in enumerate(class_names)}
     labels, costs = columns["label"], columns["cost"]
     of_labels = np.full(len(class_names), np.nan)
@@ -86,7 +85,7 @@ def _read(name: str, class_names: Sequence[str]) -> Costs:
     for row, (label, chosen, cost) in enumerate(
         zip(labels, columns.get("chosen", [""] * len(labels)), costs, strict=True)
     ):
-        place = table.at(row)
+        place = f"{where}, {table.place(row)}"
         found = [_index(one, index, place) for one in (label, chosen) if one]
         value = _number(cost, place, of_label=len(found) == 1)
         if label and chosen and (found[0], found[1]) not in similar:
@@ -98,7 +97,7 @@ def _read(name: str, class_names: Sequence[str]) -> Costs:
             raise UserError(f"{place}: it must have a label{pair} that no other row has")
     if missing := [class_names[int(place)] for place in np.flatnonzero(np.isnan(of_labels))]:
         raise UserError(
-            f"{table.where} must have a row for each class, without a chosen class; it has none "
+            f"{where} must have a row for each class, without a chosen class; it has none "
             f"for {messages.in_words([*map(names.shown, missing)], 'classes')}"
         )
     if not similar:

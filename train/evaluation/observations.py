@@ -8,7 +8,6 @@ import numpy as np
 from absl import logging
 
 from topk_jax import sets
-from train.data.own.listing import given_group
 from train.evaluation import combinations, example_groups, score_files
 from train.evaluation.predictions import Predictions, chunks, ranks_in_64_bits
 from train.evaluation.stored_scores import CollectedScores, Scores
@@ -171,11 +170,13 @@ def combine(examples: Predictions, combination: Combination) -> Observations:
     """
     assert examples.groups is not None
     names, of = example_groups.numbered(examples.groups)
+    _, firsts = np.unique(of, return_index=True)
+    titles = np.where(names == "", examples.names_or_numbers()[firsts], names)
     sizes = np.bincount(of)
     lowest, highest = _extreme_labels(of, examples.labels)
     ambiguous = np.flatnonzero(lowest != highest)
     if ambiguous.size:
-        first = printable(given_group(names[ambiguous[0]]) or names[ambiguous[0]])
+        first = printable(titles[ambiguous[0]])
         if ambiguous.size == len(names):
             raise UserError(
                 f"an observation must have examples of one class; each of the {len(names):,} has "
@@ -192,7 +193,8 @@ def combine(examples: Predictions, combination: Combination) -> Observations:
         kept = np.flatnonzero(lowest == highest)
         places = np.full(len(names), -1)
         places[kept] = np.arange(len(kept))
-        of, names, sizes, lowest = places[of], names[kept], sizes[kept], lowest[kept]
+        of, sizes, lowest = places[of], sizes[kept], lowest[kept]
+        names, titles = names[kept], titles[kept]
     labels = lowest.astype(examples.labels.dtype)
     with_label = of >= 0
     losses = np.bincount(of[with_label], weights=examples.loss[with_label], minlength=len(names))
@@ -208,7 +210,7 @@ def combine(examples: Predictions, combination: Combination) -> Observations:
         scores=collected.scores(),
         labels=labels,
         ranks=np.concatenate(ranks).astype(examples.ranks.dtype),
-        names=names,
+        names=titles,
         groups=names,
     )
     return Observations(predictions, sizes, ambiguous.size)

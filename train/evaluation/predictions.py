@@ -10,7 +10,7 @@ import numpy as np
 
 from topk_jax import metrics
 from train.data.batches import Batch
-from train.data.records import Split
+from train.data.examples import Examples
 from train.data.truths import Truths
 from train.devices import processes
 from train.devices.parallel import Devices
@@ -136,7 +136,7 @@ def rows(
     batches: Iterable[Batch],
     devices: Devices,
     *,
-    split: Split,
+    split: Examples,
     num_classes: int,
 ) -> Iterator[dict[str, np.ndarray]]:
     """Runs the compiled step with variables that are copied to each device, and drops the padding.
@@ -168,7 +168,7 @@ def rows(
         yield {name: np.asarray(batch[name])[mask] for name in _OF_BATCHES if name in batch}
 
 
-def collected(batches: Iterable[Mapping[str, np.ndarray]], split: Split) -> Predictions:
+def collected(batches: Iterable[Mapping[str, np.ndarray]], split: Examples) -> Predictions:
     """The predictions for the examples of a split.
 
     Args:
@@ -188,11 +188,9 @@ def collected(batches: Iterable[Mapping[str, np.ndarray]], split: Split) -> Pred
                 arrays[name] = np.empty((num_examples, *found.shape[1:]), found.dtype)
             arrays[name][start:end] = found
     found_of = {name: array[:end] for name, array in arrays.items()}
-    # Images that cannot be read may have been left out.
     indices = found_of.pop("examples", np.zeros(0, np.int32))
-    names, groups = (
-        None if texts is None else texts[indices] for texts in (split.names, split.groups)
-    )
+    groups = None if split.groups is None else split.groups[indices]
+    names = split.names_of(indices) if split.are_rows or split.names is not None else None
     class_ranks = found_of.pop("class_ranks", None)
     predictions = dataclasses.replace(
         of_steps(scores=scores.scores(), **found_of), names=names, groups=groups, indices=indices

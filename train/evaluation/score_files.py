@@ -23,8 +23,7 @@ import numpy as np
 from absl import logging
 from scipy import special
 
-from train.data.own import groups
-from train.data.own.listing import given_group, name_groups
+from train.data import grouping
 from train.evaluation import stored_scores
 from train.evaluation.predictions import CHUNK, Predictions, chunks, ranks_in_64_bits
 from train.evaluation.stored_scores import Scores, StoredScores
@@ -108,7 +107,7 @@ def write_scores(
         _LOSS: predictions.loss,
         _NAMES: predictions.names_or_numbers(),
         _CLASS_NAMES: texts,
-        _GROUPS: _given_groups(predictions),
+        _GROUPS: predictions.groups,
         _CLASS_COUNTS: class_counts,
     }
     with files.replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -132,13 +131,6 @@ def _dtype_of(array: Scores) -> np.dtype:
     if array.dtype != object:
         return array.dtype
     return np.dtype(f"U{max(map(len, array[:]), default=1) or 1}")
-
-
-def _given_groups(predictions: Predictions) -> np.ndarray | None:
-    """The groups as they were given, [n]; empty for an example that is a group of its own."""
-    if predictions.groups is None:
-        return None
-    return np.array([*map(given_group, predictions.groups)], object)
 
 
 def _split_rows(array: Scores) -> Iterator[np.ndarray]:
@@ -236,12 +228,9 @@ def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:
         _texts_beside(arrays, of, len(classes), "examples", logits, flag)
         for of in (_NAMES, _GROUPS)
     )
-    if given is not None:
-        numbers = (f"example {index}" for index in range(len(classes)))
-        given = np.array(name_groups(given.tolist(), numbers), object)
-    elif examples_names is not None:
+    if given is None and examples_names is not None:
         where = f"--{flag} {logits}"
-        groups.warn(where, examples_names.tolist(), classes, f"an array {_GROUPS}")
+        grouping.warn_of_likely(where, examples_names.tolist(), classes, f"an array {_GROUPS}")
     return Predictions(loss, scores, classes.astype(np.int32), ranks, examples_names, given)
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from train.foundation.errors import UserError
 
-# A scheme of two letters or more, because C:/ is a path. Several paths may have commas between.
-_ADDRESS = re.compile(r"(?:^|,)\s*([A-Za-z][A-Za-z0-9+.-]+):/", re.ASCII)
+# A scheme of two letters or more, because C:/ is a path, and hf:/PATH has one. There may be several
+# paths, with commas between.
+_ADDRESS = re.compile(r"(?:^|,)\s*(?!hf:/(?!/))([A-Za-z][A-Za-z0-9+.-]+):/", re.ASCII)
 # The schemes of buckets. Users can mount these.
 _BUCKETS = frozenset(
     {"gs", "gcs", "s3", "s3a", "s3n", "az", "abfs", "abfss", "wasb", "wasbs", "oss"}

@@ -11,7 +11,6 @@ import math
 import os
 import warnings
 import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import IO
 
 import numpy as np
 
-from train.foundation import crc32, host_memory, zip_files
+from train.foundation import host_memory, zip_files
 from train.foundation.files import open_regular
 from train.foundation.stored_rows import OpenFile, StoredRows
 
@@ -52,7 +51,6 @@ class StoredArray:
         open: opens the bytes of the header, with the numbers after them.
         place: the file that has these bytes unpacked, and the offset of the first one; None if they
             are packed.
-        checksum: the CRC-32 of these bytes that the file gives; None if it gives none.
     """
 
     shape: tuple[int, ...]
@@ -61,7 +59,6 @@ class StoredArray:
     header: bytes
     open: Callable[[], IO[bytes]]
     place: tuple[Path, int] | None
-    checksum: int | None
 
     @property
     def num_bytes(self) -> int:
@@ -95,20 +92,15 @@ class StoredArray:
     def rows(self) -> StoredRows | None:
         """A matrix whose rows are read when they are wanted; None if the file has them packed.
 
-        The file is not compared with its checksum: the rows know it.
+        The file is not compared with its checksum.
         """
         if self.place is None or len(self.shape) != 2 or 0 in self.shape or self.is_fortran:
             return None
         path, start = self.place
-        checksum = None
-        if self.checksum is not None:
-            # The checksum of the file is over the header and the rows.
-            header = zlib.crc32(self.header), len(self.header)
-            checksum = crc32.combined([header, (self.checksum, self.num_bytes)])
         rows, columns = self.shape
         opened = OpenFile(open_regular(path), path)
         offset = start + len(self.header)
-        return StoredRows(opened, offset, (rows, columns), self.dtype, checksum=checksum)
+        return StoredRows(opened, offset, (rows, columns), self.dtype)
 
 
 def in_npy(path: Path) -> StoredArray:
@@ -124,7 +116,7 @@ def in_npy(path: Path) -> StoredArray:
 
     with opened() as file:
         size = os.fstat(file.fileno()).st_size
-    return _of(opened, size, (path, 0), None)
+    return _of(opened, size, (path, 0))
 
 
 def in_npz(file: Path | IO[bytes]) -> Mapping[str, Callable[[], StoredArray]]:
@@ -151,18 +143,13 @@ def _in_zip(
         place = file, _content(file, member)
     if member.flag_bits & _ENCRYPTED:
         raise ValueError("it is encrypted")
-    found = _of(lambda: archive.open(member), member.file_size, place, member.CRC)
+    found = _of(lambda: archive.open(member), member.file_size, place)
     if found.num_bytes != member.file_size - len(found.header):
         raise ValueError("it has more bytes than its header says")
     return found
 
 
-def _of(
-    opened: Callable[[], IO[bytes]],
-    size: int,
-    place: tuple[Path, int] | None,
-    checksum: int | None,
-) -> StoredArray:
+def _of(opened: Callable[[], IO[bytes]], size: int, place: tuple[Path, int] | None) -> StoredArray:
     """The array in a file of that size, which starts with the array's header."""
     with opened() as file:
         start = file.read(_MOST_HEADER)
@@ -182,7 +169,7 @@ def _of(
         )
     if dtype.itemsize == 0 or any(length < 0 for length in shape):
         raise ValueError(f"its header says that it is {dtype} {list(shape)}")
-    found = StoredArray(shape, dtype, is_fortran, start[: header.tell()], opened, place, checksum)
+    found = StoredArray(shape, dtype, is_fortran, start[: header.tell()], opened, place)
     if found.num_bytes > size - len(found.header):
         raise ValueError(
             f"it is cut short: {dtype} {list(shape)} needs {found.num_bytes:,} bytes, and there "

@@ -61,17 +61,6 @@ def read_bounded(path: str | Path, most_bytes: int = MOST_IMAGE_BYTES) -> bytes:
         return file.read()
 
 
-def read_end(path: str | Path, most_bytes: int) -> bytes:
-    """The last bytes of a file, at most `most_bytes`.
-
-    Raises:
-        OSError: it cannot be read (see `open_regular`).
-    """
-    file, size = _opened(path)
-    with file:
-        return os.pread(file.fileno(), most_bytes, max(size - most_bytes, 0))
-
-
 def open_bounded(path: str | Path, most_bytes: int = MOST_IMAGE_BYTES) -> io.FileIO:
     """Opens a file as `open_regular` does, unless it is larger than allowed.
 

@@ -9,8 +9,6 @@ import re
 import unicodedata
 from pathlib import Path
 
-from train.foundation.errors import UserError
-
 # Characters without a width that are not of the category Cf: the combining grapheme joiner, fillers
 # of Hangul, vowels of Khmer, selectors of variants, and what Unicode reserves for more of these.
 _WITHOUT_WIDTH = frozenset(
@@ -64,12 +62,6 @@ def is_visible(text: str) -> bool:
         (True, False, False)
     """
     return any(map(_is_seen_alone, text))
-
-
-def check_visible(text: str, what: str) -> None:
-    """Raises `UserError` if a text is not empty and has no character that can be seen."""
-    if text and not is_visible(text):
-        raise UserError(f"{what} must have a visible character; got {code_points(text)!r}")
 
 
 def in_utf8(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from train.data.own import groups
+from train.data import grouping
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.foundation.spelling import flags_for_fields
@@ -107,7 +107,7 @@ def _warn_of_groups(asked: Asked, outcomes: Sequence[Outcome]) -> None:
     names = [one.name or "" for one in outcomes]
     with flags_for_fields({"config.dataset.group": "--group"}):
         where, named_by = f"--outcomes {asked.outcomes or '-'}", "train.predict {flag}"
-        groups.warn(where, names, labels, named_by)
+        grouping.warn_of_likely(where, names, labels, named_by)
 
 
 def _check(asked: Asked, now: promise.Promise, kept: promise.Promise) -> None:

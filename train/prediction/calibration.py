@@ -12,6 +12,7 @@ from train.evaluation import (
     combinations,
     conformal_sets,
     cost_thresholds,
+    example_groups,
     named_costs,
     new_classes,
     promises,
@@ -254,7 +255,7 @@ class Calibration:
         def find(_: Predictions) -> float:
             groups = self._in_groups.examples.groups
             assert groups is not None
-            return float(np.unique(groups.astype(str), return_counts=True)[1].max())
+            return float(np.bincount(example_groups.numbered(groups)[1]).max())
 
         return int(self._stored("most_combined", find))
 

@@ -4,7 +4,6 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-from train.data.own.class_names import warn_of_similar
 from train.foundation import files, text_files
 from train.foundation.errors import UserError
 from train.foundation.names import is_visible
@@ -55,5 +54,4 @@ def read(flag: str, path: str) -> GivenNames:
         line = are_visible.index(False) + 1
         raise UserError(f"--{flag} must have a name on each line; line {line} of {path} is blank")
     names = [unicodedata.normalize("NFC", name) for name in names]
-    warn_of_similar(names, f"--{flag} {path}")
     return GivenNames(flag, path, tuple(names))

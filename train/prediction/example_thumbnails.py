@@ -5,13 +5,13 @@ from collections.abc import Callable
 import numpy as np
 from PIL import Image
 
+from train.data.examples import Examples
 from train.data.images import UnreadableImageError
-from train.data.records import Records, Split
 from train.prediction.thumbnails import LONGEST_SIDE, Thumbnail
 
 
 def of_split(
-    split: Split, inputs: str, *, longest_side: int = LONGEST_SIDE
+    split: Examples, inputs: str, *, longest_side: int = LONGEST_SIDE
 ) -> Callable[[int], Thumbnail | None] | None:
     """Makes the thumbnail of the example at a place; None for a split of no images.
 
@@ -20,22 +20,21 @@ def of_split(
         inputs: what its examples are; see `DatasetSpec.inputs`.
         longest_side: of a thumbnail, in pixels.
     """
-    images = split.images
     if inputs != "images":
         return None
-    if isinstance(images, Records):
-        return lambda place: _of_record(images, place, longest_side)
-    if isinstance(images, np.ndarray):
-        return lambda place: _of_pixels(images[place], longest_side)
-    return None
+    if split.are_encoded:
+        return lambda place: _of_encoded(split, place, longest_side)
+    return lambda place: _of_pixels(split.rows(np.array([place]))[0], longest_side)
 
 
-def _of_record(images: Records, place: int, longest_side: int) -> Thumbnail | None:
+def _of_encoded(split: Examples, place: int, longest_side: int) -> Thumbnail | None:
+    assert split.reader is not None
     try:
-        return Thumbnail.of(images.reader.decode(*images.encoded(place)), longest_side)
-    except UnreadableImageError:
+        image = split.reader.decode(split.encoded(place), split.name(place))
+    except (OSError, UnreadableImageError):
         # It was removed or damaged since it was evaluated.
         return None
+    return Thumbnail.of(image, longest_side)
 
 
 def _of_pixels(pixels: np.ndarray, longest_side: int) -> Thumbnail:

@@ -14,9 +14,9 @@ import jax.export
 import numpy as np
 
 from topk_jax import metrics
-from train.data.batches import Batch, SkippedImage
-from train.data.pipeline import Pipeline
-from train.data.records import Split
+from train.data import streaming
+from train.data.batches import Batch, Batches
+from train.data.examples import Examples
 from train.data.taxonomy import ClassTree
 from train.evaluation import (
     by_rank,
@@ -145,9 +145,7 @@ class ExportedClassifier:
 
     def predict(
         self,
-        examples: Split,
-        path: str,
-        on_skipped: Callable[[SkippedImage], None],
+        examples: Examples,
         share: Share = ALONE,
         tree: ClassTree | None = None,
     ) -> Answers:
@@ -155,33 +153,22 @@ class ExportedClassifier:
 
         Args:
             examples: the examples.
-            path: where they are, for messages.
-            on_skipped: called with each image that cannot be read, which is left out.
             share: how this process takes part in the work.
             tree: what is above the classes; None if nothing is.
-
-        Raises:
-            UserError: none of the images can be read.
         """
-        pipeline = Pipeline(_BATCH_SIZE, seed=0, on_skipped=on_skipped)
-        what = "new examples"
+        of_examples, what = Batches(examples=examples, size=_BATCH_SIZE), "new examples"
 
-        def compute(units: range) -> Iterator[predicted_batches.Rows]:
-            return predicted_batches.with_skipped(
-                pipeline,
-                lambda pipeline: self._rows(pipeline.evaluation(examples, units), examples, tree),
-            )
+        def compute(units: range) -> Iterator[dict[str, np.ndarray]]:
+            return self._rows(streaming.stream(of_examples, units), examples, tree)
 
         work = predicted_batches.work("new", what, len(examples), _BATCH_SIZE, compute)
         batches = terminal.tracked(share.results(work), work.number, what)
         scores = stored_scores.CollectedScores(len(examples))
         parts: list[dict[str, np.ndarray]] = []
-        for found in predicted_batches.told(batches, pipeline):
+        for found in batches:
             scores.add(found["scores"])
             parts.append({name: array for name, array in found.items() if name != "scores"})
         rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        if not len(rows["labels"]):
-            raise UserError(f"none of the {len(examples)} new images of {path} can be read")
         says_new, of_ranks = rows.pop("says_new", None), rows.pop("of_ranks", None)
         indices, hits, sizes = (rows.pop(name) for name in ("indices", "hits", "sizes"))
         truths = None if examples.truths is None else examples.truths[indices]
@@ -197,7 +184,7 @@ class ExportedClassifier:
         return Answers(predictions, sets, says_new, None if of_ranks is None else of_ranks.T)
 
     def _rows(
-        self, batches: Iterable[Batch], examples: Split, tree: ClassTree | None
+        self, batches: Iterable[Batch], examples: Examples, tree: ClassTree | None
     ) -> Iterator[dict[str, np.ndarray]]:
         """The predictions of the program for the examples of each batch."""
         num_classes = len(self.expected.class_names)

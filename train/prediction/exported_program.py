@@ -1,12 +1,13 @@
 """Serializes a classifier and its rule as one program, and describes the program."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.export
 
-from train.data import DatasetSpec
+from train.data import DatasetSpec, images
 from train.data.dataset import INPUT_DTYPES
 from train.foundation.errors import UserError
 from train.prediction import description, inference, standalone
@@ -16,7 +17,8 @@ from train.prediction.trained import TrainedClassifier
 _PLATFORMS = ("cpu", "cuda", "tpu")
 # A file of FlatBuffers cannot be larger.
 _MOST_BYTES = 2**31 - 2**16
-# The type of what the program takes, by `DatasetSpec.inputs`.
+# How `standalone` and what it imports name files of ours.
+_OURS = re.compile(r"^from train\.data\.(\w+) import .*\n", re.MULTILINE)
 
 
 def serialize(classifier: TrainedClassifier, rule: CalibratedRule) -> bytes:
@@ -56,7 +58,15 @@ def describe(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, A
 
 def script(classifier: TrainedClassifier) -> bytes | None:
     """The file that stands beside a program of images and runs it; None for other programs."""
-    return Path(standalone.__file__).read_bytes() if classifier.spec.has_images else None
+    if not classifier.spec.has_images:
+        return None
+    return _with_ours(Path(standalone.__file__).read_text("utf-8")).encode()
+
+
+def _with_ours(text: str) -> str:
+    """The text of a file of Python with the texts of our files that it imports names from."""
+    folder = Path(images.__file__).parent
+    return _OURS.sub(lambda found: _with_ours((folder / f"{found[1]}.py").read_text("utf-8")), text)
 
 
 def outputs(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, Any]:

@@ -7,13 +7,12 @@ from pathlib import Path
 
 from PIL import Image
 
-from train.data import image_formats
 from train.data.crops import ImageReader
 from train.data.images import UnreadableImageError
+from train.data.sources import folder as image_folder
 from train.foundation import files
 from train.foundation.errors import UserError
 from train.foundation.names import existing, shown
-from train.foundation.side_files import PassedOver, is_hidden
 
 # In letters. Systems take 255 bytes; backslashes and invisible letters may be beside them.
 _LONGEST_NAME = 512
@@ -22,10 +21,8 @@ _LONGEST_NAME = 512
 def find(named: Sequence[str], without: Path | None = None) -> list[Path]:
     """The files that the values of --images name, in their order; some may not be images.
 
-    A folder stands for all files in it and its subfolders, sorted by path. Hidden files and folders
-    are skipped. So are folders of other programs and files that are often beside images, such as
-    texts and tables. Links to folders are not followed. A file that is named directly may have
-    any name.
+    A folder stands for all images in it and its subfolders, sorted by path; see `folder.find`. A
+    file that is named directly may have any name.
 
     Args:
         named: paths of files or folders; one value may have several, separated by commas.
@@ -56,8 +53,6 @@ def read(path: Path, reader: ImageReader) -> Image.Image:
         UnreadableImageError: the file cannot be read, is a pipe or a device, is not an image, is
             incomplete, or is so large that it may be meant to fill the memory.
     """
-    if why := image_formats.why_unreadable(path.name):
-        raise UnreadableImageError(f"cannot read {path}: {why}")
     try:
         encoded = files.read_bounded(path)
     except OSError as error:
@@ -109,25 +104,9 @@ def _exists(path: str) -> bool:
 
 
 def _files_below(folder: Path, without: Path | None) -> list[Path]:
-    found, passed = [], PassedOver()
-    left_out = None if without is None else os.path.realpath(without)
-    for parent, folders, names in os.walk(folder, onerror=_refuse):
-        # Changed in place, so that the walk skips hidden folders and folders of other programs.
-        folders[:] = [
-            name
-            for name in folders
-            if not passed.is_passed(name)
-            and (left_out is None or os.path.realpath(Path(parent, name)) != left_out)
-        ]
-        found += [
-            Path(parent, name)
-            for name in names
-            if not (is_hidden(name) or image_formats.is_side_file(name))
-        ]
-    passed.tell(folder)
-    return sorted(found)
-
-
-def _refuse(error: OSError) -> None:
-    """Raises the error for a folder that cannot be read; `os.walk` would skip it."""
-    raise error
+    images = image_folder.find(folder, labelled=False, field="--images")
+    found = [folder / images.name(index) for index in range(len(images))]
+    if without is None:
+        return found
+    left_out = without.resolve()
+    return [path for path in found if left_out not in path.resolve().parents]

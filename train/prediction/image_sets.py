@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from train.data import grouping, look
 from train.data.crops import ImageReader
+from train.data.examples import Examples
 from train.data.images import UnreadableImageError
-from train.data.own import groups
-from train.foundation import files, reading
+from train.data.sources.folder import Files
+from train.foundation import reading
 from train.prediction import batching, class_sets, image_files, inference, set_work
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import ClassSet, Scored, Unreadable
@@ -108,19 +110,20 @@ class ImageFiles:
             for one in reading.in_threads(read, wanted, ahead=_LARGEST_BATCH)
         ]
 
-    def find_groups(self, grammar: str) -> tuple[str, ...]:
-        """The group of each image by the grammar of `groups`.
+    def find_groups(self, grammar: str) -> np.ndarray:
+        """The group of each image by `grouping`.
 
         Raises:
             UserError: the grammar is wrong, or finds no group.
         """
-        return groups.find(
-            grammar,
-            [str(path) for path in self.files],
-            field="--group",
-            open_image=lambda index: files.open_bounded(self.files[index]),
-            may_be_one=True,
-        )
+        names, copies = [str(path) for path in self.files], None
+        if grammar == grouping.NEAR_DUPLICATES:
+            paths = np.array(names, object)
+            found = Examples.of_source(
+                Files(Path(), paths), np.full(len(paths), -1), (), "--images", names=paths
+            )
+            copies = look.look(found).copies
+        return grouping.find(grammar, names, field="--group", copies=copies, may_be_one=True)
 
     def describe(self, indices: Sequence[int]) -> dict[str, Any]:
         """Some images, as fields of a line of JSON."""

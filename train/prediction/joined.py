@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,9 @@ import numpy as np
 from absl import logging
 from typing_extensions import override
 
-from train.data import DatasetSpec
-from train.data.batches import SkippedImage
-from train.data.pipeline import Pipeline
-from train.data.records import Rows, Split
+from train.data import DatasetSpec, streaming
+from train.data.batches import Batches
+from train.data.examples import Examples
 from train.evaluation import predicted_batches
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
@@ -77,46 +76,21 @@ class JoinedClassifier(TrainedClassifier):
         return kinds.digest(self.of_run.digest, self.network.digest)
 
     @override
-    def predict_new(
-        self,
-        examples: Split,
-        path: str,
-        on_skipped: Callable[[SkippedImage], None],
-        share: Share = ALONE,
-    ) -> Predictions:
-        features = np.zeros((len(examples), self.network.num_features), np.float32)
-        is_read = np.zeros(len(examples), bool)
-        pipeline = Pipeline(_BATCH_SIZE, seed=0, on_skipped=on_skipped)
+    def predict_new(self, examples: Examples, share: Share = ALONE) -> Predictions:
+        batches = Batches(examples=examples, size=_BATCH_SIZE)
 
-        def rows(pipeline: Pipeline, units: range) -> Iterator[dict[str, np.ndarray]]:
+        def compute(units: range) -> Iterator[dict[str, np.ndarray]]:
             compiled = self.network.compiled()
-            for batch in pipeline.evaluation(examples, units):
-                mask = batch["mask"]
-                yield {
-                    "examples": batch["examples"][mask],
-                    "features": np.asarray(compiled(batch["images"]))[mask],
-                }
+            for batch in streaming.stream(batches, units):
+                yield {"features": np.asarray(compiled(batch["images"]))[batch["mask"]]}
 
         work = predicted_batches.work(
-            "features",
-            "features of new images",
-            len(examples),
-            _BATCH_SIZE,
-            lambda units: predicted_batches.with_skipped(
-                pipeline, lambda pipeline: rows(pipeline, units)
-            ),
+            "features", "features of new images", len(examples), _BATCH_SIZE, compute
         )
-        batches = terminal.tracked(share.results(work), work.number, work.what)
-        for found in predicted_batches.told(batches, pipeline):
-            features[found["examples"]] = found["features"]
-            is_read[found["examples"]] = True
-        if not is_read.any():
-            raise UserError(f"none of the {len(examples)} new images of {path} can be read")
-        readable = np.flatnonzero(is_read)
-        of_rows = dataclasses.replace(examples.take(readable), images=Rows(features, readable))
-        predictions = super().predict_new(of_rows, path, on_skipped)
-        assert predictions.indices is not None
-        return dataclasses.replace(predictions, indices=readable[predictions.indices])
+        found = terminal.tracked(share.results(work), work.number, work.what)
+        features = np.concatenate([rows["features"] for rows in found])
+        places = np.arange(len(features))
+        return super().predict_new(dataclasses.replace(examples, inputs=features, places=places))
 
 
 def is_known(run: TrainedClassifier) -> bool:

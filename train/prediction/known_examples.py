@@ -9,21 +9,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from topk_jax import sets
-from train.data.batches import Batch
-from train.data.pipeline import Pipeline
-from train.data.records import Split
+from train.data import streaming
+from train.data.batches import Batch, Batches
+from train.data.examples import Examples
 from train.evaluation import outlier_scores
 from train.foundation import array_files, files
 from train.foundation.errors import UserError, first_line
 from train.prediction.trained import TrainedClassifier
 from train.workdir import run_files, terminal
 
-_BATCH_SIZE = 64
+BATCH_SIZE = 64
 # If there are more training examples, this many are drawn. An exported program has their features.
 _MOST = 10_000
 _SEED = 0
-# Examples that cannot be read are counted where they are predicted.
-PIPELINE = Pipeline(_BATCH_SIZE, seed=_SEED, on_skipped=lambda _skipped: None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +73,11 @@ def of(classifier: TrainedClassifier) -> KnownExamples:
     return known
 
 
-def batches(examples: Split) -> Iterator[Batch]:
+def batches(examples: Examples) -> Iterator[Batch]:
     """The training examples in batches, with a progress bar for their features."""
-    total = -(-len(examples) // _BATCH_SIZE)
-    batches_of = PIPELINE.evaluation(examples)
-    return iter(terminal.tracked(batches_of, total, "features of training examples"))
+    found = Batches(examples=examples, size=BATCH_SIZE)
+    what = "features of training examples"
+    return iter(terminal.tracked(streaming.stream(found), len(found), what))
 
 
 def directions(features: jax.Array | np.ndarray) -> jax.Array:

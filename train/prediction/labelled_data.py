@@ -1,33 +1,22 @@
 """New labelled examples for a finished run: found, and their classes matched by their names."""
 
 import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from absl import logging
 
+from train.configuration.datasets import FeaturesFields, ImagesFields, OwnFields
+from train.data import grouping, own_images
 from train.data.crops import ImageReader
-from train.data.own import (
-    feature_columns,
-    feature_files,
-    features,
-    folders,
-    groups,
-    tables,
-)
-from train.data.own.determinations import ONE_LABEL, Reading
-from train.data.own.encoded_images import Files
-from train.data.own.found_images import FoundImages
-from train.data.own.groups import Open
-from train.data.own.listing import NO_SPLIT, Listing, Role
-from train.data.records import Records, Rows, Split
+from train.data.examples import Examples, Split
+from train.data.sources import features
 from train.foundation import names
 from train.foundation.errors import UserError
 from train.foundation.messages import in_words
 from train.foundation.spelling import flags_for_fields
-from train.sharing import kinds
 
 _GROUP_FLAG = "--group"
 _OF_RUN = "the pattern of the groups of the run"
@@ -37,6 +26,8 @@ _NAMED_BY = {
     "table": "a column group of the table",
     "features": "an array group of the file",
 }
+# The fields of a run on images that say how its tables are read.
+_OF_TABLES = ("image", "label", "annotator", "labels", "votes")
 
 
 @dataclass(frozen=True)
@@ -48,12 +39,11 @@ class Expected:
         inputs: what its examples are; see `DatasetSpec.inputs`.
         shape: the shape of an example.
         reader: makes pixels of images; None for other examples.
-        nested: whether each folder with images is a class; see `folders.find`.
-        group: how the groups of examples are found: by `groups` in a folder, by the name of a
+        group: how the groups of examples are found: by `grouping` in a folder, by the name of a
             column or of an array elsewhere; None for those that the data have.
-        grammar: what found the groups of the training images; see `groups`. It finds those of
+        grammar: what found the groups of the training images; see `grouping`. It finds those of
             examples that have none of their own, by their names. None if nothing did.
-        reading: how the labels of tables and of features are read; tables have `group`, too.
+        fields: `config.dataset` of the run, by which labels are read; None if it is not known.
         name: what messages call it.
     """
 
@@ -61,10 +51,9 @@ class Expected:
     inputs: str
     shape: tuple[int, ...]
     reader: ImageReader | None
-    nested: bool = False
     group: str | None = None
     grammar: str | None = None
-    reading: Reading = ONE_LABEL
+    fields: OwnFields | None = None
     name: str = "the run"
 
 
@@ -77,23 +66,18 @@ class LabelledData:
             classifier does not know.
         unknown_names: the names of these classes.
         path: where the examples are.
-        sizes: the bytes of each image, [n]; empty for rows.
+        unreadable: why each image that cannot be read is left out, by its name.
     """
 
-    examples: Split
+    examples: Examples
     unknown_names: tuple[str, ...]
     path: Path
-    sizes: np.ndarray
+    unreadable: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
         """A hash of the examples, which also changes with their files."""
-        examples, images = self.examples, self.examples.images
-        names = [] if examples.names is None else [*examples.names]
-        if not isinstance(images, Records):
-            return kinds.digest(kinds.digest_of_content(self.path))
-        files = images.source.files() if isinstance(images.source, Files) else ()
-        return kinds.digest(names, examples.labels.tobytes(), kinds.digest_of_files(files))
+        return self.examples.digest()
 
 
 def find(flag: str, path: Path, expected: Expected) -> LabelledData:
@@ -113,95 +97,78 @@ def find(flag: str, path: Path, expected: Expected) -> LabelledData:
     if inputs != expected.inputs:
         raise UserError(f"--{flag} has {inputs}, and {expected.name} takes {expected.inputs}")
     path = names.existing(path.expanduser())
+    unreadable: Mapping[str, str] = {}
     with flags_for_fields(
         {"config.dataset.path": f"--{flag}", "config.dataset.group": _GROUP_FLAG}
     ):
         if flag == "features":
-            examples, listing = _in_features(path, expected)
+            found = _in_features(path, expected)
         else:
-            examples, listing = _in_images(flag, path, expected)
-        if examples.groups is None and examples.names is not None:
-            where, named_by = f"--{flag} {path}", _NAMED_BY[flag]
-            groups.warn(where, [*examples.names], examples.labels, named_by)
-    class_names = listing.class_names
+            found, unreadable = _in_images(flag, path, expected)
+        if found.groups is None and found.names is not None:
+            where, called = f"--{flag} {path}", found.names.tolist()
+            grouping.warn_of_likely(where, called, found.labels, _NAMED_BY[flag])
     number = {names.same_form(name): label for label, name in enumerate(expected.class_names)}
-    unknown = [name for name in class_names if names.same_form(name) not in number]
-    if len(unknown) == len(class_names):
+    unknown = [name for name in found.class_names if names.same_form(name) not in number]
+    if len(unknown) == len(found.class_names):
         raise UserError(
             f"--{flag} {path} has no class of {expected.name}: it has "
-            f"{in_words(class_names, 'classes')}, and {expected.name} has "
+            f"{in_words(found.class_names, 'classes')}, and {expected.name} has "
             f"{in_words(expected.class_names, 'classes')}"
         )
-    number |= {
-        names.same_form(name): label
-        for label, name in enumerate(unknown, start=len(expected.class_names))
-    }
-    numbers = np.array([number[names.same_form(name)] for name in class_names], np.int32)
-    truths = examples.truths
-    examples = dataclasses.replace(
-        examples,
-        labels=numbers[examples.labels],
-        truths=None if truths is None else truths.renumbered(numbers),
-    )
-    return LabelledData(examples, tuple(unknown), path, listing.sizes)
+    every = (*expected.class_names, *unknown)
+    number = {names.same_form(name): label for label, name in enumerate(every)}
+    numbers = np.array([number[names.same_form(name)] for name in found.class_names], np.int32)
+    return LabelledData(found.renumbered(numbers, every), tuple(unknown), path, unreadable)
 
 
-def _in_images(flag: str, path: Path, expected: Expected) -> tuple[Split, Listing]:
-    """The images, and their list; labels are by its own classes."""
-    if flag == "table":
-        found = tables.find(path, reading=expected.reading, uses_splits=False)
-        listing = found.listing
-    else:
-        found = folders.find(path, nested=expected.nested)
-        _refuse_splits(found, flag, path)
-        listing = found.listing
-        if expected.group is not None:
-            given = groups.find(
-                expected.group, listing.paths, field=_GROUP_FLAG, open_image=found.images.open
-            )
-            listing = dataclasses.replace(listing, groups=given)
+def _in_images(flag: str, path: Path, expected: Expected) -> tuple[Examples, Mapping[str, str]]:
+    """The images that can be read, and why each of the others cannot; labels are by own classes."""
     assert expected.reader is not None
-    listing = _grouped(listing, listing.paths, expected, found.images.open)
-    indices = np.arange(len(listing))
-    records = Records(found.images, indices, str(found.root), expected.reader)
-    return _split(records, listing, listing.paths), listing
+    of_run = expected.fields if isinstance(expected.fields, ImagesFields) else None
+    own = _OF_TABLES if flag == "table" else ("nested",)
+    known = {} if of_run is None else {name: getattr(of_run, name) for name in own}
+    fields = ImagesFields(
+        name="images",
+        batch_size=1,
+        path=str(path),
+        group=expected.group,
+        skip_unreadable=True,
+        **known,
+    )
+    found = own_images.find(fields)
+    if flag == "images":
+        _refuse_splits(found, flag, path)
+    found, seen, looks = own_images.looked_at(_undivided(found), fields)
+    copies = None if looks is None else looks.copies[looks.reasons == ""]
+    found = _grouped(dataclasses.replace(found, reader=expected.reader), expected, copies)
+    return found, seen.unreadable
 
 
-def _grouped(
-    listing: Listing,
-    texts: Sequence[str] | None,
-    expected: Expected,
-    open_image: Open | None = None,
-) -> Listing:
-    """The list with groups by the grammar of the training images, if it has none."""
-    if listing.has_groups or texts is None or expected.grammar is None:
-        return listing
+def _undivided(found: Examples) -> Examples:
+    """The examples without splits, which are of no use here."""
+    return dataclasses.replace(found, splits=np.full(len(found), Split.NONE, np.int8))
+
+
+def _grouped(found: Examples, expected: Expected, copies: np.ndarray | None = None) -> Examples:
+    """The examples with groups by the grammar of the training images, if they have none."""
+    if found.groups is not None or found.names is None or expected.grammar is None:
+        return found
     try:
-        found = groups.find(expected.grammar, texts, field=_OF_RUN, open_image=open_image)
+        groups = grouping.find(expected.grammar, found.names.tolist(), field=_OF_RUN, copies=copies)
     except UserError as error:
         # The user has not asked for them.
         logging.warning("%s; each example is taken as a group of its own", error)
-        return listing
-    return dataclasses.replace(listing, groups=found)
+        return found
+    return dataclasses.replace(found, groups=groups)
 
 
-def _split(examples: Records | Rows, listing: Listing, texts: Sequence[str] | None) -> Split:
-    """The examples with their names, and their groups if an example has one."""
-    return Split(
-        examples,
-        listing.labels,
-        None if texts is None else np.array(texts, object),
-        np.array(listing.groups, object) if listing.has_groups else None,
-        listing.truths,
-        listing.credits,
-    )
-
-
-def _refuse_splits(found: FoundImages, flag: str, path: Path) -> None:
+def _refuse_splits(found: Examples, flag: str, path: Path) -> None:
     """Refuses folders of splits, because one of them may have the training images."""
-    if (found.listing.roles == Role.TRAIN).all():
+    if (found.splits == Split.NONE).all():
         return
-    splits = dict.fromkeys(one.partition("/")[0] for one in found.listing.paths)
+    assert found.names is not None
+    splits = dict.fromkeys(one.partition("/")[0] for one in found.names.tolist())
     raise UserError(
         field=f"--{flag}",
         must_be=f"a folder with a folder for each class, as {path / min(splits)}",
@@ -209,26 +176,22 @@ def _refuse_splits(found: FoundImages, flag: str, path: Path) -> None:
     )
 
 
-def _in_features(path: Path, expected: Expected) -> tuple[Split, Listing]:
-    """The rows, and their list; labels are by its own classes."""
-    arrays = feature_files.find(path, "--features")
-    matrix = feature_files.read_features(arrays)
-    number, width = matrix.shape
-    if (width,) != expected.shape:
+def _in_features(path: Path, expected: Expected) -> Examples:
+    """The rows; labels are by their own classes."""
+    of_run = expected.fields if isinstance(expected.fields, FeaturesFields) else None
+    found = features.find(
+        path,
+        kind="one" if of_run is None else of_run.labels,
+        rule="shares" if of_run is None else of_run.votes,
+        group=expected.group,
+        field="--features",
+    )
+    width = found.array.shape[1:]
+    if width != expected.shape:
         raise UserError(
             field="--features",
             must_be=f"rows of {expected.shape[0]} features, as in training",
-            but=f"{path} has {width} features a row",
+            but=f"{path} has {width[0]} features a row",
         )
-    feature_columns.check_finite(matrix, arrays.where)
-    labels, class_names, truths = features.read_truths(arrays, number, expected.reading)
-    listing = Listing(
-        labels=labels,
-        roles=np.full(number, NO_SPLIT, np.int8),
-        class_names=class_names,
-        groups=features.read_groups(arrays, expected.group, number),
-        truths=truths,
-    )
-    rows, texts = Rows(matrix, np.arange(number)), features.texts_of_rows(arrays, "names", number)
-    listing = _grouped(listing, texts, expected)
-    return _split(rows, listing, texts), listing
+    features.check_finite(found.array, found.where)
+    return _grouped(_undivided(found), expected)

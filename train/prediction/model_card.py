@@ -106,9 +106,6 @@ def _data(classifier: TrainedClassifier) -> Iterator[str]:
     licence = spec.attribution or "not known to the program; ask whoever made the data set"
     lines = ["## Data", "", f"- data set: {_plain(spec.name)}"]
     lines += [f"- attribution and licence of the data: {_plain(licence)}"]
-    if licenses := classifier.results.get("training_licenses"):
-        counted = (f"{name or 'not known'} ({count:,})" for name, count in licenses.items())
-        lines += [f"- licences of the training images: {_plain(', '.join(counted))}"]
     if counts.any():
         lines += [
             f"- training examples: {counts.sum():,}",

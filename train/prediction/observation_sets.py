@@ -10,7 +10,6 @@ import jax
 import numpy as np
 from absl import logging
 
-from train.data.own.listing import given_group
 from train.evaluation import example_groups
 from train.evaluation.observations import Combination, Pools
 from train.foundation.printable import printable
@@ -65,8 +64,8 @@ class Examples(MakesSets, Protocol):
     def check(self, classifier: TrainedClassifier) -> None:
         """Refuses a classifier that does not take them."""
 
-    def find_groups(self, grammar: str) -> tuple[str, ...]:
-        """The name of the group of each example, with its kind in front."""
+    def find_groups(self, grammar: str) -> np.ndarray:
+        """The group of each example, texts [n]; "" for an example by itself."""
 
     def describe(self, indices: Sequence[int]) -> dict[str, Any]:
         """Some examples, as fields of a line of JSON, which the set itself does not have."""
@@ -241,7 +240,7 @@ class Observations:
                 continue
             assert one.probabilities is not None
             yield ObservationSet(
-                group=given_group(one.name) or None,
+                group=one.name or None,
                 examples=self.examples.describe(one.indices),
                 number=len(one.indices),
                 shown=tuple(one.photographs),
@@ -303,12 +302,12 @@ def group(examples: Examples, grammar: str) -> Observations:
     Raises:
         UserError: the grammar is wrong, or finds no group.
     """
-    names, of_examples = example_groups.numbered(np.array(examples.find_groups(grammar), object))
+    names, of_examples = example_groups.numbered(examples.find_groups(grammar))
     if len(names) == 1 and len(examples) > 1:
         logging.warning(
             "--group: '%s' makes all %s examples one observation, %s",
             grammar,
             f"{len(examples):,}",
-            printable(given_group(names[0])),
+            printable(names[0]),
         )
     return Observations(examples, names.tolist(), of_examples)

@@ -11,7 +11,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from topk_jax import sets
-from train.data.records import Split
+from train.data import streaming
+from train.data.batches import Batches
+from train.data.examples import Examples
 from train.evaluation import outlier_scores, predicted_batches
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
@@ -77,7 +79,7 @@ def of_classifier(classifier: TrainedClassifier, name: str) -> OutlierScore:
 def measure(
     predictions: Predictions,
     score: OutlierScore,
-    examples: Split,
+    examples: Examples,
     what: str,
     share: Share = ALONE,
 ) -> Predictions:
@@ -135,24 +137,23 @@ def _in_units(scores: jax.Array, middle: float, unit: float) -> jax.Array:
     return (scores - middle) / unit
 
 
-def of_split(score: OutlierScore, examples: Split, what: str, share: Share = ALONE) -> np.ndarray:
-    """The scores of examples, [n]; NaN for those that cannot be read; see `measure`."""
+def of_split(
+    score: OutlierScore, examples: Examples, what: str, share: Share = ALONE
+) -> np.ndarray:
+    """The scores of examples, [n]; see `measure`."""
     in_words = f"{score.name} of {what} examples"
 
-    def compute(units: range) -> Iterator[predicted_batches.Rows]:
+    size = known_examples.BATCH_SIZE
+
+    def compute(units: range) -> Iterator[dict[str, np.ndarray]]:
         measured = jax.jit(score.of_inputs)
-        for batch in known_examples.PIPELINE.evaluation(examples, units):
-            mask = batch["mask"]
-            scores = np.asarray(measured(batch["images"]))[mask]
-            yield {"examples": batch["examples"][mask], "scores": scores}, []
+        for batch in streaming.stream(Batches(examples=examples, size=size), units):
+            yield {"scores": np.asarray(measured(batch["images"]))[batch["mask"]]}
 
     name = f"{score.name}_of_{what}"
-    size = known_examples.PIPELINE.batch_size
     work = predicted_batches.work(name, in_words, len(examples), size, compute)
-    found = np.full(len(examples), np.nan, np.float32)
-    for rows, _ in terminal.tracked(share.results(work), work.number, in_words):
-        found[rows["examples"]] = rows["scores"]
-    return found
+    rows = terminal.tracked(share.results(work), work.number, in_words)
+    return np.concatenate([np.zeros(0, np.float32), *(one["scores"] for one in rows)])
 
 
 def _of_features(classifier: TrainedClassifier, name: str) -> Callable[[jax.Array], jax.Array]:

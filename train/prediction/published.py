@@ -7,7 +7,7 @@ from train import data
 from train.assembly import assemble
 from train.assembly.parts import Assembly
 from train.configuration import Config
-from train.configuration.datasets import FolderFields
+from train.configuration.datasets import ImagesFields
 from train.configuration.groups import MODEL_OPTIONS
 from train.configuration.parsing import parse
 from train.data import dataset_spec, taxonomy
@@ -40,7 +40,7 @@ RECIPES = {
     "plantnet300k_v2": "plantnet300k",
     "synthetic_species": "synthetic_species",
 }
-_CLASS_LIST = "train.data.own.families:CLASS_LIST"
+_CLASS_LIST = "train.data.own_images:CLASS_LIST"
 _FLAGS = {
     "config.model.pretrained": "--weights",
     "config.model.name": "--model",
@@ -120,7 +120,7 @@ def _configuration(
 def _recipe(chosen: ChosenClassifier) -> str:
     """The recipe that has the fields of the data set."""
     if chosen.dataset is None:
-        return "folder"
+        return "images"
     if wrong := fields.one_of(RECIPES)(chosen.dataset):
         raise UserError(field="--dataset", must_be=wrong, got=chosen.dataset)
     return RECIPES[chosen.dataset]
@@ -128,7 +128,7 @@ def _recipe(chosen: ChosenClassifier) -> str:
 
 def _facts(config: Config, names: tuple[str, ...]) -> Facts:
     """What a data set would contain, for only class names."""
-    assert isinstance(config.dataset, FolderFields)
+    assert isinstance(config.dataset, ImagesFields)
     size = config.dataset.image_size
     assert size is not None
     given = config.dataset.taxonomy

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from train.data.own import feature_columns, feature_files, groups
-from train.data.own.feature_files import Arrays
-from train.data.own.listing import name_groups
+from train.data import grouping
+from train.data.sources import features as feature_source
+from train.data.sources.features import Arrays
 from train.foundation.errors import UserError
-from train.foundation.stored_rows import StoredRows
 from train.prediction import batching, class_sets, inference, set_work
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import ClassSet, Scored
@@ -57,7 +56,7 @@ class NamedRows:
         embedded_by: what `train.embed` knows of the network that made them, if it did.
     """
 
-    features: np.ndarray | StoredRows
+    features: np.ndarray
     names: Sequence[str] | None
     path: Path
     arrays: Arrays
@@ -67,7 +66,7 @@ class NamedRows:
     @property
     def files(self) -> list[Path]:
         """The files that they are read from."""
-        return list(self.path.glob("*.npy")) if self.path.is_dir() else [self.path]
+        return list(self.path.glob("*.np[yz]")) if self.path.is_dir() else [self.path]
 
     def __len__(self) -> int:
         return len(self.features)
@@ -91,7 +90,7 @@ class NamedRows:
                 f"--features {self.path} are of {own['network']} with other weights than the "
                 f"{known['network']} that made the features of the run"
             )
-        feature_columns.check_finite(self.features, f"--features {self.path}")
+        feature_source.check_finite(self.features, f"--features {self.path}")
 
     @property
     def digest(self) -> str:
@@ -159,33 +158,27 @@ class NamedRows:
         rows = np.array([one.row for one in sets if isinstance(one, RowSet)], np.int64)
         return [*self.features[rows].astype(np.float32)]
 
-    def find_groups(self, grammar: str) -> tuple[str, ...]:
-        """The group of each row: an array of the file, or by the grammar of `groups`.
+    def find_groups(self, grammar: str) -> np.ndarray:
+        """The group of each row: an array of the file, or by `grouping` in the names.
 
         Raises:
             UserError: there is no such array, and the rows have no names; or the grammar is wrong,
                 or finds no group.
         """
-        found = self.arrays.read(grammar)
-        if found is not None:
-            feature_files.check_length(self.arrays, grammar, found, len(self))
-            if found.dtype.kind in "iu":
-                texts = [str(number) for number in found.tolist()]
-            else:
-                texts = feature_files.decode(self.arrays, grammar, found, may_be_empty=True)
-            return name_groups(texts, (f"row {row}" for row in range(len(self))))
+        given = self.arrays.texts(grammar, len(self))
+        if given is not None:
+            return given
+        has = ", ".join(self.arrays.names)
         if self.names is None:
             raise UserError(
                 field="--group",
-                must_be=f"an array of {self.path}, which has no names to search: "
-                f"{', '.join(self.arrays.finders)}",
+                must_be=f"an array of {self.path}, which has no names to search: {has}",
                 got=grammar,
             )
         try:
-            return groups.find(grammar, self.names, field="--group", may_be_one=True)
+            return grouping.find(grammar, self.names, field="--group", may_be_one=True)
         except UserError as error:
-            arrays = ", ".join(self.arrays.finders)
-            raise error.within(after=f"; {self.path} has the arrays {arrays}") from error
+            raise error.within(after=f"; {self.path} has the arrays {has}") from error
 
     def describe(self, indices: Sequence[int]) -> dict[str, Any]:
         """Some rows, as fields of a line of JSON."""
@@ -214,7 +207,9 @@ def read(named: str) -> NamedRows:
     if not named:
         raise UserError("--features must name a file or a folder; it is empty")
     path = Path(named)
-    arrays = feature_files.find(path, "--features")
-    features = feature_files.read_features(arrays)
-    names = feature_files.read_texts(arrays, "names", len(features))
-    return NamedRows(features, names, path, arrays, feature_files.read_embedded_by(arrays))
+    found = feature_source.find(path, labelled=False, field="--features")
+    arrays = feature_source.arrays(path, "--features")
+    names = None if found.names is None else found.names.tolist()
+    return NamedRows(
+        np.asarray(found.inputs), names, path, arrays, feature_source.embedded_by(arrays)
+    )

@@ -8,7 +8,6 @@ from typing import Protocol, TypeVar
 import jax
 import numpy as np
 
-from train.data.records import Rows
 from train.evaluation.stored_scores import CollectedScores, Scores, StoredScores
 from train.prediction import example_thumbnails, known_examples
 from train.prediction.class_sets import ClassSet, Similar, Unreadable
@@ -174,10 +173,8 @@ class TrainingFeatures:
 
     def _name(self, place: int) -> str:
         train = self._train
-        if train.names is not None:
-            return str(train.names[place])
-        if isinstance(train.images, Rows):
-            return f"row {int(train.images.indices[place])}"
+        if train.names is not None or train.are_rows:
+            return train.name(place)
         return f"training {self._example} {place}"
 
 

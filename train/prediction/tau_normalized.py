@@ -152,7 +152,7 @@ def write(classifier: TrainedClassifier, tau: float, out: Path) -> dict[str, Any
     }
     assert classifier.workdir is not None
     with files.new_folder(out) as partial:
-        for name in (run_files.CLASSES, run_files.DATA, run_files.LISTED):
+        for name in (run_files.CLASSES, run_files.DATA, run_files.SEEN):
             if (classifier.workdir / name).exists():
                 shutil.copyfile(classifier.workdir / name, partial / name)
         files.write_whole(partial / run_files.CONFIG, json_files.sealed(config, indent=2))

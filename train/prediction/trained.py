@@ -19,8 +19,7 @@ from train.configuration.datasets import path_of
 from train.configuration.declaring import plain
 from train.configuration.parsing import parse
 from train.data import Dataset, DatasetSpec, dataset_spec, taxonomy
-from train.data.batches import SkippedImage
-from train.data.records import Split
+from train.data.examples import Examples
 from train.data.taxonomy import ClassTree
 from train.devices import compilation_cache
 from train.evaluation import temperature
@@ -114,13 +113,7 @@ class TrainedClassifier:
             [*self.classes.names],
             None if self.tree is None else self.tree.digest,
             [self.image_shape, spec.mean, spec.std],
-            None
-            if reader is None
-            else [
-                reader.upright,
-                reader.grey_first,
-                reader.fit.in_words,
-            ],
+            None if reader is None else [*reader.steps],
             parameters_digest((self.params, self.batch_stats)),
         )
 
@@ -246,21 +239,14 @@ class TrainedClassifier:
 
     def predict_new(
         self,
-        examples: Split,
-        path: str,
-        on_skipped: Callable[[SkippedImage], None],
+        examples: Examples,
         share: Share = ALONE,
     ) -> Predictions:
         """The predictions for examples that are not in the run's data set, made on all devices.
 
         Args:
             examples: the examples.
-            path: where they are, for messages.
-            on_skipped: called with each image that cannot be read, which is left out.
             share: how this process takes part in the work.
-
-        Raises:
-            UserError: none of the images can be read.
         """
         devices = self.assembly.devices
         params, batch_stats = devices.replicate((self.params, self.batch_stats))
@@ -268,8 +254,6 @@ class TrainedClassifier:
             params,
             batch_stats,
             examples,
-            path=path,
-            on_skipped=on_skipped,
             at_temperature=self.temperature,
             share=share,
         )

@@ -5,7 +5,7 @@ import re
 
 from PIL import Image, ImageFile, UnidentifiedImageError
 
-from train.data import images
+from train.data import images, steps
 from train.data.crops import ImageReader
 from train.foundation.errors import first_line, let_through
 from train.serving.limits import RefusalError
@@ -36,6 +36,7 @@ def read_header(
     try:
         image = images.opened(io.BytesIO(encoded), _FORMATS)
         (width, height), kind = image.size, image.format
+        pixels = max(width * height, steps.enlarged(reader.fit.resize, image.size))
     except (ImportError, UnidentifiedImageError) as error:
         raise RefusalError(415, f"{name} is not {_IN_WORDS}") from error
     except Image.DecompressionBombError as error:
@@ -43,9 +44,6 @@ def read_header(
     except Exception as error:  # Pillow's readers can raise anything for a damaged file.
         let_through(error)
         raise RefusalError(422, f"cannot read {name}: {first_line(error)}") from error
-    shorter = max(1, min(width, height))
-    resized = max(width, height) * reader.fit.shorter_side**2 // shorter
-    pixels = max(width * height, resized)
     if pixels > most:
         raise RefusalError(
             413, f"{name} is too large, {width} x {height} pixels; at most {most:,} are read"

@@ -21,11 +21,6 @@ class Classes:
     training_images: tuple[int, ...]
     tree: ClassTree | None = None
 
-    def are_some_of(self, others: "Classes") -> bool:
-        """Whether they equal other classes, with at most their numbers of training images."""
-        counts = zip(self.training_images, others.training_images, strict=False)
-        return self.names == others.names and all(own <= other for own, other in counts)
-
     @classmethod
     def from_plain(cls, plain: Sequence[Mapping[str, Any]]) -> "Classes":
         """The classes from the result of `to_plain`.

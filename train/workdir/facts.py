@@ -38,14 +38,8 @@ class Facts:
     embedded_by: Mapping[str, Any] | None = field(default=None, compare=False)
 
     def are_of(self, others: "Facts") -> bool:
-        """Whether other facts are of the same data.
-
-        A digest covers all files; the numbers of images cover the files that are not left out.
-        What is above the classes is not of the data.
-        """
+        """Whether other facts are of the same data, whatever is above the classes."""
         known = dataclasses.replace(others.classes, tree=self.classes.tree)
-        if self.digest is not None and self.classes.are_some_of(others.classes):
-            known = self.classes
         return self == dataclasses.replace(others, classes=known)
 
     def complete(self, spec: "DatasetSpec") -> "DatasetSpec":

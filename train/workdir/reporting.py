@@ -5,6 +5,8 @@ completely or not at all, through `files.py`. Files that grow may have a torn en
 ignore.
 """
 
+import csv
+import io
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -13,23 +15,29 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
+from absl import logging
 
 from train.configuration import Config
-from train.data.own.listing import ListedFiles
+from train.data import Dataset
+from train.data.near_duplicates import COLUMNS, Alike
+from train.data.sources.table import escaped
 from train.evaluation import metric
 from train.evaluation.metric import LOSS, Metric
 from train.evaluation.summaries import Evaluation
-from train.foundation import files, json_files
+from train.foundation import files, json_files, names
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.foundation.invocation import as_typed
 from train.foundation.nested import flatten
 from train.foundation.printable import printable
-from train.workdir import metrics_file, run_files, runs, skipped_images, terminal
+from train.workdir import metrics_file, run_files, runs, terminal
 from train.workdir.events import Events
 from train.workdir.facts import Facts
 from train.workdir.metrics_file import MetricsFile
 from train.workdir.trackers import Trackers
+
+# In `results.json`: the number of images that were left out as unreadable.
+LEFT_OUT = "left_out"
 
 
 def show_finished(
@@ -37,11 +45,30 @@ def show_finished(
 ) -> None:
     """Prints the closing table of a run that was finished before; see `terminal.show_results`."""
     show_line("this run is finished; these are its results")
-    skipped_images.show(workdir, results)
+    _show_left_out(workdir, results)
     terminal.show_results(
         results, config, run_files.present(workdir), optimizes_top_k=optimizes_top_k
     )
     _point_to_ranks(workdir)
+
+
+def _show_left_out(workdir: Path, results: Mapping[str, Any]) -> None:
+    """Prints how many images the run left out as unreadable."""
+    if number := results.get(LEFT_OUT):
+        show_line(
+            f"images left out as unreadable: {number:,}; listed in {workdir / run_files.SEEN}"
+        )
+
+
+def _write_alike(workdir: Path, alike: Alike) -> None:
+    """Warns of images that look like images of other splits, and lists them."""
+    if not alike.rows:
+        return
+    path, text = workdir / run_files.NEAR_DUPLICATES, io.StringIO(newline="")
+    rows = (map(escaped, map(names.in_utf8, row)) for row in alike.rows)
+    csv.writer(text).writerows([COLUMNS, *rows])
+    files.write_whole(path, text.getvalue().encode())
+    logging.warning("%s; listed in %s", alike.line, path)
 
 
 def _point_to_ranks(workdir: Path) -> None:
@@ -66,7 +93,7 @@ class Reporter:
         workdir: where everything is written.
         config: the configuration of the run.
         facts: what is known about the data set.
-        listed: its files, if they may be missing when the run resumes.
+        dataset: the data set, if the run has one.
         steps_per_epoch: the steps of one.
         first_step: the steps that an earlier run made and that are not repeated.
         optimizes_top_k: whether the loss is made for the top-K accuracy of its own K.
@@ -83,7 +110,7 @@ class Reporter:
         workdir: Path,
         config: Config,
         facts: Facts,
-        listed: ListedFiles | None = None,
+        dataset: Dataset | None = None,
         *,
         steps_per_epoch: int,
         first_step: int,
@@ -117,11 +144,11 @@ class Reporter:
             )
         # A run that starts from scratch may be normalized differently than by an earlier version.
         begins = first_step == 0 or not (workdir / run_files.DATA).exists()
-        if listed is not None and (begins or not (workdir / run_files.LISTED).exists()):
-            content = json_files.sealed(listed.to_plain())
-            # A list of millions of files would not be read again. Without one, the run needs all.
-            if len(content) <= json_files.LARGEST:
-                files.write_whole(workdir / run_files.LISTED, content)
+        if dataset is not None and dataset.seen is not None:
+            seen = json_files.sealed(dataset.seen.to_plain(), 1)
+            files.write_whole(workdir / run_files.SEEN, seen)
+        if dataset is not None and dataset.alike is not None and begins:
+            _write_alike(workdir, dataset.alike)
         if begins and (facts.digest is not None or facts.mean is not None):
             files.write_whole(workdir / run_files.DATA, json_files.sealed(facts.to_plain(), 1))
         self._metrics = MetricsFile(workdir / run_files.METRICS, first_step, metrics_digest)
@@ -236,7 +263,7 @@ class Reporter:
         self._has_results = True
         self._terminal.close()
         written = _read_back(results)
-        skipped_images.show(self._workdir, written)
+        _show_left_out(self._workdir, written)
         terminal.show_results(
             written,
             self._config,

@@ -16,18 +16,16 @@ from train.workdir.classes import Classes
 from train.workdir.facts import Facts, digest_from_plain
 
 if TYPE_CHECKING:
-    from train.data.own.listing import ListedFiles
+    from train.data.look import Seen
 
 CONFIG = "config.json"
 CLASSES = "classes.json"
 # For a user's own files: what is only known from them. For a run that does not normalize with the
 # numbers of its data set: its numbers.
 DATA = "data.json"
-# For a user's own images: which files they are.
-LISTED = "data_files.json"
+# For a user's own images: what a look at each of them has found.
+SEEN = "seen_images.json"
 METRICS = "metrics.jsonl"
-# Images that cannot be read and were left out; missing if there are none.
-SKIPPED = "skipped_images.jsonl"
 # Images that look like images of other splits; missing if there are none.
 NEAR_DUPLICATES = "near_duplicates.csv"
 RESULTS = "results.json"
@@ -42,7 +40,7 @@ KNOWN_FEATURES = "known_features.npz"
 # All files that a run keeps for itself, except the files that `outcomes` names.
 _OWN = frozenset(
     {
-        *(CONFIG, CLASSES, DATA, LISTED, METRICS, SKIPPED, RESULTS, CURVES, EVENTS, CHECKPOINTS),
+        *(CONFIG, CLASSES, DATA, SEEN, METRICS, RESULTS, CURVES, EVENTS, CHECKPOINTS),
         *(CALIBRATION, KNOWN_FEATURES, NEAR_DUPLICATES, folder_lock.LOCK),
     }
 )
@@ -93,7 +91,7 @@ def check_places(workdir: Path) -> None:
         UserError: there is such a file or folder.
     """
     tested = (outcomes(workdir, split).name for split in ("test", "balanced_test"))
-    own = (CLASSES, DATA, LISTED, METRICS, SKIPPED, NEAR_DUPLICATES, RESULTS, CURVES)
+    own = (CLASSES, DATA, SEEN, METRICS, NEAR_DUPLICATES, RESULTS, CURVES)
     for name in (*own, *tested):
         path = workdir / name
         # A link to a folder is replaced, or refused when it is opened.
@@ -244,26 +242,24 @@ def read_digest(workdir: Path) -> str | None:
         return None
 
 
-def read_listed(workdir: Path) -> "ListedFiles | None":
-    """The files that the run in a workdir started with; None if it did not keep a list of them.
+def read_seen(workdir: Path) -> "Seen | None":
+    """What the run in a workdir has seen of its images; None if it did not keep it.
 
     Raises:
-        UserError: the list is not what a run writes.
+        UserError: the file is not what a run writes.
     """
-    # Commands import this module before they need JAX.
-    from train.data.own.listing import ListedFiles  # noqa: PLC0415
+    # Commands import this module before they need to read images.
+    from train.data.look import Seen  # noqa: PLC0415
 
-    path, what = workdir / LISTED, "the list of the files of a run"
+    path = workdir / SEEN
     try:
-        return ListedFiles.from_plain(json_files.read(path, run_shapes.LISTED, what))
+        return Seen.from_plain(json_files.read(path, run_shapes.SEEN, "what a run has seen"))
     except FileNotFoundError:
         return None
-    except UserError as error:
+    except (UserError, ValueError) as error:
         raise UserError(
-            f"{error}; without that file the run continues with all its files"
+            f"{path} is damaged ({error}): delete it, and the images are looked at again"
         ) from error
-    except ValueError as error:
-        raise UserError(f"{path} is not {what}: {error}") from error
 
 
 def read_results(workdir: Path) -> dict[str, Any] | None:

@@ -41,7 +41,7 @@ def named_by(config: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
     for field, value in flatten(config):
         # A third-party data set, network or loss may name files in fields of its own.
         if isinstance(value, str):
-            path = os.path.expanduser(value)  # noqa: PTH111 (fails for no text)
+            path = _place(value)
             if _is_kept(field, path):
                 yield Path(path), f"config.{field}"
 
@@ -57,11 +57,16 @@ def naming_place(path: str | None, flag: str) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        if path is None or os.path.lexists(os.path.expanduser(path)):  # noqa: PTH111
+        if path is None or os.path.lexists(_place(path)):
             raise
         raise UserError(
             f"{error}; if the data of the run were moved, give their new place with {flag}"
         ) from error
+
+
+def _place(text: str) -> str:
+    """The path in a text, which may be after the sign of data sets of Hugging Face."""
+    return os.path.expanduser(text.removeprefix("hf:"))  # noqa: PTH111 (fails for no text)
 
 
 def _is_kept(field: str, path: str) -> bool:

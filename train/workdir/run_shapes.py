@@ -39,20 +39,14 @@ DATA: Field = record(
     {"mean": list_of(NUMBER), "std": list_of(NUMBER), "embedded_by": table_of(shapes.anything)},
 )
 
-LISTED: Field = record(
+SEEN: Field = record(
     {
         "digest": string,
-        "image_shape": _SIZES,
-        "class_names": list_of(string),
-        "unseen_class_names": list_of(string),
-        "given": list_of(integer(0, 2)),
-        "paths": list_of(string),
-        "labels": list_of(integer(0, 2**31 - 1)),
-        "roles": list_of(integer(-1, 2)),
-        "sizes": list_of(integer(-1, 2**53)),
+        "size": optional(_SIZES),
+        "grey": shapes.anything,
+        "unreadable": table_of(string),
     },
-    # Runs of earlier versions do not have them, nor do runs without groups.
-    {"groups": list_of(string)},
+    {"groups": optional(list_of(string))},
 )
 
 # A line of the metrics. All other entries are metrics.
@@ -94,9 +88,7 @@ RESULTS: Field = record(
         "examples_per_second": NUMBER_OR_NULL,
         "data_wait_share": NUMBER_OR_NULL,
         "temperature": Number(above=0),
-        "left_out": table_of(_COUNT),
-        "training_licenses": table_of(_COUNT),
-        "num_examples_of_unknown_classes": _COUNT,
+        "left_out": _COUNT,
         "versions": table_of(string),
         "digests": table_of(string),
     },

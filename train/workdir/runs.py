@@ -28,12 +28,9 @@ _DECLARED = {
 FIELDS_OF_THE_MACHINE = frozenset(name for name, one in _DECLARED.items() if one.of_machine)
 # These may change when a run resumes, or is finished. The files at another path must be the same.
 MAY_CHANGE = frozenset(name for name, one in _DECLARED.items() if one.may_change)
-# What a run does about images that cannot be read or look alike. Without --workdir a run is found
+# What a run does about images that cannot be read. Without --workdir a run is found
 # by its name, even if one of these differs.
-_NOT_IN_NAME = (
-    *("dataset.skip_unreadable", "dataset.check_images"),
-    "dataset.list_near_duplicates",
-)
+_NOT_IN_NAME = ("dataset.skip_unreadable",)
 # The second of each pair has no effect if the first is 0 or False.
 _ONLY_WITH = (
     ("dataset.label_noise", "dataset.label_noise_kind"),

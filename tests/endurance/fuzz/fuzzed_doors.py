@@ -20,13 +20,11 @@ from tests.endurance.fuzz import blocks
 from tests.endurance.fuzz.make_corpus import CORPUS
 from tests.endurance.fuzz.mutations import mutated
 from tests.endurance.fuzz.trials import drawn
-from train.data import photographs
-from train.data.crops import NO_CHANGE, ImageReader
+from train.data import look, photographs
+from train.data.crops import ImageReader
+from train.data.examples import Examples
 from train.data.image_changes import CHANGES
 from train.data.images import UnreadableImageError
-from train.data.own import unreadable_images
-from train.data.own.encoded_images import Files
-from train.data.records import Records
 from train.foundation.errors import UserError
 from train.models.weights import files as weight_files
 from train.prediction import image_files
@@ -66,10 +64,9 @@ def _predicted(path: Path) -> None:
 
 
 def _looked_at(path: Path) -> None:
-    source = Files(path.parent, (path.name,))
-    reader = ImageReader.own((20, 24, 3), NO_CHANGE)
-    records = Records(source, np.arange(1), "photos", reader)
-    assert unreadable_images._looks_whole(records, 0) in (True, False)
+    labels = np.zeros(1, np.int32)
+    looks = look.look(Examples.of_source([path.read_bytes()], labels, ("any",), "photos"))
+    assert (looks.sizes > 0).all() == (looks.reasons[0] == "")
 
 
 # The names of the doors, by the folder of their corpus.

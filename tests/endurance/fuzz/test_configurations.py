@@ -9,7 +9,7 @@ from typing import Any
 import hypothesis
 from hypothesis import strategies as st
 
-from configs import digits, features, folder, synthetic_species, table
+from configs import digits, features, images, synthetic_species
 from tests.parts.program.forked import error_lines, start
 from train import experiment
 from train.configuration import Config
@@ -36,8 +36,7 @@ RECIPES = [
         digits.get_config("role"),
         synthetic_species.get_config(),
         features.get_config(),
-        folder.get_config(),
-        table.get_config(),
+        images.get_config(),
     )
 ]
 for recipe in RECIPES:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from tests.parts.program.data.own import pictures
+from tests.parts.program.data import pictures
 from tests.parts.program.forked import ROOT, start
 from tests.parts.program.models.tiny import SMALL_RESNET, in_float32, random_variables
 from tests.parts.program.test_fine_tuning import COMMANDS, PAGE, SMALL

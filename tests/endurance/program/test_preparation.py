@@ -11,4 +11,4 @@ from tests.parts.program.prediction.test_preparation import (
 
 @pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
 def test_the_steps_give_the_same_pixels_of_large_photographs(reader, tmp_path):
-    check_same_pixels(reader, large_photographs(), tmp_path / "photograph")
+    check_same_pixels(reader, large_photographs(), tmp_path)

@@ -26,9 +26,9 @@ def test_the_table_has_every_recipe_that_was_measured():
     account = {"batch": 64, "compile_seconds": 1.0, "compiled_bytes": 2_000_000}
     steps = {recipe: account | {"seconds": 0.5} for recipe in recipes()}
     steps["digits"] = account
-    steps["folder"] = {"failed": "RESOURCE_EXHAUSTED: too large"}
+    steps["images"] = {"failed": "RESOURCE_EXHAUSTED: too large"}
     machine = {"device": "gpu", "processor": "x", "cores": 1, "python": "3", "versions": {}}
     text = steps_on_device.tables({"machine": machine, "repetitions": 3, "steps": steps})
     assert text.count("| 500.00 | 128 |") == len(recipes()) - 2
     assert "| `digits` | 64 | – | – | – | 2.0 |" in text
-    assert "`folder`: RESOURCE_EXHAUSTED: too large" in text
+    assert "`images`: RESOURCE_EXHAUSTED: too large" in text

@@ -39,7 +39,6 @@ TIME_LIMIT = 300
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # What takes time to import, beside the rooms of the program.
 IMPORTED = (
-    "grain",
     "jinja2",
     "matplotlib.pyplot",
     "ml_collections.config_flags",
@@ -50,7 +49,7 @@ IMPORTED = (
     "train.experiment",
 )
 # They import `datasets`, which takes seconds, and looks at the environment when it is imported.
-NOT_IMPORTED = frozenset({"train.data.own.huggingface_files", "train.data.own.huggingface_images"})
+NOT_IMPORTED = frozenset({"train.data.sources.huggingface"})
 
 
 @dataclass(frozen=True)

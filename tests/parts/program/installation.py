@@ -27,11 +27,11 @@ HOSTILE = (
 
 # A recipe beside the photographs of two classes, and the flags of a run of seconds on them.
 RECIPE = """
-from configs.folder import get_config as of_a_folder
+from configs.images import get_config as of_images
 
 
 def get_config():
-    config = of_a_folder("cross_entropy")
+    config = of_images("cross_entropy")
     config.eval.ks = (1,)
     config.select_by = "loss"
     return config

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from configs import digits, folder
+from configs import digits
+from configs import images as recipe_of_images
 from tests.parts.program.configurations import changed
-from tests.parts.program.data.own import pictures
+from tests.parts.program.data import pictures
 from tests.parts.program.forked import ROOT
 from tests.parts.program.models.tiny import SMALL_RESNET, in_float32, random_variables
 from tests.parts.program.power_cut import power_cut_at
@@ -157,10 +158,11 @@ def test_features_are_normalized_below_a_new_linear_head(config, finished_run):
     frozen = {"model.start_from": str(finished_run), "model.freeze": True}
     new_head = {**frozen, "model.new_head": True}
     assembly = assemble(parse(changed(config, new_head)))
+    train = assembly.data.dataset.train
     state = make_first_state(assembly)
     features = assembly.model.apply(
         {"params": state.params, "batch_stats": state.batch_stats},
-        assembly.normalize(assembly.data.dataset.train.images),
+        assembly.normalize(train.rows(np.arange(len(train)))),
         method=Classifier.features_in_evaluation,
     )
     norm = state.batch_stats["norm"]
@@ -188,7 +190,7 @@ def test_weights_of_normalized_features_are_those_of_the_published_network(
     arrays = arrays_of(variables["params"], variables["batch_stats"], SMALL_RESNET.names)
     safetensors.numpy.save_file(arrays, tmp_path / "resnet50.pth")
     config = changed(
-        json.loads(folder.get_config().to_json()),
+        json.loads(recipe_of_images.get_config().to_json()),
         {
             "dataset.path": str(tmp_path / "photos"),
             "dataset.batch_size": 8,

@@ -59,9 +59,8 @@ def assembly_of(argument, class_devices=None):
     config["class_devices"] = class_devices or 1
     config["dataset"]["batch_size"] = BATCH_SIZE
     # Nothing is read from there.
-    for name in ("path", "tfds_name"):
-        if name in config["dataset"]:
-            config["dataset"][name] = "somewhere"
+    if "path" in config["dataset"]:
+        config["dataset"]["path"] = "somewhere"
     spec = dataset_spec(config["dataset"])
     num_classes = spec.num_classes or NUM_CLASSES
     shape = spec.image_shape or (IMAGE_SHAPE if spec.has_images else (NUM_FEATURES,))
@@ -90,7 +89,7 @@ def batch_of(assembly):
 
 
 def test_every_recipe_is_here():
-    assert {"cifar100", "imagenet", "plantnet300k", "folder", "tfds"} <= {*ARGUMENTS}
+    assert {"cifar100", "imagenet", "plantnet300k", "images"} <= {*ARGUMENTS}
     assert {f"features:{loss}" for loss in LOSSES} <= {*ARGUMENTS}
     assert {f"plantnet300k_networks:{name}" for name in ("resnet50", "vgg11")} <= {*ARGUMENTS}
 

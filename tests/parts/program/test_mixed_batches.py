@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from configs import folder
-from tests.parts.program.data.own import pictures
+from configs import images
+from tests.parts.program.data import pictures
 from train import experiment
 from train.assembly import assemble
 from train.configuration.parsing import parse
@@ -23,7 +23,7 @@ def config(tmp_path_factory):
     root = tmp_path_factory.mktemp("photos")
     for name, count in (("ash", 52), ("birch", 13), ("cedar", 6)):
         pictures.write_classes(root, [name], count)
-    config = folder.get_config("cross_entropy")
+    config = images.get_config("cross_entropy")
     config.num_epochs = 2
     config.model.name = "linear"
     config.select_by = "loss"

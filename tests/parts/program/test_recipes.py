@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.parts.program.data import archives, test_dataset
+from tests.parts.program.data import archives, prepared_pictures
 from tests.parts.program.forked import start
 from tests.rows import rows
 
@@ -37,7 +37,7 @@ RECIPES = {
         (
             "dataset.batch_size=500",
             "dataset.validation_size=1000",
-            "dataset.train_size=1000",
+            "dataset.train_per_class=1",
             "dataset.num_workers=0",
         ),
         num_classes=1000,
@@ -180,14 +180,10 @@ def data_dir_of(tmp_path_factory):
             # To prepare these two from their archives takes TensorFlow: tests/peers/tensorflow.
             case "cifar100":
                 sizes = {"train": 300, "test": 100}
-                test_dataset.prepare(
-                    str(folder / "data"), "cifar100", "3.0.2", 100, (32, 32, 3), sizes
-                )
+                prepared_pictures.published(folder / "data", "cifar100", 100, sizes)
             case "imagenet":
                 sizes = {"train": 3000, "validation": 300}
-                test_dataset.prepare(
-                    str(folder / "data"), "imagenet2012", "5.1.0", 1000, (None, None, 3), sizes
-                )
+                prepared_pictures.published(folder / "data", "imagenet2012", 1000, sizes)
         return folder / "data"
 
     return lambda recipe: prepared(recipe.removesuffix("_average_k"))

@@ -5,12 +5,11 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 
 from tests.peers.browser.chromium import Tab
-from train.data.own import tables
+from train.data.sources import table
 from train.prediction import html_page
 from train.prediction.html_page import PageFacts, page_files
 from train.prediction.image_sets import ImageSet
@@ -22,7 +21,7 @@ ODD = (
     'a, "b"; c.png',
     "line\nand\r\nline.png",
     "=1+1.png",
-    "sk\udce4rm.png",
+    "skärm.png",
     " space .png",
     "'.png",
     "a\x7f\x1b[31m.png",
@@ -154,7 +153,7 @@ def test_cards_are_marked_with_the_keyboard(tab, page, tmp_path):
         ODD[0]: ("'=SUM(A1)", ""),
         ODD[1]: ('oak, "white"', ""),
         ODD[2]: ("''=elm", ""),
-        r"sk\udce4rm.png": ("", "none of these"),
+        "skärm.png": ("", "none of these"),
         ODD[4]: ("", "cannot tell"),
         ODD[6]: ("jxq", ""),
         ODD[7]: ("i", ""),
@@ -204,20 +203,19 @@ def test_marks_are_kept_over_pages_and_reloads_and_are_a_data_set(tab, page, tmp
     assert path.name == "sets #1-marks.csv"
     assert len(rows) == 2 * MOST_CARDS
     # The program reads it in whichever folder it is.
-    found = tables.find(path)
+    found = table.find(path, columns={}, kind="one", rule="shares")
     names = [*ODD, *(f"{index:02}.png" for index in range(NUM_PLAIN))]
     files = [str(tmp_path / "photos" / name) for name in names[: 2 * MOST_CARDS]]
-    assert set(found.listing.paths) == {*files[:16], *files[18:]}
-    assert all(np.asarray(file["image"]).size for file in found.images)
+    assert set(found.names) == {*files[:16], *files[18:]}
+    assert all(map(len, found.inputs))
     labels = {
-        path: NAMED[found.listing.class_names[label]]
-        for path, label in zip(found.listing.paths, found.listing.labels, strict=True)
+        path: NAMED[found.class_names[label]]
+        for path, label in zip(found.names, found.labels, strict=True)
     }
     assert [labels[file] for file in files[:16]] == [text.partition(". ")[2] for text in shown]
-    assert "Quercus\x1b robur" in found.listing.class_names
+    assert "Quercus\x1b robur" in found.class_names
     assert caplog.messages == [
-        f"config.dataset.path {path}: rows without a label are left out: 1 marked 'cannot tell', "
-        "1 marked 'none of these'"
+        f"config.dataset.path {path}: 2 rows marked 'none of these' or 'cannot tell' are left out"
     ]
     assert complaints(tab) == []
 
@@ -354,10 +352,8 @@ def test_an_observation_has_one_mark_for_its_photographs(tab, tmp_path):
         *[("Chêne", "'=obs 2")] * 2,
         *[("x", "obs 1")] * 3,
     ]
-    found = tables.find(path).listing
-    assert sorted(found.groups) == sorted(
-        [f"path {tmp_path}/None-0.png", *["group =obs 2"] * 2, *["group obs 1"] * 3]
-    )
+    found = table.find(path, columns={}, kind="one", rule="shares")
+    assert sorted(found.groups) == sorted(["", *["=obs 2"] * 2, *["obs 1"] * 3])
     tab.evaluate("localStorage.clear()")
     tab.open((tmp_path / "a.html").as_uri())
     assert said(tab) == "0 marked"

@@ -18,7 +18,7 @@ from sklearn.datasets import load_digits, load_sample_images
 
 from tests.peers.browser.chromium import Tab
 from tests.peers.browser.test_page import ROOT, run
-from train.prediction import standalone
+from train.data.steps import prepare
 from train.prediction.web_page import runtime, site
 
 # The Makefile unpacks it.
@@ -232,7 +232,7 @@ def test_pixels_are_those_of_pillow(ready, pictures, vertical_first_ratio):
               return JSON.stringify([image.height, image.width, Array.from(image.data)]);
             }})"""
             height, width, data = json.loads(ready.evaluate(script))
-            wanted = standalone.prepare(path, steps)
+            wanted = prepare(path.read_bytes(), steps)
             assert (height, width) == wanted.shape[:2]
             np.testing.assert_array_equal(np.reshape(data, wanted.shape), wanted, str(path))
 

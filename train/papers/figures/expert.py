@@ -14,10 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from train.data import taxonomy
-from train.data.own import determinations, table_columns
-from train.data.own.determinations import Reading
-from train.data.own.table_columns import TableKind
-from train.data.truths import SEVERAL
+from train.data.sources import table
 from train.evaluation import score_files
 from train.evaluation.predictions import Predictions
 from train.evaluation.thresholds import average_k_threshold
@@ -31,12 +28,6 @@ MOST_PER_CLASS = 5
 # species in an answer.
 PUBLISHED_ERROR, PUBLISHED_SIZE = 0.205, 4.1
 _SEED = 0
-_TABLE = TableKind(
-    field="--expert",
-    what="a table of an expert's answers",
-    known=("path", "label"),
-    needed=("path", "label"),
-)
 # In inches: the width, the margins, and a row.
 _WIDTH, _MARGINS, _ROW = 7.0, 1.3, 0.25
 
@@ -174,25 +165,26 @@ def _published(scored: Scored) -> Expert:
     return Expert(names, PUBLISHED_SIZE, PUBLISHED_ERROR, "expert, published (other images)")
 
 
-def _answers(table: Path, scored: Scored) -> Expert:
-    """The answers in a table; its images are the small test set."""
-    found = table_columns.read(table, _TABLE)
-    rows, images = determinations.rows_of_paths(found)
-    if not rows:
-        raise UserError(f"{found.where} must have answers; it has no rows")
-    names = [same_form(found.columns["path"][row]) for row in rows]
+def _answers(path: Path, scored: Scored) -> Expert:
+    """The answers in a table."""
+    columns = table.read(path, "--expert")
+    if not {"path", "label"} <= columns.keys():
+        raise UserError(f"--expert {path} must have the columns path and label")
+    answers: dict[str, set[str]] = {}
+    for name, cell in zip(columns["path"], columns["label"], strict=True):
+        named = filter(None, map(same_form, cell.split(";")))
+        answers.setdefault(same_form(name), set()).update(named)
+    names = [*answers]
+    if not names:
+        raise UserError(f"--expert {path} must have answers; it has no rows")
     if missing := [name for name in names if name not in scored.rows]:
         raise UserError(
-            f"{found.where}: {scored.path} has no example {shown(missing[0])}; it has, for "
+            f"--expert {path}: {scored.path} has no example {shown(missing[0])}; it has, for "
             f"example, {shown(next(iter(scored.rows)))}"
         )
-    given = determinations.in_table(found, images, Reading(SEVERAL))
-    answers: list[set[str]] = [set() for _ in names]
-    for image, text in zip(given.examples.tolist(), given.texts, strict=True):
-        answers[image].add(same_form(text))
     true = map(same_form, scored.labels(names))
-    missed = [label not in answer for label, answer in zip(true, answers, strict=True)]
-    size = float(np.mean([len(answer) for answer in answers]))
+    missed = [label not in answer for label, answer in zip(true, answers.values(), strict=True)]
+    size = float(np.mean([*map(len, answers.values())]))
     return Expert(names, size, float(np.mean(missed)), "expert")
 
 

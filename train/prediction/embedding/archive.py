@@ -8,21 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from train.data.own import feature_files
-from train.data.own.listing import Listing, Role
-from train.foundation import array_files, files, zip_files
+from train.data.examples import Examples, Split
+from train.data.sources import features as feature_source
+from train.foundation import files, zip_files
 
 # How many rows of texts are in memory at a time.
 _CHUNK = 2**14
 # The names of the splits in files of features.
-_WORDS = {Role.TRAIN: "train", Role.VALIDATION: "val", Role.TEST: "test"}
+_WORDS = {Split.NONE: "", Split.TRAIN: "train", Split.VALIDATION: "val", Split.TEST: "test"}
 
 
 def write(
     path: Path,
     identity: str,
-    images: Listing,
-    readable: np.ndarray,
+    images: Examples,
     features: Iterable[np.ndarray],
     num_features: int,
     embedded_by: Mapping[str, Any] | None,
@@ -33,28 +32,25 @@ def write(
         path: the file.
         identity: what it belongs to; see `identity_of`.
         images: the images; without classes, the file has neither labels nor splits.
-        readable: whether each could be read and has features, bool [n].
-        features: the features of the images that could be read, in some parts, float32 [m, d].
+        features: the features of the images, in some parts, float32 [m, d].
         num_features: the number of features d.
         embedded_by: the network; see `description.to_plain`. None if it cannot be described.
     """
-    chosen = np.flatnonzero(readable)
     with files.replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
         archive.comment = identity.encode()
-        shape = (len(chosen), num_features)
+        shape = (len(images), num_features)
         _add(archive, "features", np.dtype("<f4"), shape, features)
-        _add_texts(archive, "names", [images.paths[index] for index in chosen.tolist()])
+        _add_texts(archive, "names", images.names_of(np.arange(len(images))).tolist())
         if images.class_names:
-            labels = images.labels[chosen].astype("<i4")
+            labels = images.labels.astype("<i4")
             _add(archive, "labels", labels.dtype, labels.shape, [labels])
             _add_texts(archive, "class_names", images.class_names)
-            roles = images.roles[chosen].tolist()
-            _add_texts(archive, "split", [_WORDS[Role(role)] for role in roles])
+            splits = images.splits.tolist()
+            _add_texts(archive, "split", [_WORDS[Split(split)] for split in splits])
         if embedded_by is not None:
-            _add_texts(archive, feature_files.EMBEDDED_BY, [json.dumps(embedded_by)])
-        if images.has_groups:
-            groups = images.given_groups()
-            _add_texts(archive, "group", [groups[index] for index in chosen.tolist()])
+            _add_texts(archive, feature_source.EMBEDDED_BY, [json.dumps(embedded_by)])
+        if images.groups is not None:
+            _add_texts(archive, "group", images.groups.tolist())
 
 
 def identity_of(path: Path) -> str | None:
@@ -73,11 +69,6 @@ def is_whole(path: Path) -> bool:
             return archive.testzip() is None
     except (OSError, zipfile.BadZipFile):
         return False
-
-
-def num_rows(path: Path) -> int:
-    """The number of images that have features in a file of features that is whole."""
-    return array_files.in_npz(path)["features"]().shape[0]
 
 
 def _add_texts(archive: zipfile.ZipFile, name: str, texts: list[str] | tuple[str, ...]) -> None:

@@ -75,7 +75,7 @@ def spec_of(plain: Mapping[str, Any]) -> DatasetSpec:
             )
     reader = preparation.from_plain(plain["steps"], (height, width, channels))
     # Images without a data set: only how they are read is used.
-    spec = dataset_spec(found.configuration("folder", Path(plain["path"])))
+    spec = dataset_spec(found.configuration(Path(plain["path"])))
     return dataclasses.replace(
         spec.of_shape(reader.shape),
         mean=tuple(map(float, plain["mean"])),

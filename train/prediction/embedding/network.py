@@ -81,12 +81,11 @@ class Network:
     @property
     def digest(self) -> str:
         """A hash of the weights and of the way to make their input."""
-        reader = self.reader
         described = [
             self.image_shape,
             self.spec.mean,
             self.spec.std,
-            (reader.upright, reader.grey_first, reader.fit.in_words),
+            self.reader.steps,
             self.name,
             self.parameters_digest,
         ]
@@ -169,7 +168,7 @@ def of_weights(
         raise UserError(f"{name} takes {wrong}; --image_size gives images of shape {shape}")
     colours = network.normalization if normalization is None else NORMALIZATIONS[normalization]
     spec = dataclasses.replace(
-        dataset_spec(found.configuration("folder", path)).of_shape(shape),
+        dataset_spec(found.configuration(path)).of_shape(shape),
         mean=colours.mean,
         std=colours.std,
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from train.data.records import Split
+from train.data.examples import Examples
 from train.evaluation import example_sets, metric
 from train.evaluation.example_table import ExampleTable
 from train.evaluation.predictions import Predictions
@@ -39,7 +39,7 @@ class Evaluated:
     class_names: Sequence[str]
     class_counts: np.ndarray | None
     sets: Sets | None = None
-    split: Split | None = None
+    split: Examples | None = None
     inputs: str = "examples"
     unreadable: tuple[str, ...] = ()
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from train.evaluation import example_groups
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
 
@@ -71,8 +72,8 @@ def halves(examples: Predictions, *, flag: str) -> tuple[np.ndarray, np.ndarray]
     number, what = len(examples.labels), "example"
     of_group = np.arange(number)
     if examples.groups is not None:
-        names, of_group = np.unique(examples.groups.astype(str), return_inverse=True)
-        number, what = len(names), "group"
+        of_group = example_groups.numbered_by_name(examples.groups)
+        number, what = int(of_group.max()) + 1, "group"
     if number < 2:
         raise UserError(f"--{flag}=half needs at least two {what}s of known classes; got 1")
     first = np.random.default_rng(_SEED).permutation(number)[: number // 2]

@@ -6,13 +6,11 @@ from typing import Any, NoReturn
 
 from absl import logging
 
-from train.configuration.datasets import FolderFields
-from train.data.batches import SkippedImage
-from train.data.own.determinations import Reading
+from train.configuration.datasets import ImagesFields, OwnFields
+from train.data import grouping
 from train.evaluation import (
     by_rank,
     combinations,
-    example_names,
     new_classes,
     observation_report,
     observations,
@@ -61,9 +59,7 @@ def find(classifier: TrainedClassifier | ExportedClassifier, asked: Asked) -> La
     if isinstance(classifier, TrainedClassifier):
         expected = expected_by(classifier, asked)
     else:
-        expected = dataclasses.replace(
-            classifier.expected, group=asked.group, reading=Reading.of_group(asked.group)
-        )
+        expected = dataclasses.replace(classifier.expected, group=asked.group)
     return labelled_data.find(asked.flag, asked.path, expected)
 
 
@@ -93,18 +89,17 @@ def evaluate(
     if classifier.of_run is not classifier:
         training_examples.warn_of_training_rows(classifier.of_run, found)
     elif not training_examples.warn_of_own_data(classifier, asked.flag, asked.path):
-        training_examples.warn_of_training_images(classifier.workdir, found)
-    skipped: list[SkippedImage] = []
+        training_examples.warn_of_training_images(classifier, found)
     score = None
     if measures.new_score is not None:
         score = outliers.of_classifier(classifier, measures.new_score)
     if isinstance(share, WritesPart):
         _write_parts(classifier, asked, found, score, share)
-    examples = classifier.predict_new(found.examples, str(found.path), skipped.append, share)
+    examples = classifier.predict_new(found.examples, share)
     if score is not None:
         examples = outliers.measure(examples, score, found.examples, "new", share)
     data = NewData(
-        examples=example_names.named(examples, found.examples),
+        examples=examples,
         class_names=(*classifier.classes.names, *found.unknown_names),
         # A list of names has no training images.
         class_counts=classifier.class_counts if classifier.class_counts.any() else None,
@@ -169,7 +164,7 @@ def evaluate(
         "config": classifier.config.to_plain(),
         "calibrated_on": calibrated.on,
         **({} if number is None else {"num_calibration_examples": number}),
-        "unreadable": _listed(skipped),
+        "unreadable": _listed(found),
     }
     _, origin = classifier.origin
     return Evaluated(
@@ -180,7 +175,7 @@ def evaluate(
         class_counts=data.class_counts,
         split=found.examples,
         inputs=spec.inputs,
-        unreadable=tuple(one.message for one in skipped),
+        unreadable=tuple(found.unreadable.values()),
     )
 
 
@@ -196,14 +191,13 @@ def evaluate_program(
     num_classes, inputs = len(expected.class_names), expected.inputs
     # Before all examples are predicted.
     ks = asked.measures.ks_of(num_classes)
-    skipped: list[SkippedImage] = []
     tree = classifier.rule.tree
     if asked.taxonomy is not None:
         tree = tree_of(asked.taxonomy, expected.class_names)
-    answers = classifier.predict(found.examples, str(found.path), skipped.append, share, tree)
+    answers = classifier.predict(found.examples, share, tree)
     sets = answers.sets
     data = NewData(
-        examples=example_names.named(answers.predictions, found.examples),
+        examples=answers.predictions,
         class_names=(*expected.class_names, *found.unknown_names),
         class_counts=None,
         what="image" if inputs == "images" else "row",
@@ -213,7 +207,7 @@ def evaluate_program(
     about: dict[str, Any] = {
         "data": str(asked.place),
         "program": str(classifier.path),
-        "unreadable": _listed(skipped),
+        "unreadable": _listed(found),
         "sets": {
             "rule": str(classifier.rule),
             **new_data_report.rated(data, sets, classifier.promised),
@@ -234,7 +228,7 @@ def evaluate_program(
         sets=sets,
         split=found.examples,
         inputs=inputs,
-        unreadable=tuple(one.message for one in skipped),
+        unreadable=tuple(found.unreadable.values()),
     )
 
 
@@ -242,17 +236,16 @@ def expected_by(classifier: TrainedClassifier, asked: Asked) -> Expected:
     """What a classifier takes; images and groups are read as those that it was trained on."""
     spec, fields = classifier.spec, classifier.config.dataset
     grammar = description.grammar_of(classifier.assembly.data.facts.embedded_by)
-    if isinstance(fields, FolderFields):
+    if isinstance(fields, ImagesFields) and grouping.is_pattern(fields.group):
         grammar = fields.group
     return Expected(
         class_names=classifier.classes.names,
         inputs=spec.inputs,
         shape=classifier.image_shape,
         reader=spec.image_reader if spec.has_images else None,
-        nested=isinstance(fields, FolderFields) and fields.nested,
         group=asked.group,
         grammar=grammar,
-        reading=Reading.of(fields, asked.group),
+        fields=fields if isinstance(fields, OwnFields) else None,
         name="the network" if classifier.workdir is None else "the run",
     )
 
@@ -265,9 +258,7 @@ def _write_parts(
     share: WritesPart,
 ) -> NoReturn:
     """Writes this process's parts of all predictions that the report may need."""
-    share.only(
-        lambda: classifier.predict_new(found.examples, str(found.path), lambda _: None, share)
-    )
+    share.only(lambda: classifier.predict_new(found.examples, share))
     if score is not None:
         share.only(lambda: outliers.of_split(score, found.examples, "new", share))
     has_thresholds = asked.is_half or asked.thresholds is not None
@@ -370,6 +361,7 @@ def _observations_at(
     }
 
 
-def _listed(skipped: Sequence[SkippedImage]) -> list[dict[str, Any]]:
+def _listed(found: LabelledData) -> list[dict[str, Any]]:
     """The images that cannot be read, as files have them."""
-    return [{"path": printable(one.image), "error": printable(one.message)} for one in skipped]
+    pairs = found.unreadable.items()
+    return [{"path": printable(name), "error": printable(why)} for name, why in pairs]

@@ -102,13 +102,13 @@ def define() -> Callable[[Measures, str | None, Path | None], Asked | None]:
             "images",
             None,
             "new labelled images instead of a split: a folder with a folder for each class, as for "
-            "configs/folder.py.",
+            "configs/images.py.",
         ),
         flags.DEFINE_string(
             "table",
             None,
             "instead of --images: a table with the columns path and label, as for "
-            "configs/table.py, and optionally group. Its splits are not used.",
+            "configs/images.py, and optionally group. Its splits are not used.",
         ),
         flags.DEFINE_string(
             "features",

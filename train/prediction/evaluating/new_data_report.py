@@ -16,6 +16,7 @@ from train.evaluation import (
     by_rank,
     conformal_sets,
     evaluated,
+    example_groups,
     intervals,
     metric,
     promises,
@@ -88,12 +89,13 @@ class NewData:
     def counts(self) -> dict[str, Any]:
         """The numbers of examples and classes, as files have them."""
         known, num_classes = self.known, self.known.scores.shape[-1]
+        groups = known.groups
         unknown = self.examples.labels[~self.examples.is_known]
         numbers = np.bincount(unknown, minlength=len(self.class_names))
         return {
             "num_examples": len(known.labels),
             "num_classes": num_classes,
-            "num_groups": None if known.groups is None else len(set(known.groups.tolist())),
+            "num_groups": None if groups is None else len(example_groups.numbered(groups)[0]),
             "evaluated": evaluated.to_json(
                 known.counted_labels,
                 len(known.labels),

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from train.data.dataset import Dataset
-from train.evaluation import bayes, example_names, metric
+from train.evaluation import bayes, metric
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
 from train.prediction import outliers
@@ -67,7 +67,7 @@ def evaluate(
         in_words="validation examples",
     )
     evaluated, calibrating = division.evaluated, division.calibrating
-    class_names = (*classifier.classes.names, *dataset.unseen_class_names)
+    class_names = classifier.classes.names
     document = set_reports.report(
         division,
         measures,
@@ -113,13 +113,10 @@ def evaluate(
     }
     _, origin = classifier.origin
     title = f"{spec.name}, {origin}, {split} split"
-    if left_out := len(dataset.splits[split]) - len(examples.labels):
-        about["left_out"] = left_out
-        title += f" (images left out as unreadable: {left_out:,})"
     return Evaluated(
         title=title,
         report=about | document,
-        examples=example_names.named(evaluated, dataset.splits[split]),
+        examples=evaluated,
         class_names=class_names,
         class_counts=class_counts,
         split=dataset.splits[split],

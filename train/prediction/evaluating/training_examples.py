@@ -1,16 +1,17 @@
 """Warns of new data that the classifier may have been trained on."""
 
+import hashlib
 from pathlib import Path
 
 from absl import logging
 
-from train.configuration.datasets import path_of
-from train.data.own.listing import Role
+from train.configuration.datasets import OwnFields, path_of
+from train.data.examples import Examples
+from train.data.images import UnreadableImageError
 from train.foundation.errors import UserError
 from train.foundation.names import same_form
 from train.prediction.labelled_data import LabelledData
 from train.prediction.trained import TrainedClassifier
-from train.workdir import run_files
 
 
 def warn_of_own_data(classifier: TrainedClassifier, flag: str, path: Path) -> bool:
@@ -27,25 +28,19 @@ def warn_of_own_data(classifier: TrainedClassifier, flag: str, path: Path) -> bo
     return True
 
 
-def warn_of_training_images(workdir: Path | None, found: LabelledData) -> None:
-    """Warns of new images that have the name and the size of a training image of the run.
-
-    Args:
-        workdir: the folder of the run, which has a list of its images if they are the user's own;
-            None for a published network.
-        found: the new examples.
-    """
-    listed = None if workdir is None else run_files.read_listed(workdir)
-    if listed is None or found.examples.names is None:
+def warn_of_training_images(classifier: TrainedClassifier, found: LabelledData) -> None:
+    """Warns of new images that are training images of the run: same name, same pixels."""
+    known = _training_examples(classifier)
+    if known is None or found.examples.names is None:
         return
-    train = listed.listing.take(listed.listing.of_role(Role.TRAIN).tolist())
-    known = set(zip(map(_name, train.paths), train.sizes.tolist(), strict=True))
-    new = zip(map(_name, found.examples.names), found.sizes.tolist(), strict=True)
-    number = sum(one in known for one in new)
+    of_run, new = _places_by_name(known), _places_by_name(found.examples)
+    number = 0
+    for name in of_run.keys() & new.keys():
+        pixels = {_pixels(known, place) for place in of_run[name]}
+        number += sum(_pixels(found.examples, place) in pixels for place in new[name])
     if number:
         logging.warning(
-            "%s: %d of %d images have the name and the size of a training image of the run: "
-            "accuracies are too good if they are the same",
+            "%s: %d of %d images are training images of the run: accuracies are too good",
             found.path,
             number,
             len(found.examples),
@@ -54,14 +49,11 @@ def warn_of_training_images(workdir: Path | None, found: LabelledData) -> None:
 
 def warn_of_training_rows(run: TrainedClassifier, found: LabelledData) -> None:
     """Warns of new images that have the name of a training row of a run on features."""
-    try:
-        known = run.load_dataset().train.names
-    except UserError:
-        # The features are on another machine.
-        return
+    known = _training_examples(run)
     if known is None or found.examples.names is None:
         return
-    number = len({*map(same_form, known)} & {*map(same_form, found.examples.names)})
+    assert known.names is not None
+    number = len({*map(same_form, known.names)} & {*map(same_form, found.examples.names)})
     if number:
         logging.warning(
             "%s: %d of %d images have the name of a training row of the run: accuracies are too "
@@ -72,6 +64,31 @@ def warn_of_training_rows(run: TrainedClassifier, found: LabelledData) -> None:
         )
 
 
-def _name(path: str) -> str:
-    """The name of a file, which copies on other file systems have in other forms of Unicode."""
-    return same_form(path.rpartition("/")[2])
+def _training_examples(run: TrainedClassifier) -> Examples | None:
+    """The training examples of a run, if they have names and are on this machine."""
+    if not isinstance(run.config.dataset, OwnFields):
+        return None
+    try:
+        train = run.load_dataset().train
+    except UserError:
+        return None
+    return None if train.names is None else train
+
+
+def _places_by_name(images: Examples) -> dict[str, list[int]]:
+    """The indices of images by the names of their files, without folders."""
+    places: dict[str, list[int]] = {}
+    for place in range(len(images)):
+        name = images.name(place).rpartition("/")[2]
+        places.setdefault(same_form(name), []).append(place)
+    return places
+
+
+def _pixels(images: Examples, place: int) -> bytes:
+    """A hash of the pixels of an image; its own if it cannot be read."""
+    assert images.reader is not None
+    try:
+        image = images.reader.decode(images.encoded(place), images.name(place))
+    except (OSError, UnreadableImageError):
+        return repr((id(images), place)).encode()
+    return hashlib.sha256(image.tobytes()).digest()

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from train.data.pipeline import Pipeline
-from train.data.records import Split
+from train.data import streaming
+from train.data.batches import Batches
+from train.data.examples import Examples
 from train.foundation.errors import UserError, first_line
 from train.prediction import inference
 from train.prediction.calibrated_rule import CalibratedRule
@@ -143,9 +144,8 @@ def _examples(classifier: TrainedClassifier) -> tuple[str, Iterator[np.ndarray]]
     return f"{len(chosen)} {name} {classifier.spec.inputs}", _read(chosen)
 
 
-def _read(examples: Split) -> Iterator[np.ndarray]:
-    pipeline = Pipeline(_BATCH_SIZE, seed=_SEED, on_skipped=lambda _skipped: None)
-    for batch in pipeline.evaluation(examples):
+def _read(examples: Examples) -> Iterator[np.ndarray]:
+    for batch in streaming.stream(Batches(examples=examples, size=_BATCH_SIZE)):
         rows = batch["images"][batch["mask"]]
         yield from filter(len, (rows[1:], rows[:1]))
 

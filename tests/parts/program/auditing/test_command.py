@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.parts.program.auditing import planted
-from tests.parts.program.data.own import matrices
+from tests.parts.program.data import matrices
 from tests.parts.program.forked import start
 
 NUMBER = 500

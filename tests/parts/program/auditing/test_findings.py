@@ -5,12 +5,12 @@ import pytest
 
 from tests import reference
 from tests.parts.program.auditing import planted
-from tests.parts.program.data.own import matrices
+from tests.parts.program.data import matrices
 from tests.parts.program.data.specs import dataset_spec
 from train.auditing import examples as audited_examples
 from train.auditing import findings, folds
 from train.auditing.examples import AuditedExamples
-from train.data.records import Split
+from train.data import Examples
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
 
@@ -20,7 +20,7 @@ def examples(features, labels, *, groups=None, num_classes=10):
     std = features.std(axis=0)
     std[std == 0] = 1
     return AuditedExamples(
-        parts=(Split(features, labels),),
+        parts=(Examples.of_source(features, labels, "0123456789", "rows"),),
         places=np.arange(len(labels)),
         labels=labels.astype(np.int32),
         names=np.arange(len(labels)).astype(str).astype(object),
@@ -147,7 +147,8 @@ def test_every_row_of_a_file_is_an_example_with_its_group(tmp_path):
     labels = [found.class_names[label] for label in found.labels]
     assert labels == content["labels"][rows].tolist()
     # A row without a group is a group of its own.
-    assert len(set(found.groups)) == 12 + len(set(filter(None, groups)))
+    alone = folds.assign(found.labels, found.groups, num_folds=5, seed=0)[found.groups == ""]
+    assert np.unique(alone).tolist() == [0, 1, 2, 3, 4]
     assert np.unique(found.splits).tolist() == ["test", "train", "validation"]
 
 

@@ -8,9 +8,7 @@ import numpy as np
 
 from train.auditing import findings, outputs
 from train.auditing.examples import AuditedExamples
-from train.data.own import corrections
-from train.data.own.listing import NO_SPLIT, Listing
-from train.data.records import Split
+from train.data import Examples, corrections
 
 NAMES = ('=cmd|"a",b', "two\nlines", "not utf-8 \udcff", "-", "'=quoted", "+1", "Ch\u00eane")
 CLASSES = ("=1+1", "\udcff", "oak")
@@ -21,12 +19,12 @@ def found():
     size = len(NAMES)
     labels = np.arange(size, dtype=np.int32) % 3
     every = AuditedExamples(
-        parts=(Split(np.zeros((size, 1), np.float32), labels),),
+        parts=(Examples.of_source(np.zeros((size, 1), np.float32), labels, CLASSES, "rows"),),
         places=np.arange(size),
         labels=labels,
         names=np.array(NAMES, object),
         splits=np.full(size, "train", object),
-        groups=np.array([f"group {name}" for name in NAMES], object),
+        groups=np.array([f"of {name}" for name in NAMES], object),
         class_names=CLASSES,
         mean=np.zeros(1, np.float32),
         scale=np.ones(1, np.float32),
@@ -64,17 +62,12 @@ def test_every_example_can_be_corrected_by_its_table(tmp_path):
         writer = csv.DictWriter(file, table[0].keys())
         writer.writeheader()
         writer.writerows(table)
-    given = Listing(
-        paths=NAMES,
-        labels=np.zeros(len(NAMES), np.int32),
-        roles=np.full(len(NAMES), NO_SPLIT, np.int8),
-        class_names=CLASSES,
+    given = Examples.of_source(
+        np.zeros((7, 1)), np.zeros(7), CLASSES, "photos", names=np.array(NAMES)
     )
-    corrected, left_out = corrections.apply(
-        given, str(tmp_path / "a.csv"), NAMES, where="photos", example="image"
-    )
+    corrected = corrections.apply(given, str(tmp_path / "a.csv"))
     # The last of the ranks is the first example.
     by_rank = [CLASSES[label] for label in (found().examples.labels[found().order][:3])]
     expected = [by_rank[number % 3] for number in range(6)][::-1]
-    assert [CLASSES[label] for label in corrected.labels[:6]] == expected
-    assert np.flatnonzero(left_out).tolist() == [6]
+    assert [CLASSES[label] for label in corrected.labels] == expected
+    assert corrected.names.tolist() == [*NAMES[:6]]

@@ -58,25 +58,23 @@ def test_each_data_set_has_its_table(tmp_path):
     make(tmp_path, (0, 0.5))
     make(tmp_path, (0, 0.9), name="species", dataset="synthetic_species", num_epochs=20)
     for files in ("a", "b"):
-        make(tmp_path, (0, 0.7), name=files, dataset="folder", dataset__path="photos")
+        make(tmp_path, (0, 0.7), name=files, dataset="images", dataset__path="photos")
         data = {"image_shape": [8, 8, 1], "digest": 10 * files}
         (tmp_path / f"{files}-0" / "data.json").write_text(json.dumps(data))
-    for name in ("flowers", "birds"):
-        make(tmp_path, (0, 0.8), name=name, dataset="tfds", dataset__tfds_name=name)
-    named = {"dataset__huggingface_name": "user/trees", "dataset__huggingface_config": "leaves"}
-    make(tmp_path, (0, 0.8), name="trees", dataset="huggingface", **named)
+    for name, part in (("birds", None), ("trees", "leaves")):
+        named = {"dataset__path": f"hf:{name}", "dataset__part": part}
+        make(tmp_path, (0, 0.8), name=name, dataset="images", **named)
     comparison = compare(tmp_path)
     assert [table.groups.data_set for table in comparison.tables] == [
         "digits",
         # The photographs changed in between.
-        "folder photos (files aaaaaaaa)",
-        "folder photos (files bbbbbbbb)",
-        "huggingface user/trees leaves",
+        "images hf:birds",
+        "images hf:trees leaves",
+        "images photos (files aaaaaaaa)",
+        "images photos (files bbbbbbbb)",
         "synthetic_species",
-        "tfds birds",
-        "tfds flowers",
     ]
-    assert labels(comparison) == ["loss=cross_entropy"] * 7
+    assert labels(comparison) == ["loss=cross_entropy"] * 6
 
 
 def test_the_same_run_with_the_same_seed_counts_once(tmp_path):

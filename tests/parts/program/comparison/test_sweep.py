@@ -63,7 +63,7 @@ def test_a_recipe_can_lie_anywhere_and_a_run_is_made_once(tmp_path):
 
 def test_a_file_system_takes_the_names_of_the_runs(tmp_path):
     folder = "写真" * 60
-    text = f'config = "folder"\nseeds = [0, 1]\nfields.dataset.path = "/{folder}/植物"\n'
+    text = f'config = "images"\nseeds = [0, 1]\nfields.dataset.path = "/{folder}/植物"\n'
     for run in planned(tmp_path, text):
         (tmp_path / f"{run.name}.log").touch()
     assert len([*tmp_path.glob("*写真*.log")]) == 2

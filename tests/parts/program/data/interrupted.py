@@ -8,7 +8,8 @@ from pathlib import Path
 
 from tests.parts.program.data import small
 from train import prepare as program
-from train.data import builders, preparing
+from train.data import look
+from train.data.sources import tfds as prepared_files
 
 # Smaller than the smallest shard, which ArrayRecord fills up to 64 KiB.
 FILE_SIZE_LIMIT = 30_000
@@ -35,10 +36,10 @@ MOMENTS = {
     # After the two files of metadata, 30 images are for training.
     "at an image": lambda: kill_at_call(zipfile.ZipFile, "read", 20),
     "between splits": lambda: kill_at_call(zipfile.ZipFile, "read", 36),
-    "before the check": lambda: kill_at_call(preparing, "_look"),
-    "at a check": lambda: kill_at_call(preparing, "_is_readable", 30),
-    "before the checksums": lambda: kill_at_call(builders, "write_checksums"),
-    "after the checksums": lambda: kill_at_call(builders, "write_checksums", after=True),
+    "before the check": lambda: kill_at_call(look, "look"),
+    "at a check": lambda: kill_at_call(look, "_look", 30),
+    "before the labels": lambda: kill_at_call(prepared_files, "leave_out"),
+    "after the labels": lambda: kill_at_call(prepared_files, "leave_out", after=True),
     "after the renaming": lambda: kill_at_call(Path, "rename", after=True),
     "full disk": lambda: resource.setrlimit(
         resource.RLIMIT_FSIZE, (FILE_SIZE_LIMIT, FILE_SIZE_LIMIT)

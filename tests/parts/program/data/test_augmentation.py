@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tests.parts.program.data.specs import dataset_spec
-from train.data.synthetic_laws import Gaussian
 
 # Every pixel is another, and none is black.
 IMAGE = np.arange(1, 82, dtype=np.uint8).reshape(9, 9, 1)
@@ -74,9 +73,3 @@ def test_each_change_of_the_recipe_is_as_likely_and_there_is_no_other(
 def test_images_are_normalised_with_the_constants_of_the_recipe(recipe, constants):
     spec = spec_of(recipe)
     assert (spec.mean, spec.std) == constants
-
-
-def test_species_are_taken_for_others_of_their_genus():
-    noise = spec_of("synthetic_species", label_noise=0.3).label_noise
-    assert noise is not None
-    assert noise.groups == tuple(Gaussian().genera.tolist())

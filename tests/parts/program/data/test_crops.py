@@ -7,12 +7,13 @@ import pytest
 from PIL import Image
 
 from tests.parts.program.data.encoded_images import encode, photograph
-from tests.parts.program.data.own.pictures import picture
+from tests.parts.program.data.pictures import picture
 from tests.rows import rows
 from train.data import photographs
-from train.data.crops import Fit, ImageReader
+from train.data.crops import ImageReader
 from train.data.image_changes import CHANGES, NUM_DRAWS
 from train.data.images import UnreadableImageError
+from train.data.steps import resized
 
 # Width and height: landscape, portrait, square, enlarged, one side already 256; for the middle,
 # rests of 69, whose half rounds down to 34, and of 415, whose half rounds up to 208.
@@ -24,8 +25,8 @@ PUBLISHED = photographs.READER
 MIDDLE = np.full(NUM_DRAWS, 0.5)
 
 
-def reader(shape=(10, 12, 3), *, augmentation="none", upright=True):
-    return ImageReader.own(shape, CHANGES[augmentation], upright=upright)
+def reader(shape=(10, 12, 3), *, augmentation="none"):
+    return ImageReader.own(shape, CHANGES[augmentation])
 
 
 def draws(seed):
@@ -111,18 +112,11 @@ def test_another_size_is_resized_and_its_middle_cropped(size):
 
 def test_the_middle_is_a_part_of_the_image_that_covers_eight_sevenths():
     # Resized to 16 x 24 pixels, of which 14 x 21 stay.
-    box, size, crop = reader((21, 14, 3)).fit((160, 240))
-    assert (box, size, crop) == (pytest.approx((10, 15, 150, 225)), (14, 21), None)
+    box, size = resized(reader((21, 14, 3)).fit.resize, (160, 240))
+    assert (box, size) == (pytest.approx((10, 15, 150, 225)), (14, 21))
     # Resized to 16 x 32 pixels.
-    assert reader((14, 14, 3)).fit((160, 320)).box == pytest.approx((10, 90, 150, 230))
-
-
-@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGBA", "CMYK"])
-def test_any_mode_becomes_the_channels_of_the_data(mode):
-    image = picture("a", mode=mode)
-    for channels in (1, 3):
-        pixels = reader((10, 12, channels)).for_evaluation(encode(image, "TIFF"), "a")
-        assert (pixels.shape, pixels.dtype) == ((10, 12, channels), np.uint8)
+    box, _ = resized(reader((14, 14, 3)).fit.resize, (160, 320))
+    assert box == pytest.approx((10, 90, 150, 230))
 
 
 def test_grey_data_in_memory_are_grey_before_they_are_resized(rng):
@@ -134,8 +128,11 @@ def test_grey_data_in_memory_are_grey_before_they_are_resized(rng):
 
 @pytest.mark.parametrize("made", [reader((224, 224, 3)), PUBLISHED, ImageReader.plain((90, 90, 3))])
 def test_an_image_too_narrow_to_be_resized_is_refused(made):
-    with pytest.raises(UnreadableImageError, match="too long and narrow, 1 x 30000 pixels"):
-        made.pixels(Image.new("L", (1, 30_000)), "a")
+    encoded = encode(Image.new("L", (1, 30_000)), "PNG")
+    with pytest.raises(UnreadableImageError, match="a: it is too long and narrow, 1 x 30000 pix"):
+        made.for_evaluation(encoded, "a")
+    with pytest.raises(UnreadableImageError, match="a: it is too long and narrow, 1 x 30000 pix"):
+        made.for_training(encoded, "a", draws(0))
 
 
 # Random changes.
@@ -198,25 +195,3 @@ def test_a_padded_crop_moves_by_up_to_an_eighth():
     assert (moved[:2] == 0).all()
     still = cropping.for_training(encode(image, "PNG"), "a", middle)
     np.testing.assert_array_equal(still, np.asarray(image))
-
-
-def test_parts_have_every_area_and_lie_everywhere():
-    # A ramp: the mean of a part says where it lies, its spread how large it is.
-    ramp = Image.fromarray(np.tile(np.arange(256, dtype=np.uint8), (256, 1)))
-    resizing = reader((8, 8, 1), augmentation="random_resized_crop")
-    encoded = encode(ramp, "PNG")
-    parts = [
-        resizing.for_training(encoded, "a", draws(seed))[..., 0].astype(int) for seed in range(200)
-    ]
-    widths = [np.ptp(part) for part in parts]
-    middles = [part.mean() for part in parts]
-    assert min(widths) < 90
-    assert max(widths) > 200
-    assert min(middles) < 80
-    assert max(middles) > 175
-
-
-def test_words_and_numbers_of_a_fit_say_the_same():
-    assert "its shorter side resized to 256" in PUBLISHED.fit.in_words
-    assert "8/7" in reader().fit.in_words
-    assert "cover 12 x 10 pixels" in Fit((12, 10)).in_words

@@ -2,15 +2,12 @@
 
 import os
 import shutil
-from types import SimpleNamespace
 
 import pytest
 
 from tests.parts.program.data import archives
 from tests.parts.program.data.specs import dataset_spec
-from train.assembly import data_checks
-from train.configuration.datasets import CheckedFields
-from train.data.imagenet_lt import LISTS
+from train.data.photographs import LISTS
 from train.foundation.errors import UserError
 
 FIELDS = {"name": "imagenet_lt", "batch_size": 4, "num_workers": 0}
@@ -35,17 +32,13 @@ def test_the_images_are_those_of_the_lists_in_their_order(data_dir):
         assert len(split) == len(lines)
         for index, line in enumerate(lines):
             path, label = line.split(" ")
-            assert split.images.file_name(index) == path
+            assert split.name(index) == path
             assert split.labels[index] == int(label)
-            assert split.images.encoded(index)[0] == (data_dir / "imagenet_lt" / path).read_bytes()
+            assert split.encoded(index) == (data_dir / "imagenet_lt" / path).read_bytes()
 
 
 LINE = "train/n01440764/n01440764_190.JPEG 0"
 BAD = {
-    "absent image": (
-        lambda lines: [*lines[:4], "train/n01443537/n01443537_1.JPEG 1", *lines[5:]],
-        r"imagenet_lt lacks images of its lists: train/n01443537/n01443537_1\.JPEG",
-    ),
     "class out of range": (
         lambda lines: [LINE[:-1] + "1000", *lines],
         r"ImageNet_LT_train\.txt, line 1: .* from 0 to 999",
@@ -56,7 +49,7 @@ BAD = {
     ),
     "class without images": (
         lambda lines: [line for line in lines if not line.endswith(" 7")],
-        r"ImageNet_LT_train\.txt has no image of class 7",
+        r"ImageNet_LT_train\.txt has images of 999 classes, not 1000",
     ),
     "no list": (None, r"config\.dataset\.data_dir must be .* does not have ImageNet_LT_train\.txt"),
 }
@@ -78,22 +71,17 @@ def test_a_bad_list_is_refused_with_file_and_line(data_dir, tmp_path, case):
         bad.write_text("".join(f"{line}\n" for line in change(bad.read_text().splitlines())))
     with pytest.raises(UserError, match=message):
         load(tmp_path)
-    if change is not None:
-        # Another list is another data set, as a run that is resumed notices.
-        bad.write_text((data_dir / "imagenet_lt" / bad.name).read_text() + LINE + "\n")
-        assert load(tmp_path).digest != load(data_dir).digest
 
 
-def test_an_image_that_cannot_be_read_stops_a_run_before_its_first_step(data_dir, tmp_path):
+def test_an_image_that_is_absent_or_cannot_be_read_stops_a_run_before_its_first_step(
+    data_dir, tmp_path
+):
     folder = tmp_path / "imagenet_lt"
     shutil.copytree(data_dir / "imagenet_lt", folder, copy_function=os.link)
     bad = folder / "val/n01440764/ILSVRC2012_val_00000001.JPEG"
     content = bad.read_bytes()
     bad.unlink()
-    bad.write_bytes(content[:-9])
-    data = SimpleNamespace(
-        config=SimpleNamespace(dataset=CheckedFields(name="imagenet_lt", batch_size=4)),
-        dataset=load(tmp_path),
-    )
-    with pytest.raises(UserError, match=r"val_00000001\.JPEG of .*skip_unreadable"):
-        data_checks.find_unreadable(data, tmp_path / "run")
+    for reason in ("No such file", "truncated"):
+        with pytest.raises(UserError, match=rf"val_00000001\.JPEG of {folder}.*{reason}"):
+            load(tmp_path)
+        bad.write_bytes(content[:-9])

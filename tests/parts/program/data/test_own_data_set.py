@@ -15,7 +15,9 @@ from tests.parts.program.data.specs import dataset_spec
 from train import experiment, prepare
 from train.configuration import DatasetFields
 from train.configuration.declaring import field
-from train.data import DATASETS, DatasetFamily, PreparedSpec, augmentation, find
+from train.data import DATASETS, DatasetFamily, PreparedSpec, find
+from train.data.augmentation import random_flip
+from train.data.dataset import unchanged
 from train.foundation import fields
 from train.foundation.errors import UserError
 from train.models import ModelSpec
@@ -69,7 +71,7 @@ def spec(fields):
         num_classes=None,
         image_shape=(4, 4, 1),
         builder=Shades,
-        augment=augmentation.random_flip if fields.flip else augmentation.unchanged,
+        augment=random_flip if fields.flip else unchanged,
         mean=(0.4,),
         std=(0.3,),
     )
@@ -182,7 +184,7 @@ def test_a_wrong_import_path_is_told_in_a_line(tmp_path, config, section, path, 
 
 def test_images_of_another_shape_than_is_said_are_refused(tmp_path, config):
     wrong = dataclasses.replace(dataset_spec(config["dataset"]), image_shape=(4, 4, 3))
-    message = r"has images of shape \(4, 4, 1\), and \S+ as it is configured has \(4, 4, 3\); prep"
+    message = r"the shape \(4, 4, 1\), and \S+ as it is configured has 3 and \(4, 4, 3\); prepare"
     with pytest.raises(UserError, match=message):
         wrong.load(config["dataset"]["data_dir"])
 

@@ -9,6 +9,7 @@ from tests.parts.program import bombs
 from tests.parts.program.data import archives, small
 from train import prepare
 from train.data.plantnet300k import Plantnet300k, Plantnet300kV2
+from train.data.sources import tfds as prepared
 from train.foundation.errors import UserError
 
 METADATA = "plantnet_300K/plantnet300K_metadata.json"
@@ -58,6 +59,10 @@ def test_the_examples_are_in_the_order_of_their_paths_with_what_is_said_of_them(
             said = metadata[name.removesuffix(".jpg")]
             for key in ("organ", "author", "license"):
                 assert example[key].decode() == (said.get(key) or "")
+        # They are shown beside the images.
+        shown = prepared.read(builder, split).credits
+        pairs = [(one["author"].decode(), one["license"].decode()) for one in found]
+        assert shown.tolist() == [", ".join(filter(None, pair)) for pair in pairs]
     # Several files, as in the true archive.
     assert len(builder.info.splits["train"].filepaths) == 4
 

@@ -19,14 +19,15 @@ import types
 import jax.numpy as jnp
 import numpy as np
 from train.devices import parallel, processes
-from train.data import Split
-from train.data.pipeline import Pipeline
+from train.data.batches import Batches
+from train.data.examples import Examples
+from train.data.streaming import stream
 from train.evaluation import predictions
 
 names = np.array([f"{number}.jpg" for number in range(21)], object)
-split = Split(
-    np.arange(63, dtype=np.uint8).reshape(21, 1, 1, 3), np.arange(21, dtype=np.int32) % 3, names
-)
+images = np.arange(63, dtype=np.uint8).reshape(21, 1, 1, 3)
+split = Examples.of_source(images, np.arange(21) % 3, ("a", "b", "c"), "here", names=names)
+share = jax.process_index(), jax.process_count()
 
 def step(params, batch_stats, hyperparameters, batch):
     scores = batch["images"].reshape(-1, 3).astype(jnp.float32)
@@ -41,7 +42,7 @@ for kind in parallel.KINDS:
         lambda params, batch_stats, batch: compiled(params, batch_stats, nothing, batch),
         nothing,
         nothing,
-        Pipeline(8, 0, jax.process_index(), jax.process_count()).evaluation(split),
+        stream(Batches(examples=split, size=8, share=share)),
         devices,
         split=split,
         num_classes=3,

@@ -157,45 +157,10 @@ def test_the_figures_of_organs_are_those_of_their_docstring(organs, figure):
     assert abs(found.value - told) < 3 * found.standard_error + 5e-4
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_latents_are_standard_normal_about_the_mean_of_their_class(part):
-    law = Gaussian(**SMALL)
-    latents, labels = law.sample(part, 20_000)
-    noise = latents - law.means[labels]
-    # Bounds of 4.5 deviations on some 150 entries: one honest sample in a thousand exceeds them.
-    assert abs(noise.mean(axis=0)).max() < 4.5 / np.sqrt(20_000)
-    assert abs(noise.T @ noise / 20_000 - np.eye(LATENT_SIZE)).max() < 4.5 * np.sqrt(2 / 20_000)
-    # Also for neighbours in the order, and for the label.
-    assert abs(noise[1:].T @ noise[:-1] / 20_000).max() < 4.5 / np.sqrt(20_000)
-    assert abs(noise.T @ (labels - labels.mean()) / 20_000 / labels.std()).max() < 0.032
-
-
-def test_an_example_shows_one_of_two_organs_with_the_scale_that_its_species_has_for_it():
-    law = Organs(**SMALL)
-    latents, labels = law.sample("validation", 20_000)
-    organs = law.organs("validation", 20_000)
-    noise = (latents - law.means[organs, labels]) / law.scales[organs, labels, np.newaxis]
-    # Bounds of 4.5 deviations on some 150 entries: one honest sample in a thousand exceeds them.
-    bound = 4.5 / np.sqrt(20_000)
-    assert abs(noise.mean(axis=0)).max() < bound
-    assert abs(noise.T @ noise / 20_000 - np.eye(LATENT_SIZE)).max() < np.sqrt(2) * bound
-    for other in (labels, organs):
-        assert abs(noise.T @ (other - other.mean()) / 20_000 / other.std()).max() < bound
-    assert abs(organs.mean() - 0.5) < bound / 2
-    assert abs(np.corrcoef(organs, labels)[0, 1]) < bound
-    assert abs(np.corrcoef(organs[1:], organs[:-1])[0, 1]) < bound
-
-
 def root_mean_square_of_species(means):
     """The root mean square distance of the species of a genus, of means [..., genera, 4, 16]."""
     # Twice the unbiased variance is the mean squared distance of two.
     return np.sqrt(2 * means.var(axis=-2, ddof=1).sum(axis=-1).mean(axis=-1))
-
-
-def root_mean_square_of_genera(means, of_species):
-    """The root mean square distance of the genera, without what is due to four species each."""
-    centers = means.mean(axis=-2)[..., np.newaxis, :, :]
-    return np.sqrt(root_mean_square_of_species(centers) ** 2 - np.square(of_species) / 4)
 
 
 def test_distances_are_those_that_the_parameters_say():
@@ -203,23 +168,9 @@ def test_distances_are_those_that_the_parameters_say():
     means = law.means.reshape(200, 4, LATENT_SIZE)
     # 600 · 16 squares of species, 199 · 16 of genera: deviations of 0.7 % and 1.3 % of the root.
     assert root_mean_square_of_species(means) == pytest.approx(2 / 0.5, rel=0.03)
-    assert root_mean_square_of_genera(means, 4) == pytest.approx(5.5, rel=0.06)
-
-
-def test_leaves_of_a_genus_are_closer_than_its_flowers_and_scales_are_in_their_range():
-    law = Organs(num_classes=800, num_genera=200, ambiguity=0.5)
-    means = law.means.reshape(2, 200, 4, LATENT_SIZE)
-    # 600 · 16 squares of species, 199 · 16 of genera: deviations of 0.7 % and 1.3 % of the root.
-    found = root_mean_square_of_species(means)
-    np.testing.assert_allclose(found, [3.2 / 0.5, 0.8 / 0.5], rtol=0.03)
-    np.testing.assert_allclose(root_mean_square_of_genera(means, [6.4, 1.6]), 5.5, rtol=0.06)
-    # The genera of flowers and of leaves are independent: 3,200 products, four deviations.
-    centers = means.mean(axis=2).reshape(2, -1)
-    assert abs(np.corrcoef(centers)[0, 1]) < 4 / np.sqrt(3200)
-    assert (law.scales.min() >= 0.5) & (law.scales.max() <= 2)
-    # 1,600 uniform numbers on [-1, 1], whose variance is 1/3.
-    assert abs(np.log2(law.scales).mean()) < 4 / np.sqrt(3 * 1600)
-    assert np.log2(law.scales).var() == pytest.approx(1 / 3, rel=0.1)
+    # The genera, without what is due to four species each.
+    of_genera = root_mean_square_of_species(means.mean(axis=1)[np.newaxis])
+    assert np.sqrt(of_genera**2 - 4) == pytest.approx(5.5, rel=0.06)
 
 
 @pytest.mark.parametrize("part", DRAWN)
@@ -272,19 +223,6 @@ def test_the_power_law_is_the_share_of_a_rank_in_its_genus():
         np.testing.assert_allclose(shares, expected / expected.sum() / 4, rtol=1e-12)
 
 
-@pytest.mark.parametrize(("num_classes", "num_genera"), [(100, 20), (7, 3)])
-def test_genera_and_names(num_classes, num_genera):
-    law = Gaussian(num_classes=num_classes, num_genera=num_genera)
-    sizes = np.bincount(law.genera)
-    assert len(sizes) == num_genera
-    assert sizes.max() - sizes.min() <= 1
-    assert len(set(law.class_names)) == num_classes
-    for genus, name in zip(law.genera, law.class_names, strict=True):
-        assert name.startswith(f"genus_{genus:02d} species_")
-    assert law.class_names[0] == "genus_00 species_00"
-    assert law.class_names[-1] == f"genus_{num_genera - 1:02d} species_{sizes[-1] - 1:02d}"
-
-
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("part", PARTS)
 def test_an_example_is_a_function_of_the_law_the_part_and_its_index(law, part):
@@ -301,26 +239,12 @@ def test_an_example_is_a_function_of_the_law_the_part_and_its_index(law, part):
 
 # The first number of each part.
 FIRST = {
-    Gaussian(): [
-        0.419595540990839,
-        1.1280955412224407,
-        3.851866762684737,
-        0.4586713111667166,
-        0.585040987169668,
-    ],
+    Gaussian(): [0.419595540991, 1.12809554122, 3.85186676268, 0.458671311167, 0.585040987170],
     Organs(long_tail_exponent=0.0): [
-        0.3964298812927929,
-        -0.6534501949118922,
-        1.930220145553319,
-        0.4634234508495716,
-        2.829228199918994,
+        *(0.396429881293, -0.653450194912, 1.93022014555, 0.463423450850, 2.82922819992)
     ],
     PowerLaw(long_tail_exponent=3.0): [
-        0.27194510789784787,
-        0.8245494324456812,
-        3.1231968545913467,
-        0.9852909567653134,
-        1.4753462472435688,
+        *(0.271945107898, 0.824549432446, 3.12319685459, 0.985290956765, 1.47534624724)
     ],
 }
 
@@ -329,8 +253,7 @@ FIRST = {
 def test_the_draws_do_not_change_between_versions(law):
     """Two runs of one configuration would no longer be of the same data."""
     drawn = [law.sample(part, 1).latents[0, 0] for part in PARTS]
-    # Known to the last bit but one: sums and products of float64, with a library's logarithms.
-    np.testing.assert_allclose(drawn, FIRST[law], rtol=1e-12)
+    np.testing.assert_allclose(drawn, FIRST[law], rtol=1e-10)
 
 
 def test_priors_labels_scales_and_organs_do_not_change_between_versions(gaussian, organs):

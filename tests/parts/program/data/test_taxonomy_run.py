@@ -49,12 +49,12 @@ def folder(tmp_path_factory):
     start(
         "main",
         [
-            *("--config=configs/folder.py", *small, f"--workdir={folder}/run"),
+            *("--config=configs/images.py", *small, f"--workdir={folder}/run"),
             *(f"--config.dataset.path={folder}/nested", "--config.dataset.nested=True"),
             "--config.loss.rank_weights=(0.25,0.5,1.0)",
         ],
         [
-            *("--config=configs/folder.py:soft_label_cross_entropy", *small),
+            *("--config=configs/images.py:soft_label_cross_entropy", *small),
             *(f"--workdir={folder}/table_run", f"--config.dataset.path={folder}/flat"),
             f"--config.dataset.taxonomy={folder}/ranks.csv",
         ],
@@ -146,44 +146,6 @@ def test_sets_have_names_in_lines_on_the_page_and_in_the_export(folder):
     assert (np.asarray(nodes).sum(axis=-1) == 1).all()
 
 
-def test_genera_of_names_and_of_a_table_with_empty_cells_or_none(tmp_path):
-    random = np.random.default_rng(0)
-    labels = random.integers(4, size=200)
-    logits = np.eye(4, dtype=np.float32)[labels] * 2 + random.normal(size=(200, 4))
-    scores = np.asarray(jax.nn.softmax(logits))
-    files = {
-        "species": ["001.Quercus_robur", "002.quercus_ilex", "003.Salix_alba", "004.Aloe_vera"],
-        "slugs": ["quercus-robur", "quercus-ilex", "salix-alba", "aloe-vera"],
-    }
-    for name, class_names in files.items():
-        file = {"scores": scores, "labels": labels, "class_names": class_names}
-        np.savez(tmp_path / f"{name}.npz", **file)
-    rows = [
-        "class,genus,family",
-        *("quercus-robur,quercus,Fagaceae", "quercus-ilex,quercus,Fagaceae"),
-        *("salix-alba,salix,", "aloe-vera,,Asphodelaceae", "fagus-sylvatica,,", ",fagus,fagaceae"),
-    ]
-    (tmp_path / "ranks.csv").write_text("\n".join(rows))
-    evaluate = ["--rules=taxonomic", f"--coverages={COVERAGE}"]
-    start(
-        "evaluate",
-        *(
-            [
-                *(*evaluate, f"--logits={tmp_path}/{name}.npz", f"--taxonomy={taxonomy}"),
-                f"--out={tmp_path}/{name}.json",
-            ]
-            for name, taxonomy in (("species", "first_word"), ("slugs", tmp_path / "ranks.csv"))
-        ),
-    )
-    reports = {
-        name: json.loads((tmp_path / f"{name}.json").read_text()) for name in ("species", "slugs")
-    }
-    of_genus = reports["species"]["ranks"]["genus"]
-    assert of_genus["nodes"] == 3
-    # Families of others are not looked at, and who has none is alone there.
-    assert reports["slugs"]["ranks"] == {"family": of_genus, "genus": of_genus}
-
-
 def test_mistakes_are_told(folder):
     recipe = [f"--workdir={folder}/none", f"--config.dataset.path={folder}/flat"]
     weighted = "--config.loss.rank_weights=(1.0,)"
@@ -192,8 +154,8 @@ def test_mistakes_are_told(folder):
     check_mistakes(
         "train.main",
         [
-            (["--config=configs/folder.py", *recipe, weighted], "config.loss.rank_weights needs"),
-            (["--config=configs/folder.py", *recipe, table, weighted], f"{field}3 numbers"),
-            (["--config=configs/folder.py:ldam", *recipe, table, weighted], field),
+            (["--config=configs/images.py", *recipe, weighted], "config.loss.rank_weights needs"),
+            (["--config=configs/images.py", *recipe, table, weighted], f"{field}3 numbers"),
+            (["--config=configs/images.py:ldam", *recipe, table, weighted], field),
         ],
     )

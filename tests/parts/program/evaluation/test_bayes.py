@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.parts.program.data import bayes_accuracies
-from train.data import Split, TrueDistribution, taxonomy
+from train.data import Examples, TrueDistribution, taxonomy
 from train.data.synthetic_laws import Gaussian, Organs
 from train.evaluation import bayes, metric
 
@@ -21,7 +21,7 @@ def model():
 @pytest.fixture(scope="module")
 def summary(model):
     def split(part, size):
-        return Split(*model.sample(part, size))
+        return Examples.of_source(*model.sample(part, size), model.class_names, "")
 
     distribution = TrueDistribution(model.posterior, np.exp(model.log_prior))
     test = split("test", 6000)
@@ -36,7 +36,7 @@ def test_on_examples_with_as_many_of_each_class_the_best_over_classes_are_the_be
     distribution = TrueDistribution(law.posterior, np.exp(law.log_prior))
 
     def split(part):
-        return Split(*law.sample(part, 3000))
+        return Examples.of_source(*law.sample(part, 3000), law.class_names, "")
 
     parts = (split("balanced_test"), split("validation"), (1, 5), np.full(12, 30))
     found, other = (
@@ -74,7 +74,7 @@ def test_each_way_of_counting_has_its_own_best_classifier(model, summary):
 
 
 def test_the_best_genera_have_the_largest_sums_of_the_posterior(model):
-    examples = Split(*model.sample("test", 4000))
+    examples = Examples.of_source(*model.sample("test", 4000), model.class_names, "")
     distribution = TrueDistribution(model.posterior, np.exp(model.log_prior))
     names = model.class_names
     tree = taxonomy.first_words(names)
@@ -82,7 +82,7 @@ def test_the_best_genera_have_the_largest_sums_of_the_posterior(model):
     assert found.keys() == {"genus"}
     # A K of 5 is more than there are genera.
     assert found["genus"].keys() == {"nodes", "top_1_accuracy", "top_2_accuracy"}
-    sums = model.posterior(examples.images) @ np.eye(3)[model.genera]
+    sums = model.posterior(examples.array) @ np.eye(3)[model.genera]
     hits = sums.argmax(axis=1) == model.genera[examples.labels]
     assert found["genus"]["top_1_accuracy"] == pytest.approx(hits.mean(), abs=1e-9)
     # The mean of the largest sum, within four standard errors.

@@ -112,11 +112,11 @@ def test_a_table_has_costs_of_labels_and_of_similar_classes(tmp_path):
     ("rows", "message"),
     [
         (EVERY[1:], "it has none for ash"),
-        ([*EVERY, EVERY[0]], "line 8: it must have a label"),
-        ([*EVERY, "elm,oak,1", "elm, oak ,2"], "line 9: it must have a label"),
-        ([*EVERY, "elm,beech,1"], "line 8: beech"),
-        ([*EVERY, "elm,oak,-1"], "line 8: its cost must be"),
-        ([*EVERY[1:], "ash,,0"], "line 7: its cost must be"),
+        ([*EVERY, EVERY[0]], "row 8: it must have a label"),
+        ([*EVERY, "elm,oak,1", "elm, oak ,2"], "row 9: it must have a label"),
+        ([*EVERY, "elm,beech,1"], "row 8: beech"),
+        ([*EVERY, "elm,oak,-1"], "row 8: its cost must be"),
+        ([*EVERY[1:], "ash,,0"], "row 7: its cost must be"),
     ],
 )
 def test_what_is_no_table_of_costs_is_refused(tmp_path, rows, message):

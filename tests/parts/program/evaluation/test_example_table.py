@@ -29,7 +29,7 @@ def examples(rng):
     )
     loss = np.where(known, rng.random(NUMBER), np.nan).astype(np.float32)
     names = np.array([*EVIL, *(f"{row}.png" for row in range(len(EVIL), NUMBER))], object)
-    groups = np.array([f"group {row // 2}" for row in range(NUMBER)], object)
+    groups = np.array([f"{row // 2}" for row in range(NUMBER)], object)
     return Predictions(loss, scores, labels, ranks, names, groups)
 
 

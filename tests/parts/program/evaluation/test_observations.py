@@ -33,12 +33,12 @@ def draw(rng, number=40):
         scores=scores,
         labels=labels,
         ranks=reference.label_ranks(scores, labels),
-        groups=np.array([f"group {group}" for group in of], object),
+        groups=np.array([*map(str, of)], object),
     )
 
 
 def numbers(examples):
-    return np.array([int(name.removeprefix("group ")) for name in examples.groups])
+    return np.array([int(name) for name in examples.groups])
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_observations_are_those_of_the_library(rng, by, stored, monkeypatch):
     # The logarithms of 32 bits, and their sums.
     np.testing.assert_allclose(scores[:], np.exp(expected)[order], rtol=64 * EPS)
     assert found.predictions.groups is not None
-    assert found.predictions.groups.tolist() == [f"group {number}" for number in order]
+    assert found.predictions.groups.tolist() == [*map(str, order)]
     np.testing.assert_array_equal(found.sizes, np.bincount(of)[order])
     labels = np.asarray(sets.group_labels(examples.labels, of, num_groups=40))[order]
     np.testing.assert_array_equal(found.predictions.labels, labels)
@@ -79,7 +79,7 @@ def test_scores_that_are_no_probabilities_are_not_made_to_add_up(rng, by):
     assert found.groups is not None
     of = numbers(examples)
     for name, row in zip(found.groups, found.scores, strict=True):
-        rows = sigmoids[of == int(name.removeprefix("group "))].astype(np.float64)
+        rows = sigmoids[of == int(name)].astype(np.float64)
         pooled = {
             "log_probabilities": lambda rows: np.exp(np.log(rows).mean(axis=0)),
             "probabilities": lambda rows: rows.mean(axis=0),
@@ -93,7 +93,7 @@ def test_scores_that_are_no_probabilities_are_not_made_to_add_up(rng, by):
 def test_a_probability_that_is_rounded_to_0_does_not_decide_alone():
     """Of three photographs, one is sure of another class: its label has no probability left."""
     scores = np.float32([[0.9, 0.1, 0], [0.9, 0.1, 0], [0, 0.5, 0.5]])
-    labels, groups = np.zeros(3, np.int32), np.array(["group a"] * 3, object)
+    labels, groups = np.zeros(3, np.int32), np.array(["a"] * 3, object)
     given = Predictions(np.zeros(3, np.float32), scores, labels, labels, groups=groups)
     found = observations.combine(given, Combination(combinations.DEFAULT)).predictions
     assert 0 < found.scores[0, 0] < found.scores[0, 1]
@@ -124,7 +124,7 @@ def test_observations_of_several_classes_are_left_out_and_told(rng, caplog):
     found = observations.combine(examples, Combination(combinations.DEFAULT))
     assert (found.num_ambiguous, len(found)) == (2, 38)
     assert found.predictions.groups is not None
-    assert not {f"group {number}" for number in several} & {*found.predictions.groups}
+    assert not {*map(str, several)} & {*found.predictions.groups}
     np.testing.assert_allclose(found.predictions.scores.sum(axis=-1), 1, rtol=1e-5)
     assert "observations with examples of several classes have no label" in caplog.text
     assert "2 of 40, the first is 0\n" in caplog.text

@@ -160,17 +160,6 @@ def test_rows_are_read_where_they_are(checksum, dtype, rng, tmp_path):
             rows[np.array(place)]
 
 
-def test_rows_know_the_checksum_of_their_file(rng, tmp_path):
-    array = rng.normal(size=(20, 3)).astype(np.float32)
-    parts = [array[:8], array[8:9], array[9:]]
-    checksums = [zlib.crc32(part.tobytes()) for part in parts]
-    rows = stored(tmp_path / "a.npz", array)
-    assert rows.has_checksum(checksums, map(len, parts))
-    assert not rows.has_checksum([*checksums[:2], checksums[2] ^ 1], map(len, parts))
-    without = stored(tmp_path / "a.npy", array, checksum=False)
-    assert without.has_checksum([0, 0, 0], map(len, parts))
-
-
 def cut_short(path):
     with path.open("r+b") as file:
         file.truncate(200)

@@ -5,10 +5,8 @@ import codecs
 import numpy as np
 import pytest
 
-from tests.parts.program.data.own import pictures
 from tests.rows import rows
 from train.comparison import toml_files
-from train.data.own import tables
 from train.evaluation import score_files
 from train.foundation import fields, json_files, text_files
 from train.foundation.errors import UserError
@@ -36,11 +34,7 @@ def write(request, tmp_path):
     return write
 
 
-def test_every_door_reads_every_encoding(write, tmp_path):
-    pictures.write(tmp_path, ["é.png", "b.png"])
-    found = tables.find(write("a.csv", "path,label\r\né.png,hêtre\r\nb.png,三\r\n")).listing
-    assert found.paths == ("é.png", "b.png")
-    assert found.class_names == ("hêtre", "三")
+def test_every_door_reads_every_encoding(write):
     labels = score_files.read_integers(write("labels.txt", "3\r\n0\r\n"), flag="labels")
     np.testing.assert_array_equal(labels, [3, 0])
     assert toml_files.read(write("a.toml", 'name = "é"'), "study") == {"name": "é"}

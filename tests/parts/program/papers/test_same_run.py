@@ -16,8 +16,6 @@ from train.workdir.runs import FIELDS_OF_THE_MACHINE, all_fields
 OTHER_VALUES = {
     "dataset.data_dir": "/elsewhere",
     "dataset.num_workers": 3,
-    "dataset.check_images": "all",
-    "dataset.list_near_duplicates": False,
     "dataset.skip_unreadable": True,
     "checkpoint.every_steps": 7,
     "checkpoint.every_minutes": 1.5,

@@ -6,7 +6,7 @@ import pytest
 
 from configs import digits, features, synthetic_latents
 from tests.parts.program.configurations import changed
-from tests.parts.program.data.own import matrices
+from tests.parts.program.data import matrices
 from train.configuration.parsing import parse
 from train.foundation.errors import UserError
 from train.planning.plans import StepPlanner
@@ -54,7 +54,8 @@ def test_ranks_above_the_classes_are_those_of_the_data_set(loss, changes):
 
 def test_a_batch_has_all_votes_of_its_examples(tmp_path):
     content = matrices.arrays()
-    content["labels"] = np.stack([content["labels"], np.roll(content["labels"], 1)], axis=1)
+    content["class_names"] = np.array(matrices.CLASSES)
+    content["labels"] = np.tile([[3, 2, 0], [1, 0, 4]], (30, 1))
     fields = {
         "dataset.path": str(matrices.write(tmp_path / "a.npz", **content)),
         "dataset.labels": "votes",

@@ -1,8 +1,6 @@
 """Features of networks: what they are, which rows they are of, and what interruptions leave."""
 
 import dataclasses
-import os
-import shutil
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -11,7 +9,7 @@ import pytest
 import safetensors.numpy
 from flax import linen as nn
 
-from tests.parts.program.data.own import pictures
+from tests.parts.program.data import pictures
 from tests.parts.program.prediction import small_network
 from train.configuration.datasets import FeaturesFields
 from train.data import dataset_spec, photographs
@@ -43,6 +41,10 @@ def weights(tmp_path_factory):
     return file
 
 
+def images(path, **fields):
+    return found.find(found.configuration(path, **fields))
+
+
 class Sums:
     """In the place of a network: quick, and it counts the batches that it computes."""
 
@@ -54,7 +56,7 @@ class Sums:
     def __init__(self):
         self.batches = 0
 
-    spec = dataset_spec(found.configuration("folder", Path("photos"))).of_shape(image_shape)
+    spec = dataset_spec(found.configuration(Path("photos"))).of_shape(image_shape)
     reader = spec.image_reader
 
     def compiled(self):
@@ -122,7 +124,7 @@ def test_a_network_without_batch_norm(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("standard_promotion")
 def test_features_of_a_run_are_those_below_its_head(photos, finished_run, tmp_path):
     used = network.of_run(finished_run)
-    embed(used, found.in_folder(photos), tmp_path / "a.npz", skip_unreadable=False)
+    embed(used, images(photos), tmp_path / "a.npz")
     content = arrays(tmp_path / "a.npz")
     classifier = trained.load(finished_run)
     rows = [0, 149]
@@ -148,7 +150,7 @@ def test_groups_of_a_table_stay_in_one_split(photos, tmp_path):
     (tmp_path / "photos").symlink_to(photos)
     table = tmp_path / "table.csv"
     table.write_text("\n".join(["path,label,group", *rows]))
-    embed(Sums(), found.in_table(table), tmp_path / "a.npz", skip_unreadable=False)
+    embed(Sums(), images(table), tmp_path / "a.npz")
     content = arrays(tmp_path / "a.npz")
     split_of = {}
     for name, split in zip(content["names"], content["split"], strict=True):
@@ -160,7 +162,7 @@ def test_groups_of_a_table_stay_in_one_split(photos, tmp_path):
     of_features = dataset_spec(
         FeaturesFields(name="features", batch_size=1, path=str(tmp_path / "a.npz"))
     ).load(None)
-    of_images = dataset_spec(found.configuration("table", table)).load(None)
+    of_images = dataset_spec(found.configuration(table)).load(None)
     for one, other in (
         (of_features.train, of_images.train),
         (of_features.test, of_images.test),
@@ -176,7 +178,7 @@ def test_groups_of_a_table_stay_in_one_split(photos, tmp_path):
 def whole(photos, tmp_path_factory):
     """The bytes of the file that a start without interruption writes."""
     out = tmp_path_factory.mktemp("whole") / "a.npz"
-    embed(Sums(), found.in_folder(photos), out, skip_unreadable=False)
+    embed(Sums(), images(photos), out)
     return out.read_bytes()
 
 
@@ -184,7 +186,7 @@ class StoppedError(Exception):
     pass
 
 
-def stop_after(batches, photos, out, monkeypatch, *, skip_unreadable=False):
+def stop_after(batches, photos, out, monkeypatch):
     original = PartFile.add
 
     def add(self, result):
@@ -195,11 +197,11 @@ def stop_after(batches, photos, out, monkeypatch, *, skip_unreadable=False):
     with monkeypatch.context() as patch:
         patch.setattr(PartFile, "add", add)
         with pytest.raises(StoppedError):
-            embed(Sums(), found.in_folder(photos), out, skip_unreadable=skip_unreadable)
+            embed(Sums(), images(photos), out)
 
 
 # The length and the checksum of a batch have twelve bytes.
-BATCH = 64 * (1 + 4 * 5) + 12
+BATCH = 64 * 4 * 5 + 12
 
 
 def flipped(content, place):
@@ -229,32 +231,30 @@ def test_what_was_stopped_ends_with_the_same_file(photos, whole, tmp_path, monke
     change, computed = DAMAGES[damage]
     partial.write_bytes(change(partial.read_bytes()))
     used = Sums()
-    embed(used, found.in_folder(photos), out, skip_unreadable=False)
+    embed(used, images(photos), out)
     assert used.batches == computed
     assert out.read_bytes() == whole
     assert list(tmp_path.iterdir()) == [out]
-    embed(used, found.in_folder(photos), out, skip_unreadable=False)
+    embed(used, images(photos), out)
     assert used.batches == computed
 
 
-def test_images_that_changed_are_computed_again(photos, whole, tmp_path):
-    root, path = tmp_path / "photos", tmp_path / "a.npz"
-    shutil.copytree(photos, root)
+def test_images_that_changed_are_computed_again(tmp_path):
+    # Without compression, another image has as many bytes.
+    pictures.write(tmp_path, [f"{name}/{index}.bmp" for name in CLASSES for index in range(9)])
+    path = tmp_path / "a.npz"
     for expected in (True, False, True):
         used = Sums()
-        embed(used, found.in_folder(root), path, skip_unreadable=False)
+        embed(used, images(tmp_path), path)
         assert (used.batches > 0) == expected
-        # Another image of the same size, as of a format without compression.
         if not expected:
-            image = next(root.rglob("*.png"))
-            later = image.stat().st_mtime + 60
-            os.utime(image, (later, later))
+            pictures.picture("another").save(tmp_path / "ash" / "0.bmp")
 
 
 def test_a_damaged_file_is_computed_again(photos, whole, tmp_path):
     def computed():
         used = Sums()
-        embed(used, found.in_folder(photos), path, skip_unreadable=False)
+        embed(used, images(photos), path)
         return used.batches
 
     path = tmp_path / "a.npz"
@@ -272,9 +272,9 @@ def test_what_belongs_to_something_else_is_refused(photos, tmp_path, monkeypatch
     other = Sums()
     other.digest = "others"
     with pytest.raises(UserError, match=r"a\.npz\.partial has results of another network"):
-        embed(other, found.in_folder(photos), out, skip_unreadable=False)
+        embed(other, images(photos), out)
     with pytest.raises(UserError, match=r"a\.npz\.partial has results of another network"):
-        embed(Sums(), found.in_folder(photos / "ash"), out, skip_unreadable=False)
+        embed(Sums(), images(photos / "ash"), out)
     assert (tmp_path / "a.npz.partial").read_bytes() == before
     assert other.batches == 0
 
@@ -282,43 +282,30 @@ def test_what_belongs_to_something_else_is_refused(photos, tmp_path, monkeypatch
 # Images that cannot be read.
 
 
-def test_unreadable_images_are_refused_or_left_out_and_named(tmp_path, capsys):
+def test_unreadable_images_are_refused_or_left_out_and_named(tmp_path, caplog):
     root = tmp_path / "photos"
     pictures.write_classes(root, CLASSES, 15)
     for name in ("ash/3.png", "cedar/14.png"):
         (root / name).write_bytes(b"no image")
     out = tmp_path / "a.npz"
-    with pytest.raises(UserError, match=r"ash/3\.png, cedar/14\.png; --skip_unreadable"):
-        embed(Sums(), found.in_folder(root), out, skip_unreadable=False)
-    assert [path.name for path in tmp_path.iterdir()] == ["photos"]
-    embed(Sums(), found.in_folder(root), out, skip_unreadable=True)
-    assert "unreadable: ash/3.png, cedar/14.png\n" in capsys.readouterr().out
-    with pytest.raises(UserError, match="--skip_unreadable"):
-        embed(Sums(), found.in_folder(root), out, skip_unreadable=False)
+    with pytest.raises(UserError, match=r"ash/3\.png, cedar/14\.png; .* --skip_unreadable leaves"):
+        images(root)
+    embed(Sums(), images(root, skip_unreadable=True), out)
+    (told,) = caplog.messages
+    assert told.startswith("2 of 90 images of ")
+    assert "ash/3.png, cedar/14.png; " in told
     content = arrays(out)
     assert not {"ash/3.png", "cedar/14.png"} & set(content["names"])
     assert len(content["features"]) == len(content["labels"]) == len(content["split"]) == 88
     # The other rows have their own features: the same as in a start with only these images.
     for name in ("ash/3.png", "cedar/14.png"):
         (root / name).unlink()
-    embed(Sums(), found.in_folder(root), tmp_path / "b.npz", skip_unreadable=False)
+    embed(Sums(), images(root), tmp_path / "b.npz")
     others = arrays(tmp_path / "b.npz")
     for name in ("names", "labels"):
         np.testing.assert_array_equal(content[name], others[name])
     # Rounding may depend on the place of an image in its batch.
     np.testing.assert_allclose(content["features"], others["features"], rtol=1e-4, atol=0.1)
-
-
-def test_what_was_left_out_before_an_interruption_stays_out(tmp_path, monkeypatch):
-    root, out = tmp_path / "photos", tmp_path / "a.npz"
-    pictures.write_classes(root, CLASSES, EACH)
-    (root / "ash" / "3.png").write_bytes(b"no image")
-    stop_after(1, root, out, monkeypatch, skip_unreadable=True)
-    with pytest.raises(UserError, match=r"ash/3\.png cannot be read, and was left out before; --"):
-        embed(Sums(), found.in_folder(root), out, skip_unreadable=False)
-    embed(Sums(), found.in_folder(root), out, skip_unreadable=True)
-    embed(Sums(), found.in_folder(root), tmp_path / "b.npz", skip_unreadable=True)
-    assert out.read_bytes() == (tmp_path / "b.npz").read_bytes()
 
 
 def test_features_that_are_not_finite_are_refused(photos, tmp_path):
@@ -327,5 +314,5 @@ def test_features_that_are_not_finite_are_refused(photos, tmp_path):
             return lambda images: np.full((len(images), 5), np.nan, np.float32)
 
     with pytest.raises(UserError, match=r"the network gives ash/0\.png features that are not fin"):
-        embed(Broken(), found.in_folder(photos), tmp_path / "a.npz", skip_unreadable=False)
+        embed(Broken(), images(photos), tmp_path / "a.npz")
     assert list(tmp_path.iterdir()) == []

@@ -68,9 +68,13 @@ def folder(tmp_path_factory):
                 part.save(root / "photos" / name / f"{index}.jpg")
     safetensors.numpy.save_file(small_network.weights()[1], root / "w.safetensors")
     used = network.of_weights(root / "w.safetensors", image_size=32)
-    embed(used, found.in_folder(root / "photos"), root / "a.npz", skip_unreadable=False)
+    embed(used, images(root / "photos"), root / "a.npz")
     train_head(root / "a.npz", root / "run")
     return root
+
+
+def images(path, **fields):
+    return found.find(found.configuration(path, **fields))
 
 
 def train_head(features, workdir):
@@ -142,7 +146,7 @@ def of_ours(folder, finished_run):
     """A run on features that a run on digits has made."""
     features = folder / "b.npz"
     used = network.of_run(finished_run)
-    embed(used, found.in_folder(folder / "photos"), features, skip_unreadable=False)
+    embed(used, images(folder / "photos"), features)
     train_head(features, folder / "of_ours")
     return folder / "of_ours"
 
@@ -166,12 +170,12 @@ def test_new_photographs_are_in_groups_as_those_that_were_embedded(folder, tmp_p
     photos, out = folder / "photos", tmp_path / "a.npz"
     used = network.of_weights(folder / "w.safetensors", image_size=32)
     parts = {"validation_fraction": 0.3, "test_fraction": 0.3}
-    embed(used, found.in_folder(photos, **parts), out, skip_unreadable=False)
+    embed(used, images(photos, **parts), out)
     # Those without the pattern are not taken for them.
-    embed(used, found.in_folder(photos, **parts, group=grammar), out, skip_unreadable=False)
+    embed(used, images(photos, **parts, group=grammar), out)
     train_head(out, tmp_path / "run")
     expected = {
-        path.relative_to(photos).as_posix(): f"group {path.parent.name}/{path.name[0]}"
+        path.relative_to(photos).as_posix(): f"{path.parent.name}/{path.name[0]}"
         for path in photos.rglob("*.jpg")
     }
 
@@ -192,7 +196,7 @@ def test_new_photographs_are_in_groups_as_those_that_were_embedded(folder, tmp_p
     joined = load(tmp_path / "run")
     assert groups(joined, "images", photos) == expected
     by_class = groups(joined, "images", photos, "(china|flower)/")
-    assert set(by_class.values()) == {"group china", "group flower"}
+    assert set(by_class.values()) == {"china", "flower"}
     # Features of new photographs, embedded without groups.
     assert groups(joined.of_run, "features", folder / "a.npz") == expected
 

@@ -6,17 +6,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from absl import logging
 from PIL import Image
 
+from tests.parts.program.data import pictures
+from train.configuration.datasets import FeaturesFields, ImagesFields
 from train.data.crops import ImageReader
-from train.data.own.listing import ListedFiles, Listing, Role
-from train.foundation import files
 from train.foundation.errors import UserError
 from train.prediction import labelled_data
 from train.prediction.evaluating import training_examples
 from train.prediction.labelled_data import Expected
-from train.workdir import run_files
 
 CLASSES = ("chêne", "frêne", "orme")
 IMAGES = Expected(CLASSES, "images", (4, 4, 3), ImageReader.plain((4, 4, 3)))
@@ -41,7 +39,7 @@ def test_classes_are_matched_by_what_their_names_look_like(tmp_path):
     names = found.examples.names.tolist()
     assert found.examples.labels.tolist() == [0, 2, 2, 3]
     assert [name.rpartition("/")[2] for name in names] == ["a.png", "b.png", "c.png", "e.png"]
-    pixels = found.examples.images.reader.for_evaluation(*found.examples.images.encoded(3))
+    pixels = found.examples.reader.for_evaluation(found.examples.encoded(3), "e.png")
     assert (pixels[..., 0] == 3).all()
 
 
@@ -52,7 +50,7 @@ def test_a_table_has_groups_and_its_splits_are_not_used(tmp_path):
     )
     found = labelled_data.find("table", tmp_path / "t.csv", IMAGES)
     assert found.examples.labels.tolist() == [2, 1, 2]
-    assert found.examples.groups.tolist() == ["group p", "group p", "path c.png"]
+    assert found.examples.groups.tolist() == ["p", "p", ""]
 
 
 def test_features_have_names_and_groups(tmp_path):
@@ -66,15 +64,15 @@ def test_features_have_names_and_groups(tmp_path):
     found = labelled_data.find("features", tmp_path / "f.npz", FEATURES)
     assert found.examples.labels.tolist() == [2, 3, 0, 2]
     assert found.examples.names.tolist() == ["a", "b", "c", "d"]
-    assert found.examples.groups.tolist() == ["group p", "row 1", "group p", "group q"]
-    np.testing.assert_array_equal(found.examples.images.to_array()[1], [3, 4, 5])
+    assert found.examples.groups.tolist() == ["p", "", "p", "q"]
+    np.testing.assert_array_equal(found.examples.array[1], [3, 4, 5])
 
 
 def test_groups_of_a_folder_are_found_by_a_grammar(tmp_path):
     write(tmp_path / "new", "orme/p1_a.png", "orme/p1_b.png", "chêne/p2_a.png")
     expected = dataclasses.replace(IMAGES, group=r"(p\d)_")
     found = labelled_data.find("images", tmp_path / "new", expected)
-    assert found.examples.groups.tolist() == ["group p2", "group p1", "group p1"]
+    assert found.examples.groups.tolist() == ["p2", "p1", "p1"]
     for wrong in ("(q)", "(p)"):
         with pytest.raises(UserError, match="--group"):
             labelled_data.find("images", tmp_path / "new", dataclasses.replace(IMAGES, group=wrong))
@@ -103,18 +101,18 @@ def test_what_has_no_groups_has_those_of_the_pattern_of_the_run(tmp_path):
     for flag, path, expected in new_examples(tmp_path, names):
         of_run = dataclasses.replace(expected, grammar=r"(p\d)_")
         found = labelled_data.find(flag, path, of_run)
-        assert sorted(found.examples.groups) == ["group p1", "group p1", "group p2"]
+        assert sorted(found.examples.groups) == ["p1", "p1", "p2"]
     with np.load(tmp_path / "f.npz") as arrays:
         np.savez(tmp_path / "g.npz", **arrays, group=np.array(["x", "y", "y"]))
     found = labelled_data.find("features", tmp_path / "g.npz", of_run)
-    assert found.examples.groups.tolist() == ["group x", "group y", "group y"]
+    assert found.examples.groups.tolist() == ["x", "y", "y"]
 
 
 def test_likely_groups_in_the_names_of_new_examples_are_told(tmp_path, caplog):
     names = [f"{one}/p{n}_{k}.png" for one in ("orme", "chêne") for n in range(3) for k in range(2)]
     names = [name.replace("chêne/p", "chêne/p1") for name in names]
     advice = {
-        "images": r"--group='(p\d+)_'",
+        "images": r"--group='([^/]*?)[-_. ]+\d{1,9}[.][^./]*$'",
         "table": "a column group",
         "features": "an array group",
     }
@@ -131,26 +129,43 @@ def test_likely_groups_in_the_names_of_new_examples_are_told(tmp_path, caplog):
         assert len(caplog.messages) == 1
 
 
-def test_training_images_among_the_new_ones_are_reported(tmp_path, monkeypatch):
+def test_training_images_among_the_new_ones_are_reported(tmp_path, caplog):
     write(tmp_path / "new", "orme/a.png", "orme/b.png", "chêne/c.png", "chêne/d.png")
-    found = labelled_data.find("images", tmp_path / "new", IMAGES)
-    size = (tmp_path / "new" / "orme" / "a.png").stat().st_size
-    listing = Listing(
-        paths=("x/a.png", "x/b.png", "x/c.png"),
-        sizes=np.array([size, size, size + 1]),
-        labels=np.zeros(3, np.int32),
-        # The second one is not for training, and the third has another size.
-        roles=np.array([Role.TRAIN, Role.TEST, Role.TRAIN], np.int8),
-        class_names=("x",),
+    # Of the training images, one has other pixels than the new one of its name.
+    write(tmp_path / "run", "orme/a.png", "orme/c.png")
+    found, known = (
+        labelled_data.find("images", tmp_path / name, IMAGES) for name in ("new", "run")
     )
-    plain = ListedFiles("digest", (4, 4, 3), listing).to_plain()
-    (tmp_path / run_files.LISTED).write_bytes(files.to_json(plain))
-    told = []
-    monkeypatch.setattr(logging, "warning", lambda text, *values: told.append(text % values))
-    training_examples.warn_of_training_images(tmp_path, found)
-    assert [text.partition(": ")[2][:50] for text in told] == [
-        "1 of 4 images have the name and the size of a trai"
-    ]
+    run = SimpleNamespace(
+        config=SimpleNamespace(dataset=ImagesFields(name="images", batch_size=1, path="run")),
+        load_dataset=lambda: SimpleNamespace(train=known.examples),
+    )
+    training_examples.warn_of_training_images(run, found)
+    (told,) = caplog.messages
+    assert told.endswith(
+        "new: 1 of 4 images are training images of the run: accuracies are too good"
+    )
+
+
+def test_unreadable_images_are_named_and_left_out(tmp_path, caplog):
+    for number in range(3):
+        for name in (f"orme/p{number}_0.png", f"orme/p{number}_1.png"):
+            write(tmp_path / "new", name)
+            pictures.picture(f"plant {number}").save(tmp_path / "new" / name)
+    (tmp_path / "new" / "orme" / "p1_0.png").write_bytes(b"no image")
+    for grammar in (r"(p\d+)_", "near_duplicates"):
+        caplog.clear()
+        found = labelled_data.find(
+            "images", tmp_path / "new", dataclasses.replace(IMAGES, grammar=grammar)
+        )
+        one, other, alone, *last = found.examples.groups
+        assert (one, [*last]) == (other, [last[0]] * 2)
+        assert len({one, alone, last[0]}) == 3
+        reason = f"orme/p1_0.png of --images {tmp_path}/new is not an image"
+        assert found.unreadable == {"orme/p1_0.png": reason}
+        (told,) = caplog.messages
+        assert told.startswith("1 of 6 images of --images ")
+        assert told.endswith(f"{reason}; they are left out")
 
 
 def test_what_is_not_new_labelled_data_is_refused(tmp_path):
@@ -176,7 +191,8 @@ def test_the_data_of_the_run_itself_are_warned_of(tmp_path, caplog):
     own.touch()
     other.touch()
     (tmp_path / "link.npz").symlink_to(own)
-    run = SimpleNamespace(config=SimpleNamespace(dataset=SimpleNamespace(path=str(own))))
+    fields = FeaturesFields(name="features", batch_size=1, path=str(own))
+    run = SimpleNamespace(config=SimpleNamespace(dataset=fields))
     assert training_examples.warn_of_own_data(run, "features", tmp_path / "link.npz")
     (record,) = caplog.records
     assert "link.npz" in record.getMessage()

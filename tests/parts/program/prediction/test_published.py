@@ -82,10 +82,8 @@ def test_it_is_evaluated_and_calibrated_on_a_data_set(data):
     assert classifier.config.model.name == "resnet50"
     dataset = classifier.load_dataset()
     assert classifier.classes.names == dataset.class_names
-    records = dataset.validation.images
-    pixels = [
-        records.reader.for_evaluation(*records.encoded(index)) for index in range(len(records))
-    ]
+    found = dataset.validation
+    pixels = [found.reader.for_evaluation(found.encoded(index), "a") for index in range(len(found))]
     assert pixels[0].shape == (56, 56, 3)
     found = classifier.predict("validation")
     # Convolutions in float32, compiled with others around them.

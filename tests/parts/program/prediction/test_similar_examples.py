@@ -12,7 +12,7 @@ from PIL import Image
 
 from tests.parts.program.forked import start_each
 from tests.parts.program.prediction.test_predict_page import EVIL, FACTS, Outline, image_set
-from train.data.records import Rows, Split
+from train.data import Examples
 from train.foundation import stored_rows
 from train.prediction import html_page, similar_examples, trained
 from train.prediction.class_sets import Similar
@@ -37,7 +37,9 @@ def rows(rng):
     labels = np.concatenate([rng.integers(3, size=58), [3, 3]]).astype(np.int32)
     matrix = rng.normal(size=(100, 5)).astype(np.float32)
     indices = rng.permutation(100)[:60]
-    train = Split(Rows(matrix, indices), labels)
+    of_rows = np.zeros(100, np.int32)
+    of_rows[indices] = labels
+    train = Examples.of_source(matrix, of_rows, "abcd", "rows").take(indices)
     made = types.SimpleNamespace(
         load_dataset=lambda: types.SimpleNamespace(train=train),
         spec=types.SimpleNamespace(inputs="features", example="row"),
@@ -59,13 +61,13 @@ def test_they_are_the_nearest_of_the_class(rows, rng, monkeypatch, in_file):
     queries = rng.normal(size=(3, 5)).astype(np.float32)
     classes = [(0, 3), (), (2, 0, 1)]
     similar = found.nearest(classes, found.features_of([*queries]), 3)
-    features, labels = rows.train.images.to_array(), rows.train.labels
+    features, labels = rows.train.rows(np.arange(60)), rows.train.labels
     for chosen, query, of_query in zip(classes, queries, similar, strict=True):
         assert len(of_query) == len(chosen)
         for label, ones in zip(chosen, of_query, strict=True):
             places, cosines = nearest(features, labels, query, label, 3)
             # As the file of features numbers its rows; class 3 has no third one.
-            expected = [f"row {rows.train.images.indices[place]}" for place in places]
+            expected = [f"row {rows.train.places[place]}" for place in places]
             assert [one.name for one in ones] == expected
             # Sums of five products in 32 bits.
             np.testing.assert_allclose([one.cosine for one in ones], cosines, atol=1e-6)
@@ -103,8 +105,9 @@ def test_a_run_on_images_finds_its_own_training_images(finished_run, tmp_path):
     train = classifier.load_dataset().train
     folder = tmp_path / "images"
     folder.mkdir()
+    images = train.rows(np.arange(len(train)))
     for place in (0, 1):
-        Image.fromarray(train.images[place, ..., 0]).save(folder / f"{place}.png")
+        Image.fromarray(images[place, ..., 0]).save(folder / f"{place}.png")
     page = tmp_path / "page.html"
     common = [f"--workdir={finished_run}", f"--images={folder}", "--top_k=2"]
     (ended,) = start_each(
@@ -114,7 +117,7 @@ def test_a_run_on_images_finds_its_own_training_images(finished_run, tmp_path):
     titles = [one["title"] for one in Outline(page.read_text()).all("img") if "title" in one]
     # Two images, two classes, three examples of each.
     assert len(titles) == 12
-    features = np.asarray(jax.jit(classifier.features())(train.images)).astype(np.float64)
+    features = np.asarray(jax.jit(classifier.features())(images)).astype(np.float64)
     for place, of_image in zip((0, 1), (titles[:6], titles[6:]), strict=True):
         # The image itself is the nearest of its class.
         assert f"training image {place}, similarity 1.00" in of_image

@@ -7,8 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from configs import digits, folder
-from tests.parts.program.data.own import pictures
+from configs import digits, images
+from tests.parts.program.data import pictures
 from tests.parts.program.data.specs import dataset_spec
 from tests.parts.program.models.tiny import SMALL_RESNET
 from train import experiment
@@ -38,7 +38,7 @@ EVAL = {"ks": [1], "scores": "softmax", "temperature": False}
 
 
 def config_of(photos, **model):
-    config = json.loads(folder.get_config("cross_entropy").to_json())
+    config = json.loads(images.get_config("cross_entropy").to_json())
     config["dataset"] |= {"path": str(photos), "batch_size": 8, "augmentation": "none"}
     config["model"] |= {"name": "linear", **model}
     config["optimizer"]["warmup_epochs"] = 0.0
@@ -75,7 +75,7 @@ def test_all_that_uses_a_run_normalizes_as_it_was_trained(photos, run_by_clip):
     assert data.facts.mean is None
 
 
-def test_the_weights_choose_unless_a_field_does(photos, run_by_clip, tmp_path, monkeypatch, capsys):
+def test_the_weights_choose_unless_a_field_does(photos, run_by_clip, monkeypatch, capsys):
     monkeypatch.setitem(MODELS, "resnet50", dataclasses.replace(SMALL_RESNET, normalization=HALVES))
     file, run = {"name": "resnet50", "pretrained": "w.pth"}, {"start_from": str(run_by_clip)}
     for model, expected in (
@@ -91,7 +91,7 @@ def test_the_weights_choose_unless_a_field_does(photos, run_by_clip, tmp_path, m
         assert of_spec(assembly) == expected, model
         assert (assembly.data.facts.mean is None) == (expected == IMAGENET)
         capsys.readouterr()
-        show_data(assembly, tmp_path, {})
+        show_data(assembly)
         told = "images are normalized as" in capsys.readouterr().out
         assert told == (expected != IMAGENET)
     assert IMAGENET == (photographs.IMAGENET_MEAN, photographs.IMAGENET_STD)

@@ -22,7 +22,7 @@ def run(tmp_path):
     [
         *(("run", name) for name in ("config.json", "results.json", "metrics.jsonl")),
         *(("run", name) for name in ("classes.json", "calibration.json", "data.json")),
-        *(("run", name) for name in ("skipped_images.jsonl", "lock", "outcomes_test.npz")),
+        *(("run", name) for name in ("seen_images.json", "lock", "outcomes_test.npz")),
         ("link", "results.json"),
         ("run/../link", "checkpoints/7/state/_METADATA"),
     ],
@@ -49,7 +49,7 @@ def test_nothing_is_written_into_a_prepared_data_set(tmp_path):
     folder = tmp_path / "digits" / "1.0.0"
     (folder / "more").mkdir(parents=True)
     (folder / "dataset_info.json").touch()
-    for name in ("labels-train.npy", "new.json", "more/new.json"):
+    for name in ("examples-train.json", "new.json", "more/new.json"):
         message = f"^--out must not be in the prepared data set in {folder}; got {folder}/{name}$"
         with pytest.raises(UserError, match=message):
             output_files.checked("out", str(folder / name))

@@ -6,15 +6,19 @@ from train.foundation.errors import UserError
 from train.workdir import output_files, run_inputs
 
 
-@pytest.fixture
-def config(tmp_path):
+@pytest.fixture(params=["", "hf:"])
+def config(request, tmp_path):
     """A configuration that names a folder, and files in two ways."""
     (tmp_path / "photos" / "a").mkdir(parents=True)
     for name in ("photos/a/1.png", "weights.pth", "names.txt"):
         (tmp_path / name).write_text("content")
     return {
         "seed": 0,
-        "dataset": {"name": "package:DATA", "path": f"{tmp_path}/photos", "names": "~/names.txt"},
+        "dataset": {
+            "name": "package:DATA",
+            "path": f"{request.param}{tmp_path}/photos",
+            "names": "~/names.txt",
+        },
         "model": {"pretrained": "weights.pth"},
         "loss": {"name": "focal"},
     }

@@ -7,7 +7,7 @@ import operator
 
 import pytest
 
-from configs import cifar100, digits, folder
+from configs import cifar100, digits, images
 from tests.parts.program.configurations import changed
 from train.foundation.errors import UserError
 from train.workdir.runs import (
@@ -26,7 +26,7 @@ def config():
 
 
 def of_photos(**fields):
-    config = json.loads(folder.get_config("focal").to_json())
+    config = json.loads(images.get_config("focal").to_json())
     config["dataset"] |= {"path": "photos", **fields}
     return config
 
@@ -43,8 +43,7 @@ def test_a_field_with_its_default_is_not_in_the_name(config):
 
 def test_a_run_that_leaves_images_out_is_found_by_its_name():
     """So that the option can be added later, without a --workdir."""
-    for fields in ({"skip_unreadable": True}, {"check_images": "all"}):
-        assert run_name(of_photos(**fields)) == run_name(of_photos())
+    assert run_name(of_photos(skip_unreadable=True)) == run_name(of_photos())
     assert run_name(of_photos(label_noise=0.1)) != run_name(of_photos())
 
 
@@ -56,7 +55,7 @@ def noisy(probability, kind):
 
 def test_the_kind_of_label_noise_has_a_meaning_with_label_noise_alone():
     default = json.loads(cifar100.get_config("cross_entropy").to_json())
-    for kind in ("superclass", "blocks", "across"):
+    for kind in ("superclass", "blocks", "uniform"):
         assert run_name(noisy(0.0, kind)) == run_name(default)
         assert identity(noisy(0.0, kind)) == identity(default)
     assert run_name(noisy(0.2, "superclass")) != run_name(noisy(0.2, "blocks"))
