@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import jax
 
+# The mean and deviation of ImageNet's training images. Pretrained networks expect these for every
+# data set.
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
 
 def random_shift(key: "jax.Array", image: "jax.Array", *, pixels: int) -> "jax.Array":
     """The image shifted by up to `pixels` in each direction, filled up with zeros."""

@@ -16,13 +16,13 @@ import numpy as np
 
 from train.configuration.datasets import HOW_GROUPS_ARE_FOUND, ImagesFields, OwnFields
 from train.data import (
+    augmentation,
     corrections,
     division,
     grouping,
     image_changes,
     look,
     near_duplicates,
-    photographs,
     taxonomy,
 )
 from train.data.crops import ImageReader
@@ -292,8 +292,8 @@ def make(fields: ImagesFields) -> OwnImagesSpec:
         name=fields.name,
         num_classes=None,
         image_shape=None,
-        mean=photographs.IMAGENET_MEAN if imagenet else (0.5,) * 3,
-        std=photographs.IMAGENET_STD if imagenet else (0.5,) * 3,
+        mean=augmentation.IMAGENET_MEAN if imagenet else (0.5,) * 3,
+        std=augmentation.IMAGENET_STD if imagenet else (0.5,) * 3,
         fields=fields,
         source=functools.partial(find, fields),
         own_reader=functools.partial(ImageReader.own, change=change),

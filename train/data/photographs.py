@@ -25,10 +25,6 @@ from train.data.sources.folder import Files
 from train.data.splits import Holdout
 from train.foundation.errors import UserError
 
-# The mean and deviation of ImageNet's training images. Pretrained networks expect these for every
-# data set.
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-IMAGENET_STD = (0.229, 0.224, 0.225)
 READER = ImageReader.published(224, 256)
 
 _NUM_CLASSES = 1000
@@ -55,8 +51,8 @@ def photograph_spec(fields: StreamedFields, **own: Any) -> PreparedSpec:
 def _shared() -> dict[str, Any]:
     return {
         "image_shape": READER.shape,
-        "mean": IMAGENET_MEAN,
-        "std": IMAGENET_STD,
+        "mean": augmentation.IMAGENET_MEAN,
+        "std": augmentation.IMAGENET_STD,
         "reader": READER,
     }
 

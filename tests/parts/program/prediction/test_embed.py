@@ -12,7 +12,7 @@ from flax import linen as nn
 from tests.parts.program.data import pictures
 from tests.parts.program.prediction import small_network
 from train.configuration.datasets import FeaturesFields
-from train.data import dataset_spec, photographs
+from train.data import augmentation, dataset_spec
 from train.foundation.errors import UserError
 from train.models import MODELS, NORMALIZATIONS, ModelSpec
 from train.models.weights.names import PublishedNames
@@ -115,7 +115,7 @@ def test_a_network_without_batch_norm(tmp_path, monkeypatch):
     used = network.of_weights(path, image_size=8)
     assert used.name == "brightness"
     pixels = np.full((1, 8, 8, 3), 255, np.uint8)
-    expected = 1 + ((1 - np.array(photographs.IMAGENET_MEAN)) / photographs.IMAGENET_STD).sum()
+    expected = 1 + ((1 - np.array(augmentation.IMAGENET_MEAN)) / augmentation.IMAGENET_STD).sum()
     # Float32 rounding of three terms.
     np.testing.assert_allclose(used.compiled()(pixels), [[expected] * 2], rtol=1e-5)
     assert used.num_features == 2

@@ -16,7 +16,7 @@ from train.assembly import assemble
 from train.assembly.data_lines import show_data
 from train.configuration import ModelFields
 from train.configuration.parsing import parse
-from train.data import photographs
+from train.data import augmentation
 from train.foundation.errors import UserError
 from train.models import MODELS, NORMALIZATIONS
 from train.prediction import exported_program, trained
@@ -94,7 +94,7 @@ def test_the_weights_choose_unless_a_field_does(photos, run_by_clip, monkeypatch
         show_data(assembly)
         told = "images are normalized as" in capsys.readouterr().out
         assert told == (expected != IMAGENET)
-    assert IMAGENET == (photographs.IMAGENET_MEAN, photographs.IMAGENET_STD)
+    assert IMAGENET == (augmentation.IMAGENET_MEAN, augmentation.IMAGENET_STD)
 
 
 def test_a_named_normalization_is_for_images_of_three_channels():
