@@ -5,6 +5,8 @@ import zlib
 import numpy as np
 from PIL import Image
 
+from tests.parts.program.data import pictures
+
 CLASSES = ("ash", "birch", "cedar")
 PATTERN = r"(obs\d+)_"
 
@@ -36,7 +38,5 @@ def photograph(path, *, size=(64, 48)):
 
 def write(root, paths):
     """Writes a photograph to each path below a folder."""
-    for path in paths:
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        photograph(path).save(root / path)
+    pictures.write(root, paths, draw=photograph)
     return root

@@ -14,16 +14,11 @@ def picture(name, *, size=(12, 10), mode="RGB"):
     return Image.fromarray(pixels).convert(mode)
 
 
-def sixteen_bits(name):
-    """The picture in grey of 16 bits."""
-    return Image.fromarray(np.asarray(picture(name, mode="L")).astype(np.uint16) * 257)
-
-
-def write(root, paths, **options):
+def write(root, paths, draw=picture, **options):
     """Writes a picture to each path below a folder."""
     for path in paths:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
-        picture(path, **options).save(root / path)
+        draw(path, **options).save(root / path)
 
 
 def write_classes(root, classes, each, **options):

@@ -11,33 +11,28 @@ CLASSES = ("ash", "birch", "cedar")
 _PUBLISHED = {"cifar100": ("3.0.2", (32, 32, 3)), "imagenet2012": ("5.1.0", (None, None, 3))}
 
 
-def build(
-    data_dir,
+def builder(
+    name,
     splits,
     *,
     label="label",
     shape=(None, None, 3),
-    num_shards=1,
-    name="trees",
     version="1.0.0",
     classes=CLASSES,
+    shade=lambda index, _: index % 251,
     **more,
 ):
-    """Prepares a data set, whose image i of a split has the shade i modulo 251.
+    """What prepares a data set of pictures of one shade each.
 
     Args:
-        data_dir: the folder of all prepared data sets.
+        name: of the data set.
         splits: the labels of each split.
         label: the name of the feature with the labels.
         shape: of the images, as the feature states it; 8 pixels wide and high if it states none.
-        num_shards: the files of each split.
-        name: of the data set.
         version: of the data set.
         classes: the names of the classes.
+        shade: of the example of a number and a label.
         more: further features, with a function that makes the value of an example of its number.
-
-    Returns:
-        The folder of the data set.
     """
     kinds = {
         "image": tfds.features.Image(shape=shape, encoding_format="png"),
@@ -49,7 +44,7 @@ def build(
     def generate(split):
         for index, number in enumerate(splits[split]):
             values = {key: value(index) for key, (_, value) in more.items()}
-            pixels = np.full(size, index % 251, np.uint8)
+            pixels = np.full(size, shade(index, number), np.uint8).squeeze()
             yield index, {"image": Image.fromarray(pixels), label: number, **values}
 
     members = {
@@ -59,16 +54,22 @@ def build(
         ),
         "_split_generators": lambda _self, _manager: {split: generate(split) for split in splits},
         "_generate_examples": None,
+        # Defined here, and not in a folder of a package with its description.
         "pkg_dir_path": None,
         "name": name,
         "__module__": __name__,
     }
-    with tfds.core.registered.skip_registration(), quiet():
-        made = type(name, (tfds.core.GeneratorBasedBuilder,), members)
-        made(data_dir=str(data_dir), file_format="array_record").download_and_prepare(
-            download_config=tfds.download.DownloadConfig(num_shards=num_shards)
-        )
-    return data_dir / name / version
+    with tfds.core.registered.skip_registration():
+        return type(name, (tfds.core.GeneratorBasedBuilder,), members)
+
+
+def build(data_dir, splits, *, num_shards=1, name="trees", **options):
+    """Prepares a data set of so many files for each split; returns its folder below `data_dir`."""
+    config = tfds.download.DownloadConfig(num_shards=num_shards)
+    with quiet():
+        made = builder(name, splits, **options)(data_dir=str(data_dir), file_format="array_record")
+        made.download_and_prepare(download_config=config)
+    return data_dir / name / str(made.version)
 
 
 def published(data_dir, name, num_classes, sizes):

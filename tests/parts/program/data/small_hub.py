@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 _COMMIT = "1" * 40
+# The data set of a request, and the file, or what is asked of all files.
 _FILE = re.compile(r"/datasets/([^/]+/[^/]+)/resolve/[^/]+/(.+)")
 _REQUEST = re.compile(r"/api/datasets/([^/]+/[^/?]+)(?:/([a-z-]+))?.*")
 
@@ -17,48 +18,30 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     root: Path
 
     def do_GET(self):
-        if found := _FILE.fullmatch(self.path):
-            name, file = found.groups()
-            self._send_file(name, self.root / name / file)
-        elif (found := _REQUEST.fullmatch(self.path)) and self._is_open(found[1]):
-            files = self._files(found[1])
-            asked = {"tree": files, "paths-info": files}.get(
-                found[2], {"id": found[1], "sha": _COMMIT}
-            )
-            self._send(200, json.dumps(asked).encode())
-        elif not found:
-            self._send(404, b"")
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        of_file, of_all = _FILE.fullmatch(self.path), _REQUEST.fullmatch(self.path)
+        name, asked = (of_file or of_all).groups() if of_file or of_all else ("", "")
+        folder, headers = self.root / name, {"X-Repo-Commit": _COMMIT}
+        if not name or not folder.is_dir():
+            self._send(404, b"", {"X-Error-Code": "RepoNotFound"} if name else {})
+        elif of_file and not (folder / asked).is_file():
+            self._send(404, b"", {**headers, "X-Error-Code": "EntryNotFound"})
+        elif of_file:
+            content = (folder / asked).read_bytes()
+            self._send(200, content, {**headers, "ETag": hashlib.sha256(content).hexdigest()})
+        else:
+            files = [
+                {"type": "file", "oid": "2" * 40, "size": path.stat().st_size, "path": path.name}
+                for path in sorted(folder.iterdir())
+            ]
+            listed = files if asked in ("tree", "paths-info") else {"id": name, "sha": _COMMIT}
+            self._send(200, json.dumps(listed).encode(), {})
 
     do_HEAD = do_POST = do_GET  # noqa: N815 (names of the library)
 
-    def _is_open(self, name):
-        """Whether the data set may be read; otherwise the answer is sent."""
-        if (self.root / name).is_dir():
-            return True
-        self._send(404, b"", {"X-Error-Code": "RepoNotFound"})
-        return False
-
-    def _files(self, name):
-        return [
-            {"type": "file", "oid": "2" * 40, "size": path.stat().st_size, "path": path.name}
-            for path in sorted((self.root / name).iterdir())
-        ]
-
-    def _send_file(self, name, path):
-        if not self._is_open(name):
-            return
-        headers = {"X-Repo-Commit": _COMMIT}
-        if not path.is_file():
-            self._send(404, b"", {**headers, "X-Error-Code": "EntryNotFound"})
-            return
-        content = path.read_bytes()
-        self._send(200, content, {**headers, "ETag": hashlib.sha256(content).hexdigest()})
-
-    def _send(self, status, content, headers=None):
-        if length := int(self.headers.get("Content-Length", 0)):
-            self.rfile.read(length)
+    def _send(self, status, content, headers):
         self.send_response(status)
-        for name, value in {**(headers or {}), "Content-Length": str(len(content))}.items():
+        for name, value in {**headers, "Content-Length": str(len(content))}.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":

@@ -14,22 +14,17 @@ from train.prediction.thumbnails import Thumbnail
 THUMBNAIL = Thumbnail.of(Image.new("RGB", (8, 8)))
 
 
-def test_similar_images_have_theirs_on_the_page(tmp_path):
+def test_pages_have_those_of_similar_images_and_of_errors(tmp_path):
     similar = Similar("a", 0.5, THUMBNAIL, f"{EVIL}, cc0"), Similar("b", 0.4, THUMBNAIL)
-    entry = dataclasses.replace(image_set("a.png", {0: 0.6}), similar=(similar,))
-    with html_page.writing(tmp_path / "page.html", FACTS) as page:
-        page.add(entry)
-    outline = Outline((tmp_path / "page.html").read_text())
+    with html_page.writing(tmp_path / "a.html", FACTS) as page:
+        page.add(dataclasses.replace(image_set("a.png", {0: 0.6}), similar=(similar,)))
+    outline = Outline((tmp_path / "a.html").read_text())
     assert len([one for one in outline.all("small") if one.get("class") == "credit"]) == 1
     assert f"{EVIL}, cc0" in outline.text
     assert len(outline.all("script")) == 1
-
-
-def test_the_page_of_errors_has_them(tmp_path):
     table = table_of(np.array(["a"] * 3, object), ["x", "y", "z"], number=3, num_classes=3)
-    facts = error_page.ErrorPageFacts(
-        "t", "s", "image", {}, (), lambda place: ["", "me, cc0", ""][place]
-    )
-    error_page.write(tmp_path / "a.html", table, facts, lambda _place: THUMBNAIL)
-    text = (tmp_path / "a.html").read_text()
+    credit = ["", "me, cc0", ""].__getitem__
+    facts = error_page.ErrorPageFacts("t", "s", "image", {}, (), credit)
+    error_page.write(tmp_path / "b.html", table, facts, lambda _place: THUMBNAIL)
+    text = (tmp_path / "b.html").read_text()
     assert text.count("Author, licence") == text.count("me, cc0") == 1

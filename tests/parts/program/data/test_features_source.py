@@ -22,7 +22,6 @@ SORTED, GIVEN = ("ash", "birch", "cedar"), tuple(NAMES.tolist())
 PLANTS, HAT, SPACED = ["birch", "cedar", "ash"], "e\u0302", np.char.add(NAMES, "\u200b")
 # The arrays beside the features, and the names of the classes and of the first three labels.
 LABELS = {
-    "texts": ({"labels": NAMES[PLACES]}, SORTED, PLANTS),
     "integers": ({"labels": np.tile([10, 2, 7], 20)}, ("2", "7", "10"), ["10", "2", "7"]),
     "places": ({"labels": PLACES, "class_names": NAMES}, GIVEN, PLANTS),
     "names": ({"labels": NAMES[PLACES], "class_names": SPACED}, GIVEN, PLANTS),
@@ -60,58 +59,17 @@ def test_labels_in_every_kind_of_file(tmp_path, form, labels):
     assert isinstance(matrix.base, np.memmap) == stays
     assert (found.names, found.groups, found.grammar, found.truths) == (None,) * 4
     assert (found.splits == Split.NONE).all()
-    assert found.where == f"config.dataset.path {path}"
 
 
-def test_names_splits_groups_and_the_network(tmp_path):
+def test_groups_and_the_network(tmp_path):
     network = {"network": "resnet18", "parameters_digest": "ab", "group": "([^_]*)_"}
-    content = {
-        "names": np.array(["a_1", "a_2", ""]),
-        "split": np.array(["Training", "", "test_set"]),
-        "group": np.array(["a", "a", ""]),
-        "plot": np.array([7, 8, 8]),
-        "embedded_by": np.array([json.dumps(network)]),
-    }
+    content = {"plot": np.array([7, 8, 8]), "embedded_by": np.array([json.dumps(network)])}
     path = matrices.write(tmp_path / "a.npz", **matrices.arrays(1), **content)
-    found = features.find(path)
-    assert found.names.tolist() == ["a_1", "a_2", ""]
-    assert found.splits.tolist() == [Split.TRAIN, Split.NONE, Split.TEST]
-    assert found.groups.tolist() == ["a", "a", ""]
-    assert found.grammar == "([^_]*)_"
-    assert features.find(path, group="plot").groups.tolist() == ["7", "8", "8"]
+    found = features.find(path, group="plot")
+    assert (found.grammar, found.groups.tolist()) == ("([^_]*)_", ["7", "8", "8"])
     assert features.embedded_by(features.arrays(path)) == network
     with pytest.raises(UserError, match=r"^config\.dataset\.group must be .* plot, .* 'plant'$"):
         features.find(path, group="plant")
-
-
-def test_new_rows_need_no_labels(tmp_path):
-    np.save(tmp_path / "new.npy", np.ones((3, 2), np.float32))
-    found = features.find(tmp_path / "new.npy", labelled=False, field="--features")
-    assert (found.labels.tolist(), found.class_names) == ([-1] * 3, ())
-    assert found.where == f"--features {tmp_path / 'new.npy'}"
-    assert features.embedded_by(features.arrays(tmp_path / "new.npy")) is None
-
-
-WEIGHTS = np.array([[1, 0, 3], [0, 2, 0], [0, 0.5, 0.5]])
-# What the labels are, how votes are aggregated, the array, and the shares of the first row.
-COLUMNS = [
-    (VOTES, "shares", WEIGHTS, {"cedar": 0.25, "birch": 0.75}),
-    (VOTES, "majority", WEIGHTS, {"birch": 1}),
-    (SEVERAL, "shares", WEIGHTS > 0, {"cedar": 0.5, "birch": 0.5}),
-]
-
-
-@pytest.mark.parametrize(("kind", "rule", "labels", "first"), COLUMNS)
-def test_a_column_for_each_class(tmp_path, kind, rule, labels, first):
-    content = {"features": np.ones((3, 2)), "labels": labels, "class_names": NAMES}
-    found = features.find(matrices.write(tmp_path / "a", **content), kind=kind, rule=rule)
-    entries = [
-        {found.class_names[label]: part for label, part in zip(*row, strict=True) if part}
-        for row in zip(found.truths.classes.tolist(), found.truths.shares.tolist(), strict=True)
-    ]
-    # Two classes of the third row have equally many votes.
-    assert entries == [first, {"ash": 1}, {"ash": 0.5, "birch": 0.5}]
-    np.testing.assert_array_equal(found.labels, found.truths.labels)
 
 
 def npz(**content):
@@ -135,24 +93,14 @@ REFUSED = [
     (FLIPPED, {}, "the array features cannot be read: Bad CRC-32"),
     (npz(labels=NAMES[PLACES].astype(object)), {}, "the array labels cannot be read"),
     (npz(features=None), {}, "an array features; it has labels"),
-    (npz(features=np.zeros(60)), {}, "got float64 [60]"),
-    (npz(features=np.zeros((60, 0))), {}, "got float64 [60, 0]"),
-    (npz(labels=None), {}, "an array labels; it has features"),
-    (npz(labels=NAMES), {}, "labels must be texts or integers [60]; got <U5 [3]"),
-    (npz(labels=np.zeros(60)), {}, "labels must be texts or integers [60]; got float64"),
-    (npz(labels=np.arange(60) - 1), {}, "row 0, counted from 0, has -1"),
     (npz(labels=np.array(["ash", "\u200b"] * 30)), {}, "row 1, counted from 0, has '"),
-    (npz(labels=PLACES + 1, class_names=NAMES), {}, "from 0 to 2; row 0, counted from 0, has 3"),
     (npz(class_names=NAMES[:2]), {}, "labels must be among class_names, "),
     (npz(class_names=NAMES[[0, 1, 0]]), {}, "class_names must be different texts"),
     (npz(names=np.array([b"a"] * 60)), {}, "names must be texts or integers [60]; got |S1 [60]"),
-    (npz(split=PLACES.astype(str)), {}, "without a split; got '2'"),
     (npz(embedded_by=np.array(["{}"])), {}, "embedded_by must be what train.embed writes; "),
-    (npz(), VOTED, "must have an array class_names; it has features, labels"),
     (columns(np.eye(60, 2)), VOTED, "labels must be numbers [60, 3]"),
     (columns(np.eye(60, 3)), VOTED, "not 0 in a whole row; row 3, counted from 0, has 0.0"),
-    (columns(np.full((60, 3), np.inf)), VOTED, "at least 0, and"),
-    (columns(np.full((60, 3), -1)), VOTED, "at least 0, and"),
+    (columns(np.full((60, 3), np.inf)), VOTED, "has inf"),
     (columns(np.full((60, 3), 0.1)), HOLDS, "labels must be 0 or 1, and"),
     (columns(np.eye(60, 3)), WEIGHTED, "config.dataset.votes must be shares or majority"),
 ]
@@ -167,7 +115,6 @@ def test_what_is_no_features_is_refused(content, how, message, tmp_path):
 
 # What is in a folder beside a good file a.npz, and what the line tells.
 FOLDERS = {
-    "b.npy": (b"", "must be an .npy or .npz file, or a folder of one of these"),
     "b.npz": (npz(), "some of its files have an array class_names, and others not"),
     "c.npz": (npz(class_names=NAMES[::-1]), "class_names cannot be read: it must be the same"),
     "d.npz": (None, "d.npz cannot be read: it is a pipe"),
@@ -198,11 +145,9 @@ def test_a_summary_is_of_the_training_rows(dtype, monkeypatch):
     rows = matrix[is_training].astype(np.float64)
     np.testing.assert_allclose(mean, rows.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(std, [*rows.std(axis=0)[:4], 1, 1], rtol=1e-12)
-    assert features.summarize(matrix.copy(), ~is_training, "a")[2] == content
     features.check_finite(matrix, "a.npz")
-    for row in (0, 500):
-        matrix[row, 3] += 1
-        assert features.summarize(matrix, is_training, "a")[2] != content
+    matrix[500, 3] += 1
+    assert features.summarize(matrix, is_training, "a")[2] != content
     matrix[17:, 2] = np.inf
     message = r"^a\.npz: features must be finite; row 17, counted from 0, has inf$"
     with pytest.raises(UserError, match=message):
@@ -223,8 +168,6 @@ def test_features_are_standardized_by_training_rows_alone_and_the_digest_tells_c
     rows = content["features"][content["split"] == "train"].astype(np.float64)
     np.testing.assert_allclose(found.mean, rows.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(found.std, rows.std(axis=0), rtol=1e-12)
-    for name, split in found.splits.items():
-        assert [len(split), split.are_rows] == [30 if name == "train" else 15, True]
     changes = {"features": 1 + content["features"], "labels": np.tile(NAMES, 20)}
     changes["split"] = np.roll(content["split"], 1)
     digests = {load(name, **{name: one}).digest for name, one in changes.items()}

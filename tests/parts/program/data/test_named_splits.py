@@ -1,6 +1,5 @@
 """Data sets with named splits, of Hugging Face and of tensorflow-datasets, become one table."""
 
-import functools
 import io
 import json
 import pickle
@@ -10,7 +9,6 @@ import shutil
 import socket
 import sys
 import tempfile
-import types
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -42,9 +40,7 @@ def save(folder, splits, **options):
     """Has `datasets` save splits of any names with the labels that are given."""
     import datasets  # noqa: PLC0415
 
-    made = {
-        name: parquet_pictures.split(name, labels, **options) for name, labels in splits.items()
-    }
+    made = {name: parquet_pictures.split(name, one, **options) for name, one in splits.items()}
     datasets.DatasetDict(made).save_to_disk(folder)
 
 
@@ -53,16 +49,15 @@ def write(path, columns):
     return path
 
 
-def opened(folder):
-    make = functools.partial(tfds.builder, "trees")
-    return prepared.open_builder(make, str(folder.parents[1]), "trees")
+def prepared_in(data_dir, splits=None):
+    return prepared.find("trees", str(data_dir), splits=splits or {})
 
 
 def found(library, folder, splits, chosen):
     """What each library gives of the same splits."""
     if library == "tfds":
         build(folder, splits)
-        return prepared.find("trees", str(folder), splits=chosen)
+        return prepared_in(folder, chosen)
     save(folder / "trees", splits)
     return find(folder / "trees", folder / "cache", splits=chosen)
 
@@ -72,12 +67,10 @@ TRAIN, VALIDATION, TEST = Split.TRAIN, Split.VALIDATION, Split.TEST
 SPLITS = {
     "usual names": ({"Training": 30, "dev": 6, "EVAL": 9, "more": 3}, {}, [30, 6, 9]),
     "other names": ({"few": 6, "most": 30}, {TRAIN: "most", TEST: "few"}, [30, 0, 6]),
-    "chosen": ({"train": 9, "test": 6, "eval": 3}, {TEST: "eval"}, [9, 0, 3]),
+    "unlabelled": ({"train": 9, "test": -4}, {}, [9, 0, 0]),
     "two": ({"train": 9, "test": 6, "eval": 3}, {}, r"test_split must be .* test and eval for te"),
     "no train": ({"few": 6, "test": 3}, {}, r"train_split must be one of few, test.* has none for"),
-    "gone": ({"train": 9}, {TEST: "exam"}, r"test_split must be one of train.*; got 'exam'"),
     "twice": ({"train": 9}, {TEST: "train"}, r"test_split must be .*each for one.*; got 'train'"),
-    "unlabelled": ({"train": 9, "test": -4}, {}, [9, 0, 0]),
     "asked": ({"train": 9, "test": -4}, {TEST: "test"}, r"examples of test have no labels"),
     "no label": ({"train": -9, "test": 4}, {}, r"examples of train have no labels"),
 }
@@ -112,11 +105,10 @@ def test_images_may_be_bytes_or_paths_in_a_table_of_other_programs(tmp_path, for
     files = [f"{index}.png" for index in range(30)]
     for name, image in zip(files, IMAGES, strict=True):
         (tmp_path / name).write_bytes(image)
-    some = [*IMAGES[:-1], None]
     columns = {
         "bytes": pyarrow.array(IMAGES, pyarrow.large_binary()),
         "views": pyarrow.array(IMAGES, pyarrow.binary_view()),
-        "both": [{"path": p, "bytes": b} for p, b in zip(files, some, strict=True)],
+        "both": [{"path": path, "bytes": None} for path in files],
         "paths": files,
     }
     names = [f"tree {label}" for label in LABELS]
@@ -125,7 +117,7 @@ def test_images_may_be_bytes_or_paths_in_a_table_of_other_programs(tmp_path, for
     assert [examples.encoded(index) for index in range(30)] == IMAGES
     assert (examples.groups == names).all()
     (tmp_path / "29.png").unlink()
-    if form in {"both", "paths"}:
+    if form in ("both", "paths"):
         with pytest.raises(OSError, match=r"29\.png"):
             examples.encoded(29)
 
@@ -134,38 +126,30 @@ def test_images_may_be_bytes_or_paths_in_a_table_of_other_programs(tmp_path, for
 VALUES = {
     "large_string": (["fir", "oak ", "e\u0301lan"], ("fir", "oak", "\u00e9lan"), "yew"),
     "int16": ([2, 7, 10], ("2", "7", "10"), 11),
+    # Names that look the same are of one class.
+    "class": ([0, 1, 2], ("oak", "\u00e9lan"), 0),
 }
 
 
 @pytest.mark.parametrize("kind", VALUES)
-def test_labels_may_be_texts_or_numbers(tmp_path, kind):
+def test_labels_may_be_texts_numbers_or_classes(tmp_path, monkeypatch, kind):
     values, class_names, more = VALUES[kind]
-    # What is no split of ours has a class more.
+    monkeypatch.setattr(parquet_pictures, "CLASSES", ("oak", "\u00e9lan", "e\u0301lan "))
+    # What is no split of ours may have a class more.
     splits = {"train": [values[label] for label in LABELS], "other": [more, *values]}
     save(tmp_path / "trees", splits, kind=kind, label="species")
     examples = find(tmp_path / "trees", tmp_path, label="species")
-    assert (examples.class_names, examples.labels.tolist()) == (class_names, LABELS)
-    assert examples.groups is None
+    labels = [min(label, len(class_names) - 1) for label in LABELS]
+    assert (examples.class_names, examples.labels.tolist()) == (class_names, labels)
     new = find(tmp_path / "trees", tmp_path, labelled=False)
     assert (len(new), new.class_names, {*new.labels.tolist()}) == (34, (), {-1})
-
-
-def test_classes_whose_names_look_the_same_are_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet_pictures, "CLASSES", ("oak", "\u00e9lan", "e\u0301lan "))
-    save(tmp_path / "trees", {"train": LABELS})
-    examples = find(tmp_path / "trees", tmp_path)
-    assert examples.class_names == ("oak", "\u00e9lan")
-    assert examples.labels.tolist() == [min(label, 1) for label in LABELS]
 
 
 MORE = {"genus": "class", "thumb": "image", "place": "float32"}
 REFUSED = {
     "two labels": ({"label": "species"}, {}, r"label must be .* species \(class labels\), genus"),
-    "no such column": ({}, {"label": "labels"}, "label must be a column of .*'labels'"),
     "no labels": ({}, {"label": "place"}, r"label must be .*'place', .* place \(of another kind\)"),
     "no images": ({}, {"image": "place"}, "image must be .*'place'"),
-    "no group": ({}, {"group": "place"}, "group must be .*'place'"),
-    "a group of another kind": ({"more": {"group": "float32"}}, {}, "group must be .*'group'"),
     "a part of what was saved": ({}, {"config": "fr"}, "part must be None .*'fr'"),
 }
 
@@ -186,21 +170,15 @@ def test_what_cannot_be_opened_is_told_in_a_line(tmp_path, monkeypatch):
     (tmp_path / "upper").mkdir()
     for split in ("Train", "Test"):
         shutil.copy(whole, tmp_path / "upper" / f"{split}-00000-of-00001.parquet")
-    (tmp_path / "script").mkdir()
-    (tmp_path / "script" / "script.py").write_text("raise SystemExit(3)")
-    (tmp_path / "empty").mkdir()
     (tmp_path / "a.txt").write_text("text")
-    for name in ("gone", "empty", "damaged.parquet", "pages.parquet", "script", "a.txt", "upper"):
+    for name in ("gone", "damaged.parquet", "pages.parquet", "a.txt", "upper"):
         with pytest.raises(UserError, match=name) as caught:
             find(tmp_path / name, tmp_path / "cache")
-        # The reason is told, and not that there was an error.
-        assert "error occurred" not in str(caught.value)
+        assert "error occurred" not in str(caught.value)  # The reason is told.
         assert "\n" not in str(caught.value)
-    # A folder of the name of the library is not the library.
-    for package in (None, types.ModuleType("datasets")):
-        monkeypatch.setitem(sys.modules, "datasets", package)
-        with pytest.raises(UserError, match=r"^config.dataset.path needs the package datasets, wh"):
-            runpy.run_path(huggingface.__file__)
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(UserError, match=r"^config.dataset.path needs the package datasets, wh"):
+        runpy.run_path(huggingface.__file__)
 
 
 def test_the_content_is_of_the_images_and_not_of_their_place(tmp_path, monkeypatch):
@@ -263,88 +241,66 @@ LISTED = {
 
 
 def test_all_but_the_images_is_listed_once(tmp_path, monkeypatch):
-    folder = build(tmp_path, {"train": LABELS}, **LISTED)
-    with monkeypatch.context() as patch:
-        # As if the folder could not be written to.
-        patch.setattr(prepared.files, "write_whole", lambda path, _: (path / "file").mkdir())
-        assert prepared.read(opened(folder), "train").labels.max() == 2
-    assert not [*folder.glob("examples-*")]
-    examples = prepared.read(opened(folder), "train")
+    build(tmp_path, {"train": LABELS}, **LISTED)
+    examples = prepared_in(tmp_path)
     # As generated, all examples of a class have one author.
     credited = ["cc-by", "author 1, cc-by", "author 2, cc-by"]
     assert examples.credits.tolist() == [credited[label] for label in examples.labels]
     monkeypatch.setattr(prepared.Records, "example", None)  # No record is read.
-    again = prepared.read(opened(folder), "train")
+    again = prepared_in(tmp_path)
     assert again.digest() == examples.digest()
     assert (again.credits == examples.credits).all()
 
 
-@pytest.mark.parametrize("kind", ["different", "in each split", "twice", "numbers"])
+# The name of the file of an example, the labels of the test split, and what the image is called.
+CALLED = {
+    "different": ("{}.jpg", {}, "{shade}.jpg"),
+    "in each split": ("{}.jpg", {"test": LABELS[:3]}, "{split}/{shade}.jpg"),
+    "alike": ("a.jpg", {}, "train[{place}]"),
+}
+
+
+@pytest.mark.parametrize("kind", CALLED)
 def test_images_are_called_by_the_names_of_their_files(tmp_path, kind):
-    files = {
-        "in each split": (TEXT, lambda index: f"{index}.jpg"),
-        "twice": (TEXT, lambda index: f"{index // 2}.jpg"),
-        "numbers": (GENUS, lambda _: 0),
-    }
-    splits = {"train": LABELS, "test": LABELS[:3]}
-    if kind == "different":
-        splits, files[kind] = {"train": LABELS}, files["in each split"]
-    build(tmp_path, splits, file_name=files[kind])
-    found = prepared.find("trees", str(tmp_path), splits={})
-    called, number = {*found.names}, range(30)
-    assert called == {
-        "different": {f"{index}.jpg" for index in number},
-        "in each split": {f"train/{i}.jpg" for i in number} | {f"test/{i}.jpg" for i in range(3)},
-    }.get(kind, {f"train[{i}]" for i in number} | {f"test[{i}]" for i in range(3)})
-    if kind == "different":
-        shades = [np.asarray(Image.open(io.BytesIO(one)))[0, 0, 0] for one in found.inputs]
-        assert found.names.tolist() == [f"{shade}.jpg" for shade in shades]
+    file, more, called = CALLED[kind]
+    build(tmp_path, {"train": LABELS, **more}, file_name=(TEXT, file.format))
+    found = prepared_in(tmp_path)
+    for place, (name, image) in enumerate(zip(found.names, found.inputs, strict=True)):
+        # The shade of an image is its number before the records are shuffled.
+        shade = np.asarray(Image.open(io.BytesIO(image)))[0, 0, 0]
+        split = "train" if place < 30 else "test"
+        assert name == called.format(split=split, shade=shade, place=place)
 
 
-def test_damaged_lists_are_told_and_made_again(tmp_path):
+def test_damaged_files_are_told_and_lists_are_made_again(tmp_path):
     folder = build(tmp_path, {"train": LABELS}, **LISTED)
-    digest = prepared.read(opened(folder), "train").digest()
-    path = folder / "examples-train.json"
-    whole = json.loads(path.read_bytes())
-    wrong = [
-        *({**whole, "label": labels} for labels in ([3] * 30, [-2] * 30, [0.5] * 30, LABELS[:-1])),
-        whole | {"author": ["a"]},
-        {"label": LABELS},
-    ]
-    for content in ("{", *map(json.dumps, wrong)):
-        path.write_text(content)
-        message = rf"{path} cannot be read: .*; delete it, and it is made again"
-        with pytest.raises(UserError, match=message):
-            prepared.read(opened(folder), "train")
-        path.unlink()
-        assert prepared.read(opened(folder), "train").digest() == digest
-
-
-def test_damaged_records_and_descriptions_are_told(tmp_path):
-    folder = build(tmp_path, {"train": LABELS})
 
     def read_all():
-        return [*prepared.find("trees", str(tmp_path), splits={}).inputs]
+        found = prepared_in(tmp_path)
+        return found.digest(), [*found.inputs]
 
-    whole = read_all()
-    (records,) = folder.glob("*.array_record*")
-    described = folder / "dataset_info.json"
+    before, (records,) = read_all(), folder.glob("*.array_record*")
+    listed = folder / "examples-train.json"
+    known, info = json.loads(listed.read_bytes()), folder / "dataset_info.json"
+    of_list = rf"{listed} cannot be read: .*; delete it, and it is made again"
     of_records = rf"{folder} cannot be read: .*delete it and run"
     of_all = rf"the data set tfds:trees below {tmp_path} cannot be opened: .*delete it and run"
+    wrong = [known | {"label": [3] * 30}, known | {"author": ["a"]}, {"label": LABELS}]
     for path, content, message in (
+        *((listed, json.dumps(one).encode(), of_list) for one in wrong),
         (records, records.read_bytes()[:1000], of_records),
         (records, records.read_bytes()[:70] + b"x" * 2**17, of_records),
         (records, None, rf"{records.name} is missing; if"),
-        (described, described.read_bytes()[:50], of_all),
+        (info, info.read_bytes()[:50], of_all),
         (folder / "features.json", b"{}", of_all),
     ):
-        before = path.read_bytes()
+        whole = path.read_bytes()
         path.unlink() if content is None else path.write_bytes(content)
         with pytest.raises(UserError, match=message) as caught:
             read_all()
         assert "\n" not in str(caught.value)
-        path.write_bytes(before)
-    assert read_all() == whole
+        path.unlink() if path == listed else path.write_bytes(whole)
+        assert read_all() == before
 
 
 def test_what_is_not_there_is_told(tmp_path):
@@ -358,17 +314,6 @@ def test_what_is_not_there_is_told(tmp_path):
             prepared.find(name, str(tmp_path), splits={})
 
 
-def test_small_images_are_read_into_memory(tmp_path):
-    folder = build(tmp_path, {"train": LABELS}, shape=(8, 8, 3))
-    examples = prepared.read_into_memory(opened(folder), "train")
-    encoded = prepared.read(opened(folder), "train")
-    images = [np.asarray(Image.open(io.BytesIO(encoded.encoded(index)))) for index in range(30)]
-    np.testing.assert_array_equal(examples.inputs, images)
-    assert examples.inputs.dtype == np.uint8
-    assert sorted(examples.inputs[:, 0, 0, 0]) == list(range(30))
-    assert (examples.inputs[:, 0, 0, 0] % 3 == examples.labels).all()
-
-
 def test_more_files_of_records_are_open_than_a_process_usually_may_have(tmp_path):
     folder = build(tmp_path, {"train": LABELS}, num_shards=20)
     assert len(list(folder.glob("*.array_record*"))) == 20
@@ -377,6 +322,6 @@ def test_more_files_of_records_are_open_than_a_process_usually_may_have(tmp_path
         few = file.fileno() + 10
     resource.setrlimit(resource.RLIMIT_NOFILE, (few, limits[1]))
     try:
-        assert len({*prepared.read(opened(folder), "train").inputs}) == 30
+        assert len({*prepared_in(tmp_path).inputs}) == 30
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
