@@ -75,7 +75,6 @@ def tables(results: Mapping[str, Any]) -> str:
 def _rules(num_classes: int) -> dict[str, Rule]:
     rng = np.random.default_rng(0)
     counts = rng.integers(1, 1000, size=num_classes)
-    calibration = jnp.asarray(rng.exponential(size=1000), jnp.float32)
     # Families of up to 100 classes, in genera of up to 10.
     taxonomy = Taxonomy.from_paths(
         [(f"f{i // 100}", f"g{i // 10}", f"s{i}") for i in range(num_classes)]
@@ -88,7 +87,6 @@ def _rules(num_classes: int) -> dict[str, Rule]:
         "utility_set": made(
             sets.utility_set, utilities=sets.set_utilities("u65", num_classes=num_classes)
         ),
-        "top_k_levels": lambda p: sets.top_k_levels(-jnp.log(p), calibration, k=_K),
         "node_scores": lambda p: sets.score_set(sets.node_scores(p, taxonomy), 0.5),
         "open_set": lambda p: sets.open_set(
             sets.threshold_set(p, 0.01),

@@ -116,11 +116,6 @@ def _parsed(config: Mapping[str, Any], workdir: Path, *, extend: bool) -> tuple[
         processes.check_same(
             "the configuration, with --extend,", lambda: json.dumps(given, sort_keys=True)
         )
-    if parsed.model.tau_normalized is not None:
-        raise UserError(
-            "config.model.tau_normalized is for runs that train.export wrote, which cannot be "
-            "trained; start from one with config.model.start_from"
-        )
     return continuing.check_workdir(parsed, workdir, extend=extend)
 
 

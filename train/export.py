@@ -18,9 +18,6 @@ computes there, and shows the sets. Any server of files can serve it.
 With --format=safetensors, the file has the weights of the network instead, by the names that
 torchvision or timm have for them, and no rule.
 
-With --format=tau_normalized, a folder is written instead: the workdir of the run with a
-tau-normalized head, for train.evaluate, train.predict and this command.
-
 A run on features whose features train.embed made is exported together with the network that made
 them, as one program of images. --features_run=DIR --weights=FILE does that for other runs on
 features, and where the weights were moved.
@@ -40,7 +37,7 @@ from absl import flags
 from train.foundation import command_line, fields, flag_rules, packages
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
-from train.foundation.flag_rules import Exclusive, Flag, Needed
+from train.foundation.flag_rules import Flag, Needed
 from train.prediction import classifier_flags, rule_flags
 from train.prediction.classifier_flags import ChosenClassifier
 from train.prediction.rule_flags import ChosenRule
@@ -55,11 +52,10 @@ _RULE = rule_flags.define()
 _FORMAT = flags.DEFINE_enum(
     "format",
     "program",
-    ["program", "onnx", "web", "safetensors", "tau_normalized"],
+    ["program", "onnx", "web", "safetensors"],
     "program: images to probabilities and sets, for JAX. onnx: the same for ONNX Runtime. web: a "
     "page that computes the same in a browser, as a folder of files for any server. safetensors: "
-    "only the weights of the network. tau_normalized: a workdir whose head has its weights divided "
-    "by powers of their lengths.",
+    "only the weights of the network.",
 )
 _FLOAT16 = flags.DEFINE_bool(
     "float16",
@@ -79,30 +75,20 @@ _ONNXRUNTIME_WEB = flags.DEFINE_string(
     "With --format=web: the folder of the unpacked npm package onnxruntime-web; by default npm "
     "gets it.",
 )
-_TAU = flags.DEFINE_float(
-    "tau",
-    None,
-    "the power; by default the one of 0, 0.1, …, 1 that is best on the validation split.",
-)
-_SELECT_BY = flags.DEFINE_string(
-    "select_by",
-    None,
-    "the metric that selects it, without --tau; by default the metric of the run.",
-)
 _OUT = flags.DEFINE_string(
     "out",
     None,
     "Needed. The file; a description is written beside it, as FILE.json, and for a program of "
-    "images a script that runs it, as FILE.py. With --format=web or --format=tau_normalized the "
-    "folder, which does not exist.",
+    "images a script that runs it, as FILE.py. With --format=web the folder, which "
+    "does not exist.",
 )
-# The other formats have only the weights of a network.
+# The other format has only the weights of a network.
 _WITH_RULES = ("program", "onnx", "web")
 _ROWS = flag_rules.declare(
     *(
         Flag(
             name,
-            excludes=("format=safetensors", "format=tau_normalized"),
+            excludes=("format=safetensors",),
             because="weights have no rule",
         )
         for name in rule_flags.NAMES
@@ -121,10 +107,6 @@ _ROWS = flag_rules.declare(
         because="other files have the weights of the run",
     ),
     Flag("onnxruntime_web", fields.text("a folder"), needs=("format=web",)),
-    Flag("format=tau_normalized", needs=("workdir",), because="the folder of a finished run"),
-    Flag("tau", needs=("format=tau_normalized",)),
-    Flag("select_by", needs=("format=tau_normalized",)),
-    Exclusive(("tau", "select_by")),
 )
 
 
@@ -133,19 +115,15 @@ def main() -> None:
     chosen = _CLASSIFIER()
     chosen.check()
     flag_rules.check(_ROWS)
-    # The other formats have none.
+    # The other format has none.
     rule = rule_flags.chosen(_RULE()) if _FORMAT.value in _WITH_RULES else None
     if rule is not None:
         chosen.check_rule(rule)
     assert _OUT.value is not None
     kept = chosen.files | ({} if rule is None else rule.files)
-    if _FORMAT.value in ("tau_normalized", "web"):
-        may_be = f"a folder that does not exist, with --format={_FORMAT.value}"
-        folder = output_files.new_folder("out", _OUT.value, kept, may_be)
-        if rule is None:
-            _write_tau_normalized(chosen, folder)
-        else:
-            _write_site(chosen, rule, folder)
+    if rule is not None and _FORMAT.value == "web":
+        may_be = "a folder that does not exist, with --format=web"
+        _write_site(chosen, rule, output_files.new_folder("out", _OUT.value, kept, may_be))
         return
     out = output_files.checked("out", _OUT.value, kept)
     for beside in (_description(out), _card(out), *([] if rule is None else [_script(out)])):
@@ -265,33 +243,6 @@ def _write_weights(chosen: ChosenClassifier, out: Path) -> None:
     show_line("to read them, with PyTorch and safetensors installed:")
     show_line("  import safetensors.torch")
     show_line(f"  network.load_state_dict(safetensors.torch.load_file({str(out)!r}))")
-
-
-def _write_tau_normalized(chosen: ChosenClassifier, out: Path) -> None:
-    from train.evaluation import metric
-    from train.evaluation.metric import Metric
-    from train.prediction import classifiers, tau_normalized
-    from train.workdir import terminal
-
-    classifier = classifiers.load(chosen)
-    tau_normalized.check(classifier)
-    tau = _TAU.value
-    if tau is None:
-        name = _SELECT_BY.value or classifier.config.select_by
-        known = [one.name for one in metric.selectable(classifier.config.eval.ks)]
-        if wrong := fields.one_of(known)(name):
-            raise UserError(field="--select_by", must_be=wrong, got=name)
-        tau = tau_normalized.choose(classifier, Metric.parse(name))
-        show_line(f"tau          {tau:g}, by the {Metric.parse(name).in_words} of validation")
-    else:
-        tau_normalized.check_tau(classifier, tau)
-    results = tau_normalized.write(classifier, tau, out)
-    terminal.show_results(
-        results,
-        classifier.config,
-        {"workdir": out},
-        optimizes_top_k=classifier.assembly.loss.optimizes_top_k,
-    )
 
 
 def _description(out: Path) -> Path:

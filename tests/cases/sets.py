@@ -199,19 +199,6 @@ CASES: list[Case] = [
         of="batch",
     ),
     Case(
-        public="sets.top_k_levels",
-        arrays={"scores": "probabilities"},
-        parameters={"calibration_scores": np.array([0.25, 0.5, 0.125], np.float32), "k": 3},
-    ),
-    Case(
-        public="sets.left_out_top_k_levels",
-        arrays={"scores": "probabilities", **LABELS},
-        parameters={"k": 3},
-        couples=True,
-        # A sum over the examples.
-        rounding=8,
-    ),
-    Case(
         public="sets.good_turing_p_value",
         parameters={"class_counts": np.arange},
         ranges={"class_counts": Listed((np.array([3, 1, -1, 0]),))},

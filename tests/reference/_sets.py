@@ -171,31 +171,6 @@ def set_utilities(kind, *, num_classes, alpha=None, beta=None):
     }[kind]
 
 
-def top_k_levels(scores, calibration_scores, *, k):
-    """`1 / E_(k+1)` of e-values, each a score over the mean of it and the known ones."""
-    scores, known = float64(scores), float64(calibration_scores)
-    levels = np.full(len(scores), np.nan)
-    for place, row in enumerate(scores):
-        size = int(np.broadcast_to(k, len(scores))[place])
-        if not np.isnan(row).any() and not np.isnan(known).any():
-            values = sorted(score / np.append(known, score).mean() if score else 0 for score in row)
-            following = values[size] if size < len(row) else np.inf
-            levels[place] = 1 / following if following else np.inf
-    return levels
-
-
-def left_out_top_k_levels(scores, labels, *, k):
-    """The levels of each example, with the scores of the labels of the others."""
-    scores, labels = float64(scores), np.asarray(labels)
-    if not all(label in range(scores.shape[1]) for label in labels):
-        return np.full(len(scores), np.nan)
-    own = scores[np.arange(len(labels)), labels]
-    sizes = np.broadcast_to(k, len(labels))
-    return np.array(
-        [top_k_levels(scores[i : i + 1], np.delete(own, i), k=sizes[i])[0] for i in range(len(own))]
-    )
-
-
 def risk_controlled_index(losses, *, error, bound=1.0):
     """The first column from which on `(B + sum) / (n + 1)` is at most the error."""
     rows = float64(losses).reshape(-1, np.shape(losses)[-1])

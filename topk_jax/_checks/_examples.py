@@ -23,7 +23,6 @@ __all__ = [
     "logits_and_targets",
     "multi_hot",
     "random_keys",
-    "rank_or_ranks",
     "ranks",
     "some_examples",
     "two_heads",
@@ -172,28 +171,13 @@ def ranks(k: Any, maximum: int, shape: tuple[int, ...]) -> jax.Array:
     """
     if not isinstance(k, jax.Array | np.ndarray):
         return jnp.full(shape, rank(k, maximum))
-    return _ranks_from(0, k, maximum, shape)
-
-
-def rank_or_ranks(k: Any, maximum: int, shape: tuple[int, ...]) -> int | jax.Array:
-    """Returns a static set size, or one for each example; raises if one is not from 1 to maximum.
-
-    The values of a traced array cannot be checked.
-    """
-    if not getattr(k, "shape", ()):
-        return rank(k, maximum)
-    return _ranks_from(1, k, maximum, shape)
-
-
-def _ranks_from(least: int, k: Any, maximum: int, shape: tuple[int, ...]) -> jax.Array:
-    """Returns an array of set sizes, or raises if one is known not to be in the range."""
     sizes = integer_array(k, "k", shape)
     concrete = known_values(k)
     if concrete is not None:
-        outside = concrete[(concrete < least) | (concrete > maximum)]
+        outside = concrete[(concrete < 0) | (concrete > maximum)]
         if outside.size:
             raise ValueError(
-                f"k must be from {least} to {maximum} (the number of classes), got {outside[0]}."
+                f"k must be from 0 to {maximum} (the number of classes), got {outside[0]}."
             )
     return sizes
 

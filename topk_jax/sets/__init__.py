@@ -14,7 +14,6 @@ from topk_jax.sets import (
     _covariate_shift,
     _groups,
     _label_shift,
-    _limited,
     _new_classes,
     _outliers,
     _quantiles,
@@ -34,7 +33,6 @@ from topk_jax.sets._clusters import *
 from topk_jax.sets._covariate_shift import *
 from topk_jax.sets._groups import *
 from topk_jax.sets._label_shift import *
-from topk_jax.sets._limited import *
 from topk_jax.sets._new_classes import *
 from topk_jax.sets._outliers import *
 from topk_jax.sets._quantiles import *
@@ -57,7 +55,6 @@ __all__ += _clusters.__all__
 __all__ += _covariate_shift.__all__
 __all__ += _groups.__all__
 __all__ += _label_shift.__all__
-__all__ += _limited.__all__
 __all__ += _new_classes.__all__
 __all__ += _outliers.__all__
 __all__ += _quantiles.__all__

@@ -80,12 +80,6 @@ class ModelFields:
         Number(at_least=0, below=1),
         default=None,
     )
-    tau_normalized: float | None = field(
-        "The tau by which train.export has normalized the head.",
-        Number(at_least=0),
-        default=None,
-        in_recipes=False,
-    )
 
     @property
     def options(self) -> dict[str, Any]:

@@ -85,10 +85,10 @@ class Metric:
             return "-"
         return f"{value:.2%}" if self.is_accuracy else f"{value:.4g}"
 
-    def without_value(self, field: str) -> UserError:
-        """The error of a field that selects by this metric, where it has no value."""
+    def without_value(self) -> UserError:
+        """The error of a run that selects by this metric, where it has no value."""
         return UserError(
-            field=field,
+            field="config.select_by",
             must_be="a metric that the validation split has",
             but=f"{self.name!r} has no value, because no class of that kind occurs in it",
         )

@@ -37,7 +37,6 @@ _PROBABILITIES = "probabilities"
 _SCORES = (_PROBABILITIES, "scores")
 _LABELS = "labels"
 _LOSS = "loss"
-_LOG_WEIGHTS = "log_weights"
 _NAMES = "names"
 _CLASS_NAMES = "class_names"
 _GROUPS = "groups"
@@ -323,28 +322,6 @@ def class_counts_beside(scores: Path, num_classes: int) -> np.ndarray | None:
             + (", with negative numbers" if counts.dtype.kind == "i" else "")
         )
     return counts.astype(np.int64)
-
-
-def log_weights_beside(scores: Path, num_examples: int, *, flag: str) -> np.ndarray | None:
-    """The logarithms of the weights of the examples of a file of scores, [n]; None if none.
-
-    Raises:
-        UserError: the file has something else by that name.
-    """
-    arrays = _read(scores, flag)
-    if _LOG_WEIGHTS not in arrays:
-        return None
-    weights = arrays[_LOG_WEIGHTS]
-    if weights.dtype.kind != "f" or weights.shape != (num_examples,):
-        what = f"{weights.dtype} {list(weights.shape)}"
-    elif not np.isfinite(weights).all():
-        what = "not finite"
-    else:
-        return weights.astype(np.float32)
-    raise UserError(
-        f"--{flag}: {_LOG_WEIGHTS} must be a finite floating-point number for each of the "
-        f"{num_examples} examples; that in {scores} is {what}"
-    )
 
 
 def read_integers(path: Path, *, flag: str) -> np.ndarray:

@@ -14,11 +14,9 @@ from train.evaluation import (
     combinations,
     conformal_sets,
     cost_thresholds,
-    covariate_shift,
     evaluated,
     example_groups,
     intervals,
-    limited_sets,
     metric,
     observation_report,
     observations,
@@ -30,7 +28,6 @@ from train.evaluation import (
 )
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.costs import Costs
-from train.evaluation.covariate_shift import LogWeights
 from train.evaluation.metric import Metric, Rule
 from train.evaluation.observations import InGroups
 from train.evaluation.predictions import Predictions
@@ -65,7 +62,6 @@ def set_report(
     utilities: Sequence[str] = (),
     risks: Sequence[float] = (),
     costs: Costs | None = None,
-    log_weights: LogWeights | None = None,
     class_names: Sequence[str] | None = None,
     combined_by: str = combinations.DEFAULT,
     tree: ClassTree | None = None,
@@ -84,8 +80,6 @@ def set_report(
         utilities: utilities, as the flags take them, whose best sets are reported too.
         risks: bounds of a mean cost; sets for them are reported too.
         costs: the costs of the risks; None without risks.
-        log_weights: how much more frequent inputs like those are in the split than among the
-            calibration examples; None if nothing is known of it.
         class_names: the names of the classes, with the classes that the classifier does not know;
             if None, reports have their indices.
         combined_by: how the scores of the examples of a group are combined for the report of
@@ -122,8 +116,6 @@ def set_report(
         ),
         "num_calibration_examples": len(calibrated_on.labels),
         "metrics": metric.to_json(evaluation.metrics),
-        # What to expect of the sets of the K likeliest classes, by the calibration examples.
-        "top_k_estimates": _name_by_rule("top", limited_sets.estimate(calibrated_on, ks)),
         "thresholds": _name_by_rule(
             "average", {k: float(threshold) for k, threshold in thresholds.items()}
         ),
@@ -139,9 +131,7 @@ def set_report(
             },
         ),
         "coverages": {
-            f"{coverage}": _evaluate_coverage(
-                examples, calibrated_on, coverage, class_counts, log_weights, tree
-            )
+            f"{coverage}": _evaluate_coverage(examples, calibrated_on, coverage, class_counts, tree)
             for coverage in coverages
         },
     }
@@ -269,16 +259,12 @@ def _evaluate_coverage(
     calibrated_on: Predictions,
     coverage: float,
     class_counts: np.ndarray | None,
-    log_weights: LogWeights | None,
     tree: ClassTree | None,
 ) -> dict[str, dict[str, Any]]:
     """The quality of the kinds of sets with that coverage."""
     error = error_in_binary(coverage)
     conformal = conformal_threshold(calibrated_on, coverage)
     described = {"conformal": _evaluate_threshold(examples, class_counts, conformal, tree)}
-    if log_weights is not None:
-        shifted = covariate_shift.find_sets(examples, calibrated_on, log_weights, error)
-        described["covariate_shift"] = rate(shifted, examples, class_counts)
     if all(score_files.are_probabilities(one.scores) for one in (examples, calibrated_on)):
         average_error = average_error_threshold(calibrated_on.scores, error)
         described["average_error"] = _evaluate_threshold(

@@ -168,7 +168,7 @@ def check_has_value(metric: Metric, labels: np.ndarray, class_counts: np.ndarray
     if metric.average not in SHOTS:
         return
     if np.isnan(_shares(hits, labels, class_counts, len(class_counts))[metric.average]):
-        raise metric.without_value("config.select_by")
+        raise metric.without_value()
 
 
 def _accuracies_of(

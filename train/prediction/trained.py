@@ -211,14 +211,11 @@ class TrainedClassifier:
             )
         return dataset
 
-    def predict(
-        self, split: str, *, with_logits: bool = False, share: Share = ALONE
-    ) -> Predictions:
+    def predict(self, split: str, *, share: Share = ALONE) -> Predictions:
         """The predictions for a split of the run's data set, made on all devices.
 
         Args:
             split: "train", "validation", "test" or "balanced_test".
-            with_logits: whether the predictions have logits instead of scores.
             share: how this process takes part in the work.
 
         Raises:
@@ -232,8 +229,7 @@ class TrainedClassifier:
             batch_stats,
             split,
             shows_progress=True,
-            with_logits=with_logits,
-            at_temperature=None if with_logits else self.temperature,
+            at_temperature=self.temperature,
             share=share,
         )
 

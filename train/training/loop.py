@@ -196,5 +196,5 @@ def _score(validation: Mapping[Metric, float], select_by: Metric) -> float:
         raise DivergedError(f"the validation loss is {validation[LOSS]}")
     value = validation[select_by]
     if math.isnan(value):
-        raise select_by.without_value("config.select_by")
+        raise select_by.without_value()
     return -value if select_by == LOSS else value

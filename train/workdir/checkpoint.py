@@ -190,8 +190,7 @@ class Checkpointer:
         """
         latest = self._manager.latest_step()
         found = None if latest is None else self._read_progress(latest).get("best_epoch")
-        # A tau-normalized run has no epochs of its own.
-        if found and epoch is not None and found != epoch:
+        if None not in (found, epoch) and found != epoch:
             raise OSError(
                 f"they are of a run that selected epoch {found}, and its results are of epoch "
                 f"{epoch}: copy them together"

@@ -141,7 +141,6 @@ def show_report(title: str, report: Mapping[str, Any]) -> None:
     )
     _show_table(console, from_json(report["metrics"]), report["evaluated"])
     _show_intervals(report)
-    _show_top_k_estimates(report)
     if "bayes" in report:
         show_line(_BEST_POSSIBLE)
         console.print(_table(from_json(report["bayes"])))
@@ -172,7 +171,6 @@ def _show_observations(console: Console, report: Mapping[str, Any]) -> None:
     )
     _show_table(console, from_json(report["metrics"]), report["evaluated"])
     _show_intervals(report)
-    _show_top_k_estimates(report)
     _show_coverages(console, report)
     rank_tables.show(console, report)
     _show_worth(console, report)
@@ -187,36 +185,6 @@ def _show_intervals(report: Mapping[str, Any]) -> None:
         f"{Metric.parse(name).in_few_words} {_between(value)}" for name, value in bounds.items()
     )
     show_line(f"{report['intervals']['level']:.0%} intervals in per cent: {shown}")
-
-
-def _show_top_k_estimates(report: Mapping[str, Any]) -> None:
-    """Prints what to expect of the sets of the K likeliest classes, by the calibration examples."""
-    estimates = report.get("top_k_estimates", {})
-    if not estimates:
-        return
-    shown = ", ".join(
-        f"{_in_few_words(name)} {100 * value['coverage']:.1f} ({_between(value['interval'])})"
-        for name, value in estimates.items()
-    )
-    show_line(f"estimated from the calibration examples, in per cent: {shown}")
-    for name_of_bound, what in (
-        ("backward_coverage", "lower bound by backward conformal sets, to first order"),
-        ("coverage_at_least", "lower bound by backward conformal sets, for any classifier"),
-    ):
-        bounds = {
-            _in_few_words(name): value[name_of_bound]
-            for name, value in estimates.items()
-            if name_of_bound in value
-        }
-        stated = ", ".join(f"{name} {100 * one:.1f}" for name, one in bounds.items() if one > 0)
-        unbounded = [name for name, one in bounds.items() if one <= 0]
-        without = f"no bound for {', '.join(unbounded)}" if unbounded else ""
-        if bounds:
-            show_line(f"{what}: {'; '.join(filter(None, (stated, without)))}")
-
-
-def _in_few_words(rule_name: str) -> str:
-    return rule_name.replace("_", "-")
 
 
 def _show_coverages(console: Console, report: Mapping[str, Any]) -> None:

@@ -12,7 +12,6 @@ from tests.rows import rows
 SOME = (
     "operators.p_norm_top_k",
     "sets.top_k_set",
-    "sets.left_out_top_k_levels",
     "losses.noised_top_k_hinge-keys",
     "metrics.macro_accuracy",
 )

@@ -30,7 +30,7 @@ ROUNDINGS = {
 }
 # Where every number minimizes, infinity is no score, or a matrix has no inverse.
 WITHOUT_EDGES = {"sets.temperature", "sets.group_weights", "metrics.label_margins"}
-OF_MORE_EXAMPLES = {"sets.temperature", "sets.left_out_top_k_levels", "sets.class_gaussian"}
+OF_MORE_EXAMPLES = {"sets.temperature", "sets.class_gaussian"}
 OF_MORE_CLASSES = {
     "sets.temperature",
     "sets.class_gaussian",

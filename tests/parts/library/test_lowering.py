@@ -52,7 +52,6 @@ OF_A_KNOWN_SIZE = {
     "sets.hierarchical_quantile": "a search among the sums of examples needs their number",
     "sets.interpolated_quantiles": _RANKS,
     "sets.label_shift_quantiles": _RANKS,
-    "sets.left_out_top_k_levels": "it needs at least two examples",
     "sets.macro_average_k_thresholds": _RANKS,
     "sets.rank_calibrated_quantiles": _RANKS,
     "sets.risk_controlled_index": _RANKS,

@@ -1,4 +1,4 @@
-"""Sets of utilities, votes, limited sizes and other risks: all subsets, known laws, roundings."""
+"""Sets of utilities, votes and other risks: all subsets, known laws, roundings."""
 
 import itertools
 import math
@@ -90,8 +90,6 @@ def test_of_equal_utilities_the_smallest_set_is_chosen():
         (lambda: sets.set_utilities("u65", num_classes=3, beta=0.5), "beta must be None"),
         (lambda: sets.risk_controlled_index(np.full((3, 2), 2.0), error=0.1), "losses"),
         (lambda: sets.risk_controlled_index(np.ones((3, 2)), error=3.0, bound=2.0), "error"),
-        (lambda: sets.top_k_levels(-np.ones((3, 2)), np.ones(3), k=1), "scores"),
-        (lambda: sets.left_out_top_k_levels(np.ones((1, 2)), np.zeros(1, int), k=1), "scores"),
         (lambda: votes_of(np.array([[1.5, -0.5]])), "plausibilities must be at least 0"),
         (lambda: votes_of(np.array([[0.5, 0.5]]), key=None), "num_samples and key"),
     ],
@@ -154,77 +152,6 @@ def test_the_expected_loss_is_bounded_on_a_known_law(rng):
         means.append(missed[40:, min(index, 40)].mean())
     standard_error = np.std(means) / math.sqrt(len(means))
     assert np.mean(means) <= error + 2 * standard_error
-
-
-def test_a_size_of_each_example_has_the_level_of_that_size(rng):
-    scores, known = rng.gamma(1.0, size=(8, 4)), rng.gamma(1.0, size=5)
-    scores, known = scores.round(1).astype(np.float32), known.astype(np.float32)
-    labels, sizes = rng.integers(4, size=8), np.array([1, 2, 3, 4, 4, 3, 2, 1])
-    levels = jax.jit(lambda sizes: sets.top_k_levels(scores, known, k=sizes))
-    left_out = jax.jit(lambda sizes: sets.left_out_top_k_levels(scores, labels, k=sizes))
-    for i, k in enumerate(sizes.tolist()):
-        (expected,) = sets.top_k_levels(scores[i : i + 1], known, k=k)
-        np.testing.assert_allclose(levels(sizes)[i], expected, rtol=ROUNDING)
-        expected = sets.left_out_top_k_levels(scores, labels, k=k)[i]
-        np.testing.assert_allclose(left_out(sizes)[i], expected, rtol=ROUNDING)
-    for wrong in (0, 5, -1):
-        hurt = np.where(np.arange(8) == 3, wrong, sizes)
-        for found in (levels(hurt), left_out(hurt)):
-            np.testing.assert_array_equal(np.isnan(found), np.arange(8) == 3)
-        with pytest.raises(ValueError, match="k must be from 1 to 4"):
-            sets.top_k_levels(scores, known, k=hurt)
-
-
-@pytest.mark.parametrize("num_infinite", [0, 1, 2])
-def test_left_out_levels_have_the_others_as_calibration_examples(num_infinite, rng):
-    scores = rng.gamma(1.0, size=(9, 4)).astype(np.float32)
-    labels = rng.integers(4, size=9)
-    # A label whose probability is 0.
-    scores[np.arange(num_infinite), labels[:num_infinite]] = np.inf
-    found = sets.left_out_top_k_levels(scores, labels, k=2)
-    own = scores[np.arange(9), labels]
-    for i in range(9):
-        (expected,) = sets.top_k_levels(scores[i : i + 1], np.delete(own, i), k=2)
-        np.testing.assert_allclose(found[i], expected, rtol=ROUNDING)
-
-
-def test_levels_of_broken_scores():
-    known = np.ones(3, np.float32)
-    scores = jnp.array([[0.0, 0.0, 1.0], [jnp.nan, 1.0, 2.0], [1.0, jnp.inf, jnp.inf]])
-    found = np.asarray(sets.top_k_levels(scores, known, k=1))
-    assert np.isinf(found[0])
-    assert np.isnan(found[1])
-    # A score of infinity has a share of 1 of the sum.
-    np.testing.assert_allclose(found[2], 0.25)
-    assert np.isnan(sets.top_k_levels(scores, jnp.array([1.0, jnp.nan]), k=1)).all()
-    traced = jax.jit(lambda scores: sets.top_k_levels(scores, known, k=1))
-    assert np.isnan(traced(-jnp.ones((2, 3)))).all()
-
-
-def test_the_mean_level_bounds_what_sets_of_k_classes_miss(rng):
-    """The numbers that were computed beside the definition, for 200 calibration examples."""
-    shape = (200, 220)
-    probabilities = distributions(rng, *shape, 20)
-    labels = (rng.random((*shape, 1)) < probabilities.cumsum(axis=-1)).argmax(axis=-1)
-    scores = -np.log(np.maximum(probabilities, 1e-9))
-
-    @jax.jit
-    @jax.vmap
-    def results(scores, labels):
-        own = jnp.take_along_axis(scores, labels[:, None], axis=-1)[:, 0]
-        levels = sets.top_k_levels(scores[200:], own[:200], k=3)
-        left_out = sets.left_out_top_k_levels(scores[:200], labels[:200], k=3)
-        chosen = sets.top_k_set(-scores[200:], k=3)
-        hits = jnp.take_along_axis(chosen, labels[200:, None], axis=-1)
-        return levels.mean(), left_out.mean(), 1 - hits.mean()
-
-    levels, left_out, misses = map(np.asarray, results(scores, labels))
-    error = 2 * np.hypot(levels.std(), misses.std()) / math.sqrt(len(levels))
-    assert misses.mean() + error < levels.mean()
-    # Left-out levels have one calibration example less.
-    error = 2 * np.hypot(levels.std(), left_out.std()) / math.sqrt(len(levels))
-    assert error < 0.02
-    assert abs(left_out.mean() - levels.mean()) <= error + 1 / 200
 
 
 def test_one_vote_is_a_label(rng):
@@ -292,13 +219,6 @@ def test_thirds_of_losses_have_room_for_rounding():
     assert sets.risk_controlled_index(thirds, error=0.3) == 0
     thirds[24] = 1 / 3
     assert sets.risk_controlled_index(thirds, error=0.3) == 1
-
-
-@pytest.mark.parametrize("large", [3e7, 1e30])
-def test_the_largest_score_does_not_hide_the_others(large):
-    scores = jnp.array([[large, 1.0, 2.0], [1.0, 0.5, 2.0], [1.0, 0.7, 3.0]])
-    level = sets.left_out_top_k_levels(scores, jnp.zeros(3, int), k=1)[0]
-    np.testing.assert_allclose(level, (1 + 1 + 2) / (3 * 2), rtol=1e-6)
 
 
 def test_ranks_of_one_class_in_a_mapped_program(rng):

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from train.evaluation import score_files
-from train.evaluation.covariate_shift import LogWeights
 from train.evaluation.predictions import Predictions
 from train.foundation import names
 from train.foundation.errors import UserError
@@ -63,7 +62,6 @@ def evaluate(
         class_counts=class_counts,
         class_names=class_names,
         tree=tree,
-        log_weights=_log_weights(files, examples, calibration),
     )
     about = {"logits": str(files.logits), "calibrated_on": division.calibrated_on}
     about |= set_reports.sure_answers(division, measures.max_error)
@@ -100,26 +98,6 @@ def _check_classes(found: Sequence[str], expected: Sequence[str]) -> None:
                 "--calibration_logits must have the class_names of --logits in the same order; its "
                 f"class {index} is {one!r}, and that of --logits is {other!r}"
             )
-
-
-def _log_weights(
-    files: ScoreFiles, examples: Predictions, calibration: Predictions | None
-) -> LogWeights | None:
-    """The weights of a covariate shift, if both files have them."""
-    if files.calibration_logits is None or calibration is None:
-        return None
-    found, others = (
-        score_files.log_weights_beside(path, len(given.labels), flag=flag)
-        for path, given, flag in (
-            (files.logits, examples, "logits"),
-            (files.calibration_logits, calibration, "calibration_logits"),
-        )
-    )
-    if found is None and others is None:
-        return None
-    if found is None or others is None:
-        raise UserError("--logits and --calibration_logits must both have log_weights, or neither")
-    return LogWeights(found, others)
 
 
 def _class_counts(files: ScoreFiles, num_classes: int) -> np.ndarray | None:

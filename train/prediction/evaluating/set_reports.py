@@ -7,7 +7,6 @@ import numpy as np
 
 from train.data.taxonomy import ClassTree
 from train.evaluation import selective
-from train.evaluation.covariate_shift import LogWeights
 from train.evaluation.set_report import set_report
 from train.prediction.evaluating import choices
 from train.prediction.evaluating.halving import Division
@@ -22,7 +21,6 @@ def report(
     class_counts: np.ndarray | None,
     class_names: Sequence[str] | None,
     tree: ClassTree | None,
-    log_weights: LogWeights | None = None,
 ) -> dict[str, Any]:
     """What is measured on the examples that are evaluated; see `set_report`."""
     evaluated, calibrating = division.evaluated, division.calibrating
@@ -39,7 +37,6 @@ def report(
         utilities=measures.utilities,
         risks=measures.risks,
         costs=choices.costs(measures, names[:num_classes], class_counts, tree),
-        log_weights=log_weights and log_weights.take(division.chosen, division.others),
         class_names=class_names,
         tree=tree,
         combined_by=measures.combined_by,

@@ -1,5 +1,6 @@
 """A run whose probabilities are made at a temperature that is fitted on validation."""
 
+import dataclasses
 import json
 import shutil
 
@@ -17,8 +18,7 @@ from train.evaluation.predictions import CHUNK, Predictions
 from train.evaluation.stored_scores import StoredScores
 from train.evaluation.thresholds import average_k_thresholds
 from train.foundation import stored_rows
-from train.foundation.errors import UserError
-from train.prediction import tau_normalized, trained
+from train.prediction import trained
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
 
@@ -85,6 +85,14 @@ def workdir(finished_run, tmp_path_factory):
     return copied
 
 
+def without_temperature(classifier):
+    return dataclasses.replace(classifier, results={**classifier.results, "temperature": None})
+
+
+def at(probabilities, temperature):
+    return special.softmax(np.log(probabilities) / temperature, axis=-1)
+
+
 def average_k_sets(scores, calibrated_on, k):
     """The sets above the K n-th score of those that are calibrated on; their scores differ."""
     threshold = np.sort(calibrated_on, axis=None)[-k * len(calibrated_on)]
@@ -93,8 +101,8 @@ def average_k_sets(scores, calibrated_on, k):
 
 def test_a_run_ends_with_the_temperature_of_validation(finished_run, workdir):
     found, earlier = trained.load(workdir), trained.load(finished_run)
-    validation, test = (found.predict(one, with_logits=True) for one in ("validation", "test"))
-    logits, labels = validation.scores.astype(np.float64), validation.labels
+    validation, test = (without_temperature(found).predict(one) for one in ("validation", "test"))
+    logits, labels = np.log(validation.scores.astype(np.float64)), validation.labels
 
     def cross_entropy(log):
         chances = special.log_softmax(logits / np.exp(log), axis=-1)
@@ -105,7 +113,7 @@ def test_a_run_ends_with_the_temperature_of_validation(finished_run, workdir):
     best = optimize.minimize_scalar(cross_entropy, bounds=(-5, 5), options={"xatol": 1e-7})
     assert fitted == pytest.approx(np.exp(best.x), rel=1e-4)
     assert abs(np.log(fitted)) > 0.1
-    at_temperature = [special.softmax(one.scores / fitted, axis=-1) for one in (test, validation)]
+    at_temperature = [at(one.scores, fitted) for one in (test, validation)]
     outcomes = Outcomes.read(workdir / "outcomes_test.npz")
     written, before = (from_json(run.results["test"]) for run in (found, earlier))
     for k in (1, 3):
@@ -151,8 +159,5 @@ def test_the_finished_run_has_it_everywhere(workdir):
     # The same program in another size of batches; float32 rounding.
     scores = np.asarray(jax.jit(classifier.scores())(images))
     np.testing.assert_allclose(scores, predicted.scores[:5], rtol=1e-5)
-    logits = classifier.predict("test", with_logits=True).scores[:5]
-    expected = special.softmax(logits / classifier.temperature, axis=-1)
-    np.testing.assert_allclose(scores, expected, rtol=1e-5)
-    with pytest.raises(UserError, match=r"without config\.eval\.temperature; the run in --workdir"):
-        tau_normalized.check(classifier)
+    before = without_temperature(classifier).predict("test").scores[:5]
+    np.testing.assert_allclose(scores, at(before, classifier.temperature), rtol=1e-5)
