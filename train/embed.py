@@ -5,9 +5,8 @@ head of the network, for each image of the folder or of the table. The file has 
 and splits of the images: --config=configs/features.py trains a head on it. A folder that has images
 and no folders of classes gives features without labels, for train.predict.
 
-If a command that was stopped is given again, it computes only the features that are not in its
-files. With --shard=i/n, the process computes one share of the features and writes it beside --out;
---merge puts the shares together. Tasks of a job array or of srun do so without a flag.
+If a command that was stopped is given again, it computes only the features that are missing. With
+--shard=i/n, the file has every n-th image; a folder with the files of all shares is one data set.
 """
 
 from pathlib import Path
@@ -18,7 +17,7 @@ from train.foundation import command_line, fields, flag_rules, flag_types, inter
 from train.foundation.errors import UserError
 from train.foundation.flag_rules import Exclusive, Flag, Needed
 from train.foundation.spelling import flags_for_fields
-from train.sharing import share_flags
+from train.prediction import shares
 from train.workdir import output_files, run_inputs
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The folder of a finished run on images.")
@@ -72,8 +71,8 @@ _SKIP_UNREADABLE = flags.DEFINE_boolean(
     False,
     "Whether images that cannot be read are left out; otherwise they are an error.",
 )
-_SHARE = share_flags.define()
 _OUT = flags.DEFINE_string("out", None, "Needed. The .npz file for the features.")
+_SHARE = shares.define(_OUT)
 
 _ROWS = flag_rules.declare(
     Needed(("workdir", "weights"), "the folder of a finished run, or a file of weights"),
@@ -88,10 +87,7 @@ _ROWS = flag_rules.declare(
     *(Flag(flag.name, fields.text("a path")) for flag in (_WORKDIR, _WEIGHTS, _IMAGES, _TABLE)),
     Flag("group", fields.text()),
     Needed(("out",), "the .npz file for the features"),
-    *share_flags.ROWS,
 )
-# The files of these flags have a digest, or are outputs.
-_PLACES = ("workdir", "weights", "images", "table", "out")
 # Fields of the configuration that have flags here, but `config.dataset.path`.
 _FLAGS = {
     "config.model.pretrained": "--weights",
@@ -115,17 +111,15 @@ def main() -> None:
     kept = {} if workdir is None else run_inputs.of_run(workdir)
     kept |= {} if weights is None else {weights: "the file of --weights"}
     out = output_files.checked("out", _OUT.value, {found_in: f"what --{flag} names"} | kept)
-    shared = _SHARE()
+    share = _SHARE()
     with flags_for_fields({**_FLAGS, "config.dataset.path": f"--{flag}"}):
-        _embed(out, shared)
+        _embed(out, share)
 
 
-def _embed(out: Path, shared: share_flags.ChosenShare) -> None:
+def _embed(out: Path, share: slice) -> None:
     from train.models import NORMALIZATIONS
     from train.prediction.embedding import archive, found, network
-    from train.prediction.embedding.embedding import embed, identity_of
-    from train.sharing import kinds
-    from train.sharing.sharing import taking_part
+    from train.prediction.embedding.embedding import embed
 
     flag_rules.check((Flag("normalization", fields.one_of(NORMALIZATIONS)),))
     if out.exists() and archive.identity_of(out) is None:
@@ -141,24 +135,16 @@ def _embed(out: Path, shared: share_flags.ChosenShare) -> None:
     table, images, weights, workdir = map(_path, (_TABLE, _IMAGES, _WEIGHTS, _WORKDIR))
     place = table if images is None else images
     assert place is not None
-    given = found.find(found.configuration(place, nested=_NESTED.value, **settings))
+    every = found.find(found.configuration(place, nested=_NESTED.value, **settings))
+    given = every.take(shares.places(share, len(every)))
     if weights is not None:
         size, normalization = _IMAGE_SIZE.value, _NORMALIZATION.value
         used = network.of_weights(weights, _MODEL.value, size, normalization)
     else:
         assert workdir is not None
         used = network.of_run(workdir)
-    share = shared.share(
-        out,
-        lambda: kinds.of(
-            "embed",
-            network=used.digest,
-            inputs=identity_of(used, given),
-            places=_PLACES,
-        ),
-    )
-    with interruption.explained("the same command continues from here"), taking_part(share):
-        embed(used, given, out, share=share)
+    with interruption.explained("the same command continues from here"):
+        embed(used, given, out)
 
 
 def _path(flag: flags.FlagHolder[str | None]) -> Path | None:

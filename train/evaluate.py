@@ -10,10 +10,6 @@ For new labelled data, with the thresholds of the run, or for a program that tra
 
     python -m train.evaluate --workdir=DIR --images=FOLDER
     python -m train.evaluate --program=FILE --images=FOLDER
-
-With --shard=i/n, the process computes the scores of one share of the examples and writes them
-beside the report; --merge makes the report of all shares. Tasks of a job array or of srun do so
-without a flag.
 """
 
 from pathlib import Path
@@ -25,7 +21,6 @@ from train.foundation.flag_rules import Flag, Needed
 from train.foundation.flag_types import path_of
 from train.prediction import classifier_flags
 from train.prediction.evaluating import measure_flags, new_data_flags, output_flags, score_flags
-from train.sharing import share_flags
 from train.workdir import output_files, run_files
 
 _SPLITS = ("test", "validation", "train", "balanced_test")
@@ -55,15 +50,8 @@ _CALIBRATION = flags.DEFINE_string(
 )
 _MEASURES = measure_flags.define()
 _OUTPUTS = output_flags.define()
-_SHARE = share_flags.define()
 # Files that are read, and must be kept.
 _INPUTS = (*score_flags.NAMES, "program", *new_data_flags.NAMES, "thresholds", "costs")
-# The files of these flags have a digest, or are outputs.
-_PLACES = (
-    *("workdir", "weights", "program", "path", "data_dir"),
-    *(*new_data_flags.NAMES, *output_flags.NAMES),
-)
-_CONTENTS = ("classes", "taxonomy", "thresholds", "costs")
 # Flags of a classifier that has examples of its own.
 _OF_RUNS = tuple(name for name in classifier_flags.NAMES if name != "taxonomy")
 _ROWS = flag_rules.declare(
@@ -95,7 +83,6 @@ _ROWS = flag_rules.declare(
     *score_flags.ROWS,
     *measure_flags.ROWS,
     *output_flags.ROWS,
-    *share_flags.ROWS,
 )
 
 
@@ -110,47 +97,32 @@ def main() -> None:
     read = {Path(value): f"what --{name} is read from" for name, value in given.items() if value}
     outputs.check(chosen.files | read)
     asked = _NEW_DATA(measures, chosen.taxonomy, outputs.calibration_out)
-    shared, is_half = _SHARE(), _CALIBRATION.value == "half"
+    is_half = _CALIBRATION.value == "half"
     out, split = outputs.out, _SPLIT.value or "test"
     workdir = chosen.workdir or chosen.features_run
-    if scores is not None:
-        shared.refuse("--logits, which one process evaluates")
-    else:
-        if out is None and workdir is not None:
-            folder = Path(workdir)
-            out = run_files.evaluation(folder, split) if asked is None else asked.report_in(folder)
-            output_files.refuse_protected_folders("out", out)
-        # Before it takes its time.
-        shared.check(out)
+    if scores is None and out is None and workdir is not None:
+        folder = Path(workdir)
+        out = run_files.evaluation(folder, split) if asked is None else asked.report_in(folder)
+        output_files.refuse_protected_folders("out", out)
 
+    from train.prediction import classifiers, exported_classifier
+    from train.prediction.evaluating import new_data
     from train.prediction.evaluating import outputs as writing
     from train.prediction.evaluating import scores as scoring
-    from train.prediction.evaluating import work
-    from train.sharing import kinds
-    from train.sharing.sharing import taking_part
+    from train.prediction.evaluating import split as splitting
 
     if scores is not None:
         evaluated = scoring.evaluate(scores, measures, taxonomy=chosen.taxonomy, is_half=is_half)
-        writing.write(evaluated, outputs, out)
-        return
-    if asked is None:
-        made = work.of_split(chosen, split, measures, is_half=is_half)
+    elif asked is None:
+        classifier = classifiers.load(chosen)
+        evaluated = splitting.evaluate(classifier, split, measures, is_half=is_half)
     elif program is None:
-        made = work.of_new_data(chosen, asked)
+        classifier = classifiers.load(chosen, takes_images=asked.flag != "features")
+        evaluated = new_data.evaluate(classifier, asked, new_data.find(classifier, asked))
     else:
-        made = work.of_program(program, asked)
-    share = shared.share(
-        out,
-        lambda: kinds.of(
-            "evaluate",
-            network=made.network(),
-            inputs=made.inputs(),
-            places=_PLACES,
-            contents=_CONTENTS,
-        ),
-    )
-    with taking_part(share):
-        writing.write(made.evaluate(share), outputs, out)
+        exported = exported_classifier.load(program)
+        evaluated = new_data.evaluate_program(exported, asked, new_data.find(exported, asked))
+    writing.write(evaluated, outputs, out)
 
 
 if __name__ == "__main__":

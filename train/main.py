@@ -64,8 +64,7 @@ def main() -> None:
 
 
 def _join_processes() -> None:
-    from train.devices import processes
-    from train.sharing import tasks
+    from train.devices import processes, tasks
 
     number, index = _NUM_PROCESSES.value, _PROCESS_INDEX.value
     if _CLUSTER.value:
@@ -73,7 +72,10 @@ def _join_processes() -> None:
     elif _COORDINATOR.value is not None and number is not None and index is not None:
         processes.join_given(_COORDINATOR.value, number, index)
     elif _CLUSTER.value is None:
-        tasks.refuse_to_train_apart()
+        tasks.refuse_several(
+            "--cluster trains one classifier on all of them, and --nocluster one on each, with a "
+            "--workdir of its own"
+        )
 
 
 if __name__ == "__main__":

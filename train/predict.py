@@ -18,8 +18,8 @@ classes; an empty set is then no answer but that.
 
 With --max_error, a set has one class or, for no answer, none.
 
-With --shard=i/n, the process makes the sets of one share of the examples and writes them beside
---out; --merge puts the shares together. Tasks of a job array or of srun do so without a flag.
+With --shard=i/n, there are only sets of every n-th example, or with --group of every n-th
+observation. The lines of all shares are those of one command, in another order.
 
 With --group, a line is for an observation, such as the photographs of one plant. It has "group",
 which is null for an image that belongs to no other, and "paths" (or "rows" and
@@ -40,13 +40,12 @@ from train.evaluation import combinations
 from train.foundation import command_line, fields, flag_rules
 from train.foundation.errors import UserError
 from train.foundation.flag_rules import Exclusive, Flag, Needed
-from train.prediction import classifier_flags, rule_flags
-from train.sharing import share_flags
+from train.prediction import classifier_flags, rule_flags, shares
 from train.workdir import output_files
 
 if TYPE_CHECKING:
     from train.prediction import observation_sets
-    from train.prediction.set_work import Entry
+    from train.prediction.class_sets import ClassSet, Unreadable
     from train.prediction.trained import TrainedClassifier
 
 _CLASSIFIER = classifier_flags.define()
@@ -89,7 +88,7 @@ _SIMILAR = flags.DEFINE_integer(
     "features below the head are most similar. The data set of the run has to be on this machine, "
     "and goes through the network once. Only the first ten classes of a set have some.",
 )
-_SHARE = share_flags.define()
+_SHARE = shares.define(_OUT, _HTML)
 _CLASS_NAMES = flags.DEFINE_string(
     "class_names",
     None,
@@ -119,11 +118,7 @@ _ROWS = flag_rules.declare(
         excludes=("group",),
         because="it is for single images and rows of features",
     ),
-    *share_flags.ROWS,
 )
-# The files of these flags have a digest, or are outputs.
-_PLACES = ("workdir", "weights", "images", "features", "out", "path", "data_dir")
-_CONTENTS = ("classes", "class_names", "taxonomy", "thresholds", "costs")
 
 
 def main() -> None:
@@ -132,8 +127,7 @@ def main() -> None:
     classifier_chosen.check()
     flag_rules.check(_ROWS)
     rule_chosen = rule_flags.chosen(_RULE())
-    shared = _SHARE()
-    shared.check(_OUT.value)
+    share = _SHARE()
     classifier_chosen.check_rule(rule_chosen)
 
     from train.foundation.console import make_console
@@ -146,18 +140,18 @@ def main() -> None:
         set_outputs,
     )
     from train.prediction.html_page import page_files
-    from train.sharing import kinds
-    from train.sharing.sharing import taking_part
     from train.workdir import terminal
 
     examples = _find_examples()
-    grouped: observation_sets.MakesSets = examples
-    combined_by = None
-    if _GROUP.value is not None:
-        grouped = observation_sets.group(examples, _GROUP.value)
-        combined_by = _COMBINE.value or combinations.DEFAULT
     kept = dict.fromkeys(examples.files, examples.described) | classifier_chosen.files
     out, html = _targets(kept | rule_chosen.files)
+    grouped: observation_sets.MakesSets
+    combined_by = None
+    if _GROUP.value is None:
+        grouped = examples = examples.take(shares.places(share, len(examples)))
+    else:
+        grouped = observations = observation_sets.group(examples, _GROUP.value, share)
+        examples, combined_by = observations.examples, _COMBINE.value or combinations.DEFAULT
     if html is not None:
         page_files.check(html, len(grouped), [] if out is None else [out])
     given = None
@@ -176,23 +170,9 @@ def main() -> None:
         # The results of the run are for single examples.
         facts = dataclasses.replace(facts, example="observation", expected="")
     total = set_outputs.Total(len(examples), f"{classifier.spec.example}s")
-    share = shared.share(
-        out,
-        lambda: kinds.of(
-            "predict",
-            network=kinds.digest(classifier.digest, rule.digest),
-            inputs=examples.digest,
-            places=_PLACES,
-            contents=_CONTENTS,
-            outputs=("html",),
-        ),
-    )
-    with taking_part(share) as part:
-        entries = grouped.make_sets(classifier, rule, thumbnails=html is not None, share=share)
-        entries = _with_similar(entries, examples, classifier)
-        complete, pages = set_outputs.write(entries, total, facts, rule, lines=out, page=html)
-    if part.is_written:
-        return
+    entries = grouped.make_sets(classifier, rule, thumbnails=html is not None)
+    entries = _with_similar(entries, examples, classifier)
+    complete, pages = set_outputs.write(entries, total, facts, rule, lines=out, page=html)
     page = "page" if pages <= 1 else f"first of {pages:,} pages"
     written = {what: path for what, path in (("sets", out), (page, html)) if path is not None}
     # Without a file, standard output has the lines.
@@ -204,14 +184,10 @@ def main() -> None:
 def _find_examples() -> "observation_sets.Examples":
     """The images or rows that the flags name."""
     from train.prediction import image_files, image_sets, row_sets
-    from train.sharing import sharing
 
     if _FEATURES.value is not None:
         return row_sets.read(_FEATURES.value)
-    # The folder of the parts may be among the images.
-    without = None if _OUT.value is None else sharing.folder_of(Path(_OUT.value))
-    found = image_files.find(_IMAGES.value or [], without)
-    return image_sets.ImageFiles(found)
+    return image_sets.ImageFiles(image_files.find(_IMAGES.value or []))
 
 
 def _check_similar(classifier: "TrainedClassifier") -> None:
@@ -221,10 +197,10 @@ def _check_similar(classifier: "TrainedClassifier") -> None:
 
 
 def _with_similar(
-    entries: Iterator["Entry"],
+    entries: Iterator["ClassSet | Unreadable"],
     examples: "observation_sets.Examples",
     classifier: "TrainedClassifier",
-) -> Iterator["Entry"]:
+) -> Iterator["ClassSet | Unreadable"]:
     """The sets with similar training examples, if they are asked for."""
     from train.prediction import image_sets, row_sets, similar_examples
 

@@ -57,13 +57,10 @@ def folder(photos, weights, tmp_path_factory):
     return root
 
 
-def embed(weights, images, out):
+def embed(weights, images, out, **more):
+    given = {"weights": weights, "images": images, "out": out} | more
     size = small_resnet.IMAGE_SIZE
-    commands.ok(
-        commands.line(
-            "embed", weights=weights, model=NETWORK, image_size=size, images=images, out=out
-        )
-    )
+    commands.ok(commands.line("embed", model=NETWORK, image_size=size, **given))
     return arrays_of(out)
 
 
@@ -85,6 +82,20 @@ def test_features_are_those_of_the_network_below_its_head(photos, weights, folde
         assert of_split.sum() == len(part)
     of_names = [name.split("/")[0] for name in found["names"]]
     assert np.array(CLASSES)[found["labels"]].tolist() == of_names
+
+
+def test_a_folder_with_the_files_of_all_shares_is_the_data_set(photos, folder, tmp_path):
+    for index in (1, 2, 3):
+        embed(folder / "weights.pth", photos, tmp_path / f"{index}.npz", shard=f"{index}/3")
+    joined, whole = (
+        own_data.load({"name": "features", "path": path}).splits
+        for path in (tmp_path, folder / "features.npz")
+    )
+    for split, part in whole.items():
+        ours, theirs = (np.argsort(one.names.tolist()) for one in (joined[split], part))
+        assert joined[split].names[ours].tolist() == part.names[theirs].tolist()
+        np.testing.assert_array_equal(joined[split].labels[ours], part.labels[theirs])
+        np.testing.assert_allclose(joined[split].rows(ours), part.rows(theirs), **CLOSE)
 
 
 def test_unreadable_images_stop_embed_or_are_left_out(photos, folder, tmp_path):

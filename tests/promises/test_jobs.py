@@ -264,18 +264,43 @@ def test_none_of_these_is_said_by_limits_of_validation_scores(scored):
     assert told["oscr_area"] == pytest.approx(area, abs=1e-3)
 
 
-@pytest.mark.parametrize("command", ["predict", "evaluate"])
-def test_shares_are_joined_to_the_whole_byte_for_byte(command, folder, runs):
-    given = {"workdir": runs / "cross_entropy-0", "features": folder / "rows.npz"}
-    if command == "predict":
-        given["coverage"] = COVERAGE
-    files = [folder / f"{command}_{name}" for name in ("alone", "shared")]
-    ok(line(command, **given, out=files[0]))
-    given["out"] = files[1]
-    for index in (1, 0):
-        early = run(line(command, **given, merge=True))
-        assert (early.code, "--shard" in early.err) == (2, True)
-        ok(line(command, **given, shard=f"{index}/2"))
-    assert not files[1].exists()
-    ok(line(command, **given, merge=True))
-    assert files[1].read_bytes() == files[0].read_bytes()
+@pytest.mark.parametrize("what", ["rows", "observations"])
+def test_a_share_has_every_third_set_of_the_whole(what, folder, runs, monkeypatch):
+    rng, out = np.random.default_rng(0), folder / f"shares_of_{what}"
+    out.mkdir()
+    features = np.load(folder / "test_rows.npz")["features"]
+    plants = np.array([f"plant {one}" for one in rng.integers(0, 20, len(features))])
+    np.savez(out / "plants.npz", features=features, plant=plants)
+    given = {"workdir": runs / "cross_entropy-0", "features": out / "plants.npz", "top_k": 2}
+    given |= {"group": "plant"} if what == "observations" else {}
+    ok(line("predict", **given, out=out / "whole.jsonl"))
+    whole = sets_in(out / "whole.jsonl")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_COUNT", "3")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
+    early = run(line("predict", **given, out=out / "whole.jsonl"))
+    assert (early.code, "--shard" in early.err) == (2, True)
+    for index in (1, 2, 3):
+        given |= {"shard": f"{index}/3", "out": out / f"{index}.jsonl"}
+        ok(line("predict", **given))
+        found = sets_in(given["out"])
+        assert len(found) == len(whole[index - 1 :: 3])
+        for one, other in zip(found, whole[index - 1 :: 3], strict=True):
+            assert one[0] == other[0]
+            # In batches of another size.
+            np.testing.assert_allclose(one[1], other[1], rtol=1e-5)
+    given |= {"shard": f"{len(whole) + 1}/9999", "out": f"{len(whole) + 1}.jsonl"}
+    lost = run(line("predict", **given))
+    assert (lost.code, f"at most {len(whole)}" in lost.err) == (2, True)
+
+
+def sets_in(path):
+    """What each line of a file is of, with its classes; and their probabilities."""
+    lines = [json.loads(one) for one in path.read_text().splitlines()]
+    of = ("row", "group", "rows", "size")
+    return [
+        (
+            [*map(one.get, of), *(member["class"] for member in one["set"])],
+            [member["probability"] for member in one["set"]],
+        )
+        for one in lines
+    ]

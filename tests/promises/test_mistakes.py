@@ -37,8 +37,8 @@ ROWS = {
     "compare --runs=runs --jobs=2": "--jobs",
     "tables --table=4.4 --plan --run": "--plan",
     "main --config=digits --cluster --num_processes=2": "--num_processes",
-    "predict --workdir=run --images=a.png --top_k=1 --merge": "--out",
-    "embed --weights=w --images=photos --out=a.npz --shard=4/4": "--shard",
+    "predict --workdir=run --images=a.png --top_k=1 --out=sets.jsonl --shard=3/4": "--out",
+    "embed --weights=w --images=photos --out=a.npz --shard=0/4": "--shard",
     # Values.
     "evaluate --workdir=run --split=tset": "--split",
     "evaluate --logits=scores.npz --ks=1,9": "--ks",

@@ -1,25 +1,23 @@
 """Computes the predictions of a network on all devices, and reports on them."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 import jax
-import numpy as np
 
 from train.assembly.run_data import RunData
 from train.data import streaming
 from train.data.batches import Batches
 from train.data.examples import Examples
 from train.devices.parallel import Devices
-from train.evaluation import evaluated, predicted_batches, predictions, summaries, temperature
+from train.evaluation import evaluated, predictions, summaries, temperature
 from train.evaluation.outcomes import Outcomes
 from train.evaluation.predictions import Predictions
 from train.evaluation.summaries import Evaluation
 from train.evaluation.thresholds import average_k_thresholds
-from train.sharing.work import ALONE, Share
 from train.training.objectives import class_logits
 from train.training.state import TrainState
 from train.workdir import terminal
@@ -84,7 +82,6 @@ class Evaluator:
         shows_progress: bool = False,
         with_logits: bool = False,
         at_temperature: float | None = None,
-        share: Share = ALONE,
     ) -> Predictions:
         """The predictions for a split of the data set.
 
@@ -96,14 +93,12 @@ class Evaluator:
             with_logits: whether the predictions have logits instead of scores.
             at_temperature: if it is a number, the scores are the softmax of the logits divided by
                 it.
-            share: how this process takes part in the work.
         """
         return self._predict_examples(
             params,
             batch_stats,
             self._data.dataset.splits[split],
             name=split,
-            share=share,
             shows_progress=shows_progress,
             with_logits=with_logits,
             at_temperature=at_temperature,
@@ -116,7 +111,6 @@ class Evaluator:
         examples: Examples,
         *,
         at_temperature: float | None,
-        share: Share = ALONE,
     ) -> Predictions:
         """The predictions for examples that are not in the data set.
 
@@ -125,14 +119,12 @@ class Evaluator:
             batch_stats: batch norm's statistics with them, on the devices.
             examples: the examples.
             at_temperature: see `predict`.
-            share: see `predict`.
         """
         return self._predict_examples(
             params,
             batch_stats,
             examples,
             name="new",
-            share=share,
             shows_progress=True,
             at_temperature=at_temperature,
         )
@@ -184,7 +176,6 @@ class Evaluator:
         examples: Examples,
         *,
         name: str,
-        share: Share,
         shows_progress: bool = False,
         with_logits: bool = False,
         at_temperature: float | None = None,
@@ -196,13 +187,10 @@ class Evaluator:
             batch_stats: batch norm's statistics with them, on the devices.
             examples: the examples.
             name: which examples they are.
-            share: how this process takes part in the work.
             shows_progress: whether a bar is shown.
             with_logits: whether the predictions have logits instead of scores.
             at_temperature: divides the logits before they become scores, if it is a number.
         """
-        what = f"{name} {self._data.spec.example}s"
-
         batches = Batches(
             examples=examples,
             size=self._evaluation_batch_size(),
@@ -211,22 +199,17 @@ class Evaluator:
         # Of new examples, threads decode: starting processes takes longer than many evaluations.
         num_workers = 0 if name == "new" else self._data.num_workers
 
-        def compute(units: range) -> Iterator[dict[str, np.ndarray]]:
-            step = self._logits_step if with_logits or at_temperature is not None else self._step
-            return predictions.rows(
-                step,
-                params,
-                batch_stats,
-                streaming.stream(batches, units, num_workers=num_workers),
-                self._devices,
-                split=examples,
-                num_classes=self._data.num_classes,
-            )
-
-        work = predicted_batches.work(name, what, len(examples), batches.size, compute)
-        results = share.results(work)
+        results = predictions.rows(
+            self._logits_step if with_logits or at_temperature is not None else self._step,
+            params,
+            batch_stats,
+            streaming.stream(batches, num_workers=num_workers),
+            self._devices,
+            split=examples,
+            num_classes=self._data.num_classes,
+        )
         if shows_progress:
-            results = terminal.tracked(results, total=work.number, what=what)
+            results = terminal.tracked(results, len(batches), f"{name} {self._data.spec.example}s")
         found = predictions.collected(results, examples)
         if at_temperature is not None:
             return temperature.with_probabilities(found, at_temperature)

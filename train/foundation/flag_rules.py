@@ -92,9 +92,7 @@ class Flag:
             raise UserError(f"--{self.name} needs {_listed(self.needs, 'or')}{why}{got}")
         for other in self.excludes:
             if _is_given(other, given):
-                # A flag for yes and no is written without the yes.
-                written = other.removesuffix("=True")
-                raise UserError(f"--{self.name} cannot be given with --{written}{why}")
+                raise UserError(f"--{self.name} cannot be given with --{other}{why}")
         if self.may_be is not None and (wrong := self.may_be(given[self.name])):
             raise UserError(field=f"--{self.name}", must_be=wrong, got=given[self.name])
 

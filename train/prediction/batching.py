@@ -20,25 +20,6 @@ def batch_size(number: int, largest: int) -> int:
     return min(largest, 1 << (number - 1).bit_length())
 
 
-def number_of_batches(number: int, size: int) -> int:
-    """The number of batches of some examples."""
-    return -(-number // size)
-
-
-def indices(batches: range, size: int, number: int) -> list[np.ndarray]:
-    """The indices of the examples of some batches; all but the last batch have one size.
-
-    Args:
-        batches: the numbers of the batches.
-        size: of a batch.
-        number: of all examples.
-    """
-    return [
-        np.arange(batch * size, min((batch + 1) * size, number), dtype=np.int64)
-        for batch in batches
-    ]
-
-
 def divided(orders: Sequence[np.ndarray], size: int) -> list[np.ndarray]:
     """Batches of examples at some indices; each of the arrays starts a new batch."""
     return [order[start : start + size] for order in orders for start in range(0, len(order), size)]

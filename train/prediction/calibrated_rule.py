@@ -22,7 +22,6 @@ from train.prediction.new_class_rule import NewClassRule
 from train.prediction.other_calibrations import GivenCalibration
 from train.prediction.rule_flags import ChosenRule
 from train.prediction.trained import TrainedClassifier
-from train.sharing import kinds
 
 
 @dataclass(frozen=True)
@@ -75,16 +74,6 @@ class CalibratedRule:
         named = "" if self.max_names is None else f", max_names={self.max_names}"
         new = "" if self.new is None else f", new_score={self.new.score.name}"
         return f"{self.name}={self.short_value}{rule}{named}{new}{combined}"
-
-    @property
-    def digest(self) -> str:
-        """A hash of all that the sets depend on."""
-        arrays = [] if self.conformal is None else [self.conformal.limits]
-        arrays += [] if self.worth is None else [self.worth]
-        weights = None if self.combination is None else self.combination.weights
-        new = None if self.new is None else repr(self.new.limits)
-        numbers = (np.asarray(one).tobytes() for one in arrays)
-        return kinds.digest(str(self), self.threshold, weights, new, *numbers)
 
     @property
     def short_value(self) -> str:

@@ -21,7 +21,6 @@ from train.data.taxonomy import ClassTree
 from train.evaluation import (
     by_rank,
     conformal_rules,
-    predicted_batches,
     promises,
     stored_scores,
     summaries,
@@ -36,7 +35,6 @@ from train.foundation.errors import UserError, first_line
 from train.prediction import preparation
 from train.prediction.labelled_data import Expected
 from train.prediction.onnx import running
-from train.sharing.work import ALONE, Share
 from train.workdir import run_shapes, terminal
 
 # A batch to the outputs of a program.
@@ -146,26 +144,19 @@ class ExportedClassifier:
     def predict(
         self,
         examples: Examples,
-        share: Share = ALONE,
         tree: ClassTree | None = None,
     ) -> Answers:
         """The answers for examples.
 
         Args:
             examples: the examples.
-            share: how this process takes part in the work.
             tree: what is above the classes; None if nothing is.
         """
-        of_examples, what = Batches(examples=examples, size=_BATCH_SIZE), "new examples"
-
-        def compute(units: range) -> Iterator[dict[str, np.ndarray]]:
-            return self._rows(streaming.stream(of_examples, units), examples, tree)
-
-        work = predicted_batches.work("new", what, len(examples), _BATCH_SIZE, compute)
-        batches = terminal.tracked(share.results(work), work.number, what)
+        batches = Batches(examples=examples, size=_BATCH_SIZE)
+        answers = self._rows(streaming.stream(batches), examples, tree)
         scores = stored_scores.CollectedScores(len(examples))
         parts: list[dict[str, np.ndarray]] = []
-        for found in batches:
+        for found in terminal.tracked(answers, len(batches), "new examples"):
             scores.add(found["scores"])
             parts.append({name: array for name, array in found.items() if name != "scores"})
         rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

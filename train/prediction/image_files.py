@@ -18,7 +18,7 @@ from train.foundation.names import existing, shown
 _LONGEST_NAME = 512
 
 
-def find(named: Sequence[str], without: Path | None = None) -> list[Path]:
+def find(named: Sequence[str]) -> list[Path]:
     """The files that the values of --images name, in their order; some may not be images.
 
     A folder stands for all images in it and its subfolders, sorted by path; see `folder.find`. A
@@ -26,14 +26,13 @@ def find(named: Sequence[str], without: Path | None = None) -> list[Path]:
 
     Args:
         named: paths of files or folders; one value may have several, separated by commas.
-        without: a folder that is not searched.
 
     Raises:
         UserError: a path does not exist, or there is no file at all.
     """
     found: list[Path] = []
     for path in (existing(path) for value in named for path in _paths(value)):
-        found += _files_below(path, without) if path.is_dir() else [path]
+        found += _files_below(path) if path.is_dir() else [path]
     if not found:
         raise UserError(
             f"--images must name image files, or folders with some; there are none in "
@@ -103,10 +102,6 @@ def _exists(path: str) -> bool:
     return path != "" and os.path.exists(existing(Path(path)))  # noqa: PTH110
 
 
-def _files_below(folder: Path, without: Path | None) -> list[Path]:
+def _files_below(folder: Path) -> list[Path]:
     images = image_folder.find(folder, labelled=False, field="--images")
-    found = [folder / images.name(index) for index in range(len(images))]
-    if without is None:
-        return found
-    left_out = without.resolve()
-    return [path for path in found if left_out not in path.resolve().parents]
+    return [folder / images.name(index) for index in range(len(images))]

@@ -15,13 +15,11 @@ from train.data.examples import Examples
 from train.data.images import UnreadableImageError
 from train.data.sources.folder import Files
 from train.foundation import reading
-from train.prediction import batching, class_sets, image_files, inference, set_work
+from train.prediction import batching, class_sets, image_files, inference
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import ClassSet, Scored, Unreadable
 from train.prediction.thumbnails import Photograph, Thumbnail
 from train.prediction.trained import TrainedClassifier
-from train.sharing import kinds
-from train.sharing.work import ALONE, Share, counting
 
 _LARGEST_BATCH = 64
 
@@ -76,27 +74,15 @@ class ImageFiles:
         """
         classifier.check_takes("images")
 
-    @property
-    def digest(self) -> str:
-        """A hash of the paths, which also changes with the files."""
-        return kinds.digest([str(path) for path in self.files], kinds.digest_of_files(self.files))
+    def take(self, places: np.ndarray) -> "ImageFiles":
+        """Some of the files."""
+        return ImageFiles([self.files[place] for place in places])
 
     def make_sets(
-        self,
-        classifier: TrainedClassifier,
-        rule: CalibratedRule,
-        *,
-        thumbnails: bool,
-        share: Share = ALONE,
+        self, classifier: TrainedClassifier, rule: CalibratedRule, *, thumbnails: bool
     ) -> "Iterator[ImageSet | Unreadable]":
         """The set of each image; see `make_sets`."""
-        return make_sets(
-            classifier,
-            rule,
-            self.files,
-            thumbnails=thumbnails,
-            share=share,
-        )
+        return make_sets(classifier, rule, self.files, thumbnails=thumbnails)
 
     def inputs(
         self, classifier: TrainedClassifier, sets: Sequence[ClassSet]
@@ -168,7 +154,6 @@ def make_sets(
     paths: Sequence[Path],
     *,
     thumbnails: bool,
-    share: Share = ALONE,
 ) -> Iterator[ImageSet | Unreadable]:
     """The set of each image, in the order of the paths. Few images are in memory at a time.
 
@@ -180,21 +165,15 @@ def make_sets(
         rule: the rule that makes the sets.
         paths: the paths of the files.
         thumbnails: whether to make a thumbnail of each image.
-        share: how this process takes part in the work.
     """
     size = batching.batch_size(len(paths), _LARGEST_BATCH)
-
-    def compute(units: range) -> Iterator[list[ImageSet | Unreadable]]:
-        wanted = [
-            [(paths[index], thumbnails) for index in batch]
-            for batch in batching.indices(units, size, len(paths))
-        ]
-        batches = _read_batches(classifier, wanted, size)
-        for entries, probabilities, answer in inference.infer_batches(classifier, rule, batches):
-            yield [*_make_sets(entries, probabilities, answer, rule)]
-
-    number, count = batching.number_of_batches(len(paths), size), counting(len(paths), size)
-    return set_work.make(share, number, count, compute, ImageSet)
+    wanted = [
+        [(path, thumbnails) for path in paths[start : start + size]]
+        for start in range(0, len(paths), size)
+    ]
+    batches = _read_batches(classifier, wanted, size)
+    for entries, probabilities, answer in inference.infer_batches(classifier, rule, batches):
+        yield from _make_sets(entries, probabilities, answer, rule)
 
 
 def _read_batches(

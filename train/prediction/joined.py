@@ -1,8 +1,6 @@
 """A run on features and the network that made the features, as one classifier of images."""
 
 import dataclasses
-import functools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ from typing_extensions import override
 from train.data import DatasetSpec, streaming
 from train.data.batches import Batches
 from train.data.examples import Examples
-from train.evaluation import predicted_batches
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
 from train.foundation.spelling import flags_for_fields
@@ -24,8 +21,6 @@ from train.prediction.classifier_flags import ChosenClassifier
 from train.prediction.embedding import description, network
 from train.prediction.embedding.network import Network
 from train.prediction.trained import TrainedClassifier
-from train.sharing import kinds
-from train.sharing.work import ALONE, Share
 from train.workdir import terminal
 
 _FLAGS = {"config.model.pretrained": "--weights", "config.model.name": "--model"}
@@ -70,25 +65,16 @@ class JoinedClassifier(TrainedClassifier):
     def examples(self, inputs: jax.Array) -> jax.Array:
         return self.network.features(inputs)
 
-    @functools.cached_property
     @override
-    def digest(self) -> str:
-        return kinds.digest(self.of_run.digest, self.network.digest)
-
-    @override
-    def predict_new(self, examples: Examples, share: Share = ALONE) -> Predictions:
+    def predict_new(self, examples: Examples) -> Predictions:
         batches = Batches(examples=examples, size=_BATCH_SIZE)
-
-        def compute(units: range) -> Iterator[dict[str, np.ndarray]]:
-            compiled = self.network.compiled()
-            for batch in streaming.stream(batches, units):
-                yield {"features": np.asarray(compiled(batch["images"]))[batch["mask"]]}
-
-        work = predicted_batches.work(
-            "features", "features of new images", len(examples), _BATCH_SIZE, compute
+        compiled = self.network.compiled()
+        tracked = terminal.tracked(
+            streaming.stream(batches), len(batches), "features of new images"
         )
-        found = terminal.tracked(share.results(work), work.number, work.what)
-        features = np.concatenate([rows["features"] for rows in found])
+        features = np.concatenate(
+            [np.asarray(compiled(batch["images"]))[batch["mask"]] for batch in tracked]
+        )
         places = np.arange(len(features))
         return super().predict_new(dataclasses.replace(examples, inputs=features, places=places))
 

@@ -74,11 +74,6 @@ class LabelledData:
     path: Path
     unreadable: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def digest(self) -> str:
-        """A hash of the examples, which also changes with their files."""
-        return self.examples.digest()
-
 
 def find(flag: str, path: Path, expected: Expected) -> LabelledData:
     """The examples that a flag names.

@@ -13,12 +13,11 @@ from absl import logging
 from train.evaluation import example_groups
 from train.evaluation.observations import Combination, Pools
 from train.foundation.printable import printable
-from train.prediction import class_sets, set_work
+from train.prediction import class_sets, shares
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import ClassSet, Scored, Unreadable
 from train.prediction.thumbnails import Photograph
 from train.prediction.trained import TrainedClassifier
-from train.sharing.work import ALONE, Share
 
 # Examples whose probabilities are added at once, and observations whose sets are made at once.
 _BATCH = 64
@@ -36,12 +35,7 @@ class MakesSets(Protocol):
         """The number of sets."""
 
     def make_sets(
-        self,
-        classifier: TrainedClassifier,
-        rule: CalibratedRule,
-        *,
-        thumbnails: bool,
-        share: Share = ALONE,
+        self, classifier: TrainedClassifier, rule: CalibratedRule, *, thumbnails: bool
     ) -> Iterator[ClassSet | Unreadable]:
         """The sets, in the order of the examples."""
 
@@ -57,12 +51,11 @@ class Examples(MakesSets, Protocol):
     def described(self) -> str:
         """What messages call one of these files."""
 
-    @property
-    def digest(self) -> str:
-        """A hash of the examples."""
-
     def check(self, classifier: TrainedClassifier) -> None:
         """Refuses a classifier that does not take them."""
+
+    def take(self, places: np.ndarray) -> "Examples":
+        """Some of them."""
 
     def find_groups(self, grammar: str) -> np.ndarray:
         """The group of each example, texts [n]; "" for an example by itself."""
@@ -148,12 +141,7 @@ class Observations:
         return len(self.names)
 
     def make_sets(
-        self,
-        classifier: TrainedClassifier,
-        rule: CalibratedRule,
-        *,
-        thumbnails: bool,
-        share: Share = ALONE,
+        self, classifier: TrainedClassifier, rule: CalibratedRule, *, thumbnails: bool
     ) -> Iterator[ObservationSet | Unreadable]:
         """The set of each observation, in the order of their first examples.
 
@@ -164,7 +152,6 @@ class Observations:
             classifier: the classifier.
             rule: the rule that makes the sets; it knows how examples are combined.
             thumbnails: whether to make thumbnails, of the first 24 photographs of an observation.
-            share: how this process takes part in the work.
         """
         most = int(np.bincount(self.of_examples).max())
         if rule.most_combined is not None and most > rule.most_combined:
@@ -181,20 +168,12 @@ class Observations:
         is_shown[order] = np.arange(len(order)) - np.repeat(starts, sizes) < _MOST_THUMBNAILS
         # The indices of the examples of each chunk, observation by observation.
         chunks = np.split(order, _bounds(sizes))
-
-        def compute(units: range) -> Iterator[list[ObservationSet | Unreadable]]:
-            choose = jax.jit(rule.answer)
-            chosen = chunks[units.start : units.stop]
-            scored = self.examples.score(classifier, chosen, is_shown & np.bool_(thumbnails))
-            for chunk in chosen:
-                of_chunk = itertools.islice(scored, len(chunk))
-                pooled = self._pool(classifier, rule, zip(chunk.tolist(), of_chunk, strict=True))
-                yield [*self._make_chunk(pooled, choose, rule)]
-
-        def count(units: range) -> int:
-            return sum(map(len, chunks[units.start : units.stop]))
-
-        return set_work.make(share, len(chunks), count, compute, ObservationSet)
+        choose = jax.jit(rule.answer)
+        scored = self.examples.score(classifier, chunks, is_shown & np.bool_(thumbnails))
+        for chunk in chunks:
+            of_chunk = itertools.islice(scored, len(chunk))
+            pooled = self._pool(classifier, rule, zip(chunk.tolist(), of_chunk, strict=True))
+            yield from self._make_chunk(pooled, choose, rule)
 
     def _make_chunk(
         self, every: "Iterator[_Pooled]", choose: Any, rule: CalibratedRule
@@ -296,11 +275,11 @@ class _Pooled:
         self._rows = []
 
 
-def group(examples: Examples, grammar: str) -> Observations:
-    """The observations that a grammar makes of examples.
+def group(examples: Examples, grammar: str, share: slice = shares.ALL) -> Observations:
+    """The observations that a grammar makes of examples, or a share of them.
 
     Raises:
-        UserError: the grammar is wrong, or finds no group.
+        UserError: the grammar is wrong, or finds no group; or the share has no observation.
     """
     names, of_examples = example_groups.numbered(examples.find_groups(grammar))
     if len(names) == 1 and len(examples) > 1:
@@ -310,4 +289,7 @@ def group(examples: Examples, grammar: str) -> Observations:
             f"{len(examples):,}",
             printable(names[0]),
         )
-    return Observations(examples, names.tolist(), of_examples)
+    chosen = shares.places(share, len(names))
+    places = np.flatnonzero(np.isin(of_examples, chosen))
+    numbers = np.searchsorted(chosen, of_examples[places])
+    return Observations(examples.take(places), names[chosen].tolist(), numbers)

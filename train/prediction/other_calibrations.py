@@ -5,6 +5,8 @@ of their own; the thresholds of the workdir stay as they are. `--thresholds=FILE
 reads them in place of the thresholds of the run.
 """
 
+import hashlib
+import json
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +23,6 @@ from train.foundation.errors import UserError
 from train.prediction.calibration import Calibration, plain
 from train.prediction.outliers import OutlierScore
 from train.prediction.trained import TrainedClassifier
-from train.sharing import kinds
 from train.training.state import parameters_digest
 from train.workdir import run_shapes
 
@@ -101,11 +102,16 @@ def write(
     """
     content = {
         "parameters": parameters_digest(classifier.params),
-        "classes": kinds.digest([*classifier.classes.names]),
+        "classes": _digest(classifier.classes.names),
         "calibrated_on": calibrated_on,
         "thresholds": {name: value for one in made for name, value in one.found.items()},
     }
     files.write_whole(path, json_files.sealed(content, indent=1))
+
+
+def _digest(names: Sequence[str]) -> str:
+    content = json.dumps([*names]).encode()
+    return hashlib.sha256(len(content).to_bytes(8, "little") + content).hexdigest()
 
 
 class GivenCalibration(Calibration):
@@ -137,7 +143,7 @@ class GivenCalibration(Calibration):
             raise UserError(
                 f"--thresholds {path} was calibrated for another classifier: its parameters differ"
             )
-        classes = kinds.digest([*classifier.classes.names])
+        classes = _digest(classifier.classes.names)
         if content.get("classes", classes) != classes:
             raise UserError(
                 f"--thresholds {path} was calibrated for other classes, or for these in another "

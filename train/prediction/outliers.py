@@ -1,7 +1,7 @@
 """Outlier scores of a classifier: how unusual an example is beside the training examples."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,13 +14,12 @@ from topk_jax import sets
 from train.data import streaming
 from train.data.batches import Batches
 from train.data.examples import Examples
-from train.evaluation import outlier_scores, predicted_batches
+from train.evaluation import outlier_scores
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
 from train.prediction import known_examples
 from train.prediction.known_examples import KnownExamples
 from train.prediction.trained import TrainedClassifier
-from train.sharing.work import ALONE, Share
 from train.workdir import terminal
 
 # For classes of few examples, whose covariance would not have an inverse.
@@ -77,11 +76,7 @@ def of_classifier(classifier: TrainedClassifier, name: str) -> OutlierScore:
 
 
 def measure(
-    predictions: Predictions,
-    score: OutlierScore,
-    examples: Examples,
-    what: str,
-    share: Share = ALONE,
+    predictions: Predictions, score: OutlierScore, examples: Examples, what: str
 ) -> Predictions:
     """The predictions with the outlier scores of their examples.
 
@@ -90,12 +85,11 @@ def measure(
         score: the score.
         examples: the split.
         what: what the bar calls them.
-        share: how this process takes part in the work.
 
     Raises:
         UserError: a score is not a number.
     """
-    found = of_split(score, examples, what, share)
+    found = _of_split(score, examples, what)
     scores = found if predictions.indices is None else found[predictions.indices]
     if np.isnan(scores).any():
         raise UserError(
@@ -137,23 +131,14 @@ def _in_units(scores: jax.Array, middle: float, unit: float) -> jax.Array:
     return (scores - middle) / unit
 
 
-def of_split(
-    score: OutlierScore, examples: Examples, what: str, share: Share = ALONE
-) -> np.ndarray:
+def _of_split(score: OutlierScore, examples: Examples, what: str) -> np.ndarray:
     """The scores of examples, [n]; see `measure`."""
+    measured = jax.jit(score.of_inputs)
+    batches = Batches(examples=examples, size=known_examples.BATCH_SIZE)
     in_words = f"{score.name} of {what} examples"
-
-    size = known_examples.BATCH_SIZE
-
-    def compute(units: range) -> Iterator[dict[str, np.ndarray]]:
-        measured = jax.jit(score.of_inputs)
-        for batch in streaming.stream(Batches(examples=examples, size=size), units):
-            yield {"scores": np.asarray(measured(batch["images"]))[batch["mask"]]}
-
-    name = f"{score.name}_of_{what}"
-    work = predicted_batches.work(name, in_words, len(examples), size, compute)
-    rows = terminal.tracked(share.results(work), work.number, in_words)
-    return np.concatenate([np.zeros(0, np.float32), *(one["scores"] for one in rows)])
+    tracked = terminal.tracked(streaming.stream(batches), len(batches), in_words)
+    rows = [np.asarray(measured(batch["images"]))[batch["mask"]] for batch in tracked]
+    return np.concatenate([np.zeros(0, np.float32), *rows])
 
 
 def _of_features(classifier: TrainedClassifier, name: str) -> Callable[[jax.Array], jax.Array]:

@@ -1,5 +1,6 @@
 """Sets and probabilities of the rows of a file of features."""
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +12,10 @@ from train.data import grouping
 from train.data.sources import features as feature_source
 from train.data.sources.features import Arrays
 from train.foundation.errors import UserError
-from train.prediction import batching, class_sets, inference, set_work
+from train.prediction import batching, class_sets, inference
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import ClassSet, Scored
 from train.prediction.trained import TrainedClassifier
-from train.sharing import kinds
-from train.sharing.work import ALONE, Share, counting
 
 _LARGEST_BATCH = 256
 
@@ -49,13 +48,15 @@ class NamedRows:
     """Rows of features.
 
     Attributes:
-        features: float16 or float32, [n, d].
-        names: the names of the rows; None if the file does not have them.
+        rows: their numbers in the file, [n].
+        features: all features of the file, float16 or float32, [N, d].
+        names: the names of all rows of the file; None if it does not have them.
         path: the file or the folder that they are read from.
         arrays: all arrays there.
         embedded_by: what `train.embed` knows of the network that made them, if it did.
     """
 
+    rows: np.ndarray
     features: np.ndarray
     names: Sequence[str] | None
     path: Path
@@ -69,7 +70,7 @@ class NamedRows:
         return list(self.path.glob("*.np[yz]")) if self.path.is_dir() else [self.path]
 
     def __len__(self) -> int:
-        return len(self.features)
+        return len(self.rows)
 
     def check(self, classifier: TrainedClassifier) -> None:
         """Refuses a classifier that does not take the rows, and rows that no classifier takes.
@@ -92,18 +93,12 @@ class NamedRows:
             )
         feature_source.check_finite(self.features, f"--features {self.path}")
 
-    @property
-    def digest(self) -> str:
-        """A hash of the content of the file."""
-        return kinds.digest(kinds.digest_of_content(self.path))
+    def take(self, places: np.ndarray) -> "NamedRows":
+        """Some of the rows."""
+        return dataclasses.replace(self, rows=self.rows[places])
 
     def make_sets(
-        self,
-        classifier: TrainedClassifier,
-        rule: CalibratedRule,
-        *,
-        thumbnails: bool,
-        share: Share = ALONE,
+        self, classifier: TrainedClassifier, rule: CalibratedRule, *, thumbnails: bool
     ) -> Iterator[RowSet]:
         """The set of each row, in their order.
 
@@ -114,25 +109,16 @@ class NamedRows:
             classifier: the classifier.
             rule: the rule that makes the sets.
             thumbnails: not used, because rows have none.
-            share: how this process takes part in the work.
         """
         del thumbnails
-        size = batching.batch_size(len(self), _LARGEST_BATCH)
-
-        def compute(units: range) -> Iterator[list[RowSet]]:
-            inputs = self._batches(batching.indices(units, size, len(self)), size)
-            for rows, probabilities, answer in inference.infer_batches(classifier, rule, inputs):
-                yield [
-                    RowSet(
-                        row=row,
-                        name=None if self.names is None else self.names[row],
-                        **class_sets.members(probabilities[index], answer, index, rule),
-                    )
-                    for index, row in enumerate(rows)
-                ]
-
-        number = batching.number_of_batches(len(self), size)
-        return set_work.make(share, number, counting(len(self), size), compute, RowSet)
+        inputs = self._batches([np.arange(len(self))])
+        for rows, probabilities, answer in inference.infer_batches(classifier, rule, inputs):
+            for index, row in enumerate(rows):
+                yield RowSet(
+                    row=row,
+                    name=None if self.names is None else self.names[row],
+                    **class_sets.members(probabilities[index], answer, index, rule),
+                )
 
     def score(
         self, classifier: TrainedClassifier, orders: Sequence[np.ndarray], thumbnails: np.ndarray
@@ -145,8 +131,7 @@ class NamedRows:
             thumbnails: not used, because rows have none.
         """
         del thumbnails
-        size = batching.batch_size(len(self), _LARGEST_BATCH)
-        inputs = self._batches(batching.divided(orders, size), size)
+        inputs = self._batches(orders)
         for rows, probabilities in inference.infer_scores(classifier, inputs):
             yield from map(Scored, probabilities[: len(rows)])
 
@@ -165,7 +150,7 @@ class NamedRows:
             UserError: there is no such array, and the rows have no names; or the grammar is wrong,
                 or finds no group.
         """
-        given = self.arrays.texts(grammar, len(self))
+        given = self.arrays.texts(grammar, len(self.features))
         if given is not None:
             return given
         has = ", ".join(self.arrays.names)
@@ -182,16 +167,16 @@ class NamedRows:
 
     def describe(self, indices: Sequence[int]) -> dict[str, Any]:
         """Some rows, as fields of a line of JSON."""
-        rows = {"rows": list(indices)}
+        rows = self.rows[list(indices)].tolist()
         if self.names is None:
-            return rows
-        return rows | {"example_names": [self.names[index] for index in indices]}
+            return {"rows": rows}
+        return {"rows": rows, "example_names": [self.names[row] for row in rows]}
 
-    def _batches(
-        self, indices: Sequence[np.ndarray], size: int
-    ) -> Iterator[tuple[list[int], np.ndarray]]:
+    def _batches(self, orders: Sequence[np.ndarray]) -> Iterator[tuple[list[int], np.ndarray]]:
         """The numbers of the rows of each batch, and these rows with zeros up to its size."""
-        for rows in indices:
+        size = batching.batch_size(len(self), _LARGEST_BATCH)
+        for places in batching.divided(orders, size):
+            rows = self.rows[places]
             # Float32 for every file, so that the program is the exported one.
             batch = np.zeros((size, self.features.shape[1]), np.float32)
             batch[: len(rows)] = self.features[rows]
@@ -210,6 +195,5 @@ def read(named: str) -> NamedRows:
     found = feature_source.find(path, labelled=False, field="--features")
     arrays = feature_source.arrays(path, "--features")
     names = None if found.names is None else found.names.tolist()
-    return NamedRows(
-        np.asarray(found.inputs), names, path, arrays, feature_source.embedded_by(arrays)
-    )
+    embedded_by = feature_source.embedded_by(arrays)
+    return NamedRows(found.places, found.array, names, path, arrays, embedded_by)

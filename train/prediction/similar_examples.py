@@ -53,10 +53,8 @@ def beside(
     Raises:
         UserError: the data set is not on this machine, or is not the one of the run.
     """
-    found: TrainingFeatures | None = None
+    found = TrainingFeatures(classifier)
     for batch in _batched(entries, _TOGETHER):
-        # Made only if there are sets: a process that makes a part of them has none here.
-        found = found or TrainingFeatures(classifier)
         sets = [entry for entry in batch if not isinstance(entry, Unreadable)]
         queries = found.features_of(examples.inputs(classifier, sets))
         similar = iter(found.nearest([one.classes[:MOST_CLASSES] for one in sets], queries, number))

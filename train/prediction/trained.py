@@ -1,7 +1,6 @@
 """The classifier of a finished run, for train.evaluate, train.predict and train.export."""
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,6 @@ from train.assembly.parts import Assembly
 from train.assembly.run_data import facts_of
 from train.configuration import Config
 from train.configuration.datasets import path_of
-from train.configuration.declaring import plain
 from train.configuration.parsing import parse
 from train.data import Dataset, DatasetSpec, dataset_spec, taxonomy
 from train.data.examples import Examples
@@ -27,10 +25,7 @@ from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
 from train.foundation.spelling import flags_for_fields
 from train.models.classifier import Classifier
-from train.sharing import kinds
-from train.sharing.work import ALONE, Share
 from train.training.objectives import class_logits
-from train.training.state import parameters_digest
 from train.workdir import run_files, run_inputs, runs
 from train.workdir.checkpoint import Checkpointer
 from train.workdir.classes import Classes
@@ -100,22 +95,6 @@ class TrainedClassifier:
     def num_classes(self) -> int:
         """The number of classes L."""
         return self.assembly.data.num_classes
-
-    @functools.cached_property
-    def digest(self) -> str:
-        """A hash of the network and of all that its scores depend on."""
-        config, spec = self.config, self.spec
-        reader = spec.image_reader if spec.has_images else None
-        return kinds.digest(
-            plain(config.model) | {"pretrained": None},
-            plain(config.loss),
-            self.temperature,
-            [*self.classes.names],
-            None if self.tree is None else self.tree.digest,
-            [self.image_shape, spec.mean, spec.std],
-            None if reader is None else [*reader.steps],
-            parameters_digest((self.params, self.batch_stats)),
-        )
 
     @property
     def class_counts(self) -> np.ndarray:
@@ -211,12 +190,11 @@ class TrainedClassifier:
             )
         return dataset
 
-    def predict(self, split: str, *, share: Share = ALONE) -> Predictions:
+    def predict(self, split: str) -> Predictions:
         """The predictions for a split of the run's data set, made on all devices.
 
         Args:
             split: "train", "validation", "test" or "balanced_test".
-            share: how this process takes part in the work.
 
         Raises:
             UserError: the data set is not prepared on this machine, or is not the one of the run.
@@ -230,19 +208,13 @@ class TrainedClassifier:
             split,
             shows_progress=True,
             at_temperature=self.temperature,
-            share=share,
         )
 
-    def predict_new(
-        self,
-        examples: Examples,
-        share: Share = ALONE,
-    ) -> Predictions:
+    def predict_new(self, examples: Examples) -> Predictions:
         """The predictions for examples that are not in the run's data set, made on all devices.
 
         Args:
             examples: the examples.
-            share: how this process takes part in the work.
         """
         devices = self.assembly.devices
         params, batch_stats = devices.replicate((self.params, self.batch_stats))
@@ -251,7 +223,6 @@ class TrainedClassifier:
             batch_stats,
             examples,
             at_temperature=self.temperature,
-            share=share,
         )
 
 

@@ -7,9 +7,9 @@ import threading
 from pathlib import Path
 from types import FrameType
 
+from train.devices import tasks
 from train.foundation import files, interruption
 from train.foundation.errors import InterruptedRunError
-from train.sharing import tasks
 
 # A terminal that closes sends the last one.
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -62,8 +62,7 @@ class ChildProcesses:
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
-                    # The work of a child is not shared with children of other tasks.
-                    env=tasks.without_tasks(),
+                    env=tasks.environment_of_one(),
                 )
                 self._running.append(process)
                 # A signal of this thread does not wait: it may have come while the process started.

@@ -11,7 +11,6 @@ FLOORS = (
     ("train.foundation",),
     ("train.configuration",),
     ("train.devices", "train.models"),
-    ("train.sharing",),
     ("train.data",),
     ("train.evaluation",),
     ("train.workdir",),

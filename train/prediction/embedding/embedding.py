@@ -3,8 +3,10 @@
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import jax
 import numpy as np
@@ -13,33 +15,31 @@ from absl import logging
 from train.data import streaming
 from train.data.batches import Batches
 from train.data.examples import Examples, Split
+from train.foundation import file_locks, files
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
+from train.foundation.progress_bar import ImageProgress
 from train.prediction import batching, image_files
 from train.prediction.embedding import archive, description
 from train.prediction.embedding.network import Network
-from train.sharing import part_files, sharing
-from train.sharing.part_files import Head
-from train.sharing.work import ALONE, Share, Work, counting
 
 BATCH_SIZE = 64
+_TYPE = np.dtype("<f4")
 
 
-def embed(network: Network, images: Examples, out: Path, *, share: Share = ALONE) -> None:
+def embed(network: Network, images: Examples, out: Path) -> None:
     """Writes the features of images to a file, and prints what is in it.
 
-    Few images and features are in memory at a time.
+    Few images and features are in memory at a time. It continues after what an earlier start has
+    left in a file beside `out`.
 
     Args:
         network: computes the features.
         images: the images, all of which can be read.
         out: the file.
-        share: how this process takes part in the work. If it does all of the work, it continues
-            after what an earlier start has left in a file beside `out`.
 
     Raises:
-        PartWritten: this process has written its part.
-        UserError: features are not finite.
+        UserError: features are not finite, or the file beside `out` has those of something else.
     """
     identity = identity_of(network, images)
     if archive.identity_of(out) == identity:
@@ -47,52 +47,60 @@ def embed(network: Network, images: Examples, out: Path, *, share: Share = ALONE
             show_line(f"{out} has these features already")
             return
         logging.warning("%s is damaged: its features are computed again", out)
-    work = _work(network, images)
-
-    def write(features: Iterator[np.ndarray]) -> None:
+    partial = out.with_name(f"{out.name}.partial")
+    with file_locks.open_locked(partial, f"another process is using {partial}") as file:
+        rows = _complete(file, network, images, f"{identity}\n".encode())
         described = description.to_plain(network, images.grammar)
-        archive.write(out, identity, images, features, network.num_features, described)
-
-    if share is not ALONE:
-        write(share.results(work))
-    else:
-        head = Head(work.name, 0, 1, work.number, {"features": identity})
-        with part_files.opened(beside(out), head) as part:
-            sharing.complete(part, head.share, work)
-            write(map(work.decode, part.results()))
-            beside(out).unlink()
+        archive.write(out, identity, images, rows, described)
+        partial.unlink()
     _summarize(out, images, network.num_features)
 
 
-def beside(out: Path) -> Path:
-    """The file of the features that were computed so far, if one process computes all."""
-    return out.with_name(f"{out.name}.partial")
+def _complete(file: BinaryIO, network: Network, images: Examples, head: bytes) -> np.ndarray:
+    """Adds the features that a file does not have yet; returns all, mapped."""
+    path, shape = Path(file.name), (len(images), network.num_features)
+    file.seek(0)
+    found = file.read(len(head))
+    if not head.startswith(found):
+        raise UserError(
+            f"{path} has features of another network, of other images or with other flags, for the "
+            "same --out; give another --out, or delete it"
+        )
+    # The end may be torn, and after a power cut the last batch may be empty. They are made again.
+    size = BATCH_SIZE * shape[1] * _TYPE.itemsize
+    batches = max(0, (os.fstat(file.fileno()).st_size - len(head)) // size - 1)
+    with files.name_in_errors(path):
+        file.truncate(len(head) + batches * size if batches else 0)
+        if not batches:
+            file.write(head)
+    done = batches * BATCH_SIZE
+    if done:
+        show_line(f"continuing after {done:,} of {len(images):,} images")
+    try:
+        with ImageProgress("embedding", len(images), done=done) as progress:
+            for features in _compute(network, images, batches):
+                with files.name_in_errors(path):
+                    file.write(features.astype(_TYPE).data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                done += len(features)
+                progress.advance(len(features))
+    finally:
+        if done == 0:
+            path.unlink()
+    return np.memmap(file, _TYPE, "r", len(head), shape)
 
 
-def _work(network: Network, images: Examples) -> Work[np.ndarray]:
-    """The work, in batches of one size.
+def _compute(network: Network, images: Examples, start: int) -> Iterator[np.ndarray]:
+    """The features of each batch from a number on, [b, d].
 
-    All batches but the last have this size, also after an interruption and in each share: the last
-    bits of a feature may depend on it, and on the place of its image in the batch.
+    All batches but the last have one size, also after an interruption: the last bits of a feature
+    may depend on it, and on the place of its image in the batch.
     """
-    width = network.num_features
-    return Work(
-        "features",
-        "embedding",
-        "images",
-        batching.number_of_batches(len(images), BATCH_SIZE),
-        counting(len(images), BATCH_SIZE),
-        lambda units: _compute(network, images, units),
-        lambda found: found.astype("<f4").tobytes(),
-        lambda content: np.frombuffer(content, "<f4").reshape(-1, width),
-    )
-
-
-def _compute(network: Network, images: Examples, units: range) -> Iterator[np.ndarray]:
-    """The features of each batch, [b, d]."""
     image_files.ignore_warnings()
     batches = Batches(examples=dataclasses.replace(images, reader=network.reader), size=BATCH_SIZE)
-    inputs = ((batch, batch["images"]) for batch in streaming.stream(batches, units))
+    streamed = streaming.stream(batches, range(start, len(batches)))
+    inputs = ((batch, batch["images"]) for batch in streamed)
     for batch, outputs in batching.one_ahead(network.compiled(), inputs):
         features = np.asarray(outputs)[batch["mask"]]
         not_finite = ~np.isfinite(features).all(axis=1)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from absl import logging
 
@@ -37,17 +37,13 @@ from train.prediction.evaluating.new_data_calibration import (
     calibrate_observations,
     coverages_with_new,
     needed,
-    validation_in_groups,
 )
 from train.prediction.evaluating.new_data_flags import Asked
 from train.prediction.evaluating.new_data_report import NewData
 from train.prediction.exported_classifier import ExportedClassifier
 from train.prediction.labelled_data import Expected, LabelledData
 from train.prediction.other_calibrations import GivenCalibration, NewCalibration
-from train.prediction.outliers import OutlierScore
 from train.prediction.trained import TrainedClassifier, tree_of
-from train.sharing.sharing import WritesPart
-from train.sharing.work import ALONE, PartWritten, Share
 
 
 def find(classifier: TrainedClassifier | ExportedClassifier, asked: Asked) -> LabelledData:
@@ -63,16 +59,13 @@ def find(classifier: TrainedClassifier | ExportedClassifier, asked: Asked) -> La
     return labelled_data.find(asked.flag, asked.path, expected)
 
 
-def evaluate(
-    classifier: TrainedClassifier, asked: Asked, found: LabelledData, share: Share = ALONE
-) -> Evaluated:
+def evaluate(classifier: TrainedClassifier, asked: Asked, found: LabelledData) -> Evaluated:
     """Evaluates a finished run or published weights, and writes new thresholds if asked.
 
     Args:
         classifier: the classifier.
         asked: what is asked.
         found: the new data.
-        share: how this process takes part in the work.
 
     Raises:
         UserError: the data are not what the classifier takes, or thresholds cannot be calibrated.
@@ -93,11 +86,9 @@ def evaluate(
     score = None
     if measures.new_score is not None:
         score = outliers.of_classifier(classifier, measures.new_score)
-    if isinstance(share, WritesPart):
-        _write_parts(classifier, asked, found, score, share)
-    examples = classifier.predict_new(found.examples, share)
+    examples = classifier.predict_new(found.examples)
     if score is not None:
-        examples = outliers.measure(examples, score, found.examples, "new", share)
+        examples = outliers.measure(examples, score, found.examples, "new")
     data = NewData(
         examples=examples,
         class_names=(*classifier.classes.names, *found.unknown_names),
@@ -106,7 +97,7 @@ def evaluate(
         what=spec.example,
         tree=classifier.tree,
     )
-    calibrated = calibrate(classifier, data, asked, ks, given, share)
+    calibrated = calibrate(classifier, data, asked, ks, given)
     data, calibration = calibrated.data, calibrated.calibration
     rules = choices.rules(measures, [data.known], data.class_counts, data.tree)
     report = new_data_report.report(
@@ -180,7 +171,7 @@ def evaluate(
 
 
 def evaluate_program(
-    classifier: ExportedClassifier, asked: Asked, found: LabelledData, share: Share = ALONE
+    classifier: ExportedClassifier, asked: Asked, found: LabelledData
 ) -> Evaluated:
     """Evaluates the sets of an exported program; see `evaluate`.
 
@@ -194,7 +185,7 @@ def evaluate_program(
     tree = classifier.rule.tree
     if asked.taxonomy is not None:
         tree = tree_of(asked.taxonomy, expected.class_names)
-    answers = classifier.predict(found.examples, share, tree)
+    answers = classifier.predict(found.examples, tree)
     sets = answers.sets
     data = NewData(
         examples=answers.predictions,
@@ -248,23 +239,6 @@ def expected_by(classifier: TrainedClassifier, asked: Asked) -> Expected:
         fields=fields if isinstance(fields, OwnFields) else None,
         name="the network" if classifier.workdir is None else "the run",
     )
-
-
-def _write_parts(
-    classifier: TrainedClassifier,
-    asked: Asked,
-    found: LabelledData,
-    score: OutlierScore | None,
-    share: WritesPart,
-) -> NoReturn:
-    """Writes this process's parts of all predictions that the report may need."""
-    share.only(lambda: classifier.predict_new(found.examples, share))
-    if score is not None:
-        share.only(lambda: outliers.of_split(score, found.examples, "new", share))
-    has_thresholds = asked.is_half or asked.thresholds is not None
-    if found.examples.groups is not None and not has_thresholds:
-        share.only(lambda: validation_in_groups(classifier, share))
-    raise PartWritten
 
 
 def _observations(

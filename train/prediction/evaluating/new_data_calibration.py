@@ -18,7 +18,6 @@ from train.prediction.evaluating.new_data_report import NewData
 from train.prediction.other_calibrations import GivenCalibration, NewCalibration
 from train.prediction.outliers import OutlierScore
 from train.prediction.trained import TrainedClassifier
-from train.sharing.work import Share
 
 _LEAST_COVERAGE = 0.8
 
@@ -52,7 +51,6 @@ def calibrate(
     asked: Asked,
     ks: Sequence[int],
     given: GivenCalibration | None,
-    share: Share,
 ) -> Calibrated:
     """The thresholds that are asked for, and the examples that are evaluated with them."""
     measures = asked.measures
@@ -85,7 +83,7 @@ def calibrate(
     number = _num_validation_examples(classifier)
     if number == 0 and measures.coverages:
         needed(None, "--coverages")
-    validation = None if data.known.groups is None else validation_in_groups(classifier, share)
+    validation = None if data.known.groups is None else _validation_in_groups(classifier)
     if validation is None and example_groups.have_several(data.known):
         logging.warning(
             "nothing is reported of observations: %s has no validation examples in groups at hand; "
@@ -127,13 +125,13 @@ def coverages_with_new(
     return choices.coverages_with_new(asked.measures, calibrated.number or 0)
 
 
-def validation_in_groups(classifier: TrainedClassifier, share: Share) -> Predictions | None:
+def _validation_in_groups(classifier: TrainedClassifier) -> Predictions | None:
     """The predictions for the validation examples; None if these have no groups, or are gone."""
     try:
         groups = classifier.load_dataset().validation.groups
     except UserError:
         return None
-    return None if groups is None else classifier.predict("validation", share=share)
+    return None if groups is None else classifier.predict("validation")
 
 
 def calibrate_observations(

@@ -1,9 +1,7 @@
 """Evaluates a classifier on a split of its data set."""
 
-from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
-from train.data.dataset import Dataset
 from train.evaluation import bayes, metric
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
@@ -12,10 +10,7 @@ from train.prediction.evaluating import choices, halving, new_class_report, set_
 from train.prediction.evaluating.evaluated import Evaluated
 from train.prediction.evaluating.measures import Measures
 from train.prediction.other_calibrations import NewCalibration
-from train.prediction.outliers import OutlierScore
 from train.prediction.trained import TrainedClassifier
-from train.sharing.sharing import WritesPart
-from train.sharing.work import PartWritten, Share
 
 _VALIDATION = "validation"
 
@@ -24,7 +19,6 @@ def evaluate(
     classifier: TrainedClassifier,
     split: str,
     measures: Measures,
-    share: Share,
     *,
     is_half: bool,
 ) -> Evaluated:
@@ -34,7 +28,6 @@ def evaluate(
         classifier: the classifier.
         split: the split.
         measures: what is measured.
-        share: how this process takes part in the work.
         is_half: whether thresholds are calibrated on one half of the validation examples.
 
     Raises:
@@ -50,14 +43,12 @@ def evaluate(
     score = None
     if measures.new_score is not None:
         score = outliers.of_classifier(classifier, measures.new_score)
-    if isinstance(share, WritesPart):
-        _write_parts(classifier, dataset, split, score, share)
 
     def predict(split: str) -> Predictions:
-        found = classifier.predict(split, share=share)
+        found = classifier.predict(split)
         if score is None:
             return found
-        return outliers.measure(found, score, dataset.splits[split], split, share)
+        return outliers.measure(found, score, dataset.splits[split], split)
 
     examples = predict(split)
     division = halving.divide(
@@ -122,18 +113,3 @@ def evaluate(
         split=dataset.splits[split],
         inputs=spec.inputs,
     )
-
-
-def _write_parts(
-    classifier: TrainedClassifier,
-    dataset: Dataset,
-    split: str,
-    score: OutlierScore | None,
-    share: WritesPart,
-) -> NoReturn:
-    """Writes this process's parts of all predictions that the report needs."""
-    for name in dict.fromkeys((split, _VALIDATION)):
-        share.only(partial(classifier.predict, name, share=share))
-        if score is not None:
-            share.only(partial(outliers.of_split, score, dataset.splits[name], name, share))
-    raise PartWritten

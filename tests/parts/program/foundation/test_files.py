@@ -17,12 +17,10 @@ from train.data.images import UnreadableImageError
 from train.data.sources import table
 from train.data.sources.folder import Files
 from train.evaluation import score_files
-from train.foundation import files, folder_lock
+from train.foundation import file_locks, files, folder_lock
 from train.foundation.errors import UserError
 from train.prediction import class_names, image_files
 from train.series.child_processes import ChildProcesses
-from train.sharing import part_files
-from train.sharing.part_files import Head
 from train.workdir.metrics_file import MetricsFile
 
 MIB = 2**20
@@ -140,7 +138,7 @@ ADDING = {
     "metrics.jsonl": lambda path: MetricsFile(path, 0, None),
     "log": lambda path: ChildProcesses().run([], path),
     "lock": lambda path: folder_lock.held(path.parent, "another run").__enter__(),
-    "out.partial": lambda path: part_files.opened(path, Head("work", 0, 1, 1, {})).__enter__(),
+    "out.partial": lambda path: file_locks.open_locked(path, "another process is using it"),
 }
 
 

@@ -1,6 +1,5 @@
 """From files to sets: the rule that is chosen, and batches that keep the order and the memory."""
 
-import dataclasses
 import shutil
 
 import jax
@@ -13,9 +12,6 @@ from train.prediction import image_sets, inference, trained
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import Unreadable
 from train.prediction.image_sets import ImageSet
-from train.sharing.shard import Shard
-from train.sharing.sharing import Merges, WritesPart
-from train.sharing.work import ALONE, PartWritten
 
 
 @pytest.fixture(scope="module")
@@ -90,29 +86,3 @@ def test_the_first_of_equally_likely_classes_comes_first(classifier, paths, monk
     rule = CalibratedRule("top_k", 4, None)
     (entry,) = image_sets.make_sets(classifier, rule, paths[:1], thumbnails=False)
     assert (entry.classes, entry.likeliest) == ((1, 3, 0, 2), 1)
-
-
-def test_shares_of_processes_have_the_sets_of_one(classifier, paths, tmp_path):
-    rule = CalibratedRule("top_k", 2, None)
-
-    def make(share):
-        return image_sets.make_sets(classifier, rule, paths, thumbnails=True, share=share)
-
-    expected = [*make(ALONE)]
-    out, kind = tmp_path / "sets.jsonl", {"rule": rule.digest}
-    # More shares than batches.
-    for index in range(4):
-        with pytest.raises(PartWritten):
-            make(WritesPart(out, Shard(index, 4), kind))
-    assert [*make(Merges(out, kind))] == expected
-
-
-def test_another_network_or_rule_has_another_digest(classifier):
-    rules = [CalibratedRule("top_k", 1, None), CalibratedRule("average_k", 1, 0.2)]
-    rules += [dataclasses.replace(rules[1], threshold=0.3)]
-    assert len({rule.digest for rule in rules}) == 3
-    warmer = dataclasses.replace(classifier, results={"temperature": 2.0})
-    other = dataclasses.replace(
-        classifier, params=jax.tree.map(lambda array: array + 1, classifier.params)
-    )
-    assert len({one.digest for one in (classifier, warmer, other)}) == 3

@@ -1,1 +1,0 @@
-"""Shares the work of one command among processes, and merges what they have written."""
