@@ -32,35 +32,26 @@ def main() -> None:
     flag_rules.check(_ROWS)
     config = _CONFIG()
     assert _OUT.value is not None
-    if not _OUT.value.endswith(".csv"):
-        raise UserError(field="--out", must_be="a .csv file", got=_OUT.value)
     kept = {path: f"what {field} names" for path, field in run_inputs.named_by(config)}
-    out = output_files.checked("out", _OUT.value, kept)
-    json = None
-    if _JSON.value is not None:
-        json = output_files.checked("json", _JSON.value, kept | {out: "the file of --out"})
-    from train.auditing import examples, findings, outputs
+    out = output_files.checked("out", _OUT.value, kept, suffixes=(".csv",))
+    kept[out] = "the file of --out"
+    json = None if _JSON.value is None else output_files.checked("json", _JSON.value, kept)
+    from train.auditing import findings, outputs
     from train.configuration.datasets import OwnFields
     from train.configuration.parsing import parse
     from train.data import corrections, dataset_spec, splits
 
     parsed = parse(config)
     spec = dataset_spec(parsed.dataset)
-    if spec.inputs != "features":
-        advice = (
-            "; train.embed writes the features of images to a file, and --config=features "
-            "--config.dataset.path=FILE reads them"
-        )
-        raise UserError(
-            f"train.audit needs features, and {spec.name} has {spec.inputs}"
-            f"{advice if spec.has_images else ''}"
-        )
-    corrected = parsed.dataset.corrections if isinstance(parsed.dataset, OwnFields) else None
+    if spec.has_images:
+        images = f"{spec.name} has images; train.embed writes their features to a file"
+        raise UserError(f"train.audit needs features, and {images}")
     with interruption.explained("the same command starts over"):
         dataset = splits.load(spec, parsed.dataset, seed=parsed.seed)
-        found = findings.find(
-            examples.of_dataset(dataset, spec), num_folds=_FOLDS.value, seed=parsed.seed
-        )
+        examples = findings.joined([dataset.train, dataset.validation, dataset.test])
+        mean, std = dataset.mean or spec.mean, dataset.std or spec.std
+        found = findings.find(examples, mean, std, num_folds=_FOLDS.value, seed=parsed.seed)
+    corrected = parsed.dataset.corrections if isinstance(parsed.dataset, OwnFields) else None
     files.write_whole(out, outputs.to_csv(found, corrections.read(corrected) if corrected else []))
     if json is not None:
         files.write_whole(json, files.to_json(outputs.to_plain(found), indent=1))

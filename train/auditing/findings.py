@@ -4,37 +4,24 @@ Source: Northcutt, Jiang and Chuang (2021), "Confident learning: estimating unce
 labels".
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from topk_jax import metrics
-from train.auditing import cross_fitting, folds
-from train.auditing.examples import AuditedExamples
+from train.auditing import cross_fitting
+from train.data import grouping
+from train.data.examples import Examples, Split
 from train.evaluation import temperature
 from train.evaluation.predictions import Predictions, chunks
 from train.foundation.errors import UserError
 
 # A probability that is 0 in 32 bits has a logarithm, too.
 _LEAST = np.finfo(np.float32).tiny
-# As in `topk_jax.metrics.confident_joint`.
-_LEAST_THRESHOLD = 2e-6
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A label, and a class that some of its examples probably belong to.
-
-    Attributes:
-        label: the label.
-        likely: the class.
-        wrong: the estimated number of the examples.
-    """
-
-    label: int
-    likely: int
-    wrong: float
 
 
 @dataclass(frozen=True)
@@ -52,8 +39,8 @@ class Findings:
             `topk_jax.metrics.confident_classes`.
     """
 
-    examples: AuditedExamples
-    others: AuditedExamples
+    examples: Examples
+    others: Examples
     margins: np.ndarray
     probabilities: np.ndarray
     likely: np.ndarray
@@ -75,11 +62,12 @@ class Findings:
         return np.bincount(self.examples.labels, minlength=len(self.examples.class_names))
 
     @cached_property
-    def pairs(self) -> list[Pair]:
-        """The pairs with wrong labels, the most frequent first.
+    def pairs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Labels, the classes that examples with them probably belong to, and estimated numbers.
 
-        These are the entries of the calibrated confident joint that are not on its diagonal: each
-        row of `topk_jax.metrics.confident_joint` is scaled to the number of examples of its label.
+        The most frequent pairs come first. They are the entries of the calibrated confident joint
+        that are not on its diagonal: each row of `topk_jax.metrics.confident_joint` is scaled to
+        the number of examples of its label.
         """
         num_classes = len(self.counts)
         kept = self.confident >= 0
@@ -93,78 +81,92 @@ class Findings:
         # Pairs with equal numbers stay in the order of their classes.
         order = np.argsort(-wrong, kind="stable")
         order = order[(label != likely)[order]]
-        columns = (label[order].tolist(), likely[order].tolist(), wrong[order].tolist())
-        return [Pair(*row) for row in zip(*columns, strict=True)]
+        return label[order], likely[order], wrong[order]
 
     @cached_property
     def wrong_by_class(self) -> np.ndarray:
         """The estimated number of wrong labels among the examples with each label, [L]."""
-        found = np.zeros(len(self.counts))
-        for pair in self.pairs:
-            found[pair.label] += pair.wrong
-        return found
+        label, _, wrong = self.pairs
+        return np.bincount(label, weights=wrong, minlength=len(self.counts))
 
 
-def find(examples: AuditedExamples, *, num_folds: int, seed: int) -> Findings:
-    """Judges the labels of examples by cross-fitting.
+def joined(parts: Sequence[Examples]) -> Examples:
+    """The rows of features of the training, validation and test split as one table."""
 
-    Args:
-        examples: the examples.
-        num_folds: the number of folds, and of heads.
-        seed: of the folds, and of the order of the examples in training.
+    def of_all(column: str) -> Any:
+        columns = [getattr(part, column) for part in parts]
+        return None if any(one is None for one in columns) else np.concatenate(columns)
+
+    inputs, places = parts[0].inputs, of_all("places")
+    # Splits of the user's own features are rows of one array, which may be a file.
+    if any(part.inputs is not inputs for part in parts):
+        inputs = np.concatenate([part.rows(np.arange(len(part))) for part in parts])
+        places = np.arange(len(inputs))
+    splits = np.array([Split.TRAIN, Split.VALIDATION, Split.TEST], np.int8)
+    return Examples(
+        inputs=inputs,
+        places=places,
+        labels=of_all("labels"),
+        splits=splits.repeat([*map(len, parts)]),
+        class_names=parts[0].class_names,
+        where=parts[0].where,
+        names=of_all("names"),
+        groups=of_all("groups"),
+    )
+
+
+def find(
+    examples: Examples, mean: ArrayLike, std: ArrayLike, *, num_folds: int, seed: int
+) -> Findings:
+    """Judges the labels of examples by cross-fitting; features have a mean and a deviation, [d].
 
     Raises:
         UserError: there are no two folds with examples of one class.
     """
-    of_all = folds.assign(examples.labels, examples.groups, num_folds=num_folds, seed=seed)
-    order = np.argsort(of_all, kind="stable")
-    examples, of_all = examples.take(order), of_all[order]
-    judged = folds.are_judged(examples.labels, of_all)
+    labels = examples.labels
+    if examples.groups is None and examples.names is not None:
+        names = examples.names.tolist()
+        grouping.warn_of_likely(examples.where, names, labels, "an array group")
+    folds = cross_fitting.folds_of(examples, num_folds=num_folds, seed=seed)
+    counts = np.zeros((len(examples.class_names), folds.max() + 1), np.int64)
+    np.add.at(counts, (labels, folds), 1)
+    judged = np.count_nonzero(counts, axis=1)[labels] > 1
     if not judged.any():
         raise UserError(
             "no label can be judged: each class has all of its examples in one fold",
             usually="each class is one group",
         )
-    found = cross_fitting.judge(examples, of_all, judged, seed=seed)
-    kept = np.flatnonzero(judged)
-    others = examples.take(np.flatnonzero(~judged))
-    examples, found = examples.take(kept), found.take(kept)
+    centre = np.asarray(mean, np.float32)
+    scale = 1 / (np.asarray(std, np.float32) * np.float32(np.sqrt(len(centre))))
+
+    def rows(chosen: np.ndarray) -> np.ndarray:
+        scaled = (examples.rows(chosen).astype(np.float32) - centre) * scale
+        return np.pad(scaled, ((0, 0), (0, 1)), constant_values=1)
+
+    found = cross_fitting.judge(examples, rows, folds, judged, seed=seed)
+    assert found.indices is not None
+    known = judged[found.indices]
+    examples, others = examples.take(found.indices[known]), examples.take(~judged)
+    found = found.take(np.flatnonzero(known))
     found = temperature.with_probabilities(found, temperature.fit(found))
     return of_probabilities(examples, others, found)
 
 
-def of_probabilities(
-    examples: AuditedExamples, others: AuditedExamples, found: Predictions
-) -> Findings:
+def of_probabilities(examples: Examples, others: Examples, found: Predictions) -> Findings:
     """The findings from the probabilities of the examples that can be judged; see `Findings`."""
-    labels, thresholds = examples.labels, _thresholds(found)
+    labels, scores = examples.labels, found.scores
+    own = np.concatenate(
+        [np.take_along_axis(scores[one], labels[one, None], 1)[:, 0] for one in chunks(scores)]
+    )
+    # The thresholds of `topk_jax.metrics.confident_joint`, of scores that may be in a file: the
+    # mean probability of each class over the examples with its label.
+    sums, counts = (np.bincount(labels, weights, scores.shape[1]) for weights in (own, None))
+    means = np.divide(sums, counts, out=np.full(len(sums), np.inf), where=counts > 0)
+    thresholds = np.maximum(means, 2e-6).astype(np.float32)
     parts = []
-    for chunk in chunks(found.scores):
-        scores, own = found.scores[chunk], labels[chunk]
-        parts.append(
-            (
-                np.asarray(metrics.label_margins(np.log(np.maximum(scores, _LEAST)), own)),
-                scores[np.arange(len(own)), own],
-                scores.argmax(axis=-1),
-                np.asarray(metrics.confident_classes(scores, thresholds)),
-            )
-        )
-    return Findings(examples, others, *map(np.concatenate, zip(*parts, strict=True)))
-
-
-def _thresholds(found: Predictions) -> np.ndarray:
-    """The mean probability of each class over the examples with its label, float32 [L].
-
-    These are the thresholds of `topk_jax.metrics.confident_joint`, of scores that may be in a file.
-    """
-    own = [
-        found.scores[chunk][np.arange(len(labels)), labels]
-        for chunk in chunks(found.scores)
-        for labels in [found.labels[chunk]]
-    ]
-    num_classes = found.scores.shape[1]
-    sums = np.bincount(found.labels, weights=np.concatenate(own), minlength=num_classes)
-    counts = np.bincount(found.labels, minlength=num_classes)
-    with np.errstate(invalid="ignore"):
-        means = np.where(counts > 0, sums / counts, np.inf)
-    return np.maximum(means, _LEAST_THRESHOLD).astype(np.float32)
+    for chunk in chunks(scores):
+        part = scores[chunk]
+        margin = metrics.label_margins(np.log(np.maximum(part, _LEAST)), labels[chunk])
+        parts.append((margin, part.argmax(-1), metrics.confident_classes(part, thresholds)))
+    margins, likely, confident = map(np.concatenate, zip(*parts, strict=True))
+    return Findings(examples, others, margins, own, likely, confident)

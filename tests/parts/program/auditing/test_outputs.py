@@ -1,53 +1,32 @@
 """The table of an audit: texts of any characters, which `config.dataset.corrections` reads back."""
 
-import codecs
 import csv
 import io
 
 import numpy as np
 
 from train.auditing import findings, outputs
-from train.auditing.examples import AuditedExamples
 from train.data import Examples, corrections
 
 NAMES = ('=cmd|"a",b', "two\nlines", "not utf-8 \udcff", "-", "'=quoted", "+1", "Ch\u00eane")
 CLASSES = ("=1+1", "\udcff", "oak")
 
 
-def found():
-    """Findings about an example of each name; the last one cannot be judged."""
-    size = len(NAMES)
-    labels = np.arange(size, dtype=np.int32) % 3
-    every = AuditedExamples(
-        parts=(Examples.of_source(np.zeros((size, 1), np.float32), labels, CLASSES, "rows"),),
-        places=np.arange(size),
-        labels=labels,
-        names=np.array(NAMES, object),
-        splits=np.full(size, "train", object),
-        groups=np.array([f"of {name}" for name in NAMES], object),
-        class_names=CLASSES,
-        mean=np.zeros(1, np.float32),
-        scale=np.ones(1, np.float32),
-    )
-    judged = np.arange(size - 1)
-    return findings.Findings(
-        examples=every.take(judged),
-        others=every.take(np.array([size - 1])),
-        margins=-judged.astype(float),
-        probabilities=np.full(size - 1, 0.25),
-        likely=labels[judged],
-        confident=labels[judged],
-    )
-
-
-def rows(table):
-    """The rows of a table, which has a mark of byte order, for spreadsheets."""
-    assert table.startswith(codecs.BOM_UTF8)
-    return list(csv.DictReader(io.StringIO(table.decode("utf-8-sig"), newline="")))
-
-
 def test_every_example_can_be_corrected_by_its_table(tmp_path):
-    table = rows(outputs.to_csv(found(), []))
+    names = np.array(NAMES, object)
+    given = Examples.of_source(
+        np.zeros((7, 1)), np.arange(7) % 3, CLASSES, "photos", names=names, groups="of " + names
+    )
+    # The last example cannot be judged; the last of the others is the first of the table.
+    judged = np.arange(6)
+    labels = given.labels[judged]
+    found = findings.Findings(
+        given.take(judged), given.take(np.array([6])), -judged / 1, judged / 6, labels, labels
+    )
+    text = outputs.to_csv(found, []).decode("utf-8")
+    # The mark of byte order tells a spreadsheet that it is UTF-8.
+    assert text[0] == "\ufeff"
+    table = [*csv.DictReader(io.StringIO(text[1:], newline=""))]
     assert [row["rank"] for row in table] == ["1", "2", "3", "4", "5", "6", ""]
     assert not any(
         row[column].startswith(("=", "+", "-"))
@@ -62,12 +41,6 @@ def test_every_example_can_be_corrected_by_its_table(tmp_path):
         writer = csv.DictWriter(file, table[0].keys())
         writer.writeheader()
         writer.writerows(table)
-    given = Examples.of_source(
-        np.zeros((7, 1)), np.zeros(7), CLASSES, "photos", names=np.array(NAMES)
-    )
     corrected = corrections.apply(given, str(tmp_path / "a.csv"))
-    # The last of the ranks is the first example.
-    by_rank = [CLASSES[label] for label in (found().examples.labels[found().order][:3])]
-    expected = [by_rank[number % 3] for number in range(6)][::-1]
-    assert [CLASSES[label] for label in corrected.labels] == expected
+    assert corrected.labels.tolist() == [(5 - number % 3) % 3 for number in range(6)][::-1]
     assert corrected.names.tolist() == [*NAMES[:6]]
