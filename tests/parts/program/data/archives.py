@@ -28,31 +28,22 @@ def jpeg(seed: int = 0, size: int = 16) -> bytes:
     return file.getvalue()
 
 
-def images_of(
-    species: Iterable[str], per_species: dict[str, int], *, size: int = 16
-) -> dict[str, bytes]:
+def images_of(species: Iterable[str], per_species: dict[str, int]) -> dict[str, bytes]:
     """JPEG files by path, as `val/1355868/HASH.jpg`; they share a few photographs."""
     files = {}
     for number, name in enumerate(species):
         for split, count in per_species.items():
             for index in range(count):
                 digest = f"{number:08x}{SPLITS.index(split):04x}{index:028x}"
-                files[f"{split}/{name}/{digest}.jpg"] = jpeg((number + index) % 50, size)
+                files[f"{split}/{name}/{digest}.jpg"] = jpeg((number + index) % 50)
     return files
 
 
-def plantnet_species(num_species: int) -> list[str]:
-    """Species identifiers of several lengths, so that their order as numbers is not the texts'."""
-    return [str(9 * 10**5 + 10**4 * number) for number in range(num_species)]
-
-
-def plantnet_files(
-    images: dict[str, bytes], species: Iterable[str] | None = None
-) -> dict[str, bytes]:
+def plantnet_files(images: dict[str, bytes]) -> dict[str, bytes]:
     """All files of version 1.1 by their paths in plantnet_300K.zip."""
     names = {
         name: f"Genus{int(name) % 7} species{name} (L.) Mill."
-        for name in species or {path.split("/")[1] for path in images}
+        for name in {path.split("/")[1] for path in images}
     }
     metadata = {
         Path(path).stem: {
@@ -91,11 +82,6 @@ def plantnet_v2_tables(images: dict[str, bytes]) -> dict[str, bytes]:
             "species_id": number,
             "full_species": f"Genus{number % 7} species{number} (L.) Mill.",
             "species": f"Genus{number % 7} species{number}",
-            "genus": f"Genus{number % 7}",
-            "family": "Rosaceae",
-            "epithet": f"species{number}",
-            "author": "(L.) Mill.",
-            "unmatched_terms": "",
             "iucn_status": "LC",
         }
         for number in sorted({row["species_id"] for row in rows})
@@ -105,17 +91,15 @@ def plantnet_v2_tables(images: dict[str, bytes]) -> dict[str, bytes]:
 
 def _csv(rows: list[dict]) -> bytes:
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]))
-    writer.writeheader()
-    writer.writerows(rows)
+    csv.writer(text).writerows([rows[0].keys(), *(row.values() for row in rows)])
     return text.getvalue().encode()
 
 
-def write_zip(path: Path, files: dict[str, bytes], folders: Iterable[str] = ()) -> Path:
+def write_zip(path: Path, files: dict[str, bytes]) -> Path:
     """A zip archive with folder entries, as common tools write it."""
     names = {f"{parent}/" for name in files for parent in Path(name).parents if str(parent) != "."}
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-        for folder in sorted({*names, *folders}):
+        for folder in sorted(names):
             archive.writestr(folder, b"")
         for name, content in files.items():
             archive.writestr(name, content)
@@ -130,12 +114,12 @@ def write_folder(path: Path, files: dict[str, bytes]) -> Path:
     return path
 
 
-def plantnet_zip(
-    folder: Path, *, num_species: int = 1081, per_species: dict[str, int] | None = None
-) -> Path:
-    """Version 1.1's archive in a folder."""
+def plantnet_zip(folder: Path) -> Path:
+    """Version 1.1's archive in a folder, with an image of each species in each split."""
     folder.mkdir(parents=True, exist_ok=True)
-    images = images_of(plantnet_species(num_species), per_species or dict.fromkeys(SPLITS, 1))
+    # Identifiers of several lengths: their order as numbers is not the texts'.
+    species = [str(9 * 10**5 + 10**4 * number) for number in range(1081)]
+    images = images_of(species, dict.fromkeys(SPLITS, 1))
     return write_zip(folder / "plantnet_300K.zip", plantnet_files(images))
 
 
@@ -145,9 +129,8 @@ def plantnet_v2(folder: Path, *, num_species: int = 1000) -> Path:
     species = [f"{number:04d}" for number in range(num_species)]
     images = images_of(species, dict.fromkeys(SPLITS, 1))
     write_folder(folder, plantnet_v2_tables(images))
-    return write_zip(
-        folder / "images.zip", {f"images/{path}": content for path, content in images.items()}
-    )
+    packed = {f"images/{path}": content for path, content in images.items()}
+    return write_zip(folder / "images.zip", packed)
 
 
 @functools.cache
@@ -203,9 +186,7 @@ def cifar100_tar(folder: Path, *, num_train: int, num_test: int) -> tuple[Path, 
         for split, size in (("train", num_train), ("test", num_test)):
             labels = rng.permutation(size).astype(np.uint8) % 100
             images = rng.integers(0, 256, (size, 3, 32, 32), np.uint8)
-            records = np.concatenate(
-                [labels[:, None] // 5, labels[:, None], images.reshape(size, -1)], axis=1
-            )
+            records = np.column_stack([labels // 5, labels, images.reshape(size, -1)])
             _add(archive, f"cifar-100-binary/{split}.bin", records.tobytes())
             arrays[split] = (images.transpose(0, 2, 3, 1), labels)
         for kind, count in (("coarse", 20), ("fine", 100)):

@@ -1,7 +1,6 @@
 """Batches are functions of their number: any workers, any processes, any first step."""
 
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -85,32 +84,21 @@ def training(examples, first=0, last=5, *, num_workers=0, **options):
     return list(stream(batches, range(first, last), num_workers=num_workers))
 
 
-def evaluation(examples, **options):
-    return Batches(examples=examples, size=BATCH_SIZE, **options)
-
-
 def orders(batches, epochs):
     """The examples of some epochs in their order, [epochs, n]."""
-    steps = len(batches)
-    return np.stack(
-        [
-            np.concatenate([batches[epoch * steps + step]["examples"] for step in range(steps)])
-            for epoch in epochs
-        ]
-    )
+    steps = range(len(batches))
+    numbers = [epoch * len(steps) + step for epoch in epochs for step in steps]
+    return np.stack([batches[number]["examples"] for number in numbers]).reshape(len(epochs), -1)
 
 
 def test_a_batch_is_the_same_in_any_order_and_for_any_process(examples):
     whole = training(examples)
     batches = Batches(examples=examples, size=BATCH_SIZE, seed=3)
     assert_same([batches[number] for number in range(4, -1, -1)], whole[::-1])
-    elsewhere = pickle.loads(pickle.dumps(batches))
-    assert_same([elsewhere[2]], whole[2:3])
     for count in (2, 4):
         shares = [training(examples, share=(index, count)) for index in range(count)]
-        assert {len(batch["labels"]) for share in shares for batch in share} == {
-            BATCH_SIZE // count
-        }
+        sizes = {len(batch["labels"]) for share in shares for batch in share}
+        assert sizes == {BATCH_SIZE // count}
         joined = [
             {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
             for parts in zip(*shares, strict=True)
@@ -120,26 +108,31 @@ def test_a_batch_is_the_same_in_any_order_and_for_any_process(examples):
 
 def test_an_epoch_has_each_example_once_but_for_those_that_fill_no_batch(examples):
     batches = Batches(examples=examples, size=BATCH_SIZE, seed=3)
+    np.testing.assert_array_equal(batches[0]["labels"], batches[0]["examples"])
     found = orders(batches, range(3))
     assert [len({*epoch}) for epoch in found.tolist()] == [16] * 3
     assert (found[0] != found[1]).any()
-    first = batches[0]
-    np.testing.assert_array_equal(first["labels"], first["examples"])
 
 
-def test_the_order_is_that_of_every_run():
-    # Pinned: a run that resumes under another release continues with the same examples.
-    found = [
-        orders(Batches(examples=examples_of(np.zeros((10, 1))), size=10, seed=seed), [epoch])
-        for seed, epoch in ((0, 0), (1, 2))
-    ]
-    expected = [[4, 6, 2, 7, 3, 5, 9, 0, 8, 1], [8, 5, 6, 0, 9, 1, 4, 3, 7, 2]]
-    assert [one[0].tolist() for one in found] == expected
+def test_what_is_drawn_is_that_of_every_run(crops):
+    """A run that resumes under another release continues with the same examples and crops."""
+    ten = examples_of(np.zeros((10, 1)))
+    for seed, epoch, expected in (
+        (0, 0, [4, 6, 2, 7, 3, 5, 9, 0, 8, 1]),
+        (1, 2, [8, 5, 6, 0, 9, 1, 4, 3, 7, 2]),
+    ):
+        assert orders(Batches(examples=ten, size=10, seed=seed), [epoch]).tolist() == [expected]
+    batches = balanced(7, labels=np.array([0, 0, 0, 0, 1, 2, 2]))
+    assert orders(batches, (0, 1)).tolist() == [[6, 4, 4, 5, 2, 3, 4], [1, 2, 6, 4, 4, 4, 5]]
+    assert crops[0, :3].tolist() == [[14, 13], [19, 10], [5, 6]]
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_evaluation_covers_every_example_once_over_processes(examples, count):
-    shares = [list(stream(evaluation(examples, share=(index, count)))) for index in range(count)]
+    shares = [
+        list(stream(Batches(examples=examples, size=BATCH_SIZE, share=(index, count))))
+        for index in range(count)
+    ]
     # As many batches for each, full ones: they wait for each other.
     assert {len(share) for share in shares} == {3}
     parts = [part for batches in zip(*shares, strict=True) for part in batches]
@@ -148,20 +141,15 @@ def test_evaluation_covers_every_example_once_over_processes(examples, count):
     np.testing.assert_array_equal(labels[mask], np.arange(NUM_EXAMPLES))
     # It is filled up with the last example.
     assert labels[~mask].tolist() == [20, 20, 20]
+    if examples.are_encoded:
+        middle = READER.pixels(images.decode(examples.encoded(0), "a"), "a")
+        np.testing.assert_array_equal(parts[0]["images"][0], middle)
 
 
-@pytest.mark.parametrize(("size", "count"), [(10, 4), (1, 2)])
-def test_a_batch_that_processes_cannot_share_is_refused(in_memory, size, count):
+def test_a_batch_that_processes_cannot_share_is_refused(in_memory):
     # Rounded down, the shares of evaluation would leave examples out in silence.
-    message = f"batch_size must be a multiple of the {count} processes; got {size}$"
-    with pytest.raises(UserError, match=message):
-        Batches(examples=in_memory, size=size, share=(0, count))
-
-
-def test_evaluation_takes_the_middle(streamed):
-    image = images.decode(streamed.encoded(2), "a")
-    found = evaluation(streamed)[0]["images"][2]
-    np.testing.assert_array_equal(found, READER.pixels(image, "a"))
+    with pytest.raises(UserError, match="batch_size must be a multiple of the 4 processes; got 10"):
+        Batches(examples=in_memory, size=10, share=(0, 4))
 
 
 @pytest.fixture(scope="module")
@@ -181,15 +169,12 @@ def crops():
     return np.stack([(c[:, 0], c[:, 1] + 256 * c[:, 2]) for c in corners]).swapaxes(1, 2)
 
 
-def test_streamed_crops_change_with_seed_step_and_position(crops):
+def test_crops_change_with_seed_step_and_position_and_every_place_is_as_likely(crops):
     # No two steps have the eight places of one another: chances of 33 times 35, eight times over.
     assert len({step.tobytes() for step in crops}) == 200
     # Each of the 28 pairs of positions agrees in 200 / 1155 steps on average, 5 in all.
     same = (crops[:, :, None] == crops[:, None]).all(axis=-1).sum() - 200 * BATCH_SIZE
     assert same / 2 < 20
-
-
-def test_every_place_of_a_crop_is_as_likely(crops):
     for axis, places in ((0, 33), (1, 35)):
         counts = np.bincount(crops[..., axis].ravel(), minlength=places)
         assert len(counts) == places
@@ -198,20 +183,15 @@ def test_every_place_of_a_crop_is_as_likely(crops):
         assert statistic < places - 1 + 5 * np.sqrt(2 * (places - 1))
 
 
-def test_crops_are_those_of_every_run(crops):
-    # Pinned, as the order is; and they are not drawn with the numbers that order the examples.
-    assert crops[0, :3].tolist() == [[14, 13], [19, 10], [5, 6]]
-
-
 # A long tail; the third class has no example.
 COUNTS = (40, 9, 0, 4, 1)
 TAIL = np.random.default_rng(0).permutation(np.repeat(np.arange(5), COUNTS))
 
 
-def balanced(size, seed=0, labels=TAIL, **options):
-    pixels = np.arange(len(labels), dtype=np.uint8).reshape(-1, 1, 1, 1)
-    options = {"size": size, "seed": seed, "sampling": CLASS_BALANCED, **options}
-    return Batches(examples=examples_of(pixels, labels), **options)
+def balanced(size, labels=TAIL, **options):
+    """Batches of inputs that are their numbers."""
+    examples = examples_of(np.arange(len(labels))[:, np.newaxis], labels)
+    return Batches(examples=examples, size=size, sampling=CLASS_BALANCED, **{"seed": 0, **options})
 
 
 # An epoch has 54, or 45 draws.
@@ -226,25 +206,9 @@ def test_every_class_is_drawn_as_often_and_its_examples_in_turns(size):
         for label in (0, 1, 3, 4):
             times = np.bincount(order, minlength=len(TAIL))[label == TAIL]
             assert np.ptp(times) <= 1
-
-
-def test_the_balanced_order_changes_with_seed_and_epoch_and_mixes_classes():
-    found = orders(balanced(1), range(20))
-    assert len({order.tobytes() for order in found}) == 20
-    assert (orders(balanced(1, seed=1), [0])[0] != found[0]).any()
-    # Neighbours are of one of four classes with a probability of a quarter: of 1,060 pairs 265,
-    # with a deviation of 14. Four deviations are allowed.
-    labels = TAIL[found]
-    assert abs((labels[:, 1:] == labels[:, :-1]).sum() - 265) < 4 * 14
-
-
-def test_the_balanced_order_is_that_of_every_run_and_shared():
-    # Pinned: a run that resumes under another release continues with the same examples.
-    batches = balanced(7, labels=np.array([0, 0, 0, 0, 1, 2, 2]))
-    assert orders(batches, (0, 1)).tolist() == [[6, 4, 4, 5, 2, 3, 4], [1, 2, 6, 4, 4, 4, 5]]
-    batch = balanced(8, seed=3)[17]
+    # The pixels are those of the examples, and processes share a batch.
+    batch, *shares = (balanced(8, seed=3, share=one)[17] for one in ((0, 1), (0, 2), (1, 2)))
     np.testing.assert_array_equal(batch["images"].ravel(), batch["examples"])
-    shares = [balanced(8, seed=3, share=(index, 4))[17] for index in range(4)]
     for name, array in batch.items():
         np.testing.assert_array_equal(np.concatenate([share[name] for share in shares]), array)
 
@@ -286,7 +250,7 @@ def test_a_killed_program_leaves_no_worker(tmp_path):
         assert len(workers) == 2
         program.send_signal(signal.SIGKILL)
     end = time.monotonic() + 60
-    while any(is_running(worker) for worker in workers):
+    while any(map(is_running, workers)):
         assert time.monotonic() < end
         time.sleep(0.1)
 

@@ -20,6 +20,13 @@ def data_dir(tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def folder(data_dir, tmp_path):
+    """A copy of the data set, whose files are not to be written to but deleted first."""
+    copied = tmp_path / "imagenet_lt"
+    return shutil.copytree(data_dir / "imagenet_lt", copied, copy_function=os.link)
+
+
 def load(data_dir):
     return dataset_spec(FIELDS).load(str(data_dir))
 
@@ -41,47 +48,34 @@ LINE = "train/n01440764/n01440764_190.JPEG 0"
 BAD = {
     "class out of range": (
         lambda lines: [LINE[:-1] + "1000", *lines],
-        r"ImageNet_LT_train\.txt, line 1: .* from 0 to 999",
+        ", line 1: .* from 0 to 999",
     ),
-    "two folders in one class": (
-        lambda lines: [*lines, LINE[:-1] + "3"],
-        r"ImageNet_LT_train\.txt, line 2001: .*n01440764_190\.JPEG 3",
-    ),
+    "two folders in one class": (lambda lines: [*lines, LINE[:-1] + "3"], ", line 2001: .*EG 3"),
     "class without images": (
         lambda lines: [line for line in lines if not line.endswith(" 7")],
-        r"ImageNet_LT_train\.txt has images of 999 classes, not 1000",
+        " has images of 999 classes, not 1000",
     ),
-    "no list": (None, r"config\.dataset\.data_dir must be .* does not have ImageNet_LT_train\.txt"),
+    "no list": (None, "$"),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_bad_list_is_refused_with_file_and_line(data_dir, tmp_path, case):
+def test_a_bad_list_is_refused_with_file_and_line(folder, case):
     change, message = BAD[case]
-    folder = tmp_path / "imagenet_lt"
-    folder.mkdir()
-    for part in ("train", "val"):
-        (folder / part).symlink_to(data_dir / "imagenet_lt" / part)
-    for file in LISTS.values():
-        (folder / file).write_bytes((data_dir / "imagenet_lt" / file).read_bytes())
     bad = folder / "ImageNet_LT_train.txt"
-    if change is None:
-        bad.unlink()
-    else:
-        bad.write_text("".join(f"{line}\n" for line in change(bad.read_text().splitlines())))
-    with pytest.raises(UserError, match=message):
-        load(tmp_path)
+    lines = bad.read_text().splitlines()
+    bad.unlink()
+    if change is not None:
+        bad.write_text("\n".join(change(lines)))
+    with pytest.raises(UserError, match=rf"ImageNet_LT_train\.txt{message}"):
+        load(folder.parent)
 
 
-def test_an_image_that_is_absent_or_cannot_be_read_stops_a_run_before_its_first_step(
-    data_dir, tmp_path
-):
-    folder = tmp_path / "imagenet_lt"
-    shutil.copytree(data_dir / "imagenet_lt", folder, copy_function=os.link)
+def test_an_image_that_is_absent_or_cannot_be_read_stops_a_run_before_its_first_step(folder):
     bad = folder / "val/n01440764/ILSVRC2012_val_00000001.JPEG"
     content = bad.read_bytes()
     bad.unlink()
     for reason in ("No such file", "truncated"):
         with pytest.raises(UserError, match=rf"val_00000001\.JPEG of {folder}.*{reason}"):
-            load(tmp_path)
+            load(folder.parent)
         bad.write_bytes(content[:-9])

@@ -14,8 +14,12 @@ from train.data import look, near_duplicates
 from train.data.examples import Split
 
 
-def copies(pictures, **options):
-    return look.look(examples_of([encode(one, **options) for one in pictures])).copies
+def copies(pictures, file_format="PNG"):
+    return look.look(examples_of([encode(one, file_format) for one in pictures])).copies
+
+
+def found_pairs(pairs):
+    return set(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +56,9 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_copies_are_found(photographs, change):
     make, least = CHANGES[change]
-    changed = copies([make(one) for one in photographs], file_format="PNG")
-    pairs = near_duplicates.alike(np.concatenate([changed, copies(photographs)]))
-    number = len(photographs)
-    wanted = {(index, index + number) for index in range(number)}
-    found = set(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True))
+    changed, number = copies([make(one) for one in photographs]), len(photographs)
+    pairs = near_duplicates.alike(np.concatenate([changed, copies(photographs, "JPEG")]))
+    wanted, found = {(index, index + number) for index in range(number)}, found_pairs(pairs)
     assert len(found & wanted) >= least * number
     assert not found - wanted
     assert (pairs.correlation >= 0.9).all()
@@ -68,17 +70,15 @@ def test_different_images_are_not_found(photographs):
     noise = [Image.fromarray(one) for one in rng.integers(0, 256, (500, 32, 32, 3), np.uint8)]
     flat = [Image.new("RGB", (20, 20), (value, 90, 90)) for value in range(200)]
     for pictures in (photographs, digits, noise, flat):
-        assert len(near_duplicates.alike(copies(pictures, file_format="PNG")).first) == 0
+        assert len(near_duplicates.alike(copies(pictures)).first) == 0
     # Of digits, the same ones.
-    pairs = near_duplicates.alike(copies([*digits, *digits[:5]], file_format="PNG"))
+    pairs = near_duplicates.alike(copies([*digits, *digits[:5]]))
     assert (pairs.second - pairs.first).tolist() == [len(digits)] * 5
     same = np.tile(np.arange(256, dtype=np.uint8), (300, 1))
     assert len(near_duplicates.alike(same).first) == 0
     assert len(near_duplicates.alike(same[:0]).first) == 0
 
-
-def test_different_images_are_not_found_among_copies():
-    rng = np.random.default_rng(0)
+    # Nor among copies.
     coarse = rng.integers(0, 256, (3000, 6, 6)).astype(np.uint8)
     size = (near_duplicates.SIDE, near_duplicates.SIDE)
     smooth = [Image.fromarray(one).resize(size, Image.Resampling.BICUBIC) for one in coarse]
@@ -87,7 +87,7 @@ def test_different_images_are_not_found_among_copies():
     # One of few shapes, but hardly to be seen.
     flat = 128 + shapes[:1] // 64 + (rng.random((50, shapes.shape[1])) < 0.02)
     pairs = near_duplicates.alike(np.concatenate([shapes, noisy, flat]).astype(np.uint8))
-    found = set(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True))
+    found = found_pairs(pairs)
     assert len(found) >= 2900
     assert not found - {(index, index + len(shapes)) for index in range(len(shapes))}
 
@@ -102,15 +102,11 @@ def test_images_that_look_like_one_of_another_split_are_listed(monkeypatch):
     examples = examples_of(contents, splits=splits, names=names)
     rows, line = near_duplicates.between_splits(examples, look.look(examples).copies)
     of = observations.observation
-    expected = [
-        name
-        for name, split in zip(names, splits, strict=True)
-        if any(
-            of(name) == of(other) and before < split
-            for other, before in zip(names, splits, strict=True)
-        )
-    ]
-    assert [row[0] for row in rows] == expected
+    first = {}
+    for name, split in zip(names, splits, strict=True):
+        first[of(name)] = min(split, first.get(of(name), split))
+    pairs = zip(names, splits, strict=True)
+    assert [row[0] for row in rows] == [name for name, split in pairs if first[of(name)] < split]
     for name, split, label, other, its_split, its_label, correlation in rows:
         assert of(name) == of(other)
         assert Split[its_split.upper()] < Split[split.upper()]
@@ -120,5 +116,4 @@ def test_images_that_look_like_one_of_another_split_are_listed(monkeypatch):
     number = splits.count(Split.VALIDATION) + splits.count(Split.TEST)
     assert f"{len(rows)} of {number} images of validation and test look like an image of" in line
     undivided = examples_of(contents, splits=[Split.TRAIN] * len(names))
-    nothing = near_duplicates.between_splits(undivided, look.look(examples).copies)
-    assert nothing == ([], "")
+    assert near_duplicates.between_splits(undivided, look.look(examples).copies) == ([], "")

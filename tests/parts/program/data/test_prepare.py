@@ -16,77 +16,73 @@ from train.foundation.errors import UserError
 
 
 @pytest.fixture
-def shrunk(monkeypatch):
+def files(tmp_path, monkeypatch):
+    """The files of an archive of few species."""
     small.shrink(monkeypatch.setattr)
+    return small.plantnet(tmp_path / "manual")
 
 
-def run(manual_dir, data_dir):
-    prepare.prepare("plantnet300k", data_dir=str(data_dir), manual_dir=str(manual_dir))
+def run(tmp_path, data_dir=None):
+    given = {"data_dir": str(data_dir or tmp_path / "data"), "manual_dir": f"{tmp_path}/manual"}
+    prepare.prepare("plantnet300k", **given)
 
 
-def contents_of(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def test_images_that_cannot_be_read_are_named_and_left_out(tmp_path, shrunk, capsys):
-    files = small.plantnet(tmp_path / "manual")
+def test_images_that_cannot_be_read_are_named_and_left_out(tmp_path, files, capsys, monkeypatch):
+    # Of more than a gigabyte, tfds's shuffling writes files of TensorFlow.
+    monkeypatch.setattr("tensorflow_datasets.core.shuffle.MAX_MEM_BUFFER_SIZE", 0)
     first = f"train/{small.SPECIES[0]}"
     bad = {f"{first}/a.jpg": archives.jpeg(0)[:-9], f"{first}/b.jpg": b"404 not found"}
     files |= {f"plantnet_300K/images/{path}": file for path, file in bad.items()}
     archives.write_zip(tmp_path / "manual/plantnet_300K.zip", files)
-    run(tmp_path / "manual", tmp_path / "data")
+    run(tmp_path)
     printed = capsys.readouterr().out
     assert f"and are left out: {first}/a.jpg, {first}/b.jpg" in printed
     dataset = dataset_spec({"name": "plantnet300k"}).load(str(tmp_path / "data"))
     assert np.bincount(dataset.train.labels).tolist() == [5] * 6
+    assert "tensorflow" not in sys.modules
 
 
-def test_what_a_killed_start_left_is_deleted(tmp_path, shrunk):
-    small.plantnet(tmp_path / "manual")
+@pytest.mark.usefixtures("files")
+def test_a_folder_in_use_or_with_something_else_in_it_is_not_written_to(tmp_path):
     folder = tmp_path / "data/plantnet300k"
-    (folder / "incomplete.1.1.0/plantnet300k/1.1.0").mkdir(parents=True)
-    run(tmp_path / "manual", tmp_path / "data")
-    assert [path.name for path in folder.iterdir()] == ["1.1.0"]
-    run(tmp_path / "manual", tmp_path / "again")
-    assert contents_of(folder / "1.1.0") == contents_of(tmp_path / "again/plantnet300k/1.1.0")
-
-
-def test_two_preparations_of_one_data_set_do_not_mix(tmp_path, shrunk):
-    small.plantnet(tmp_path / "manual")
-    folder = tmp_path / "data/plantnet300k"
-    with (
-        folder_lock.held(folder, "a test"),
-        pytest.raises(UserError, match=f"another preparation is using {folder}"),
-    ):
-        run(tmp_path / "manual", tmp_path / "data")
-
-
-def test_a_folder_with_something_else_in_it_is_not_written_to(tmp_path, shrunk):
-    small.plantnet(tmp_path / "manual")
-    folder = tmp_path / "data/plantnet300k/1.1.0"
-    folder.mkdir(parents=True)
-    (folder / "notes.txt").write_text("mine")
+    in_use = pytest.raises(UserError, match=f"another preparation is using {folder}")
+    with folder_lock.held(folder, "a test"), in_use:
+        run(tmp_path)
+    (folder / "1.1.0").mkdir()
+    (folder / "1.1.0" / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match="is not a complete prepared data set; delete it"):
-        run(tmp_path / "manual", tmp_path / "data")
-    assert (folder / "notes.txt").read_text() == "mine"
+        run(tmp_path)
+    assert (folder / "1.1.0" / "notes.txt").read_text() == "mine"
     with pytest.raises(UserError, match=r"^--data_dir must not be in /proc, a folder"):
-        run(tmp_path / "manual", "/proc/self/data")
+        run(tmp_path, "/proc/self/data")
+
+
+def start_v2(module, tmp_path, **options):
+    flags = [f"--data_dir={tmp_path / 'data'}", f"--manual_dir={tmp_path / 'manual'}"]
+    return start(module, "--dataset=plantnet300k_v2", *flags, **options)
 
 
 def test_a_full_disk_is_one_line_and_nothing_is_prepared(tmp_path):
     archives.plantnet_v2(tmp_path / "manual", num_species=small.NUM_CLASSES_V2)
-    done = start(
-        "tests.parts.program.data.interrupted",
-        "--dataset=plantnet300k_v2",
-        f"--manual_dir={tmp_path / 'manual'}",
-        f"--data_dir={tmp_path / 'data'}",
-        environment={"MOMENT": "full disk"},
-    )
+    module = "tests.parts.program.data.interrupted"
+    done = start_v2(module, tmp_path, environment={"MOMENT": "full disk"})
     assert done.returncode == 1, done.stderr
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"error: cannot write {tmp_path}/data/plantnet300k_v2/incomplete.")
     assert "File too large" in line
     assert list((tmp_path / "data/plantnet300k_v2").iterdir()) == []
+
+
+def test_version_2_with_its_tables_beside_the_archive_is_prepared_and_read(tmp_path):
+    archives.plantnet_v2(tmp_path / "manual")
+    done = start_v2("train.prepare", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    place, found = done.stdout.splitlines()
+    assert place.startswith(f"preparing plantnet300k_v2 in {tmp_path / 'data'}")
+    assert found.startswith("plantnet300k_v2: 1,000 classes; images: 1,000 train")
+    dataset = dataset_spec({"name": "plantnet300k_v2"}).load(str(tmp_path / "data"))
+    assert dataset.class_names[3] == "Genus3 species3 (L.) Mill."
+    assert dataset.train.credit(3) == 'Someone, "S." 3, cc-by-nc'
 
 
 # A part of ImageNet's archive of archives, which tfds takes for all of it without a warning.
@@ -110,32 +106,7 @@ def test_an_imagenet_archive_that_is_not_complete_is_refused(tmp_path, case):
         photographs.check_archives(tmp_path)
 
 
-def test_one_imagenet_archive_is_not_enough(tmp_path):
-    archives.imagenet_tars(tmp_path, num_classes=3, num_validation=1)
-    (tmp_path / "ILSVRC2012_img_val.tar").unlink()
-    with pytest.raises(UserError, match=r"has no complete ILSVRC2012_img_val\.tar; register"):
-        prepare.prepare("imagenet", data_dir=str(tmp_path / "a"), manual_dir=str(tmp_path))
-
-
 def test_a_builder_of_tfds_needs_tensorflow_before_it_downloads(tmp_path):
     message = r"preparing tfds:mnist needs TensorFlow, .*: pip install tensorflow-cpu"
     with pytest.raises(UserError, match=message):
         prepare.prepare("tfds:mnist", data_dir=str(tmp_path / "a"), manual_dir=None)
-
-
-def test_the_command_prepares_with_the_true_number_of_classes(tmp_path):
-    archives.plantnet_v2(tmp_path / "manual")
-    flags = [f"--data_dir={tmp_path / 'data'}", f"--manual_dir={tmp_path / 'manual'}"]
-    done = start("train.prepare", "--dataset=plantnet300k_v2", *flags)
-    assert (done.returncode, done.stderr) == (0, "")
-    place, found = done.stdout.splitlines()
-    assert place.startswith(f"preparing plantnet300k_v2 in {tmp_path / 'data'}")
-    assert found.startswith("plantnet300k_v2: 1,000 classes; images: 1,000 train")
-
-
-def test_more_than_a_gigabyte_needs_no_tensorflow(tmp_path, shrunk, monkeypatch):
-    """tfds's shuffling writes more to files of TensorFlow."""
-    monkeypatch.setattr("tensorflow_datasets.core.shuffle.MAX_MEM_BUFFER_SIZE", 0)
-    small.plantnet(tmp_path / "manual")
-    run(tmp_path / "manual", tmp_path / "data")
-    assert "tensorflow" not in sys.modules
