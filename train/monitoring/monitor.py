@@ -1,41 +1,58 @@
 """A monitor: it counts outcomes, and notices when they break the promise of their sets."""
 
+import dataclasses
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from topk_jax import metrics
-from train.monitoring.outcome_lines import Outcome
+from topk_jax.drift import CoverageTest, JumperMartingale, OnlineRanks
 from train.monitoring.promise import Promise
-from train.monitoring.stream_tests import StreamTests
 
-# The most points of a curve. Beyond these, every second point is left out.
+# The exit codes of an alarm.
+_BROKEN = 3
+_CHANGED = 4
+# The most points of a figure. Beyond these, every second point is left out.
 _MOST_POINTS = 500
+# Outcomes of one call of the compiled program.
+_BLOCK = 256
+# The scores of labels are 1 minus their probability, in intervals of this length, and _MISSED
+# outside the set.
+_INTERVALS = 64
+_MISSED = 2.0
+# The seed of the random numbers that smooth p-values; any constant would do.
+_SEED = 0
 
 
-@dataclass(frozen=True)
-class Curve:
-    """What is drawn: points of some outcomes, the same number apart.
+class Outcome(NamedTuple):
+    """A set whose label was found; a probability that is not known is None, as is a missing name.
 
-    Attributes:
-        step: that number.
-        points: the number of outcomes, the misses among them, and the logarithms of the evidence
-            that the promise is broken and that the scores changed, `[points, 4]`.
+    The name is that of one example, and not of a group, whose examples have one set.
     """
 
-    step: int
-    points: np.ndarray
+    missed: bool
+    probability: float | None
+    size: int
+    name: str | None = None
+    label: str = ""
 
-    def extended(self, points: np.ndarray) -> "Curve":
-        """The curve with the points of all further outcomes."""
-        step, points = self.step, np.concatenate([self.points, points])
-        while True:
-            points = points[points[:, 0] % step == 0]
-            if len(points) <= _MOST_POINTS:
-                return Curve(step, points)
-            step *= 2
+
+class _Tests(NamedTuple):
+    """The misses, the p-values of the scores of labels among all so far, and their uniformity."""
+
+    coverage: CoverageTest
+    ranks: OnlineRanks
+    change: JumperMartingale
+
+    def peaks(self) -> jax.Array:
+        """The logarithms of the largest evidence that the promise broke, and of a change."""
+        return jnp.stack([self.coverage.wealth.log_peak, self.change.wealth.log_peak])
 
 
 @dataclass(frozen=True)
@@ -46,18 +63,40 @@ class Monitor:
         promise: what the sets are held to.
         tests: the tests of the outcomes.
         total_size: the sum of the sizes of the sets.
-        broken_at: the number of outcomes after which the promise was found broken; None if it is
-            not.
+        broken_at: the number of outcomes after which the promise was found broken, or None.
         changed_at: the same for the scores of the labels.
-        curve: what is drawn.
+        points: what a figure shows, for numbers of outcomes the same step apart: this number, the
+            misses, and the peaks of both tests, `[points, 4]`.
     """
 
     promise: Promise
-    tests: StreamTests
-    total_size: int = 0
-    broken_at: int | None = None
-    changed_at: int | None = None
-    curve: Curve = Curve(1, np.empty((0, 4)))
+    tests: _Tests
+    total_size: int
+    broken_at: int | None
+    changed_at: int | None
+    points: np.ndarray
+
+    @staticmethod
+    def start(promise: Promise) -> "Monitor":
+        """The monitor before any outcome."""
+        edges = np.append(np.arange(1, _INTERVALS) / _INTERVALS, _MISSED).astype(np.float32)
+        coverage = CoverageTest.start(error=promise.allowed_error())
+        tests = _Tests(coverage, OnlineRanks.start(edges=edges), JumperMartingale.start())
+        return Monitor(promise, tests, 0, None, None, np.empty((0, 4)))
+
+    def to_plain(self) -> dict[str, Any]:
+        """The numbers, for a file of JSON."""
+        promise, tests = dataclasses.asdict(self.promise), jax.tree.leaves(self.tests)
+        return {**vars(self), "promise": promise, "tests": tests}
+
+    def restored(self, plain: Mapping[str, Any]) -> "Monitor":
+        """The monitor of the same promise that `to_plain` described; `ValueError` for others."""
+        like, tree = jax.tree.flatten(self.tests)
+        given = zip(map(_numbers, plain["tests"]), like, strict=True)
+        leaves = [jnp.array(one.reshape(leaf.shape), leaf.dtype) for one, leaf in given]
+        tests, points = jax.tree.unflatten(tree, leaves), _numbers(plain["points"]).reshape(-1, 4)
+        counts = {name: plain[name] for name in ("total_size", "broken_at", "changed_at")}
+        return dataclasses.replace(self, tests=tests, points=points, **counts)
 
     @property
     def count(self) -> int:
@@ -70,64 +109,59 @@ class Monitor:
         return int(self.tests.coverage.misses)
 
     @property
-    def is_alarmed(self) -> bool:
-        """Whether there was an alarm."""
-        return self.broken_at is not None or self.changed_at is not None
-
-    def interval(self) -> tuple[float, float]:
-        """The coverage so far, with a confidence of 95% at all times together."""
-        low, high = metrics.anytime_interval(
-            np.array(self.count - self.misses), np.array(self.count)
-        )
-        return float(low), float(high)
+    def exit_code(self) -> int:
+        """That of the command: 0 without an alarm."""
+        return _BROKEN if self.broken_at else _CHANGED if self.changed_at else 0
 
     def add(self, outcomes: Sequence[Outcome]) -> "Monitor":
         """The monitor after more outcomes of its rule."""
-        tests, evidence = self.tests.update(outcomes)
-        numbers = self.count + 1 + np.arange(len(outcomes))
-        misses = self.misses + np.cumsum([outcome.missed for outcome in outcomes])
+        tests, found = self.tests, [np.empty((0, 2))]
+        missed = np.array([one.missed for one in outcomes], bool)
+        # Without a probability, only what is missed is compared.
+        known = (1.0 if one.probability is None else one.probability for one in outcomes)
+        scores = np.where(missed, _MISSED, 1 - np.array([*known])).astype(np.float32)
+        for begin in range(0, len(outcomes), _BLOCK):
+            block = slice(begin, begin + _BLOCK)
+            number = len(missed[block])
+            padded = (np.resize(column[block], _BLOCK) for column in (missed, scores))
+            tests, peaks = _updated(tests, *padded, number)
+            found.append(np.asarray(peaks)[:number])
+        counts, evidence = self.count + 1 + np.arange(len(outcomes)), np.concatenate(found)
         reached = evidence >= self.promise.log_needed
-        first = [int(numbers[column.argmax()]) if column.any() else None for column in reached.T]
-        return replace(
-            self,
-            tests=tests,
-            total_size=self.total_size + sum(outcome.size for outcome in outcomes),
-            broken_at=self.broken_at or first[0],
-            changed_at=self.changed_at or first[1],
-            curve=self.curve.extended(np.column_stack([numbers, misses, evidence])),
-        )
-
-    def _promised(self) -> str:
-        number, groups = self.promise.calibrated_on, self.promise.independent
-        if number is None:
-            return f"{self.promise.coverage:.1%} is asked for"
-        of_groups = "" if groups == number else f" in groups, like {groups:,} independent ones,"
-        return (
-            f"{self.promise.coverage:.1%} is promised, and {1 - self.promise.allowed_error():.1%} "
-            f"allowed, because {number:,} examples{of_groups} calibrate it"
+        first = [int(counts[column.argmax()]) if column.any() else None for column in reached.T]
+        more = np.column_stack([counts, self.misses + missed.cumsum(), evidence])
+        return Monitor(
+            self.promise,
+            tests,
+            self.total_size + sum(one.size for one in outcomes),
+            self.broken_at or first[0],
+            self.changed_at or first[1],
+            _thinned(np.concatenate([self.points, more])),
         )
 
     def in_words(self) -> list[str]:
-        """What is known, in lines."""
-        promise, count = self.promise, self.count
-        if count == 0:
-            return [f"no outcomes yet of sets of {promise.rule}"]
-        low, high = self.interval()
-        covered = 1 - self.misses / count
+        """What is known after at least one outcome, in lines."""
+        promise, count, hits = self.promise, self.count, self.count - self.misses
+        low, high = map(float, metrics.anytime_interval(np.array(hits), np.array(count)))
+        promised = f"{promise.coverage:.1%} is asked for"
+        if (on := promise.calibrated_on) is not None:
+            alike = f" in groups, like {on.groups:,.0f} independent ones,"
+            promised = (
+                f"{promise.coverage:.1%} is promised, and {1 - promise.allowed_error():.1%} "
+                f"allowed, because {on.examples:,} examples"
+                f"{'' if on.groups == on.examples else alike} calibrate it"
+            )
         lines = [
             f"{count:,} outcomes of sets of {promise.rule}, of {self.total_size / count:.3g} "
             "classes on average",
-            f"coverage {covered:.1%}, at all times {low:.1%} to {high:.1%}; {self._promised()}",
+            f"coverage {hits / count:.1%}, at all times {low:.1%} to {high:.1%}; {promised}",
         ]
-        peaks = (self.tests.coverage.wealth.log_peak, self.tests.change.wealth.log_peak)
-        for what, peak, at in zip(
-            ("the promise is broken", "the scores of the labels changed"),
-            peaks,
-            (self.broken_at, self.changed_at),
-            strict=True,
+        needed, peaks = _large(promise.log_needed), self.tests.peaks().tolist()
+        for what, peak, at in (
+            ("the promise is broken", peaks[0], self.broken_at),
+            ("the scores of the labels changed", peaks[1], self.changed_at),
         ):
-            needed = _large(promise.log_needed)
-            largest = f"the largest evidence is {_large(float(peak))}"
+            largest = f"the largest evidence is {_large(peak)}"
             lines.append(
                 f"no alarm that {what}: {largest}, and an alarm needs {needed}"
                 if at is None
@@ -138,6 +172,37 @@ class Monitor:
 
 def _large(log_number: float) -> str:
     """A number of any size, by its logarithm."""
-    return (
-        f"{math.exp(log_number):,.0f}" if log_number < 14 else f"1e{log_number / math.log(10):.0f}"
-    )
+    power = f"1e{log_number / math.log(10):.0f}"
+    return f"{math.exp(log_number):,.0f}" if log_number < 14 else power
+
+
+def _numbers(given: Any) -> np.ndarray:
+    """Numbers of a file, which has null for minus infinity."""
+    return np.nan_to_num(np.array(given, float), nan=-math.inf)
+
+
+def _thinned(points: np.ndarray) -> np.ndarray:
+    """Points at multiples of the first one's number, which doubles until they are few."""
+    step = points[0, 0] if len(points) else 1
+    while len(points := points[points[:, 0] % step == 0]) > _MOST_POINTS:
+        step *= 2
+    return points
+
+
+@jax.jit
+def _updated(
+    tests: _Tests, missed: jax.Array, scores: jax.Array, number: int
+) -> tuple[_Tests, jax.Array]:
+    """The tests after the first outcomes of a block, and the peaks after each, `[block, 2]`."""
+    key = jax.random.key(_SEED)
+
+    def step(tests: _Tests, given: tuple[jax.Array, ...]) -> tuple[_Tests, jax.Array]:
+        missed, score, is_there = given
+        # Each outcome has its own number, wherever a block starts.
+        drawn = jax.random.uniform(jax.random.fold_in(key, tests.coverage.wealth.count))
+        ranks, p_value = tests.ranks.update(score, uniform=drawn)
+        after = _Tests(tests.coverage.update(missed), ranks, tests.change.update(p_value))
+        kept = jax.tree.map(partial(jnp.where, is_there), after, tests)
+        return kept, kept.peaks()
+
+    return jax.lax.scan(step, tests, (missed, scores, jnp.arange(_BLOCK) < number))

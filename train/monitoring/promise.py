@@ -19,44 +19,27 @@ _CAUSES = 3
 
 @dataclass(frozen=True)
 class Promise:
-    """The promise of the sets of one rule of a run.
+    """That sets of a rule of a run have their label with a probability, their coverage.
 
-    Attributes:
-        run: the digest of the parameters of the run.
-        rule: the rule, as train.predict writes it.
-        coverage: the probability that a set has the label.
-        calibrated_on: the number of examples that the sets are calibrated on; None for sets that
-            are not calibrated for a coverage.
-        delta: the probability of a false alarm.
-        groups: how many independent examples these say as much as; None for their number.
+    The run is the digest of its parameters, and delta the probability of a false alarm. Sets that
+    promise nothing are not calibrated.
     """
 
     run: str
     rule: str
-    coverage: float
-    calibrated_on: int | None
     delta: float
-    groups: float | None = None
+    coverage: float
+    calibrated_on: CalibratedOn | None = None
 
     @property
     def log_needed(self) -> float:
         """The logarithm of the evidence for an alarm."""
         return math.log(_CAUSES / self.delta)
 
-    @property
-    def independent(self) -> int | None:
-        """How many independent examples the sets are calibrated on, to the next integer."""
-        return self.calibrated_on if self.groups is None else round(self.groups)
-
     def allowed_error(self) -> float:
-        """The part of labels that may be missed.
-
-        The labels that a threshold misses, calibrated on n examples, have a part that varies from
-        calibration to calibration: by a beta distribution, whose large quantile is allowed.
-        """
-        law = None
-        if (number := self.calibrated_on) is not None:
-            law = CalibratedOn(number, self.groups or number).law(self.coverage)
+        """The part of labels that may be missed: a large quantile over calibrations."""
+        on = self.calibrated_on
+        law = None if on is None else on.law(self.coverage)
         if law is None:
             return float(thresholds.error_of(self.coverage))
         covered, missed = law
@@ -72,57 +55,34 @@ def of_rule(
     calibrated_on: int | None,
     delta: float,
 ) -> Promise:
-    """The promise of the sets of a rule.
-
-    Args:
-        results: the results of the run.
-        kept: the thresholds that the run keeps.
-        rule: the rule, as train.predict writes it.
-        coverage: the coverage that sets without a promise are held to; None for sets with a
-            promise.
-        calibrated_on: the number of examples, or of groups of these, that the sets are calibrated
-            on, if they are not the validation examples.
-        delta: the probability of a false alarm.
-
-    Raises:
-        UserError: the sets promise nothing and no coverage is given, or the other way round, or the
-            number of examples is needed.
-    """
-    digest = results["parameters_digest"]
+    """The promise of sets of a rule, by the results of its run, what it keeps, and the flags."""
     parts = dict(part.partition("=")[::2] for part in rule.split(", "))
-    if parts.get("costs") == named_costs.MISSED:
-        # The mean cost is the share of missed labels.
-        parts = {**parts, "coverage": str(1 - _number(parts.get("risk", "")))}
-    if "coverage" not in parts:
+    # The mean of these costs is the share of missed labels.
+    is_risk = parts.get("costs") == named_costs.MISSED
+    text = parts.get("risk" if is_risk else "coverage")
+    if text is None:
         if coverage is None:
             raise UserError(f"sets of {rule} promise no coverage: give the --coverage to test")
-        return Promise(digest, rule, coverage, None, delta)
+        return Promise(results["parameters_digest"], rule, delta, coverage)
     if coverage is not None:
         raise UserError(f"--coverage cannot be given with sets of {rule}, which promise their own")
-    asked = _number(parts["coverage"])
+    try:
+        asked = 1 - float(text) if is_risk else float(text)
+    except ValueError:
+        asked = math.nan
     if not 0 < asked < 1:
         raise UserError(f"sets must be of a coverage from 0 to 1; they are of {rule!r}")
-    promised = promises.promised(asked, RULES.get(parts.get("rule", DEFAULT), RULES[DEFAULT]))
-    if calibrated_on is not None:
-        return Promise(digest, rule, promised, calibrated_on, delta)
     combined_by = parts.get("combine")
-    if (numbers := kept.get(combinations.name_in_files(promises.KEPT_AS, combined_by))) is not None:
-        on = CalibratedOn.from_plain(numbers)
-        groups = None if on.groups == on.examples else on.groups
-        return Promise(digest, rule, promised, on.examples, delta, groups)
-    if combined_by is not None:
+    numbers = kept.get(combinations.name_in_files(promises.KEPT_AS, combined_by))
+    if calibrated_on is not None:
+        numbers = [calibrated_on] * 2
+    elif numbers is None and combined_by is None:
+        numbers = [evaluated.num_examples(results["evaluated"]["validation"])] * 2
+    elif numbers is None:
         raise UserError(
             f"--calibrated_on is needed with sets of {rule}: the number of observations that "
             "they are calibrated on"
         )
-    # A run without groups, or of an earlier version.
-    number = evaluated.num_examples(results["evaluated"]["validation"])
-    return Promise(digest, rule, promised, number, delta)
-
-
-def _number(text: str) -> float:
-    """The number that a text is; NaN for another text."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
+    on = CalibratedOn.from_plain(numbers)
+    promised = promises.promised(asked, RULES.get(parts.get("rule", DEFAULT), RULES[DEFAULT]))
+    return Promise(results["parameters_digest"], rule, delta, promised, on)

@@ -29,7 +29,7 @@ def test_kills_at_any_moment_change_nothing(arguments, tmp_path, rng):
         if not running.ends_within(0.05 * rng.random()):
             running.kill()
             assert running.end().returncode < 0
-            counted.add(unsealed(state)["place"]["lines"])
+            counted.add(unsealed(state)["bytes"])
         else:
             ended = running.end()
     assert len(counted) >= 3

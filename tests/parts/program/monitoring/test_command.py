@@ -1,6 +1,7 @@
 """The command `train.monitor`: its exit codes, how it goes on, and what it refuses."""
 
 import fcntl
+import json
 import re
 import subprocess
 import sys
@@ -19,14 +20,9 @@ from tests.parts.program.sealed import unsealed
 def monitor(finished_run, tmp_path):
     def run(lines, *arguments, code=0, **options):
         path = made.write(tmp_path / "outcomes.jsonl", lines)
-        done = start(
-            "train.monitor",
-            f"--workdir={finished_run}",
-            f"--outcomes={path}",
-            f"--state={tmp_path}/state.json",
-            *arguments,
-            **options,
-        )
+        given = (f"--workdir={finished_run}", f"--outcomes={path}")
+        state = f"--state={tmp_path}/state.json"
+        done = start("train.monitor", *given, state, *arguments, **options)
         assert done.returncode == code, done.stderr
         return done
 
@@ -75,37 +71,39 @@ def test_new_lines_may_come_on_standard_input(finished_run, tmp_path):
             check=True,
         )
         assert done.stdout.startswith(f"{number} outcomes")
-    assert unsealed(tmp_path / "state.json")["place"]["bytes"] == 0
+    assert unsealed(tmp_path / "state.json")["bytes"] == 0
 
 
 def test_what_is_not_of_the_state_is_refused_and_changes_nothing(monitor, tmp_path):
     lines = made.lines([0, 1, 0])
-    monitor(lines)
     state = tmp_path / "state.json"
+    monitor([lines[0].replace('"label"', '"found"')], code=2)
+    assert not state.exists()
+    monitor(lines)
     kept = state.read_bytes()
+    of_another_run = unsealed(state)
+    of_another_run["promise"]["run"] = "0"
     mistakes = [
-        (made.lines([0, 1, 0, 1], rule="coverage=0.8"), (), "is not the file whose first"),
-        (lines, ("--delta=0.05",), "is of --delta=0.01; for 0.05, give another --state"),
-        (lines, ("--calibrated_on=50",), "is of --calibrated_on=270; for 50, give"),
-        ([*lines, *made.lines([0], "top_k=1")], (), "line 4: its set is of top_k=1; the sets"),
-        ([*lines, lines[0].replace('"0"', '"oak"')], (), "which is not a class of the run"),
+        (kept, made.lines([0, 1, 0, 1], rule="coverage=0.8"), (), "is not the file whose first"),
+        (kept, [], (), "is not the file whose first"),
+        (kept, lines, ("--delta=0.05",), "is of another delta: give another --state"),
+        (kept, lines, ("--calibrated_on=50",), "is of another calibrated_on: give another"),
+        (kept, [*lines, *made.lines([0], "top_k=1")], (), "line 4: its set is of top_k=1; the"),
+        (kept, [*lines, lines[0].replace('"0"', '"oak"')], (), "which is not a class of the run"),
+        (json.dumps(of_another_run).encode(), lines, (), "is of another run: give another"),
+        (kept.replace(b'"total_size": 3', b'"total_size": 4'), lines, (), "changed or damaged"),
+        (kept[:100], lines, (), "state.json is not the state of a monitor"),
     ]
-    for given, arguments, message in mistakes:
+    for before, given, arguments, message in mistakes:
+        state.write_bytes(before)
         done = monitor(given, *arguments, code=2)
         assert message in done.stderr
         assert done.stderr.count("\n") == 1
-        assert state.read_bytes() == kept
-    # The state of another run.
-    changed = kept.replace(b'"run": "', b'"run": "0').split(b', "sha256"')[0] + b"}\n"
-    state.write_bytes(changed)
-    assert "is of another run than" in monitor(lines, code=2).stderr
-    state.write_bytes(kept)
+        assert state.read_bytes() == before
     # Two monitors at once.
     with (tmp_path / ".state.json.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         assert "another monitor is using" in monitor(lines, code=2).stderr
-    assert "is not the file whose first" in monitor([], code=2).stderr
-    assert state.read_bytes() == kept
 
 
 def test_the_example_of_the_page_prints_what_the_page_has(finished_run, tmp_path, monkeypatch):
