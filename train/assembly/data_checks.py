@@ -16,11 +16,10 @@ def check_fits(data: RunData, workdir: Path) -> None:
         earlier = run_files.read_facts(workdir, data.classes, data.image_shape)
         if earlier.digest != data.facts.digest:
             # Only a user's own files have a path.
-            name = data.spec.name
-            which = path_of(data.config.dataset) or f"the data set {name}"
+            which = path_of(data.config.dataset) or f"the data set {data.spec.name}"
             raise UserError(
-                f"the files of {which}, their labels or their splits changed since the run in "
-                f"--workdir {workdir} started; give another --workdir"
+                f"{which} does not have the files, labels and splits that the run in --workdir "
+                f"{workdir} started with; give another --workdir"
             )
     _ = data.steps_per_epoch
     # Without this check the error would come at the end of an epoch, which can take an hour.

@@ -177,11 +177,14 @@ def _check(divided: Examples, example: str) -> None:
         raise UserError(f"{where} must have at least two classes; it has {len(class_names)}{only}")
     for split in (Split.VALIDATION, Split.TEST):
         if split not in divided.splits:
-            kept = example if divided.groups is None else "group"
+            fraction = spell(f"config.dataset.{split.word}_fraction")
+            remedy = f"more of them, or a larger {fraction}, are needed"
+            kept = example
+            if divided.groups is not None:
+                kept, remedy = "group", "more groups in a class are needed; they are never divided"
             raise UserError(
-                f"{where} has no {example}s for {split.word} of a class with {example}s for "
-                f"training, of which each class keeps one {kept}; give it some, or a larger "
-                f"{spell(f'config.dataset.{split.word}_fraction')}"
+                f"{where} has no {example}s for {split.word}: each class keeps one {kept} for "
+                f"training; {remedy}"
             )
 
 
@@ -192,7 +195,10 @@ def _warn_of_groups(divided: Examples, example: str) -> None:
     assert used.groups is not None
     for values, what in (
         (used.splits, "in several of the given splits, which makes accuracies too good"),
-        (used.labels, "of several classes; if they are different things, their names need it"),
+        (
+            used.labels,
+            "of several classes: either labels are wrong, or classes share names of groups",
+        ),
     ):
         pairs = {*zip(used.groups.tolist(), values.tolist(), strict=True)}
         number = Counter(group for group, _ in pairs)

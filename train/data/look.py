@@ -149,10 +149,11 @@ def readable(examples: Examples, seen: Seen, *, skip: bool, how: str) -> Example
     without = [index for index, name in enumerate(called) if names.same_form(name) in why]
     if not without:
         return examples
-    named = messages.first_names([called[index] for index in without], _MOST_NAMED)
+    first, *others = (called[index] for index in without)
+    named = f"; also {messages.first_names(others, _MOST_NAMED)}" if others else ""
     told = (
-        f"{len(without):,} of {len(examples):,} images of {examples.where} cannot be read: {named};"
-        f" {why[names.same_form(called[without[0]])]}"
+        f"{len(without):,} of {len(examples):,} images of {examples.where} cannot be read: "
+        f"{why[names.same_form(first)]}{named}"
     )
     if not skip or len(without) == len(examples):
         raise UserError(told if skip else f"{told}; {how}")
@@ -167,7 +168,7 @@ def readable(examples: Examples, seen: Seen, *, skip: bool, how: str) -> Example
 
 def _look(examples: Examples, index: int) -> tuple[np.ndarray, tuple[int, int], bool] | str:
     """The grey copy of an image, its size, and whether it is grey; or why it cannot be read."""
-    name = f"{names.in_utf8(examples.name(index))} of {examples.where}"
+    name = names.in_utf8(examples.name(index))
     try:
         encoded = examples.encoded(index)
     except OSError as error:

@@ -128,7 +128,7 @@ def between_splits(examples: Examples, copies: np.ndarray) -> Alike:
     line = (
         f"near-duplicates: {len(rows):,} of {(splits != Split.TRAIN).sum():,} images of validation "
         f"and test look like an image of another split, such as {image} and {other}, which makes "
-        "accuracies too good"
+        "accuracies too good; --config.dataset.group=near_duplicates keeps them in one split"
     )
     return Alike(rows, line)
 

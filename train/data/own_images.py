@@ -35,7 +35,7 @@ from train.foundation import names, reading
 from train.foundation.errors import UserError
 
 HUGGINGFACE, TFDS = "hf:", "tfds:"
-_TABLES = (".csv", ".tsv", ".tab", ".parquet")
+_TABLES = (".csv", ".tsv", ".parquet")
 # The fields that only some places have.
 _FIELDS = {
     "a folder": {"nested"},
@@ -93,6 +93,9 @@ def find(fields: ImagesFields, data_dir: str | None = None, *, labelled: bool = 
 
         return tfds.find(fields.path.removeprefix(TFDS), data_dir, splits=given)
     path = names.existing(Path(fields.path).expanduser().absolute())
+    if not path.exists():
+        must_be = "a folder, a table (.csv, .tsv, .parquet), hf:NAME or tfds:NAME"
+        raise UserError(field="config.dataset.path", must_be=must_be, but=f"there is no {path}")
     if kind == "a folder":
         return folder.find(path, nested=fields.nested, labelled=labelled)
     columns = {"path": fields.image, "label": fields.label, "annotator": fields.annotator}

@@ -286,7 +286,8 @@ def _of_table(given: str, class_names: Sequence[str]) -> ClassTree | None:
     if missing := [shown(name) for name in wanted if name not in above]:
         raise UserError(
             f"{where} must have a row for each class; it has none for "
-            f"{messages.in_words(missing, 'classes')}"
+            f"{messages.in_words(missing, 'classes')}; a colon and the names of columns, down to "
+            "that of the classes, may follow its path"
         )
     tree = ClassTree.of([*columns], [above[name] for name in wanted], class_names)
     try:

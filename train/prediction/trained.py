@@ -183,10 +183,10 @@ class TrainedClassifier:
         with run_inputs.naming_place(path_of(self.config.dataset), "--path"):
             dataset = self.assembly.data.dataset
         if not self.assembly.data.facts.are_of(facts_of(dataset)):
+            where = path_of(self.config.dataset) or self.spec.name
             raise UserError(
-                f"the data set {self.spec.name} is not the one that the run in --workdir "
-                f"{self.workdir} was trained on: its classes, their numbers of images or its files "
-                "differ"
+                f"{where} is not the data set that the run in --workdir {self.workdir} was trained "
+                "on: its classes, their numbers of images or its files differ"
             )
         return dataset
 

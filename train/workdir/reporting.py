@@ -44,7 +44,7 @@ def show_finished(
     workdir: Path, config: Config, results: dict[str, Any], *, optimizes_top_k: bool
 ) -> None:
     """Prints the closing table of a run that was finished before; see `terminal.show_results`."""
-    show_line("this run is finished; these are its results")
+    show_line("this run is finished; these are its results (another --workdir trains again)")
     _show_left_out(workdir, results)
     terminal.show_results(
         results, config, run_files.present(workdir), optimizes_top_k=optimizes_top_k

@@ -19,4 +19,4 @@ def errors_told(before: str, after: str = "") -> Iterator[None]:
         reason = first_line(error.__cause__ or error)
         if isinstance(error, OSError) and error.filename and str(error.filename) in before:
             reason = str(error.strerror)  # Without the path again.
-        raise UserError(f"{before}: {reason}{after}") from error
+        raise UserError(f"{before}: {reason.removesuffix('.')}{after}") from error

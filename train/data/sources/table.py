@@ -171,7 +171,11 @@ def _columns(
     # Otherwise the groups of a column "Group" would be divided.
     needed |= {name.lower() for name in found} & _KNOWN
     if lacking := sorted(needed - table.keys()):
-        raise UserError(f"{where} must have a column {lacking[0]}, so spelled; it has {has}")
+        which = "image" if lacking[0] == "path" else lacking[0]
+        named = f"a column that config.dataset.{which} names"
+        has_images = path.suffix.lower() == ".parquet" and which == "image"
+        hint = f"; if the images are in the file, its path is hf:{path}" if has_images else ""
+        raise UserError(f"{where} must have a column {lacking[0]}, or {named}; it has {has}{hint}")
     is_wrong, is_marked = table["path"] == "", np.zeros(len(table["path"]), bool)
     if labelled:
         if "mark" in table:

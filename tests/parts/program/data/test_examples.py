@@ -117,7 +117,7 @@ def test_groups_stay_whole_and_each_class_is_trained(seed, caplog):
     assert TEST in found.splits
     assert len({*zip(places, found.splits, strict=True)}) == len({*places})
     (message,) = caplog.messages
-    assert "groups have images of several classes; if they are different things" in message
+    assert "groups have images of several classes: either labels are wrong" in message
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -178,7 +178,7 @@ def test_classes_without_training_examples_are_refused_left_out_or_kept(caplog):
     line = "DATA has no training row of class 1; config.dataset.unseen_classes=leave_out leaves"
     with pytest.raises(UserError, match=f"^{line} out their 5 rows$"):
         divide(given, example="row")
-    with pytest.raises(UserError, match=r"^DATA has no images for test of a class with images for"):
+    with pytest.raises(UserError, match=r"^DATA has no images for test: each class keeps one image"):
         divide(given, unseen=division.LEAVE_OUT)
     given.splits[-1] = TEST
     found = divide(given, unseen=division.LEAVE_OUT)
@@ -195,7 +195,7 @@ def test_classes_without_training_examples_are_refused_left_out_or_kept(caplog):
         divide(dataclasses.replace(given, splits=splits))
 
 
-NOTHING_HELD_OUT = "has no images for validation .*each class keeps one {}; give it some"
+NOTHING_HELD_OUT = "has no images for validation: each class keeps one {} for training; more "
 # The examples, the fraction, and the line.
 REFUSED = [
     (examples([0] * 9), 0.2, "must have at least two classes; it has 1 .class 0"),

@@ -106,7 +106,7 @@ REFUSED = {
     "an open quote": ('path,label\n"a', "unexpected end of data"),
     "a short row": ("path,label\na.png\n", "row 2 must have 2 columns as the first; it has 1"),
     "two columns of one name": ("path,label,path\n", "two columns of one name"),
-    "a capital letter": ("path,label,Group\n", "must have a column group, so spelled"),
+    "a capital letter": ("path,label,Group\n", "must have a column group, or a column that"),
     "an empty label": ("path,label\na.png,oak\nb.png, \n", "row 3: it must have a path, and a"),
     "a label and a mark": ("path,label,mark\na.png,oak,cannot tell\n", "row 2: .*'cannot tell'"),
     "a path twice": ("path,label\na.png,oak\nb.png,oak\n./a.png,ash\n", "rows with the path a.png"),
