@@ -190,11 +190,12 @@ class TrainedClassifier:
             )
         return dataset
 
-    def predict(self, split: str) -> Predictions:
+    def predict(self, split: str, *, with_logits: bool = False) -> Predictions:
         """The predictions for a split of the run's data set, made on all devices.
 
         Args:
             split: "train", "validation", "test" or "balanced_test".
+            with_logits: whether the predictions have logits instead of scores.
 
         Raises:
             UserError: the data set is not prepared on this machine, or is not the one of the run.
@@ -207,7 +208,8 @@ class TrainedClassifier:
             batch_stats,
             split,
             shows_progress=True,
-            at_temperature=self.temperature,
+            with_logits=with_logits,
+            at_temperature=None if with_logits else self.temperature,
         )
 
     def predict_new(self, examples: Examples) -> Predictions:
