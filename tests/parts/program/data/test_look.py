@@ -125,7 +125,9 @@ def test_names_are_told_in_any_form_of_unicode_and_at_most_ten():
     png = FORMATS["PNG"]
     examples, seen = seen_of([b"x"] * 12 + [png], [f"che\u0302ne {n}.jpg" for n in range(13)])
     moved = examples_of(examples.inputs, names=[f"ch\u00eane {n}.jpg" for n in range(13)])
-    message = "^12 of 13 images of DATA cannot be read: .*ne 0.jpg is .*; also .*, \u2026; --skip it$"
+    message = (
+        "^12 of 13 images of DATA cannot be read: .*ne 0.jpg is .*; also .*, \u2026; --skip it$"
+    )
     with pytest.raises(UserError, match=message):
         look.readable(moved, seen, skip=False, how="--skip it")
     assert look.readable(moved, seen, skip=True, how="").places.tolist() == [12]

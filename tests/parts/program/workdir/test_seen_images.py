@@ -78,7 +78,9 @@ def test_a_run_looks_once_and_goes_on_with_what_it_saw(tmp_path, caplog, capsys,
     config.model.name = "mlp"
     config = json.loads(config.to_json())
     workdir = tmp_path / "run"
-    with pytest.raises(UserError, match=r"cannot be read: ash/broken.jpg is not an image; the command"):
+    with pytest.raises(
+        UserError, match=r"cannot be read: ash/broken.jpg is not an image; the command"
+    ):
         experiment.run(config, workdir)
     assert not workdir.exists()
     config["dataset"]["skip_unreadable"] = True
