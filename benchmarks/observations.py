@@ -1,6 +1,6 @@
 r"""Ways to combine the scores of several photographs of one plant, on hand-made observations.
 
-    python -m train.evaluate --workdir=runs/places --scores=places.npz
+    python -m train.evaluate --workdir=runs/places --scores_out=places.npz
     python -m benchmarks.observations places=places.npz \
         --output=benchmarks/results/observations-cpu.json
 
@@ -45,7 +45,9 @@ Examples = tuple[np.ndarray, np.ndarray, np.ndarray]
 def main() -> None:
     """Measures each file of scores with both kinds of observations."""
     made = command.parser(__doc__, repetitions=20, what="random observations and halves", least=2)
-    made.add_argument("scores", nargs="+", type=_named, help="NAME=FILE of train.evaluate --scores")
+    made.add_argument(
+        "scores", nargs="+", type=_named, help="NAME=FILE of train.evaluate --scores_out"
+    )
     given = made.parse_args()
     results = {
         name: {

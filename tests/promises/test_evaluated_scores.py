@@ -65,16 +65,13 @@ def calibration():
 def evaluate(test, calibration, tmp_path_factory):
     """A function that returns the report with some flags."""
     folder = tmp_path_factory.mktemp("scores")
-    np.savez(folder / "test.npz", probabilities=test[0], labels=test[1])
-    np.savez(folder / "calibration.npz", probabilities=calibration[0])
-    np.savetxt(folder / "labels.txt", calibration[1], fmt="%d")
-    np.savetxt(folder / "counts.txt", CLASS_COUNTS, fmt="%d")
+    for name, (probabilities, labels) in {"test": test, "calibration": calibration}.items():
+        arrays = {"probabilities": probabilities, "labels": labels, "class_counts": CLASS_COUNTS}
+        np.savez(folder / f"{name}.npz", **arrays)
     (folder / "costs.csv").write_text(COSTS)
     given = {
-        "logits": folder / "test.npz",
-        "calibration_logits": folder / "calibration.npz",
-        "calibration_labels": folder / "labels.txt",
-        "class_counts": folder / "counts.txt",
+        "scores": folder / "test.npz",
+        "calibration": folder / "calibration.npz",
         "risks": RISKS,
         "out": folder / "report.json",
     }
@@ -218,7 +215,7 @@ def test_what_observations_are_too_few_for_is_left_out_of_them_alone(test, tmp_p
     path, out = tmp_path / "grouped.npz", tmp_path / "report.json"
     groups = [f"{label} {index % 6}" for index, label in enumerate(labels)]
     np.savez(path, probabilities=probabilities, labels=labels, groups=np.array(groups))
-    given = {"logits": path, "coverages": 0.9, "risks": 0.01, "costs": "missed", "out": out}
+    given = {"scores": path, "coverages": 0.9, "risks": 0.01, "costs": "missed", "out": out}
     ended = commands.ok(commands.line("evaluate", **given, rules="interpolated"))
     report = json.loads(out.read_text())
     assert report["conformal_rules"]["0.9"].keys() == {"interpolated"}
@@ -234,7 +231,7 @@ def test_what_observations_are_too_few_for_is_left_out_of_them_alone(test, tmp_p
     assert (ended.code, ended.out) == (2, "")
 
 
-@pytest.mark.parametrize("flag", ["logits", "calibration_logits"])
+@pytest.mark.parametrize("flag", ["scores", "calibration"])
 def test_likely_groups_in_names_are_told(test, tmp_path, caplog, flag):
     probabilities, labels = test
     arrays = {"probabilities": probabilities, "labels": np.sort(labels)}
@@ -242,7 +239,7 @@ def test_likely_groups_in_names_are_told(test, tmp_path, caplog, flag):
     names = [f"{label}/obs{index // 2}_photo{index % 2 + 1}" for index, label in enumerate(labels)]
     names = np.array([f"{name}.jpg" for name in names])
     np.savez(tmp_path / "named.npz", **arrays, names=names)
-    given = dict.fromkeys(("logits", "calibration_logits"), tmp_path / "plain.npz")
+    given = dict.fromkeys(("scores", "calibration"), tmp_path / "plain.npz")
     commands.ok(commands.line("evaluate", **given | {flag: tmp_path / "named.npz"}))
     (told,) = caplog.messages
     assert told.startswith(f"--{flag} {tmp_path / 'named.npz'}: ")

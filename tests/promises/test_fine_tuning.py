@@ -290,12 +290,18 @@ def of_numpy(value):
     return file.getvalue()
 
 
+def of_scores(value):
+    file = io.BytesIO()
+    np.savez(file, logits=np.array([value], object), labels=np.arange(1))
+    return file.getvalue()
+
+
 HIDDEN = {
     "zip.pth": lambda evil: torch_files.zip_of(pickle.dumps({"fc.weight": evil}, protocol=2)),
     "legacy.pth": lambda evil: torch_files.legacy_of(pickle.dumps([evil], protocol=2)),
     "pickle.bin": lambda evil: pickle.dumps(evil, protocol=2),
     "features.npy": of_numpy,
-    "logits.npy": of_numpy,
+    "scores.npz": of_scores,
 }
 
 
@@ -307,10 +313,8 @@ def test_code_in_a_file_never_runs(photos, weights, tmp_path, name):
     if name == "features.npy":
         np.save(path.parent / "labels.npy", np.arange(1))
         refused(own_data.line({"name": "features", "path": path.parent}, tmp_path / "run"), "given")
-    elif name == "logits.npy":
-        np.save(tmp_path / "labels.npy", np.arange(1))
-        flags = {"labels": tmp_path / "labels.npy", "out": tmp_path / "report.json"}
-        refused(commands.line("evaluate", logits=path, **flags), name)
+    elif name == "scores.npz":
+        refused(commands.line("evaluate", scores=path, out=tmp_path / "report.json"), name)
     else:
         flags = {"model": NETWORK, "images": photos, "out": tmp_path / "a.npz"}
         refused(commands.line("embed", weights=path, **flags), name)

@@ -190,12 +190,12 @@ def scored(folder, runs):
     given = {"workdir": workdir, "costs": folder / "costs.csv", "risks": "0.1,0.3"}
     given |= {"allow_new": True, "new_score": "probability", "coverages": COVERAGE}
     given["features"] = folder / "new.npz"
-    ok(line("evaluate", **given, scores=folder / "test.npz", out=folder / "report.json"))
+    ok(line("evaluate", **given, scores_out=folder / "test.npz", out=folder / "report.json"))
     for name, source in (
         ("validation", {"split": "validation"}),
         ("test", {"features": folder / "test_rows.npz"}),
     ):
-        out = {"scores": folder / f"{name}.npz", "out": folder / f"{name}.json"}
+        out = {"scores_out": folder / f"{name}.npz", "out": folder / f"{name}.json"}
         ok(line("evaluate", workdir=workdir, **source, **out))
     scores = {name: np.load(folder / f"{name}.npz") for name in ("validation", "test")}
     labels = np.load(folder / "test_labels.npy")

@@ -75,6 +75,17 @@ class StreamedFields(DatasetFields):
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class FilesFields(StreamedFields):
+    """The fields of data sets of images whose files are looked at before the first step."""
+
+    skip_unreadable: bool = field(
+        "Leaves out and lists unreadable images; else they stop the run.",
+        default=False,
+        of_machine=True,
+    )
+
+
 _PART = "The part of each class that is held out, unless the split is given."
 _A_PATH = text("the path of a file or a folder, hf:NAME or tfds:NAME")
 # In messages and in the help of flags, which name no more of the package.
@@ -128,14 +139,9 @@ class FeaturesFields(OwnFields):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImagesFields(OwnFields, StreamedFields):
+class ImagesFields(OwnFields, FilesFields):
     """The fields of `images`."""
 
-    skip_unreadable: bool = field(
-        "Leaves out unreadable images; else they stop the run.",
-        default=False,
-        of_machine=True,
-    )
     image_size: int | None = field(
         "Height and width. None: the images' if equal and ≤ 64, else 224.",
         integer(1, 4096),
@@ -234,7 +240,7 @@ FIELDS_OF: Mapping[str, type[DatasetFields]] = {
     "features": FeaturesFields,
     "images": ImagesFields,
     "imagenet": ImagenetFields,
-    "imagenet_lt": StreamedFields,
+    "imagenet_lt": FilesFields,
     "plantnet300k": StreamedFields,
     "plantnet300k_v2": StreamedFields,
     "synthetic_latents": LatentsFields,

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from train.configuration.datasets import ImagenetFields, ImagesFields, StreamedFields
+from train.configuration.datasets import FilesFields, ImagenetFields, ImagesFields, StreamedFields
 from train.data import augmentation
 from train.data.crops import ImageReader
 from train.data.dataset import DatasetFamily, DatasetSpec
 from train.data.examples import Examples, Split
+from train.data.own_images import OwnImagesSpec
 from train.data.prepared_spec import PreparedSpec
 from train.data.sources.folder import Files
 from train.data.splits import Holdout
@@ -105,17 +106,18 @@ def _imagenet(fields: ImagenetFields) -> DatasetSpec:
     )
 
 
-def _imagenet_lt(fields: StreamedFields) -> DatasetSpec:
-    # Imported here because it imports this file.
-    from train.data.own_images import OwnImagesSpec  # noqa: PLC0415
-
+def _imagenet_lt(fields: FilesFields) -> DatasetSpec:
     return OwnImagesSpec(
         name=fields.name,
         num_classes=_NUM_CLASSES,
         augment=augmentation.random_flip,
         attribution=_ATTRIBUTION,
         fields=ImagesFields(
-            name=fields.name, batch_size=fields.batch_size, path=_LT, image_size=READER.shape[0]
+            name=fields.name,
+            batch_size=fields.batch_size,
+            path=_LT,
+            image_size=READER.shape[0],
+            skip_unreadable=fields.skip_unreadable,
         ),
         source=_find_lt,
         own_reader=lambda _shape: READER,
@@ -170,4 +172,4 @@ def _find_lt(data_dir: str | None) -> Examples:
 
 
 IMAGENET = DatasetFamily(_imagenet, _imagenet_builder, check_archives, ImagenetFields)
-IMAGENET_LT = DatasetFamily(_imagenet_lt, fields=StreamedFields)
+IMAGENET_LT = DatasetFamily(_imagenet_lt, fields=FilesFields)

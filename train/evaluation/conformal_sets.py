@@ -15,7 +15,6 @@ from train.data.taxonomy import HOW_TO_GIVE, ClassTree
 from train.evaluation import score_files, thresholds
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.predictions import Predictions, chunks
-from train.evaluation.stored_scores import Scores
 from train.evaluation.thresholds import NoLimitsError
 from train.foundation.errors import UserError
 
@@ -106,7 +105,7 @@ class ConformalSets:
 
 def why_not(
     rule: ConformalRule,
-    scores: Scores,
+    scores: np.ndarray,
     class_counts: np.ndarray | None,
     tree: ClassTree | None = None,
 ) -> str | None:
@@ -131,8 +130,8 @@ def why_not_with(
         return None
     if class_counts is None:
         return (
-            f"the rule {rule.name} needs the number of training examples of each class: give "
-            "--class_counts"
+            f"the rule {rule.name} needs the number of training examples of each class: give the "
+            "file of --scores an array class_counts"
         )
     if class_counts.min() < 1:
         return (

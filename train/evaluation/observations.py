@@ -10,7 +10,7 @@ from absl import logging
 from topk_jax import sets
 from train.evaluation import combinations, example_groups, score_files
 from train.evaluation.predictions import Predictions, chunks, ranks_in_64_bits
-from train.evaluation.stored_scores import CollectedScores, Scores
+from train.evaluation.stored_scores import CollectedScores
 from train.foundation.errors import UserError
 from train.foundation.printable import printable
 
@@ -234,7 +234,7 @@ def _extreme_labels(of: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def _pooled(
-    scores: Scores, of: np.ndarray, number: int, combination: Combination
+    scores: np.ndarray, of: np.ndarray, number: int, combination: Combination
 ) -> Iterator[tuple[int, np.ndarray]]:
     """The first of some observations, and their scores in 64 bits, part by part.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from train.data.truths import Truths
 from train.evaluation.metric import Metric
-from train.foundation import array_files, files, json_files
+from train.foundation import files, json_files
 from train.foundation.errors import UserError, first_line
 
 # The largest file, in bytes. The outcomes of ImageNet's validation images have less than a million.
@@ -66,8 +66,8 @@ class Outcomes:
                 "To write it, delete results.json and repeat the command of the run"
             ) from error
         try:
-            arrays = array_files.in_npz(io.BytesIO(content))
-            labels, ranks, ks, in_sets = (arrays[name]().read() for name in _IN_FILES)
+            with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+                labels, ranks, ks, in_sets = (arrays[name] for name in _IN_FILES)
             found = cls(labels, ranks, ks, in_sets)
             found._check()
         except Exception as error:  # A damaged or another file can raise any of these.

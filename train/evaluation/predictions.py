@@ -14,7 +14,7 @@ from train.data.examples import Examples
 from train.data.truths import Truths
 from train.devices import processes
 from train.devices.parallel import Devices
-from train.evaluation.stored_scores import CollectedScores, Scores
+from train.evaluation.stored_scores import CollectedScores
 
 # Examples, and scores of these, that are processed together to save memory.
 CHUNK = 2**12
@@ -52,7 +52,7 @@ class Predictions:
     """
 
     loss: np.ndarray
-    scores: Scores
+    scores: np.ndarray
     labels: np.ndarray
     ranks: np.ndarray
     names: np.ndarray | None = None
@@ -118,6 +118,8 @@ class Predictions:
 
     def take(self, indices: np.ndarray) -> "Predictions":
         """The predictions for the examples at some indices."""
+        if np.array_equal(indices, np.arange(len(self.labels))):
+            return self  # Scores in a file stay there.
         given = ((name, getattr(self, name)) for name in _OF_EXAMPLES)
         parts: dict[str, Any] = {
             name: None if array is None else array[indices] for name, array in given
@@ -236,7 +238,7 @@ def labels_for_steps(labels: np.ndarray, num_classes: int) -> np.ndarray:
 
 
 def of_steps(
-    loss: np.ndarray, scores: Scores, labels: np.ndarray, ranks: np.ndarray
+    loss: np.ndarray, scores: np.ndarray, labels: np.ndarray, ranks: np.ndarray
 ) -> Predictions:
     """The predictions from the results of steps with `labels_for_steps` of the labels."""
     found = Predictions(loss, scores, labels, ranks)
@@ -255,7 +257,7 @@ def ranks_in_64_bits(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return np.concatenate(ranks)
 
 
-def chunks(scores: Scores) -> Iterator[slice]:
+def chunks(scores: np.ndarray) -> Iterator[slice]:
     """Divides the examples of scores [n, L] into chunks that are processed together."""
     return chunks_of(*scores.shape)
 

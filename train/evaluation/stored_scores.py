@@ -1,72 +1,13 @@
-"""Scores of many examples: in memory, or in a file that is read a few rows at a time."""
+"""Scores of many examples: in memory, or in a temporary file that is mapped into it."""
 
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import overload
+from typing import IO
 
 import numpy as np
 
-from train.foundation import stored_rows
-from train.foundation.stored_rows import OpenFile, StoredRows
-
-_DTYPE = np.dtype(np.float32)
-
-
-@dataclass(frozen=True, eq=False)
-class StoredScores:
-    """Scores [n, L] in an .npy file, or in a temporary file without a name.
-
-    They can be used like an array: a slice gives an array in memory, and an array of indices gives
-    stored scores again.
-
-    Attributes:
-        stored: the scores of all examples of the file.
-        rows: the places of the examples in the file, [n].
-    """
-
-    stored: StoredRows
-    rows: np.ndarray
-
-    @classmethod
-    def of(cls, stored: StoredRows) -> "StoredScores":
-        """The scores in a file."""
-        return cls(stored, np.arange(len(stored)))
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The type of a score."""
-        return self.stored.dtype
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """The numbers of examples and classes."""
-        return len(self.rows), self.stored.shape[1]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @overload
-    def __getitem__(self, chosen: slice) -> np.ndarray: ...
-
-    @overload
-    def __getitem__(self, chosen: np.ndarray) -> "StoredScores": ...
-
-    def __getitem__(self, chosen: slice | np.ndarray) -> "np.ndarray | StoredScores":
-        """The scores of a slice of the examples, or of the examples at indices, not read yet."""
-        rows = self.rows[chosen]
-        if not isinstance(chosen, slice):
-            return replace(self, rows=rows)
-        if not rows.size:
-            return self.stored[:0]
-        # Indices usually increase, so that the indices of a slice are near one another.
-        first, last = int(rows.min()), int(rows.max())
-        read, places = self.stored[first : last + 1], rows - first
-        return read if np.array_equal(places, np.arange(len(read))) else read[places]
-
-
-# [n, L]; slices of both are arrays.
-Scores = np.ndarray | StoredScores
+# Scores of more bytes are in a temporary file.
+MOST_IN_MEMORY = 2**28
 
 
 class CollectedScores:
@@ -77,37 +18,36 @@ class CollectedScores:
         self._num_examples = num_examples
         self._num_added = self._num_classes = 0
         self._array: np.ndarray | None = None
-        self._file: OpenFile | None = None
+        self._file: IO[bytes] | None = None
 
     def add(self, part: np.ndarray) -> None:
         """Adds the scores of the next examples."""
         if self._array is None and self._file is None:
-            self._begin(part.shape[1])
+            self._num_classes = part.shape[1]
+            if 4 * self._num_examples * self._num_classes > MOST_IN_MEMORY:
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115
+            else:
+                self._array = np.empty((self._num_examples, self._num_classes), np.float32)
         end = self._num_added + len(part)
         if self._array is not None:
             self._array[self._num_added : end] = part
         elif self._file is not None:
-            self._file.file.write(np.ascontiguousarray(part, _DTYPE).data)
+            # Written, because a full disk ends a process that writes to a map.
+            self._file.write(np.ascontiguousarray(part, np.float32).data)
         self._num_added = end
 
-    def _begin(self, num_classes: int) -> None:
-        self._num_classes = num_classes
-        if self._num_examples * num_classes * _DTYPE.itemsize > stored_rows.MOST_IN_MEMORY:
-            self._file = OpenFile(tempfile.TemporaryFile())  # noqa: SIM115
-        else:
-            self._array = np.empty((self._num_examples, num_classes), _DTYPE)
-
-    def scores(self) -> Scores:
-        """The scores of all examples, after all were added; there is at least one part."""
+    def scores(self) -> np.ndarray:
+        """The scores of all examples, after all were added; there is at least one."""
         if self._file is None:
             assert self._array is not None
             return self._array[: self._num_added]
-        self._file.file.flush()
         shape = self._num_added, self._num_classes
-        return StoredScores.of(StoredRows(self._file, 0, shape, _DTYPE))
+        with self._file as file:  # The map keeps it.
+            file.flush()
+            return np.memmap(file, np.float32, "r", shape=shape)
 
 
-def collect(parts: Iterable[np.ndarray], num_examples: int) -> Scores:
+def collect(parts: Iterable[np.ndarray], num_examples: int) -> np.ndarray:
     """The scores of at most that many examples, in one or more parts [any, L]."""
     scores = CollectedScores(num_examples)
     for part in parts:

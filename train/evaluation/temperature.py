@@ -20,7 +20,7 @@ _TOLERANCE = 1e-8
 
 def fit(found: Predictions) -> float:
     """The temperature with the smallest mean cross-entropy of predictions that have logits."""
-    if isinstance(found.scores, np.ndarray):
+    if not isinstance(found.scores, np.memmap):
         return float(sets.temperature(found.scores, found.drawn_labels))
     return _fit_in_parts(found)
 

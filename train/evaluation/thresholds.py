@@ -10,7 +10,6 @@ import numpy as np
 from topk_jax import sets
 from train.evaluation import example_groups
 from train.evaluation.predictions import Predictions, chunks
-from train.evaluation.stored_scores import Scores
 from train.foundation.errors import UserError
 
 # Half of the bits of a number, and how many values they have.
@@ -27,7 +26,7 @@ def average_k_thresholds(predictions: Predictions, ks: Sequence[int]) -> dict[in
     return {k: average_k_threshold(predictions.scores, k) for k in ks}
 
 
-def average_k_threshold(scores: Scores, k: float) -> jax.Array:
+def average_k_threshold(scores: np.ndarray, k: float) -> jax.Array:
     """The threshold whose sets of scores [n, L] have K classes on average, in O(K n) memory."""
     calibrator = sets.AverageKCalibrator(k, num_examples=len(scores))
     for chunk in chunks(scores):
@@ -86,9 +85,9 @@ def _scores_of(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return np.take_along_axis(scores, labels[:, None], axis=-1)[:, 0]
 
 
-def average_error_threshold(scores: Scores, error: float) -> float:
+def average_error_threshold(scores: np.ndarray, error: float) -> float:
     """The threshold whose sets miss that probability on average over the scores [n, L]."""
-    if isinstance(scores, np.ndarray):
+    if not isinstance(scores, np.memmap):
         return float(sets.average_error_threshold(scores, error=error))
     # Scores in a file are read twice. Nonnegative numbers have the order of their bits. The first
     # pass sums the numbers by the upper half of their bits. The second pass sums by the lower half,
@@ -110,7 +109,7 @@ def average_error_threshold(scores: Scores, error: float) -> float:
     return float(bits.view(np.float32))
 
 
-def _values_and_bits(scores: Scores) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _values_and_bits(scores: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Numbers in 32 bits that are not negative, and their bits as integers, by chunks."""
     for chunk in chunks(scores):
         # An addition makes -0 a 0.

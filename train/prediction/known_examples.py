@@ -13,7 +13,7 @@ from train.data import streaming
 from train.data.batches import Batch, Batches
 from train.data.examples import Examples
 from train.evaluation import outlier_scores
-from train.foundation import array_files, files
+from train.foundation import files
 from train.foundation.errors import UserError, first_line
 from train.prediction.trained import TrainedClassifier
 from train.workdir import run_files, terminal
@@ -116,10 +116,10 @@ def _write(path: Path, known: KnownExamples) -> None:
 
 def _read(path: Path) -> KnownExamples:
     try:
-        arrays = array_files.in_npz(path)
-        features, labels, energies = (
-            arrays[name]().read() for name in ("features", "labels", "energies")
-        )
+        with files.open_regular(path) as file, np.load(file, allow_pickle=False) as arrays:
+            features, labels, energies = (
+                arrays[name] for name in ("features", "labels", "energies")
+            )
         number = features.shape[:1]
         if (
             features.ndim != 2

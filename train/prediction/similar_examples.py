@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 import jax
 import numpy as np
 
-from train.evaluation.stored_scores import CollectedScores, Scores, StoredScores
+from train.evaluation.stored_scores import CollectedScores
 from train.prediction import example_thumbnails, known_examples
 from train.prediction.class_sets import ClassSet, Similar, Unreadable
 from train.prediction.trained import TrainedClassifier
@@ -93,7 +93,7 @@ class TrainingFeatures:
             mask = batch["mask"]
             collected.add(np.asarray(of_training(batch["images"]))[mask])
             places.append(batch["examples"][mask])
-        self._features: Scores = collected.scores()
+        self._features = collected.scores()
         # The place of each row in the split.
         self._places = np.concatenate(places)
         labels = self._train.labels[self._places]
@@ -148,7 +148,7 @@ class TrainingFeatures:
         best = np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64)
         for start in range(0, len(rows), _READ_TOGETHER):
             part = rows[start : start + _READ_TOGETHER]
-            cosines = np.hstack([best[0], queries @ self._read(part).T])
+            cosines = np.hstack([best[0], queries @ self._features[part].T])
             places = np.hstack([best[1], np.broadcast_to(part, (len(queries), len(part)))])
             order = np.argsort(-cosines, axis=1, kind="stable")[:, :number]
             best = np.take_along_axis(cosines, order, 1), np.take_along_axis(places, order, 1)
@@ -159,11 +159,6 @@ class TrainingFeatures:
             )
             for cosines, found in zip(*best, strict=True)
         ]
-
-    def _read(self, rows: np.ndarray) -> np.ndarray:
-        if isinstance(self._features, StoredScores):
-            return self._features.stored[rows]
-        return self._features[rows]
 
     def _similar(self, place: int, cosine: float) -> Similar:
         thumbnail = None if self._thumbnail is None else self._thumbnail(place)

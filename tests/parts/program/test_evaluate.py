@@ -44,21 +44,21 @@ def test_a_half_of_validation_is_calibrated_on_and_the_other_evaluated(finished_
 
 
 def test_the_half_that_is_evaluated_is_not_the_one_that_is_calibrated_on(somebodys, tmp_path):
-    given = [f"--logits={somebodys}/logits.npy", f"--labels={somebodys}/labels.npy", "--ks=2"]
-    others = [f"--calibration_logits={somebodys}/rest.npz"]
+    given = [f"--scores={somebodys}/logits.npz", "--ks=2"]
     ended = evaluate(
-        [*given, "--calibration=half", f"--out={tmp_path}/o", f"--scores={tmp_path}/s.npz"],
-        [*given, "--calibration=half", f"--out={tmp_path}/o2", *others],
-        [f"--logits={tmp_path}/s.npz", f"--out={tmp_path}/again"],
+        [*given, "--calibration=half", f"--out={tmp_path}/o", f"--scores_out={tmp_path}/s.npz"],
+        [*given, f"--calibration={somebodys}/rest.npz", f"--out={tmp_path}/o2"],
+        [f"--scores={tmp_path}/s.npz", f"--out={tmp_path}/again"],
     )
     assert [one.returncode for one in ended] == [0, 0, 0], [one.stderr for one in ended]
-    scores, labels = softmax(np.load(somebodys / "logits.npy")), np.load(somebodys / "labels.npy")
+    with np.load(somebodys / "logits.npz") as given:
+        scores, labels = softmax(given["logits"]), given["labels"]
     with np.load(tmp_path / "s.npz") as written:
         evaluated, evaluated_labels, names = written["scores"], written["labels"], set(written)
         assert written["class_names"].tolist() == [str(index) for index in range(6)]
-        # The places in the file of --logits, of which a half is evaluated.
+        # The places in the file of --scores, of which a half is evaluated.
         places = [int(name.removeprefix("example ")) for name in written["names"]]
-        np.testing.assert_array_equal(labels_of(somebodys)[places], evaluated_labels)
+        np.testing.assert_array_equal(labels[places], evaluated_labels)
     assert names == {"scores", "labels", "loss", "names", "class_names"}
     # No two of these examples have the same scores.
     is_evaluated = np.isclose(scores[:, None], evaluated[None], rtol=1e-5).all(-1).any(1)
@@ -67,8 +67,8 @@ def test_the_half_that_is_evaluated_is_not_the_one_that_is_calibrated_on(somebod
     threshold = reference.average_k_threshold(scores[~is_evaluated], k=2)
     assert read(tmp_path / "o")["thresholds"]["average_2"] == pytest.approx(threshold, rel=1e-5)
     apart = read(tmp_path / "o2")
-    assert (apart["num_examples"], apart["num_calibration_examples"]) == (200, 50)
-    assert apart["calibrated_on"] == "half of the examples of --calibration_logits"
+    assert (apart["num_examples"], apart["num_calibration_examples"]) == (200, 100)
+    assert apart["calibrated_on"] == "examples of --calibration"
     loss = read(tmp_path / "o")["metrics"]["loss"]
     assert read(tmp_path / "again")["metrics"]["loss"] == pytest.approx(loss, rel=1e-6)
 
@@ -122,19 +122,14 @@ def test_where_the_law_is_known_the_gap_to_the_best_is_said(tmp_path):
 
 @pytest.fixture(scope="module")
 def somebodys(tmp_path_factory):
-    """Scores of two sets of examples, in several kinds of files."""
+    """Scores of two sets of examples."""
     folder = tmp_path_factory.mktemp("somebodys")
     rng = np.random.default_rng(7)
     logits = rng.normal(size=(300, 6)) * 3
     labels = rng.integers(0, 5, size=300)
-    np.save(folder / "logits.npy", logits[:200])
-    np.save(folder / "labels.npy", labels[:200].astype(np.uint8))
+    np.savez(folder / "logits.npz", logits=logits[:200], labels=labels[:200].astype(np.uint8))
     np.savez(folder / "rest.npz", logits=logits[200:], labels=labels[200:])
     return folder
-
-
-def labels_of(somebodys):
-    return np.load(somebodys / "labels.npy")
 
 
 def softmax(logits):

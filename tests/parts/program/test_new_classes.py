@@ -65,7 +65,7 @@ def evaluated(folder):
     workdir = f"--workdir={folder}/run"
     run(
         "evaluate",
-        [workdir, "--split=validation", f"--scores={folder}/validation.npz"],
+        [workdir, "--split=validation", f"--scores_out={folder}/validation.npz"],
         *(
             [
                 *(workdir, f"--features={folder}/new.npz", f"--out={folder}/{score}.json"),
@@ -174,7 +174,7 @@ def test_answers_with_a_bounded_error(folder, evaluated):
     # The same threshold from scores without a model.
     out = folder / "logits.json"
     scores = f"{folder}/validation.npz"
-    run("evaluate", [f"--logits={scores}", "--max_error=0.02", f"--out={out}"])
+    run("evaluate", [f"--scores={scores}", "--max_error=0.02", f"--out={out}"])
     stored = unsealed(folder / "run" / "calibration.json")["max_error_0.02"]
     assert json.loads(out.read_text())["selective"]["threshold"] == pytest.approx(stored, rel=1e-6)
 

@@ -72,12 +72,12 @@ def evaluated(folder):
     """The reports of the same images, and of the shifted ones."""
     workdir = f"--workdir={folder}/run"
     # Its thresholds are computed, and are then those of the run.
-    run("evaluate", [workdir, f"--images={folder}/same", f"--scores={folder}/same.npz"])
+    run("evaluate", [workdir, f"--images={folder}/same", f"--scores_out={folder}/same.npz"])
     before = digests(folder / "run")
     (shown,) = run(
         "evaluate",
         [
-            *(workdir, f"--images={folder}/shifted", f"--scores={folder}/shifted.npz"),
+            *(workdir, f"--images={folder}/shifted", f"--scores_out={folder}/shifted.npz"),
             *(f"--examples={folder}/errors.html", "--rules=aps,interpolated"),
         ],
     )
@@ -208,7 +208,7 @@ def test_half_of_the_new_data_recalibrates_for_other_commands(folder, evaluated)
         "evaluate",
         [
             *(workdir, table, "--recalibrate=half", f"--calibration_out={folder}/half.json"),
-            *(f"--scores={folder}/rest.npz", "--coverages=0.8", "--ks=2"),
+            *(f"--scores_out={folder}/rest.npz", "--coverages=0.8", "--ks=2"),
         ],
     )
     assert (folder / "run" / "calibration.json").read_bytes() == kept
@@ -291,7 +291,7 @@ def test_half_of_the_new_data_recalibrates_for_other_commands(folder, evaluated)
         "evaluate",
         [
             *(f"--program={folder}/program", f"--images={folder}/shifted"),
-            *(f"--out={folder}/of_program.json", f"--scores={folder}/of_program.npz"),
+            *(f"--out={folder}/of_program.json", f"--scores_out={folder}/of_program.npz"),
         ],
     )
     found, of_program = unsealed(folder / "of_program.json"), arrays(folder / "of_program.npz")

@@ -37,7 +37,7 @@ def run(module, *arguments):
 
 def test_sets_of_a_utility_are_evaluated_and_exported(workdir, tmp_path):
     flags = (f"--workdir={workdir}", "--utility=u65")
-    run("train.evaluate", *flags, f"--scores={workdir}/test.npz")
+    run("train.evaluate", *flags, f"--scores_out={workdir}/test.npz")
     report = unsealed(workdir / "evaluation_test.json")
     with np.load(workdir / "test.npz") as file:
         scores = file["scores"]
@@ -74,7 +74,7 @@ def test_new_data_and_programs_are_evaluated_by_them(workdir, costs, tmp_path):
     run(
         *("train.evaluate", f"--workdir={workdir}", images, "--utility=u65", "--coverages="),
         *("--risks=0.2", f"--costs={costs}", f"--out={tmp_path}/run.json"),
-        f"--scores={tmp_path}/scores.npz",
+        f"--scores_out={tmp_path}/scores.npz",
     )
     with np.load(tmp_path / "scores.npz") as file:
         scores, labels = file["scores"], file["labels"]

@@ -75,7 +75,7 @@ def against_networks(*, scores: Sequence[str] | None, expert: str | None) -> Fig
     """A row for the expert and for each network: the share of the images whose class is missed.
 
     Args:
-        scores: the files of the networks, which `train.evaluate --scores` wrote.
+        scores: the files of the networks, which `train.evaluate --scores_out` wrote.
         expert: a table with the columns path and label: the name of an image, and a class that the
             expert names. An image has several rows, or labels with semicolons between them. None
             for the published expert.
@@ -86,7 +86,7 @@ def against_networks(*, scores: Sequence[str] | None, expert: str | None) -> Fig
     if not scores or not all(scores):
         raise UserError(
             "--figure=expert needs --scores=A.npz,B.npz, the files of the networks that "
-            "python -m train.evaluate --workdir=DIR --scores=FILE writes"
+            "python -m train.evaluate --workdir=DIR --scores_out=FILE writes"
         )
     paths = [Path(path).expanduser() for path in scores]
     for path, other in itertools.combinations(paths, 2):
@@ -128,12 +128,12 @@ def error(network: Scored, answers: Expert) -> float:
 
 
 def _read(path: Path) -> Scored:
-    predictions = score_files.read_scores(path, None, flag="scores")
-    class_names = score_files.class_names_beside(path, predictions.scores.shape[-1], flag="scores")
+    found = score_files.read_scores(path, flag="scores")
+    predictions, class_names = found.examples, found.class_names
     if predictions.names is None or class_names is None:
         raise UserError(
-            f"--scores must be files that train.evaluate --scores wrote; {path} has no names of "
-            f"{'classes' if predictions.names is not None else 'examples'}"
+            f"--scores must be files that train.evaluate --scores_out wrote; {path} has no names "
+            f"of {'classes' if predictions.names is not None else 'examples'}"
         )
     rows = {same_form(name): row for row, name in enumerate(predictions.names)}
     if len(rows) < len(predictions.names):

@@ -43,7 +43,7 @@ def define() -> Callable[[], Measures]:
     ks = flags.DEFINE_string(
         "ks",
         None,
-        "Sizes, and mean sizes, of sets, as 1,5; by default those of the run, with --logits 1, 3 "
+        "Sizes, and mean sizes, of sets, as 1,5; by default those of the run, with --scores 1, 3 "
         "and 5 as far as there are enough classes.",
     )
     coverages = flags.DEFINE_string(

@@ -1,4 +1,4 @@
-"""The flags --out, --scores, --examples and --figure: the files that an evaluation writes."""
+"""The flags --out, --scores_out, --examples and --figure: the files that an evaluation writes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from train.workdir import output_files
 # So that --help shows the flags as flags of the command.
 flags.disclaim_key_flags()
 
-NAMES = ("out", "scores", "figure", "calibration_out", "examples")
+NAMES = ("out", "scores_out", "figure", "calibration_out", "examples")
 ROWS = (
     *(Flag(name, fields.text("a file")) for name in NAMES),
     Flag("calibration_out", needs=("recalibrate",), because="it saves new thresholds"),
@@ -30,14 +30,14 @@ class Outputs:
 
     Attributes:
         out: the report.
-        scores: the scores of the examples.
+        scores_out: the scores of the examples.
         figure: the figure of the rules.
         calibration_out: the new thresholds.
         examples: the page of the examples, or their table.
     """
 
     out: Path | None
-    scores: Path | None
+    scores_out: Path | None
     figure: Path | None
     calibration_out: Path | None
     examples: Path | None
@@ -73,10 +73,11 @@ def define() -> Callable[[], Outputs]:
         "workdir, for new data evaluation_of_NAME.json with the name of the folder or file, and "
         "none without a workdir.",
     )
-    scores = flags.DEFINE_string(
-        "scores",
+    scores_out = flags.DEFINE_string(
+        "scores_out",
         None,
-        "The .npz file that the scores, label and name of each example are written to.",
+        "The .npz file that the scores, label and name of each example are written to; --scores "
+        "reads it.",
     )
     figure = flags.DEFINE_string(
         "figure",
@@ -98,7 +99,7 @@ def define() -> Callable[[], Outputs]:
     )
     return lambda: Outputs(
         out=path_of(out),
-        scores=path_of(scores),
+        scores_out=path_of(scores_out),
         figure=path_of(figure),
         calibration_out=path_of(calibration_out),
         examples=path_of(examples),

@@ -27,11 +27,11 @@ def write(evaluated: Evaluated, outputs: Outputs, out: Path | None) -> None:
     terminal.show_report(evaluated.title, report)
     new_data_lines.show(report)
     written = {}
-    if outputs.scores is not None:
+    if outputs.scores_out is not None:
         score_files.write_scores(
-            outputs.scores, evaluated.examples, evaluated.class_counts, evaluated.class_names
+            outputs.scores_out, evaluated.examples, evaluated.class_counts, evaluated.class_names
         )
-        written["scores"] = outputs.scores
+        written["scores"] = outputs.scores_out
     if outputs.examples is not None:
         written |= evaluated.write_examples(outputs.examples)
     if outputs.calibration_out is not None:

@@ -150,7 +150,7 @@ def test_calibration_uses_the_features_where_they_are_and_nothing_replaces_them(
     config = unsealed(workdir / "config.json")
     config["dataset"]["path"] = str(features)
     (workdir / "config.json").write_text(json.dumps(config))
-    for module, flags in (("evaluate", "--scores"), ("export", "--top_k=1 --out")):
+    for module, flags in (("evaluate", "--scores_out"), ("export", "--top_k=1 --out")):
         line = f"--workdir={workdir} {flags}={features}"
         message = f"must not be config.dataset.path of the run in {workdir}"
         check_mistakes(f"train.{module}", [(line.split(), message)])

@@ -76,6 +76,6 @@ def test_an_image_that_is_absent_or_cannot_be_read_stops_a_run_before_its_first_
     content = bad.read_bytes()
     bad.unlink()
     for reason in ("No such file", "truncated"):
-        with pytest.raises(UserError, match=rf"val_00000001\.JPEG of {folder}.*{reason}"):
+        with pytest.raises(UserError, match=rf"images of {folder} .*val_00000001\.JPEG.*{reason}"):
             load(folder.parent)
         bad.write_bytes(content[:-9])

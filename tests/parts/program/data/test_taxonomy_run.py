@@ -64,7 +64,7 @@ def test_accuracies_and_sets_are_reported_by_rank(folder):
     scores, asked = folder / "scores.npz", f"--coverages={COVERAGE}"
     start(
         "evaluate",
-        [f"--workdir={folder}/run", "--rules=lac,taxonomic", f"--scores={scores}", asked],
+        [f"--workdir={folder}/run", "--rules=lac,taxonomic", f"--scores_out={scores}", asked],
     )
     report = json.loads((folder / "run" / "evaluation_test.json").read_text())
     assert [*report["ranks"]] == ["level-1 folder", "level-2 folder"]
@@ -75,7 +75,7 @@ def test_accuracies_and_sets_are_reported_by_rank(folder):
         coverages = [one["coverage"] for one in values["ranks"].values()]
         assert coverages[0] >= coverages[1] >= values["coverage"] - 1e-6
     # The same of the scores alone.
-    given, out = (f"--logits={scores}", f"--taxonomy={folder}/ranks.csv"), folder / "again.json"
+    given, out = (f"--scores={scores}", f"--taxonomy={folder}/ranks.csv"), folder / "again.json"
     start("evaluate", [*given, "--rules=taxonomic", asked, f"--out={out}"])
     again = json.loads(out.read_text())
     assert [*again["ranks"]] == ["family", "genus"]

@@ -6,13 +6,12 @@ from scipy import special, stats
 
 from tests import reference
 from topk_jax import metrics, sets
-from train.evaluation import combinations, intervals, observations, predictions
+from train.evaluation import combinations, intervals, observations, predictions, stored_scores
 from train.evaluation.conformal_rules import RULES
 from train.evaluation.metric import Metric
 from train.evaluation.observations import Combination
 from train.evaluation.predictions import Predictions
 from train.evaluation.set_report import set_report
-from train.foundation import stored_rows
 from train.foundation.errors import UserError
 
 NUM_CLASSES = 6
@@ -49,7 +48,7 @@ def test_observations_are_those_of_the_library(rng, by, stored, monkeypatch):
     # Several parts of the observations, the last of them smaller.
     monkeypatch.setattr(observations, "_MOST_SUMS", 9 * NUM_CLASSES)
     if stored:
-        monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 0)
+        monkeypatch.setattr(stored_scores, "MOST_IN_MEMORY", 0)
     examples = draw(rng)
     found = observations.combine(examples, Combination(by))
     of, scores = numbers(examples), found.predictions.scores

@@ -1,7 +1,6 @@
 """Somebody's scores: of any size, in any precision, and read as what they are called."""
 
 import dataclasses
-import re
 
 import numpy as np
 import pytest
@@ -12,18 +11,20 @@ from train.evaluation import predictions, score_files, stored_scores
 from train.evaluation.conformal_rules import RULES
 from train.evaluation.predictions import ranks_in_64_bits
 from train.evaluation.set_report import set_report
-from train.evaluation.stored_scores import StoredScores
 from train.evaluation.thresholds import average_error_threshold
-from train.foundation import array_files, stored_rows
 from train.foundation.errors import UserError
 
 # Of several lengths; the last is not UTF-8.
 NAMES = np.array([*(f"{'a' * row} {row}.png" for row in range(8)), "b\udc80\n.png"], object)
 
 
-def read(tmp_path, **arrays):
+def read_file(tmp_path, **arrays):
     np.savez(tmp_path / "scores.npz", **arrays)
-    return score_files.read_scores(tmp_path / "scores.npz", None, flag="logits")
+    return score_files.read_scores(tmp_path / "scores.npz", flag="scores")
+
+
+def read(tmp_path, **arrays):
+    return read_file(tmp_path, **arrays).examples
 
 
 def test_logits_far_apart_are_ranked_as_they_are(tmp_path, rng):
@@ -51,12 +52,10 @@ def test_a_logit_of_minus_infinity_masks_its_class(tmp_path, rng, monkeypatch, i
     masked[0, np.arange(6) != labels[0]] = -np.inf
     masked[1] = np.where(np.arange(6) == labels[1], -np.inf, logits[1])
     far_below = np.where(masked == -np.inf, -1e4, masked).astype(np.float32)
-    np.savetxt(tmp_path / "labels.txt", labels, "%d")
-    monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 0 if in_a_file else 2**28)
+    monkeypatch.setattr(stored_scores, "MOST_IN_MEMORY", 0 if in_a_file else 2**28)
     found, expected = [], []
     for values, read_to in ((masked, found), (far_below, expected)):
-        np.save(tmp_path / "logits.npy", values)
-        one = score_files.read_scores(tmp_path / "logits.npy", tmp_path / "labels.txt", flag="l")
+        one = read(tmp_path, logits=values, labels=labels)
         evaluated, counts = one.take(rows[2:]), np.arange(1, 7)
         settings = {
             "ks": (1, 3),
@@ -64,7 +63,7 @@ def test_a_logit_of_minus_infinity_masks_its_class(tmp_path, rng, monkeypatch, i
             "rules": [rule for rule in RULES.values() if not rule.needs_taxonomy],
         }
         report = set_report(evaluated, one, class_counts=counts, **settings)
-        read_to += [one.scores[:], one.ranks, one.loss[2:], report]
+        read_to += [one.scores, one.ranks, one.loss[2:], report]
     # Classes far below the others have a probability of 0 in 32 bits.
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_equal(one, other)
@@ -78,11 +77,11 @@ def test_rows_without_a_softmax_are_refused(tmp_path, rng, value):
     logits[[5, 7]] = [[0, value, 0, -np.inf], 4 * [value]]
     labels = np.zeros(9, int)
     bad, first = ("1", 7) if value == -np.inf else ("2", 5)
-    with pytest.raises(UserError, match=rf"^--logits .* {bad} of the 9 .* example {first}$"):
+    with pytest.raises(UserError, match=rf"{bad} of the 9 examples are not.* example {first}$"):
         read(tmp_path, logits=logits, labels=labels)
     # A value that is not a logit does not mask.
     for name in ("scores", "probabilities"):
-        with pytest.raises(UserError, match="must be finite; 2 of the 9 examples"):
+        with pytest.raises(UserError, match="must be finite; those of 2 of the 9 examples"):
             read(tmp_path, **{name: logits, "labels": labels})
 
 
@@ -119,11 +118,9 @@ def test_probabilities_have_to_be_some(tmp_path, rng):
     negative[3] = [1.5, -0.5, 0.0, 0.0]
     for bad in (one_row_off, negative):
         assert not score_files.are_probabilities(bad)
-        with pytest.raises(UserError, match="must be at least 0 and add up to 1"):
+        with pytest.raises(UserError, match="must be 0 or more and add up to 1"):
             read(tmp_path, probabilities=bad, labels=labels)
     assert score_files.are_probabilities(values.astype(np.float16))
-    with pytest.raises(UserError, match="one array called logits, probabilities or scores"):
-        read(tmp_path, probabilities=values, logits=values, labels=labels)
 
 
 def test_what_is_written_is_read_back(tmp_path, rng):
@@ -133,21 +130,20 @@ def test_what_is_written_is_read_back(tmp_path, rng):
     found = dataclasses.replace(found, names=NAMES, groups=groups)
     class_names = ["a", "b\u0302", "", "d,e", "f" * 300, "one that it does not know"]
     score_files.write_scores(path, found, np.arange(5), class_names)
-    again = score_files.read_scores(path, None, flag="logits")
+    again = score_files.read_scores(path, flag="scores")
     for name in ("scores", "labels", "loss", "names", "groups"):
-        np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
-    np.testing.assert_array_equal(score_files.class_counts_beside(path, 5), np.arange(5))
-    assert score_files.class_names_beside(path, 5) == tuple(class_names[:5])
+        np.testing.assert_array_equal(getattr(again.examples, name), getattr(found, name))
+    np.testing.assert_array_equal(again.class_counts, np.arange(5))
+    assert again.class_names == tuple(class_names[:5])
     with np.load(path) as written:
         arrays = ["scores", "labels", "loss", "names", "class_names", "groups", "class_counts"]
         assert list(written) == arrays
-    score_files.write_scores(
-        path, dataclasses.replace(found, names=None, groups=None), None, "abcde"
-    )
-    assert score_files.class_counts_beside(path, 5) is None
-    again = score_files.read_scores(path, None, flag="logits")
-    assert again.names.tolist() == [f"example {row}" for row in range(9)]
-    assert again.groups is None
+    bare = dataclasses.replace(found, names=None, groups=None)
+    score_files.write_scores(path, bare, None, "abcde")
+    again = score_files.read_scores(path, flag="scores")
+    assert again.class_counts is None
+    assert again.examples.names.tolist() == [f"example {row}" for row in range(9)]
+    assert again.examples.groups is None
 
 
 def test_ranks_have_ties_by_index_and_none_beside_nan():
@@ -155,60 +151,48 @@ def test_ranks_have_ties_by_index_and_none_beside_nan():
     np.testing.assert_array_equal(ranks_in_64_bits(scores, np.array([0, 1, 1])), [1, 2, 3])
 
 
-LOGITS = np.eye(4, 3)
-LABELS = np.array([0, 1, 2, 0])
+GIVEN = {"logits": np.eye(4, 3), "labels": np.array([0, 1, 2, 0])}
+# What is given instead or beside these, and what the message says.
+REFUSED = {
+    "no labels": ({"labels": None}, "must have labels"),
+    "two kinds": ({"scores": np.eye(4, 3)}, "it has logits, scores, labels"),
+    "integers": ({"logits": np.eye(4, 3, dtype=int)}, r"it has int64 \[4, 3\]"),
+    "a vector": ({"logits": np.ones(4)}, r"it has float64 \[4\]"),
+    "no classes": ({"logits": np.ones((4, 0))}, r"it has float64 \[4, 0\]"),
+    "labels are shares": ({"labels": np.ones(4)}, "labels must have an integer for each of the 4"),
+    "few labels": ({"labels": np.zeros(3, int)}, r"each of the 4 examples; it has int64 \[3\]"),
+    "a large label": ({"labels": np.array([0, 1, 3, 0])}, "that of example 2 is 3$"),
+    "texts": ({"loss": np.array([*"abcd"])}, "loss must have a floating-point number for each"),
+    "no loss": ({"loss": np.array([1.0, np.nan, 1.0, 1.0])}, "loss must have numbers"),
+    "losses of classes": ({"loss": np.ones((4, 1))}, r"it has float64 \[4, 1\]"),
+    "shares": ({"class_counts": np.ones(3)}, "class_counts must have an integer for each of the 3"),
+    "debts": ({"class_counts": np.array([1, 2, -3])}, "class_counts must be 0 or more"),
+    "few groups": ({"groups": np.array(["a"])}, "groups must have a text for each of the 4 ex"),
+    "one name": ({"class_names": np.array(["caf\u00e9", "oak", "cafe\u0301"])}, "0 and 2 are 'caf"),
+    "objects": ({"names": np.array([None] * 4)}, "allow_pickle"),
+}
 
 
-def refused(tmp_path, message, **arrays):
-    with pytest.raises(UserError, match=message) as raised:
-        read(tmp_path, logits=LOGITS, labels=LABELS, **arrays)
+@pytest.mark.parametrize("row", REFUSED)
+def test_arrays_that_cannot_be_are_refused_in_a_line(tmp_path, row):
+    changes, message = REFUSED[row]
+    arrays = {name: array for name, array in (GIVEN | changes).items() if array is not None}
+    with pytest.raises(UserError, match=rf"^--scores must be an .* is not: .*{message}") as raised:
+        read(tmp_path, **arrays)
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    "loss",
-    [
-        np.array(list("abcd")),
-        np.array([1.0, np.nan, 1.0, 1.0]),
-        np.ones((4, 1)),
-    ],
-)
-def test_losses_are_numbers_of_each_example(tmp_path, loss):
-    message = r"^--logits: loss must be a floating-point number for each of the 4 examples.* is "
-    refused(tmp_path, message + re.escape(f"{loss.dtype} {list(loss.shape)}") + "$", loss=loss)
-
-
-@pytest.mark.parametrize(
-    "counts",
-    [
-        np.array([1.0, np.nan, 2.0]),
-        np.array([1, 2, -3]),
-        np.array([1, 2]),
-    ],
-)
-def test_class_counts_are_numbers_of_each_class(tmp_path, counts):
+def test_a_damaged_file_is_refused(tmp_path, rng):
     path = tmp_path / "scores.npz"
-    np.savez(path, logits=LOGITS, labels=LABELS, class_counts=counts)
-    message = r"^--logits: class_counts must be the number of training images of each of the 3 c.*"
-    with pytest.raises(
-        UserError, match=message + re.escape(f"{counts.dtype} {list(counts.shape)}")
-    ):
-        score_files.class_counts_beside(path, 3)
-
-
-def test_two_classes_of_one_name_are_refused(tmp_path):
-    path, names = tmp_path / "scores.npz", np.array(["caf\u00e9", "oak", "cafe\u0301"])
-    np.savez(path, logits=LOGITS, labels=LABELS, class_names=names)
-    with pytest.raises(UserError, match=r"^--logits: class_names must be .*classes 0 and 2 in "):
-        score_files.class_names_beside(path, 3)
-
-
-@pytest.mark.parametrize("text", ["0\n1\nnan\n", "0\n1\ninf\n", "0\n1\n2.5\n"])
-def test_labels_of_a_text_are_integers(tmp_path, text):
-    path = tmp_path / "labels.txt"
-    path.write_text(text)
-    with pytest.raises(UserError, match="must be integers, one a line"):
-        score_files.read_integers(path, flag="labels")
+    np.savez_compressed(path, logits=rng.normal(size=(50, 4)), labels=rng.integers(0, 4, 50))
+    whole = path.read_bytes()
+    for place in rng.integers(100, 1000, 20):
+        content = bytearray(whole)
+        content[place] ^= 1 << int(rng.integers(8))
+        for damaged in (bytes(content), whole[:place]):
+            path.write_bytes(damaged)
+            with pytest.raises(UserError, match=r"^--scores must be an .*scores\.npz is not: "):
+                score_files.read_scores(path, flag="scores")
 
 
 @pytest.mark.parametrize("kind", ["logits", "probabilities"])
@@ -216,46 +200,35 @@ def test_scores_in_a_file_give_the_report_of_those_in_memory(tmp_path, rng, kind
     logits = 4 * rng.normal(size=(90, 7)).astype(np.float32)
     labels = rng.integers(0, 7, size=90)
     values = special.softmax(logits, axis=1) if kind == "probabilities" else logits
-    path = tmp_path / "scores.npy"
-    np.save(path, values)
-    np.savetxt(tmp_path / "labels.txt", labels, "%d")
-    if kind == "probabilities":
-        path = tmp_path / "scores.npz"
-        np.savez(path, probabilities=values)
     # Several chunks, the last of them smaller.
     monkeypatch.setattr(predictions, "CHUNK", 16)
     half = np.flatnonzero(rng.random(90) < 0.5)
 
     def reports():
-        found = score_files.read_scores(path, tmp_path / "labels.txt", flag="logits")
+        found = read(tmp_path, **{kind: values, "labels": labels})
         return found.scores, [
             set_report(one, found, ks=(1, 3), coverages=(0.75, 0.9), class_counts=None)
             for one in (found, found.take(half))
         ]
 
     in_memory, expected = reports()
-    monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 0)
+    monkeypatch.setattr(stored_scores, "MOST_IN_MEMORY", 0)
     in_file, actual = reports()
-    assert isinstance(in_memory, np.ndarray)
-    assert isinstance(in_file, StoredScores)
-    np.testing.assert_array_equal(in_file[:], in_memory)
+    assert [isinstance(one, np.memmap) for one in (in_memory, in_file)] == [False, True]
+    np.testing.assert_array_equal(in_file, in_memory)
     assert actual == expected
 
 
 def test_the_average_error_of_scores_in_a_file_is_that_of_those_in_memory(rng, monkeypatch):
     # Eighths and sixteenths: many ties, and sums that are exact in any order.
     scores = (rng.multinomial(16, rng.dirichlet(np.ones(6), size=50)) / 16).astype(np.float32)
-    monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 0)
+    # In float64, 0.57 times 100 is less than 57.
+    decimal = np.array([[0.25] * 4] * 57 + [[1, 0, 0, 0]] * 43, np.float32)
+    monkeypatch.setattr(stored_scores, "MOST_IN_MEMORY", 0)
     stored = stored_scores.collect([scores[:20], scores[20:]], 60)
-    assert isinstance(stored, StoredScores)
+    assert isinstance(stored, np.memmap)
     for error in (0.0, 0.0625, 0.25, 0.5, 0.9, 0.999):
         expected = average_error_threshold(scores, error)
         assert average_error_threshold(stored, error) == expected
-
-
-def test_the_average_error_is_a_decimal(tmp_path):
-    # In float64, 0.57 times 100 is less than 57.
-    scores = np.array([[0.25] * 4] * 57 + [[1, 0, 0, 0]] * 43, np.float32)
-    np.save(tmp_path / "scores.npy", scores)
-    stored = StoredScores.of(array_files.in_npy(tmp_path / "scores.npy").rows())
-    assert [average_error_threshold(one, 0.57) for one in (scores, stored)] == [1.0, 1.0]
+    for one in (decimal, stored_scores.collect([decimal], 100)):
+        assert average_error_threshold(one, 0.57) == 1.0

@@ -15,9 +15,7 @@ from train.evaluation import predictions, stored_scores, summaries, temperature
 from train.evaluation.metric import Metric, from_json
 from train.evaluation.outcomes import Outcomes
 from train.evaluation.predictions import CHUNK, Predictions
-from train.evaluation.stored_scores import StoredScores
 from train.evaluation.thresholds import average_k_thresholds
-from train.foundation import stored_rows
 from train.prediction import trained
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
@@ -37,7 +35,7 @@ def test_predictions_of_any_number_get_probabilities(rng):
 
 
 def in_a_file(monkeypatch, logits, labels):
-    monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 1)
+    monkeypatch.setattr(stored_scores, "MOST_IN_MEMORY", 1)
     stored = stored_scores.collect([logits], len(logits))
     return Predictions(np.zeros(len(logits)), stored, labels, labels)
 
@@ -141,12 +139,12 @@ def test_scores_in_a_file_give_the_same_evaluation(workdir, monkeypatch):
         return test.scores, summaries.summarize(test, thresholds, classifier.class_counts)
 
     in_memory, expected = evaluated()
-    monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 0)
+    monkeypatch.setattr(stored_scores, "MOST_IN_MEMORY", 0)
     # Several chunks, the last of them smaller.
     monkeypatch.setattr(predictions, "_MOST_SCORES", 10 * 100)
     in_file, found = evaluated()
-    assert isinstance(in_memory, np.ndarray)
-    assert isinstance(in_file, StoredScores)
+    assert not isinstance(in_memory, np.memmap)
+    assert isinstance(in_file, np.memmap)
     np.testing.assert_array_equal(in_file[:], in_memory)
     # NaN for a kind without classes.
     np.testing.assert_equal(found.metrics, expected.metrics)

@@ -1,8 +1,5 @@
 """Files of others are opened without waiting, up to a size, and their folders hold no traps."""
 
-import bz2
-import gzip
-import lzma
 import os
 import signal
 from collections.abc import Iterator
@@ -11,12 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.rows import rows
 from train.data.crops import ImageReader
 from train.data.images import UnreadableImageError
 from train.data.sources import table
 from train.data.sources.folder import Files
-from train.evaluation import score_files
 from train.foundation import file_locks, files, folder_lock
 from train.foundation.errors import UserError
 from train.prediction import class_names, image_files
@@ -72,21 +67,6 @@ def test_a_text_without_end_is_not_read(endless, read, most):
     end = f"it has 42,949,672,960 bytes, and more than {most:,} MiB are not read"
     assert end in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("suffix", rows([".gz"], [".bz2", ".xz"]))
-def test_labels_may_be_compressed_and_not_without_end(tmp_path, monkeypatch, suffix):
-    module = {".gz": gzip, ".bz2": bz2, ".xz": lzma}[suffix]
-    path = tmp_path / f"labels.txt{suffix}"
-    path.write_bytes(module.compress(b"3\n0\n"))
-    assert score_files.read_integers(path, flag="labels").tolist() == [3, 0]
-    monkeypatch.setattr(files, "MOST_EXAMPLES_BYTES", MIB)
-    path.write_bytes(module.compress(bytes(MIB + 1)))
-    with pytest.raises(UserError, match="it has more than 1 MiB when it is decompressed"):
-        score_files.read_integers(path, flag="labels")
-    path.write_bytes(b"3\n0\n")
-    with pytest.raises(UserError, match=f"--labels: {path} cannot be read: "):
-        score_files.read_integers(path, flag="labels")
 
 
 @pytest.fixture

@@ -2,12 +2,10 @@
 
 import codecs
 
-import numpy as np
 import pytest
 
 from tests.rows import rows
 from train.comparison import toml_files
-from train.evaluation import score_files
 from train.foundation import fields, json_files, text_files
 from train.foundation.errors import UserError
 from train.prediction import class_names
@@ -35,8 +33,6 @@ def write(request, tmp_path):
 
 
 def test_every_door_reads_every_encoding(write):
-    labels = score_files.read_integers(write("labels.txt", "3\r\n0\r\n"), flag="labels")
-    np.testing.assert_array_equal(labels, [3, 0])
     assert toml_files.read(write("a.toml", 'name = "é"'), "study") == {"name": "é"}
     assert json_files.read(write("a.json", '"hêtre"'), fields.text(), "a name") == "hêtre"
     given = class_names.read("class_names", str(write("names.txt", "hêtre\n三\r\nash\n\n \n")))

@@ -287,12 +287,12 @@ def test_unreadable_images_are_refused_or_left_out_and_named(tmp_path, caplog):
     for name in ("ash/3.png", "cedar/14.png"):
         (root / name).write_bytes(b"no image")
     out = tmp_path / "a.npz"
-    with pytest.raises(UserError, match=r"ash/3\.png, cedar/14\.png; .* --skip_unreadable leaves"):
+    with pytest.raises(UserError, match=r"ash/3\.png is .*; also cedar/14\.png; --skip_unreadable"):
         images(root)
     embed(Sums(), images(root, skip_unreadable=True), out)
     (told,) = caplog.messages
     assert told.startswith("2 of 90 images of ")
-    assert "ash/3.png, cedar/14.png; " in told
+    assert "ash/3.png is not an image; also cedar/14.png; " in told
     content = arrays(out)
     assert not {"ash/3.png", "cedar/14.png"} & set(content["names"])
     assert len(content["features"]) == len(content["labels"]) == len(content["split"]) == 88

@@ -36,7 +36,7 @@ def test_halves_do_not_divide_groups_and_are_the_same_each_time(groups):
 
 
 def test_calibration_on_a_half_does_not_divide_groups(groups, rng, tmp_path):
-    """As train.evaluate --logits --calibration=half reads groups from a file."""
+    """As train.evaluate --scores --calibration=half reads groups from a file."""
     path = tmp_path / "scores.npz"
     np.savez(
         path,
@@ -44,9 +44,8 @@ def test_calibration_on_a_half_does_not_divide_groups(groups, rng, tmp_path):
         labels=np.unique(groups, return_inverse=True)[1] % 3,
         groups=groups.astype(str),
     )
-    found = scores.evaluate(
-        scores.ScoreFiles(logits=path), Measures(ks=[1], coverages=[0.8]), is_half=True
-    )
+    measures = Measures(ks=[1], coverages=[0.8])
+    found = scores.evaluate(path, measures, calibration=None, is_half=True)
     evaluated, every = found.examples.groups.tolist(), groups.tolist()
     assert found.report["num_calibration_examples"] == NUM_EXAMPLES - len(evaluated)
     assert 0 < len(evaluated) < NUM_EXAMPLES

@@ -13,7 +13,7 @@ from PIL import Image
 from tests.parts.program.forked import start_each
 from tests.parts.program.prediction.test_predict_page import EVIL, FACTS, Outline, image_set
 from train.data import Examples
-from train.foundation import stored_rows
+from train.evaluation import stored_scores
 from train.prediction import html_page, similar_examples, trained
 from train.prediction.class_sets import Similar
 from train.prediction.similar_examples import TrainingFeatures
@@ -56,7 +56,7 @@ def test_they_are_the_nearest_of_the_class(rows, rng, monkeypatch, in_file):
     # Several parts of a class, from memory or from a temporary file.
     monkeypatch.setattr(similar_examples, "_READ_TOGETHER", 7)
     if in_file:
-        monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 0)
+        monkeypatch.setattr(stored_scores, "MOST_IN_MEMORY", 0)
     found = TrainingFeatures(rows)
     queries = rng.normal(size=(3, 5)).astype(np.float32)
     classes = [(0, 3), (), (2, 0, 1)]
