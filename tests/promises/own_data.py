@@ -255,7 +255,7 @@ def train(where, workdir, **changes):
 def evaluated(workdir, split):
     """The scores of a split that `train.evaluate` writes beside its report."""
     out = workdir / f"{split}.npz"
-    flags = {"workdir": workdir, "split": split, "scores": out, "coverages": (0.75, 0.9)}
+    flags = {"workdir": workdir, "split": split, "scores_out": out, "coverages": (0.75, 0.9)}
     commands.ok(commands.line("evaluate", **flags))
     with np.load(out) as arrays:
         return dict(arrays)

@@ -227,7 +227,7 @@ def test_network_and_head_say_of_images_what_the_head_says_of_their_features(
         assert first.keys() == second.keys()
         np.testing.assert_allclose([*first.values()], [*second.values()], **CLOSE)
     # The same for the photographs with labels, as they are evaluated.
-    out = {"out": tmp_path / "report.json", "scores": tmp_path / "scores.npz"}
+    out = {"out": tmp_path / "report.json", "scores_out": tmp_path / "scores.npz"}
     commands.ok(commands.line("evaluate", workdir=head.workdir, images=photos, **out))
     found = arrays_of(tmp_path / "scores.npz")
     chosen = [found["names"].tolist().index(name) for name in head.scores["names"]]

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import io
+import json
 import tarfile
 
 import numpy as np
@@ -97,10 +98,9 @@ def test_imagenet_has_the_files_of_both_archives(tmp_path, capsys):
         synset, index = example["file_name"].decode().removesuffix(".JPEG").split("_")
         assert example["label"] == archives.synsets().index(synset)
         assert example["image"] == archives.jpeg(int(example["label"]) + int(index))
-    np.testing.assert_array_equal(
-        np.load(tmp_path / "data/imagenet2012/5.1.0/labels-train.npy"),
-        [example["label"] for example in train],
-    )
+    listed = json.loads((tmp_path / "data/imagenet2012/5.1.0/examples-train.json").read_bytes())
+    assert listed["label"] == [example["label"] for example in train]
+    assert listed["file_name"] == [example["file_name"].decode() for example in train]
 
 
 def test_the_cifar_100_recipe_trains_on_what_was_prepared(run_seed, tmp_path, cifar100):
