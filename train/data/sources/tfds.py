@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import functools
 import io
-import json
 import math
 import resource
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from PIL import Image
 
 from train.data.examples import Examples, Split
 from train.data.sources import errors_told, named_splits
-from train.foundation import files, host_memory
+from train.foundation import files, host_memory, json_files, shapes
 from train.foundation.errors import UserError
 from train.foundation.spelling import spell
 
@@ -30,6 +29,8 @@ _TEXTS = ("file_name", "author", "license")
 _REMEDY = "; if what is prepared there is damaged, delete it and run train.prepare again"
 # The label of an example without one, in tfds.
 _NO_LABEL = -1
+# The labels and some texts of all examples of a split.
+_LISTED = shapes.table_of(shapes.list_of(shapes.anything))
 
 
 def find(name: str, data_dir: str | None, *, splits: Mapping[Split, str]) -> Examples:
@@ -179,10 +180,10 @@ class Records(Sequence[bytes]):
 def leave_out(builder: tfds.core.DatasetBuilder, split: str, places: Sequence[int]) -> None:
     """Takes the labels of examples of a split away, so that no run takes them."""
     path = _list_of(builder, split)
-    listed = json.loads(path.read_bytes())
+    listed = json_files.read(path, _LISTED, "a list of examples")
     for place in places:
         listed["label"][place] = _NO_LABEL
-    files.write_whole(path, files.to_json(listed))
+    files.write_whole(path, json_files.sealed(listed))
 
 
 @contextlib.contextmanager
@@ -207,14 +208,17 @@ def _listed(
     records: Records, path: Path, num_classes: int, texts: Sequence[str]
 ) -> dict[str, np.ndarray]:
     """The labels and some texts of all records, as the file at `path` lists them."""
-    with errors_told(f"{path} cannot be read", "; delete it, and it is made again"):
-        if path.exists():
-            listed = json.loads(path.read_bytes())
-        else:
+    remedy = "; delete it, and it is made again"
+    with errors_told(f"{path} cannot be read", remedy):
+        try:
+            listed = json_files.read(path, _LISTED, "a list of examples")
+        except FileNotFoundError:
             listed = _read_list(records, texts)
             # If the folder cannot be written to, every opening reads the records again.
             with contextlib.suppress(OSError):
-                files.write_whole(path, files.to_json(listed))
+                files.write_whole(path, json_files.sealed(listed))
+        except UserError as error:
+            raise error.within(after=remedy) from error
         found = {"label": np.array(listed["label"])}
         found |= {name: np.array(listed[name], object) for name in texts}
         is_class = (found["label"] >= _NO_LABEL) & (found["label"] < num_classes)

@@ -282,10 +282,12 @@ def test_damaged_files_are_told_and_lists_are_made_again(tmp_path):
     before, (records,) = read_all(), folder.glob("*.array_record*")
     listed = folder / "examples-train.json"
     known, info = json.loads(listed.read_bytes()), folder / "dataset_info.json"
-    of_list = rf"{listed} cannot be read: .*; delete it, and it is made again"
+    of_list = rf"{listed} .*; delete it, and it is made again"
+    seal = known.pop("sha256")
     of_records = rf"{folder} cannot be read: .*delete it and run"
     of_all = rf"the data set tfds:trees below {tmp_path} cannot be opened: .*delete it and run"
     wrong = [known | {"label": [3] * 30}, known | {"author": ["a"]}, {"label": LABELS}]
+    wrong += [known | {"label": known["label"][::-1], "sha256": seal}]
     for path, content, message in (
         *((listed, json.dumps(one).encode(), of_list) for one in wrong),
         (records, records.read_bytes()[:1000], of_records),
