@@ -10,7 +10,7 @@ import numpy as np
 
 from train.configuration import Config
 from train.configuration.datasets import StreamedFields
-from train.data import Dataset, DatasetSpec, dataset_spec, look, splits, streaming, taxonomy
+from train.data import Dataset, DatasetSpec, dataset_spec, look, splits, streaming
 from train.data.batches import Batch, Batches
 from train.data.examples import Examples
 from train.data.look import Looks
@@ -32,8 +32,7 @@ def facts_of(dataset: Dataset, given: str | None = None) -> Facts:
         dataset: the data set.
         given: `config.dataset.taxonomy`; None for what the data set has above its classes.
     """
-    tree = dataset.tree if given is None else taxonomy.read(given, dataset.class_names)
-    classes = _counted(dataset.class_names, dataset.train, tree)
+    classes = _counted(dataset.class_names, dataset.train, dataset.tree_named(given))
     return Facts(
         classes,
         dataset.image_shape,

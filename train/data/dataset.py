@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from train.configuration import DatasetFields
+from train.data import taxonomy
 from train.data.crops import ImageReader
 from train.data.examples import Examples
 from train.data.look import Seen
@@ -81,6 +82,10 @@ class Dataset:
         usual = {"train": self.train, "validation": self.validation, "test": self.test}
         balanced = self.balanced_test
         return usual if balanced is None else {**usual, "balanced_test": balanced}
+
+    def tree_named(self, given: str | None) -> ClassTree | None:
+        """What is above the classes by `config.dataset.taxonomy`; None for the data set's own."""
+        return self.tree if given is None else taxonomy.read(given, self.class_names)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from train.configuration import DatasetFields
-from train.data import streams, taxonomy
+from train.data import streams
 from train.data.dataset import Dataset, DatasetSpec
 from train.foundation.errors import UserError
 
@@ -170,8 +170,7 @@ def _groups(fields: DatasetFields, dataset: Dataset) -> Sequence[int]:
     if kind == "blocks":
         # The published results on CIFAR-100 have these groups. None of them is a superclass there.
         return [label // _BLOCK for label in range(number)]
-    given = fields.taxonomy
-    tree = dataset.tree if given is None else taxonomy.read(given, dataset.class_names)
+    tree = dataset.tree_named(fields.taxonomy)
     if tree is None:
         raise UserError(
             field="config.dataset.label_noise_kind",

@@ -1,9 +1,8 @@
 """Locks of files. A process that is killed loses them."""
 
-import contextlib
 import fcntl
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import BinaryIO
 
 from absl import logging
 
@@ -43,12 +42,3 @@ def open_locked(path: Path, busy: str) -> BinaryIO:
         if files.is_at(file, path):
             return file
         file.close()
-
-
-def wait_for_lock(file: IO[bytes] | int) -> None:
-    """Waits for the lock of an open file or folder, and keeps it until that is closed.
-
-    Some shared file systems have no locks: there, this does nothing.
-    """
-    with contextlib.suppress(OSError):
-        fcntl.flock(file, fcntl.LOCK_EX)

@@ -64,16 +64,14 @@ class ImageProgress:
         what: what is done with them, as "checking and writing".
         total: the number of images.
         done: how many of them an earlier start has done.
-        counted: what they are, if they are not images.
     """
 
-    def __init__(self, what: str, total: int, *, done: int = 0, counted: str = "images") -> None:
+    def __init__(self, what: str, total: int, *, done: int = 0) -> None:
         self._what = what
-        self._counted = counted
         self._total = total
         self._done = done
         self._shown = done
-        self._bar = make_bar(make_console(), after=counts(counted))
+        self._bar = make_bar(make_console(), after=counts("images"))
         self._task = self._bar.add_task(what, total=total, completed=done)
 
     def advance(self, images: int) -> None:
@@ -84,7 +82,7 @@ class ImageProgress:
             self._done == self._total or (self._done - self._shown) * _LINES >= self._total
         ):
             self._shown = self._done
-            show_line(f"{self._what}: {self._done:,} of {self._total:,} {self._counted}")
+            show_line(f"{self._what}: {self._done:,} of {self._total:,} images")
 
     def __enter__(self) -> "ImageProgress":
         """Shows the bar."""
