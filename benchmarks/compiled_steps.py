@@ -24,9 +24,9 @@ from benchmarks import accounts, command, markdown
 from train.configuration.groups import Config
 from train.configuration.parsing import parse
 from train.data import dataset_spec
+from train.data.classes import Classes
 from train.planning.plans import Plan, StepPlanner
 from train.planning.targets import Target, find_target
-from train.workdir.classes import Classes
 from train.workdir.facts import Facts
 
 PRECISIONS = {"float32": False, "bfloat16": True}

@@ -46,12 +46,12 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from benchmarks import command, data, hostile, markdown, timing, watched
+from train.classifiers import program as programs
+from train.classifiers.program import Program
 from train.foundation import reading
 from train.models import HEADS, MODELS
 from train.models.classifier import Classifier
 from train.models.weights.names import arrays_of
-from train.prediction import exported_classifier
-from train.prediction.exported_classifier import ExportedClassifier
 from train.serving.batcher import Batcher, choose
 
 CLIENTS = (1, 16, 64)
@@ -137,7 +137,7 @@ def tables(results: dict[str, Any]) -> str:
 def _compare(
     program: Path, files: Sequence[bytes], folder: Path, repetitions: int, seconds: int
 ) -> dict[str, Any]:
-    classifier = exported_classifier.load(program)
+    classifier = programs.read(program).load()
     batcher = Batcher(classifier, lambda _size, _number: None)
     batcher.compile()
     request = folder / "request"
@@ -179,9 +179,9 @@ def _compare(
     }
 
 
-def _loop(classifier: ExportedClassifier, file: bytes, size: int, seconds: int) -> float:
+def _loop(classifier: Program, file: bytes, size: int, seconds: int) -> float:
     """The images per second of a loop over the program."""
-    reader = classifier.expected.reader
+    reader = classifier.reader
     assert reader is not None
     number, begun = 0, time.perf_counter()
     read = reading.in_threads(

@@ -44,7 +44,7 @@ def measure(classes: int) -> dict[str, Any]:
                 *("-m", "train.predict", run, f"--features={folder}/rows.npz", "--average_k=5"),
                 f"--html={folder}/page.html",
             ],
-            "evaluate": ["-m", "train.evaluate", run, "--coverages=0.9"],
+            "evaluate": ["-m", "train.evaluate", run, "--coverage=0.9"],
         }
         found = {name: watched.run(arguments).to_json() for name, arguments in commands.items()}
         results = json.loads((folder / "run" / "results.json").read_text())

@@ -23,11 +23,10 @@ from PIL import Image
 from benchmarks import command, markdown
 from benchmarks.held_out import FOLDS
 from train import data
-from train.evaluation import outlier_scores
+from train.classifiers import outliers
 
 _COVERAGE = 0.9
 _DIGITS, _FEATURES = "digits", "features"
-_SURE = ("answered", "error_of_answers", "answered_of_unknown_classes")
 
 # The columns of the tables: the key of their numbers, and how these are written.
 _COLUMNS = {
@@ -64,7 +63,7 @@ def tables(results: Mapping[str, Any]) -> str:
     header = ["score", *_COLUMNS]
     parts = [
         f"Means of {results['repetitions']} networks, each without another fifth of the classes, "
-        f"for `--coverage={results['asked']:g}`."
+        f"for `coverage={results['asked']:g}`."
     ]
     for name, found in results["data"].items():
         rows = [
@@ -80,7 +79,7 @@ def tables(results: Mapping[str, Any]) -> str:
             f"{name}, {found['classes'][0]:.0f} known classes and {found['new examples'][0]:,.0f} "
             f"examples of others (standard errors of the columns: at most {', '.join(errors)}):"
             f"\n\n{markdown.table(header, rows)}\n\n"
-            f"With `--max_error={results['max_error']:g}`, {sure['answered'][0]:.1%} of the "
+            f"With `max_error={results['max_error']:g}`, {sure['answered'][0]:.1%} of the "
             f"examples of known classes are answered, {sure['error_of_answers'][0]:.2%} of these "
             f"answers are wrong, and {sure['answered_of_unknown_classes'][0]:.1%} of the examples "
             "of new classes are answered."
@@ -95,32 +94,38 @@ def _measure(fold: int, folder: Path, features: Path | None, max_error: float) -
     if not (workdir / "results.json").exists():
         _run("train.main", f"--workdir={workdir}", *recipe)
     reports = {}
-    for score in outlier_scores.SCORES:
+    asked = f"max_error={max_error}"
+    for score in outliers.SCORES:
         out = workdir.with_name(f"{workdir.name}_{score}.json")
         if not out.exists():
-            asked = (f"--coverages={_COVERAGE}", f"--max_error={max_error}", f"--out={out}")
-            allowed = ("--allow_new", f"--new_score={score}")
-            _run("train.evaluate", f"--workdir={workdir}", new, *allowed, *asked)
+            texts = (f"--sets={_says_new(score)}", f"--sets={asked}")
+            _run("train.evaluate", f"--workdir={workdir}", new, *texts, f"--out={out}")
         reports[score] = json.loads(out.read_text())
     # The same for every score.
-    any_report = reports[outlier_scores.DEFAULT]
+    any_report = reports[outliers.DEFAULT]
+    sure = any_report["sets"][asked]
     return {
-        "scores": {score: _numbers(one["none_of_these"]) for score, one in reports.items()},
-        "sure": {name: any_report["selective"][name] for name in _SURE},
-        "classes": len(json.loads((workdir / "classes.json").read_text())),
-        "new examples": any_report["none_of_these"]["num_examples_of_unknown_classes"],
+        "scores": {score: _numbers(one, _says_new(score)) for score, one in reports.items()},
+        "sure": {
+            **{name: sure[name] for name in ("answered", "error_of_answers")},
+            # An answer is a set of one class.
+            "answered_of_unknown_classes": sure["unknown"]["set_size"],
+        },
+        "classes": any_report["classes"],
+        "new examples": any_report["unknown_classes"]["examples"],
     }
 
 
-def _numbers(report: Mapping[str, Any]) -> dict[str, float]:
-    rates = report["coverages"][f"{_COVERAGE}"]["rules"]["lac"]
+def _says_new(score: str) -> str:
+    return f"coverage={_COVERAGE}, new_score={score}"
+
+
+def _numbers(report: Mapping[str, Any], text: str) -> dict[str, float]:
+    row, names = report["sets"][text], ("set_size", "none_of_these")
     return {
-        **{name: report[name] for name in ("auroc", "oscr_area")},
-        **{
-            f"{what} {name}": value
-            for what in ("known", "unknown")
-            for name, value in rates[what].items()
-        },
+        **{name: report["none_of_these"][name] for name in ("auroc", "oscr_area")},
+        **{f"known {name}": row[name] for name in ("coverage", *names)},
+        **{f"unknown {name}": row["unknown"][name] for name in names},
     }
 
 

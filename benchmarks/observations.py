@@ -1,6 +1,6 @@
 r"""Ways to combine the scores of several photographs of one plant, on hand-made observations.
 
-    python -m train.evaluate --workdir=runs/places --scores_out=places.npz
+    python -m train.evaluate --workdir=runs/places --out=places.npz
     python -m benchmarks.observations places=places.npz \
         --output=benchmarks/results/observations-cpu.json
 
@@ -46,7 +46,7 @@ def main() -> None:
     """Measures each file of scores with both kinds of observations."""
     made = command.parser(__doc__, repetitions=20, what="random observations and halves", least=2)
     made.add_argument(
-        "scores", nargs="+", type=_named, help="NAME=FILE of train.evaluate --scores_out"
+        "scores", nargs="+", type=_named, help="NAME=FILE.npz of train.evaluate --out"
     )
     given = made.parse_args()
     results = {

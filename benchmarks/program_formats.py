@@ -20,9 +20,10 @@ import jax
 import numpy as np
 
 from benchmarks import command, data, deployment, markdown, timing
-from train.prediction import calibrated_rule, classifiers, exported_classifier, inference
-from train.prediction.classifier_flags import ChosenClassifier
-from train.prediction.rule_flags import ChosenRule
+from train.classifiers import flags, program
+from train.classifiers.flags import ChosenClassifier
+from train.prediction import exported_program
+from train.reports import rules
 
 BATCHES = (1, 16)
 _STARTS = 5
@@ -65,22 +66,16 @@ def measure(given: dict[str, str], folder: Path, repetitions: int) -> dict[str, 
     photograph = folder / "photograph.jpg"
     photograph.write_bytes(data.photographs()[0])
     first = {kind: _first_answer(file, photograph) for kind, file in files.items()}
-    chosen = ChosenClassifier(
-        workdir=given.get("workdir"),
-        weights=given.get("weights"),
-        model=given.get("model"),
-        classes=given.get("classes"),
-    )
-    classifier = classifiers.load(chosen)
-    rule = calibrated_rule.calibrate(classifier, ChosenRule("top_k", deployment.K))
+    classifier = flags.load_network(ChosenClassifier(**given))  # type: ignore[arg-type]
+    rule = rules.parse(f"top_k={deployment.K}")
     calls = {
-        "JAX": jax.jit(inference.make(classifier, rule)),
-        **{kind: exported_classifier.load(file).call for kind, file in files.items()},
+        "JAX": jax.jit(exported_program.make(classifier, rule)),
+        **{kind: program.read(file).load().call for kind, file in files.items()},
     }
     rng = np.random.default_rng(0)
     seconds = {}
     for batch in BATCHES:
-        pixels = rng.integers(0, 256, (batch, *classifier.image_shape)).astype(np.uint8)
+        pixels = rng.integers(0, 256, (batch, *classifier.shape)).astype(np.uint8)
         contestants = {
             kind: lambda call=call: jax.block_until_ready(call(pixels))  # noqa: B023
             for kind, call in calls.items()
@@ -93,14 +88,12 @@ def measure(given: dict[str, str], folder: Path, repetitions: int) -> dict[str, 
     }
 
 
-def _first_answer(program: Path, photograph: Path) -> float:
+def _first_answer(file: Path, photograph: Path) -> float:
     """The median seconds of the script beside a program, for one photograph."""
     taken = []
     for _ in range(_STARTS):
         begun = time.perf_counter()
-        subprocess.run(
-            [sys.executable, f"{program}.py", photograph], check=True, capture_output=True
-        )
+        subprocess.run([sys.executable, f"{file}.py", photograph], check=True, capture_output=True)
         taken.append(time.perf_counter() - begun)
     return statistics.median(taken)
 

@@ -13,6 +13,7 @@ repetitions, for the sets of 1,000 examples.
 """
 
 import argparse
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -24,12 +25,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import command, markdown, timing
-from topk_jax import metrics, sets
-from train.data.taxonomy import ClassTree
-from train.evaluation import conformal_sets
-from train.evaluation.conformal_rules import RULES
-from train.evaluation.predictions import Predictions
-from train.prediction import trained
+from topk_jax import metrics, rules, sets
+from topk_jax.taxonomy import Taxonomy
+from train.classifiers import trained
+from train.scores.scores import Scores
 
 _ERROR = 0.1
 _K = 5
@@ -108,34 +107,30 @@ def _named(text: str) -> tuple[str, Path]:
 
 
 def _measure_run(workdir: Path, repetitions: int) -> dict[str, Any]:
-    classifier = trained.load(workdir)
-    examples = classifier.predict("test")
-    examples = examples.take(np.flatnonzero(examples.is_known))
-    counts, tree = classifier.class_counts, classifier.tree
-    half = len(examples.labels) // 2 // _BLOCK * _BLOCK
+    examples = trained.load(workdir).split("test").of_known()
+    half = len(examples) // 2 // _BLOCK * _BLOCK
     if half == 0:
         raise SystemExit(f"{workdir} must have {2 * _BLOCK} test examples, for halves of blocks")
-    found = [_measure(examples, counts, tree, half, seed) for seed in range(repetitions)]
+    found = [_measure(examples, half, seed) for seed in range(repetitions)]
     return {
-        "classes": classifier.num_classes,
+        "classes": len(examples.classes),
         "examples": half,
         "rules": {rule: _summary([one[rule] for one in found]) for rule in found[0]},
     }
 
 
-def _measure(
-    examples: Predictions, counts: np.ndarray, tree: ClassTree | None, half: int, seed: int
-) -> dict[str, dict[str, float]]:
+def _measure(examples: Scores, half: int, seed: int) -> dict[str, dict[str, float]]:
     """The quality of each rule on one half, calibrated on the other."""
-    order = np.random.default_rng(seed).permutation(len(examples.labels))
+    order = np.random.default_rng(seed).permutation(len(examples))
     known, new = examples.take(order[:half]), examples.take(order[half : 2 * half])
-    probabilities, labels = jnp.asarray(new.scores), jnp.asarray(new.labels)
+    tree = examples.classes.tree
+    probabilities, labels = jnp.asarray(new.values), jnp.asarray(new.labels)
     blocks = probabilities.reshape(-1, _BLOCK, probabilities.shape[-1])
     found = {}
-    for name, rule in _rules(known, counts, tree, seed).items():
+    for name, rule in _rules(known, None if tree is None else tree.taxonomy, seed).items():
         chosen, seconds = _timed(rule, blocks)
         hits = jnp.take_along_axis(chosen, labels[:, None], axis=-1)[:, 0]
-        macro = metrics.macro_accuracy(hits, labels, num_classes=len(counts))
+        macro = metrics.macro_accuracy(hits, labels, num_classes=len(examples.classes))
         found[name] = {
             "coverage": float(hits.mean()),
             "macro_coverage": float(macro),
@@ -158,31 +153,31 @@ def _timed(rule: Rule, blocks: jax.Array) -> tuple[jax.Array, float]:
     return chosen.reshape(-1, chosen.shape[-1]), seconds
 
 
-def _rules(
-    known: Predictions, counts: np.ndarray, tree: ClassTree | None, seed: int
-) -> dict[str, Rule]:
+def _rules(known: Scores, taxonomy: Taxonomy | None, seed: int) -> dict[str, Rule]:
     """Each rule by its name, calibrated."""
-    calibrate = partial(
-        conformal_sets.calibrate,
-        examples=known,
-        coverage=1 - _ERROR,
+    counts = known.classes.counts
+    assert counts is not None  # A run has training examples.
+    fit = partial(
+        rules.fit,
+        scores=known.values,
+        labels=known.labels,
         class_counts=counts,
-        tree=tree,
+        taxonomy=taxonomy,
     )
-    rules: dict[str, Rule] = {
-        f"`{name}`": calibrate(rule)
-        for name, rule in RULES.items()
-        if conformal_sets.why_not(rule, known.scores, counts, tree) is None
-    }
-    probabilities, labels = jnp.asarray(known.scores), jnp.asarray(known.labels)
-    rules |= _randomized(probabilities, labels, seed) | _by_rank(probabilities, labels)
-    if tree is not None:
-        rules[f"`lac`, at most {_NAMES} names"] = _with_names(rules["`lac`"], tree)
+    asked = {f"`{name}`": f"{name}={1 - _ERROR}" for name in rules.CONFORMAL}
+    asked[f"`lac`, at most {_NAMES} names"] = f"lac={1 - _ERROR}, max_names={_NAMES}"
+    found: dict[str, Rule] = {}
+    for name, text in asked.items():
+        # A rule may need a taxonomy or more examples of each class.
+        with contextlib.suppress(ValueError):
+            found[name] = fit(text)
+    probabilities, labels = jnp.asarray(known.values), jnp.asarray(known.labels)
+    found |= _randomized(probabilities, labels, seed) | _by_rank(probabilities, labels)
     worth = sets.set_utilities("u65", num_classes=len(counts))
     mean_size = sets.average_k_threshold(probabilities, k=_K)
     macro = sets.macro_average_k_thresholds(probabilities, k=_K, class_counts=counts)
     mean_error = sets.average_error_threshold(probabilities, error=_ERROR)
-    return rules | {
+    return found | {
         f"`top_k_set`, k = {_K}": partial(sets.top_k_set, k=_K),
         f"`average_k_threshold`, k = {_K}": lambda p: sets.threshold_set(p, mean_size),
         f"`macro_average_k_thresholds`, k = {_K}": lambda p: sets.threshold_set(p, macro),
@@ -220,14 +215,6 @@ def _by_rank(probabilities: jax.Array, labels: jax.Array) -> dict[str, Rule]:
         return by_score & ranked(places, probabilities)
 
     return {'score "rank"': partial(ranked, most), "`rank_calibrated_quantiles`": calibrated}
-
-
-def _with_names(rule: Rule, tree: ClassTree) -> Rule:
-    def widened(probabilities: jax.Array) -> jax.Array:
-        named = sets.fewest_names(rule(probabilities), tree.taxonomy, names=_NAMES)
-        return sets.node_set(named, tree.taxonomy)
-
-    return widened
 
 
 def _summary(repetitions: Sequence[Mapping[str, float]]) -> dict[str, Any]:

@@ -33,11 +33,11 @@ from train.configuration import Config
 from train.configuration.parsing import parse
 from train.data import Dataset, Examples, dataset_spec, streaming
 from train.data.batches import Batch, Batches
+from train.data.classes import Classes
 from train.devices.parallel import Devices
 from train.training.state import TrainState
 from train.training.steps_in_flight import StepsInFlight
 from train.training.stop_signals import NOTHING, StopSignals, with_request
-from train.workdir.classes import Classes
 from train.workdir.facts import Facts
 from train.workdir.progress import Progress
 from train.workdir.reporting import SilentReporter

@@ -32,8 +32,8 @@ RULES = {
     "top_5": ["--top_k=5"],
     "average_2": ["--average_k=2"],
     "lac": ["--coverage=0.95"],
-    "class_conditional": ["--coverage=0.95", "--rule=class_conditional"],
-    "none_of_these": ["--coverage=0.9", "--allow_new", "--new_score=neighbors"],
+    "class_conditional": ["--sets=class_conditional=0.95"],
+    "none_of_these": ["--sets=coverage=0.9, new_score=neighbors"],
 }
 _STYLE = """<style>
 header, nav, #controls, .marking, .folder { display: none !important; }
@@ -66,12 +66,12 @@ def main() -> None:
 
 def write_digits(workdir: Path, folder: Path) -> None:
     """Writes the images: the clearest test digit, two in doubt, and a cross."""
-    from train.prediction import trained  # noqa: PLC0415 (it takes long to import)
+    from train.classifiers import trained  # noqa: PLC0415 (it takes long to import)
 
     classifier = trained.load(workdir)
     test = classifier.load_dataset().test
     images = test.rows(np.arange(len(test)))
-    scores = np.asarray(classifier.predict("test").scores, np.float64)
+    scores = classifier.split("test").values.astype(np.float64)
     entropy = -(scores * np.log(np.maximum(scores, 1e-12))).sum(axis=1)
     order = np.argsort(entropy)
     folder.mkdir()

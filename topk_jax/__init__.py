@@ -6,10 +6,20 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "drift", "heads", "losses", "metrics", "operators", "sets", "taxonomy"]
+__all__ = [
+    "__version__",
+    "drift",
+    "heads",
+    "losses",
+    "metrics",
+    "operators",
+    "rules",
+    "sets",
+    "taxonomy",
+]
 
 if TYPE_CHECKING:
-    from topk_jax import drift, heads, losses, metrics, operators, sets, taxonomy
+    from topk_jax import drift, heads, losses, metrics, operators, rules, sets, taxonomy
 else:
     # The modules are imported on first use, because they import JAX. Type checkers would accept any
     # name here.

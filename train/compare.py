@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from train.evaluation.metric import Metric
 from train.foundation import command_line, fields, files, flag_rules, flag_types
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.foundation.flag_rules import Exclusive, Flag, Needed
+from train.reports.metric import Metric
 from train.workdir import output_files, run_inputs
 
 if TYPE_CHECKING:

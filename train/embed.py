@@ -9,8 +9,6 @@ If a command that was stopped is given again, it computes only the features that
 --shard=i/n, the file has every n-th image; a folder with the files of all shares is one data set.
 """
 
-from pathlib import Path
-
 from absl import flags
 
 from train.foundation import command_line, fields, flag_rules, flag_types, interruption
@@ -22,39 +20,25 @@ from train.workdir import output_files, run_inputs
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The folder of a finished run on images.")
 _WEIGHTS = flags.DEFINE_string(
-    "weights",
-    None,
-    "Instead of --workdir: a file of the weights of a network, of safetensors or torch.save.",
+    "weights", None, "Instead of --workdir: a file of weights, of safetensors or torch.save."
 )
 _MODEL = flags.DEFINE_string(
-    "model",
-    None,
-    "the name of the network, as config.model.name has it; needed if the file fits several.",
+    "model", None, "the network, as in config.model.name; needed if the file fits several."
 )
 _IMAGE_SIZE = flag_types.define_integer(
-    "image_size",
-    "the height and width of the images for the network; by default as it was "
-    "published, such as 224.",
-    lower_bound=1,
+    "image_size", "the side of the images; by default that of the published network.", lower_bound=1
 )
 _NORMALIZATION = flags.DEFINE_string(
-    "normalization",
-    None,
-    "how images are normalized, imagenet, halves (values from -1 to 1) or clip; by "
-    "default as the network was first published.",
+    "normalization", None, "imagenet, halves (values from -1 to 1) or clip; by default its own."
 )
 _IMAGES = flags.DEFINE_string(
-    "images", None, "A folder with a folder for each class, as for configs/images.py."
-)
-_TABLE = flags.DEFINE_string(
-    "table", None, "Instead of --images: a table of images, as for configs/images.py."
-)
-_NESTED = flags.DEFINE_boolean("nested", False, "whether each folder with images is a class.")
-_GROUP = flags.DEFINE_string(
-    "group",
+    "images",
     None,
-    "How the group of an image is found, as config.dataset.group; with --table, the column of the "
-    "groups.",
+    "Needed. A folder with a folder for each class, or a table, as configs/images.py.",
+)
+_NESTED = flags.DEFINE_boolean("nested", False, "Whether each folder with images is a class.")
+_GROUP = flags.DEFINE_string(
+    "group", None, "How the group of an image is found: as config.dataset.group."
 )
 _VALIDATION_FRACTION = flags.DEFINE_float(
     "validation_fraction",
@@ -67,89 +51,63 @@ _TEST_FRACTION = flags.DEFINE_float(
     "test_fraction", 0.15, "As --validation_fraction, for the test.", lower_bound=0, upper_bound=1
 )
 _SKIP_UNREADABLE = flags.DEFINE_boolean(
-    "skip_unreadable",
-    False,
-    "Whether images that cannot be read are left out; otherwise they are an error.",
+    "skip_unreadable", False, "Whether images that cannot be read are left out; else an error."
 )
 _OUT = flags.DEFINE_string("out", None, "Needed. The .npz file for the features.")
 _SHARE = shares.define(_OUT)
-
+_OF_DATA = (_NESTED, _GROUP, _VALIDATION_FRACTION, _TEST_FRACTION, _SKIP_UNREADABLE)
 _ROWS = flag_rules.declare(
     Needed(("workdir", "weights"), "the folder of a finished run, or a file of weights"),
     Exclusive(("workdir", "weights")),
-    Needed(("images", "table"), "a folder of images, or a table that lists them"),
-    Exclusive(("images", "table")),
+    Needed(("images",), "a folder of images, or a table that lists them"),
+    Needed(("out",), "the .npz file for the features"),
     *(
         Flag(flag.name, needs=("weights",), because="a run has its own")
         for flag in (_IMAGE_SIZE, _MODEL, _NORMALIZATION)
     ),
-    Flag("nested", needs=("images",)),
-    *(Flag(flag.name, fields.text("a path")) for flag in (_WORKDIR, _WEIGHTS, _IMAGES, _TABLE)),
+    *(Flag(flag.name, fields.text("a path")) for flag in (_WORKDIR, _WEIGHTS, _IMAGES)),
     Flag("group", fields.text()),
-    Needed(("out",), "the .npz file for the features"),
 )
-# Fields of the configuration that have flags here, but `config.dataset.path`.
+# Fields of the configuration that have flags here.
 _FLAGS = {
     "config.model.pretrained": "--weights",
     "config.model.name": "--model",
-    **{
-        f"config.dataset.{flag.name}": f"--{flag.name}"
-        for flag in (_NESTED, _GROUP, _VALIDATION_FRACTION, _TEST_FRACTION)
-    },
+    "config.dataset.path": "--images",
+    **{f"config.dataset.{flag.name}": f"--{flag.name}" for flag in _OF_DATA},
 }
 
 
 def main() -> None:
     """Writes the features of the images."""
     flag_rules.check(_ROWS)
-    images, weights, workdir = (_path(flag) for flag in (_IMAGES, _WEIGHTS, _WORKDIR))
-    found_in, flag = (_path(_TABLE), "table") if images is None else (images, "images")
-    assert found_in is not None
-    assert _OUT.value is not None
-    if not _OUT.value.endswith(".npz"):
-        raise UserError(field="--out", must_be="an .npz file", got=_OUT.value)
-    kept = {} if workdir is None else run_inputs.of_run(workdir)
+    images, weights, workdir = map(flag_types.path_of, (_IMAGES, _WEIGHTS, _WORKDIR))
+    assert images is not None
+    kept = {images.expanduser(): "what --images names"}
+    kept |= {} if workdir is None else run_inputs.of_run(workdir)
     kept |= {} if weights is None else {weights: "the file of --weights"}
-    out = output_files.checked("out", _OUT.value, {found_in: f"what --{flag} names"} | kept)
+    out = output_files.checked("out", _OUT.value or "", kept, suffixes=(".npz",))
     share = _SHARE()
-    with flags_for_fields({**_FLAGS, "config.dataset.path": f"--{flag}"}):
-        _embed(out, share)
-
-
-def _embed(out: Path, share: slice) -> None:
+    from train.classifiers import network
     from train.models import NORMALIZATIONS
-    from train.prediction.embedding import archive, found, network
-    from train.prediction.embedding.embedding import embed
+    from train.prediction.embedding import embedding, found
 
     flag_rules.check((Flag("normalization", fields.one_of(NORMALIZATIONS)),))
-    if out.exists() and archive.identity_of(out) is None:
-        raise UserError(
-            field="--out", must_be="an .npz file, or a new one", but=f"{out} is of another kind"
-        )
-    settings = {
-        "validation_fraction": _VALIDATION_FRACTION.value,
-        "test_fraction": _TEST_FRACTION.value,
-        "group": _GROUP.value,
-        "skip_unreadable": _SKIP_UNREADABLE.value,
-    }
-    table, images, weights, workdir = map(_path, (_TABLE, _IMAGES, _WEIGHTS, _WORKDIR))
-    place = table if images is None else images
-    assert place is not None
-    every = found.find(found.configuration(place, nested=_NESTED.value, **settings))
-    given = every.take(shares.places(share, len(every)))
-    if weights is not None:
-        size, normalization = _IMAGE_SIZE.value, _NORMALIZATION.value
-        used = network.of_weights(weights, _MODEL.value, size, normalization)
-    else:
-        assert workdir is not None
-        used = network.of_run(workdir)
-    with interruption.explained("the same command continues from here"):
-        embed(used, given, out)
-
-
-def _path(flag: flags.FlagHolder[str | None]) -> Path | None:
-    """The path that a flag gives, if it does."""
-    return None if flag.value is None else Path(flag.value).expanduser()
+    if out.exists() and embedding.kept_in(out)[0] is None:
+        must_be, but = "an .npz file, or a new one", f"{out} is of another kind"
+        raise UserError(field="--out", must_be=must_be, but=but)
+    with (
+        flags_for_fields(_FLAGS),
+        interruption.explained("the same command continues from here"),
+    ):
+        every = found.find(images, **{flag.name: flag.value for flag in _OF_DATA})
+        given = every.take(shares.places(share, len(every)))
+        if workdir is not None:
+            used = network.of_run(workdir)
+        else:
+            assert weights is not None
+            size, normalization = _IMAGE_SIZE.value, _NORMALIZATION.value
+            used = network.of_weights(weights.expanduser(), _MODEL.value, size, normalization)
+        embedding.embed(used, given, out)
 
 
 if __name__ == "__main__":

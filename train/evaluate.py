@@ -1,143 +1,139 @@
-"""Everything about the sets of a classifier: `python -m train.evaluate --workdir=DIR`.
+"""What the sets of a classifier are worth: `python -m train.evaluate --workdir=DIR`.
 
-For a finished run, every metric of the papers on a split, with thresholds from its validation
-images; the same for a published network, or for scores from elsewhere, without a model:
+On the test split of a finished run, with limits from its validation examples; the same for a
+published network, or for a program that train.export wrote; on new labelled data; or of scores
+from elsewhere, without a network:
 
     python -m train.evaluate --weights=resnet18_weights_best_acc.tar --dataset=plantnet300k
+    python -m train.evaluate --workdir=DIR --images=FOLDER
+    python -m train.evaluate --weights=PROGRAM --images=FOLDER
     python -m train.evaluate --scores=test.npz --calibration=validation.npz
 
-For new labelled data, with the thresholds of the run, or for a program that train.export wrote:
-
-    python -m train.evaluate --workdir=DIR --images=FOLDER
-    python -m train.evaluate --program=FILE --images=FOLDER
+The rules of the sets are those of --sets, or top-K, average-K and conformal sets.
 """
 
 from pathlib import Path
 
 from absl import flags
 
+from train.classifiers import flags as classifier_flags
+from train.configuration.datasets import HOW_GROUPS_ARE_FOUND
+from train.evaluating.asked import DATA, SPLITS, Asked, check_outputs, read_calibration
 from train.foundation import command_line, fields, flag_rules
 from train.foundation.errors import UserError
-from train.foundation.flag_rules import Flag, Needed
+from train.foundation.flag_rules import Exclusive, Flag, Needed
 from train.foundation.flag_types import path_of
-from train.prediction import classifier_flags
-from train.prediction.evaluating import measure_flags, new_data_flags, output_flags
-from train.workdir import output_files, run_files
-
-_SPLITS = ("test", "validation", "train", "balanced_test")
+from train.prediction import set_flags
 
 _CLASSIFIER = classifier_flags.define()
-_PROGRAM = flags.DEFINE_string(
-    "program",
+_SCORES = flags.DEFINE_string(
+    "scores",
     None,
-    "Instead of --workdir: a file that train.export wrote, with its description beside it. Its own "
-    "sets are evaluated.",
+    "Instead of --workdir: an .npz file with an array scores, probabilities or logits [examples, "
+    "classes], and an array labels. A logit of -inf masks its class.",
 )
 _SPLIT = flags.DEFINE_string(
     "split",
     None,
-    f"With --workdir or --weights: the split of the data set, one of {', '.join(_SPLITS)}; by "
-    "default test. Only synthetic_latents has balanced_test, with equally many examples of every "
-    "class.",
+    f"The split of the data set, one of {', '.join(SPLITS)}; by default test. Only "
+    "synthetic_latents has balanced_test, with equally many examples of every class.",
 )
-_NEW_DATA = new_data_flags.define()
-_SCORES = flags.DEFINE_string(
-    "scores",
+_IMAGES = flags.DEFINE_string(
+    "images",
     None,
-    "Instead of --workdir: an .npz file with an array called logits, probabilities or scores "
-    "[examples, classes], and an array labels. A logit of -inf masks its class.",
+    "New labelled images instead of a split: a folder with a folder for each class, or a table "
+    "with the columns path and label, as for configs/images.py. Splits of a table are not used.",
 )
+_FEATURES = flags.DEFINE_string(
+    "features",
+    None,
+    "The same for a classifier of features: an .npz file, or a folder of .npy files, with the "
+    "arrays features and labels, as for configs/features.py.",
+)
+_GROUP = flags.DEFINE_string(
+    "group",
+    None,
+    "How the groups of the new data are found, such as the photographs of one plant: in a folder "
+    f"{HOW_GROUPS_ARE_FOUND}; by default as in the run. Of a table or of features, the column or "
+    "the array of the groups; by default group, if there is one.",
+)
+_SETS = set_flags.define(repeated=True)
 _CALIBRATION = flags.DEFINE_string(
     "calibration",
     None,
-    "all, the default: thresholds are calibrated on all calibration examples. half: on one half of "
-    "them; if these are also the evaluated examples, only the other half is evaluated. A group is "
-    "in one half. FILE.npz, with --scores: on the scores in this file; without it they are "
-    "calibrated on --scores itself, where they look better than they are.",
+    "What limits of sets are fitted on. validation: the validation examples of the classifier; the "
+    "default. half: one half of the examples; the other half is evaluated, and a group is in one "
+    "half. FILE.npz: the scores in this file, as of --scores. FILE.json: limits that "
+    "--calibration_out wrote. Without it, --scores has limits from the same scores.",
 )
-_MEASURES = measure_flags.define()
-_OUTPUTS = output_flags.define()
-# Files that are read, and must be kept.
-_INPUTS = ("scores", "program", *new_data_flags.NAMES, "thresholds", "costs")
-# Flags of a classifier that has examples of its own.
-_OF_RUNS = tuple(name for name in classifier_flags.NAMES if name != "taxonomy")
+_CALIBRATION_OUT = flags.DEFINE_string(
+    "calibration_out",
+    None,
+    "The .json file for the fitted limits, for --calibration here, of train.predict and of "
+    "train.export.",
+)
+_OUT = flags.DEFINE_multi_string(
+    "out",
+    [],
+    "A file to write, whose suffix says what: .json the report, .csv its rows, .npz the scores, "
+    ".png, .svg or .pdf a figure of the rules. May be given several times. The report of a run is "
+    "by default evaluation_SPLIT.json in its folder, of new data evaluation_of_NAME.json.",
+)
+_EXAMPLES = flags.DEFINE_string(
+    "examples",
+    None,
+    "An .html file for a page of the examples that are most wrong, with three .csv files and a "
+    ".png file of the confusions beside it; or a .csv file for these without the page.",
+)
+_FULL = flags.DEFINE_bool(
+    "full", False, "Whether everything is shown, and all conformal rules are compared by default."
+)
 _ROWS = flag_rules.declare(
     Needed(
-        ("workdir", "features_run", "weights", "scores", "program"),
-        "the folder of a finished run, a file of the weights of a network, a file of scores, or "
-        "an exported program",
+        ("workdir", "weights", "scores"),
+        "the folder of a finished run, a file of weights, a program, or a file of scores",
     ),
     Flag(
         "scores",
         fields.text("a file"),
-        excludes=(*_OF_RUNS, "program", *new_data_flags.NAMES),
+        excludes=tuple(one for one in classifier_flags.NAMES if one != "taxonomy"),
         because="scores are evaluated without a network",
     ),
+    Flag("scores", excludes=(*DATA, "split"), because="they are of examples already"),
+    Exclusive(DATA),
+    *(Flag(name, fields.text("a file or a folder")) for name in DATA),
+    Flag("split", fields.one_of(SPLITS), excludes=DATA, because="new data have no splits"),
+    Flag("group", fields.text(), needs=DATA),
     Flag(
-        "program",
-        fields.text("a file"),
-        needs=new_data_flags.NAMES,
-        excludes=_OF_RUNS,
-        because="it is evaluated on new data, without a run",
+        "calibration_out", needs=("workdir", "weights"), because="its limits are those of a network"
     ),
-    Flag(
-        "program",
-        excludes=("coverages", "rules", "recalibrate", "thresholds", "max_error", "risks"),
-        because="a program has its own rule",
-    ),
-    Flag("split", fields.one_of(_SPLITS)),
-    Flag("calibration", fields.text("all, half or an .npz file")),
-    *new_data_flags.ROWS,
-    *measure_flags.ROWS,
-    *output_flags.ROWS,
 )
 
 
 def main() -> None:
     """Evaluates what the flags name."""
-    chosen, outputs = _CLASSIFIER(), _OUTPUTS()
-    scores, program = path_of(_SCORES), path_of(_PROGRAM)
+    chosen, scores = _CLASSIFIER(), path_of(_SCORES)
     flag_rules.check(_ROWS)
-    calibration = None if _CALIBRATION.value in (None, "all", "half") else path_of(_CALIBRATION)
-    if calibration is not None and (scores is None or calibration.suffix != ".npz"):
-        may_be = "all or half" + (", or an .npz file" if scores is not None else "")
-        raise UserError(field="--calibration", must_be=may_be, got=str(calibration))
-    if scores is None and program is None:
+    if scores is None:
         chosen.check()
-    measures = _MEASURES()
-    given = {name: flags.FLAGS[name].value for name in _INPUTS}
-    given["calibration"] = calibration
-    read = {Path(value): f"what --{name} is read from" for name, value in given.items() if value}
-    outputs.check(chosen.files | read)
-    asked = _NEW_DATA(measures, chosen.taxonomy, outputs.calibration_out)
-    is_half = _CALIBRATION.value == "half"
-    out, split = outputs.out, _SPLIT.value or "test"
-    workdir = chosen.workdir or chosen.features_run
-    if scores is None and out is None and workdir is not None:
-        folder = Path(workdir)
-        out = run_files.evaluation(folder, split) if asked is None else asked.report_in(folder)
-        output_files.refuse_protected_folders("out", out)
+    new = [(one.name, Path(one.value)) for one in (_IMAGES, _FEATURES) if one.value is not None]
+    if scores is None and chosen.workdir is None and chosen.dataset is None and not new:
+        raise UserError("--weights needs --dataset, --images or --features: examples to evaluate")
+    asked = Asked(
+        chosen=chosen,
+        scores=scores,
+        split=_SPLIT.value or SPLITS[0],
+        data=new[0] if new else None,
+        group=_GROUP.value,
+        sets=tuple(_SETS()),
+        calibration=read_calibration(_CALIBRATION.value, is_of_scores=scores is not None),
+        full=_FULL.value,
+    )
+    outputs = check_outputs(asked, _OUT.value, path_of(_EXAMPLES), path_of(_CALIBRATION_OUT))
 
-    from train.prediction import classifiers, exported_classifier
-    from train.prediction.evaluating import new_data
-    from train.prediction.evaluating import outputs as writing
-    from train.prediction.evaluating import scores as scoring
-    from train.prediction.evaluating import split as splitting
+    from train.evaluating import flow
 
-    if scores is not None:
-        evaluated = scoring.evaluate(
-            scores, measures, calibration=calibration, is_half=is_half, taxonomy=chosen.taxonomy
-        )
-    elif asked is None:
-        classifier = classifiers.load(chosen)
-        evaluated = splitting.evaluate(classifier, split, measures, is_half=is_half)
-    elif program is None:
-        classifier = classifiers.load(chosen, takes_images=asked.flag != "features")
-        evaluated = new_data.evaluate(classifier, asked, new_data.find(classifier, asked))
-    else:
-        exported = exported_classifier.load(program)
-        evaluated = new_data.evaluate_program(exported, asked, new_data.find(exported, asked))
-    writing.write(evaluated, outputs, out)
+    flow.evaluate(asked, outputs)
 
 
 if __name__ == "__main__":

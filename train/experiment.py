@@ -16,10 +16,10 @@ from train.configuration import Config
 from train.configuration.datasets import path_of
 from train.configuration.parsing import parse
 from train.devices import parallel, processes
-from train.evaluation.metric import Metric
 from train.foundation import folder_lock, json_files
 from train.foundation.errors import UserError
 from train.foundation.nested import flatten
+from train.reports.metric import Metric
 from train.training.loop import AfterEpoch, Loop, stoppable
 from train.training.losses import find_loss
 from train.training.state import TrainState

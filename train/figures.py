@@ -49,8 +49,8 @@ _OPTIONS: dict[str, flags.FlagHolder] = {
     "scores": flags.DEFINE_list(
         "scores",
         None,
-        "In expert: the files of the networks, which train.evaluate --scores_out wrote; a row has "
-        "the name of its file.",
+        "In expert: the files of the networks, which train.evaluate --out=FILE.npz wrote; a row "
+        "has the name of its file.",
     ),
     "expert": flags.DEFINE_string(
         "expert",

@@ -1,8 +1,8 @@
 """Watches sets after deployment: `python -m train.monitor --workdir=DIR --outcomes=FILE`.
 
 The outcomes are lines of train.predict, to which the label that was found is added:
-{"set": [...], "rule": "coverage=0.9", ..., "label": "oak"}. The state is kept in a file: the same
-command counts what was added to the outcomes since.
+{"set": [...], "rule": "coverage=0.9", "calibrated_on": {...}, ..., "label": "oak"}. The state is
+kept in a file: the same command counts what was added to the outcomes since.
 
 The command ends with the exit code 0 if nothing is wrong, with 3 if the sets have the label less
 often than they promise, and with 4 if the promise may still hold, but the scores of the labels
@@ -37,12 +37,6 @@ _DELTA = flags.DEFINE_float("delta", 0.01, "The probability of a false alarm, at
 _COVERAGE = flags.DEFINE_float(
     "coverage", None, "The coverage to test sets for that promise none, as of --top_k."
 )
-_CALIBRATED_ON = flags.DEFINE_integer(
-    "calibrated_on",
-    None,
-    "The number of examples that the sets are calibrated on, or of groups if they have groups; by "
-    "default that of the validation examples of the run.",
-)
 _FOLLOW = flags.DEFINE_bool(
     "follow", False, "Waits for more lines until an alarm, or until Ctrl-C."
 )
@@ -52,7 +46,6 @@ _ROWS = flag_rules.declare(
     Needed(("state",), "the file that keeps what was counted"),
     *(Flag(name, fields.text("a file")) for name in ("outcomes", "state", "figure")),
     *(Flag(name, fields.Number(above=0, below=1)) for name in ("delta", "coverage")),
-    Flag("calibrated_on", fields.integer(1)),
     Flag("follow", excludes=("outcomes=-",), because="standard input is read to its end"),
 )
 
@@ -77,7 +70,6 @@ def main() -> None:
             state,
             follow=_FOLLOW.value,
             coverage=_COVERAGE.value,
-            calibrated_on=_CALIBRATED_ON.value,
             delta=_DELTA.value,
         )
     for line in monitor.in_words():

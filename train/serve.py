@@ -74,7 +74,7 @@ def main() -> None:
     """Serves until a signal comes."""
     flag_rules.check(_ROWS)
     assert _PROGRAM.value is not None
-    from train.prediction import exported_classifier
+    from train.classifiers import program as programs
     from train.serving import listening
     from train.serving.limits import Limits
 
@@ -85,7 +85,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         raise UserError(packages.missing("train.serve", str(error.name), "server")) from error
 
-    program = exported_classifier.read(Path(_PROGRAM.value))
+    program = programs.read(Path(_PROGRAM.value))
     workers = _WORKERS.value
     limits = Limits(
         request_bytes=_MAX_REQUEST_MB.value * 2**20,

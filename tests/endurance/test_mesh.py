@@ -13,9 +13,9 @@ from tests.parts.program.forked import start
 from tests.parts.program.roundings import check_same_metrics, check_with_some_seed
 from train import experiment
 from train.assembly import assemble
+from train.classifiers import trained
 from train.configuration.parsing import parse
-from train.evaluation.thresholds import average_k_thresholds
-from train.prediction import trained
+from train.reports.summaries import average_k_thresholds
 from train.training.losses import LOSSES
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
@@ -51,7 +51,7 @@ def after_some_steps(config):
     state, metrics = some_steps.make(assembly, NUM_STEPS)
     found = assembly.evaluator.predict(*state.evaluated, "validation")
     host = assembly.devices.to_host(state)
-    return host.params, host.averages, metrics, (found.loss, found.scores), found.ranks
+    return host.params, host.averages, metrics, (found.loss, found.values), found.ranks
 
 
 def virtual(devices):
@@ -194,9 +194,9 @@ def test_a_run_goes_on_along_another_mesh_and_is_used_on_one_device(tmp_path):
 
 
 def check_metrics(found, expected, classifier, split):
-    predicted = classifier.predict(split)
-    thresholds = average_k_thresholds(classifier.predict("validation"), classifier.config.eval.ks)
-    check_same_metrics(found, expected, predicted.scores, predicted.labels, thresholds.values())
+    predicted = classifier.split(split)
+    thresholds = average_k_thresholds(classifier.split("validation"), classifier.config.eval.ks)
+    check_same_metrics(found, expected, predicted.values, predicted.labels, thresholds.values())
 
 
 def test_a_recipe_that_splits_classes_is_the_same_on_one_device(tmp_path):
@@ -259,8 +259,14 @@ def test_a_finished_run_is_evaluated_predicted_and_exported_on_any_devices(tmp_p
     for devices in (1, 4):
         done = start("train.evaluate", f"--workdir={workdir}", environment=virtual(devices))
         assert done.returncode == 0, done.stderr
-        evaluation = json.loads((workdir / "evaluation_test.json").read_text())
-        check_metrics(evaluation["metrics"], results["test"], classifier, "test")
+        rows = json.loads((workdir / "evaluation_test.json").read_text())["sets"]
+        found = {
+            f"{text.replace('_k=', '_')}_accuracy": row["coverage"]
+            for text, row in rows.items()
+            if "_k=" in text
+        }
+        expected = {name: results["test"][name] for name in found}
+        check_metrics(found, expected, classifier, "test")
     out = tmp_path / "exported"
     done = start("train.export", f"--workdir={workdir}", f"--out={out}", "--average_k=5")
     assert done.returncode == 0, done.stderr
@@ -268,6 +274,6 @@ def test_a_finished_run_is_evaluated_predicted_and_exported_on_any_devices(tmp_p
     split = classifier.load_dataset().test
     _, chosen = program.call(split.rows(np.arange(20)))
     assert chosen.shape == (20, NUM_CLASSES)
-    expected = classifier.predict("test").scores[:20]
+    expected = classifier.split("test").values[:20]
     probabilities, _ = program.call(split.rows(np.arange(20)))
     assert_equal(probabilities, expected)

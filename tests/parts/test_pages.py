@@ -9,8 +9,7 @@ import pytest
 
 from tests.promises import pages
 from tests.promises.pages import DOCS
-from topk_jax import drift, heads, losses, operators, sets
-from train.evaluation.conformal_rules import RULES
+from topk_jax import drift, heads, losses, operators, rules, sets
 from train.models import MODELS, NORMALIZATIONS
 
 
@@ -35,9 +34,11 @@ def test_the_page_of_the_collection_has_every_public_name():
     assert not names - set(re.findall(r"`(\w+)`", page))
 
 
-def test_the_page_of_sets_has_every_conformal_rule_of_the_program():
+def test_the_page_of_sets_has_a_row_for_every_rule():
     page = (DOCS / "sets.md").read_text()
-    assert not [name for name in RULES if f"`{name}`" not in page]
+    rows = [rules.parse(text) for text in re.findall(r"^\| `(\w+=.+?)` \|", page, re.M)]
+    assert {row.name for row in rows} == set(rules.KINDS)
+    assert {row.conformal for row in rows} - {None} == set(rules.CONFORMAL)
 
 
 def test_the_page_of_networks_says_what_each_takes():

@@ -36,12 +36,17 @@ def line(command: str, **given: object) -> str:
 
     Args:
         command: the name of the command.
-        given: the values of its flags. A tuple is joined by commas, True is a flag alone, and
-            `fields` has the fields of the configuration that are changed.
+        given: the values of its flags. A tuple is joined by commas, a list repeats the flag, True
+            is a flag alone, and `fields` has the fields of the configuration that are changed.
     """
     fields: Mapping[str, object] = given.pop("fields", {})  # type: ignore[assignment]
     values = given | {f"config.{name}": value for name, value in fields.items()}
-    return shlex.join([f"train.{command}", *(_flag(*pair) for pair in values.items())])
+    pairs = [
+        (name, one)
+        for name, value in values.items()
+        for one in (value if isinstance(value, list) else [value])
+    ]
+    return shlex.join([f"train.{command}", *(_flag(*pair) for pair in pairs)])
 
 
 def run(line: str) -> Ended:

@@ -66,6 +66,6 @@ def scores(digits):
     found = {}
     for split in ("test", "validation"):
         file = digits.folder / f"{split}.npz"
-        commands.ok(commands.line("evaluate", workdir=digits.workdir, split=split, scores_out=file))
+        commands.ok(commands.line("evaluate", workdir=digits.workdir, split=split, out=file))
         found[split] = recomputed.read(file)
     return found

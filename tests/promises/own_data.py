@@ -255,8 +255,8 @@ def train(where, workdir, **changes):
 def evaluated(workdir, split):
     """The scores of a split that `train.evaluate` writes beside its report."""
     out = workdir / f"{split}.npz"
-    flags = {"workdir": workdir, "split": split, "scores_out": out, "coverages": (0.75, 0.9)}
-    commands.ok(commands.line("evaluate", **flags))
+    rules = {"top_k": [1, 2], "average_k": [1, 2], "coverage": [0.75, 0.9]}
+    commands.ok(commands.line("evaluate", workdir=workdir, split=split, out=out, **rules))
     with np.load(out) as arrays:
         return dict(arrays)
 

@@ -24,36 +24,29 @@ def error_of(coverage):
     return round(1 - float(coverage), 12)
 
 
-def means(hits, labels, class_counts):
-    """The mean over the examples, over the classes, and over those of each shot."""
-    by_shot = reference.shot_accuracy(hits, labels, class_counts=class_counts)
-    macro = reference.macro_accuracy(hits, labels, num_classes=len(class_counts))
-    return {"": hits.mean(), "macro_": macro, **{f"{shot}_": by_shot[shot] for shot in by_shot}}
-
-
-def metrics(scores, labels, class_counts, thresholds):
-    """The accuracies and set sizes of a report, with the thresholds of average-K by their K."""
-    found = {}
-    for k, threshold in thresholds.items():
-        for rule, hits in (
-            ("top", reference.top_k_hits(scores, labels, k=k)),
-            ("average", reference.threshold_hits(scores, labels, threshold)),
-        ):
-            for prefix, mean in means(hits, labels, class_counts).items():
-                found[f"{prefix}{rule}_{k}_accuracy"] = mean
-        chosen = reference.threshold_set(scores, threshold)
-        found[f"average_{k}_set_size"] = chosen.sum(axis=-1).mean()
-    return found
-
-
-def of_sets(chosen, labels, class_counts):
+def row(chosen, labels, class_counts):
     """What a report has of sets [n, L]."""
-    found = {
-        f"{prefix}coverage": mean
-        for prefix, mean in means(hits_of(chosen, labels), labels, class_counts).items()
+    hits, sizes = hits_of(chosen, labels), chosen.sum(axis=-1)
+    by_shot = reference.shot_accuracy(hits, labels, class_counts=class_counts)
+    return {
+        "coverage": hits.mean(),
+        "macro": reference.macro_accuracy(hits, labels, num_classes=len(class_counts)),
+        # A report is without the shots that have no example.
+        **{shot: mean for shot, mean in by_shot.items() if not np.isnan(mean)},
+        "set_size": sizes.mean(),
+        "empty": (sizes == 0).mean(),
     }
-    sizes = chosen.sum(axis=-1)
-    return {**found, "set_size": sizes.mean(), "empty_share": (sizes == 0).mean()}
+
+
+def sets_of(text, scores, limit=None):
+    """The sets of scores by a rule without limits, or from a smallest score on."""
+    name, _, value = text.partition("=")
+    if limit is not None:
+        return scores >= np.float32(limit)
+    if name == "top_k":
+        return reference.top_k_set(scores, k=int(value))
+    assert name == "adaptive"
+    return reference.adaptive_set(scores, error=error_of(value))
 
 
 def hits_of(chosen, labels):
@@ -64,11 +57,8 @@ def hits_of(chosen, labels):
 def check(reported, expected, *, names=None, slack=0.0):
     """Each expected number is reported; `slack` is how far rounding may move one of them."""
     for name in expected if names is None else names:
-        value = reported[name]
-        if value is None:
-            assert np.isnan(expected[name]), name
-        else:
-            assert value == pytest.approx(expected[name], rel=2e-6, abs=slack + 1e-9), name
+        close = pytest.approx(expected[name], rel=2e-6, abs=slack + 1e-9)
+        assert reported[name] == close, name
 
 
 def numbers(line):

@@ -10,10 +10,20 @@ import pytest
 from tests import reference
 from tests.promises import commands, moments, recomputed
 
+USUAL = [f"{kind}={k}" for kind in ("top_k", "average_k") for k in (1, 3, 5)]
+USUAL += [f"coverage={asked}" for asked in (0.8, 0.9, 0.95)]
+ASKED = [f"{kind}={asked}" for kind in ("average_error", "adaptive") for asked in (0.8, 0.95)]
+
 
 @pytest.fixture(scope="module")
 def report(digits, scores):
-    return json.loads((digits.workdir / "evaluation_test.json").read_text())
+    """The rows of the report, and those of rules that it has only if they are asked for."""
+    found, out = json.loads((digits.workdir / "evaluation_test.json").read_text()), digits.folder
+    flags = {"workdir": digits.workdir, "sets": ASKED, "out": out / "asked.json"}
+    commands.ok(commands.line("evaluate", **flags))
+    rows = json.loads((out / "asked.json").read_text())["sets"]
+    assert [*rows] == ASKED
+    return {**found, "sets": found["sets"] | rows}
 
 
 def test_the_command_trains_and_says_where_everything_is(digits):
@@ -44,64 +54,67 @@ def test_the_scores_are_of_the_examples_of_the_split(digits, scores):
         assert found["class_names"].tolist() == list(digits.dataset.class_names)
 
 
-def test_thresholds_are_of_validation_and_never_of_the_test(scores, report):
-    for k in (1, 3, 5):
+LIMITS = {
+    "average_k": lambda found, k: reference.average_k_threshold(found["scores"], k=k),
+    "coverage": lambda found, asked: reference.conformal_threshold(
+        found["scores"], found["labels"], error=recomputed.error_of(asked)
+    ),
+    "average_error": lambda found, asked: reference.average_error_threshold(
+        found["scores"], error=recomputed.error_of(asked)
+    ),
+}
+
+
+def test_limits_are_of_validation_and_never_of_the_test(scores, report):
+    for text in USUAL + ASKED:
+        name, _, value = text.partition("=")
+        if name not in LIMITS:
+            assert "limit" not in report["sets"][text]
+            continue
         of_validation, of_test = (
-            reference.average_k_threshold(scores[split]["scores"], k=k)
-            for split in ("validation", "test")
+            LIMITS[name](scores[split], float(value)) for split in ("validation", "test")
         )
-        assert report["thresholds"][f"average_{k}"] == pytest.approx(of_validation, rel=1e-5)
+        assert report["sets"][text]["limit"] == pytest.approx(of_validation, rel=1e-5)
         # Otherwise nothing was shown.
         assert of_validation != pytest.approx(of_test, rel=1e-4)
-    validation = scores["validation"]
-    for asked, found in report["coverages"].items():
-        error = recomputed.error_of(asked)
-        threshold = reference.conformal_threshold(
-            validation["scores"], validation["labels"], error=error
-        )
-        assert found["conformal"]["threshold"] == pytest.approx(threshold, rel=1e-5)
-        threshold = reference.average_error_threshold(validation["scores"], error=error)
-        assert found["average_error"]["threshold"] == pytest.approx(threshold, rel=1e-5)
 
 
 def test_the_report_is_of_the_scores(scores, report):
     test = scores["test"]
-    thresholds = {k: np.float32(report["thresholds"][f"average_{k}"]) for k in (1, 3, 5)}
-    given = (test["scores"], test["labels"], test["class_counts"])
-    expected = recomputed.metrics(*given, thresholds)
-    assert report["metrics"].keys() == {*expected, "loss"}
-    recomputed.check(report["metrics"], expected)
-    assert report["metrics"]["loss"] == pytest.approx(test["loss"].mean(), rel=1e-5)
-    for asked, found in report["coverages"].items():
-        for name in ("conformal", "average_error"):
-            chosen = test["scores"] >= np.float32(found[name]["threshold"])
-            recomputed.check(found[name], recomputed.of_sets(chosen, *given[1:]))
-        chosen = reference.adaptive_set(test["scores"], error=recomputed.error_of(asked))
+    assert [*report["sets"]] == USUAL + ASKED
+    assert report["loss"] == pytest.approx(test["loss"].mean(), rel=1e-5)
+    for text, found in report["sets"].items():
+        chosen = recomputed.sets_of(text, test["scores"], found.get("limit"))
+        expected = recomputed.row(chosen, test["labels"], test["class_counts"])
         # Sums of probabilities in 32 bits: a class may cross the bound.
-        slack = 1.5 / np.bincount(test["labels"]).min()
-        recomputed.check(found["adaptive"], recomputed.of_sets(chosen, *given[1:]), slack=slack)
+        slack = 1.5 / np.bincount(test["labels"]).min() if text.startswith("adaptive") else 0
+        recomputed.check(found, expected, slack=slack)
 
 
 def test_the_sets_have_the_coverage_that_is_asked_for(scores, report):
     number = len(scores["test"]["labels"])
-    for asked, found in report["coverages"].items():
-        # Four deviations of the two binomials of calibration and test.
-        deviation = np.sqrt(2 * float(asked) * (1 - float(asked)) / number)
-        assert found["conformal"]["coverage"] > float(asked) - 4 * deviation
+    for text, found in report["sets"].items():
+        name, _, asked = text.partition("=")
+        if name == "coverage":
+            # Four deviations of the two binomials of calibration and test.
+            deviation = np.sqrt(2 * float(asked) * (1 - float(asked)) / number)
+            assert found["coverage"] > float(asked) - 4 * deviation
+            assert found["promised"] == float(asked)
 
 
 def test_the_results_of_training_are_those_of_the_report(digits, scores, report):
     found, labels = digits.results()["test"], scores["test"]["labels"]
-    assert found.keys() == report["metrics"].keys()
+    assert found["loss"] == pytest.approx(report["loss"], rel=1e-5)
     # Two programs, whose rounding may turn one example.
     fewest = np.bincount(labels).min()
-    for name, value in report["metrics"].items():
-        if value is None:
-            assert found[name] is None
-            continue
-        over = fewest if name.startswith(("macro_", "many_")) else len(labels)
-        slack = 0 if name == "loss" else 1.5 / over
-        assert found[name] == pytest.approx(value, rel=1e-5, abs=slack), name
+    for text in USUAL[:6]:
+        name = text.replace("_k=", "_")
+        row = report["sets"][text]
+        for prefix in ("", "macro", "few", "medium", "many"):
+            of_results = found[f"{prefix}_{name}_accuracy".removeprefix("_")]
+            slack = 1.5 / (fewest if prefix else len(labels))
+            expected = row.get(prefix or "coverage")
+            assert of_results == (expected and pytest.approx(expected, abs=slack)), (prefix, text)
 
 
 def test_a_run_that_was_cut_in_a_save_continues_bit_for_bit(digits):

@@ -12,7 +12,7 @@ from train import data
 
 @pytest.fixture(scope="module")
 def whole(digits):
-    """The run with all that commands add to it: thresholds and an evaluation."""
+    """The run with all that commands add to it: limits and an evaluation."""
     commands.ok(commands.line("evaluate", workdir=digits.workdir))
     commands.ok(predicting(digits, digits.workdir))
     return digits.workdir
@@ -42,9 +42,8 @@ READERS = {
     "config.json": predicting,
     "results.json": predicting,
     "classes.json": predicting,
-    "calibration.json": predicting,
+    "sets.json": predicting,
     "metrics.jsonl": drawing("learning_curves"),
-    "evaluation_test.json": drawing("set_sizes_by_shot"),
 }
 
 
@@ -131,5 +130,5 @@ def test_a_damaged_program_is_told_and_never_used(digits, tmp_path, rng):
     content[rng.integers(len(content))] ^= 1
     file.write_bytes(content)
     check_told(commands.run(commands.line("serve", program=file)), str(file))
-    line = commands.line("evaluate", program=file, images=digits.photographs, out=tmp_path / "x")
+    line = commands.line("evaluate", weights=file, images=digits.photographs)
     check_told(commands.run(line), str(file))

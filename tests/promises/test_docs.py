@@ -11,7 +11,7 @@ import pytest
 from tests.promises import commands, pages
 from topk_jax import losses
 
-MODULES = ("drift", "heads", "losses", "metrics", "operators", "sets")
+MODULES = ("drift", "heads", "losses", "metrics", "operators", "rules", "sets")
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
 @pytest.mark.parametrize("module", MODULES)
 def test_every_public_name_is_on_the_page_of_its_module(module):
     page = (pages.DOCS / "api" / f"{module}.md").read_text()
-    found = re.findall(rf"^\.\. auto(?:function|class):: topk_jax\.{module}\.(\w+)$", page, re.M)
+    found = re.findall(rf"^\.\. (?:auto\w+|py:data):: topk_jax\.{module}\.(\w+)$", page, re.M)
     assert sorted(found) == sorted(importlib.import_module(f"topk_jax.{module}").__all__)
 
 

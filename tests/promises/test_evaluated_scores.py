@@ -3,6 +3,7 @@
 The probabilities are multiples of 1/64, so that they tie, and are at their thresholds.
 """
 
+import itertools
 import json
 
 import numpy as np
@@ -28,6 +29,8 @@ SCORES = {
     "margin": {"kind": "margin"},
     "pas": {"kind": "pas", "class_counts": CLASS_COUNTS},
 }
+# The limits of these are by class.
+OF_CLASSES = ("class_conditional", "clustered", "interpolated")
 COSTS = """label,chosen,cost
 0,,10
 0,1,2
@@ -62,75 +65,68 @@ def calibration():
 
 
 @pytest.fixture(scope="module")
-def evaluate(test, calibration, tmp_path_factory):
-    """A function that returns the report with some flags."""
+def report(test, calibration, tmp_path_factory):
+    """The rows of all rules."""
     folder = tmp_path_factory.mktemp("scores")
     for name, (probabilities, labels) in {"test": test, "calibration": calibration}.items():
         arrays = {"probabilities": probabilities, "labels": labels, "class_counts": CLASS_COUNTS}
         np.savez(folder / f"{name}.npz", **arrays)
     (folder / "costs.csv").write_text(COSTS)
-    given = {
-        "scores": folder / "test.npz",
-        "calibration": folder / "calibration.npz",
-        "risks": RISKS,
-        "out": folder / "report.json",
+    of_coverages = (
+        [f"{kind}={asked}" for kind in ("coverage", "average_error", "adaptive")]
+        + [f"coverage={asked}, rule={rule}" for rule in (*SCORES, *OF_CLASSES)]
+        for asked in COVERAGES
+    )
+    rules = {
+        "sets": [
+            *itertools.chain(*of_coverages),
+            *(f"risk={risk}, costs=macro" for risk in RISKS),
+            *(f"risk={risk}, costs={folder}/costs.csv" for risk in RISKS),
+            "utility=u65",
+        ],
+        **{kind: [*KS] for kind in ("top_k", "average_k")},
     }
-
-    def report(costs, **flags):
-        costs = folder / costs if costs.endswith(".csv") else costs
-        commands.ok(commands.line("evaluate", **given, costs=costs, **flags))
-        return json.loads((folder / "report.json").read_text())
-
-    return report
-
-
-@pytest.fixture(scope="module")
-def report(evaluate):
-    return evaluate("costs.csv", ks=KS, coverages=COVERAGES, rules="all", utility="u65")
+    files = {"scores": folder / "test.npz", "calibration": folder / "calibration.npz"}
+    commands.ok(commands.line("evaluate", **files, **rules, out=folder / "report.json"))
+    content = (folder / "report.json").read_text().replace(f"{folder}/", "")
+    return json.loads(content)
 
 
 def check_sets(reported, chosen, labels, near=0):
     """Sets are those that were reported; `near` of them may be others, by rounding."""
     slack = near / np.bincount(labels)[np.bincount(labels) > 0].min()
-    expected = recomputed.of_sets(chosen, labels, CLASS_COUNTS)
-    recomputed.check(reported, expected, slack=slack)
+    recomputed.check(reported, recomputed.row(chosen, labels, CLASS_COUNTS), slack=slack)
 
 
-def test_accuracies_are_those_of_the_scores(report, test, calibration):
-    thresholds = {k: reference.average_k_threshold(calibration[0], k=k) for k in KS}
-    for k, threshold in thresholds.items():
-        assert report["thresholds"][f"average_{k}"] == pytest.approx(threshold, rel=1e-6)
-    expected = recomputed.metrics(*test, CLASS_COUNTS, thresholds)
-    recomputed.check(report["metrics"], expected)
-    assert {name for name in expected if name.startswith(("few", "medium", "many"))}
+@pytest.mark.parametrize("k", KS)
+def test_accuracies_are_those_of_the_scores(report, test, calibration, k):
+    check_sets(report["sets"][f"top_k={k}"], reference.top_k_set(test[0], k=k), test[1])
+    found = report["sets"][f"average_k={k}"]
+    threshold = reference.average_k_threshold(calibration[0], k=k)
+    assert found["limit"] == pytest.approx(threshold, rel=1e-6)
+    check_sets(found, test[0] >= threshold, test[1])
+    assert {"few", "medium", "many"} <= found.keys()
+
+
+def test_a_label_without_a_probability_has_an_infinite_loss(report, test):
     of_label = test[0][np.arange(len(test[1])), test[1]]
-    with np.errstate(divide="ignore"):
-        loss = -np.log(of_label).mean()
-    # A label without a probability.
-    assert loss == np.inf
-    assert report["metrics"]["loss"] in (None, pytest.approx(loss))
-    for row in report["accuracy_by_count"]:
-        least, most = row["from"], row["to"] or np.inf
-        taken = (least < CLASS_COUNTS) & (most >= CLASS_COUNTS)
-        assert row["classes"] == taken.sum()
-        assert row["examples"] == taken[test[1]].sum()
-        if row["examples"]:
-            hits = reference.top_k_hits(*test, k=2)[taken[test[1]]]
-            assert row["top_2_accuracy"] == pytest.approx(hits.mean(), rel=1e-6)
+    assert (of_label == 0).any()
+    assert report["loss"] in (None, np.inf)
 
 
 @pytest.mark.parametrize("asked", COVERAGES)
 def test_sets_of_a_coverage_are_those_of_their_thresholds(report, test, calibration, asked):
-    found, error = report["coverages"][asked], recomputed.error_of(asked)
+    rows, error = report["sets"], recomputed.error_of(asked)
     threshold = reference.conformal_threshold(*calibration, error=error)
-    assert found["conformal"]["threshold"] == threshold
+    assert rows[f"coverage={asked}"]["limit"] == threshold
     # A value at the threshold is in the set.
     assert (test[0] == threshold).any()
-    check_sets(found["conformal"], test[0] >= threshold, test[1])
+    check_sets(rows[f"coverage={asked}"], test[0] >= threshold, test[1])
     threshold = reference.average_error_threshold(calibration[0], error=error)
-    assert found["average_error"]["threshold"] == threshold
-    check_sets(found["average_error"], test[0] >= threshold, test[1])
-    check_sets(found["adaptive"], reference.adaptive_set(test[0], error=error), test[1])
+    assert rows[f"average_error={asked}"]["limit"] == threshold
+    check_sets(rows[f"average_error={asked}"], test[0] >= threshold, test[1])
+    sets = reference.adaptive_set(test[0], error=error)
+    check_sets(rows[f"adaptive={asked}"], sets, test[1])
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +145,7 @@ def scores(test, calibration):
 def test_sets_of_every_conformal_rule_are_those_of_its_score_and_quantile(
     report, test, calibration, scores, asked
 ):
-    found, error = report["conformal_rules"][asked], recomputed.error_of(asked)
+    error = recomputed.error_of(asked)
     quantiles = {
         name: reference.conformal_quantile(of_labels, error=error)
         for name, (_, of_labels) in scores.items()
@@ -160,13 +156,13 @@ def test_sets_of_every_conformal_rule_are_those_of_its_score_and_quantile(
     # There are too few classes for clusters.
     quantiles |= {"clustered": quantiles["lac"], "class_conditional": of_classes}
     quantiles["interpolated"] = (np.minimum(of_classes, 1) + quantiles["lac"]) / 2
-    assert found.keys() == quantiles.keys()
     for name, quantile in quantiles.items():
+        found = report["sets"][f"coverage={asked}" + ("" if name == "lac" else f", rule={name}")]
         of_rule = scores.get(name, scores["lac"])[0]
         # Fractions of the class counts are rounded.
         near = (of_rule != quantile) & np.isclose(of_rule, quantile, rtol=1e-6, atol=1e-6)
-        check_sets(found[name], of_rule <= quantile, test[1], near.any(axis=-1).sum())
-        least = found[name]["least_covered"][0]
+        check_sets(found, of_rule <= quantile, test[1], near.any(axis=-1).sum())
+        least = found["least_covered"][0]
         hits = recomputed.hits_of(of_rule <= quantile, test[1])
         of_each = [hits[test[1] == label].mean() for label in range(NUM_CLASSES)]
         if not near.any():
@@ -180,12 +176,12 @@ def test_sets_of_a_utility_are_worth_the_most(report, test):
     tops = np.stack([reference.top_k_set(test[0], k=k) for k in sizes])
     expected = worth[:, None] * (tops * test[0]).sum(axis=-1)
     best = tops[expected.argmax(axis=0), np.arange(len(test[1]))]
-    found = report["utilities"]["u65"]
+    found = report["sets"]["utility=u65"]
     check_sets(found, best, test[1])
     assert found["utility"] == pytest.approx(mean_worth(best, test[1], worth), rel=1e-6)
-    for k in KS:
-        of_top = mean_worth(tops[k - 1], test[1], worth)
-        assert found["utility_of"][f"top_{k}"] == pytest.approx(of_top, rel=1e-6)
+    for text, value in found["utility_of"].items():
+        top = tops[int(text.removeprefix("top_k=")) - 1]
+        assert value == pytest.approx(mean_worth(top, test[1], worth), rel=1e-6)
 
 
 def mean_worth(chosen, labels, worth):
@@ -193,21 +189,27 @@ def mean_worth(chosen, labels, worth):
 
 
 @pytest.mark.parametrize("risk", RISKS)
-def test_costs_of_a_table_are_bounded(report, test, calibration, risk):
-    of_labels = np.array([10, 4, 1, 1, 1, 1, 1, 1.0])
-    between = np.repeat(of_labels[:, None], NUM_CLASSES, axis=1)
-    between[0, 1], between[4, 0] = 2, 0.5
-    np.fill_diagonal(between, 0)
-    check_bounded(report["risks"][risk], test, calibration, float(risk), of_labels, between)
-
-
-def test_costs_that_are_the_same_for_all_of_each_class_are_bounded(evaluate, test, calibration):
+@pytest.mark.parametrize("costs", ["macro", "costs.csv"])
+def test_mean_costs_are_bounded_by_the_smallest_sets(report, test, calibration, costs, risk):
     of_labels = CLASS_COUNTS.sum() / NUM_CLASSES / CLASS_COUNTS
+    if costs == "costs.csv":
+        of_labels = np.array([10, 4, 1, 1, 1, 1, 1, 1.0])
     between = np.repeat(of_labels[:, None], NUM_CLASSES, axis=1)
+    if costs == "costs.csv":
+        between[0, 1], between[4, 0] = 2, 0.5
     np.fill_diagonal(between, 0)
-    report = evaluate("macro", ks=1, coverages="")
-    for risk, found in report["risks"].items():
-        check_bounded(found, test, calibration, float(risk), of_labels, between)
+
+    def mean_cost(examples, threshold):
+        similar = np.where(examples[0] >= threshold, between[examples[1]], np.inf).min(axis=-1)
+        return np.minimum(of_labels[examples[1]], similar).mean()
+
+    found, number = report["sets"][f"risk={risk}, costs={costs}"], len(calibration[1])
+    allowed = (float(risk) * (number + 1) - of_labels.max()) / number
+    limits = np.unique(calibration[0])
+    threshold = max(one for one in limits if mean_cost(calibration, one) <= allowed + 1e-12)
+    assert found["limit"] == threshold
+    assert found["mean_cost"] == pytest.approx(mean_cost(test, threshold), rel=1e-6)
+    check_sets(found, test[0] >= threshold, test[1])
 
 
 def test_what_observations_are_too_few_for_is_left_out_of_them_alone(test, tmp_path, caplog):
@@ -215,19 +217,18 @@ def test_what_observations_are_too_few_for_is_left_out_of_them_alone(test, tmp_p
     path, out = tmp_path / "grouped.npz", tmp_path / "report.json"
     groups = [f"{label} {index % 6}" for index, label in enumerate(labels)]
     np.savez(path, probabilities=probabilities, labels=labels, groups=np.array(groups))
-    given = {"scores": path, "coverages": 0.9, "risks": 0.01, "costs": "missed", "out": out}
-    ended = commands.ok(commands.line("evaluate", **given, rules="interpolated"))
+    bounded, interpolated = "risk=0.01, costs=missed", "coverage=0.9, rule=interpolated"
+    given = {"scores": path, "sets": ["coverage=0.9", bounded, interpolated], "out": out}
+    commands.ok(commands.line("evaluate", **given))
     report = json.loads(out.read_text())
-    assert report["conformal_rules"]["0.9"].keys() == {"interpolated"}
-    assert report["risks"].keys() == {"0.01"}
-    observed = report["observations"]
-    assert observed["coverages"].keys() == {"0.9"}
-    assert (observed["conformal_rules"], observed["risks"]) == ({"0.9": {}}, {})
-    assert ended.out.count("conformal rules at") == ended.out.count("a bounded mean cost") == 1
-    told = [one for one in caplog.messages if one.startswith("left out of the observations: ")]
-    assert ["interpolated" in told[0], "--risk=0.01" in told[1]] == [True, True]
+    assert report["sets"].keys() == {"coverage=0.9", bounded, interpolated}
+    assert report["observations"]["sets"].keys() == {"coverage=0.9"}
+    told = [one for one in caplog.messages if one.startswith("left out: ")]
+    assert [any(text in one for one in told) for text in (bounded, interpolated)] == [True, True]
     # Of the examples themselves nothing is left out.
-    ended = commands.run(commands.line("evaluate", **given | {"risks": 0.001}))
+    ended = commands.run(
+        commands.line("evaluate", **given | {"sets": ["risk=0.001, costs=missed"]})
+    )
     assert (ended.code, ended.out) == (2, "")
 
 
@@ -244,28 +245,3 @@ def test_likely_groups_in_names_are_told(test, tmp_path, caplog, flag):
     (told,) = caplog.messages
     assert told.startswith(f"--{flag} {tmp_path / 'named.npz'}: ")
     assert names[0] in told
-
-
-def check_bounded(reported, test, calibration, risk, of_labels, between):
-    """Sets are the smallest whose mean cost is bounded, and cost what is reported.
-
-    Args:
-        reported: the numbers of the sets.
-        test: probabilities and labels.
-        calibration: the same.
-        risk: the bound.
-        of_labels: what a set costs that has nothing like the label, by label.
-        between: what it costs by label and by a class of the set.
-    """
-
-    def mean_cost(examples, threshold):
-        similar = np.where(examples[0] >= threshold, between[examples[1]], np.inf).min(axis=-1)
-        return np.minimum(of_labels[examples[1]], similar).mean()
-
-    number = len(calibration[1])
-    allowed = (risk * (number + 1) - of_labels.max()) / number
-    scores = np.unique(calibration[0])
-    threshold = max(one for one in scores if mean_cost(calibration, one) <= allowed + 1e-12)
-    assert reported["threshold"] == threshold
-    assert reported["mean_cost"] == pytest.approx(mean_cost(test, threshold), rel=1e-6)
-    check_sets(reported, test[0] >= threshold, test[1])

@@ -171,7 +171,8 @@ def paths_of(paths):
 
 
 def test_no_public_function_is_left_out():
-    rooms = (getattr(topk_jax, name) for name in topk_jax.__all__)
+    # Rules have a battery of their own, over their registry.
+    rooms = (getattr(topk_jax, name) for name in topk_jax.__all__ if name != "rules")
     public = [
         f"{room.__name__.partition('.')[2]}.{name}"
         for room in rooms

@@ -69,7 +69,7 @@ def test_sets_of_images_are_those_of_the_scores_of_the_test(predicted, scores):
     assert len(predicted) == len(scores["test"]["labels"])
     for line in predicted:
         assert line["size"] == len(line["set"])
-        assert line["threshold"] == pytest.approx(threshold, rel=1e-5)
+        assert line["calibrated_on"]["examples"] == len(scores["validation"]["labels"])
         assert [one["class"] for one in line["set"]] == [str(one["index"]) for one in line["set"]]
     check_probabilities(predicted, scores["test"]["scores"])
     expected = scores["test"]["scores"] >= threshold
@@ -117,14 +117,14 @@ RULES = {
         ),
     ),
     "raps": (
-        {"coverage": 0.9, "rule": "raps"},
+        {"sets": "coverage=0.9, rule=raps"},
         lambda validation, test: of_score(validation, test, RAPS, of_all),
     ),
     "class_conditional": (
-        {"coverage": 0.9, "rule": "class_conditional"},
+        {"sets": "coverage=0.9, rule=class_conditional"},
         lambda validation, test: of_score(validation, test, {"kind": "lac"}, of_classes),
     ),
-    "costs": ({"risk": 0.2, "costs": "macro"}, of_risk),
+    "costs": ({"sets": "risk=0.2, costs=macro"}, of_risk),
 }
 
 
@@ -150,26 +150,34 @@ def program(digits):
     return file
 
 
-def test_an_exported_program_has_the_sets_of_predict(program, predicted, images):
+@pytest.fixture(scope="module")
+def limit(program):
+    """The smallest probability of a class in a set, as the description of the program has it."""
+    rule = json.loads(program.with_name("program.json").read_text())["rule"]
+    assert (rule["rule"], rule["promised"]) == (f"coverage={COVERAGE}", COVERAGE)
+    return rule["limits"]
+
+
+def test_an_exported_program_has_the_sets_of_predict(program, predicted, images, limit):
     called = jax.export.deserialize(program.read_bytes())
     probabilities, chosen = called.call(images)
     check_probabilities(predicted, np.asarray(probabilities))
-    check_sets(np.asarray(chosen), members(predicted), probabilities, predicted[0]["threshold"])
+    check_sets(np.asarray(chosen), members(predicted), probabilities, limit)
     # Any number of images.
     np.testing.assert_array_equal(called.call(images[:1])[1], np.asarray(chosen)[:1])
 
 
-def test_an_onnx_file_has_the_sets_of_predict(digits, predicted, images):
+def test_an_onnx_file_has_the_sets_of_predict(digits, predicted, images, limit):
     file = digits.folder / "program.onnx"
     flags = {"workdir": digits.workdir, "coverage": COVERAGE, "format": "onnx", "out": file}
     commands.ok(commands.line("export", **flags))
     session = onnxruntime.InferenceSession(file)
     probabilities, chosen = session.run(None, {"images": images})
     check_probabilities(predicted, probabilities)
-    check_sets(chosen, members(predicted), probabilities, predicted[0]["threshold"])
+    check_sets(chosen, members(predicted), probabilities, limit)
 
 
-def test_a_server_answers_with_the_sets_of_predict(program, predicted):
+def test_a_server_answers_with_the_sets_of_predict(program, predicted, limit):
     few = predicted[:FEW]
     with commands.served(program=program) as url:
         with urllib.request.urlopen(f"{url}/health") as response:
@@ -182,8 +190,8 @@ def test_a_server_answers_with_the_sets_of_predict(program, predicted):
         assert 400 <= refused.value.code < 500
     for line, found in zip(few, sets, strict=True):
         assert found["rule"] == line["rule"]
-        assert found["threshold"] == line["threshold"]
-    check_sets(members(sets), members(few), 0.0, few[0]["threshold"])
+        assert found["calibrated_on"] == line["calibrated_on"]
+    check_sets(members(sets), members(few), 0.0, limit)
 
 
 def asked(url, value):
@@ -196,12 +204,12 @@ def asked(url, value):
 
 def test_a_program_is_evaluated_by_its_own_sets(digits, program, predicted):
     out = digits.folder / "of_program.json"
-    line = commands.line("evaluate", program=program, images=digits.photographs, out=out)
+    line = commands.line("evaluate", weights=program, images=digits.photographs, out=out)
     commands.ok(line)
     report = json.loads(out.read_text())
     chosen, labels = members(predicted), digits.dataset.test.labels
-    assert report["num_examples"] == len(labels)
-    found = report["sets"]
+    assert report["examples"] == len(labels)
+    found = report["sets"][f"coverage={COVERAGE}"]
     assert found["coverage"] == pytest.approx(recomputed.hits_of(chosen, labels).mean(), rel=1e-6)
     assert found["set_size"] == pytest.approx(chosen.sum(axis=1).mean(), rel=1e-6)
 
@@ -236,7 +244,7 @@ def test_a_page_shows_photographs_and_names_as_text(digits, images, tmp_path):
         workdir=digits.workdir,
         images=evil.parent,
         top_k=10,
-        class_names=tmp_path / "classes.txt",
+        classes=tmp_path / "classes.txt",
         html=tmp_path / "page.html",
     )
     ended = commands.run(line)

@@ -220,16 +220,16 @@ def test_network_and_head_say_of_images_what_the_head_says_of_their_features(
     assert len(of_images) == 12
     for image, row in zip(of_images, of_rows, strict=True):
         assert image["path"].endswith(row["name"])
-        assert image["threshold"] == row["threshold"]
+        assert image["calibrated_on"] == row["calibrated_on"]
         first, second = (
             {one["class"]: one["probability"] for one in line["set"]} for line in (image, row)
         )
         assert first.keys() == second.keys()
         np.testing.assert_allclose([*first.values()], [*second.values()], **CLOSE)
     # The same for the photographs with labels, as they are evaluated.
-    out = {"out": tmp_path / "report.json", "scores_out": tmp_path / "scores.npz"}
-    commands.ok(commands.line("evaluate", workdir=head.workdir, images=photos, **out))
-    found = arrays_of(tmp_path / "scores.npz")
+    out = tmp_path / "scores.npz"
+    commands.ok(commands.line("evaluate", workdir=head.workdir, images=photos, out=out))
+    found = arrays_of(out)
     chosen = [found["names"].tolist().index(name) for name in head.scores["names"]]
     np.testing.assert_allclose(found["scores"][chosen], head.scores["scores"], **CLOSE)
 
@@ -242,7 +242,7 @@ def test_other_weights_do_not_take_the_place_of_those_of_the_features(
     ended = commands.run(
         commands.line(
             "predict",
-            features_run=head.workdir,
+            workdir=head.workdir,
             weights=tmp_path / "other.safetensors",
             images=photos / "ash",
             coverage=0.75,

@@ -18,7 +18,8 @@ from tests.promises.commands import line, ok, run
 COMMON, RARE, UNKNOWN, WIDTH = 6, 8, 2, 5
 KNOWN = COMMON + RARE
 SEEDS = {"cross_entropy": (0, 1, 2), "focal": (0, 1)}
-COVERAGE = 0.8
+RISKS, COVERAGE = (0.1, 0.3), 0.8
+SAYS_NEW = f"coverage={COVERAGE}, new_score=probability"
 
 
 @pytest.fixture(scope="module")
@@ -187,16 +188,14 @@ def scored(folder, runs):
     costs += [f"class {one:02},class {(one + 1) % COMMON:02},0.25" for one in range(COMMON)]
     (folder / "costs.csv").write_text("\n".join(["label,chosen,cost", *costs]))
     workdir = runs / "cross_entropy-0"
-    given = {"workdir": workdir, "costs": folder / "costs.csv", "risks": "0.1,0.3"}
-    given |= {"allow_new": True, "new_score": "probability", "coverages": COVERAGE}
-    given["features"] = folder / "new.npz"
-    ok(line("evaluate", **given, scores_out=folder / "test.npz", out=folder / "report.json"))
+    rules = [*(risk_text(folder, risk) for risk in RISKS), SAYS_NEW]
+    given = {"workdir": workdir, "features": folder / "new.npz", "sets": rules}
+    ok(line("evaluate", **given, out=folder / "report.json"))
     for name, source in (
         ("validation", {"split": "validation"}),
         ("test", {"features": folder / "test_rows.npz"}),
     ):
-        out = {"scores_out": folder / f"{name}.npz", "out": folder / f"{name}.json"}
-        ok(line("evaluate", workdir=workdir, **source, **out))
+        ok(line("evaluate", workdir=workdir, **source, out=folder / f"{name}.npz"))
     scores = {name: np.load(folder / f"{name}.npz") for name in ("validation", "test")}
     labels = np.load(folder / "test_labels.npy")
     report = json.loads((folder / "report.json").read_text())
@@ -204,7 +203,11 @@ def scored(folder, runs):
     return report, validation, scores["test"]["scores"], labels
 
 
-def test_costs_are_bounded_on_validation_and_those_of_the_sets_on_test(scored):
+def risk_text(folder, risk):
+    return f"risk={risk}, costs={folder / 'costs.csv'}"
+
+
+def test_costs_are_bounded_on_validation_and_those_of_the_sets_on_test(folder, scored):
     report, (scores, labels), test_scores, test_labels = scored
     costs = np.ones((KNOWN, KNOWN)) - np.eye(KNOWN)
     costs[np.arange(COMMON), (np.arange(COMMON) + 1) % COMMON] = 0.25
@@ -213,24 +216,24 @@ def test_costs_are_bounded_on_validation_and_those_of_the_sets_on_test(scored):
         return np.where(chosen, costs[labels], 1).min(axis=1)
 
     is_known = test_labels < KNOWN
-    for risk, found in report["risks"].items():
+    for risk in RISKS:
+        found = report["sets"][risk_text(folder, risk)]
         # Conformal risk control: the largest threshold whose costs, and one more of the largest
         # cost, have a mean of the risk at most.
         allowed = [
             threshold
             for threshold in np.unique(scores)
-            if (costs_of_sets(scores >= threshold, labels).sum() + 1) / (len(labels) + 1)
-            <= float(risk)
+            if (costs_of_sets(scores >= threshold, labels).sum() + 1) / (len(labels) + 1) <= risk
         ]
-        assert found["threshold"] == max(allowed)
+        assert found["limit"] == max(allowed)
         # Rows of unknown classes are counted apart.
-        chosen = test_scores[is_known] >= np.float32(found["threshold"])
+        chosen = test_scores[is_known] >= np.float32(found["limit"])
         mean = costs_of_sets(chosen, test_labels[is_known]).mean()
         assert found["mean_cost"] == pytest.approx(mean)
         assert found["set_size"] == pytest.approx(chosen.sum(axis=1).mean())
 
 
-def test_none_of_these_is_said_by_limits_of_validation_scores(scored):
+def test_none_of_these_is_said_by_limits_of_validation_scores(runs, scored):
     report, (scores, labels), test_scores, test_labels = scored
     error, outliers = 1 - COVERAGE, 1 - test_scores.max(axis=1)
     of_validation = 1 - scores.max(axis=1)
@@ -239,9 +242,10 @@ def test_none_of_these_is_said_by_limits_of_validation_scores(scored):
     new_from = reference.new_class_threshold(of_validation, once, error=0.05)
     threshold = reference.conformal_threshold(scores, labels, error=0.1)
     assert (once.sum(), error) == (RARE, pytest.approx(0.2))
-    told = report["none_of_these"]
-    found = told["coverages"][str(COVERAGE)]
-    assert [found["known_to"], found["new_from"]] == pytest.approx([known_to, new_from], abs=1e-6)
+    told, row = report["none_of_these"], report["sets"][SAYS_NEW]
+    kept = json.loads((runs / "cross_entropy-0" / "sets.json").read_text())["rules"][SAYS_NEW]
+    limits = [kept["known_to"], kept["new_from"]]
+    assert limits == pytest.approx([known_to, new_from], abs=1e-6)
     sets = reference.open_set(
         test_scores >= np.float32(threshold), outliers, known_to=known_to, new_from=new_from
     )
@@ -249,15 +253,14 @@ def test_none_of_these_is_said_by_limits_of_validation_scores(scored):
     says_new |= ~chosen.any(axis=1)
     is_new = test_labels >= KNOWN
     hits = ~is_new & chosen[np.arange(len(chosen)), np.where(is_new, 0, test_labels)]
-    rates = found["rules"]["lac"]
     # 1 less a probability: one row may be at a limit.
     one = 1.5 / is_new.sum()
-    assert rates["known"]["coverage"] == pytest.approx(hits[~is_new].mean(), abs=one)
-    for name, rows in (("known", ~is_new), ("unknown", is_new)):
-        said, alone = says_new[rows], says_new[rows] & ~chosen[rows].any(axis=1)
-        assert rates[name]["none_of_these"] == pytest.approx(said.mean(), abs=one)
-        assert rates[name]["none_of_these_alone"] == pytest.approx(alone.mean(), abs=one)
-        assert rates[name]["set_size"] == pytest.approx(chosen[rows].sum(axis=1).mean(), abs=one)
+    assert row["coverage"] == pytest.approx(hits[~is_new].mean(), abs=one)
+    for rates, rows in ((row, ~is_new), (row["unknown"], is_new)):
+        assert rates["none_of_these"] == pytest.approx(says_new[rows].mean(), abs=one)
+        assert rates["set_size"] == pytest.approx(chosen[rows].sum(axis=1).mean(), abs=one)
+    right = np.where(is_new, says_new, hits).mean()
+    assert row["coverage_of_all"] == pytest.approx(right, abs=one)
     likeliest = test_scores.argmax(axis=1) == test_labels
     assert told["auroc"] == pytest.approx(reference.auroc(outliers, is_new), abs=1e-3)
     area = reference.oscr_area(1 - outliers, likeliest, is_new)
@@ -275,6 +278,7 @@ def test_a_share_has_every_third_set_of_the_whole(what, folder, runs, monkeypatc
     given |= {"group": "plant"} if what == "observations" else {}
     ok(line("predict", **given, out=out / "whole.jsonl"))
     whole = sets_in(out / "whole.jsonl")
+    assert len(whole) == len(features if what == "rows" else {*plants})
     monkeypatch.setenv("SLURM_ARRAY_TASK_COUNT", "3")
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
     early = run(line("predict", **given, out=out / "whole.jsonl"))
@@ -296,7 +300,7 @@ def test_a_share_has_every_third_set_of_the_whole(what, folder, runs, monkeypatc
 def sets_in(path):
     """What each line of a file is of, with its classes; and their probabilities."""
     lines = [json.loads(one) for one in path.read_text().splitlines()]
-    of = ("row", "group", "rows", "size")
+    of = ("row", "group", "examples", "size")
     return [
         (
             [*map(one.get, of), *(member["class"] for member in one["set"])],

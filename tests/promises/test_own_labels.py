@@ -25,11 +25,11 @@ def law():
 
 
 def check_sets(run, truth):
-    """The threshold, coverage and size of sets are those of the truth [n, L] of both splits."""
+    """The limit, coverage and size of sets are those of the truth [n, L] of both splits."""
     of_validation = evaluated(run.workdir, "validation")
     calibration = 1 - of_validation["scores"].astype(np.float64), truth[SPLITS == "val"]
-    for asked, found in run.report["coverages"].items():
-        number = len(calibration[0])
+    for asked in ("0.75", "0.9"):
+        found, number = run.report["sets"][f"coverage={asked}"], len(calibration[0])
         allowed = (1 - float(asked)) * (number + 1) - 1
         missed = [
             (calibration[1] * (calibration[0] > quantile)).sum()
@@ -37,12 +37,12 @@ def check_sets(run, truth):
         ]
         # Sums of shares in 32 bits.
         place = np.flatnonzero(np.array(missed) <= allowed + 1e-4)[0]
-        threshold = 1 - np.sort(calibration[0], axis=None)[place]
-        assert found["conformal"]["threshold"] == pytest.approx(threshold, abs=2e-6)
-        chosen = run.scores["scores"] >= np.float32(found["conformal"]["threshold"])
+        limit = 1 - np.sort(calibration[0], axis=None)[place]
+        assert found["limit"] == pytest.approx(limit, abs=2e-6)
+        chosen = run.scores["scores"] >= np.float32(found["limit"])
         covered = (truth[SPLITS == "test"] * chosen).sum(axis=1)
-        assert found["conformal"]["coverage"] == pytest.approx(covered.mean(), rel=1e-5)
-        assert found["conformal"]["set_size"] == pytest.approx(chosen.sum(axis=1).mean())
+        assert found["coverage"] == pytest.approx(covered.mean(), rel=1e-5)
+        assert found["set_size"] == pytest.approx(chosen.sum(axis=1).mean())
         # Four deviations of the means over 72 examples each.
         assert abs(covered.mean() - float(asked)) < 4 * np.sqrt(
             2 * float(asked) * (1 - float(asked)) / 72
@@ -183,9 +183,11 @@ def test_a_run_on_votes_reports_their_parts_in_its_sets(law, votes, tmp_path, ru
         covered = of_test * reference.top_k_set(scores, k=k)
         accuracy = covered.sum(axis=1).mean()
         macro = (covered.sum(axis=0) / of_test.sum(axis=0)).mean()
-        for found in (run.results["test"], run.report["metrics"]):
-            assert found[f"top_{k}_accuracy"] == pytest.approx(accuracy, rel=1e-5)
-            assert found[f"macro_top_{k}_accuracy"] == pytest.approx(macro, rel=1e-5)
+        row, found = run.report["sets"][f"top_k={k}"], run.results["test"]
+        for one in (row["coverage"], found[f"top_{k}_accuracy"]):
+            assert one == pytest.approx(accuracy, rel=1e-5)
+        for one in (row["macro"], found[f"macro_top_{k}_accuracy"]):
+            assert one == pytest.approx(macro, rel=1e-5)
     loss = -(of_test * np.log(scores.astype(np.float64))).sum(axis=1).mean()
     assert run.results["test"]["loss"] == pytest.approx(loss, rel=1e-4)
     check_sets(run, truth)
@@ -206,11 +208,11 @@ def test_a_run_on_several_labels_reports_what_its_sets_miss(law, tmp_path, run_s
     # Each class has a probability of its own.
     assert scores.sum(axis=1).max() > 1.1
     check_sets(run, present / present.sum(axis=1, keepdims=True))
-    for found in run.report["coverages"].values():
-        of_sets = found["conformal"]
-        chosen = scores >= np.float32(of_sets["threshold"])
+    for asked in (0.75, 0.9):
+        of_sets = run.report["sets"][f"coverage={asked}"]
+        chosen = scores >= np.float32(of_sets["limit"])
         expected = {
-            "false_negative_rate": 1 - reference.label_coverage(chosen, of_test).mean(),
+            "missed_labels": 1 - reference.label_coverage(chosen, of_test).mean(),
             "example_f1": reference.example_f1(chosen, of_test).mean(),
             "macro_f1": reference.macro_f1(chosen, of_test),
         }

@@ -63,7 +63,7 @@ def start(table, train, tmp_path_factory):
     _, _, _, test_rows = table
     _, workdir = train(**{"optimizer.learning_rate": FROZEN, "num_epochs": 1})
     scores = tmp_path_factory.mktemp("scores") / "test.npz"
-    ok(f"train.evaluate --workdir={workdir} --scores_out={scores}")
+    ok(f"train.evaluate --workdir={workdir} --out={scores}")
     with np.load(scores) as written:
         logits = np.log(written["scores"].astype(np.float64))
     logits -= logits.mean(axis=1, keepdims=True)

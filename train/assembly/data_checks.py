@@ -4,9 +4,9 @@ from pathlib import Path
 
 from train.assembly.run_data import RunData
 from train.configuration.datasets import path_of
-from train.evaluation import summaries
-from train.evaluation.metric import Metric
 from train.foundation.errors import UserError
+from train.reports import summaries
+from train.reports.metric import Metric
 from train.workdir import run_files
 
 
@@ -24,5 +24,5 @@ def check_fits(data: RunData, workdir: Path) -> None:
     _ = data.steps_per_epoch
     # Without this check the error would come at the end of an epoch, which can take an hour.
     select_by = Metric.parse(data.config.select_by)
-    _, classes = data.dataset.validation.entries()
-    summaries.check_has_value(select_by, classes, data.class_counts)
+    _, labels = data.dataset.validation.entries()
+    summaries.check_has_value(select_by, labels, data.classes)

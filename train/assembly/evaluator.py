@@ -1,4 +1,4 @@
-"""Computes the predictions of a network on all devices, and reports on them."""
+"""Computes the scores of a network on all devices, and reports on them."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -13,16 +13,16 @@ from train.data import streaming
 from train.data.batches import Batches
 from train.data.examples import Examples
 from train.devices.parallel import Devices
-from train.evaluation import evaluated, predictions, summaries, temperature
-from train.evaluation.outcomes import Outcomes
-from train.evaluation.predictions import Predictions
-from train.evaluation.summaries import Evaluation
-from train.evaluation.thresholds import average_k_thresholds
+from train.reports import evaluated, summaries
+from train.reports.outcomes import Outcomes
+from train.reports.summaries import Evaluation, average_k_thresholds
+from train.scores import collecting, temperature
+from train.scores.scores import Scores
 from train.training.objectives import class_logits
 from train.training.state import TrainState
 from train.workdir import terminal
 
-# A compiled step of evaluation: parameters, statistics and batch to predictions.
+# A compiled step of evaluation: parameters, statistics and batch to scores.
 EvalStep = Callable[[Any, Any, Any], Any]
 # Maps the outputs of the network to scores.
 MakesScores = Callable[[Any], jax.Array]
@@ -82,19 +82,19 @@ class Evaluator:
         shows_progress: bool = False,
         with_logits: bool = False,
         at_temperature: float | None = None,
-    ) -> Predictions:
-        """The predictions for a split of the data set.
+    ) -> Scores:
+        """The scores of a split of the data set.
 
         Args:
             params: the parameters, on the devices.
             batch_stats: batch norm's statistics with them, on the devices.
             split: "train", "validation", "test" or "balanced_test".
             shows_progress: whether a bar is shown.
-            with_logits: whether the predictions have logits instead of scores.
+            with_logits: whether the scores are logits.
             at_temperature: if it is a number, the scores are the softmax of the logits divided by
                 it.
         """
-        return self._predict_examples(
+        return self.score(
             params,
             batch_stats,
             self._data.dataset.splits[split],
@@ -104,36 +104,11 @@ class Evaluator:
             at_temperature=at_temperature,
         )
 
-    def predict_new(
-        self,
-        params: Any,
-        batch_stats: Any,
-        examples: Examples,
-        *,
-        at_temperature: float | None,
-    ) -> Predictions:
-        """The predictions for examples that are not in the data set.
-
-        Args:
-            params: the parameters, on the devices.
-            batch_stats: batch norm's statistics with them, on the devices.
-            examples: the examples.
-            at_temperature: see `predict`.
-        """
-        return self._predict_examples(
-            params,
-            batch_stats,
-            examples,
-            name="new",
-            shows_progress=True,
-            at_temperature=at_temperature,
-        )
-
     def validate(self, state: TrainState) -> Evaluation:
         """What is reported of the validation split after an epoch, for a state on the devices."""
         found = self.predict(*state.evaluated, "validation")
         thresholds = average_k_thresholds(found, self._data.config.eval.ks)
-        return summaries.summarize(found, thresholds, self._data.class_counts)
+        return summaries.summarize(found, thresholds)
 
     def evaluate_selected(self, state: TrainState) -> SelectedEvaluation:
         """What is reported about the selected state, on the devices, after training.
@@ -150,12 +125,9 @@ class Evaluator:
             found = predict("validation")
         thresholds = average_k_thresholds(found, self._data.config.eval.ks)
 
-        def summarize(found: Predictions) -> Evaluation:
-            return summaries.summarize(found, thresholds, self._data.class_counts)
-
-        validation = summarize(found)
+        validation = summaries.summarize(found, thresholds)
         tests = {
-            split: summarize(predict(split, at_temperature=fitted))
+            split: summaries.summarize(predict(split, at_temperature=fitted), thresholds)
             for split in self._data.test_splits
         }
         return SelectedEvaluation(validation, tests, fitted)
@@ -169,7 +141,7 @@ class Evaluator:
             self._data.classes.names,
         )
 
-    def _predict_examples(
+    def score(
         self,
         params: Any,
         batch_stats: Any,
@@ -179,16 +151,16 @@ class Evaluator:
         shows_progress: bool = False,
         with_logits: bool = False,
         at_temperature: float | None = None,
-    ) -> Predictions:
-        """The predictions for examples; see `predict`.
+    ) -> Scores:
+        """The scores of any examples; see `predict`.
 
         Args:
             params: the parameters, on the devices.
             batch_stats: batch norm's statistics with them, on the devices.
             examples: the examples.
-            name: which examples they are.
+            name: which examples they are, a split or "new".
             shows_progress: whether a bar is shown.
-            with_logits: whether the predictions have logits instead of scores.
+            with_logits: whether the scores are logits.
             at_temperature: divides the logits before they become scores, if it is a number.
         """
         batches = Batches(
@@ -199,7 +171,7 @@ class Evaluator:
         # Of new examples, threads decode: starting processes takes longer than many evaluations.
         num_workers = 0 if name == "new" else self._data.num_workers
 
-        results = predictions.rows(
+        results = collecting.rows(
             self._logits_step if with_logits or at_temperature is not None else self._step,
             params,
             batch_stats,
@@ -210,7 +182,7 @@ class Evaluator:
         )
         if shows_progress:
             results = terminal.tracked(results, len(batches), f"{name} {self._data.spec.example}s")
-        found = predictions.collected(results, examples)
+        found = collecting.collected(results, examples, self._data.classes)
         if at_temperature is not None:
             return temperature.with_probabilities(found, at_temperature)
         return found

@@ -9,7 +9,7 @@ import jax
 from train.assembly.evaluator import SelectedEvaluation
 from train.assembly.parts import Assembly
 from train.assembly.run_data import RunData
-from train.evaluation import bayes, metric
+from train.reports import bayes, metric
 from train.training import class_weights
 from train.training.state import TrainState, num_parameters, parameters_digest
 from train.workdir.progress import Progress
@@ -72,7 +72,7 @@ def _best_possible(data: RunData) -> dict[str, Any]:
         data.spec.true_distribution,
         calibrated_on=dataset.validation,
         ks=data.config.eval.ks,
-        class_counts=data.class_counts,
+        classes=data.classes,
     )
     best = {"bayes": metric.to_json(summarize(dataset.test))}
     if dataset.balanced_test is not None:

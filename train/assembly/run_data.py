@@ -12,6 +12,7 @@ from train.configuration import Config
 from train.configuration.datasets import StreamedFields
 from train.data import Dataset, DatasetSpec, dataset_spec, look, splits, streaming
 from train.data.batches import Batch, Batches
+from train.data.classes import Classes
 from train.data.examples import Examples
 from train.data.look import Looks
 from train.data.own_features import FeaturesSpec
@@ -21,7 +22,6 @@ from train.devices import processes
 from train.foundation.errors import UserError
 from train.training import normalization, optimizer
 from train.workdir import run_files
-from train.workdir.classes import Classes
 from train.workdir.facts import Facts
 
 

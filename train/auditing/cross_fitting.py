@@ -14,11 +14,12 @@ import numpy as np
 import optax
 
 from topk_jax import losses, metrics
+from train.data.classes import Classes
 from train.data.examples import Examples
-from train.evaluation import example_groups, predictions
-from train.evaluation.predictions import Predictions
 from train.foundation.console import make_console
 from train.foundation.progress_bar import make_bar
+from train.scores import collecting, observations
+from train.scores.scores import Scores
 
 _BATCH = 1024
 # The heads are compared with their earlier state after at least this many steps.
@@ -47,7 +48,7 @@ def folds_of(examples: Examples, *, num_folds: int, seed: int) -> np.ndarray:
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold  # noqa: PLC0415
 
     labels, groups = examples.labels, examples.groups
-    names, groups = example_groups.numbered([""] * len(labels) if groups is None else groups)
+    names, groups = observations.numbered([""] * len(labels) if groups is None else groups)
     folds = np.zeros(len(labels), np.int32)
     if (number := min(num_folds, np.bincount(labels).max(), len(names))) < 2:
         return folds
@@ -64,8 +65,8 @@ def folds_of(examples: Examples, *, num_folds: int, seed: int) -> np.ndarray:
 
 def judge(
     examples: Examples, rows: Rows, folds: np.ndarray, judged: np.ndarray, *, seed: int
-) -> Predictions:
-    """Predictions, with logits, for each example by the head that was not trained on its fold.
+) -> Scores:
+    """Scores, which are logits, of each example by the head that was not trained on its fold.
 
     They are fold after fold. Of examples that are not `judged`, bool [n], the losses do not count.
     """
@@ -89,7 +90,8 @@ def judge(
                 best, best_round, least = heads, number, mean
             if number - best_round >= _PATIENCE:
                 break
-    return predictions.collected(_out_of_fold(best, labels, rows, folds), examples)
+    parts = _out_of_fold(best, labels, rows, folds)
+    return collecting.collected(parts, examples, Classes.of(examples.class_names))
 
 
 @jax.jit
@@ -113,7 +115,7 @@ def _step(
 def _out_of_fold(
     heads: jax.Array, labels: np.ndarray, rows: Rows, folds: np.ndarray
 ) -> Iterator[dict[str, np.ndarray]]:
-    """What `predictions.collected` takes, of all examples, fold after fold."""
+    """What `collecting.collected` takes, of all examples, fold after fold."""
     for fold, head in enumerate(heads):
         members = np.flatnonzero(folds == fold)
         for start in range(0, len(members), _CHUNK):

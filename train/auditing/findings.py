@@ -16,9 +16,9 @@ from topk_jax import metrics
 from train.auditing import cross_fitting
 from train.data import grouping
 from train.data.examples import Examples, Split
-from train.evaluation import temperature
-from train.evaluation.predictions import Predictions, chunks
 from train.foundation.errors import UserError
+from train.scores import temperature
+from train.scores.scores import Scores
 
 # A probability that is 0 in 32 bits has a logarithm, too.
 _LEAST = np.finfo(np.float32).tiny
@@ -92,27 +92,19 @@ class Findings:
 
 def joined(parts: Sequence[Examples]) -> Examples:
     """The rows of features of the training, validation and test split as one table."""
-
-    def of_all(column: str) -> Any:
-        columns = [getattr(part, column) for part in parts]
-        return None if any(one is None for one in columns) else np.concatenate(columns)
-
-    inputs, places = parts[0].inputs, of_all("places")
+    columns: dict[str, Any] = {}
+    for name in ("places", "labels", "names", "groups"):
+        column = [getattr(part, name) for part in parts]
+        columns[name] = None if column[0] is None else np.concatenate(column)
     # Splits of the user's own features are rows of one array, which may be a file.
+    inputs = parts[0].inputs
     if any(part.inputs is not inputs for part in parts):
         inputs = np.concatenate([part.rows(np.arange(len(part))) for part in parts])
-        places = np.arange(len(inputs))
+        columns["places"] = np.arange(len(inputs))
     splits = np.array([Split.TRAIN, Split.VALIDATION, Split.TEST], np.int8)
-    return Examples(
-        inputs=inputs,
-        places=places,
-        labels=of_all("labels"),
-        splits=splits.repeat([*map(len, parts)]),
-        class_names=parts[0].class_names,
-        where=parts[0].where,
-        names=of_all("names"),
-        groups=of_all("groups"),
-    )
+    columns["splits"] = splits.repeat([*map(len, parts)])
+    names = parts[0].class_names
+    return Examples(inputs=inputs, class_names=names, where=parts[0].where, **columns)
 
 
 def find(
@@ -152,21 +144,20 @@ def find(
     return of_probabilities(examples, others, found)
 
 
-def of_probabilities(examples: Examples, others: Examples, found: Predictions) -> Findings:
+def of_probabilities(examples: Examples, others: Examples, scores: Scores) -> Findings:
     """The findings from the probabilities of the examples that can be judged; see `Findings`."""
-    labels, scores = examples.labels, found.scores
-    own = np.concatenate(
-        [np.take_along_axis(scores[one], labels[one, None], 1)[:, 0] for one in chunks(scores)]
-    )
+    labels, num_classes = examples.labels, scores.values.shape[1]
+    own = scores.map(lambda part, of: np.take_along_axis(part, of[:, None], 1)[:, 0], labels)
     # The thresholds of `topk_jax.metrics.confident_joint`, of scores that may be in a file: the
     # mean probability of each class over the examples with its label.
-    sums, counts = (np.bincount(labels, weights, scores.shape[1]) for weights in (own, None))
+    sums, counts = (np.bincount(labels, weights, num_classes) for weights in (own, None))
     means = np.divide(sums, counts, out=np.full(len(sums), np.inf), where=counts > 0)
     thresholds = np.maximum(means, 2e-6).astype(np.float32)
-    parts = []
-    for chunk in chunks(scores):
-        part = scores[chunk]
-        margin = metrics.label_margins(np.log(np.maximum(part, _LEAST)), labels[chunk])
-        parts.append((margin, part.argmax(-1), metrics.confident_classes(part, thresholds)))
-    margins, likely, confident = map(np.concatenate, zip(*parts, strict=True))
+    margins = scores.map(_margins, labels)
+    likely = scores.map(lambda part: part.argmax(-1))
+    confident = scores.map(lambda part: metrics.confident_classes(part, thresholds))
     return Findings(examples, others, margins, own, likely, confident)
+
+
+def _margins(probabilities: np.ndarray, labels: np.ndarray) -> Any:
+    return metrics.label_margins(np.log(np.maximum(probabilities, _LEAST)), labels)

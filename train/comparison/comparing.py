@@ -7,9 +7,9 @@ from pathlib import Path
 
 from train.comparison.finding import Found, metrics
 from train.comparison.grouping import Group, RunGroups, group_runs
-from train.evaluation.metric import LOSS, SHOTS, Metric
 from train.foundation.errors import UserError
 from train.foundation.fields import did_you_mean
+from train.reports.metric import LOSS, SHOTS, Metric
 from train.series.planned_runs import PlannedRun
 from train.series.statistics import Values
 from train.workdir.runs import Run

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from train.comparison.comparing import Compared, Comparison, DataSetTable, Row
-from train.evaluation.metric import Metric
 from train.foundation.console import show_line
 from train.foundation.printable import printable, printable_lines
+from train.reports.metric import Metric
 from train.series import printing
 from train.series.printing import Column, with_interval
 from train.series.statistics import plain_summary

@@ -10,9 +10,9 @@ from typing import Any
 from train.comparison import search_space, toml_files
 from train.configuration.datasets import labels_of
 from train.data.truths import ONE
-from train.evaluation.metric import Metric
 from train.foundation import fields, text_files
 from train.foundation.errors import UserError
+from train.reports.metric import Metric
 from train.series import planned_runs
 from train.series.parameters import Choice, Parameter, Side
 from train.series.planned_runs import PlannedRun

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from train.comparison.study_results import ArmNumbers, ContrastNumbers, StudyNumbers
-from train.evaluation.metric import Metric
 from train.foundation.console import show_line
+from train.reports.metric import Metric
 from train.series.parameters import Choice, Parameter
 from train.series.planner import Tuned
 from train.series.printing import Column, console_of_tables, show_columns, with_interval

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from train.comparison.study_file import PlannedContrast, Study
-from train.evaluation.metric import Metric
-from train.evaluation.outcomes import Outcomes
 from train.foundation.errors import UserError
+from train.reports.metric import Metric
+from train.reports.outcomes import Outcomes
 from train.series import collecting, contrasts
 from train.series.collecting import Collected, Finals
 from train.series.contrasts import Contrast

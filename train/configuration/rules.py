@@ -10,13 +10,13 @@ from train.configuration.datasets import labels_of
 from train.configuration.groups import MODEL_OPTIONS, Config
 from train.data import DatasetSpec
 from train.data.truths import ONE, VOTES
-from train.evaluation import metric
 from train.foundation import fields
 from train.foundation.errors import UserError
 from train.foundation.fields import Field
 from train.foundation.nested import flatten
 from train.models import MODELS, published
 from train.models import find as find_network
+from train.reports import metric
 from train.training.losses import LOSSES, find_loss
 from train.training.optimizer import NEED_WHOLE_LAYERS, OPTIMIZERS
 

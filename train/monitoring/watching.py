@@ -8,10 +8,9 @@ import hashlib
 import io
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -22,28 +21,32 @@ from train.foundation.errors import UserError
 from train.foundation.spelling import flags_for_fields
 from train.monitoring import promise
 from train.monitoring.monitor import Monitor, Outcome
+from train.monitoring.promise import Promise
 from train.workdir import run_files, runs
 
 # The seconds between two looks at a file that grows.
 _PAUSE = 1.0
-# In bytes: a line with a set of 100,000 classes, and what is read at once.
+# In bytes: a line with a set of 100,000 classes, and what is counted at once.
 _LONGEST = 2**24
 _PART = 2**20
 
 _OBJECT = shapes.table_of(shapes.anything)
 _MEMBER = shapes.record({"class": shapes.string}, {"probability": shapes.NUMBER_OR_NULL})
+_NUMBERS = shapes.record({"examples": fields.integer(1), "groups": fields.Number(above=0)})
+# What the lines of one monitor have in common.
+_SETS = shapes.record({"rule": fields.text()}, {"calibrated_on": _NUMBERS})
 _LINE = shapes.record(
     {"set": shapes.list_of(_MEMBER), "rule": fields.text(), "label": fields.text()},
-    {"none_of_these": fields.boolean()},
+    {"none_of_these": fields.boolean(), "calibrated_on": _NUMBERS},
 )
-_COUNT, _WHEN = fields.integer(0, 2**53), fields.optional(fields.integer(1))
+# A checksum guards the rest.
 _STATE = shapes.record(
-    {"promise": shapes.record({"rule": fields.text()}), "bytes": _COUNT, "digest": shapes.string}
-    | {"total_size": _COUNT, "broken_at": _WHEN, "changed_at": _WHEN}
-    | dict.fromkeys(("tests", "points"), shapes.list_of(shapes.anything))
+    {"promise": shapes.record({}), "sets": _SETS, "bytes": fields.integer(0)}
+    | {"digest": shapes.string}
 )
 _WHAT = "the state of a monitor"
 BEGIN = (0, hashlib.sha256().hexdigest())
+Sets = Mapping[str, Any]
 
 
 def watch(
@@ -56,65 +59,78 @@ def watch(
             counted before that line is kept.
     """
     _, results = runs.read_finished(workdir)
-    of_rule: Any = promise.of_rule
-    promised = partial(of_rule, results, run_files.read_calibration(workdir), **flags)
-    monitor, rule, place = None, None, BEGIN
+
+    def promised(sets: Sets) -> Promise:
+        return promise.of_sets(sets, results["parameters_digest"], **flags)
+
+    monitor, sets, place = None, None, BEGIN
     if state.exists():
         kept = json_files.read(state, _STATE, _WHAT)
-        rule, place = kept["promise"]["rule"], (kept["bytes"], kept["digest"])
-        monitor = Monitor.start(promised(rule))
-        now = monitor.to_plain()["promise"]
-        others = [name for name, value in now.items() if value != kept["promise"].get(name)]
-        if others:
-            of = " and ".join(others)
-            raise UserError(f"--state {state} is of another {of}: give another --state")
-        try:
-            monitor = monitor.restored(kept)
-        except (TypeError, ValueError) as error:
-            raise UserError(f"{state} is not {_WHAT}: {error}") from error
-    classes = run_files.read_classes(workdir).names
+        sets, place = kept["sets"], (kept["bytes"], kept["digest"])
+        monitor = _restored(state, kept, promised)
+    where = str(outcomes or "-")
     with opened(outcomes) as file:
-        lines = OutcomeLines(file, classes, rule, place)
+        lines = OutcomeLines(file, run_files.read_classes(workdir).names, sets, place)
         # For a warning of likely groups in what is there at first; later lines may be few.
         named: list[Outcome] | None = []
         while True:
             for part in lines.read():
-                if monitor is None and not part:
+                if monitor is None and lines.sets is not None:
+                    monitor = Monitor.start(promised(lines.sets))
+                if monitor is None:
                     continue
-                monitor = (monitor or Monitor.start(promised(lines.rule))).add(part)
+                monitor = monitor.add(part)
                 # The reading of standard input cannot be resumed at a place.
                 number, digest = place if outcomes is None else lines.place
-                content = {**monitor.to_plain(), "bytes": number, "digest": digest}
-                files.write_whole(state, json_files.sealed(content))
+                counted = {"sets": lines.sets, "bytes": number, "digest": digest}
+                files.write_whole(state, json_files.sealed({**monitor.to_plain(), **counted}))
                 if follow and part:
                     show_line(monitor.in_words()[1])
                 if named is not None:
                     named += [one for one in part if one.name is not None]
             if named:
-                _, labels = np.unique([one.label for one in named], return_inverse=True)
-                where, examples = f"--outcomes {outcomes or '-'}", [one.name or "" for one in named]
-                with flags_for_fields({"config.dataset.group": "--group"}):
-                    grouping.warn_of_likely(where, examples, labels, "train.predict {flag}")
+                _warn_of_likely(where, named)
             named = None
             if not follow or (monitor is not None and monitor.exit_code):
                 break
             time.sleep(_PAUSE)
     if monitor is None:
-        raise UserError(f"--outcomes {outcomes or '-'} has no outcomes yet")
+        raise UserError(f"--outcomes {where} has no outcomes yet")
     return monitor
+
+
+def _restored(state: Path, kept: Mapping[str, Any], promised: Callable[[Sets], Promise]) -> Monitor:
+    """The monitor of a state, which is of the promise of the command."""
+    monitor = Monitor.start(promised(kept["sets"]))
+    now = monitor.to_plain()["promise"]
+    if others := [name for name, value in now.items() if value != kept["promise"].get(name)]:
+        of = " and ".join(others)
+        raise UserError(f"--state {state} is of another {of}: give another --state")
+    try:
+        return monitor.restored(kept)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{state} is not {_WHAT}: {error}") from error
+
+
+def _warn_of_likely(where: str, named: Sequence[Outcome]) -> None:
+    _, labels = np.unique([one.label for one in named], return_inverse=True)
+    with flags_for_fields({"config.dataset.group": "--group"}):
+        examples = [one.name or "" for one in named]
+        grouping.warn_of_likely(f"--outcomes {where}", examples, labels, "train.predict {flag}")
 
 
 class OutcomeLines:
     """The outcomes of a file that may grow, or of standard input.
 
-    Their rule is that of the first line. The place is how many bytes were read, and their SHA-256.
+    Their sets are those of the first line: its rule, and what this is calibrated on. The place is
+    how many bytes were read, and their SHA-256.
     """
 
     def __init__(
-        self, file: io.FileIO, classes: Sequence[str], rule: str | None, place: tuple[int, str]
+        self, file: BinaryIO, classes: Sequence[str], sets: Sets | None, place: tuple[int, str]
     ) -> None:
         """Passes over what was counted before; all of standard input is new."""
-        self.rule = rule
+        self.sets = sets
         self.place = BEGIN
         # Standard input has a number instead.
         self._file, self._is_file = file, not isinstance(file.name, int)
@@ -142,31 +158,34 @@ class OutcomeLines:
         Raises:
             UserError: a line is not a set with a label of the run. The lines before it were given.
         """
-        rest = b""
-        while content := self._file.read(_PART):
-            *lines, rest = (rest + content).split(b"\n")
-            if len(rest) > _LONGEST:
-                raise UserError(f"{self._name} has a line of more than {_LONGEST:,} bytes")
-            yield from self._counted([line + b"\n" for line in lines])
-        try:
-            # The last line may lack its end. Without all of its JSON, it may be completed.
-            if self._is_file:
-                json_files.parse(rest, _OBJECT)
-        except ValueError:
-            self._file.seek(self.place[0])
-        else:
-            yield from self._counted([rest])
-
-    def _counted(self, lines: Sequence[bytes]) -> Iterator[list[Outcome]]:
         found: list[Outcome] = []
-        for line in lines:
+        begun = self.place[0]
+        while line := self._file.readline(_LONGEST):
             try:
+                if self._is_torn(line):
+                    self._file.seek(self.place[0])
+                    break
                 found += self._outcome(line) if line.strip() else []
             except ValueError as error:
                 yield found
                 raise UserError(f"{self._name}, line {self._lines + 1:,}: {error}") from error
             self._pass(line)
+            if self.place[0] - begun > _PART:
+                yield found
+                found, begun = [], self.place[0]
         yield found
+
+    def _is_torn(self, line: bytes) -> bool:
+        """Whether it is the last line of a file, and lacks its end, which may come yet."""
+        if line.endswith(b"\n") or not self._is_file:
+            return False
+        if len(line) == _LONGEST:
+            raise ValueError(f"it has more than {_LONGEST:,} bytes")
+        try:
+            json_files.parse(line, _OBJECT)
+        except ValueError:
+            return True
+        return False
 
     def _outcome(self, line: bytes) -> list[Outcome]:
         """The outcome of a line; none of an image that could not be read."""
@@ -175,9 +194,11 @@ class OutcomeLines:
             return []
         if wrong := _LINE(value):
             raise ValueError(f"it must be {wrong}")
-        self.rule = self.rule or value["rule"]
-        if value["rule"] != self.rule:
-            raise ValueError(f"its set is of {value['rule']}; the sets before are of {self.rule}")
+        sets = {name: value[name] for name in ("rule", "calibrated_on") if name in value}
+        self.sets = self.sets or sets
+        if sets != self.sets:
+            one, before = map(_in_words, (sets, self.sets))
+            raise ValueError(f"its set is of {one}; the sets before are of {before}")
         probabilities = {
             self._class(member["class"], "set"): member.get("probability")
             for member in value["set"]
@@ -200,11 +221,16 @@ class OutcomeLines:
         return known
 
 
-def opened(path: Path | None) -> io.FileIO:
+def _in_words(sets: Sets) -> str:
+    numbers = sets.get("calibrated_on")
+    return sets["rule"] + (f", calibrated on {numbers['examples']:,} examples" if numbers else "")
+
+
+def opened(path: Path | None) -> BinaryIO:
     """A file with outcomes; None for standard input."""
     if path is None:
-        return open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)
+        return open(sys.stdin.fileno(), "rb", closefd=False)
     try:
-        return files.open_regular(path)
+        return io.BufferedReader(files.open_regular(path))
     except OSError as error:
         raise UserError(f"--outcomes {path} cannot be read: {error.strerror}") from error

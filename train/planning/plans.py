@@ -16,6 +16,7 @@ from train.configuration import rules
 from train.configuration.datasets import labels_of
 from train.configuration.groups import Config
 from train.data import dataset_spec
+from train.data.classes import Classes
 from train.data.dataset import INPUT_DTYPES
 from train.data.truths import ONE
 from train.devices import parallel
@@ -24,7 +25,6 @@ from train.planning.targets import Target
 from train.training import rank_losses
 from train.training.losses import find_loss
 from train.training.steps_in_flight import AHEAD
-from train.workdir.classes import Classes
 from train.workdir.facts import Facts
 
 # Neither changes a shape: what a data set that is not opened has of each class, and of steps.

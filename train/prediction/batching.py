@@ -1,42 +1,28 @@
-"""The size of batches, and their computation one batch ahead of the batch that is used."""
+"""Batches of anything, and their computation one batch ahead of the batch that is used."""
 
+import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-import numpy as np
-
-Examples = TypeVar("Examples")
-Outputs = TypeVar("Outputs")
+Item = TypeVar("Item")
 
 
-def batch_size(number: int, largest: int) -> int:
-    """The size of the batches of some examples: the smallest power of two that holds all.
+def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Lists of some items one after the other; only the last may be shorter."""
+    iterator = iter(items)
+    while batch := [*itertools.islice(iterator, size)]:
+        yield batch
 
-    Args:
-        number: of examples; at least 1.
-        largest: what it is at most.
+
+def one_ahead(started: Iterable[Item]) -> Iterator[Item]:
+    """Computations that start when they are asked for: the next starts before one is used.
+
+    So the device computes while results are written.
     """
-    return min(largest, 1 << (number - 1).bit_length())
-
-
-def divided(orders: Sequence[np.ndarray], size: int) -> list[np.ndarray]:
-    """Batches of examples at some indices; each of the arrays starts a new batch."""
-    return [order[start : start + size] for order in orders for start in range(0, len(order), size)]
-
-
-def one_ahead(
-    infer: Callable[[np.ndarray], Outputs], batches: Iterable[tuple[Examples, np.ndarray]]
-) -> Iterator[tuple[Examples, Outputs]]:
-    """The outputs for each batch: while the device computes one, the previous is yielded.
-
-    Args:
-        infer: starts the computation of a batch, and does not wait for its end.
-        batches: each as its examples and the input of `infer`.
-    """
-    running: deque[tuple[Examples, Outputs]] = deque()
-    for examples, batch in batches:
-        running.append((examples, infer(batch)))
+    running: deque[Item] = deque()
+    for item in started:
+        running.append(item)
         if len(running) > 1:
             yield running.popleft()
     yield from running

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from train.data import DatasetSpec
-from train.prediction import preparation as preparing
-from train.prediction.trained import TrainedClassifier
+from train.classifiers.trained import TrainedClassifier
+from train.data import preparation as preparing
 
 
 def facts(classifier: TrainedClassifier) -> dict[str, Any]:
@@ -20,11 +19,11 @@ def facts(classifier: TrainedClassifier) -> dict[str, Any]:
     }
 
 
-def preparation(spec: DatasetSpec, image_shape: tuple[int, ...]) -> str:
-    """How an image becomes uint8 pixels of that shape, in words."""
-    height, width, channels = image_shape
+def preparation(classifier: TrainedClassifier) -> str:
+    """How an image becomes the uint8 pixels that the classifier takes, in words."""
+    height, width, channels = classifier.shape
     colour = "greyscale" if channels == 1 else "RGB"
-    reader = spec.image_reader
+    reader = classifier.spec.image_reader
     upright = ", turned upright" if reader.upright else ""
     return (
         f"The picture{upright}, in {colour}, {reader.fit.in_words} (bilinear with "
@@ -33,7 +32,8 @@ def preparation(spec: DatasetSpec, image_shape: tuple[int, ...]) -> str:
     )
 
 
-def steps(spec: DatasetSpec) -> dict[str, Any]:
+def steps(classifier: TrainedClassifier) -> dict[str, Any]:
     """The same as data, for programs: the steps to the pixels, and their normalization."""
+    spec = classifier.spec
     numbers = {"divisor": 255, "mean": list(spec.mean), "std": list(spec.std)}
     return {"steps": preparing.to_plain(spec.image_reader), "normalization": numbers}

@@ -4,11 +4,11 @@ from typing import Any
 
 import safetensors.numpy
 
+from train.classifiers.trained import TrainedClassifier
 from train.foundation.errors import UserError
 from train.models import feature_norm, find
 from train.models.weights.names import PublishedNames, arrays_of
 from train.prediction import description
-from train.prediction.trained import TrainedClassifier
 
 
 def serialize(classifier: TrainedClassifier) -> bytes:
@@ -32,15 +32,13 @@ def serialize(classifier: TrainedClassifier) -> bytes:
 
 def describe(classifier: TrainedClassifier) -> dict[str, Any]:
     """What a user of the file needs to know."""
-    spec = classifier.spec
     return {
         "names": f"of {_names(classifier).publisher}",
         "images": {
-            "shape": ["n", *classifier.image_shape],
-            "preparation": description.preparation(spec, classifier.image_shape)
-            + " Then divided by 255, minus the mean and divided by the standard deviation of each "
-            "channel.",
-            **description.steps(spec),
+            "shape": ["n", *classifier.shape],
+            "preparation": f"{description.preparation(classifier)} Then divided by 255, minus the "
+            "mean and divided by the standard deviation of each channel.",
+            **description.steps(classifier),
         },
         **description.facts(classifier),
     }

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 from topk_jax import metrics
-from train.evaluation import metric
-from train.evaluation.metric import SHOTS, Average
+from train.classifiers.trained import TrainedClassifier
 from train.foundation.printable import printable
-from train.prediction.calibrated_rule import CalibratedRule
-from train.prediction.trained import TrainedClassifier
+from train.reports import metric
+from train.reports.metric import SHOTS, Average
+from train.reports.rules import SetRule
 
 _TASKS = {"images": "image-classification", "features": "tabular-classification"}
+# The rules that promise how often sets are right, or what they cost.
+_PROMISING = ("coverage", "average_error", "max_error", "risk")
 # The rows of the table of classes.
 _MOST_CLASSES = 1000
 _COLUMNS: tuple[Average, ...] = ("micro", "macro", *SHOTS)
@@ -22,7 +24,7 @@ _HEADS = ("all examples", "mean over classes", "few shots", "medium", "many")
 
 
 def write(
-    classifier: TrainedClassifier, rule: CalibratedRule | None, name: str, numbers: str = ""
+    classifier: TrainedClassifier, rule: SetRule | None, name: str, numbers: str = ""
 ) -> bytes:
     """The page, in UTF-8.
 
@@ -49,7 +51,7 @@ def _head(classifier: TrainedClassifier) -> str:
     spec = classifier.spec
     entries: dict[str, Any] = {
         "library_name": "topk_jax",
-        "pipeline_tag": _TASKS[spec.inputs],
+        "pipeline_tag": _TASKS[classifier.inputs],
         "tags": ["jax", "set-valued-classification"],
         "metrics": ["accuracy"],
     }
@@ -64,7 +66,11 @@ def _head(classifier: TrainedClassifier) -> str:
             {
                 "name": classifier.network_name,
                 "results": [
-                    {"task": {"type": _TASKS[spec.inputs]}, "dataset": data, "metrics": measured}
+                    {
+                        "task": {"type": _TASKS[classifier.inputs]},
+                        "dataset": data,
+                        "metrics": measured,
+                    }
                 ],
             }
         ]
@@ -78,18 +84,18 @@ def _what(classifier: TrainedClassifier) -> str:
     weights = f"with the weights of {Path(origin).name}"
     trained = f"trained with the loss {origin}" if kind == "loss" else weights
     return _plain(
-        f"A classifier of {classifier.spec.inputs} with {classifier.num_classes:,} classes: the "
+        f"A classifier of {classifier.inputs} with {len(classifier.classes):,} classes: the "
         f"network {classifier.network_name}, {trained}."
     )
 
 
-def _sets(rule: CalibratedRule | None) -> Iterator[str]:
+def _sets(rule: SetRule | None) -> Iterator[str]:
     """Which classes are in a set, and for what that holds."""
     if rule is None:
         return
-    yield f"## Sets\n\n{_plain(rule.in_words())}"
-    if rule.has_promise:
-        of_classes = rule.conformal is not None and rule.conformal.rule.quantile == "classes"
+    yield f"## Sets\n\n{_plain(rule.in_words)}"
+    if rule.name in _PROMISING:
+        of_classes = rule.rule.conformal == "class_conditional"
         but = "" if of_classes else "each class by itself, for "
         yield (
             "This is a promise on average, over examples that are drawn like those that it was "
@@ -102,7 +108,7 @@ def _sets(rule: CalibratedRule | None) -> Iterator[str]:
 
 
 def _data(classifier: TrainedClassifier) -> Iterator[str]:
-    spec, counts = classifier.spec, classifier.class_counts
+    spec, counts = classifier.spec, np.array(classifier.classes.training_images)
     licence = spec.attribution or "not known to the program; ask whoever made the data set"
     lines = ["## Data", "", f"- data set: {_plain(spec.name)}"]
     lines += [f"- attribution and licence of the data: {_plain(licence)}"]
@@ -137,7 +143,7 @@ def _quality(classifier: TrainedClassifier, numbers: str) -> Iterator[str]:
         each = (metric.Metric.accuracy(kind, k, average) for average in _COLUMNS)
         rows.append((f"{kind}-{k}", *(one.format(measured.get(one)) for one in each)))
     yield _table(("accuracy", *_HEADS), rows)
-    groups = metrics.shot_groups(classifier.class_counts)
+    groups = metrics.shot_groups(np.array(classifier.classes.training_images))
     sizes = (f"{np.sum(groups[shot]):,} of {shot}" for shot in SHOTS)
     yield (
         "On the test split of the data set. An average-K rule has sets of K classes on average. "

@@ -56,12 +56,8 @@ class _Ended:
 def show_commands(planner: Planner) -> None:
     """Prints the commands that make runs, one a line, to be pasted into a shell."""
     for run in planner.runs:
-        workdir = planner.folder.workdir(run)
-        commands = [run.training(workdir)]
-        if run.evaluated:
-            commands.append(run.evaluation(workdir))
-        for arguments in commands:
-            show_line(invocation.as_typed(shlex.join(["python", *arguments])))
+        arguments = run.training(planner.folder.workdir(run))
+        show_line(invocation.as_typed(shlex.join(["python", *arguments])))
     if planner.waiting:
         # Not among the commands, which may be piped into a shell.
         sys.stderr.write(
@@ -71,7 +67,7 @@ def show_commands(planner: Planner) -> None:
 
 
 def execute(look: Callable[[], Planner], *, jobs: int = 1) -> Execution:
-    """Trains and evaluates the runs that are not finished. A run that fails stops no other.
+    """Trains the runs that are not finished. A run that fails stops no other.
 
     Args:
         look: reads the folder of runs; what the planner needs then is made.
@@ -115,7 +111,7 @@ def execute(look: Callable[[], Planner], *, jobs: int = 1) -> Execution:
 
 def _make(run: PlannedRun, folder: RunsFolder, processes: ChildProcesses) -> _Ended:
     start = time.monotonic()
-    reason = _run_commands(run, folder, processes)
+    reason = _train(run, folder, processes)
     return _Ended(time.monotonic() - start, reason)
 
 
@@ -133,19 +129,15 @@ def _record_end(
         show_line(f"  failed{of_it} after {took}: {ended.reason} (see {folder.log(run)})")
 
 
-def _run_commands(run: PlannedRun, folder: RunsFolder, processes: ChildProcesses) -> str | None:
-    """Runs the commands that a run still needs; returns why one failed, or None."""
-    workdir, log = folder.workdir(run), folder.log(run)
-    commands = [run.training(workdir)] if folder.finished(run) is None else []
-    if run.evaluated:
-        commands.append(run.evaluation(workdir))
-    for arguments in commands:
-        code = processes.run(invocation.as_process(arguments), log)
-        if code < 0:
-            # The last line of the log tells what the run did until then.
-            return f"ended by signal {-code}, {signal.strsignal(-code)}"
-        if code != 0:
-            return folder.last_line(run) or f"exit code {code}"
+def _train(run: PlannedRun, folder: RunsFolder, processes: ChildProcesses) -> str | None:
+    """Trains a run; returns why that failed, or None."""
+    command = invocation.as_process(run.training(folder.workdir(run)))
+    code = processes.run(command, folder.log(run))
+    if code < 0:
+        # The last line of the log tells what the run did until then.
+        return f"ended by signal {-code}, {signal.strsignal(-code)}"
+    if code != 0:
+        return folder.last_line(run) or f"exit code {code}"
     after = RunsFolder(folder.path)
     if after.status(run) is not Status.FINISHED:
         return "the command ended without an error, and without results"

@@ -35,13 +35,11 @@ class PlannedRun:
             it.
         seed: the seed.
         overrides: the fields that the user changes in all runs, as `name=value`.
-        evaluated: whether `train.evaluate` is called after the run.
     """
 
     recipe: Recipe
     seed: int
     overrides: tuple[str, ...] = ()
-    evaluated: bool = False
 
     @property
     def config(self) -> dict[str, Any]:
@@ -84,10 +82,6 @@ class PlannedRun:
             f"--workdir={workdir}",
         ]
 
-    def evaluation(self, workdir: Path) -> list[str]:
-        """The arguments, after `python`, of the command that evaluates it."""
-        return ["-m", "train.evaluate", f"--workdir={workdir}", f"--split={SPLIT}"]
-
 
 def check_overrides(overrides: tuple[str, ...]) -> None:
     """Raises `UserError` for an override without a field and value, or that changes the seed."""
@@ -122,12 +116,8 @@ def check(run: PlannedRun) -> Config:
 
 
 def distinct(planned: Iterable[PlannedRun]) -> tuple[PlannedRun, ...]:
-    """The runs, each once; a run is evaluated if any of its copies is."""
-    found: dict[str, PlannedRun] = {}
-    for run in planned:
-        if run.key not in found or run.evaluated:
-            found[run.key] = run
-    return tuple(found.values())
+    """The runs, each once."""
+    return tuple({run.key: run for run in planned}.values())
 
 
 class _Unprinted(ConfigDict):

@@ -30,12 +30,10 @@ class Arm:
     Attributes:
         recipe: the configuration without the seed and the tuned fields.
         search: finds the tuned fields; None for none.
-        evaluated: whether `train.evaluate` is called after each of its runs.
     """
 
     recipe: Recipe
     search: Search | None = None
-    evaluated: bool = False
 
 
 @dataclass(frozen=True)
@@ -191,7 +189,7 @@ class Planner:
         if fields is None:
             return None
         recipe = arm.recipe.changed(fields)
-        return tuple(self._plan(recipe, seed, arm.evaluated) for seed in self.seeds)
+        return tuple(self._plan(recipe, seed) for seed in self.seeds)
 
     def ended(self, runs: Iterable[PlannedRun]) -> dict[int, Run | None]:
         """The runs that have ended, by seed; None if training diverged.
@@ -255,11 +253,11 @@ class Planner:
             for seed, run in self.ended(runs).items()
         }
 
-    def _plan(self, recipe: Recipe, seed: int, evaluated: bool = False) -> PlannedRun:
+    def _plan(self, recipe: Recipe, seed: int) -> PlannedRun:
         given = dict(override.split("=", 1) for override in self.overrides)
         network = given.get("model.name") or planned_runs.load(recipe)["model"]["name"]
         overrides = tuple(override.replace(NETWORK, network) for override in self.overrides)
-        return PlannedRun(recipe, seed, overrides, evaluated)
+        return PlannedRun(recipe, seed, overrides)
 
 
 def _rank(trials: Sequence[Mapping[int, Trial]]) -> list[int]:

@@ -10,8 +10,8 @@ from rich.table import Column as RichColumn
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from train.evaluation.metric import Metric
 from train.foundation.console import make_console
+from train.reports.metric import Metric
 from train.series.statistics import Summary
 from train.workdir.runs import Run
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from train.foundation import files, nested
 from train.foundation.errors import USUALLY, UserError
-from train.series.planned_runs import SPLIT, PlannedRun
+from train.series.planned_runs import PlannedRun
 from train.workdir import run_files
 from train.workdir.runs import Run, identity
 
@@ -106,10 +106,8 @@ class RunsFolder:
         # The log of an earlier run may be there, whose folder was removed or is of another one.
         if self.found(planned) is None:
             return Status.ABSENT
-        run = self.finished(planned)
-        if run is not None:
-            evaluated = not planned.evaluated or run_files.evaluation(run.workdir, SPLIT).exists()
-            return Status.FINISHED if evaluated else Status.UNFINISHED
+        if self.finished(planned) is not None:
+            return Status.FINISHED
         if self.last_line(planned).startswith(_DIVERGED):
             return Status.DIVERGED
         return Status.UNFINISHED

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from train.evaluation.metric import Metric
+from train.reports.metric import Metric
 from train.series import parameters
 from train.series.parameters import Choice, Parameter, Range, Side
 from train.series.recipe import Overrides, Recipe

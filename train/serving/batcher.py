@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from train.classifiers.program import Program
 from train.data.dataset import INPUT_DTYPES
 from train.foundation.errors import UserError
-from train.prediction.exported_classifier import ExportedClassifier
 
 # Few, because a program is compiled for each; a batch is padded to one of them.
 _SIZES = (1, 4, 16, 64)
@@ -60,9 +60,7 @@ class Batcher:
         on_batch: is called with the size of each batch and the number of its examples.
     """
 
-    def __init__(
-        self, classifier: ExportedClassifier, on_batch: Callable[[int, int], None]
-    ) -> None:
+    def __init__(self, classifier: Program, on_batch: Callable[[int, int], None]) -> None:
         self._classifier = classifier
         self._on_batch = on_batch
         # Requests that the thread has not seen yet, and requests that it has seen.
@@ -151,8 +149,8 @@ class Batcher:
             asked.add(index, tuple(output[row] for output in outputs))
 
     def _zeros(self, size: int) -> np.ndarray:
-        expected = self._classifier.expected
-        return np.zeros((size, *expected.shape), INPUT_DTYPES[expected.inputs])
+        classifier = self._classifier
+        return np.zeros((size, *classifier.shape), INPUT_DTYPES[classifier.inputs])
 
     def _call(self, batch: np.ndarray) -> list[np.ndarray]:
         return [np.asarray(output) for output in self._classifier.call(batch)]
@@ -168,12 +166,7 @@ class Batcher:
 
     def _check(self, outputs: Sequence[np.ndarray], size: int) -> None:
         """Refuses a program that is not the one of its description."""
-        rule, names = self._classifier.rule, self._classifier.expected.class_names
-        shapes: list[tuple[int, ...]] = [(size, len(names))] * 2
-        if rule.tree is not None:
-            shapes.append((size, rule.tree.taxonomy.num_nodes))
-        if rule.says_new:
-            shapes.append((size,))
+        shapes = [(size, *shape) for shape in self._classifier.outputs.values()]
         found = [output.shape for output in outputs]
         if found != shapes:
             raise UserError(

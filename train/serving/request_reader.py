@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from PIL import ImageFile
 
+from train.classifiers.classifier import Classifier
 from train.data.crops import ImageReader
 from train.data.images import UnreadableImageError
-from train.prediction.labelled_data import Expected
 from train.serving import json_bodies, multipart, served_images
 from train.serving.limits import MOST_EXAMPLES, Limits, RefusalError
 
@@ -40,11 +40,11 @@ class RequestReader:
     """Reads the examples of requests.
 
     Attributes:
-        expected: what the program takes.
+        classifier: the program.
         limits: the limits of requests.
     """
 
-    expected: Expected
+    classifier: Classifier
     limits: Limits
 
     def check_type(self, content_type: str, encoding: str) -> None:
@@ -53,7 +53,7 @@ class RequestReader:
         Raises:
             RefusalError: the body has another type, or is compressed.
         """
-        taken = (JSON, FORM) if self.expected.inputs == "images" else (JSON,)
+        taken = (JSON, FORM) if self.classifier.inputs == "images" else (JSON,)
         if _media_type(content_type) not in taken:
             raise RefusalError(415, f"the Content-Type must be {' or '.join(taken)}")
         if encoding not in ("", "identity"):
@@ -71,12 +71,12 @@ class RequestReader:
         """
         examples = self._examples(content_type, body)
         if not examples:
-            raise RefusalError(400, f"the request has no {self.expected.inputs}")
-        if self.expected.reader is None:
+            raise RefusalError(400, f"the request has no {self.classifier.inputs}")
+        if self.classifier.reader is None:
             return Parsed(examples)
         headers, left = [], self.limits.pixels
         for encoded, name in zip(examples, _names_of(examples), strict=True):
-            header, pixels = served_images.read_header(encoded, self.expected.reader, name, left)
+            header, pixels = served_images.read_header(encoded, self.classifier.reader, name, left)
             headers.append(header)
             left -= pixels
         return Parsed(examples, headers, self.limits.pixels - left)
@@ -92,15 +92,15 @@ class RequestReader:
             RefusalError: one of them is not what is expected.
             TimeoutError: it is later.
         """
-        if self.expected.reader is not None:
-            return self._pixels(parsed, self.expected.reader, until)
+        if self.classifier.reader is not None:
+            return self._pixels(parsed, self.classifier.reader, until)
         return [self._row(one, f"example {index}") for index, one in enumerate(parsed.examples)]
 
     def _examples(self, content_type: str, body: bytes) -> list[Any]:
         if _media_type(content_type) == FORM:
             return multipart.read_files(content_type, body)
-        inputs = self.expected.inputs
-        each = 1 if inputs == "images" else self.expected.shape[0] + 2
+        inputs = self.classifier.inputs
+        each = 1 if inputs == "images" else self.classifier.shape[0] + 2
         examples = json_bodies.read_list(body, inputs, most_values=MOST_EXAMPLES * each)
         return [_decode(one) for one in examples] if inputs == "images" else examples
 
@@ -116,7 +116,7 @@ class RequestReader:
         return pixels
 
     def _row(self, example: Any, name: str) -> np.ndarray:
-        (number,) = self.expected.shape
+        (number,) = self.classifier.shape
         wrong = RefusalError(422, f"{name} must be a list of {number} finite numbers")
         if not isinstance(example, list) or len(example) != number:
             raise wrong

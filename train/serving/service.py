@@ -5,15 +5,14 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from topk_jax.rules import Answer
+from train.classifiers.program import CHOSEN, NODES, NONE_OF_THESE, PROBABILITIES, Program
 from train.foundation import freed_memory
-from train.prediction import class_sets, json_lines
-from train.prediction.class_sets import ClassSet
-from train.prediction.exported_classifier import ExportedClassifier
+from train.prediction.entries import Entry, to_line
 from train.serving.batcher import Batcher, Row
 from train.serving.limits import Limits, RefusalError
 from train.serving.meter import Meter
@@ -30,21 +29,6 @@ _TINY, _TINY_BODY = 2**12, 2**12
 STARTING, READY, ENDING = "starting", "ready", "ending"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServedSet(ClassSet):
-    """The set of an example of a request."""
-
-    @property
-    def origin(self) -> dict[str, Any]:
-        """Nothing: the sets are in the order of the examples."""
-        return {}
-
-    @property
-    def title(self) -> str:
-        """Nothing."""
-        return ""
-
-
 class Service:
     """Answers requests with the program.
 
@@ -55,7 +39,7 @@ class Service:
 
     def __init__(
         self,
-        classifier: ExportedClassifier,
+        classifier: Program,
         digest: str,
         limits: Limits,
         meter: Meter,
@@ -72,7 +56,7 @@ class Service:
         """
         self.limits = limits
         self.meter = meter
-        self.reader = RequestReader(classifier.expected, limits)
+        self.reader = RequestReader(classifier, limits)
         self.batcher = Batcher(classifier, meter.add_batch)
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="requests")
         self._large = ThreadPoolExecutor(max(1, threads // 2), thread_name_prefix="large")
@@ -87,16 +71,16 @@ class Service:
 
     def describe(self) -> dict[str, Any]:
         """What is served, for /health."""
-        expected, rule = self._classifier.expected, self._classifier.rule
+        classifier = self._classifier
         return {
             "status": self.state,
-            "program": self._classifier.path.name,
+            "program": classifier.path.name,
             "sha256": self._digest,
-            "inputs": expected.inputs,
-            "shape": expected.shape,
-            "classes": len(expected.class_names),
-            "rule": str(rule),
-            "rule_in_words": rule.in_words,
+            "inputs": classifier.inputs,
+            "shape": classifier.shape,
+            "classes": len(classifier.classes),
+            "rule": str(classifier.own_rule),
+            "rule_in_words": classifier.own_rule.in_words,
         }
 
     def check_ready(self) -> None:
@@ -188,12 +172,12 @@ class Service:
             self._threads.submit(freed_memory.give_back)
 
     def _describe_set(self, row: Row) -> dict[str, Any]:
-        probabilities, *answer = row
-        rule = self._classifier.rule
-        members = class_sets.members(probabilities, [one[None] for one in answer], 0, rule)
-        entry = ServedSet(**members)
+        rule = self._classifier.own_rule
+        outputs: dict[str, Any] = dict(zip(self._classifier.outputs, row, strict=True))
+        answer = Answer(outputs[CHOSEN], outputs.get(NODES), outputs.get(NONE_OF_THESE))
+        entry = Entry(probabilities=outputs[PROBABILITIES]).answered(answer, rule.tree)
         self.meter.add_set(len(entry.classes), none_of_these=bool(entry.none_of_these))
-        return json_lines.describe(entry, rule, self._classifier.expected.class_names)
+        return to_line(entry, rule, self._classifier.classes.names)
 
     def _show(self) -> None:
         self.meter.show(self._in_progress, self._waiting)

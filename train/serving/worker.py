@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import uvicorn
 
+from train.classifiers.program import ProgramFile
 from train.foundation import interruption
 from train.foundation.errors import UserError, first_line, let_through
 from train.prediction import image_files
-from train.prediction.exported_classifier import ProgramFile
 from train.serving import application, connections, multipart
 from train.serving.limits import Limits
 from train.serving.meter import Meter
@@ -66,7 +66,7 @@ class Worker:
         multipart.log_nothing()
         classifier = self.program.load()
         service = Service(classifier, self.program.digest, self.limits, self.meter, self.threads)
-        self.meter.information = {"sha256": self.program.digest, "rule": str(classifier.rule)}
+        self.meter.information = {"sha256": self.program.digest, "rule": str(classifier.own_rule)}
         if not answers_early:
             _compile(self.program, service)
         server = _Server(

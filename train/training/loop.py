@@ -9,11 +9,11 @@ from typing import Any
 
 from train.data.batches import Batch
 from train.devices.parallel import Devices
-from train.evaluation import metric
-from train.evaluation.metric import LOSS, Metric
-from train.evaluation.summaries import Evaluation
 from train.foundation import interruption
 from train.foundation.errors import InterruptedRunError, UserError
+from train.reports import metric
+from train.reports.metric import LOSS, Metric
+from train.reports.summaries import Evaluation
 from train.training import stop_signals
 from train.training.state import TrainState
 from train.training.steps_in_flight import DivergedError, StepsInFlight

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from train.workdir.classes import Classes
+from train.data.classes import Classes
 
 if TYPE_CHECKING:
     # Commands import this module before they need JAX.

@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from train.evaluation.metric import LOSS, Metric
+from train.reports.metric import LOSS, Metric
 from train.workdir import figure_style
 
 

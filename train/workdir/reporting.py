@@ -21,15 +21,15 @@ from train.configuration import Config
 from train.data import Dataset
 from train.data.near_duplicates import COLUMNS, Alike
 from train.data.sources.table import escaped
-from train.evaluation import metric
-from train.evaluation.metric import LOSS, Metric
-from train.evaluation.summaries import Evaluation
 from train.foundation import files, json_files, names
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.foundation.invocation import as_typed
 from train.foundation.nested import flatten
 from train.foundation.printable import printable
+from train.reports import metric
+from train.reports.metric import LOSS, Metric
+from train.reports.summaries import Evaluation
 from train.workdir import metrics_file, run_files, runs, terminal
 from train.workdir.events import Events
 from train.workdir.facts import Facts

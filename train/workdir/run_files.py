@@ -8,11 +8,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from train.data.classes import Classes
 from train.foundation import files, folder_lock, json_files, shapes
 from train.foundation.errors import UserError
 from train.foundation.fields import Field
 from train.workdir import metrics_file, run_shapes
-from train.workdir.classes import Classes
 from train.workdir.facts import Facts, digest_from_plain
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ RESULTS = "results.json"
 CURVES = "learning_curves.png"
 EVENTS = "tensorboard"
 CHECKPOINTS = "checkpoints"
-# Thresholds that were computed for the finished run.
-CALIBRATION = "calibration.json"
+# Rules of sets with the limits that were fitted for the finished run.
+SETS = "sets.json"
 # Features of training examples, which outlier scores are distances to.
 KNOWN_FEATURES = "known_features.npz"
 
@@ -41,7 +41,7 @@ KNOWN_FEATURES = "known_features.npz"
 _OWN = frozenset(
     {
         *(CONFIG, CLASSES, DATA, SEEN, METRICS, RESULTS, CURVES, EVENTS, CHECKPOINTS),
-        *(CALIBRATION, KNOWN_FEATURES, NEAR_DUPLICATES, folder_lock.LOCK),
+        *(SETS, KNOWN_FEATURES, NEAR_DUPLICATES, folder_lock.LOCK),
     }
 )
 
@@ -122,7 +122,7 @@ def list_selected_files(workdir: Path) -> list[Path]:
         workdir / RESULTS,
         *workdir.glob("evaluation_*.json"),
         *workdir.glob("outcomes_*.npz"),
-        workdir / CALIBRATION,
+        workdir / SETS,
         workdir / KNOWN_FEATURES,
     ]
     return [file for file in candidates if file.exists()]
@@ -300,22 +300,6 @@ def _results(workdir: Path, shape: Field) -> dict[str, Any]:
     return found
 
 
-def read_calibration(workdir: Path) -> dict[str, Any]:
-    """The thresholds that a run in a workdir keeps, by their names; empty if it keeps none.
-
-    Raises:
-        UserError: the file is not what a run writes.
-    """
-    path = workdir / CALIBRATION
-    try:
-        found: dict[str, Any] = json_files.read(path, run_shapes.CALIBRATION, "thresholds of a run")
-    except FileNotFoundError:
-        return {}
-    except UserError as error:
-        raise error.within(after="; delete it") from error
-    return found
-
-
 def read_metrics(workdir: Path) -> list[dict[str, Any]]:
     """The lines of the metrics of the run in a workdir.
 
@@ -327,25 +311,6 @@ def read_metrics(workdir: Path) -> list[dict[str, Any]]:
         raise UserError(f"there is no {path}")
     _check_digest(path)
     return metrics_file.read(path)
-
-
-def read_evaluation(workdir: Path, split: str) -> dict[str, Any]:
-    """The evaluation of a split in a workdir.
-
-    Raises:
-        UserError: there is no such file, or it is not an evaluation of that split.
-    """
-    path = evaluation(workdir, split)
-    try:
-        found: dict[str, Any] = json_files.read(path, run_shapes.EVALUATION, "an evaluation")
-    except FileNotFoundError as error:
-        raise UserError(
-            f"there is no {path}: python -m train.evaluate --workdir={workdir} --split={split} "
-            "writes it"
-        ) from error
-    if found["split"] != split:
-        raise UserError(f"{path} is not an evaluation of the split {split}")
-    return found
 
 
 def _check_digest(path: Path) -> None:

@@ -61,7 +61,7 @@ def line_of_metrics(value: Any) -> str | None:
 
 
 _GROUP = record({"classes": _COUNT, "examples": _COUNT})
-# What `train.evaluation.evaluated` writes about a split.
+# What `train.reports.evaluated` writes about a split.
 _EVALUATED = record(
     {
         "groups": table_of(_GROUP),
@@ -103,24 +103,7 @@ WHOLE_RESULTS: Field = record(
     },
 )
 
-_BY_COUNT = list_of(record({}, {"from": _COUNT, "to": optional(_COUNT), "classes": _COUNT}))
-# The evaluation of a split; `read_evaluation` checks which one.
+# The report of a split of a data set.
 EVALUATION: Field = record(
-    {"split": string},
-    {
-        "config": CONFIG,
-        "metrics": METRICS,
-        "set_size_counts": table_of(table_of(list_of(_COUNT))),
-        "accuracy_by_count": _BY_COUNT,
-    },
+    {"split": string, "config": CONFIG, "sets": table_of(table_of(shapes.anything))}
 )
-
-
-def threshold(value: Any) -> str | None:
-    """One threshold, or one for each class; null is an infinite one. Written with a point."""
-    limits = value if isinstance(value, list) else [value]
-    fits = limits and all(isinstance(limit, float) for limit in limits if limit is not None)
-    return None if fits else "a threshold, or a list of one for each class"
-
-
-CALIBRATION: Field = table_of(threshold)

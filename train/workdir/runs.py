@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from train.configuration import FIELDS_OF, Config, DatasetFields, declaring
-from train.evaluation.metric import Metric
 from train.foundation.errors import UserError
 from train.foundation.nested import differences, flatten
+from train.reports.metric import Metric
 from train.workdir import run_files
 
 DATASET_PATH = "dataset.path"
@@ -154,14 +154,6 @@ class Run:
             UserError: there is no such file.
         """
         return run_files.read_metrics(self.workdir)
-
-    def evaluation(self, split: str) -> dict[str, Any]:
-        """The evaluation of a split by `train.evaluate`.
-
-        Raises:
-            UserError: there is no such file, or it is not an evaluation of that split.
-        """
-        return run_files.read_evaluation(self.workdir, split)
 
     def first_epoch_mean(self, name: str) -> float:
         """The mean of a metric of the training steps over the first epoch.

@@ -27,7 +27,7 @@ from train.data.image_changes import CHANGES
 from train.data.images import UnreadableImageError
 from train.foundation.errors import UserError
 from train.models.weights import files as weight_files
-from train.prediction import image_files
+from train.prediction import image_files, inputs
 from train.prediction.thumbnails import Thumbnail
 
 # Bytes that a door may take, beside what the process has. The largest image that Pillow decodes has
@@ -58,7 +58,8 @@ def _read_by(reader: ImageReader) -> Callable[[Path], None]:
 
 
 def _predicted(path: Path) -> None:
-    image = image_files.read(path, ImageReader.plain((8, 8, 3)))
+    examples = inputs.find([str(path)], None, None)
+    image = ImageReader.plain((8, 8, 3)).decode(examples.encoded(0), path.name)
     assert image.mode == "RGB"
     Thumbnail.of(image)
 

@@ -115,7 +115,7 @@ def _printed(folder: Path, printed: str) -> Any:
 
 
 def _written(folder: Path, _printed: str) -> Any:
-    written = (folder / "out").read_text().replace(str(folder), "FOLDER")
+    written = (folder / "out.json").read_text().replace(str(folder), "FOLDER")
     found = json.loads(written)
     if isinstance(found, dict):
         found.pop("sha256", None)
@@ -138,14 +138,18 @@ COMMANDS = {
     ),
     "train.evaluate": Command(
         "train.evaluate",
-        lambda folder: [f"--workdir={folder / 'run'}", "--ks=1,3", f"--out={folder / 'out'}"],
+        lambda folder: [
+            f"--workdir={folder / 'run'}",
+            "--sets=coverage=0.9",
+            f"--out={folder / 'out.json'}",
+        ],
         _written,
     ),
     "train.predict": Command("train.predict", _predict, _printed),
     "train.compare": Command(
         "train.compare",
         lambda folder: [
-            *(f"--runs={folder / 'run'}", f"--json={folder / 'out'}"),
+            *(f"--runs={folder / 'run'}", f"--json={folder / 'out.json'}"),
             f"--metrics={','.join(_METRICS)}",
         ],
         _written,
@@ -178,11 +182,11 @@ class Material:
         made = COMMANDS["train.main of a finished run"].run(self.at)
         assert made.returncode == 0, made.stderr
         self._finished = results_and_metrics(self.at, "")
-        # For calibration.json and evaluation_test.json.
+        # For sets.json and evaluation_test.json.
         for name in ("train.predict", "train.evaluate"):
             done = COMMANDS[name].run(self.at)
             assert done.returncode == 0, done.stderr
-        shutil.copy(self.at / "out", self.at / "run" / "evaluation_test.json")
+        shutil.copy(self.at / "out.json", self.at / "run" / "evaluation_test.json")
         self.at.rename(self._whole)
         # What each command finds if nothing is damaged.
         self.expected = {name: self._expect(command) for name, command in COMMANDS.items()}
@@ -199,11 +203,11 @@ class Material:
         """Puts all in order for the next trial."""
         shutil.rmtree(self.at, ignore_errors=True)
         shutil.copytree(self._whole, self.at)
-        (self.at / "out").unlink()
+        (self.at / "out.json").unlink()
         if is_training:
             steps = (self.at / "run" / "checkpoints").iterdir()
             shutil.rmtree(max(steps, key=lambda step: int(step.name)))
-            for name in ("results.json", "evaluation_test.json", "calibration.json"):
+            for name in ("results.json", "evaluation_test.json", "sets.json"):
                 (self.at / "run" / name).unlink()
 
     def file(self, part: str, reads: Collection[str], draw: random.Random) -> Path:

@@ -8,10 +8,10 @@ from tests.parts.program.data import pictures
 from tests.parts.program.forked import ROOT, start
 from tests.parts.program.models.tiny import SMALL_RESNET, in_float32, random_variables
 from tests.parts.program.test_fine_tuning import COMMANDS, PAGE, SMALL
+from train.classifiers import trained
 from train.models import HEADS, MODELS
 from train.models.classifier import Classifier
 from train.models.weights.names import arrays_of
-from train.prediction import trained
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
 

@@ -36,5 +36,5 @@ def test_the_observations_of_the_page_get_sets(tmp_path, monkeypatch):
         modules.append(module.removeprefix("train."))
     assert {*modules} == {"main", "evaluate", "predict", "embed", "audit"}
     report = json.loads((tmp_path / "runs/plants/evaluation_test.json").read_text())
-    assert 0 < report["observations"]["num_examples"] < report["num_examples"]
+    assert 0 < report["observations"]["examples"] < report["examples"]
     assert "plant001_0.jpg" in (tmp_path / "sets.html").read_text(encoding="utf-8")

@@ -4,8 +4,13 @@ import json
 
 import pytest
 
+from tests.parts.program.classifiers.test_joined import (  # noqa: F401 (fixtures)
+    EACH,
+    _small,
+    folder,
+    of_ours,
+)
 from tests.parts.program.forked import start
-from tests.parts.program.prediction.test_joined import EACH, folder, of_ours  # noqa: F401 (fixtures)
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
 
@@ -17,7 +22,7 @@ def test_the_commands_take_images(folder, of_ours, tmp_path):  # noqa: F811
         ("predict", [run, photos, rule, f"--out={tmp_path}/s.jsonl", f"--html={tmp_path}/p.html"]),
         ("export", [run, rule, f"--out={tmp_path}/p"]),
         ("export", [run, rule, f"--out={tmp_path}/rows", "--takes=features"]),
-        ("evaluate", [f"--features_run={of_ours}", photos, f"--out={tmp_path}/e.json"]),
+        ("evaluate", [run, photos, f"--out={tmp_path}/e.json"]),
     ]
     for command, arguments in started:
         done = start(f"train.{command}", *arguments)
@@ -28,9 +33,10 @@ def test_the_commands_take_images(folder, of_ours, tmp_path):  # noqa: F811
     assert "data:image/png;base64," in (tmp_path / "p.html").read_text()
     described = json.loads((tmp_path / "p.json").read_text())
     assert described["images"]["shape"] == ["n", 8, 8, 1]
-    assert described["threshold"] == lines[0]["threshold"]
+    assert described["rule"]["rule"] == lines[0]["rule"] == "coverage=0.8"
+    assert described["rule"]["calibrated_on"]["examples"] == lines[0]["calibrated_on"]["examples"]
     assert described["script"] == "p.py"
     rows = json.loads((tmp_path / "rows.json").read_text())
     assert rows["features"]["shape"] == ["n", 128]
     evaluated = json.loads((tmp_path / "e.json").read_text())
-    assert evaluated["num_examples"] == 2 * EACH
+    assert evaluated["examples"] == 2 * EACH

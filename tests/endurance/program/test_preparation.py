@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.parts.program.prediction.test_preparation import (
+from tests.parts.program.data.test_preparation import (
     READERS,
     check_same_pixels,
     large_photographs,

@@ -8,24 +8,20 @@ import numpy as np
 import pytest
 
 from benchmarks import set_rules
-from train.evaluation.predictions import Predictions
+from train.data.classes import Classes
+from train.scores.scores import Scores
 
 NAMES = ("Acer a", "Acer b", "Ilex a", "Ilex b", "Ilex c")
 
 
-def a_run(number, tree):
+def a_run(number):
     """What `trained.load` returns, with right probabilities."""
     rng = np.random.default_rng(0)
     scores = rng.dirichlet(np.ones(len(NAMES)), number).astype(np.float32)
     labels = (rng.random((number, 1)) < scores.cumsum(axis=1)).argmax(axis=1).astype(np.int32)
-    empty = np.zeros(number)
-    examples = Predictions(loss=empty, scores=scores, labels=labels, ranks=empty)
-    return types.SimpleNamespace(
-        predict=lambda split: examples,
-        num_classes=len(NAMES),
-        class_counts=np.array([5, 4, 3, 2, 1]),
-        tree=tree,
-    )
+    empty, classes = np.zeros(number), Classes(NAMES, (5, 4, 3, 2, 1))
+    examples = Scores(loss=empty, values=scores, labels=labels, ranks=empty, classes=classes)
+    return types.SimpleNamespace(split=lambda split: examples)
 
 
 def measured(run, tmp_path, monkeypatch):
@@ -39,4 +35,4 @@ def measured(run, tmp_path, monkeypatch):
 
 def test_a_run_of_few_examples_is_refused(tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match="must have 1000 test examples"):
-        measured(a_run(900, None), tmp_path, monkeypatch)
+        measured(a_run(900), tmp_path, monkeypatch)

@@ -16,7 +16,7 @@ def test_scores_are_evaluated_beside_files_with_the_names_of_all_modules(tmp_pat
     np.savez(folder / "scores.npz", logits=np.eye(4, dtype=np.float32), labels=np.arange(4))
     console = str(ROOT / "topk_jax" / "_console.py")
     done = subprocess.run(
-        [sys.executable, "-P", console, "evaluate", "--scores=scores.npz", "--ks=1"],
+        [sys.executable, "-P", console, "evaluate", "--scores=scores.npz", "--top_k=1"],
         cwd=folder,
         env={**os.environ, **installation.planting(tmp_path)},
         capture_output=True,

@@ -13,11 +13,11 @@ from tests.parts.program.data.specs import dataset_spec
 from tests.parts.program.power_cut import power_cut_at
 from tests.parts.program.sealed import unsealed
 from train import experiment
-from train.evaluation.metric import LOSS, Metric, from_json
-from train.evaluation.outcomes import Outcomes
+from train.classifiers import trained
 from train.foundation import folder_lock
 from train.foundation.errors import UserError
-from train.prediction import trained
+from train.reports.metric import LOSS, Metric, from_json
+from train.reports.outcomes import Outcomes
 from train.training import loop
 from train.workdir.progress import Progress
 
@@ -147,7 +147,7 @@ def of_two_epochs(config, finished_run, tmp_path):
 def test_an_extended_run_ends_like_one_of_more_epochs(of_two_epochs, unbroken):
     config, workdir = of_two_epochs
     shorter = (workdir / "results.json").read_text()
-    for name in ("evaluation_test.json", "calibration.json"):
+    for name in ("evaluation_test.json", "sets.json"):
         (workdir / name).write_text("{}")
     outcomes = outcomes_in(workdir)
     with power_cut_at(2 * 19 + 7):
@@ -156,7 +156,7 @@ def test_an_extended_run_ends_like_one_of_more_epochs(of_two_epochs, unbroken):
     assert written == {**config, "extensions": [[2, 38]]}
     # What belongs only to the shorter run was moved, and is not lost.
     assert (workdir / "until_epoch_2" / "results.json").read_text() == shorter
-    for name in ("evaluation_test.json", "calibration.json"):
+    for name in ("evaluation_test.json", "sets.json"):
         assert (workdir / "until_epoch_2" / name).exists()
         assert not (workdir / name).exists()
     assert outcomes_in(workdir / "until_epoch_2") == outcomes

@@ -23,15 +23,16 @@ from tests.parts.program.sealed import unsealed
 from train import experiment
 from train.assembly import assemble
 from train.assembly.starting import make_first_state
+from train.classifiers import trained
+from train.classifiers.trained import TrainedClassifier
 from train.configuration.parsing import parse
+from train.data.classes import Classes
 from train.foundation.errors import UserError
 from train.models import HEADS, MODELS, load_alone
 from train.models.classifier import Classifier
 from train.models.weights.names import arrays_of
-from train.prediction import exported_weights, trained
-from train.prediction.trained import TrainedClassifier
+from train.prediction import exported_weights
 from train.training import earlier_run
-from train.workdir.classes import Classes
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
 

@@ -12,8 +12,8 @@ from tests.parts.program.power_cut import power_cut_at
 from train import experiment
 from train.assembly import assemble
 from train.assembly.starting import make_first_state
+from train.classifiers import trained
 from train.configuration.parsing import parse
-from train.prediction import trained
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
 

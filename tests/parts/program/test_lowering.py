@@ -13,11 +13,11 @@ from tests.parts.program.data.specs import dataset_spec
 from tests.rows import rows
 from train.assembly.parts import Assembly
 from train.configuration.parsing import parse
+from train.data.classes import Classes
 from train.data.taxonomy import ClassTree
 from train.models import MODELS
 from train.papers.networks import NETWORKS
 from train.training.losses import LOSSES
-from train.workdir.classes import Classes
 from train.workdir.facts import Facts
 
 # Some for each of the eight devices: half of a batch has a quantile at an error of a tenth.

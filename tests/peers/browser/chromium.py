@@ -35,6 +35,7 @@ NAMED_KEYS = {
     "Backspace": (8, ""),
     "Tab": (9, ""),
     "Enter": (13, "\r"),
+    " ": (32, " "),
     "Escape": (27, ""),
     "ArrowUp": (38, ""),
     "ArrowDown": (40, ""),
@@ -121,12 +122,6 @@ class Tab(contextlib.AbstractContextManager["Tab"]):
         self._go(address)
         self._await_frame()
 
-    def follow(self, text):
-        """Loads the page that the first link with this text leads to."""
-        link = f"Array.from(document.links).find((one) => one.textContent === {json.dumps(text)})"
-        self._go(self.evaluate(f"{link}.href"))
-        self._await_frame()
-
     def evaluate(self, expression):
         """The value of an expression in the page, or what it promises."""
         result = self.call(
@@ -160,6 +155,33 @@ class Tab(contextlib.AbstractContextManager["Tab"]):
             "DOM.setFileInputFiles",
             files=list(map(str, paths)),
             objectId=field["result"]["objectId"],
+        )
+
+    def complaints(self):
+        """What the browser finds wrong with the page, and what the page asks others for."""
+        wrong = ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded")
+        return [
+            event["params"]
+            for event in self.events
+            if event["method"] in wrong
+            or (
+                event["method"] == "Network.requestWillBeSent"
+                and not event["params"]["request"]["url"].startswith("data:")
+                and event["params"]["type"] != "Document"
+            )
+        ]
+
+    def texts(self, selector):
+        """The texts of the elements that a selector finds, in their order."""
+        found = f"document.querySelectorAll({json.dumps(selector)})"
+        found = f"Array.from({found}, (one) => one.textContent)"
+        return json.loads(self.evaluate(f"JSON.stringify({found})"))
+
+    def fill(self, identifier, value):
+        """Does what a person does to a field."""
+        self.evaluate(
+            f"{{ const one = document.getElementById('{identifier}'); one.value = "
+            f"{json.dumps(value)}; one.dispatchEvent(new Event('input', {{ bubbles: true }})); }}"
         )
 
     def keeps_page(self, what="new File(['x'], 'x.txt')"):

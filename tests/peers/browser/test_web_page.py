@@ -4,7 +4,10 @@ import contextlib
 import functools
 import http.server
 import json
+import os
 import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -17,10 +20,12 @@ from PIL import Image
 from sklearn.datasets import load_digits, load_sample_images
 
 from tests.peers.browser.chromium import Tab
-from tests.peers.browser.test_page import ROOT, run
 from train.data.steps import prepare
 from train.prediction.web_page import runtime, site
 
+ROOT = Path(__file__).parents[3]
+# A limit for a hang; a command takes some ten seconds.
+TIME_LIMIT = 300
 # The Makefile unpacks it.
 PACKAGE = ROOT / "build" / "onnxruntime-web" / "package"
 NUM_DIGITS = 60
@@ -34,7 +39,21 @@ STATE = """new Promise((resolve) => {
   };
   look();
 })"""
+# As the description of a program has it.
+RULE = {"rule": "top_k=1", "promised": None, "calibrated_on": None, "in_words": "Of the answers."}
 RESAMPLING = {"filter": "bilinear", "antialias": True, "weight_bits": 22}
+
+
+def run(module, *arguments):
+    return subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=1"},
+        capture_output=True,
+        text=True,
+        timeout=TIME_LIMIT,
+        check=False,
+    )
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -465,10 +484,11 @@ def opened(tab, tmp_path):
     """Opens the page of the classifier of colours, with more in its description."""
     with contextlib.ExitStack() as stack:
 
-        def open_page(width=1280, height=900, **described):
+        def open_page(width=1280, height=900, rule=None, **described):
             steps = [{"step": "decode"}]
             images = {"images": {"shape": ["n", 4, 4, 3], "steps": steps}}
             described = {"classes": ["red", "green", "blue"]} | images | described
+            described["rule"] = RULE | (rule or {})
             folder = tmp_path / "colours"
             site.write(folder, colour_model(), described, b"", runtime.read(str(PACKAGE)))
             server = stack.enter_context(contextlib.closing(Server(folder)))
@@ -482,7 +502,7 @@ def opened(tab, tmp_path):
 def test_all_of_the_latest_answer_is_seen_on_a_phone(opened, pictures):
     """Also if it is taller than what the browser takes for a card before it is drawn."""
     names = [f"{colour} with a name that is too long for one line" for colour in ("red", "green")]
-    tab = opened(width=360, height=740, classes=[*names, "blue " * 12], rule_in_words="")
+    tab = opened(width=360, height=740, classes=[*names, "blue " * 12])
     Image.new("RGB", (4, 4), (99, 99, 99)).save(pictures / "grey.png")
     for _ in range(3):
         give(tab, pictures / "grey.png")
@@ -497,7 +517,7 @@ def test_all_of_the_latest_answer_is_seen_on_a_phone(opened, pictures):
 
 
 def test_several_photographs_of_one_thing(opened, pictures):
-    tab = opened(promised=0.95, rule_in_words="")
+    tab = opened(rule={"promised": 0.95})
     together = """JSON.stringify([document.getElementById("together").hidden,
       document.getElementById("together-promise").textContent,
       Array.from(document.querySelectorAll("#in-all .name"), (one) => one.textContent)])"""
@@ -532,14 +552,17 @@ def test_several_photographs_of_one_thing(opened, pictures):
 @pytest.mark.parametrize(
     ("described", "words"),
     [
-        ({"promised": 0.9}, "In 9 of 10 cases"),
-        ({"promised": 0.9, "outputs": {"none_of_these": {}}}, "or “none of these” if no such case"),
-        ({"promised": None, "has_promise": True}, "Of the answers at most 5% are wrong."),
-        ({"promised": None, "has_promise": False}, "They promise nothing."),
+        ({"rule": {"promised": 0.9}}, "In 9 of 10 cases"),
+        (
+            {"rule": {"promised": 0.9}, "outputs": {"none_of_these": {}}},
+            "or “none of these” if no such case",
+        ),
+        ({"rule": {"calibrated_on": {"examples": 9}}}, "Of the answers."),
+        ({}, "They promise nothing."),
     ],
 )
 def test_the_page_says_what_is_promised(opened, described, words):
-    tab = opened(**described, rule_in_words="Of the answers at most 5% are wrong.")
+    tab = opened(**described)
     assert words in tab.evaluate("document.getElementById('promise').textContent")
 
 

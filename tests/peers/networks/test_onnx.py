@@ -5,8 +5,9 @@ import numpy as np
 
 from tests.peers.networks.comparison import build, computed, difference, each_network, shapes_of
 from tests.peers.networks.test_parity import image_shapes
+from train.classifiers import onnx_runtime
 from train.models import MODELS
-from train.prediction.onnx import model, running
+from train.prediction.onnx import model
 
 # In units of the largest logit. Both in float32, with sums in other orders.
 BOUND = 1e-5
@@ -50,7 +51,7 @@ def check(name, record):
     content = model.make(
         lambda images: (logits(images),), "images", shape, np.float32, ["logits"], {}
     )
-    call = running.load(content)
+    call = onnx_runtime.load(content)
     errors = [difference(call(images[rows])[0], expected[rows]) for rows in (slice(None), slice(1))]
     record(name, "ONNX Runtime", f"{max(errors):.1e}")
     assert max(errors) < BOUND

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from train.evaluation.metric import Average, Metric
 from train.papers.figures import selection
+from train.reports.metric import Average, Metric
 from train.workdir import figure_style
 from train.workdir.runs import Run
 

@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from train.evaluation.metric import LOSS, Metric
 from train.foundation.errors import UserError
 from train.foundation.fields import did_you_mean, one_of
 from train.papers.figures import selection
+from train.reports.metric import LOSS, Metric
 from train.series.statistics import Summary, summarize
 from train.workdir import figure_style, run_files
 from train.workdir.runs import Run

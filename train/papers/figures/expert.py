@@ -15,11 +15,11 @@ from matplotlib.figure import Figure
 
 from train.data import taxonomy
 from train.data.sources import table
-from train.evaluation import score_files
-from train.evaluation.predictions import Predictions
-from train.evaluation.thresholds import average_k_threshold
 from train.foundation.errors import UserError
 from train.foundation.names import same_form, shown
+from train.reports.summaries import average_k_threshold
+from train.scores import files
+from train.scores.scores import Scores
 from train.workdir import figure_style
 
 GENERA = ("Crotalaria", "Lupinus")
@@ -38,20 +38,18 @@ class Scored:
 
     Attributes:
         path: the file.
-        predictions: its scores, labels and names.
-        class_names: the names of the classes.
+        scores: its scores, labels, names and classes.
         rows: the row of each example by its name.
     """
 
     path: Path
-    predictions: Predictions
-    class_names: tuple[str, ...]
+    scores: Scores
     rows: Mapping[str, int]
 
     def labels(self, names: Sequence[str]) -> list[str]:
         """The class of each of the named examples."""
-        labels = self.predictions.labels[[self.rows[name] for name in names]]
-        return [self.class_names[label] for label in labels]
+        labels = self.scores.labels[[self.rows[name] for name in names]]
+        return [self.scores.classes.names[label] for label in labels]
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ def against_networks(*, scores: Sequence[str] | None, expert: str | None) -> Fig
     """A row for the expert and for each network: the share of the images whose class is missed.
 
     Args:
-        scores: the files of the networks, which `train.evaluate --scores_out` wrote.
+        scores: the files of the networks, which `train.evaluate --out=FILE.npz` wrote.
         expert: a table with the columns path and label: the name of an image, and a class that the
             expert names. An image has several rows, or labels with semicolons between them. None
             for the published expert.
@@ -86,7 +84,7 @@ def against_networks(*, scores: Sequence[str] | None, expert: str | None) -> Fig
     if not scores or not all(scores):
         raise UserError(
             "--figure=expert needs --scores=A.npz,B.npz, the files of the networks that "
-            "python -m train.evaluate --workdir=DIR --scores_out=FILE writes"
+            "python -m train.evaluate --workdir=DIR --out=FILE.npz writes"
         )
     paths = [Path(path).expanduser() for path in scores]
     for path, other in itertools.combinations(paths, 2):
@@ -114,41 +112,40 @@ def against_networks(*, scores: Sequence[str] | None, expert: str | None) -> Fig
 
 def error(network: Scored, answers: Expert) -> float:
     """The error of a network whose sets are as large on average as the answers of the expert."""
-    if answers.size >= len(network.class_names):
+    if answers.size >= len(network.scores.classes):
         raise UserError(
             f"the answers of the expert must have fewer classes on average than {network.path}, "
-            f"which has {len(network.class_names)}; got {answers.size:g}"
+            f"which has {len(network.scores.classes)}; got {answers.size:g}"
         )
-    examples = network.predictions.take(np.array([network.rows[name] for name in answers.names]))
+    examples = network.scores.take(np.array([network.rows[name] for name in answers.names]))
     # A quotient may be rounded to below the number of classes that it stands for.
     size = float(np.nextafter(answers.size, np.inf))
-    threshold = np.float32(average_k_threshold(examples.scores, size))
-    of_labels = examples.scores[:][np.arange(len(examples.labels)), examples.labels]
+    threshold = np.float32(average_k_threshold(examples, size))
+    of_labels = examples.values[:][np.arange(len(examples)), examples.labels]
     return float(np.mean(of_labels < threshold))
 
 
 def _read(path: Path) -> Scored:
-    found = score_files.read_scores(path, flag="scores")
-    predictions, class_names = found.examples, found.class_names
-    if predictions.names is None or class_names is None:
+    found = files.read(path, flag="--scores")
+    if found.names is None:
         raise UserError(
-            f"--scores must be files that train.evaluate --scores_out wrote; {path} has no names "
-            f"of {'classes' if predictions.names is not None else 'examples'}"
+            f"--scores must be files that train.evaluate --out=FILE.npz wrote; {path} has no names "
+            "of examples"
         )
-    rows = {same_form(name): row for row, name in enumerate(predictions.names)}
-    if len(rows) < len(predictions.names):
+    rows = {same_form(name): row for row, name in enumerate(found.names)}
+    if len(rows) < len(found.names):
         raise UserError(f"--scores: {path} has two examples of one name")
-    return Scored(path, predictions, class_names, rows)
+    return Scored(path, found, rows)
 
 
 def _published(scored: Scored) -> Expert:
     """The published expert, and images that are drawn like the images of the thesis."""
-    genera = taxonomy.genera(scored.class_names)
+    genera = taxonomy.genera(scored.scores.classes.names)
     by_class: dict[int, list[str]] = {
         label: [] for label, genus in enumerate(genera) if genus in GENERA
     }
     for name, row in sorted(scored.rows.items()):
-        label = int(scored.predictions.labels[row])
+        label = int(scored.scores.labels[row])
         if label in by_class:
             by_class[label].append(name)
     random = np.random.default_rng(_SEED)
@@ -181,6 +178,11 @@ def _answers(path: Path, scored: Scored) -> Expert:
         raise UserError(
             f"--expert {path}: {scored.path} has no example {shown(missing[0])}; it has, for "
             f"example, {shown(next(iter(scored.rows)))}"
+        )
+    classes = scored.scores.classes.names
+    if set().union(*answers.values()).isdisjoint(map(same_form, classes)):
+        raise UserError(
+            f"--expert {path} must name classes of {scored.path}, for example {shown(classes[0])}"
         )
     true = map(same_form, scored.labels(names))
     missed = [label not in answer for label, answer in zip(true, answers.values(), strict=True)]

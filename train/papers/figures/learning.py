@@ -5,8 +5,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from train.evaluation.metric import LOSS, Metric
 from train.foundation.errors import UserError
+from train.reports.metric import LOSS, Metric
 from train.workdir import figure_style, plots
 from train.workdir.runs import Run
 

@@ -6,12 +6,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from train.evaluation.metric import Metric
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.papers.figures import tested
 from train.papers.figures.tested import Tested
 from train.papers.networks import NETWORKS
+from train.reports.metric import Metric
 from train.training.losses import find_loss
 from train.workdir import figure_style
 

@@ -1,15 +1,16 @@
 """Histograms of the sizes of average-K sets, by loss and by shot (thesis, Figure 5.4)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from train.evaluation.metric import SHOTS, rule_name
-from train.foundation.errors import UserError
+from topk_jax import metrics
 from train.papers.figures import selection
-from train.workdir import figure_style
+from train.reports.metric import SHOTS
+from train.reports.outcomes import Outcomes
+from train.workdir import figure_style, run_files
 from train.workdir.runs import Run
 
 ALL = "all"
@@ -88,20 +89,14 @@ def _add(counts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _counts(run: Run, k: int, shots: Sequence[str]) -> dict[str, np.ndarray]:
-    by_rule = run.evaluation("test").get("set_size_counts")
-    if not isinstance(by_rule, Mapping):
-        raise UserError(f"the evaluation in {run.workdir} has no set_size_counts")
-    rule = rule_name("average", k)
-    if rule not in by_rule:
-        has = ", ".join(by_rule) or "nothing"
-        raise UserError(f"the evaluation in {run.workdir} has no set sizes of {rule}; it has {has}")
-    counts = {}
-    for shot in shots:
-        values = by_rule[rule].get(shot) if isinstance(by_rule[rule], Mapping) else None
-        if not isinstance(values, list) or not all(isinstance(value, int) for value in values):
-            raise UserError(f"the evaluation in {run.workdir} has no counts of {rule} for {shot}")
-        counts[shot] = np.array(values)
-    return counts
+    outcomes = Outcomes.read(run_files.outcomes(run.workdir, "test"))
+    sizes = outcomes.sizes(k)
+    counts = {ALL: np.bincount(sizes)}
+    if tuple(shots) == SHOTS:
+        images = np.array(run_files.read_classes(run.workdir).training_images)
+        for shot, classes in metrics.shot_groups(images).items():
+            counts[shot] = np.bincount(sizes[np.asarray(classes)[outcomes.labels]])
+    return {shot: counts[shot] for shot in shots}
 
 
 def _panels(rows: int, columns: int) -> tuple[Figure, np.ndarray]:

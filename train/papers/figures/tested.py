@@ -16,8 +16,12 @@ from train.foundation import json_files
 from train.foundation.errors import UserError
 from train.foundation.nested import flatten
 from train.papers.figures import selection
+from train.reports.metric import AVERAGES, Metric, Rule
 from train.workdir import run_shapes
 from train.workdir.runs import Run
+
+# The rules of reports whose numbers are metrics of a run.
+_RULES: Mapping[str, Rule] = {"top_k": "top", "average_k": "average"}
 
 
 @dataclass(frozen=True)
@@ -118,8 +122,23 @@ def _read_evaluation(path: Path) -> Tested | None:
         if content["split"] != "test":
             return None
         network, dataset, loss = (config[f"{group}.name"] for group in ("model", "dataset", "loss"))
-        return Tested(network, dataset, loss, dict(content["metrics"]), path, None)
+        return Tested(network, dataset, loss, _metrics_of(content["sets"]), path, None)
     except json_files.ChangedError:
         raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
+
+
+def _metrics_of(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The accuracies of top-K and average-K sets in the rows of a report, by the names of a run."""
+    found = {}
+    for text, row in rows.items():
+        kind, _, k = text.partition("=")
+        rule = _RULES.get(kind)
+        if rule is None or not k.isdecimal():
+            continue
+        for average in AVERAGES:
+            name = "coverage" if average == "micro" else average
+            if name in row:
+                found[Metric.accuracy(rule, int(k), average).name] = row[name]
+    return found

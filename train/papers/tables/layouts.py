@@ -3,10 +3,10 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from train.evaluation.metric import Metric, Rule
 from train.papers.tables.published import PUBLISHED
 from train.papers.tables.readings import CountBin, Reading, ResultMetric
 from train.papers.tables.table import Cell, Table
+from train.reports.metric import Metric, Rule
 from train.series.recipe import Overrides, Recipe
 from train.series.search import Search
 from train.training.losses import LOSSES

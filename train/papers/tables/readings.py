@@ -3,27 +3,23 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
-from train.evaluation.metric import SHOTS, Metric
+import numpy as np
+
 from train.foundation.errors import UserError
+from train.reports.metric import SHOTS, Metric
+from train.reports.outcomes import Outcomes
 from train.series.planned_runs import SPLIT
 from train.workdir import run_files
 from train.workdir.runs import Run
 
 _PER_CENT = 100.0
-_TOP_1 = Metric.accuracy("top", 1).name
+_TOP_1 = Metric.accuracy("top", 1)
 
 
 class Reading(ABC):
-    """A number that is read from the files of a finished run.
-
-    Attributes:
-        of_evaluation: whether it is written by `train.evaluate`, which is called after the run.
-    """
-
-    of_evaluation: ClassVar[bool] = False
+    """A number that is read from the files of a finished run."""
 
     @abstractmethod
     def read(self, run: Run) -> float | None:
@@ -88,43 +84,23 @@ class CountBin(Reading):
 
     above: int
     up_to: int | None
-    of_evaluation = True
 
     def read(self, run: Run) -> float | None:
         """The accuracy in per cent."""
-        path, evaluation = _evaluation(run)
-        try:
-            bins = list(evaluation["accuracy_by_count"])
-            bins[0][_TOP_1]
-        except (LookupError, TypeError) as error:
-            raise _unreadable(path) from error
-        for found in bins:
-            if (found.get("from"), found.get("to")) == (self.above, self.up_to):
-                return per_cent(found.get(_TOP_1))
-        raise UserError(
-            f"{run.workdir} has no accuracy on classes with more than {self.above} "
-            f"training images{'' if self.up_to is None else f', up to {self.up_to}'}"
-        )
+        outcomes = Outcomes.read(run_files.outcomes(run.workdir, SPLIT))
+        counts = np.array(run_files.read_classes(run.workdir).training_images)[outcomes.labels]
+        # The lowest group has the classes without any training image, too.
+        chosen = (counts > self.above) | (self.above == 0)
+        if self.up_to is not None:
+            chosen &= counts <= self.up_to
+        hits = outcomes.hits(_TOP_1)[chosen]
+        return per_cent(hits.mean() if hits.size else None)
 
     def to_json(self) -> dict[str, Any]:
         """Its name, its split and its bounds."""
-        return {"name": _TOP_1, "split": SPLIT, "above": self.above, "to": self.up_to}
+        return {"name": _TOP_1.name, "split": SPLIT, "above": self.above, "to": self.up_to}
 
 
 def per_cent(share: Any) -> float | None:
     """A share in per cent; None for None."""
     return None if share is None else _PER_CENT * float(share)
-
-
-def _evaluation(run: Run) -> tuple[Path, dict[str, Any]]:
-    path = run_files.evaluation(run.workdir, SPLIT)
-    try:
-        return path, run.evaluation(SPLIT)
-    except (OSError, UserError) as error:
-        raise _unreadable(path) from error
-
-
-def _unreadable(path: Path) -> UserError:
-    return UserError(
-        f"{path} cannot be read as an evaluation; delete it, and the same command writes it again"
-    )

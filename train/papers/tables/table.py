@@ -30,7 +30,7 @@ class Cell:
     @property
     def arm(self) -> Arm:
         """The arm of its runs."""
-        return Arm(self.recipe, self.search, self.metric.of_evaluation)
+        return Arm(self.recipe, self.search)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ numbers, so nothing is published beside ours, and the points of 5.5 and 5.6 are 
 
 from collections.abc import Callable
 
-from train.evaluation.metric import Metric
 from train.papers.networks import NETWORKS
 from train.papers.tables.layouts import (
     AVERAGE_K,
@@ -29,6 +28,7 @@ from train.papers.tables.layouts import (
 )
 from train.papers.tables.readings import ResultMetric
 from train.papers.tables.table import Cell, Table
+from train.reports.metric import Metric
 from train.series.recipe import Recipe
 from train.training.losses import LOSSES
 

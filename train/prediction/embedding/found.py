@@ -9,30 +9,25 @@ from train.configuration.datasets import ImagesFields
 from train.data import division, own_images
 from train.data.examples import Examples
 
-HOW_TO_SKIP = "--skip_unreadable leaves such images out"
 
-
-def configuration(path: Path, **fields: Any) -> ImagesFields:
-    """The fields of `config.dataset` for images that a pretrained network gets.
+def find(path: Path, **fields: Any) -> Examples:
+    """The images that can be read, divided; without classes if a folder has only files.
 
     Args:
         path: where the images are.
-        fields: the fields that do not have their default.
-    """
-    return ImagesFields(name="images", batch_size=1, path=str(path), augmentation="none", **fields)
-
-
-def find(fields: ImagesFields) -> Examples:
-    """The images that can be read, divided; without classes if a folder has only files.
+        fields: those of `config.dataset` that do not have their default.
 
     Raises:
         UserError: they have another form, there are none, or some cannot be read.
     """
-    own_images.check(fields)
-    path = Path(fields.path).expanduser()
+    given = ImagesFields(name="images", batch_size=1, path=str(path), augmentation="none", **fields)
+    own_images.check(given)
+    path = path.expanduser()
     is_flat = path.is_dir() and not any(one.is_dir() for one in path.iterdir())
     found, _, looks = own_images.looked_at(
-        own_images.find(fields, labelled=not is_flat), fields, how=HOW_TO_SKIP
+        own_images.find(given, labelled=not is_flat),
+        given,
+        how="--skip_unreadable leaves such images out",
     )
     assert looks is not None
     # Another image may have as many bytes.
@@ -43,8 +38,8 @@ def find(fields: ImagesFields) -> Examples:
     # The file of features has all classes. The run that reads it decides about them.
     divided = division.divide(
         found,
-        validation=fields.validation_fraction,
-        test=fields.test_fraction,
+        validation=given.validation_fraction,
+        test=given.test_fraction,
         unseen=division.KEEP,
     )
     own_images.warn_of_likely(divided)

@@ -1,19 +1,19 @@
 """Compares an ONNX file in ONNX Runtime with the classifier in JAX, before it is kept."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import jax
 import numpy as np
 
+from train.classifiers import onnx_runtime
+from train.classifiers.trained import TrainedClassifier
 from train.data import streaming
 from train.data.batches import Batches
 from train.data.examples import Examples
 from train.foundation.errors import UserError, first_line
-from train.prediction import inference
-from train.prediction.calibrated_rule import CalibratedRule
-from train.prediction.onnx import running
-from train.prediction.trained import TrainedClassifier
+from train.prediction import exported_program
+from train.reports.rules import SetRule
 
 # Sums in 32 bits in another order. A probability is at most 1.
 BOUND = 1e-5
@@ -49,7 +49,7 @@ class Checked:
         return f"{self.what}: probabilities differ by at most {self.difference:.1e}; {sets}"
 
 
-def check(classifier: TrainedClassifier, rule: CalibratedRule, content: bytes) -> Checked:
+def check(classifier: TrainedClassifier, rule: SetRule, content: bytes) -> Checked:
     """Compares the file with the classifier on test examples, in batches of several sizes.
 
     Args:
@@ -61,13 +61,13 @@ def check(classifier: TrainedClassifier, rule: CalibratedRule, content: bytes) -
         UserError: they differ.
     """
     try:
-        call = running.load(content)
+        call = onnx_runtime.load(content)
     except Exception as error:  # ONNX Runtime has errors of its own.
         raise UserError(
             f"--format=onnx: ONNX Runtime refuses the file: {first_line(error)}"
         ) from error
     what, batches = _examples(classifier)
-    infer, choose = jax.jit(inference.make(classifier, rule)), jax.jit(rule.answer)
+    infer = jax.jit(exported_program.make(classifier, rule))
     difference, number, at_limit = 0.0, 0, 0
     for batch in batches:
         wanted = [np.asarray(output) for output in infer(batch)]
@@ -79,23 +79,20 @@ def check(classifier: TrainedClassifier, rule: CalibratedRule, content: bytes) -
                 f"--format=onnx: a probability in ONNX Runtime differs by {of_batch:.1e} from "
                 f"that in JAX, by more than {BOUND:.0e}, on {what}: the file is not kept"
             )
-        other = _differ(found[1:], wanted[1:])
-        if other.any():
-            wrong = other & not_at_limit(choose, found[0], found[1:])
-            if rule.new is not None or wrong.any():
-                raise UserError(
-                    f"--format=onnx: {int(other.sum())} of {len(batch)} sets differ from those in "
-                    f"JAX on {what}: the file is not kept"
-                )
+        answers = _answers(rule, found)
+        other = _differ(answers, _answers(rule, wanted))
+        if other.any() and (rule.says_new or (other & not_at_limit(rule, found[0], answers)).any()):
+            raise UserError(
+                f"--format=onnx: {int(other.sum())} of {len(batch)} sets differ from those in "
+                f"JAX on {what}: the file is not kept"
+            )
         difference = max(difference, of_batch)
         number, at_limit = number + len(batch), at_limit + int(other.sum())
     return Checked(what, difference, number, at_limit)
 
 
 def not_at_limit(
-    choose: Callable[[np.ndarray], Sequence[jax.Array]],
-    probabilities: np.ndarray,
-    answers: Sequence[np.ndarray],
+    rule: SetRule, probabilities: np.ndarray, answers: Sequence[np.ndarray]
 ) -> np.ndarray:
     """Which answers JAX does not have for any probabilities that differ by rounding, [n].
 
@@ -103,19 +100,29 @@ def not_at_limit(
     the file come first, and then some that are drawn: sums in another order are rounded otherwise.
 
     Args:
-        choose: the rule in JAX: probabilities [n, L] to answers.
-        probabilities: the probabilities of the file.
+        rule: the rule.
+        probabilities: the probabilities of the file, [n, L].
         answers: the answers of the file.
     """
+
+    @jax.jit
+    def choose(probabilities: jax.Array) -> list[jax.Array]:
+        return [one for one in rule.answer(probabilities) if one is not None]
+
     draws, wrong = np.random.default_rng(_SEED), np.ones(len(probabilities), np.bool_)
     for index in range(_DRAWS + 1):
         factors = 1 + (index > 0) * draws.uniform(-_ROUNDING, _ROUNDING, probabilities.shape)
-        found = [np.asarray(one) for one in choose((probabilities * factors).astype(np.float32))]
-        wrong &= _differ(answers[: len(found)], found)
+        found = choose((probabilities * factors).astype(np.float32))
+        wrong &= _differ(answers, [*map(np.asarray, found)])
     return wrong
 
 
-def _differ(found: Sequence[np.ndarray], wanted: list[np.ndarray]) -> np.ndarray:
+def _answers(rule: SetRule, outputs: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+    """The outputs without the numbers: probabilities, which are first, and outlier scores, last."""
+    return outputs[1:-1] if rule.says_new else outputs[1:]
+
+
+def _differ(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> np.ndarray:
     """Which examples have another set, or another answer beside it, [n]."""
     pairs = zip(found, wanted, strict=True)
     rows = [(one != other).reshape(len(one), -1).any(axis=-1) for one, other in pairs]
@@ -126,22 +133,22 @@ def _examples(classifier: TrainedClassifier) -> tuple[str, Iterator[np.ndarray]]
     """What the examples are, and batches of these: 16 at a time, and then 1."""
     split = None
     # The data set of a run on features that is joined with its network has no images.
-    if classifier.of_run is classifier and classifier.class_counts.any():
+    if classifier.run is classifier and classifier.classes.counts is not None:
         try:
             dataset = classifier.load_dataset()
         except UserError:
-            # The thresholds of a run can be on another machine than its data.
+            # The rules of a run can be on another machine than its data.
             dataset = None
         if dataset is not None:
             name, split = "test", dataset.test
             if not len(split):
-                # One of the validation examples has the score of the threshold.
+                # One of the validation examples has the score of the limit.
                 name, split = "validation", dataset.validation
     if split is None:
-        return f"{_EXAMPLES} random {classifier.spec.inputs}", _random(classifier)
+        return f"{_EXAMPLES} random {classifier.inputs}", _random(classifier)
     order = np.random.default_rng(_SEED).permutation(len(split))[:_EXAMPLES]
     chosen = split.take(np.sort(order))
-    return f"{len(chosen)} {name} {classifier.spec.inputs}", _read(chosen)
+    return f"{len(chosen)} {name} {classifier.inputs}", _read(chosen)
 
 
 def _read(examples: Examples) -> Iterator[np.ndarray]:
@@ -153,9 +160,9 @@ def _read(examples: Examples) -> Iterator[np.ndarray]:
 def _random(classifier: TrainedClassifier) -> Iterator[np.ndarray]:
     """Inputs of the right type, used if no examples are on this machine."""
     generator = np.random.default_rng(_SEED)
-    shape = tuple(classifier.image_shape)
+    shape = classifier.shape
     for number in (1, *[_BATCH_SIZE] * (_EXAMPLES // _BATCH_SIZE - 1), _BATCH_SIZE - 1):
-        if classifier.spec.inputs == "images":
+        if classifier.inputs == "images":
             # Coarse patterns, as photographs have them, and fine ones.
             coarse = generator.integers(0, 256, (number, 4, 4, shape[-1]))
             down, across = (np.arange(size) * 4 // size for size in shape[:2])

@@ -2,15 +2,16 @@
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from train.classifiers import fitted
+from train.classifiers.trained import TrainedClassifier
 from train.data.dataset import INPUT_DTYPES
 from train.foundation import files
-from train.prediction import calibrated_rule, exported_program, inference, model_card
-from train.prediction.calibrated_rule import CalibratedRule
-from train.prediction.onnx import checking, model, portable, precision
-from train.prediction.rule_flags import ChosenRule
-from train.prediction.trained import TrainedClassifier
+from train.prediction import exported_program, model_card
+from train.prediction.onnx import checking, model, precision
+from train.reports.rules import SetRule
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Exported:
     Attributes:
         classifier: the classifier with the numbers of the file.
         original: the classifier with its own numbers, and its workdir.
-        rule: its rule, with thresholds for these numbers.
+        rule: its rule, with limits for these numbers.
         content: the bytes of the file.
         description: its own description.
         checked: what the comparison with JAX has found.
@@ -28,7 +29,7 @@ class Exported:
 
     classifier: TrainedClassifier
     original: TrainedClassifier
-    rule: CalibratedRule
+    rule: SetRule
     content: bytes
     description: dict[str, Any]
     checked: checking.Checked
@@ -39,34 +40,37 @@ class Exported:
         if self.classifier is not self.original:
             numbers = (
                 f"The file stores weights as {self.description['onnx']['weights']} and computes in "
-                "32 bits. The limits of its sets are calibrated with these numbers. What was "
+                "32 bits. The limits of its sets are fitted with these numbers. What was "
                 "tested are the numbers of the run."
             )
         return model_card.write(self.original, self.rule, name, numbers)
 
 
-def export(classifier: TrainedClassifier, rule: ChosenRule, *, half: bool) -> Exported:
-    """Calibrates a rule, makes the file, and compares it with JAX.
+def export(
+    classifier: TrainedClassifier, rule: SetRule, calibration: Path | None, *, half: bool
+) -> Exported:
+    """Fits a rule, makes the file, and compares it with JAX.
 
     Args:
         classifier: the classifier.
         rule: the rule that is asked for.
+        calibration: a file with its limits; None for those of the run.
         half: whether weights are stored in 16 bits.
 
     Raises:
-        UserError: the rule cannot be calibrated, ONNX has no form of an operation, or the file
-            differs from JAX.
+        UserError: the rule cannot be fitted, ONNX has no form of an operation, or the file differs
+            from JAX.
     """
-    adapted = precision.adapted(classifier, rule, half=half)
-    calibrated = calibrated_rule.calibrate(adapted, rule)
-    description = describe(classifier, calibrated, half=half)
-    content = serialize(adapted, calibrated, description, half=half)
-    checked = checking.check(adapted, calibrated, content)
-    return Exported(adapted, classifier, calibrated, content, description, checked)
+    adapted = precision.adapted(classifier, half=half, has_calibration=calibration is not None)
+    with_limits = fitted.find(adapted, rule, calibration)
+    description = describe(classifier, with_limits, half=half)
+    content = serialize(adapted, with_limits, description, half=half)
+    checked = checking.check(adapted, with_limits, content)
+    return Exported(adapted, classifier, with_limits, content, description, checked)
 
 
 def serialize(
-    classifier: TrainedClassifier, rule: CalibratedRule, description: dict[str, Any], *, half: bool
+    classifier: TrainedClassifier, rule: SetRule, description: dict[str, Any], *, half: bool
 ) -> bytes:
     """The contents of the file, for any number of examples from 1 on.
 
@@ -79,19 +83,18 @@ def serialize(
     Raises:
         UserError: ONNX has no form of an operation, or the file would be too large.
     """
-    inputs = classifier.spec.inputs
     return model.make(
-        inference.make(classifier, rule, portable.answer(rule)),
-        inputs,
-        classifier.image_shape,
-        INPUT_DTYPES[inputs],
+        exported_program.make(classifier, rule, sorting=True),
+        classifier.inputs,
+        classifier.shape,
+        INPUT_DTYPES[classifier.inputs],
         list(exported_program.outputs(classifier, rule)),
         json.loads(files.to_json(description)),
         half=half,
     )
 
 
-def describe(classifier: TrainedClassifier, rule: CalibratedRule, *, half: bool) -> dict[str, Any]:
+def describe(classifier: TrainedClassifier, rule: SetRule, *, half: bool) -> dict[str, Any]:
     """What a user of the file needs to know.
 
     Args:
@@ -100,8 +103,5 @@ def describe(classifier: TrainedClassifier, rule: CalibratedRule, *, half: bool)
         half: whether weights are stored in 16 bits.
     """
     found = exported_program.describe(classifier, rule)
-    of_jax = {"platforms", "jax"}
-    return {
-        **{name: value for name, value in found.items() if name not in of_jax},
-        "onnx": {"opset": model.OPSET, "weights": "float16" if half else "float32"},
-    }
+    del found["platforms"], found["jax"]
+    return {**found, "onnx": {"opset": model.OPSET, "weights": "float16" if half else "float32"}}

@@ -7,11 +7,12 @@ import pytest
 
 from train.assembly import data_checks
 from train.data import Examples
+from train.data.classes import Classes
 from train.data.truths import SEVERAL, Truths
 from train.foundation.errors import UserError
 
 # Few training images of class 0, and many of the others.
-COUNTS = np.array([3, 200, 300])
+CLASSES = Classes(tuple("abc"), (3, 200, 300))
 
 
 def check(select_by, workdir, labels, truths=None):
@@ -21,7 +22,7 @@ def check(select_by, workdir, labels, truths=None):
         dataset=SimpleNamespace(
             validation=Examples.of_source(rows, labels, "abc", "DATA", truths=truths)
         ),
-        class_counts=COUNTS,
+        classes=CLASSES,
         steps_per_epoch=1,
     )
     data_checks.check_fits(data, workdir)

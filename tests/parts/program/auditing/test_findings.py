@@ -11,8 +11,9 @@ from tests.parts.program.data import matrices
 from tests.parts.program.data.specs import dataset_spec
 from train.auditing import cross_fitting, findings
 from train.data import Examples
-from train.evaluation.predictions import Predictions
+from train.data.classes import Classes
 from train.foundation.errors import UserError
+from train.scores.scores import Scores
 
 
 def examples(features, labels, groups=None):
@@ -51,8 +52,9 @@ def test_the_pairs_are_the_calibrated_confident_joint(rng):
     labels[labels == 5] = 0
     probabilities[labels == 4] = [0.3, 0.3, 0.2, 0.1, 0.05, 0.05, 0, 0, 0, 0]
     given = examples(np.zeros((500, 1), np.float32), labels)
-    predictions = Predictions(np.zeros(500), probabilities, labels, np.zeros(500))
-    found = findings.of_probabilities(given, given.take(np.arange(0)), predictions)
+    zeros, classes = np.zeros(500), Classes.of(given.class_names)
+    scores = Scores(values=probabilities, labels=labels, ranks=zeros, loss=zeros, classes=classes)
+    found = findings.of_probabilities(given, given.take(np.arange(0)), scores)
     joint = reference.confident_joint(probabilities, labels)
     wrong = joint * (np.bincount(labels, minlength=10) / joint.sum(axis=1).clip(1))[:, None]
     np.fill_diagonal(wrong, 0)

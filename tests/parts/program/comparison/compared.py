@@ -2,7 +2,7 @@
 
 from tests.parts.program.papers.finished_runs import finish
 from train.comparison import comparing, finding
-from train.evaluation.metric import Metric
+from train.reports.metric import Metric
 
 TOP_1 = Metric.accuracy("top", 1)
 TOP_3 = Metric.accuracy("top", 3)

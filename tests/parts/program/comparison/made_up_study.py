@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.parts.program.series.made_up_arms import diverge
 from train.comparison import study_file
-from train.evaluation.outcomes import Outcomes
+from train.reports.outcomes import Outcomes
 from train.series.planner import Planner
 from train.series.runs_folder import RunsFolder
 from train.workdir import run_files
@@ -117,6 +117,5 @@ def _finish(folder, run, score, hit_rate):
         {"step": 2, "epoch": 2, "split": "validation", "macro_top_3_accuracy": score},
     ]
     (workdir / run_files.METRICS).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    Outcomes(LABELS, ranks, np.array([3], np.int32), (ranks == 0)[None]).write(
-        run_files.outcomes(workdir, "test")
-    )
+    sets = np.array([3], np.int32), (ranks == 0)[None], np.full((1, len(ranks)), 3, np.int32)
+    Outcomes(LABELS, ranks, *sets).write(run_files.outcomes(workdir, "test"))

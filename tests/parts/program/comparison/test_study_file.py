@@ -8,8 +8,8 @@ import pytest
 
 from tests.parts.program.comparison.made_up_study import STUDY, read
 from train.comparison import study_file
-from train.evaluation.metric import Metric
 from train.foundation.errors import UserError
+from train.reports.metric import Metric
 from train.series.parameters import Choice, Range
 from train.series.recipe import Recipe
 from train.series.search import Search

@@ -13,12 +13,13 @@ from tests.parts.program.data import matrices
 from tests.parts.program.forked import check_mistakes, start_each
 from tests.parts.program.sealed import unsealed
 from train import experiment
-from train.prediction import exported_program, inference, trained
-from train.prediction.calibrated_rule import CalibratedRule
+from train.classifiers import trained
+from train.prediction import exported_program
+from train.reports.rules import parse
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
 ENVIRONMENT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=1"}
-TOP = CalibratedRule("top_k", 2.0, None)
+TOP = parse("top_k=2")
 
 
 def small(path, **fields):
@@ -71,7 +72,7 @@ def test_the_exported_program_says_what_the_classifier_says(finished, content):
     classifier = trained.load(finished / "run")
     program = jax.export.deserialize(bytearray(exported_program.serialize(classifier, TOP)))
     features = content["features"][:7].astype(np.float32)
-    expected = jax.jit(inference.make(classifier, TOP))(features)
+    expected = jax.jit(exported_program.make(classifier, TOP))(features)
     # The same operations on the same machine: to the last bit.
     jax.tree.map(np.testing.assert_array_equal, tuple(program.call(features)), expected)
     described = exported_program.describe(classifier, TOP)
@@ -105,7 +106,7 @@ def test_every_row_has_a_line_in_order(finished, rows, tmp_path):
         ENVIRONMENT,
     )
     # Standard output has the lines of the second.
-    told = ["", f"first of 2 pages  {tmp_path}/page.html\n"]
+    told = ["", f"page  {tmp_path}/page.html\n"]
     assert [(done.returncode, done.stderr) for done in ended] == [(0, one) for one in told]
     assert ended[0].stdout == f"sets  {out}\n"
     found = [json.loads(line) for line in out.read_text().splitlines()]
@@ -120,14 +121,14 @@ def test_every_row_has_a_line_in_order(finished, rows, tmp_path):
     named = [json.loads(line) for line in ended[1].stdout.splitlines()]
     assert [line["name"] for line in named] == [f"tree <{row}>" for row in range(300)]
     assert [line["set"] for line in named] == [line["set"][:1] for line in found]
-    pages = [(tmp_path / name).read_text("utf-8") for name in ("page.html", "page.2.html")]
-    assert [one.count('<li class="card"') for one in pages] == [200, 100]
-    assert "tree &lt;217&gt;" in pages[1]
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert page.count('<li class="card"') == 300
+    assert "tree &lt;217&gt;" in page
 
 
 # The folder of the rows stands for @, the run on features for %, one on images for &.
 MISTAKES = {
-    "--workdir=% --features=@/other.npz --top_k=1": "must have the 4 features",
+    "--workdir=% --features=@/other.npz --top_k=1": "must have 4 features a row",
     "--workdir=% --features=@/bad.npz --top_k=1": "row 7, ",
     "--workdir=% --images=@/image.png --top_k=1": "--features is needed, not --images",
     "--workdir=& --features=@/alone.npy --top_k=1": "--images is needed, not --features",
@@ -150,7 +151,7 @@ def test_calibration_uses_the_features_where_they_are_and_nothing_replaces_them(
     config = unsealed(workdir / "config.json")
     config["dataset"]["path"] = str(features)
     (workdir / "config.json").write_text(json.dumps(config))
-    for module, flags in (("evaluate", "--scores_out"), ("export", "--top_k=1 --out")):
+    for module, flags in (("evaluate", "--out"), ("export", "--top_k=1 --out")):
         line = f"--workdir={workdir} {flags}={features}"
         message = f"must not be config.dataset.path of the run in {workdir}"
         check_mistakes(f"train.{module}", [(line.split(), message)])
@@ -176,13 +177,13 @@ def test_sets_miss_the_part_of_several_labels_that_is_allowed(tmp_path):
     fields = {"dataset.labels": "several", "loss.name": "sparse_top", "num_epochs": 4}
     experiment.run(small(path, **fields), tmp_path / "run")
     workdir, out = f"--workdir={tmp_path}/run", tmp_path / "new.json"
-    asked = (workdir, f"--features={new}", f"--coverages={1 - error}", f"--out={out}")
+    asked = (workdir, f"--features={new}", f"--coverage={1 - error}", f"--out={out}")
     (evaluated,) = start_each("train.evaluate", [asked], ENVIRONMENT)
     assert evaluated.returncode == 0, evaluated.stderr
-    found = json.loads(out.read_text())["coverages"][f"{1 - error}"]["conformal"]
+    found = json.loads(out.read_text())["sets"][f"coverage={1 - error}"]
     # Of 135 rows to calibrate on and at least 135 others, whose rates vary by less than those of
     # one label each: four standard deviations.
-    assert abs(found["false_negative_rate"] - error) < 4 * np.sqrt(error * 2 / 135)
+    assert abs(found["missed_labels"] - error) < 4 * np.sqrt(error * 2 / 135)
     asked = (workdir, f"--features={new}", f"--coverage={1 - error}")
     (predicted,) = start_each("train.predict", [asked], ENVIRONMENT)
     assert predicted.returncode == 0, predicted.stderr
@@ -192,4 +193,4 @@ def test_sets_miss_the_part_of_several_labels_that_is_allowed(tmp_path):
     for row, members in zip(chosen, sets, strict=True):
         row[[member["index"] for member in members]] = True
     missed = 1 - ((chosen & present).sum(axis=1) / present.sum(axis=1)).mean()
-    assert missed == pytest.approx(found["false_negative_rate"], abs=1e-6)
+    assert missed == pytest.approx(found["missed_labels"], abs=1e-6)

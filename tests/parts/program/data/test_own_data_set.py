@@ -11,6 +11,7 @@ from flax import linen as nn
 from configs import digits
 from tests.parts.program.data import prepared_pictures
 from train import experiment, prepare
+from train.classifiers import trained
 from train.configuration import DatasetFields
 from train.configuration.declaring import field
 from train.data import DatasetFamily, PreparedSpec
@@ -19,7 +20,6 @@ from train.data.dataset import unchanged
 from train.foundation import fields
 from train.foundation.errors import UserError
 from train.models import ModelSpec
-from train.prediction import trained
 from train.training.objectives import LossSpec, Objective
 
 NAMES = ("dark", "grey", "light")

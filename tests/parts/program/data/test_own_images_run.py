@@ -8,8 +8,8 @@ import pytest
 from configs import features, images
 from tests.parts.program.data import pictures
 from train import experiment
+from train.classifiers import trained
 from train.configuration.parsing import parse
-from train.prediction import image_files, trained
 from train.prediction.description import preparation
 from train.training.losses import LOSSES
 
@@ -31,7 +31,7 @@ def test_a_folder_becomes_a_classifier_that_needs_no_data(tmp_path, capsys):
     assert warm_up in capsys.readouterr().out
     # What a finished run evaluates is what it was trained on.
     classifier = trained.load(workdir)
-    assert len(classifier.predict("validation").labels) == len(classifier.load_dataset().validation)
+    assert len(classifier.split("validation")) == len(classifier.load_dataset().validation)
     photos.rename(tmp_path / "moved")
     # Found in the images.
     assert json.loads((workdir / "data.json").read_text())["image_shape"] == [7, 7, 1]
@@ -39,10 +39,10 @@ def test_a_folder_becomes_a_classifier_that_needs_no_data(tmp_path, capsys):
     assert classifier.classes.names == CLASSES
     assert classifier.classes.training_images == (6,) * len(CLASSES)
     reader = classifier.spec.image_reader
-    pixels = reader.pixels(image_files.read(tmp_path / "moved" / "ash" / "0.png", reader), "a")
+    pixels = reader.for_evaluation((tmp_path / "moved" / "ash" / "0.png").read_bytes(), "a")
     drawn = pictures.picture("ash/0.png", mode="L", size=(7, 7))
     np.testing.assert_array_equal(pixels[..., 0], np.asarray(drawn))
-    assert "in greyscale, " in preparation(classifier.spec, (7, 7, 1))
+    assert "in greyscale, " in preparation(classifier)
     assert classifier.scores()(pixels[None]).shape == (1, len(CLASSES))
     with pytest.raises(TypeError, match="images must be uint8, got dtype float32"):
         classifier.scores()(pixels[None].astype(np.float32))

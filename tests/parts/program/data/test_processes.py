@@ -21,9 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 from train.devices import parallel, processes
 from train.data.batches import Batches
+from train.data.classes import Classes
 from train.data.examples import Examples
 from train.data.streaming import stream
-from train.evaluation import predictions
+from train.scores import collecting
 
 names = np.array([f"{number}.jpg" for number in range(21)], object)
 images = np.arange(63, dtype=np.uint8).reshape(21, 1, 1, 3)
@@ -39,7 +40,7 @@ for kind in parallel.KINDS:
     devices = parallel.find_devices(kind, class_devices=1, num_classes=3)
     nothing = devices.replicate({"nothing": jnp.zeros(1)})
     compiled = devices.compile_eval_step(step)
-    found = predictions.rows(
+    found = collecting.rows(
         lambda params, batch_stats, batch: compiled(params, batch_stats, nothing, batch),
         nothing,
         nothing,
@@ -48,11 +49,11 @@ for kind in parallel.KINDS:
         split=split,
         num_classes=3,
     )
-    found = predictions.collected(found, split)
+    found = collecting.collected(found, split, Classes.of(split.class_names))
     assert found.names.tolist() == names.tolist()
     np.testing.assert_array_equal(found.loss, np.arange(21))
     np.testing.assert_array_equal([found.labels, found.ranks], [np.arange(21) % 3] * 2)
-    np.testing.assert_array_equal(found.scores, np.arange(63).reshape(21, 3))
+    np.testing.assert_array_equal(found.values, np.arange(63).reshape(21, 3))
 
 parts = []
 

@@ -14,7 +14,7 @@ from tests.parts.program.forked import check_mistakes, start_each
 ENVIRONMENT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=1"}
 FAMILIES = {0: "round", 6: "round", 8: "round", 9: "round"}
 COVERAGE = 0.8
-SETS = (f"--coverage={COVERAGE}", "--rule=taxonomic")
+SETS = (f"--sets=taxonomic={COVERAGE}",)
 
 
 def start(module, *starts):
@@ -61,22 +61,21 @@ def folder(tmp_path_factory):
 
 
 def test_accuracies_and_sets_are_reported_by_rank(folder):
-    scores, asked = folder / "scores.npz", f"--coverages={COVERAGE}"
+    scores, top = folder / "scores.npz", "--top_k=1"
     start(
         "evaluate",
-        [f"--workdir={folder}/run", "--rules=lac,taxonomic", f"--scores_out={scores}", asked],
+        [f"--workdir={folder}/run", top, f"--coverage={COVERAGE}", *SETS, f"--out={scores}"],
     )
     report = json.loads((folder / "run" / "evaluation_test.json").read_text())
     assert [*report["ranks"]] == ["level-1 folder", "level-2 folder"]
     assert [one["nodes"] for one in report["ranks"].values()] == [2, 4]
-    found = report["conformal_rules"][str(COVERAGE)]
-    assert found["taxonomic"]["names"] == 1.0
-    for values in found.values():
+    assert report["sets"][f"coverage={COVERAGE}, rule=taxonomic"]["names"] == 1.0
+    for values in report["sets"].values():
         coverages = [one["coverage"] for one in values["ranks"].values()]
         assert coverages[0] >= coverages[1] >= values["coverage"] - 1e-6
     # The same of the scores alone.
     given, out = (f"--scores={scores}", f"--taxonomy={folder}/ranks.csv"), folder / "again.json"
-    start("evaluate", [*given, "--rules=taxonomic", asked, f"--out={out}"])
+    start("evaluate", [*given, *SETS, top, f"--out={out}"])
     again = json.loads(out.read_text())
     assert [*again["ranks"]] == ["family", "genus"]
     assert [*again["ranks"].values()] == [*report["ranks"].values()]
@@ -84,7 +83,7 @@ def test_accuracies_and_sets_are_reported_by_rank(folder):
 
 def test_sets_have_names_in_lines_on_the_page_and_in_the_export(folder):
     workdir, images = f"--workdir={folder}/run", f"--images={folder}/nested/round"
-    other = ("--top_k=3", "--max_names=2", f"--taxonomy={folder}/ranks.csv")
+    other = ("--sets=top_k=3, max_names=2", f"--taxonomy={folder}/ranks.csv")
     start(
         "predict",
         [workdir, images, *SETS, f"--out={folder}/sets.jsonl", f"--html={folder}/sets.html"],

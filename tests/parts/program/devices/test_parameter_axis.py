@@ -54,7 +54,7 @@ def after_some_steps(config):
     assembly = assemble(parse(config))
     state, metrics = some_steps.make(assembly, NUM_STEPS)
     found = assembly.evaluator.predict(*state.evaluated, "validation")
-    return state, assembly.devices.to_host(state), metrics, (found.loss, found.scores)
+    return state, assembly.devices.to_host(state), metrics, (found.loss, found.values)
 
 
 def bytes_of_device(tree):

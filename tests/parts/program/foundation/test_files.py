@@ -8,13 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from train.data.crops import ImageReader
-from train.data.images import UnreadableImageError
+from train.classifiers import class_names
 from train.data.sources import table
 from train.data.sources.folder import Files
 from train.foundation import file_locks, files, folder_lock
 from train.foundation.errors import UserError
-from train.prediction import class_names, image_files
 from train.series.child_processes import ChildProcesses
 from train.workdir.metrics_file import MetricsFile
 
@@ -45,18 +43,14 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_image_without_end_is_unreadable(endless, kind):
-    path = endless / f"{kind}.jpg"
-    with pytest.raises(UnreadableImageError) as caught:
-        image_files.read(path, ImageReader.plain((8, 8, 3)))
-    assert str(caught.value) == f"cannot read {path}: {KINDS[kind]}"
     with pytest.raises(OSError, match=KINDS[kind]):
-        _ = Files(endless, np.array([path.name]))[0]
+        _ = Files(endless, np.array([f"{kind}.jpg"]))[0]
 
 
 @pytest.mark.parametrize(
     ("read", "most"),
     [
-        (lambda path: class_names.read("class_names", str(path)), 256),
+        (lambda path: class_names.read(str(path)), 256),
         (lambda path: table.read(path.rename(path.with_suffix(".csv"))), 1024),
     ],
     ids=["class names", "table"],
@@ -78,7 +72,7 @@ def victim(tmp_path: Path) -> Path:
 
 def test_a_replaced_file_is_not_written_through_what_was_left_there(endless, victim):
     for name, is_made_by in (
-        ("calibration.json", lambda path: path.symlink_to(victim)),
+        ("sets.json", lambda path: path.symlink_to(victim)),
         ("dangling.json", lambda path: path.symlink_to(endless / "made")),
         ("waited for.json", os.mkfifo),
         ("of a killed process.json", lambda path: path.write_bytes(b"half of")),

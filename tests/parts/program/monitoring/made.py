@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 
-def lines(misses, rule="coverage=0.9", probabilities=0.75):
+def lines(misses, rule="coverage=0.9", probabilities=0.75, on=270):
     """A line for each outcome: a set of one class, which is the label unless it is missed."""
     probabilities = np.broadcast_to(probabilities, len(misses))
     return [
@@ -14,8 +14,8 @@ def lines(misses, rule="coverage=0.9", probabilities=0.75):
                 "path": f"{index}.png",
                 "set": [{"class": str(chosen), "index": chosen, "probability": float(probability)}],
                 "size": 1,
-                "threshold": 0.1,
                 "rule": rule,
+                **({} if on is None else {"calibrated_on": {"examples": on, "groups": on}}),
                 "label": str(index % 10),
             }
         )

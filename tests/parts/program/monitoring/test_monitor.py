@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from train.evaluation import thresholds
-from train.evaluation.promises import CalibratedOn
+from topk_jax.rules import CalibratedOn
 from train.foundation import json_files
 from train.foundation.errors import UserError
 from train.monitoring import promise
@@ -15,7 +14,7 @@ from train.monitoring.promise import Promise
 
 
 def promised(coverage=0.9, number=199, delta=0.01):
-    return Promise("digest", "a rule", delta, coverage, number and CalibratedOn(number, number))
+    return Promise("digest", "a rule", delta, coverage, number and CalibratedOn(number, number, ""))
 
 
 def outcomes(scores, threshold):
@@ -77,64 +76,56 @@ def test_what_is_allowed_is_a_quantile_of_the_calibration(rng):
     assert abs(beyond - 0.1) < 3 * np.sqrt(0.1 * 0.9 / 20000)
     # Nothing is calibrated, or sets have all classes.
     for coverage, number in ((0.9, None), (0.99, 50)):
-        error = float(thresholds.error_of(coverage))
-        assert promised(coverage, number).allowed_error() == pytest.approx(error)
+        assert promised(coverage, number).allowed_error() == pytest.approx(1 - coverage)
 
 
-RESULTS = {
-    "parameters_digest": "digest",
-    "evaluated": {"validation": {"groups": {"all": {"examples": 270}}}},
-}
-KEPT = {"calibrated_on": [72.0, 18.0], "observations_maximum_calibrated_on": [18.0, 18.0]}
-
-
-def of_rule(rule, coverage=None, calibrated_on=None, *, kept=None, delta=0.01):
-    flags = {"coverage": coverage, "calibrated_on": calibrated_on, "delta": delta}
-    return promise.of_rule(RESULTS, kept or {}, rule, **flags)
+def of_sets(rule, numbers=(270, 270), *, coverage=None, delta=0.01):
+    sets = {"rule": rule}
+    if numbers is not None:
+        sets["calibrated_on"] = {"examples": numbers[0], "groups": numbers[1]}
+    return promise.of_sets(sets, "digest", coverage=coverage, delta=delta)
 
 
 @pytest.mark.parametrize(
-    ("rule", "coverage", "calibrated_on", "expected"),
+    ("rule", "numbers", "coverage", "expected"),
     [
-        ("coverage=0.9", None, None, (0.9, 270)),
-        ("coverage=0.9, rule=interpolated", None, None, (0.8, 270)),
-        ("coverage=0.9, combine=maximum", None, 40, (0.9, 40)),
-        ("average_k=5", 0.95, None, (0.95, None)),
-        ("risk=0.1, costs=missed", None, None, (0.9, 270)),
-        ("risk=0.1, costs=macro", 0.8, None, (0.8, None)),
+        ("coverage=0.9", (270, 270), None, (0.9, 270)),
+        ("coverage=0.9, rule=interpolated", (270, 270), None, (0.8, 270)),
+        ("coverage=0.9, combine=maximum", (40, 40), None, (0.9, 40)),
+        ("average_k=5", (270, 270), 0.95, (0.95, None)),
+        ("risk=0.1, costs=missed", (270, 270), None, (0.9, 270)),
+        ("risk=0.1, costs=macro", (270, 270), 0.8, (0.8, None)),
+        ("top_k=5", None, 0.95, (0.95, None)),
     ],
 )
-def test_the_promise_is_that_of_the_rule(rule, coverage, calibrated_on, expected):
-    found = of_rule(rule, coverage, calibrated_on)
+def test_the_promise_is_that_of_the_rule(rule, numbers, coverage, expected):
+    found = of_sets(rule, numbers, coverage=coverage)
     on = found.calibrated_on
     assert (found.coverage, on and on.examples) == expected
 
 
 @pytest.mark.parametrize(
-    ("rule", "coverage", "message"),
+    ("rule", "numbers", "coverage", "message"),
     [
-        ("top_k=5", None, "--coverage"),
-        ("coverage=0.9", 0.8, "--coverage"),
-        ("risk=1, costs=missed", None, "a coverage from 0 to 1"),
-        ("coverage=half", None, "a coverage from 0 to 1"),
-        ("coverage=0.9, combine=maximum", None, "--calibrated_on"),
+        ("top_k=5", None, None, "--coverage"),
+        ("coverage=0.9", (270, 270), 0.8, "--coverage"),
+        ("coverage=half", (270, 270), None, "coverage"),
+        # A line of an earlier version.
+        ("coverage=0.9", None, None, "calibrated_on"),
     ],
 )
-def test_a_rule_without_a_promise_needs_one(rule, coverage, message):
+def test_sets_without_a_promise_are_refused(rule, numbers, coverage, message):
     with pytest.raises(UserError, match=message):
-        of_rule(rule, coverage)
+        of_sets(rule, numbers, coverage=coverage)
 
 
 def test_groups_of_alike_photographs_allow_what_their_number_allows(rng):
     """The errors of thresholds of 18 plants, each with four photographs that look the same."""
-    of_photographs = of_rule("coverage=0.8", kept=KEPT, delta=0.3)
+    of_photographs = of_sets("coverage=0.8", (72, 18), delta=0.3)
     # The 59th of 72 is of the 15th plant.
     errors = 1 - np.sort(rng.random((20000, 18)), axis=1)[:, 14]
     beyond = (errors > of_photographs.allowed_error()).mean()
     # A third of delta; the program does not know that all of a plant look the same.
     assert 0.05 < beyond < 0.1 + 3 * np.sqrt(0.1 * 0.9 / 20000)
-    by_flag = of_rule("coverage=0.8", calibrated_on=18, kept=KEPT)
-    of_plants = of_rule("coverage=0.8, combine=maximum", kept=KEPT)
-    assert by_flag.allowed_error() == of_plants.allowed_error()
     words = begun(of_photographs).add(outcomes(np.ones(3), 0.1)).in_words()[1]
     assert "because 72 examples in groups, like 18 independent ones, calibrate it" in words

@@ -61,6 +61,8 @@ def test_a_label_is_missed_if_it_is_not_in_its_set(tmp_path, line, missed):
         (GOOD.replace('"label": "0"', '"label": "oak"'), "its label has 'oak', which is not"),
         (GOOD.replace('"class": "0"', '"class": "10"'), "its set has '10', which is not a class"),
         (GOOD.replace("=0.9", "=0.8"), "its set is of coverage=0.8"),
+        (GOOD.replace("270", "271"), "its set is of coverage=0.9, calibrated on 271 examples; the"),
+        (GOOD.replace("270", '"many"'), "it must be an object whose 'calibrated_on' is"),
         ('{"set": [', ""),
         ("label,set,rule", ""),
     ],

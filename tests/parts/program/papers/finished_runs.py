@@ -2,7 +2,10 @@
 
 import json
 
+import numpy as np
+
 from train.papers.figures import selection
+from train.reports.outcomes import Outcomes
 
 STEPS_PER_EPOCH = 10
 
@@ -72,16 +75,23 @@ def make_run(
         classes = [{"name": f"c{i}", "training_images": n} for i, n in enumerate(counts)]
         (workdir / "classes.json").write_text(json.dumps(classes))
     if sizes is not None:
-        evaluation = {"split": "test", "set_size_counts": {"average_5": sizes}}
-        (workdir / "evaluation_test.json").write_text(json.dumps(evaluation))
+        write_outcomes(workdir, np.repeat(np.arange(len(sizes)), [*map(len, sizes)]), sizes)
     return workdir
+
+
+def write_outcomes(workdir, labels, sizes=None, *, ranks=None):
+    """The outcomes of test examples of some classes, with the sizes of average-5 sets."""
+    nothing, sizes = np.zeros(len(labels), np.int32), np.concatenate(sizes or [labels])
+    sets = np.array([5], np.int32), np.zeros((1, len(labels)), bool), sizes[None].astype(np.int32)
+    ranks = nothing if ranks is None else np.asarray(ranks, np.int32)
+    Outcomes(labels.astype(np.int32), ranks, *sets).write(workdir / "outcomes_test.npz")
 
 
 def read(*workdirs):
     return selection.read([str(workdir) for workdir in workdirs])
 
 
-def finish(folder, name, config, *, evaluation=None, bayes=None, **splits):
+def finish(folder, name, config, *, bayes=None, **splits):
     """Leaves what a finished run leaves, with these metrics."""
     workdir = folder / name
     workdir.mkdir(parents=True, exist_ok=True)
@@ -89,5 +99,4 @@ def finish(folder, name, config, *, evaluation=None, bayes=None, **splits):
     results = {"config": config, "validation": {}, "test": {}, **splits}
     results |= {} if bayes is None else {"bayes": bayes}
     (workdir / "results.json").write_text(json.dumps(results))
-    if evaluation is not None:
-        (workdir / "evaluation_test.json").write_text(json.dumps(evaluation))
+    return workdir

@@ -15,13 +15,14 @@ from flax import linen as nn
 
 from tests.parts.program.data import pictures
 from tests.parts.program.prediction import small_network
-from train.configuration.datasets import FeaturesFields
+from train.classifiers import network, trained
+from train.classifiers.network import spec_of_images
+from train.configuration.datasets import FeaturesFields, ImagesFields
 from train.data import augmentation, dataset_spec
 from train.foundation.errors import UserError
 from train.models import MODELS, NORMALIZATIONS, ModelSpec
 from train.models.weights.names import PublishedNames
-from train.prediction import trained
-from train.prediction.embedding import found, network
+from train.prediction.embedding import found
 from train.prediction.embedding.embedding import embed
 
 CLASSES = ("ash", "birch", "cedar", "dogwood", "elm", "fir")
@@ -44,10 +45,6 @@ def weights(tmp_path_factory):
     return file
 
 
-def images(path, **fields):
-    return found.find(found.configuration(path, **fields))
-
-
 class Sums:
     """In the place of a network: quick, and it counts the batches that it computes."""
 
@@ -59,7 +56,7 @@ class Sums:
     def __init__(self):
         self.batches = 0
 
-    spec = dataset_spec(found.configuration(Path("photos"))).of_shape(image_shape)
+    spec = spec_of_images(Path("photos"), image_shape)
     reader = spec.image_reader
 
     def compiled(self):
@@ -85,7 +82,7 @@ def test_weights_choose_their_network_and_its_images(weights, monkeypatch):
     assert network.of_weights(weights).image_shape == (224, 224, 3)
     monkeypatch.setitem(MODELS, "twin", twin)
     used = network.of_weights(weights, "twin")
-    assert used.name == "twin"
+    assert used.network == "twin"
     assert used.image_shape == (20, 20, 3)
     assert (used.spec.mean, used.spec.std) == clip
     assert network.of_weights(weights, "twin", 30).image_shape == (30, 30, 3)
@@ -116,7 +113,7 @@ def test_a_network_without_batch_norm(tmp_path, monkeypatch):
     arrays = {"mix.weight": np.ones((2, 3), np.float32), "mix.bias": np.ones(2, np.float32)}
     safetensors.numpy.save_file(arrays, path)
     used = network.of_weights(path, image_size=8)
-    assert used.name == "brightness"
+    assert used.network == "brightness"
     pixels = np.full((1, 8, 8, 3), 255, np.uint8)
     expected = 1 + ((1 - np.array(augmentation.IMAGENET_MEAN)) / augmentation.IMAGENET_STD).sum()
     # Float32 rounding of three terms.
@@ -127,7 +124,7 @@ def test_a_network_without_batch_norm(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("standard_promotion")
 def test_features_of_a_run_are_those_below_its_head(photos, finished_run, tmp_path):
     used = network.of_run(finished_run)
-    embed(used, images(photos), tmp_path / "a.npz")
+    embed(used, found.find(photos), tmp_path / "a.npz")
     content = arrays(tmp_path / "a.npz")
     classifier = trained.load(finished_run)
     rows = [0, 149]
@@ -153,7 +150,7 @@ def test_groups_of_a_table_stay_in_one_split(photos, tmp_path):
     (tmp_path / "photos").symlink_to(photos)
     table = tmp_path / "table.csv"
     table.write_text("\n".join(["path,label,group", *rows]))
-    embed(Sums(), images(table), tmp_path / "a.npz")
+    embed(Sums(), found.find(table), tmp_path / "a.npz")
     content = arrays(tmp_path / "a.npz")
     split_of = {}
     for name, split in zip(content["names"], content["split"], strict=True):
@@ -165,7 +162,8 @@ def test_groups_of_a_table_stay_in_one_split(photos, tmp_path):
     of_features = dataset_spec(
         FeaturesFields(name="features", batch_size=1, path=str(tmp_path / "a.npz"))
     ).load(None)
-    of_images = dataset_spec(found.configuration(table)).load(None)
+    fields = {"name": "images", "batch_size": 1, "path": str(table)}
+    of_images = dataset_spec(ImagesFields(**fields)).load(None)
     for one, other in (
         (of_features.train, of_images.train),
         (of_features.test, of_images.test),
@@ -181,7 +179,7 @@ def test_groups_of_a_table_stay_in_one_split(photos, tmp_path):
 def whole(photos, tmp_path_factory):
     """The bytes of the file that a start without interruption writes."""
     out = tmp_path_factory.mktemp("whole") / "a.npz"
-    embed(Sums(), images(photos), out)
+    embed(Sums(), found.find(photos), out)
     return out.read_bytes()
 
 
@@ -196,7 +194,7 @@ def embed_killed(photos, out):
             os.kill(os.getpid(), signal.SIGKILL)
 
     os.fsync = fsync
-    embed(Sums(), images(photos), out)
+    embed(Sums(), found.find(photos), out)
 
 
 @pytest.fixture(scope="module")
@@ -231,11 +229,11 @@ def test_what_was_killed_ends_with_the_same_file(photos, whole, left, tmp_path, 
     change, computed = DAMAGES[damage]
     (tmp_path / "a.npz.partial").write_bytes(change(left))
     used = Sums()
-    embed(used, images(photos), out)
+    embed(used, found.find(photos), out)
     assert used.batches == computed
     assert out.read_bytes() == whole
     assert list(tmp_path.iterdir()) == [out]
-    embed(used, images(photos), out)
+    embed(used, found.find(photos), out)
     assert used.batches == computed
 
 
@@ -245,7 +243,7 @@ def test_images_that_changed_are_computed_again(tmp_path):
     path = tmp_path / "a.npz"
     for expected in (True, False, True):
         used = Sums()
-        embed(used, images(tmp_path), path)
+        embed(used, found.find(tmp_path), path)
         assert (used.batches > 0) == expected
         if not expected:
             pictures.picture("another").save(tmp_path / "ash" / "0.bmp")
@@ -254,7 +252,7 @@ def test_images_that_changed_are_computed_again(tmp_path):
 def test_a_damaged_file_is_computed_again(photos, whole, tmp_path):
     def computed():
         used = Sums()
-        embed(used, images(photos), path)
+        embed(used, found.find(photos), path)
         return used.batches
 
     path = tmp_path / "a.npz"
@@ -271,9 +269,9 @@ def test_what_belongs_to_something_else_is_refused(photos, left, tmp_path):
     other = Sums()
     other.digest = "others"
     with pytest.raises(UserError, match=r"a\.npz\.partial has features of another network"):
-        embed(other, images(photos), out)
+        embed(other, found.find(photos), out)
     with pytest.raises(UserError, match=r"a\.npz\.partial has features of another network"):
-        embed(Sums(), images(photos / "ash"), out)
+        embed(Sums(), found.find(photos / "ash"), out)
     assert (tmp_path / "a.npz.partial").read_bytes() == left
     assert other.batches == 0
 
@@ -288,8 +286,8 @@ def test_unreadable_images_are_refused_or_left_out_and_named(tmp_path, caplog):
         (root / name).write_bytes(b"no image")
     out = tmp_path / "a.npz"
     with pytest.raises(UserError, match=r"ash/3\.png is .*; also cedar/14\.png; --skip_unreadable"):
-        images(root)
-    embed(Sums(), images(root, skip_unreadable=True), out)
+        found.find(root)
+    embed(Sums(), found.find(root, skip_unreadable=True), out)
     (told,) = caplog.messages
     assert told.startswith("2 of 90 images of ")
     assert "ash/3.png is not an image; also cedar/14.png; " in told
@@ -299,7 +297,7 @@ def test_unreadable_images_are_refused_or_left_out_and_named(tmp_path, caplog):
     # The other rows have their own features: the same as in a start with only these images.
     for name in ("ash/3.png", "cedar/14.png"):
         (root / name).unlink()
-    embed(Sums(), images(root), tmp_path / "b.npz")
+    embed(Sums(), found.find(root), tmp_path / "b.npz")
     others = arrays(tmp_path / "b.npz")
     for name in ("names", "labels"):
         np.testing.assert_array_equal(content[name], others[name])
@@ -313,5 +311,5 @@ def test_features_that_are_not_finite_are_refused(photos, tmp_path):
             return lambda images: np.full((len(images), 5), np.nan, np.float32)
 
     with pytest.raises(UserError, match=r"the network gives ash/0\.png features that are not fin"):
-        embed(Broken(), images(photos), tmp_path / "a.npz")
+        embed(Broken(), found.find(photos), tmp_path / "a.npz")
     assert list(tmp_path.iterdir()) == []

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.parts.program.prediction import fitted_rules
 from tests.rows import rows
+from topk_jax.rules import CONFORMAL, Answer
 from train.data import taxonomy
-from train.evaluation.conformal_rules import RULES
-from train.evaluation.conformal_sets import ConformalSets
-from train.prediction import exported_program, inference
-from train.prediction.calibrated_rule import CalibratedRule
+from train.data.classes import Classes
+from train.prediction import exported_program
 
 BATCH_SIZES = (1, 2, 33)
 
@@ -26,15 +26,14 @@ def classifier_of(num_classes):
         order = jnp.argsort(features, axis=-1)
         return jax.nn.softmax(jnp.take_along_axis(features, order, axis=-1))
 
-    spec = SimpleNamespace(inputs="features")
-    return SimpleNamespace(spec=spec, image_shape=(num_classes,), scores=lambda: scores)
+    return SimpleNamespace(inputs="features", shape=(num_classes,), scores=lambda: scores)
 
 
 def calls(num_classes, rule):
     """The results of the exported program for batches, and of the inference."""
     classifier = classifier_of(num_classes)
     program = exported(classifier, rule)
-    infer = jax.jit(inference.make(classifier, rule))
+    infer = jax.jit(exported_program.make(classifier, rule))
     for number in BATCH_SIZES:
         features = np.random.default_rng(number).normal(size=(number, num_classes))
         features = features.astype(np.float32)
@@ -47,7 +46,8 @@ LARGE = rows([], [10_000, 131_072])
 @pytest.mark.parametrize("num_classes", [7, 100, 1000, 1081, *LARGE])
 def test_the_likeliest_classes(num_classes):
     for k in (1, 5):
-        for found, expected in calls(num_classes, CalibratedRule("top_k", float(k), None)):
+        rule = fitted_rules.of(f"top_k={k}", classes=num_classes)
+        for found, expected in calls(num_classes, rule):
             # The same operations on the same machine: to the last bit.
             jax.tree.map(np.testing.assert_array_equal, found, expected)
             assert (found[1].sum(axis=-1) == k).all()
@@ -56,29 +56,30 @@ def test_the_likeliest_classes(num_classes):
 class AllRules:
     """The sets of every other rule, [n, rules, L]."""
 
-    new = None
+    says_new, tree = False, None
+    rule = SimpleNamespace(new_score=None)
 
     def __init__(self, num_classes):
-        counts = np.arange(1, num_classes + 1)
-        limits = np.linspace(0.1, 0.9, num_classes, dtype=np.float32)
         names = [f"{label // 10} {label}" for label in range(num_classes)]
         tree = taxonomy.first_words(names)
+        classes = Classes(tuple(names), tuple(range(1, num_classes + 1)), tree)
+        named = {"classes": classes, "tree": tree.digest}
+        of_classes = np.linspace(0.1, 0.9, num_classes).tolist()
         self.rules = [
-            CalibratedRule("average_k", 2.5, 0.01),
-            CalibratedRule("average_k", 2.5, 0.01, tree=tree, max_names=2),
+            fitted_rules.of("average_k=2.5", 0.01, classes=classes),
+            fitted_rules.of("average_k=2.5, max_names=2", 0.01, **named),
         ]
-        for rule in RULES.values():
-            of_classes = rule.quantile in ("classes", "clusters", "middle")
-            sets = ConformalSets(
-                rule,
-                limits if of_classes else limits[num_classes // 2],
-                counts if rule.needs_class_counts else None,
-                tree if rule.needs_taxonomy else None,
-            )
-            self.rules.append(CalibratedRule("coverage", 0.9, None, sets))
+        for kind in CONFORMAL:
+            given = named if kind == "taxonomic" else {"classes": classes}
+            if kind == "pas":
+                given = {**given, "class_counts": list(classes.training_images)}
+            has_many = kind in ("class_conditional", "clustered", "interpolated")
+            limits = of_classes if has_many else of_classes[num_classes // 2]
+            self.rules.append(fitted_rules.of(f"coverage=0.9, rule={kind}", limits, **given))
 
-    def answer(self, probabilities):
-        return (jnp.stack([rule.choose(probabilities) for rule in self.rules], axis=1),)
+    def answer(self, probabilities, _outliers, *, sorting):
+        members = [rule.answer(probabilities, sorting=sorting).members for rule in self.rules]
+        return Answer(jnp.stack(members, axis=1))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_every_other_rule(num_classes):
 
 
 def test_each_platform_has_its_own_selection(monkeypatch):
-    rule, classifier = CalibratedRule("top_k", 5.0, None), classifier_of(1000)
+    rule, classifier = fitted_rules.of("top_k=5", classes=1000), classifier_of(1000)
     alone = {}
     for platform in ("cpu", "cuda", "tpu"):
         with monkeypatch.context() as patch:

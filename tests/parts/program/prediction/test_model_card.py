@@ -3,13 +3,13 @@
 from types import SimpleNamespace
 
 import huggingface_hub
-import numpy as np
 
+from tests.parts.program.prediction import fitted_rules
+from train.data.classes import Classes
 from train.prediction import model_card
-from train.prediction.calibrated_rule import CalibratedRule
 
 NAMES = ("an oak", "a|pipe", "<script>", "*star*")
-COUNTS = np.array([3, 50, 200, 0])
+COUNTS = (3, 50, 200, 0)
 RESULTS = {
     "test": {
         "loss": 0.5,
@@ -22,12 +22,11 @@ RESULTS = {
 
 def classifier(results=None, attribution="", counts=COUNTS):
     return SimpleNamespace(
-        spec=SimpleNamespace(inputs="images", name="trees: 4", attribution=attribution),
+        inputs="images",
+        spec=SimpleNamespace(name="trees: 4", attribution=attribution),
         network_name="resnet18",
         origin=("weights", "/home/somebody/best.tar"),
-        num_classes=len(NAMES),
-        class_counts=counts,
-        classes=SimpleNamespace(names=NAMES),
+        classes=Classes(NAMES, tuple(counts)),
         results=results or {},
     )
 
@@ -37,7 +36,7 @@ def read(classifier, rule, name="trees.stablehlo"):
 
 
 def test_its_head_has_what_was_measured():
-    card = read(classifier(RESULTS), CalibratedRule("top_k", 2.0, None))
+    card = read(classifier(RESULTS), fitted_rules.of("top_k=2", classes=4))
     assert card.data.pipeline_tag == "image-classification"
     assert card.data.library_name == "topk_jax"
     found = {one.metric_name: one.metric_value for one in card.data.eval_results}
@@ -47,7 +46,9 @@ def test_its_head_has_what_was_measured():
 
 
 def test_its_text_has_the_data_and_no_folder_of_the_user():
-    card = read(classifier(attribution="Trees Inc, CC BY 4.0"), CalibratedRule("top_k", 2.0, None))
+    card = read(
+        classifier(attribution="Trees Inc, CC BY 4.0"), fitted_rules.of("top_k=2", classes=4)
+    )
     assert "licence of the data: Trees Inc, CC BY 4.0" in card.text
     assert "from 0 to 200, in the median 26.5" in card.text
     assert "best.tar" in card.text

@@ -6,13 +6,9 @@ import re
 import stat
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from train.evaluation.conformal_rules import RULES
-from train.evaluation.conformal_sets import ConformalSets
 from train.foundation.errors import UserError
-from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.web_page import runtime, site
 
 DESCRIPTION = {"images": {"shape": ["n", 8, 8, 1], "steps": []}, "classes": ["a", "b"]}
@@ -56,13 +52,6 @@ def test_another_model_has_another_version(tmp_path):
         site.write(folder, b"model %d" % number, DESCRIPTION, b"card", RUNTIME)
         versions.add(re.findall(r'VERSION = "(.*)"', (folder / "offline.js").read_text())[0])
     assert len(versions) == 2
-
-
-def test_what_is_promised():
-    assert site.promised(CalibratedRule("coverage", 0.9, 0.1)) == 0.9
-    halfway = ConformalSets(RULES["interpolated"], np.ones(2), None)
-    assert site.promised(CalibratedRule("coverage", 0.9, None, halfway)) == 0.8
-    assert site.promised(CalibratedRule("top_k", 3.0, None)) is None
 
 
 def test_the_runtime_is_read_from_a_folder(tmp_path, monkeypatch):

@@ -2,7 +2,7 @@
 
 import json
 
-from train.evaluation.metric import Metric
+from train.reports.metric import Metric
 from train.series.parameters import Choice
 from train.series.planner import Arm, Planner
 from train.series.recipe import Recipe

@@ -160,28 +160,6 @@ def test_a_signal_while_a_run_is_started_reaches_it(tmp_path, monkeypatch):
     assert [process.returncode for process in started] == [-number]
 
 
-def test_an_evaluation_follows_the_run_it_is_wanted_of(tmp_path, made, monkeypatch):
-    order, _ = made
-    evaluates = (
-        "import json, pathlib, sys; path = pathlib.Path(sys.argv[1]) / 'evaluation_test.json'; "
-        "path.write_text(json.dumps({'split': 'test'}))"
-    )
-    monkeypatch.setattr(
-        PlannedRun, "evaluation", lambda _, workdir: ["-c", evaluates, str(workdir)]
-    )
-    # The same run; only one arm wants an evaluation of it.
-    arms = [Arm(BASE), Arm(BASE, evaluated=True)]
-    assert not execution.execute(lambda: look(tmp_path, arms, (0,))).failed
-    assert len(order) == 1
-    # If only the evaluation is missing, only it is made.
-    evaluation = tmp_path / PlannedRun(BASE, 0).name / "evaluation_test.json"
-    evaluation.unlink()
-    execution.execute(lambda: look(tmp_path, arms, (0,)))
-    assert evaluation.exists()
-    trained = (tmp_path / f"{PlannedRun(BASE, 0).name}.log").read_text()
-    assert trained == "trained\n"
-
-
 # Ends by itself if the other process never comes, so that a mistake does not hang the tests.
 MEETS = """
 import os, signal, sys

@@ -2,12 +2,10 @@
 
 import asyncio
 import json
-from pathlib import Path
 
 import pytest
 
-from train.prediction.exported_classifier import ExportedClassifier, ExportedRule
-from train.prediction.labelled_data import Expected
+from tests.parts.program.serving.small_program import of_features
 from train.serving import application
 from train.serving.limits import Limits, RefusalError
 from train.serving.meter import Meter
@@ -18,10 +16,7 @@ BODY = b'{"features": [[1, 2], [3, 4]]}'
 
 def service_of(*, waiting=64, seconds=60.0, state=READY):
     """A service whose program never answers: no thread calls it."""
-    expected = Expected(("a", "b"), "features", (2,), None)
-    classifier = ExportedClassifier(
-        Path("program"), expected, ExportedRule("top_k=1"), lambda batch: (batch, batch > 0)
-    )
+    classifier = of_features(lambda batch: (batch, batch > 0))
     limits = Limits(request_bytes=2**20, pixels=1, waiting=waiting, seconds=seconds)
     service = Service(classifier, "", limits, Meter(1), threads=1)
     service.state = state

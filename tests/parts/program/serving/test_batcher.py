@@ -2,21 +2,13 @@
 
 import asyncio
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.parts.program.serving.small_program import of_features
 from train.foundation.errors import UserError
-from train.prediction.exported_classifier import ExportedClassifier, ExportedRule
-from train.prediction.labelled_data import Expected
 from train.serving.batcher import Batcher, choose
-
-EXPECTED = Expected(("a", "b"), "features", (2,), None)
-
-
-def classifier_of(call):
-    return ExportedClassifier(Path("program"), EXPECTED, ExportedRule("top_k=1"), call)
 
 
 def outputs(batch):
@@ -45,7 +37,7 @@ def run(batcher, questions):
 
 def test_what_waits_is_answered_together_and_by_itself():
     batches = []
-    batcher = Batcher(classifier_of(outputs), lambda *batch: batches.append(batch))
+    batcher = Batcher(of_features(outputs), lambda *batch: batches.append(batch))
     batcher.seconds = {1: 1.0, 4: 1.1}
     rows = np.arange(12, dtype=np.float32).reshape(6, 2)
     answers = run(batcher, [list(rows[:1]), list(rows[1:4]), list(rows[4:])])
@@ -58,7 +50,7 @@ def test_what_waits_is_answered_together_and_by_itself():
 
 def test_nobody_waits_for_what_was_given_up():
     batches = []
-    batcher = Batcher(classifier_of(outputs), lambda *batch: batches.append(batch))
+    batcher = Batcher(of_features(outputs), lambda *batch: batches.append(batch))
     batcher.seconds = {1: 1.0}
 
     async def give_up():
@@ -77,7 +69,7 @@ def test_a_batch_that_fails_fails_only_what_is_in_it():
             raise MemoryError("full")
         return outputs(batch)
 
-    batcher = Batcher(classifier_of(fail_first), lambda *_: None)
+    batcher = Batcher(of_features(fail_first), lambda *_: None)
     batcher.seconds = {1: 1.0}
     failed, answered = run(batcher, [[np.zeros(2, np.float32)], [np.ones(2, np.float32)]])
     assert isinstance(failed, MemoryError)
@@ -92,7 +84,7 @@ def test_the_size_is_the_one_that_answers_most_per_second():
 
 
 def test_another_program_than_that_of_the_description_is_refused():
-    call = classifier_of(lambda batch: (batch[:, :1], batch[:, :1] > 0))
+    call = of_features(lambda batch: (batch[:, :1], batch[:, :1] > 0))
     batcher = Batcher(call, lambda *_: None)
     with pytest.raises(UserError, match="is not the program of its description"):
         batcher.compile()

@@ -5,6 +5,7 @@ import io
 import json
 import time
 import zlib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,14 +14,15 @@ from PIL import Image
 from tests.parts.program.serving.served import form
 from tests.rows import rows
 from train.data.crops import ImageReader
-from train.prediction.labelled_data import Expected
 from train.serving.limits import MOST_EXAMPLES, Limits, RefusalError
 from train.serving.request_reader import FORM, JSON, RequestReader
 
 SHAPE = (8, 8, 3)
 LIMITS = Limits(request_bytes=2**20, pixels=10_000, waiting=64, seconds=60.0)
-IMAGES = RequestReader(Expected(("a", "b"), "images", SHAPE, ImageReader.plain(SHAPE)), LIMITS)
-FEATURES = RequestReader(Expected(("a", "b"), "features", (3,), None), LIMITS)
+IMAGES = RequestReader(
+    SimpleNamespace(inputs="images", shape=SHAPE, reader=ImageReader.plain(SHAPE)), LIMITS
+)
+FEATURES = RequestReader(SimpleNamespace(inputs="features", shape=(3,), reader=None), LIMITS)
 
 
 def encoded(size=(20, 10), kind="PNG", **options):
@@ -65,7 +67,7 @@ def read_form(*images, field="image"):
 @pytest.mark.parametrize("kind", rows(["PNG", "JPEG"], ["GIF", "BMP", "WEBP"]))
 def test_images_are_what_the_reader_makes_of_them(kind):
     files = [encoded(kind=kind), encoded((9, 30), kind)]
-    expected = [IMAGES.expected.reader.for_evaluation(one, "") for one in files]
+    expected = [IMAGES.classifier.reader.for_evaluation(one, "") for one in files]
     as_text = [base64.b64encode(one).decode() for one in files]
     for found in (read_form(*files), read_json(IMAGES, {"images": as_text})):
         np.testing.assert_array_equal(found, expected)

@@ -202,6 +202,7 @@ def test_mistakes_end_the_command_in_one_line(folder, server):
         shutil.copy(folder / "program.json", f"{path}.json")
     description = json.loads((folder / "program.json").read_text())
     description["classes"].append("eleven")
+    del description["training_images"]
     (folder / "other.json").write_text(json.dumps(description))
     address = f"127.0.0.1:{server.address[1]}"
     check_mistakes(
@@ -210,7 +211,8 @@ def test_mistakes_end_the_command_in_one_line(folder, server):
             ([f"--program={folder}/program", f"--port={server.address[1]}"], address),
         ],
     )
-    for path, message in ((cut, "--program"), (other, "is not the program of its description")):
+    wrong = {cut: "is not the file that", other: "is not the program of its description"}
+    for path, message in wrong.items():
         ended = start("train.serve", f"--program={path}", "--port=0")
         assert (ended.returncode, ended.stderr.count("\n")) == (2, 1), ended
         assert message in ended.stderr

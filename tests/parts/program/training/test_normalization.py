@@ -14,14 +14,14 @@ from tests.parts.program.models.tiny import SMALL_RESNET
 from train import experiment
 from train.assembly import assemble
 from train.assembly.data_lines import show_data
+from train.classifiers import network, trained
 from train.configuration import ModelFields
 from train.configuration.parsing import parse
 from train.data import augmentation
 from train.foundation.errors import UserError
 from train.models import MODELS, NORMALIZATIONS
-from train.prediction import exported_program, trained
-from train.prediction.calibrated_rule import CalibratedRule
-from train.prediction.embedding import network
+from train.prediction import exported_program
+from train.reports.rules import parse as rule_of
 from train.training import normalization
 
 CLIP, HALVES, IMAGENET = (NORMALIZATIONS[name] for name in ("clip", "halves", "imagenet"))
@@ -69,7 +69,7 @@ def test_all_that_uses_a_run_normalizes_as_it_was_trained(photos, run_by_clip):
     np.testing.assert_allclose(classifier.scores()(pixels), expected, rtol=1e-4)
     embedded = network.of_run(run_by_clip).compiled()(pixels)
     np.testing.assert_allclose(embedded, inputs, rtol=1e-4, atol=1e-5)
-    described = exported_program.describe(classifier, CalibratedRule("top_k", 1.0, None))
+    described = exported_program.describe(classifier, rule_of("top_k=1"))
     assert described["images"]["normalization"]["mean"] == list(CLIP.mean)
     data = assemble(parse(config_of(photos, normalization="imagenet"))).data
     assert data.facts.mean is None

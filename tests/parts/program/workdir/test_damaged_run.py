@@ -5,9 +5,9 @@ import random
 
 import pytest
 
+from train.data.classes import Classes
 from train.foundation.errors import UserError
 from train.workdir import run_files
-from train.workdir.classes import Classes
 from train.workdir.runs import Run
 
 CONFIG = {
@@ -34,13 +34,6 @@ CONTENTS = {
     },
     "classes.json": [{"name": "é", "training_images": 3}, {"name": "b", "training_images": 0}],
     "data.json": {"image_shape": [8, 8, 1], "digest": "ab", "mean": [0.5], "std": [0.25]},
-    "evaluation_test.json": {
-        "split": "test",
-        "config": CONFIG,
-        "metrics": METRICS,
-        "set_size_counts": {"average_1": {"all": [1, 2]}},
-        "accuracy_by_count": [{"from": 0, "to": None, "classes": 2, "top_1_accuracy": 0.5}],
-    },
 }
 
 
@@ -55,7 +48,6 @@ READERS = {
     ),
     "classes.json": run_files.read_classes,
     "data.json": of_classes,
-    "evaluation_test.json": lambda workdir: run_files.read_evaluation(workdir, "test"),
 }
 WRONG: tuple[object, ...] = (
     None,
@@ -126,13 +118,6 @@ def test_a_damaged_file_is_one_line_or_of_the_same_shape(tmp_path, name):
         assert message.isprintable()
     path.write_text(json.dumps(CONTENTS[name]))
     assert repr(READERS[name](tmp_path)) == whole
-
-
-def test_an_evaluation_of_another_split_is_not_taken(tmp_path):
-    content = {**CONTENTS["evaluation_test.json"], "split": "validation"}
-    (tmp_path / "evaluation_test.json").write_text(json.dumps(content))
-    with pytest.raises(UserError, match="the split test"):
-        run_files.read_evaluation(tmp_path, "test")
 
 
 def test_results_of_another_configuration_are_told(tmp_path):

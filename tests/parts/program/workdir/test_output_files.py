@@ -21,7 +21,7 @@ def run(tmp_path):
     ("folder", "name"),
     [
         *(("run", name) for name in ("config.json", "results.json", "metrics.jsonl")),
-        *(("run", name) for name in ("classes.json", "calibration.json", "data.json")),
+        *(("run", name) for name in ("classes.json", "sets.json", "data.json")),
         *(("run", name) for name in ("seen_images.json", "lock", "outcomes_test.npz")),
         ("link", "results.json"),
         ("run/../link", "checkpoints/7/state/_METADATA"),

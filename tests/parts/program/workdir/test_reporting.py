@@ -26,12 +26,12 @@ from train.configuration import (
     ModelFields,
     OptimizerFields,
 )
-from train.evaluation.metric import Metric, from_json
-from train.evaluation.outcomes import Outcomes
-from train.evaluation.summaries import Evaluation
+from train.data.classes import Classes
 from train.foundation import files
+from train.reports.metric import Metric, from_json
+from train.reports.outcomes import Outcomes
+from train.reports.summaries import Evaluation
 from train.training.losses import LOSSES
-from train.workdir.classes import Classes
 from train.workdir.facts import Facts
 from train.workdir.reporting import Reporter
 from train.workdir.run_files import read_facts
@@ -73,6 +73,7 @@ OUTCOMES = Outcomes(
     labels=np.array([0, 1, 1], np.int32),
     ranks=np.array([0, 2, 1], np.int32),
     average_ks=np.array([3], np.int32),
+    average_set_sizes=np.array([[1, 2, 6]], np.int32),
     in_average_sets=np.array([[True, False, True]]),
 )
 TESTS = {"test": Evaluation({}, SIZES, OUTCOMES)}

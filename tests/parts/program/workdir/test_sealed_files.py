@@ -6,10 +6,10 @@ import pytest
 from absl import logging
 
 from tests.parts.program.workdir.test_damaged_run import CONTENTS, READERS
+from train.data.classes import Classes
 from train.foundation import files, json_files
 from train.foundation.errors import UserError
 from train.workdir import run_files
-from train.workdir.classes import Classes
 from train.workdir.facts import Facts
 from train.workdir.metrics_file import MetricsFile
 

@@ -24,22 +24,22 @@ function show() {
   const kind = takesDrawings ? "drawings" : "images";
   say("title", words[`title_${kind}`]);
   document.title = words[`title_${kind}`];
-  const { promised } = described;
+  const { promised, in_words: inWords, calibrated_on: calibratedOn } = described.rule;
   const ofCoverage = described.outputs?.none_of_these ? words.promise_or_new : words.promise;
   // Another promise than that of a coverage is in the words of the rule.
-  const ofRule = described.has_promise ? described.rule_in_words : words.no_promise;
+  const ofRule = calibratedOn ? inWords : words.no_promise;
   say("promise", promised ? fill(ofCoverage, inCases(promised)) : ofRule);
   say("private", words.private);
   for (const name of ["take", "draw", "about"]) say(`${name}-words`, words[name]);
   for (const name of ["drop", "choose"]) say(`${name}-words`, words[`${name}_${kind}`]);
   for (const name of ["ask", "clear", "remove"]) say(name, words[name]);
   at("canvas").setAttribute("aria-label", words.canvas);
-  say("rule", described.rule_in_words);
+  say("rule", inWords);
   const facts = {
     data_set: described.data_set,
     network: described.network,
     classes: described.classes.length.toLocaleString(),
-    rule: described.rule,
+    rule: described.rule.rule,
     attribution: described.attribution,
   };
   for (const [name, value] of Object.entries(facts)) {
@@ -94,7 +94,8 @@ function showTogether() {
   members.sort((one, other) => other.probability - one.probability);
   say("together-words", fill(words.together, { number: shown.length }));
   // Each set may miss: the errors add up.
-  const promised = described.promised ? 1 - shown.length * (1 - described.promised) : 0;
+  const missed = 1 - (described.rule.promised ?? 0);
+  const promised = 1 - shown.length * missed;
   let promise = promised > 0.5 ? fill(words.together_promise, inCases(promised)) : words.together_no_promise;
   if (members.length === 0) promise = words.together_nothing;
   say("together-promise", promise);

@@ -3,6 +3,7 @@
 import importlib
 
 import matplotlib as mpl
+import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
@@ -82,8 +83,8 @@ def without(name):
             r"/run/metrics\.jsonl has no nonzero_gradients",
         ),
         ("epoch_time", {"seconds": (1.0,)}, {}, "two epochs or more.*/run has 1"),
-        ("set_sizes", {}, {}, r"no .*/run/evaluation_test\.json"),
-        ("set_sizes_by_shot", {"sizes": {"few": [0, 1]}}, {}, "of average_5 for medium"),
+        ("set_sizes", {}, {}, r"no .*/run/outcomes_test\.npz"),
+        ("set_sizes", {"sizes": [np.array([1])]}, {"k": 3}, "average_3 needs 3 in config.eval.ks"),
     ],
 )
 def test_runs_without_what_a_figure_needs_are_refused(tmp_path, figure, changes, options, message):

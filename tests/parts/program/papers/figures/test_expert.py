@@ -93,3 +93,6 @@ def test_files_of_other_examples_are_refused(tmp_path):
         b = write(tmp_path / "b.npz", labels, [True, True], **change)
         with pytest.raises(UserError, match=message):
             expert.against_networks(scores=[a, b], expert=table)
+    other = answers(tmp_path / "other.csv", "0.jpg,alba", "1.jpg,nana")
+    with pytest.raises(UserError, match=r"other\.csv must name classes of .*, for example Crotal"):
+        expert.against_networks(scores=[a], expert=other)

@@ -227,9 +227,9 @@ def test_the_time_of_an_epoch_leaves_the_first_out(tmp_path):
 # Set sizes.
 
 
-def sizes(few, medium, many):
-    everything = np.sum([few, medium, many], axis=0).tolist()
-    return {"all": everything, "few": few, "medium": medium, "many": many}
+def sizes(*counts_of_shots):
+    """The sizes of the sets of a class of each shot, from their numbers by size."""
+    return [np.repeat(np.arange(len(one)), one) for one in counts_of_shots]
 
 
 def heights(axes):
@@ -269,7 +269,12 @@ def test_set_sizes_are_shares_by_loss_with_seeds_together(tmp_path):
 
 def test_set_sizes_by_shot_have_a_row_for_each_loss(tmp_path):
     workdirs = [
-        make_run(tmp_path / loss, loss, sizes=sizes([0, 0, 0], [0, 1, 3], [0, 3, 1]))
+        make_run(
+            tmp_path / loss,
+            loss,
+            sizes=sizes([0, 0, 0], [0, 1, 3], [0, 3, 1]),
+            counts=(5, 50, 500),
+        )
         for loss in ("average_k", "cross_entropy")
     ]
     figure = set_sizes.by_shot(read(*workdirs), k=5)
@@ -335,7 +340,8 @@ def evaluate(folder, dataset, model, metrics, split="test"):
         "dataset": {"name": dataset},
         "loss": {"name": "cross_entropy"},
     }
-    content = {"split": split, "config": config, "metrics": metrics}
+    rows = {"top_k=1": metrics, "coverage=0.9": {"coverage": 0.9}}
+    content = {"split": split, "config": config, "sets": rows}
     (folder / f"{dataset}-{model}-{split}.json").write_text(json.dumps(content))
 
 
@@ -347,9 +353,9 @@ def test_networks_are_drawn_by_their_numbers_in_the_thesis(tmp_path, capsys):
     make_result(tmp_path, "imagenet", "small_cnn", 0.15)
     make_result(tmp_path, "imagenet", "alexnet", 0.5)
     make_result(tmp_path, "digits", "vgg11", 0.9)
-    evaluate(tmp_path, "imagenet", "resnet50", {"macro_top_1_accuracy": 0.7})
+    evaluate(tmp_path, "imagenet", "resnet50", {"coverage": 0.6, "macro": 0.7})
     # Not of the test split, or no evaluation at all: neither is taken.
-    evaluate(tmp_path, "imagenet", "resnet50", {"macro_top_1_accuracy": 0.8}, "validation")
+    evaluate(tmp_path, "imagenet", "resnet50", {"macro": 0.8}, "validation")
     (tmp_path / "numbers.json").write_text("[]")
     # Of another loss: not taken.
     make_result(tmp_path, "plantnet300k", "resnet50", 0.9, loss="focal")

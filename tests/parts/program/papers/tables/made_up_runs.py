@@ -2,10 +2,10 @@
 
 from tests.parts.program.series import made_up_arms
 from tests.parts.program.series.made_up_arms import BASE, SEARCH
-from train.evaluation.metric import Metric
 from train.papers.tables import collecting
 from train.papers.tables.readings import ResultMetric
 from train.papers.tables.table import Cell, Table
+from train.reports.metric import Metric
 from train.series.recipe import Recipe
 
 TOP_1 = ResultMetric(Metric.accuracy("top", 1))

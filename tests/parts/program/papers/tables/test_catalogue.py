@@ -7,13 +7,13 @@ import re
 import pytest
 
 from train.configuration.parsing import parse
-from train.evaluation import metric
 from train.foundation.nested import flatten
 from train.models import MODELS
 from train.papers.networks import NETWORKS
 from train.papers.tables.catalogue import CATALOGUE, EMBEDDED, THESIS
 from train.papers.tables.published import PUBLISHED, Published
 from train.papers.tables.readings import ResultMetric
+from train.reports import metric
 from train.series.planned_runs import PlannedRun
 from train.series.recipe import Recipe
 

@@ -8,11 +8,11 @@ import pytest
 from tests.parts.program.papers.finished_runs import finish
 from tests.parts.program.papers.tables.made_up_runs import TUNED, collect, look
 from tests.parts.program.series.made_up_arms import BASE, SEARCH, diverge
-from train.evaluation.metric import Metric
 from train.papers.tables import outputs
 from train.papers.tables.published import Published
 from train.papers.tables.readings import ResultMetric
 from train.papers.tables.table import Cell
+from train.reports.metric import Metric
 from train.series.planned_runs import PlannedRun
 
 

@@ -11,11 +11,12 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from tests.compilation import QUICK_FLAGS
 from tests.parts.program import forked
-from tests.parts.program.papers.finished_runs import finish
+from tests.parts.program.papers.finished_runs import finish, write_outcomes
 
 ROOT = Path(__file__).parents[5]
 # The command, called for every line of arguments that comes: a start of it takes three seconds.
@@ -103,13 +104,6 @@ def test_no_run_is_planned_twice(tables, number):
     runs = planned(tables, f"--table={number}")
     assert len({json.dumps(config, sort_keys=True) for config, _ in runs}) == len(runs)
     assert len({workdir for _, workdir in runs}) == len(runs)
-
-
-def test_the_run_of_table_3_1_is_evaluated(tables):
-    lines = tables("--table=3.1", "--plan", "--rows=resnet50").stdout.splitlines()
-    assert len(lines) == 2
-    workdir = lines[0].split()[-1]
-    assert lines[1] == f"python -m train.evaluate {workdir} --split=test"
 
 
 def test_the_grid_is_planned_first_and_then_what_it_selects(tables, tmp_path):
@@ -223,12 +217,14 @@ def test_shots_and_the_best_possible_stand_below(tables, tmp_path):
 def test_accuracies_by_training_images_are_read(tables, tmp_path):
     arguments = ("--table=3.1", "--rows=resnet18,resnet50")
     (_, (config, workdir)) = planned_training(tables, *arguments)
-    limits = [(0, 10), (10, 50), (50, 500), (500, 2000), (2000, None)]
-    bins = [
-        {"from": above, "to": up_to, "classes": 3, "examples": 9, "top_1_accuracy": accuracy}
-        for (above, up_to), accuracy in zip(limits, (0.1, 0.2, 0.3, 0.4, None), strict=True)
-    ]
-    finish(tmp_path, workdir.name, config, evaluation={"split": "test", "accuracy_by_count": bins})
+    written = finish(tmp_path, workdir.name, config)
+    # Ten images of a class in each bin, of which one, two, … are right; the last bin has no class.
+    counts = [0, 10, 11, 50, 500, 501]
+    classes = [{"name": f"c{i}", "training_images": count} for i, count in enumerate(counts)]
+    (written / "classes.json").write_text(json.dumps(classes))
+    right = [1, 1, 2, 2, 3, 4]
+    ranks = [int(place >= one) for one in right for place in range(10)]
+    write_outcomes(written, np.repeat(np.arange(6), 10), ranks=ranks)
     lines = table_lines(tables(*arguments, f"--runs={tmp_path}").stdout)
     rows = [re.split(r"\s{2,}", line.strip()) for line in lines]
     assert rows[1] == ["0-10", "10-50", "50-500", "500-2,000", "> 2,000"]
@@ -237,14 +233,10 @@ def test_accuracies_by_training_images_are_read(tables, tmp_path):
         ["resnet50", "10.00", "20.00", "30.00", "40.00", "-"],
         ["published", "9", "35", "59", "79", "93"],
     ]
-    evaluation = tmp_path / workdir.name / "evaluation_test.json"
-    # An evaluation of another split, or with --ks without 1, does not fit the table.
-    for name in ("test", "top_1"):
-        content = json.dumps({"split": "test", "accuracy_by_count": bins})
-        evaluation.write_text(content.replace(name, "other"))
-        done = tables(*arguments, f"--runs={tmp_path}")
-        assert done.returncode == 2
-        assert "evaluation_test.json" in done.stderr
+    (written / "outcomes_test.npz").unlink()
+    done = tables(*arguments, f"--runs={tmp_path}")
+    assert done.returncode == 2
+    assert "outcomes_test.npz" in done.stderr
 
 
 def planned_training(tables, *arguments):

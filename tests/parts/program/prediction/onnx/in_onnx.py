@@ -3,7 +3,8 @@
 import jax
 import numpy as np
 
-from train.prediction.onnx import model, running
+from train.classifiers import onnx_runtime
+from train.prediction.onnx import model
 
 # Sums of a few numbers, in another order or with other instructions, in units of the largest.
 ROUNDING = 2e-6
@@ -21,7 +22,7 @@ def lowered(function, examples):
         names,
         {},
     )
-    return running.load(content)
+    return onnx_runtime.load(content)
 
 
 def check(function, examples, bound=ROUNDING):

@@ -14,18 +14,13 @@ import pytest
 from PIL import Image
 
 from tests.parts.program.forked import TIME_LIMIT, start, start_each
-from train.evaluation.promises import CalibratedOn, Promise
+from tests.parts.program.prediction import fitted_rules
+from train.classifiers import fitted, onnx_runtime, program, trained
+from train.data.examples import Examples
 from train.foundation.errors import UserError
-from train.prediction import (
-    calibrated_rule,
-    exported_classifier,
-    inference,
-    standalone,
-    trained,
-)
-from train.prediction.calibrated_rule import CalibratedRule
-from train.prediction.onnx import checking, exporting, precision, running
-from train.prediction.rule_flags import ChosenRule
+from train.prediction import exported_program, standalone
+from train.prediction.onnx import checking, exporting, precision
+from train.reports import rules
 
 RULES = ("top_k=3", "coverage=0.9", "average_k=2.5")
 # Run far from the repository, and without JAX.
@@ -86,10 +81,9 @@ def test_it_needs_onnx_runtime_alone(exported, workdir, tmp_path):
             timeout=TIME_LIMIT,
         )
         found = np.load(tmp_path / "found.npz")
-        described = json.loads((folder / f"{rule}.onnx.json").read_text())
-        name, value = rule.split("=")
-        chosen = CalibratedRule(name, float(value), described["threshold"])
-        expected = jax.jit(inference.make(trained.load(workdir), chosen))(images())
+        classifier = trained.load(workdir)
+        kept = fitted.fitted(classifier, rules.parse(rule))
+        expected = jax.jit(exported_program.make(classifier, kept))(images())
         # Both in float32, with sums in other orders.
         np.testing.assert_allclose(found["probabilities"], expected[0], rtol=0, atol=1e-5)
         np.testing.assert_array_equal(found["chosen"], expected[1])
@@ -100,11 +94,11 @@ def test_it_needs_onnx_runtime_alone(exported, workdir, tmp_path):
 
 def test_the_script_beside_it_prepares_image_files(exported, tmp_path):
     folder, ended = exported
-    program = folder / "top_k=3.onnx"
-    assert f"python {program}.py photo.jpg" in ended[0].stdout
+    file = folder / "top_k=3.onnx"
+    assert f"python {file}.py photo.jpg" in ended[0].stdout
     Image.fromarray(images(1)[0, :, :, 0]).save(tmp_path / "digit.png")
     ran = subprocess.run(
-        [sys.executable, f"{program}.py", "gone.png", "digit.png"],
+        [sys.executable, f"{file}.py", "gone.png", "digit.png"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -115,7 +109,7 @@ def test_the_script_beside_it_prepares_image_files(exported, tmp_path):
     gone, found = map(json.loads, ran.stdout.splitlines())
     assert gone == {"path": "gone.png", "error": "No such file or directory"}
     assert found["path"] == "digit.png"
-    probabilities, chosen = running.load(program.read_bytes())(images(1))
+    probabilities, chosen = onnx_runtime.load(file.read_bytes())(images(1))
     members = {member["class"]: member["probability"] for member in found["set"]}
     assert members == {
         str(index): pytest.approx(probabilities[0, index], abs=1e-6)
@@ -132,14 +126,15 @@ def test_the_file_says_what_it_is(exported):
     digest = hashlib.sha256((folder / "coverage=0.9.onnx").read_bytes()).hexdigest()
     assert {**said, "script": "coverage=0.9.onnx.py", "digest": digest} == described
     assert said["classes"] == [str(digit) for digit in range(10)]
-    assert said["rule"] == "coverage=0.9"
+    assert said["rule"]["rule"] == "coverage=0.9"
+    assert said["rule"]["promised"] == 0.9
     assert "in greyscale, resized to just cover 8 x 8" in said["images"]["preparation"]
     assert said["onnx"] == {"opset": 18, "weights": "float32"}
     (batch, *sizes) = model.graph.input[0].type.tensor_type.shape.dim
     assert (batch.dim_param, [size.dim_value for size in sizes]) == ("n", [8, 8, 1])
 
 
-def test_weights_of_16_bits_have_thresholds_of_their_own(exported, workdir):
+def test_weights_of_16_bits_have_limits_of_their_own(exported, workdir):
     folder, _ = exported
     half, whole = (
         json.loads((folder / f"{name}.onnx.json").read_text()) for name in ("half", "coverage=0.9")
@@ -150,19 +145,14 @@ def test_weights_of_16_bits_have_thresholds_of_their_own(exported, workdir):
     assert ["The file stores weights as float16" in card for card in cards] == [True, False]
     sizes = [(folder / f"{name}.onnx").stat().st_size for name in ("half", "coverage=0.9")]
     assert sizes[0] < 0.7 * sizes[1]
-    classifier = trained.load(workdir)
-    rule = ChosenRule("coverage", 0.9)
-    adapted = precision.adapted(classifier, rule, half=True)
-    assert calibrated_rule.calibrate(adapted, rule).threshold == half["threshold"]
+    classifier, rule = trained.load(workdir), rules.parse("coverage=0.9")
+    adapted = precision.adapted(classifier, half=True, has_calibration=False)
+    of_half, of_whole = (one["rule"]["limits"] for one in (half, whole))
+    assert fitted.fitted(adapted, rule).to_json()["limits"] == of_half
     # The run keeps its own.
-    assert (
-        json.loads((workdir / "calibration.json").read_text())["coverage_0.9"]
-        == (whole["threshold"])
-    )
-    assert half["threshold"] != whole["threshold"]
-    given = ChosenRule("coverage", 0.9, thresholds=Path("thresholds.json"))
-    with pytest.raises(UserError, match="--thresholds are of the run's own numbers"):
-        precision.adapted(classifier, given, half=True)
+    assert fitted.fitted(classifier, rule).to_json()["limits"] == of_whole != of_half
+    with pytest.raises(UserError, match="--calibration has limits for the run's own numbers"):
+        precision.adapted(classifier, half=True, has_calibration=True)
 
 
 @pytest.mark.parametrize("name", ["taxonomic", "class_conditional"])
@@ -172,9 +162,8 @@ def test_further_rules(workdir, name, tmp_path):
     rows = [f"{digit},{'low' if digit < 5 else 'high'}" for digit in range(10)]
     table.write_text("\n".join(["label,half", *rows]))
     classifier = trained.load(workdir, taxonomy=str(table))
-    rule = calibrated_rule.calibrate(
-        classifier, ChosenRule("coverage", 0.9, name, new_score="either")
-    )
+    text = f"coverage=0.9, rule={name}, new_score=either"
+    rule = fitted.fitted(classifier, rules.parse(text))
     description = exporting.describe(classifier, rule, half=False)
     content = exporting.serialize(classifier, rule, description, half=False)
     checked = checking.check(classifier, rule, content)
@@ -184,13 +173,13 @@ def test_further_rules(workdir, name, tmp_path):
 
 def test_a_file_that_differs_is_refused(workdir):
     classifier = trained.load(workdir)
-    rule = CalibratedRule("average_k", 2.5, 0.01)
+    rule = fitted_rules.of("average_k=2.5", 0.01, classes=classifier.classes)
     description = exporting.describe(classifier, rule, half=False)
-    other = CalibratedRule("average_k", 2.5, 0.3)
+    other = fitted_rules.of("average_k=2.5", 0.3, classes=classifier.classes)
     content = exporting.serialize(classifier, other, description, half=False)
     with pytest.raises(UserError, match=r"of 15 sets differ from those in JAX on 64 test images"):
         checking.check(classifier, rule, content)
-    rounded = precision.adapted(classifier, ChosenRule("top_k", 1), half=True)
+    rounded = precision.adapted(classifier, half=True, has_calibration=False)
     content = exporting.serialize(rounded, rule, description, half=True)
     with pytest.raises(UserError, match="a probability in ONNX Runtime differs by"):
         checking.check(classifier, rule, content)
@@ -200,17 +189,31 @@ def test_a_file_that_differs_is_refused(workdir):
 
 def test_of_two_equal_sets_either_is_right():
     probabilities = np.array([[0.4, 0.4, 0.2], [0.4, 0.4, 0.2], [0.4, 0.4, 0.2], [0.5, 0.4, 0.1]])
-
-    def choose(rows):
-        return [jax.nn.one_hot(rows.argmax(axis=-1), 3, dtype=bool)]
-
+    rule = fitted_rules.of("top_k=1", classes=3)
     # The likeliest class, the other that is as likely, a less likely one, and so for the last.
     answers = [np.eye(3, dtype=bool)[[0, 1, 2, 1]]]
-    wrong = checking.not_at_limit(choose, probabilities.astype(np.float32), answers)
+    wrong = checking.not_at_limit(rule, probabilities.astype(np.float32), answers)
     assert wrong.tolist() == [False, False, True, True]
 
 
-def test_evaluate_and_the_loader_take_it(exported, tmp_path):
+def examples_of(pixels):
+    labels = np.arange(len(pixels)) % 10
+    return Examples.of_source(pixels, labels, [str(digit) for digit in range(10)], "here")
+
+
+def test_it_is_a_classifier_like_its_run(exported, workdir):
+    folder, _ = exported
+    found = program.read(folder / "coverage=0.9.onnx").load()
+    run = trained.load(workdir)
+    of_program, of_run = (one.score(examples_of(images())) for one in (found, run))
+    np.testing.assert_allclose(of_program.values, of_run.values, rtol=0, atol=1e-5)
+    np.testing.assert_array_equal(of_program.ranks, of_run.ranks)
+    assert of_program.classes == of_run.classes
+    np.testing.assert_allclose(jax.jit(found.scores())(images()), of_program.values, atol=1e-6)
+    assert found.own_rule.promise.coverage == 0.9
+
+
+def test_evaluate_takes_it(exported, tmp_path):
     folder, _ = exported
     for digit in range(3):
         (tmp_path / "images" / str(digit)).mkdir(parents=True)
@@ -219,21 +222,17 @@ def test_evaluate_and_the_loader_take_it(exported, tmp_path):
             Image.fromarray(pixels[:, :, 0]).save(path)
     done = start(
         "train.evaluate",
-        f"--program={folder}/top_k=3.onnx",
+        f"--weights={folder}/top_k=3.onnx",
         f"--images={tmp_path}/images",
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "top_k=3" in done.stdout
-    classifier = exported_classifier.load(folder / "coverage=0.9.onnx")
-    assert classifier.promised == Promise(0.9, CalibratedOn(270, 270))
-    probabilities, chosen = classifier.call(images())
-    assert probabilities.shape == chosen.shape == (33, 10)
 
 
 def describe_as(other, path):
-    """Describes a file as another one is described, but its bytes."""
+    """Describes a file as another one is described."""
     described = json.loads(Path(f"{other}.json").read_text())
-    del described["digest"]
+    described["digest"] = hashlib.sha256(path.read_bytes()).hexdigest()
     Path(f"{path}.json").write_text(json.dumps(described))
 
 
@@ -242,11 +241,11 @@ def test_the_description_of_another_export_is_refused(exported, tmp_path):
     path = tmp_path / "half_written.onnx"
     shutil.copy(folder / "top_k=3.onnx", path)
     shutil.copy(folder / "top_k=3.onnx.json", f"{path}.json")
-    exported_classifier.read(path)
+    program.read(path)
     shutil.copy(folder / "coverage=0.9.onnx.json", f"{path}.json")
     message = r"half_written\.onnx is not the file that .*half_written\.onnx\.json describes: one"
     with pytest.raises(UserError, match=message):
-        exported_classifier.read(path)
+        program.read(path)
     with pytest.raises(ValueError, match="is not the file that the description describes"):
         standalone.load(path, json.loads(Path(f"{path}.json").read_text()))
 
@@ -263,4 +262,4 @@ def test_a_file_that_reads_other_files_is_refused(exported, tmp_path):
     path.write_bytes(model.SerializeToString())
     describe_as(folder / "top_k=3.onnx", path)
     with pytest.raises(UserError, match="it names other files that its numbers are in"):
-        exported_classifier.load(path)
+        program.read(path).load()

@@ -6,21 +6,19 @@ import jax
 import numpy as np
 import pytest
 
+from tests.parts.program.prediction import fitted_rules
 from tests.parts.program.prediction.onnx import in_onnx
 from topk_jax import sets
+from topk_jax.rules import CONFORMAL
+from train.classifiers import outliers
 from train.data import taxonomy
-from train.evaluation import outlier_scores, utility_sets
-from train.evaluation.conformal_rules import RULES
-from train.evaluation.conformal_sets import ConformalSets
-from train.evaluation.new_classes import NewClassLimits
-from train.prediction.calibrated_rule import CalibratedRule
-from train.prediction.new_class_rule import NewClassRule
-from train.prediction.onnx import portable
-from train.prediction.outliers import OutlierScore
+from train.data.classes import Classes
 
 NUM_CLASSES = 12
-NAMES = [f"{label // 3} {label}" for label in range(NUM_CLASSES)]
+NAMES = tuple(f"{label // 3} {label}" for label in range(NUM_CLASSES))
 TREE = taxonomy.first_words(NAMES)
+assert TREE is not None
+CLASSES = Classes(NAMES, tuple(range(1, NUM_CLASSES + 1)), TREE)
 LOGITS = 2 * np.random.default_rng(0).normal(size=(30, NUM_CLASSES)).astype(np.float32)
 
 
@@ -36,75 +34,64 @@ def probabilities_of(logits):
 PROBABILITIES = probabilities_of(LOGITS)
 
 
-def conformal(rule, num_classes=NUM_CLASSES, tree=TREE, limit=None):
-    limits = np.linspace(0.1, 0.9, num_classes, dtype=np.float32)
-    limits[0] = np.inf
-    if rule.quantile == "all":
-        limits = np.float32((-1 if rule.needs_class_counts else 0.6) if limit is None else limit)
-    counts = np.arange(1, num_classes + 1) if rule.needs_class_counts else None
-    tree = tree if rule.needs_taxonomy else None
-    return CalibratedRule(
-        "coverage", 0.9, None, ConformalSets(rule, limits, counts, tree), tree=tree
-    )
+def conformal(kind, limit=0.6):
+    """A rule with limits of classes, one of which is infinite, or with one limit."""
+    more = {}
+    if kind in ("class_conditional", "clustered", "interpolated"):
+        limit = ["inf", *np.linspace(0.1, 0.9, NUM_CLASSES).tolist()[1:]]
+    if kind == "pas":
+        more, limit = {"class_counts": list(CLASSES.training_images)}, -1.0
+    if kind == "taxonomic":
+        more = {"tree": TREE.digest}
+    return fitted_rules.of(f"coverage=0.9, rule={kind}", limit, classes=CLASSES, **more)
 
 
-def utility(name, num_classes=NUM_CLASSES):
-    worth = utility_sets.of_sizes(name, num_classes)
-    return CalibratedRule("utility", name, None, worth=worth)
+def of(text, limits=None, **more):
+    return fitted_rules.of(text, limits, classes=CLASSES, **more)
 
 
-OTHER_RULES = {
-    "top_k": CalibratedRule("top_k", 3.0, None),
-    "average_k": CalibratedRule("average_k", 2.5, 0.04),
-    "all classes": CalibratedRule("average_k", float(NUM_CLASSES), -np.inf),
-    "max_error": CalibratedRule("max_error", 0.1, 0.3),
-    "utility": utility("u65"),
-    "max_names": CalibratedRule("average_k", 2.5, 0.04, tree=TREE, max_names=2),
+RULES = {
+    "top_k": of("top_k=3"),
+    "average_k": of("average_k=2.5", 0.04),
+    "adaptive": of("adaptive=0.9"),
+    "max_error": of("max_error=0.1", 0.3),
+    "utility": of("utility=u65"),
+    "max_names": of("average_k=2.5, max_names=2", 0.04, tree=TREE.digest),
+    "lac": of("coverage=0.9", 0.04),
+    **{kind: conformal(kind) for kind in CONFORMAL if kind != "lac"},
+    **{
+        f"{kind}, {limit}": conformal(kind, limit)
+        for kind in ("aps", "raps")
+        for limit in (0.0, 0.95)
+    },
 }
 
 
-@pytest.mark.parametrize("name", [*OTHER_RULES, *RULES])
+def answers(rule, *, sorting, outliers=None):
+    """The parts of the answer that a rule gives, as a function of probabilities."""
+
+    def answer(probabilities):
+        found = rule.answer(probabilities, outliers, sorting=sorting)
+        return tuple(one for one in found if one is not None)
+
+    return answer
+
+
+@pytest.mark.parametrize("name", RULES)
 def test_a_rule(name):
-    rule = OTHER_RULES[name] if name in OTHER_RULES else conformal(RULES[name])
-    call = in_onnx.lowered(portable.answer(rule), PROBABILITIES)
-    expected = jax.jit(rule.answer)(PROBABILITIES)
+    rule = RULES[name]
+    call = in_onnx.lowered(answers(rule, sorting=True), PROBABILITIES)
+    expected = jax.jit(answers(rule, sorting=False))(PROBABILITIES)
     for rows in (slice(None), slice(1, 2)):
         for found, wanted in zip(call(PROBABILITIES[rows]), expected, strict=True):
             np.testing.assert_array_equal(found, wanted[rows])
     sizes = np.asarray(expected[0]).sum(axis=-1)
     # Neither empty nor full all along, so that the comparison says something.
-    assert 0 < sizes.sum() < sizes.size * NUM_CLASSES or name == "all classes"
-
-
-ORDERED = [RULES[name] for name in ("aps", "raps", "saps")]
-
-
-@pytest.mark.parametrize("limit", [0.0, 0.45, 0.95, np.inf])
-@pytest.mark.parametrize("rule", ORDERED, ids=lambda rule: rule.name)
-def test_forms_that_sort_have_the_sets_of_the_library(rule, limit):
-    rule = conformal(rule, limit=limit)
-    found, wanted = (
-        jax.jit(form)(PROBABILITIES)[0] for form in (portable.answer(rule), rule.answer)
-    )
-    np.testing.assert_array_equal(found, wanted)
-
-
-@pytest.mark.parametrize("form", ["sets", "utility"])
-def test_forms_that_sort_for_many_classes(form):
-    num_classes = 300
-    logits = np.random.default_rng(1).normal(size=(40, num_classes)).astype(np.float32)
-    probabilities = probabilities_of(logits)
-    rule = utility("u80", num_classes)
-    if form == "sets":
-        rule = conformal(RULES["raps"], num_classes, limit=0.7)
-    found, wanted = (
-        jax.jit(form)(probabilities)[0] for form in (portable.answer(rule), rule.answer)
-    )
-    np.testing.assert_array_equal(found, wanted)
+    assert 0 < sizes.sum() < sizes.size * NUM_CLASSES
 
 
 def outliers_of(name):
-    if name in outlier_scores.OF_LOGITS:
+    if name in outliers.OF_LOGITS:
         return partial(sets.outlier_scores, kind=name)
     known = np.random.default_rng(2).normal(size=(700, NUM_CLASSES)).astype(np.float32)
     if name == "neighbors":
@@ -113,18 +100,18 @@ def outliers_of(name):
     return lambda features: sets.mahalanobis_scores(features, known[:9], whitening)
 
 
-@pytest.mark.parametrize("name", outlier_scores.OF_LOGITS | outlier_scores.OF_FEATURES)
+@pytest.mark.parametrize("name", [*outliers.OF_LOGITS, "neighbors", "mahalanobis"])
 def test_an_outlier_score(name):
     in_onnx.check(outliers_of(name), LOGITS)
 
 
 def test_none_of_these():
-    rule = OTHER_RULES["average_k"]
-    limits = NewClassLimits(known_to=-4.0, new_from=-5.0)
-    new = NewClassRule(OutlierScore("energy", outliers_of("energy")), limits)
+    rule = of("coverage=0.9, new_score=energy", 0.04, known_to=-4.0, new_from=-5.0)
+    energy = outliers_of("energy")
 
     def infer(logits):
-        return new.add(rule.answer(jax.nn.softmax(logits)), logits)
+        answer = rule.answer(jax.nn.softmax(logits), energy(logits), sorting=True)
+        return answer.members, answer.none_of_these
 
     in_onnx.check(infer, LOGITS)
     says_new = np.asarray(infer(LOGITS)[1])

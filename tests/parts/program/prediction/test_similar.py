@@ -1,0 +1,106 @@
+"""Training examples of each class of a set that are similar to an example."""
+
+import dataclasses
+import re
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.parts.program.prediction.small_pages import image
+from train.classifiers import trained
+from train.data.classes import Classes
+from train.data.examples import Examples
+from train.data.sources.folder import Files
+from train.prediction import similar
+from train.prediction.entries import Entry
+from train.prediction.similar import TrainingFeatures
+from train.scores import scores
+
+
+def nearest(features, labels, query, label, number):
+    """The places of the examples of a class by decreasing cosine, in 64 bits."""
+    of_class = np.flatnonzero(labels == label)
+    rows = features[of_class].astype(np.float64)
+    cosines = rows @ query / np.linalg.norm(rows, axis=1) / np.linalg.norm(query)
+    order = np.argsort(-cosines, kind="stable")[:number]
+    return of_class[order].tolist(), cosines[order]
+
+
+@pytest.fixture
+def rows(rng):
+    """A classifier on rows of features, whose network is the identity; class 3 has two rows."""
+    labels = np.concatenate([rng.integers(3, size=58), [3, 3]]).astype(np.int32)
+    matrix = rng.normal(size=(100, 5)).astype(np.float32)
+    indices = rng.permutation(100)[:60]
+    of_rows = np.zeros(100, np.int32)
+    of_rows[indices] = labels
+    made = types.SimpleNamespace(
+        train=Examples.of_source(matrix, of_rows, "abcd", "rows").take(indices),
+        classes=Classes(tuple("abcd"), (1,) * 4),
+        features=lambda: jnp.asarray,
+        load_dataset=lambda: made,
+    )
+    made.run = made
+    return made
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+def test_they_are_the_nearest_of_the_class(rows, rng, monkeypatch, in_file):
+    if in_file:
+        monkeypatch.setattr(scores, "MOST_IN_MEMORY", 0)
+    found = TrainingFeatures(rows)
+    queries = [*rng.normal(size=(2, 5)).astype(np.float32), np.zeros(5, np.float32)]
+    features, labels = rows.train.rows(np.arange(60)), rows.train.labels
+    for query in queries[:2]:
+        direction = found.direction(query)
+        for label in range(4):
+            ones = found.nearest(label, direction, 3)
+            places, cosines = nearest(features, labels, query, label, 3)
+            # As the file of features numbers its rows; class 3 has no third one.
+            expected = [f"row {rows.train.places[place]}" for place in places]
+            assert [one.name for one in ones] == expected
+            # Sums of five products in 32 bits.
+            np.testing.assert_allclose([one.cosine for one in ones], cosines, atol=1e-6)
+            assert all(one.thumbnail is None for one in ones)
+    (one,) = found.nearest(3, found.direction(queries[2]), 1)
+    assert one.cosine == 0
+
+
+def test_rows_have_the_names_of_the_file(rows):
+    names = np.array([f"leaf {index}" for index in range(60)], object)
+    rows.train = dataclasses.replace(rows.train, names=names)
+    found = TrainingFeatures(rows)
+    ones = found.nearest(3, found.direction(np.ones(5, np.float32)), 2)
+    assert sorted(one.name for one in ones) == ["leaf 58", "leaf 59"]
+
+
+def test_a_run_on_images_finds_its_own_training_images(finished_run, tmp_path):
+    classifier = trained.load(finished_run)
+    train = classifier.load_dataset().train
+    images = train.rows(np.arange(len(train)))
+    for place in (0, 1):
+        Image.fromarray(images[place, ..., 0]).save(tmp_path / f"{place}.png")
+    files = Files(tmp_path, np.array(["0.png", "1.png", "gone.png"], object))
+    examples = Examples.of_source(files, np.full(3, -1), (), "--images", names=files.paths)
+    number = len(classifier.classes.names)
+    chances = dict.fromkeys(range(number), 1 / number)
+    entries = [image("a", chances, num_classes=number, members=(place,)) for place in range(3)]
+    found = [*similar.beside([Entry(), *entries], examples, classifier, 3)]
+    # What cannot be read, and what can be read no more.
+    assert [len(one.similar) for one in found] == [0, number, number, 0]
+    features = np.asarray(jax.jit(classifier.features())(images)).astype(np.float64)
+    for place, entry in zip((0, 1), found[1:3], strict=True):
+        # The image itself is the nearest of its class.
+        first = entry.similar[train.labels[place]][0]
+        assert (first.name, round(first.cosine, 5)) == (f"training image {place}", 1)
+        assert (first.thumbnail.width, first.thumbnail.is_small) == (images.shape[2], True)
+        for label, ones in enumerate(entry.similar):
+            places = [int(re.fullmatch(r"training image (\d+)", one.name)[1]) for one in ones]
+            assert {*train.labels[places].tolist()} == {label}
+            _, cosines = nearest(features, train.labels, features[place], label, 3)
+            # Of another batch; nearly equal examples may change places.
+            np.testing.assert_allclose([one.cosine for one in ones], cosines, atol=1e-3)

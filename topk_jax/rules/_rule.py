@@ -1,0 +1,299 @@
+"""What all rules have: their text, their limits, names of sets, "none of these", words and JSON."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from topk_jax import sets
+from topk_jax.rules._calibration import Calibration
+from topk_jax.rules._numbers import error_of, number_of, percent
+from topk_jax.rules._promise import CalibratedOn, Promise
+from topk_jax.taxonomy import Taxonomy
+
+Array = jax.Array | np.ndarray
+
+# The rules by name.
+KINDS: dict[str, type["Rule"]] = {}
+# What JAX may trace; the rest of a rule is static.
+_LEAVES = ("limits", "known_to", "new_from", "class_counts")
+
+
+class Answer(NamedTuple):
+    """What a rule answers for examples.
+
+    Attributes:
+        members: the classes of each set, booleans `[..., L]`.
+        nodes: the nodes of the taxonomy that name each set, booleans `[..., V]`; None for sets
+            without names.
+        none_of_these: whether an example may be of a class that is not known, booleans `[...]`;
+            None if the rule cannot say so.
+    """
+
+    members: jax.Array
+    nodes: jax.Array | None = None
+    none_of_these: jax.Array | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rule:
+    """A rule that makes sets of classes of scores; `parse`, `fit` and `from_json` make one.
+
+    It is a tree of arrays: a function that is compiled for one is compiled for all of its limits.
+    Its subclasses are the kinds of rules; `KINDS` has them by name.
+
+    Attributes:
+        name: the name of the kind, as "coverage".
+        words: what its sets are, for lists of rules.
+        needs_limits: whether it is calibrated on examples with labels.
+        value: the K, the coverage, the error, the risk, or the name of a utility.
+        conformal: the conformal rule of a coverage, as "aps"; None for other kinds.
+        costs: the name of the costs of a risk; None for other kinds.
+        max_names: the most names that sets are widened to; None for sets as they are.
+        new_score: the name of the outlier score that says "none of these"; None if nothing does.
+        limits: what is calibrated, `[]`, or `[L]` for limits by class. It is the smallest score in
+            a set, or the largest conformal score. None before, and if nothing is.
+        known_to: the largest outlier score of an example that may be of a known class.
+        new_from: the smallest outlier score with which "none of these" is beside the classes.
+        class_counts: the training examples of each class, `[L]`, if the conformal score is "pas".
+        taxonomy: what is above the classes, if sets have names.
+        calibrated_on: the examples that the limits come from.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import rules
+        >>> rule = rules.parse("top_k=2")
+        >>> print(rule(jnp.array([0.5, 0.125, 0.375])))
+        [ True False  True]
+        >>> rule.in_words
+        'Each set has the 2 classes of highest probability.'
+    """
+
+    name: ClassVar[str]
+    words: ClassVar[str]
+    needs_limits: ClassVar[bool] = True
+
+    value: float | int | str
+    conformal: str | None = None
+    costs: str | None = None
+    max_names: int | None = None
+    new_score: str | None = None
+    limits: Array | None = None
+    known_to: float | None = None
+    new_from: float | None = None
+    class_counts: Array | None = None
+    taxonomy: Taxonomy | None = None
+    calibrated_on: CalibratedOn | None = None
+
+    def __init_subclass__(cls) -> None:
+        """Registers a kind."""
+        KINDS[cls.name] = cls
+        static = [one.name for one in dataclasses.fields(cls) if one.name not in _LEAVES]
+        jax.tree_util.register_dataclass(cls, data_fields=[*_LEAVES], meta_fields=static)
+
+    @classmethod
+    def read_value(cls, text: str) -> float | int | str:
+        """The value of a text, or a `ValueError` whose message is what it must be."""
+        return number_of(text, lambda value: 0 < value < 1, "a number above 0 and below 1")
+
+    def check(self, examples: Calibration) -> None:
+        """Raises `ValueError` if it cannot be used with such scores and classes."""
+
+    def find_limits(self, examples: Calibration) -> ArrayLike:
+        """The limits that are calibrated on examples."""
+        raise NotImplementedError
+
+    def choose(self, scores: jax.Array) -> jax.Array:
+        """The sets of scores `[..., L]`, before they are widened; pure."""
+        return sets.threshold_set(scores, self.fitted_limits)
+
+    def choose_by_sorting(self, scores: jax.Array) -> jax.Array:
+        """The same sets, without the bits of floats."""
+        return self.choose(scores)
+
+    @property
+    def promised(self) -> float | None:
+        """The probability that a set has the label; None if it promises none."""
+        return None
+
+    def describe_sets(self) -> str:
+        """Sentences about the sets, before they are widened."""
+        raise NotImplementedError
+
+    @property
+    def fitted_limits(self) -> Array:
+        """The limits; raises `ValueError` before `fit`."""
+        if self.limits is None:
+            raise ValueError(f"{self} must be calibrated before it makes sets: call rules.fit")
+        return self.limits
+
+    @property
+    def on(self) -> str:
+        """The examples that it is calibrated on, in words."""
+        return "the calibration examples" if self.calibrated_on is None else self.calibrated_on.on
+
+    @property
+    def has_names(self) -> bool:
+        """Whether sets have names, which are nodes of a taxonomy."""
+        return self.max_names is not None or self.conformal == "taxonomic"
+
+    @property
+    def says_new(self) -> bool:
+        """Whether a set can say "none of these"."""
+        return self.new_score is not None
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether it has all that it needs to make sets."""
+        has_limits = not self.needs_limits or self.limits is not None
+        return has_limits and (not self.has_names or self.taxonomy is not None)
+
+    @property
+    def num_in_every_set(self) -> int:
+        """How many classes have so few calibration examples that they are in every set."""
+        limits = None if self.limits is None else np.asarray(self.limits)
+        return 0 if limits is None or limits.ndim == 0 else int(np.isposinf(limits).sum())
+
+    @property
+    def promise(self) -> Promise | None:
+        """What sets promise; None if they promise no coverage."""
+        return None if self.promised is None else Promise(self.promised, self.calibrated_on)
+
+    def __str__(self) -> str:
+        """The text, which `parse` reads."""
+        parts = {
+            self.name: str(self.value).removesuffix(".0"),
+            "rule": None if self.conformal == "lac" else self.conformal,
+            "costs": self.costs,
+            "max_names": self.max_names,
+            "new_score": self.new_score,
+        }
+        return ", ".join(f"{name}={value}" for name, value in parts.items() if value is not None)
+
+    def __call__(
+        self, scores: ArrayLike, *, outliers: ArrayLike | None = None, sorting: bool = False
+    ) -> jax.Array:
+        """The members of the sets; see `answer`."""
+        return self.answer(scores, outliers, sorting=sorting).members
+
+    def answer(
+        self, scores: ArrayLike, outliers: ArrayLike | None = None, *, sorting: bool = False
+    ) -> Answer:
+        """The sets, their names, and whether they are "none of these"; a pure function.
+
+        Args:
+            scores: what the classifier says, floating-point, `[..., L]`.
+            outliers: how unusual each example is, `[...]`, with a `new_score`.
+            sorting: whether the same sets are made by sorting only, without the bits of floats,
+                which formats such as ONNX do not have.
+
+        Raises:
+            ValueError: the rule is not fitted, or it needs outlier scores.
+        """
+        choose = self.choose_by_sorting if sorting else self.choose
+        members = choose(jnp.asarray(scores))
+        nodes = none_of_these = None
+        if self.has_names:
+            if self.taxonomy is None:
+                raise ValueError(f"{self} needs a taxonomy of the classes: call rules.fit")
+            nodes = sets.fewest_names(members, self.taxonomy, names=self.max_names or 1)
+            if self.max_names is not None:
+                members = sets.node_set(nodes, self.taxonomy)
+        if self.says_new:
+            if outliers is None or self.known_to is None or self.new_from is None:
+                raise ValueError(f"{self} needs outliers, and limits for them: call rules.fit")
+            limits = {"known_to": self.known_to, "new_from": self.new_from}
+            found = sets.open_set(members, outliers, **limits)
+            members, none_of_these = found[..., :-1], found[..., -1]
+            # An empty set says it, too.
+            none_of_these |= ~members.any(axis=-1)
+            if nodes is not None:
+                nodes = sets.open_set(nodes, outliers, **limits)[..., :-1]
+        return Answer(members, nodes, none_of_these)
+
+    @property
+    def in_words(self) -> str:
+        """Sentences: which classes are in a set, and what is promised."""
+        return self.describe()
+
+    def describe(
+        self,
+        *,
+        names: str = "a class, or all of a part of the taxonomy",
+        outlier: str | None = None,
+    ) -> str:
+        """`in_words`, with words that only a program knows.
+
+        Args:
+            names: what a name stands for.
+            outlier: the outlier score; by default its name.
+        """
+        text = self.describe_sets()
+        if self.max_names is not None:
+            number = "1 name" if self.max_names == 1 else f"{self.max_names} names"
+            text += (
+                f" Then it has further classes, the fewest with which it has at most {number}, "
+                f"each {names}."
+            )
+        elif self.has_names:
+            text += f" Each set has one name: {names}."
+        if self.known_to is not None and self.new_from is not None:
+            text += " " + self._describe_new(outlier or str(self.new_score))
+        return text
+
+    def _describe_new(self, outlier: str) -> str:
+        share, coverage = error_of(float(self.value)) / 4, percent(float(self.value))
+        return (
+            f"A set is only 'none of these' if the outlier score of its example, {outlier}, "
+            f"exceeds {self.known_to:.4g}, as for at most {percent(float(share))} of new "
+            f"examples of known classes like {self.on}, or if it has no class; and it has 'none of "
+            f"these' beside its classes from a score of {self.new_from:.4g} on. For all new "
+            "examples like these, of known classes or of classes that none of these has, it is "
+            f"right with a probability of at least {coverage}."
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The rule as files have it, for `from_json`; infinite numbers are texts."""
+        on = self.calibrated_on
+        return {
+            "rule": str(self),
+            "limits": _plain(self.limits),
+            "known_to": _plain(self.known_to),
+            "new_from": _plain(self.new_from),
+            "class_counts": _plain(self.class_counts),
+            "calibrated_on": None if on is None else dataclasses.asdict(on),
+            "promised": self.promised,
+            "in_words": self.in_words if self.is_fitted else None,
+        }
+
+    def with_numbers(self, **changes: Any) -> Self:
+        """The rule with other fields, arrays in the type that JAX computes with."""
+        for name in {"limits", "class_counts"} & {*changes}:
+            if changes[name] is not None:
+                changes[name] = np.asarray(changes[name], jnp.result_type(float))
+        return dataclasses.replace(self, **changes)
+
+
+def each_example(function: Callable[[jax.Array], jax.Array], scores: jax.Array) -> jax.Array:
+    """`function` of each row of scores `[..., L]`, so that programs can be exported for any n."""
+    for _ in range(scores.ndim - 1):
+        function = jax.vmap(function)
+    return function(scores)
+
+
+def _plain(numbers: ArrayLike | None) -> Any:
+    if numbers is None:
+        return None
+
+    def of_one(number: Any) -> Any:
+        if isinstance(number, list):
+            return [of_one(one) for one in number]
+        return number if math.isfinite(number) else str(number)
+
+    return of_one(np.asarray(numbers).tolist())

@@ -1,0 +1,167 @@
+"""The nine flags that name a classifier, and the classifier that they name."""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from absl import flags
+
+from train.classifiers import class_names
+from train.foundation import fields, flag_rules, flag_types
+from train.foundation.errors import UserError
+from train.foundation.flag_rules import Exclusive, Flag, Needed
+from train.workdir import run_inputs
+
+if TYPE_CHECKING:
+    from train.classifiers.classifier import Classifier
+    from train.classifiers.trained import TrainedClassifier
+
+# So that --help shows the flags as flags of the command.
+flags.disclaim_key_flags()
+
+_TEXTS = {
+    "workdir": "The folder of a finished run. This or --weights is needed.",
+    "weights": "A file of the weights of a network with its head, of safetensors or torch.save; or "
+    "a program of train.export. With --workdir of a run on features: the network that made them, "
+    "also as the folder of a run.",
+    "model": "the name of the network, as in config.model.name; needed if the file fits several.",
+    "dataset": "the data set that the network was trained on, prepared by train.prepare. It gives "
+    "the classes, and the validation images to calibrate on.",
+    "data": "where the data of the run are now, if they were moved; with --dataset, the folder of "
+    "all prepared data sets, by default ~/tensorflow_datasets.",
+    "classes": "A file with one class name per line, in UTF-8, in the order of the network's "
+    "outputs: with --weights instead of a data set, with --workdir instead of the run's names.",
+    "normalization": "what the colours of images are normalized by: imagenet, halves (to -1 to 1), "
+    "clip or dataset; by default what the network was published with.",
+    "taxonomy": "The taxonomy of the classes, if the run has none: a table with a column for each "
+    "rank, from the classes up or from the top down, or first_word, the genera of names of "
+    "species.",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenClassifier:
+    """The classifier that the flags choose, by their values; None for those that are not given."""
+
+    workdir: str | None = None
+    weights: str | None = None
+    model: str | None = None
+    dataset: str | None = None
+    data: str | None = None
+    classes: str | None = None
+    image_size: int | None = None
+    normalization: str | None = None
+    taxonomy: str | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The values of the flags that are given, by their names."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+    @property
+    def files(self) -> dict[Path, str]:
+        """The files that it is read from or was trained on, to be kept, with names for messages."""
+        named = ("weights", "classes", "data", "taxonomy")
+        given = {
+            Path(self.given[name]).expanduser(): f"the file of --{name}"
+            for name in named
+            if name in self.given
+        }
+        return given if self.workdir is None else given | run_inputs.of_run(Path(self.workdir))
+
+    @property
+    def is_program(self) -> bool:
+        """Whether a file is given, beside which is the description of a program."""
+        own = self.given.keys() - {"taxonomy"}
+        return own == {"weights"} and Path(f"{self.weights}.json").expanduser().is_file()
+
+    def check(self) -> None:
+        """Refuses flags that are missing, or that exclude each other.
+
+        Raises:
+            UserError: some are, or do.
+        """
+        flag_rules.check(_ROWS, self.given)
+        if not self.is_program:
+            flag_rules.check(_OF_WEIGHTS, self.given)
+
+
+NAMES = tuple(one.name for one in dataclasses.fields(ChosenClassifier))
+_ROWS: tuple[flag_rules.Row, ...] = (
+    *(Flag(name, fields.text()) for name in _TEXTS),
+    Needed(("workdir", "weights"), "the folder of a finished run, or a file of weights"),
+    Exclusive(("workdir", "dataset")),
+    Exclusive(("dataset", "classes")),
+    *(Flag(name, needs=("weights",)) for name in ("model", "dataset", "normalization")),
+    Flag("image_size", needs=("weights",)),
+    Flag("image_size", excludes=("dataset",), because="a data set has its own size of images"),
+    Flag("data", needs=("workdir", "dataset")),
+)
+_OF_WEIGHTS = (
+    Flag("weights", needs=("dataset", "classes", "workdir"), because="they give the classes"),
+)
+
+
+def define() -> Callable[[], ChosenClassifier]:
+    """Defines the flags.
+
+    Returns:
+        A function that returns their values after they are parsed.
+    """
+    holders: dict[str, flags.FlagHolder[Any]] = {
+        name: flags.DEFINE_string(name, None, text) for name, text in _TEXTS.items()
+    }
+    holders["image_size"] = flag_types.define_integer(
+        "image_size",
+        "the height and width of the images for the network; by default as it was published.",
+        lower_bound=1,
+    )
+    flag_rules.declare(*_ROWS)
+    return lambda: ChosenClassifier(**{name: holder.value for name, holder in holders.items()})
+
+
+def load(chosen: ChosenClassifier, *, takes_images: bool | None = None) -> "Classifier":
+    """The classifier: a program, or what `load_network` loads."""
+    if chosen.is_program:
+        # Commands check flags before they need JAX.
+        from train.classifiers import program  # noqa: PLC0415
+
+        assert chosen.weights is not None
+        found = program.read(Path(chosen.weights).expanduser(), "--weights").load()
+        return found if chosen.taxonomy is None else found.below(chosen.taxonomy)
+    return load_network(chosen, takes_images=takes_images)
+
+
+def load_network(
+    chosen: ChosenClassifier, *, takes_images: bool | None = None
+) -> "TrainedClassifier":
+    """The classifier of a run or of published weights.
+
+    Args:
+        chosen: the flags.
+        takes_images: whether a run on features that knows the network that made them is joined
+            with it, to take images; None as False. With --weights it is.
+
+    Raises:
+        UserError: see `trained.load`, `published.load` and `joined.join`.
+    """
+    from train.classifiers import joined, published, trained  # noqa: PLC0415
+
+    if chosen.workdir is None:
+        return published.load(chosen)
+    given = chosen.classes
+    run = trained.load(
+        Path(chosen.workdir),
+        place=chosen.data,
+        taxonomy=chosen.taxonomy,
+        names=None if given is None else lambda number: class_names.read(given, number),
+    )
+    if chosen.weights is None:
+        return joined.join(run, chosen) if takes_images and joined.is_known(run) else run
+    if takes_images is False:
+        raise UserError(
+            "--weights cannot be given with --workdir here: the run takes the features themselves"
+        )
+    return joined.join(run, chosen)

@@ -1,0 +1,330 @@
+"""The classifier of a finished run, or of a published network."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from train.assembly import assemble
+from train.assembly.parts import Assembly
+from train.assembly.run_data import facts_of
+from train.classifiers import outliers
+from train.classifiers.classifier import Function
+from train.configuration import Config
+from train.configuration.datasets import path_of
+from train.configuration.parsing import parse
+from train.data import Dataset, DatasetSpec, dataset_spec, taxonomy
+from train.data.classes import Classes
+from train.data.crops import ImageReader
+from train.data.examples import Examples
+from train.data.taxonomy import ClassTree
+from train.devices import compilation_cache
+from train.foundation.errors import UserError
+from train.foundation.spelling import flags_for_fields
+from train.models.classifier import Classifier as Network
+from train.reports.rules import SetRule
+from train.scores import temperature
+from train.scores.scores import Scores
+from train.training.objectives import class_logits
+from train.training.state import parameters_digest
+from train.workdir import run_files, run_inputs, runs
+from train.workdir.checkpoint import Checkpointer
+
+# The fields of `config.dataset` that are a place of data.
+_PLACES = ("path", "data_dir")
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedClassifier:
+    """The selected classifier of a finished run, or a published network.
+
+    Attributes:
+        workdir: the folder of the run; None for a published network.
+        results: the contents of its `results.json`; empty for a published network.
+        assembly: the parts of the run, with a data set that is not opened yet; for a published
+            network, the parts of a run that would have trained it.
+        params: the selected parameters.
+        batch_stats: the batch norm statistics that belong to them.
+        shown: the names of the classes that are shown; None for those of the run.
+    """
+
+    workdir: Path | None
+    results: Mapping[str, Any]
+    assembly: Assembly
+    params: Any
+    batch_stats: Any
+    shown: tuple[str, ...] | None = None
+    # Not kept by `dataclasses.replace`: other parameters have other scores.
+    _splits: dict[tuple[str, str | None], Scores] = field(
+        default_factory=dict, init=False, repr=False
+    )
+
+    @property
+    def own_rule(self) -> SetRule | None:
+        """None: it takes any rule."""
+        return None
+
+    @property
+    def config(self) -> Config:
+        """The configuration of the run."""
+        return self.assembly.config
+
+    @property
+    def title(self) -> str:
+        """What headings call it: the data set and the loss, or the file of the weights."""
+        return f"{self.assembly.data.spec.name}, {self.origin[1]}"
+
+    @property
+    def origin(self) -> tuple[str, str]:
+        """The kind of its origin, and its name: the loss of the run, or the file of weights."""
+        if self.workdir is None:
+            return "weights", str(self.config.model.pretrained)
+        return "loss", self.config.loss.name
+
+    @property
+    def run(self) -> "TrainedClassifier":
+        """The classifier that takes the examples of the run's data set: almost always this one."""
+        return self
+
+    @property
+    def spec(self) -> DatasetSpec:
+        """The data set of the run; none of its files has been read."""
+        return self.assembly.data.spec
+
+    @property
+    def what(self) -> str:
+        """An example in words."""
+        return self.spec.example
+
+    @property
+    def inputs(self) -> str:
+        """What it takes, "images" or "features"."""
+        return self.spec.inputs
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Height, width and channels of images; the number of features."""
+        return tuple(self.assembly.data.image_shape)
+
+    @property
+    def reader(self) -> ImageReader | None:
+        """Makes pixels of image files; None for features."""
+        return self.spec.image_reader if self.spec.has_images else None
+
+    @property
+    def network_name(self) -> str:
+        """The name of the network."""
+        return self.config.model.name
+
+    @property
+    def classes(self) -> Classes:
+        """The classes, by the names that are shown."""
+        own = self.assembly.data.classes
+        return own if self.shown is None else dataclasses.replace(own, names=self.shown)
+
+    @property
+    def temperature(self) -> float | None:
+        """The divisor of the logits before probabilities are made; None without one."""
+        return self.results.get("temperature")
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """A hash of the parameters."""
+        return parameters_digest(self.params)
+
+    def examples(self, inputs: jax.Array) -> jax.Array:
+        """Inputs as examples of the run's data set; a pure function."""
+        return inputs
+
+    def scores(self) -> Function:
+        """uint8 images [n, height, width, channels] or features to scores [n, L]; pure.
+
+        The function raises `TypeError` for inputs of another type, and `ValueError` for inputs of
+        another shape.
+        """
+        assembly, at_temperature = self.assembly, self.temperature
+
+        def scores(inputs: jax.Array) -> jax.Array:
+            outputs = self._outputs(inputs)
+            if at_temperature is None:
+                return assembly.objective.scores(outputs)
+            return temperature.probabilities(class_logits(outputs), np.float32(at_temperature))
+
+        return scores
+
+    def logits(self) -> Function:
+        """The same inputs to logits [n, L]; see `scores`."""
+        return lambda inputs: class_logits(self._outputs(inputs))
+
+    def features(self) -> Function:
+        """The same inputs to the features below the head, [n, d]; see `scores`."""
+        return lambda inputs: self._outputs(inputs, method=Network.embed)
+
+    def outliers(self, name: str) -> Function:
+        """The same inputs to outlier scores [n]; see `outliers.of_classifier`."""
+        of_run = outliers.of_classifier(self.run, name)
+        return lambda inputs: of_run(self.examples(inputs))
+
+    def _outputs(self, inputs: jax.Array, **how: Any) -> Any:
+        """What the network makes of inputs, with its head or with the method given."""
+        self._check_inputs(inputs)
+        variables = {"params": self.params, "batch_stats": self.batch_stats}
+        how = how or {"train": False}
+        examples = self.assembly.normalize(self.examples(inputs))
+        return self.assembly.model.apply(variables, examples, **how)
+
+    def _check_inputs(self, inputs: jax.Array) -> None:
+        """Raises for inputs that the network would misread."""
+        # Pixels of another type would not be divided by 255.
+        if self.spec.has_images and inputs.dtype != np.uint8:
+            raise TypeError(f"images must be uint8, got dtype {inputs.dtype}")
+        if inputs.ndim == 0 or inputs.shape[1:] != self.shape:
+            wanted = ", ".join(map(str, ("n", *self.shape)))
+            raise ValueError(f"{self.inputs} must have shape ({wanted}), got shape {inputs.shape}")
+
+    def load_dataset(self) -> Dataset:
+        """The data set of the run.
+
+        Raises:
+            UserError: it is not prepared on this machine, or is not the one of the run.
+        """
+        with run_inputs.naming_place(path_of(self.config.dataset), "--data"):
+            dataset = self.assembly.data.dataset
+        if not self.assembly.data.facts.are_of(facts_of(dataset)):
+            where = path_of(self.config.dataset) or self.assembly.data.spec.name
+            raise UserError(
+                f"{where} is not the data set that the run in --workdir {self.workdir} was trained "
+                "on: its classes, their numbers of images or its files differ"
+            )
+        return dataset
+
+    def split(self, name: str, new_score: str | None = None) -> Scores:
+        """The scores of a split of the run's data set; see `score`. They are computed once.
+
+        Args:
+            name: "train", "validation", "test" or "balanced_test".
+            new_score: the outlier score that is computed, too; None for none.
+
+        Raises:
+            UserError: the data set is not prepared on this machine, or is not the one of the run.
+        """
+        if (name, new_score) not in self._splits:
+            examples = self.load_dataset().splits[name]
+            if new_score is None:
+                found = self.score(examples, name=name)
+            else:
+                found = self._with_outliers(self.split(name), new_score, examples, name)
+            self._splits[name, new_score] = found
+        return self._splits[name, new_score]
+
+    def score(
+        self,
+        examples: Examples,
+        *,
+        new_score: str | None = None,
+        name: str = "new",
+        unknown: tuple[str, ...] = (),
+    ) -> Scores:
+        """The scores of examples; see `Classifier.score`."""
+        params, batch_stats = self.assembly.devices.replicate((self.params, self.batch_stats))
+        found = self.assembly.evaluator.score(
+            params,
+            batch_stats,
+            examples,
+            name=name,
+            shows_progress=True,
+            at_temperature=self.temperature,
+        )
+        found = dataclasses.replace(found, classes=self.classes, unknown_classes=unknown)
+        if new_score is None:
+            return found
+        return self._with_outliers(found, new_score, examples, name)
+
+    def _with_outliers(
+        self, found: Scores, new_score: str, examples: Examples, name: str
+    ) -> Scores:
+        what = f"{new_score} of {name} {self.what}s"
+        measured = outliers.measure(self.outliers(new_score), examples, what)
+        here = measured if found.indices is None else measured[found.indices]
+        return dataclasses.replace(found, outliers=here)
+
+
+def load(
+    workdir: Path,
+    *,
+    place: str | None = None,
+    taxonomy: str | None = None,
+    names: Callable[[int], tuple[str, ...]] | None = None,
+) -> TrainedClassifier:
+    """The selected classifier of the run in a workdir.
+
+    Args:
+        workdir: the folder of the run.
+        place: where its data are now; None for where they were.
+        taxonomy: what is above the classes, as `config.dataset.taxonomy`; None for what the run
+            has.
+        names: takes the number of classes; returns the names that are shown. None for the run's.
+
+    Raises:
+        UserError: there is no finished run, or its files are damaged or of another version.
+    """
+    written, results = runs.read_finished(workdir)
+    dataset = written.get("dataset", {})
+    places = {} if place is None else {one: place for one in _PLACES if one in dataset}
+    if place is not None and not places:
+        raise UserError(
+            f"--data is for runs whose data are at a place of their own; the run in --workdir "
+            f"{workdir} is on the data set {dataset.get('name')}"
+        )
+    try:
+        config = parse({**written, "dataset": {**dataset, **places}})
+    except UserError as error:
+        another = f"--workdir {workdir} holds a run of another version of the program: "
+        raise error.within(another) from error
+    classes = run_files.read_classes(workdir)
+    if taxonomy is not None:
+        classes = dataclasses.replace(classes, tree=tree_of(taxonomy, classes.names))
+    spec = dataset_spec(config.dataset)
+    if spec.num_classes not in (None, len(classes)):
+        raise UserError(
+            f"--workdir {workdir} has {len(classes)} classes in its classes.json, and "
+            f"{spec.num_classes} in its configuration"
+        )
+    if config.compilation_cache:
+        compilation_cache.use()
+    facts = run_files.read_facts(workdir, classes, spec.image_shape)
+    assembly = assemble(config, facts, workdir=workdir)
+    params, batch_stats = _selected(workdir, assembly, results.get("best_epoch"))
+    shown = None if names is None else names(len(classes))
+    return TrainedClassifier(workdir, results, assembly, params, batch_stats, shown)
+
+
+def tree_of(given: str, class_names: tuple[str, ...]) -> ClassTree:
+    """What --taxonomy has above classes.
+
+    Raises:
+        UserError: it is not a table with a tree of them.
+    """
+    with flags_for_fields({taxonomy.FIELD: "--taxonomy"}):
+        return taxonomy.read(given, class_names)
+
+
+def _selected(workdir: Path, assembly: Assembly, epoch: int | None) -> tuple[Any, Any]:
+    """The parameters and batch norm statistics of the selected epoch."""
+    model = assembly.model
+    image = np.zeros((1, *assembly.data.image_shape), np.float32)
+    shapes = jax.eval_shape(lambda: model.init(jax.random.key(0), image, train=True))
+    like = {"params": shapes["params"], "batch_stats": shapes.get("batch_stats", {})}
+    folder = workdir / run_files.CHECKPOINTS
+    try:
+        with Checkpointer(folder) as checkpointer:
+            selected = checkpointer.restore_selected(like)
+            checkpointer.check_selected(epoch)
+    except OSError as error:
+        raise UserError(f"the checkpoints in {folder} cannot be read: {error}") from error
+    return selected["params"], selected["batch_stats"]

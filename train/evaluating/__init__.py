@@ -1,0 +1,1 @@
+"""`train.evaluate`: what the sets of a classifier are worth on labelled examples."""

@@ -1,1 +1,0 @@
-"""From scores and labels to metrics, sets and reports."""

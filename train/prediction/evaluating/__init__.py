@@ -1,1 +1,0 @@
-"""Evaluates a classifier: on a split, on new labelled data, or by scores in files."""

@@ -1,0 +1,49 @@
+"""--sets=TEXT, the rule of sets of classes, and the short forms of three rules."""
+
+from collections.abc import Callable
+
+from absl import flags
+
+from train.foundation.errors import UserError
+
+# So that --help shows the flags as flags of the command.
+flags.disclaim_key_flags()
+
+_SHORT = {
+    "top_k": "the K classes of highest probability",
+    "average_k": "K classes on average",
+    "coverage": "the true class with this probability",
+}
+
+
+def define(*, repeated: bool) -> Callable[..., list[str]]:
+    """Defines the flags; returns a function that returns the texts of the rules in their order.
+
+    The function takes `needed`, whether there must be a rule; by default, unless it is repeated.
+
+    Args:
+        repeated: whether there may be several rules, or none.
+    """
+    several = "May be given several times" if repeated else "Needed, or one of its short forms"
+    sets = flags.DEFINE_multi_string(
+        "sets",
+        None,
+        "The rule of the sets, such as coverage=0.9, rule=aps; docs/sets.md has all rules. "
+        f"{several}.",
+    )
+    short = {
+        name: flags.DEFINE_multi_string(
+            name, None, f"Short for --sets={name}=NUMBER: sets of {words}."
+        )
+        for name, words in _SHORT.items()
+    }
+
+    def chosen(*, needed: bool = not repeated) -> list[str]:
+        given = [f"{name}={value}" for name, flag in short.items() for value in flag.value or ()]
+        texts = [*(sets.value or ()), *given]
+        if (needed and not texts) or (not repeated and len(texts) > 1):
+            got = " and ".join(texts) or "none"
+            raise UserError(f"one rule of sets is needed, --sets or a short form of it; got {got}")
+        return texts
+
+    return chosen

@@ -1,0 +1,1 @@
+"""Rules of sets for the classes of a classifier, and reports of how good sets are."""

@@ -1,0 +1,1 @@
+"""What a classifier says of examples: scores, in memory and in files, and observations."""
