@@ -20,8 +20,9 @@ import jax
 import numpy as np
 
 from benchmarks import command, data, deployment, markdown, timing
-from train.classifiers import flags, program
+from train.classifiers import loading, program
 from train.classifiers.flags import ChosenClassifier
+from train.classifiers.trained import TrainedClassifier
 from train.prediction import exported_program
 from train.reports import rules
 
@@ -66,7 +67,8 @@ def measure(given: dict[str, str], folder: Path, repetitions: int) -> dict[str, 
     photograph = folder / "photograph.jpg"
     photograph.write_bytes(data.photographs()[0])
     first = {kind: _first_answer(file, photograph) for kind, file in files.items()}
-    classifier = flags.load_network(ChosenClassifier(**given))  # type: ignore[arg-type]
+    classifier = loading.load(ChosenClassifier(**given))  # type: ignore[arg-type]
+    assert isinstance(classifier, TrainedClassifier)
     rule = rules.parse(f"top_k={deployment.K}")
     calls = {
         "JAX": jax.jit(exported_program.make(classifier, rule)),

@@ -37,22 +37,23 @@ def main() -> None:
     kept[out] = "the file of --out"
     json = None if _JSON.value is None else output_files.checked("json", _JSON.value, kept)
     from train.auditing import findings, outputs
-    from train.configuration.datasets import OwnFields
+    from train.configuration.datasets import FeaturesFields
     from train.configuration.parsing import parse
     from train.data import corrections, dataset_spec, splits
 
     parsed = parse(config)
-    spec = dataset_spec(parsed.dataset)
-    if spec.has_images:
-        images = f"{spec.name} has images; train.embed writes their features to a file"
-        raise UserError(f"train.audit needs features, and {images}")
+    fields = parsed.dataset
+    if not isinstance(fields, FeaturesFields):
+        raise UserError(
+            f"train.audit needs features, as train.embed writes them of images; got {fields.name}"
+        )
     with interruption.explained("the same command starts over"):
-        dataset = splits.load(spec, parsed.dataset, seed=parsed.seed)
+        dataset = splits.load(dataset_spec(fields), fields, seed=parsed.seed)
         examples = findings.joined([dataset.train, dataset.validation, dataset.test])
-        mean, std = dataset.mean or spec.mean, dataset.std or spec.std
+        mean, std = dataset.mean or (), dataset.std or ()
         found = findings.find(examples, mean, std, num_folds=_FOLDS.value, seed=parsed.seed)
-    corrected = parsed.dataset.corrections if isinstance(parsed.dataset, OwnFields) else None
-    files.write_whole(out, outputs.to_csv(found, corrections.read(corrected) if corrected else []))
+    corrected = corrections.read(fields.corrections) if fields.corrections else []
+    files.write_whole(out, outputs.to_csv(found, corrected))
     if json is not None:
         files.write_whole(json, files.to_json(outputs.to_plain(found), indent=1))
     outputs.show(found)

@@ -12,7 +12,6 @@ If a command that was stopped is given again, it computes only the features that
 from absl import flags
 
 from train.foundation import command_line, fields, flag_rules, flag_types, interruption
-from train.foundation.errors import UserError
 from train.foundation.flag_rules import Exclusive, Flag, Needed
 from train.foundation.spelling import flags_for_fields
 from train.prediction import shares
@@ -88,25 +87,20 @@ def main() -> None:
     out = output_files.checked("out", _OUT.value or "", kept, suffixes=(".npz",))
     share = _SHARE()
     from train.classifiers import network
-    from train.models import NORMALIZATIONS
-    from train.prediction.embedding import embedding, found
+    from train.prediction import embedding
 
-    flag_rules.check((Flag("normalization", fields.one_of(NORMALIZATIONS)),))
-    if out.exists() and embedding.kept_in(out)[0] is None:
-        must_be, but = "an .npz file, or a new one", f"{out} is of another kind"
-        raise UserError(field="--out", must_be=must_be, but=but)
     with (
         flags_for_fields(_FLAGS),
         interruption.explained("the same command continues from here"),
     ):
-        every = found.find(images, **{flag.name: flag.value for flag in _OF_DATA})
+        every = embedding.find(images, **{flag.name: flag.value for flag in _OF_DATA})
         given = every.take(shares.places(share, len(every)))
         if workdir is not None:
             used = network.of_run(workdir)
         else:
             assert weights is not None
-            size, normalization = _IMAGE_SIZE.value, _NORMALIZATION.value
-            used = network.of_weights(weights.expanduser(), _MODEL.value, size, normalization)
+            more = (_MODEL.value, _IMAGE_SIZE.value, _NORMALIZATION.value)
+            used = network.of_weights(weights.expanduser(), *more)
         embedding.embed(used, given, out)
 
 

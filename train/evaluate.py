@@ -18,13 +18,13 @@ from absl import flags
 
 from train.classifiers import flags as classifier_flags
 from train.configuration.datasets import HOW_GROUPS_ARE_FOUND
-from train.evaluating.asked import DATA, SPLITS, Asked, check_outputs, read_calibration
 from train.foundation import command_line, fields, flag_rules
 from train.foundation.errors import UserError
 from train.foundation.flag_rules import Exclusive, Flag, Needed
 from train.foundation.flag_types import path_of
 from train.prediction import set_flags
 
+_DATA, _SPLITS = ("images", "features"), ("test", "validation", "train", "balanced_test")
 _CLASSIFIER = classifier_flags.define()
 _SCORES = flags.DEFINE_string(
     "scores",
@@ -35,7 +35,7 @@ _SCORES = flags.DEFINE_string(
 _SPLIT = flags.DEFINE_string(
     "split",
     None,
-    f"The split of the data set, one of {', '.join(SPLITS)}; by default test. Only "
+    f"The split of the data set, one of {', '.join(_SPLITS)}; by default test. Only "
     "synthetic_latents has balanced_test, with equally many examples of every class.",
 )
 _IMAGES = flags.DEFINE_string(
@@ -88,6 +88,15 @@ _EXAMPLES = flags.DEFINE_string(
 _FULL = flags.DEFINE_bool(
     "full", False, "Whether everything is shown, and all conformal rules are compared by default."
 )
+
+
+def _what_calibrates(value: str) -> str | None:
+    """What --calibration must be, if it is something else."""
+    if value in ("validation", "half") or value.endswith((".npz", ".json")):
+        return None
+    return "validation, half, or a file whose suffix is .npz or .json"
+
+
 _ROWS = flag_rules.declare(
     Needed(
         ("workdir", "weights", "scores"),
@@ -96,14 +105,14 @@ _ROWS = flag_rules.declare(
     Flag(
         "scores",
         fields.text("a file"),
-        excludes=tuple(one for one in classifier_flags.NAMES if one != "taxonomy"),
-        because="scores are evaluated without a network",
+        excludes=(*(one for one in classifier_flags.NAMES if one != "taxonomy"), *_DATA, "split"),
+        because="scores are of examples already, and need no network",
     ),
-    Flag("scores", excludes=(*DATA, "split"), because="they are of examples already"),
-    Exclusive(DATA),
-    *(Flag(name, fields.text("a file or a folder")) for name in DATA),
-    Flag("split", fields.one_of(SPLITS), excludes=DATA, because="new data have no splits"),
-    Flag("group", fields.text(), needs=DATA),
+    Exclusive(_DATA),
+    *(Flag(name, fields.text("a file or a folder")) for name in _DATA),
+    Flag("split", fields.one_of(_SPLITS), excludes=_DATA, because="new data have no splits"),
+    Flag("group", fields.text(), needs=_DATA),
+    Flag("calibration", _what_calibrates),
     Flag(
         "calibration_out", needs=("workdir", "weights"), because="its limits are those of a network"
     ),
@@ -119,21 +128,21 @@ def main() -> None:
     new = [(one.name, Path(one.value)) for one in (_IMAGES, _FEATURES) if one.value is not None]
     if scores is None and chosen.workdir is None and chosen.dataset is None and not new:
         raise UserError("--weights needs --dataset, --images or --features: examples to evaluate")
-    asked = Asked(
+
+    from train.evaluating import flow, outputs, source
+
+    asked = source.Asked(
         chosen=chosen,
         scores=scores,
-        split=_SPLIT.value or SPLITS[0],
+        split=_SPLIT.value or "test",
         data=new[0] if new else None,
         group=_GROUP.value,
         sets=tuple(_SETS()),
-        calibration=read_calibration(_CALIBRATION.value, is_of_scores=scores is not None),
+        calibration=_CALIBRATION.value,
         full=_FULL.value,
     )
-    outputs = check_outputs(asked, _OUT.value, path_of(_EXAMPLES), path_of(_CALIBRATION_OUT))
-
-    from train.evaluating import flow
-
-    flow.evaluate(asked, outputs)
+    files = outputs.check(asked, _OUT.value, path_of(_EXAMPLES), path_of(_CALIBRATION_OUT))
+    flow.evaluate(asked, files)
 
 
 if __name__ == "__main__":

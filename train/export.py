@@ -40,12 +40,12 @@ from train.foundation import command_line, fields, flag_rules, packages
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.foundation.flag_rules import Flag, Needed
+from train.foundation.flag_types import path_of
 from train.prediction import set_flags
 from train.workdir import output_files
 
 if TYPE_CHECKING:
     from train.classifiers.trained import TrainedClassifier
-    from train.prediction.onnx import exporting
     from train.reports.rules import SetRule
 
 _CLASSIFIER = classifier_flags.define()
@@ -105,37 +105,86 @@ _ROWS = flag_rules.declare(
 )
 
 
+# The packages that a file needs, and how it is called.
+_TO_RUN = {
+    "program": (
+        "flatbuffers jax",
+        "import jax.export, pathlib",
+        "program = jax.export.deserialize(pathlib.Path({path!r}).read_bytes())",
+        "{outputs} = program.call({inputs})",
+    ),
+    "onnx": (
+        "onnxruntime",
+        "import onnxruntime",
+        "program = onnxruntime.InferenceSession({path!r})",
+        "{outputs} = program.run(None, {{{inputs!r}: {inputs}}})",
+    ),
+    "safetensors": (
+        "safetensors torch",
+        "import safetensors.torch",
+        "network.load_state_dict(safetensors.torch.load_file({path!r}))",
+    ),
+}
+
+
 def main() -> None:
     """Writes what --format asks for."""
-    chosen = _CLASSIFIER()
+    chosen, kind, calibration = _CLASSIFIER(), _FORMAT.value, path_of(_CALIBRATION)
     chosen.check()
     flag_rules.check(_ROWS)
-    assert _OUT.value is not None
-    has_rule = _FORMAT.value != "safetensors"
-    rule = _rule() if has_rule else None
-    calibration = _calibration()
-    kept = chosen.files | (
-        {} if calibration is None else {calibration: "the file of --calibration"}
-    )
-    if _FORMAT.value == "web":
-        assert rule is not None
+    rule, kept, out = _rule(), chosen.files, Path(_OUT.value or "")
+    if calibration is not None:
+        kept[calibration] = "the file of --calibration"
+    if kind == "web":
         may_be = "a folder that does not exist, with --format=web"
-        _write_site(chosen, rule, output_files.new_folder("out", _OUT.value, kept, may_be))
-        return
-    out = output_files.checked("out", _OUT.value, kept)
-    for ending in ("json", "md", *(["py"] if has_rule else [])):
-        output_files.checked("out", str(_beside(out, ending)), kept)
-    if rule is None:
-        _write_weights(chosen, out)
-    elif _FORMAT.value == "onnx":
-        _write_onnx(chosen, rule, out)
+        output_files.new_folder("out", str(out), kept, may_be)
     else:
-        _write_program(chosen, rule, out)
+        for file in (out, *(_beside(out, ending) for ending in ("json", "md", "py"))):
+            output_files.checked("out", file, kept)
+            if file.exists() and not _beside(out, "json").is_file():
+                raise UserError(f"--out must not replace {file}, which no export has written")
+    from train.classifiers import fitted, onnx_runtime
+    from train.prediction import exported_program, exported_weights, model_card
+    from train.prediction.web_page import runtime, site
+
+    # Before the classifier is computed.
+    runtime_files = runtime.read(_ONNXRUNTIME_WEB.value) if kind == "web" else {}
+    if kind in ("web", "onnx"):
+        onnx_runtime.check_installed(f"--format={kind}")
+    classifier = _loaded(chosen)
+    if rule is None:
+        content = exported_weights.serialize(classifier)
+        described = exported_weights.describe(classifier)
+        card = model_card.write(classifier, None, out.name)
+        _write(out, content, described, card, None)
+    elif kind == "program":
+        rule = fitted.find(classifier, rule, calibration)
+        content = exported_program.serialize(classifier, rule)
+        described = exported_program.describe(classifier, rule)
+        card = model_card.write(classifier, rule, out.name)
+        _write(out, content, described, card, classifier)
+    else:
+        from train.prediction.onnx import exporting
+
+        made = exporting.export(classifier, rule, calibration, half=bool(_FLOAT16.value))
+        show_line(f"checked      {made.checked}")
+        if kind == "onnx":
+            _write(out, made.content, made.description, made.card(out.name), classifier)
+        else:
+            card = made.card(site.MODEL)
+            site.write(out, made.content, made.description, card, runtime_files)
+            size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+            show_line(f"page         {out} ({size / 1e6:,.1f} MB)")
+            show_line("to look at it at http://localhost:8000:")
+            show_line(f"  python3 -m http.server --directory={shlex.quote(str(out))}")
 
 
-def _rule() -> "SetRule":
+def _rule() -> "SetRule | None":
+    """The rule that is asked for; None for weights."""
     from train.reports import rules
 
+    if _FORMAT.value == "safetensors":
+        return None
     (text,) = _SETS()
     rule = rules.parse(text)
     if rule.combination is not None:
@@ -145,96 +194,21 @@ def _rule() -> "SetRule":
     return rule
 
 
-def _calibration() -> Path | None:
-    return None if _CALIBRATION.value is None else Path(_CALIBRATION.value).expanduser()
-
-
-def _write_program(chosen: ChosenClassifier, rule: "SetRule", out: Path) -> None:
-    from train.classifiers import fitted
-    from train.prediction import exported_program, model_card
-
-    classifier = _loaded(chosen)
-    with_limits = fitted.find(classifier, rule, _calibration())
-    program = exported_program.serialize(classifier, with_limits)
-    described = exported_program.describe(classifier, with_limits)
-    card = model_card.write(classifier, with_limits, out.name)
-    for_script = _write("program", out, program, described, card, classifier)
-    show_line(f"to run it ({packages.command('flatbuffers', 'jax', *for_script)}):")
-    show_line("  import jax.export, pathlib")
-    show_line(f"  program = jax.export.deserialize(pathlib.Path({str(out)!r}).read_bytes())")
-    show_line(f"  {', '.join(described['outputs'])} = program.call({classifier.inputs})")
-
-
 def _loaded(chosen: ChosenClassifier) -> "TrainedClassifier":
-    """The classifier of a program, which takes what --takes names."""
+    """The classifier, which takes what --takes names."""
+    from train.classifiers import loading
+    from train.classifiers.trained import TrainedClassifier
+
     asked = _TAKES.value
-    classifier = classifier_flags.load_network(chosen, takes_images=asked != "features")
-    found = classifier.inputs
-    if asked in (None, found):
-        return classifier
-    if asked == "images" and found == "features":
-        raise UserError(
-            "--takes=images needs the network that made the features, which the run does not know: "
-            "give --weights=FILE, too"
-        )
-    raise UserError(field="--takes", must_be=f"{found!r} for this run", got=asked)
-
-
-def _write_onnx(chosen: ChosenClassifier, rule: "SetRule", out: Path) -> None:
-    exported = _make_onnx(chosen, rule)
-    described, inputs = dict(exported.description), exported.classifier.inputs
-    card = exported.card(out.name)
-    for_script = _write("program", out, exported.content, described, card, exported.classifier)
-    show_line(f"to run it ({packages.command('onnxruntime', *for_script)}):")
-    show_line("  import onnxruntime")
-    show_line(f"  program = onnxruntime.InferenceSession({str(out)!r})")
-    show_line(f"  {', '.join(described['outputs'])} = program.run(None, {{{inputs!r}: {inputs}}})")
-
-
-def _make_onnx(chosen: ChosenClassifier, rule: "SetRule") -> "exporting.Exported":
-    """The ONNX file of a classifier, which is checked."""
-    from train.classifiers import onnx_runtime
-
-    onnx_runtime.check_installed(f"--format={_FORMAT.value}", "onnx", "onnxruntime")
-
-    from train.prediction.onnx import exporting
-
-    classifier = _loaded(chosen)
-    if _FORMAT.value == "web" and classifier.inputs != "images":
-        raise UserError(
-            "--format=web is for classifiers of images; a page cannot compute the features that "
-            "this one takes"
-        )
-    exported = exporting.export(classifier, rule, _calibration(), half=bool(_FLOAT16.value))
-    show_line(f"checked      {exported.checked}")
-    return exported
-
-
-def _write_site(chosen: ChosenClassifier, rule: "SetRule", folder: Path) -> None:
-    from train.prediction.web_page import runtime, site
-
-    # Before the classifier is computed.
-    runtime_files = runtime.read(_ONNXRUNTIME_WEB.value)
-    exported = _make_onnx(chosen, rule)
-    card = exported.card(site.MODEL)
-    site.write(folder, exported.content, exported.description, card, runtime_files)
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    show_line(f"page         {folder} ({size / 1e6:,.1f} MB)")
-    show_line("to look at it:")
-    show_line(f"  python3 -m http.server --directory={shlex.quote(str(folder))}")
-    show_line("and open http://localhost:8000")
-
-
-def _write_weights(chosen: ChosenClassifier, out: Path) -> None:
-    from train.prediction import exported_weights, model_card
-
-    classifier = classifier_flags.load_network(chosen)
-    weights = exported_weights.serialize(classifier)
-    card = model_card.write(classifier, None, out.name)
-    _write("weights", out, weights, exported_weights.describe(classifier), card)
-    show_line("to read them, with PyTorch and safetensors installed:")
-    show_line("  import safetensors.torch")
-    show_line(f"  network.load_state_dict(safetensors.torch.load_file({str(out)!r}))")
+    classifier = loading.load(chosen, takes_images=asked != "features")
+    if not isinstance(classifier, TrainedClassifier):
+        raise UserError(f"--weights {classifier.title} is a program: it is exported already")
+    found, unknown = classifier.inputs, "; a network that the run does not know needs --weights"
+    if asked not in (None, found):
+        raise UserError(f"--takes must be {found} for this run; got {asked}{unknown}")
+    if _FORMAT.value == "web" and found != "images":
+        raise UserError(f"--format=web is for classifiers of images; this one takes {found}")
+    return classifier
 
 
 def _beside(out: Path, ending: str) -> Path:
@@ -243,49 +217,46 @@ def _beside(out: Path, ending: str) -> Path:
 
 
 def _write(
-    what: str,
     out: Path,
     content: bytes,
     description: Mapping[str, Any],
     card: bytes,
-    scripted: "TrainedClassifier | None" = None,
-) -> list[str]:
-    """Writes the file and what is beside it, and prints where they are.
+    scripted: "TrainedClassifier | None",
+) -> None:
+    """Writes the file and what is beside it, and prints where they are and how to call it.
 
     Args:
-        what: what the file is.
         out: the file.
         content: its bytes.
         description: what FILE.json has.
         card: the model card.
         scripted: the classifier of a program; None for weights, which no script runs.
-
-    Returns:
-        The packages that the script needs.
     """
-    from train.foundation import files
+    from train.foundation import files, json_files
     from train.prediction import exported_program
 
-    described = _beside(out, "json")
     script = None if scripted is None else exported_program.script(scripted)
     named = {} if script is None else {"script": _beside(out, "py").name}
-    digest = hashlib.sha256(content).hexdigest()
+    described = {**description, **named, "digest": hashlib.sha256(content).hexdigest()}
+    needed, *lines = _TO_RUN[str(_FORMAT.value)]
+    needs = needed.split()
     # First: a file without its description is of no use.
-    files.write_whole(
-        described, files.to_json({**description, **named, "digest": digest}, indent=1)
-    )
+    files.write_whole(_beside(out, "json"), json_files.sealed(described, indent=1))
     files.write_whole(_beside(out, "md"), card)
-    if script is not None:
-        files.write_whole(_beside(out, "py"), script)
-    files.write_whole(out, content)
-    show_line(f"{what:<11}  {out} ({len(content) / 1e6:,.1f} MB)")
-    show_line(f"description  {described}")
+    show_line(f"description  {_beside(out, 'json')}")
     show_line(f"model card   {_beside(out, 'md')}")
-    if script is None:
-        return []
-    runs = _beside(out, "py")
-    show_line(f"script       {runs}, for image files: python {runs} photo.jpg")
-    return ["pillow"]
+    if script is not None:
+        needs.append("pillow")
+        runs = _beside(out, "py")
+        files.write_whole(runs, script)
+        show_line(f"script       {runs}, for image files: python {runs} photo.jpg")
+    files.write_whole(out, content)
+    show_line(f"{_FORMAT.value:<11}  {out} ({len(content) / 1e6:,.1f} MB)")
+    show_line(f"to use it ({packages.command(*needs)}):")
+    inputs = next(one for one in ("images", "features") if one in description)
+    outputs = ", ".join(description.get("outputs", ()))
+    for line in lines:
+        show_line(f"  {line.format(path=str(out), inputs=inputs, outputs=outputs)}")
 
 
 if __name__ == "__main__":

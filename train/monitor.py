@@ -44,7 +44,6 @@ _ROWS = flag_rules.declare(
     Needed(("workdir",), "the folder of the run that made the sets"),
     Needed(("outcomes",), "lines with sets and labels, or - for standard input"),
     Needed(("state",), "the file that keeps what was counted"),
-    *(Flag(name, fields.text("a file")) for name in ("outcomes", "state", "figure")),
     *(Flag(name, fields.Number(above=0, below=1)) for name in ("delta", "coverage")),
     Flag("follow", excludes=("outcomes=-",), because="standard input is read to its end"),
 )
@@ -53,7 +52,7 @@ _ROWS = flag_rules.declare(
 def main() -> None:
     """Counts the outcomes that were added, and prints whether the promise holds."""
     flag_rules.check(_ROWS)
-    workdir, outcomes = Path(_WORKDIR.value or ""), Path(_OUTCOMES.value or "")
+    outcomes = Path(_OUTCOMES.value or "")
     kept = {outcomes: "the file of --outcomes"}
     state = output_files.checked("state", _STATE.value or "", kept)
     figure = None
@@ -65,7 +64,7 @@ def main() -> None:
     lock = folder_lock.held(state.parent, "another monitor", name=f".{state.name}.lock")
     with lock, interruption.explained("the same command continues"):
         monitor = watching.watch(
-            workdir,
+            Path(_WORKDIR.value or ""),
             None if _OUTCOMES.value == "-" else outcomes,
             state,
             follow=_FOLLOW.value,

@@ -75,11 +75,12 @@ def main() -> None:
     flag_rules.check(_ROWS)
     texts = _SETS(needed=not chosen.is_program)
     share = _SHARE()
+    from train.classifiers import loading
     from train.classifiers.trained import TrainedClassifier
     from train.foundation.console import make_console
     from train.prediction import entries, inputs, outputs, predicting, set_page, similar
     from train.reports import rules
-    from train.workdir import terminal
+    from train.workdir import output_files, terminal
 
     rule = next(map(rules.parse, texts), None)
     features = flag_types.path_of(_FEATURES)
@@ -87,11 +88,21 @@ def main() -> None:
     kept = chosen.files | inputs.files(examples, features)
     named = {"calibration": _CALIBRATION.value, "sets": rule and rule.rule.costs}
     kept |= {Path(path): f"the file of --{flag}" for flag, path in named.items() if path}
-    out, html = outputs.targets(_OUT.value, _HTML.value, kept)
+    out = (
+        None
+        if _OUT.value is None
+        else output_files.checked("out", _OUT.value, kept, suffixes=(".jsonl",))
+    )
+    kept |= {} if out is None else {out: "the file of --out"}
+    html = (
+        None
+        if _HTML.value is None
+        else output_files.checked("html", _HTML.value, kept, suffixes=(".html",))
+    )
     examples = inputs.of_share(examples, share)
     if html is not None:
         set_page.check(examples.num_groups)
-    classifier = classifier_flags.load(chosen, takes_images=features is None)
+    classifier = loading.load(chosen, takes_images=features is None)
     examples = inputs.fit_for(examples, classifier, features)
     grouped, calibration = _GROUP.value is not None, flag_types.path_of(_CALIBRATION)
     rule = predicting.fitted_rule(classifier, rule, grouped=grouped, calibration=calibration)
@@ -99,7 +110,7 @@ def main() -> None:
     if _SIMILAR.value is not None:
         if not isinstance(classifier, TrainedClassifier) or classifier.classes.counts is None:
             raise UserError("--similar needs the training examples of a run or a data set")
-        found = similar.beside(found, examples, classifier, _SIMILAR.value)
+        found = similar.beside(found, classifier, _SIMILAR.value)
     facts = set_page.PageFacts.of(classifier, rule)
     unreadable = outputs.write(
         found,

@@ -76,6 +76,7 @@ ROWS = {
     "evaluate --scores=labels.npz": "labels must be from 0 to 3",
     "evaluate --scores=named.npz --calibration=reordered.npz": "--calibration",
     "evaluate --scores=scores.npz --calibration=doubled.npz": "classes 0 and 3",
+    "evaluate --scores=scores.npz --calibration=raw.npz": "must both be probabilities",
     "evaluate --scores=scores.npz --calibration=haf": "--calibration",
     "evaluate --scores=scores.npz --out=scores.npz": "--out",
     "evaluate --scores=scores.npz --out=a.gif": "--out",
@@ -124,9 +125,11 @@ def folder(tmp_path_factory):
     rng = np.random.default_rng(0)
     logits, labels = rng.normal(size=(30, 4)), rng.integers(0, 4, size=30)
     np.savez(folder / "scores.npz", logits=logits, labels=labels)
-    for name, classes in {"named": "abcd", "reordered": "abdc", "doubled": "abca"}.items():
+    # Names that are numbers, as those of classes without names.
+    for name, classes in {"named": "0123", "reordered": "0132", "doubled": "0120"}.items():
         named = {"class_names": np.array([*classes])}
         np.savez(folder / f"{name}.npz", logits=logits, labels=labels, **named)
+    np.savez(folder / "raw.npz", scores=logits, labels=labels)
     np.savez(folder / "labels.npz", logits=logits, labels=labels + 1)
     np.savez(folder / "nan.npz", logits=np.where(logits > 2, np.nan, logits), labels=labels)
     np.savez(folder / "other.npz", other=logits, labels=labels)

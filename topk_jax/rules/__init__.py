@@ -5,19 +5,18 @@
     rule = rules.from_json(json.loads(json.dumps(rule.to_json())))
 
 `topk_jax.sets` has the functions that rules are made of. A new rule is a subclass of `Rule` in a
-file of its own, which is imported here.
+file that `_making` imports.
 """
 
+from topk_jax.rules._calibration import CalibratedOn, TooFewError
 from topk_jax.rules._conformal import CONFORMAL
-from topk_jax.rules._promise import CalibratedOn, Promise, TooFewError
-from topk_jax.rules._reading import IN_WORDS, from_json, parse
-from topk_jax.rules._rule import KINDS, Answer, Rule
-
-from topk_jax.rules._fitting import fit  # isort: skip  # after all kinds
+from topk_jax.rules._making import fit, from_json, parse
+from topk_jax.rules._risk import COSTS, named_costs
+from topk_jax.rules._rule import KINDS, Answer, Promise, Rule
 
 __all__ = [
     "CONFORMAL",
-    "IN_WORDS",
+    "COSTS",
     "KINDS",
     "Answer",
     "CalibratedOn",
@@ -26,5 +25,6 @@ __all__ = [
     "TooFewError",
     "fit",
     "from_json",
+    "named_costs",
     "parse",
 ]

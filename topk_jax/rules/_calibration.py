@@ -1,11 +1,14 @@
-"""The examples that a rule is calibrated on."""
+"""The examples that a rule is calibrated on, and how many it needs."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from jax.typing import ArrayLike
 
 from topk_jax.taxonomy import Taxonomy
 
@@ -15,8 +18,57 @@ _CHUNK, _MOST_SCORES = 2**12, 2**22
 _DRAW_SEED = 20261125
 # How far the sum of the probabilities of an example may be from 1.
 _SUM_TOLERANCE = 1e-3
-# By how much a rounded probability may exceed 1; the functions of `topk_jax.sets` allow as much.
-_ROUNDING = 1e-4
+
+
+class TooFewError(ValueError):
+    """The calibration examples are too few for what the sets are to promise."""
+
+
+@dataclass(frozen=True)
+class CalibratedOn:
+    """The examples that limits come from.
+
+    Attributes:
+        examples: their number n.
+        groups: how many independent examples say as much, at least. It is less than n if examples
+            of a group are alike.
+        on: what they are, in words.
+    """
+
+    examples: int
+    groups: float
+    on: str
+
+    @classmethod
+    def of(cls, examples: int, groups: ArrayLike | None, on: str) -> Self:
+        """What n examples are, with the group of each, `[n]`, or by themselves.
+
+        Examples of larger and smaller groups say as much as fewer groups of one size: Kish (1965),
+        "Survey sampling", (sum of sizes)^2 / sum of squares of sizes.
+        """
+        if groups is None:
+            return cls(examples, float(examples), on)
+        sizes = np.unique(groups, return_counts=True)[1].astype(np.float64)
+        return cls(examples, float(examples**2 / np.square(sizes).sum()), on)
+
+    def law(self, coverage: float) -> tuple[float, float] | None:
+        """The two parameters of the beta distribution that the true coverage of the limits has.
+
+        The limit is the score of rank r = ceil((n + 1) coverage) among n, and the coverage is then
+        beta(r, n + 1 - r). If the examples of each of g groups are alike, it is the score of rank
+        g r / n among the groups. It varies less if they are less alike.
+
+        Args:
+            coverage: the promised coverage.
+
+        Returns:
+            The parameters; None for limits of which nothing is promised, or that have all classes.
+        """
+        rank = math.ceil((self.examples + 1) * Decimal(repr(coverage)))
+        if not 0 < rank <= self.examples:
+            return None
+        below = self.groups * rank / self.examples
+        return below, self.groups + 1 - below
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -25,8 +77,8 @@ class Calibration:
 
     Attributes:
         scores: the scores, [n, L]; a memory map is read in chunks.
-        classes: the classes that the truth of each example is made of, [n, m], the one that stands
-            for it first. Places that an example does not need repeat it.
+        classes: the classes that the truth of each example is made of, [n, m]. Places that an
+            example does not need have one of these, too.
         shares: the share of each of these, [n, m]; None if each truth is one class.
     """
 
@@ -37,6 +89,7 @@ class Calibration:
     taxonomy: Taxonomy | None = None
     costs: np.ndarray | None = None
     similar: np.ndarray | None = None
+    outliers: np.ndarray | None = None
 
     def __len__(self) -> int:
         """The number of examples."""
@@ -63,17 +116,11 @@ class Calibration:
         drawn: np.ndarray = self.classes[np.arange(len(self)), places]
         return drawn
 
-    def counts_for(self, what: str) -> np.ndarray:
-        """The training examples of each class, or a `ValueError` that tells what needs them."""
-        counts = self.class_counts
-        if counts is None:
-            raise ValueError(f"{what} needs class_counts, the training examples of each class")
-        if few := (counts < 1).sum():
-            raise ValueError(
-                f"{what} needs training examples of every class; {few} of {len(counts)} classes "
-                "have none"
-            )
-        return counts
+    def given(self, name: str) -> Any:
+        """An argument of `fit` that the rule needs, or a `ValueError` if it was not given."""
+        if getattr(self, name) is None:
+            raise ValueError(f"{name} must be given for such a rule")
+        return getattr(self, name)
 
     def chunks(self) -> Iterator[slice]:
         """The examples in chunks that are processed together."""
@@ -89,17 +136,26 @@ class Calibration:
         )
         return np.concatenate([*parts])
 
-    def are_probabilities(self) -> bool:
-        """Whether the scores of each example add up to 1."""
+    def check_distributions(self) -> None:
+        """Raises `ValueError` if the scores of an example do not add up to 1."""
 
-        def add_up(part: np.ndarray) -> np.ndarray:
-            excess = part.sum(axis=-1, dtype=np.float64) - 1
-            found: np.ndarray = (np.abs(excess) <= _SUM_TOLERANCE) & (part >= 0).all(axis=-1)
-            return found
+        def total(part: np.ndarray) -> np.ndarray:
+            return np.where((part >= 0).all(axis=-1), part.sum(axis=-1, dtype=np.float64), np.nan)
 
-        return all(bool(add_up(self.scores[chunk]).all()) for chunk in self.chunks())
+        if not (np.abs(self.map(total) - 1) <= _SUM_TOLERANCE).all():
+            raise ValueError("scores must be probabilities that add up to 1 for each example")
 
-    def are_from_0_to_1(self) -> bool:
-        """Whether each score might be a rounded probability, or NaN."""
-        parts = (self.scores[chunk] for chunk in self.chunks())
-        return not any(bool(((part < 0) | (part > 1 + _ROUNDING)).any()) for part in parts)
+    def check_number(self, ratio: Decimal, *, by_class: bool = False) -> None:
+        """Raises `TooFewError` if limits could only be those of sets of all classes.
+
+        Args:
+            ratio: how often the error that is allowed is in the largest one.
+            by_class: whether each class has a limit from its own examples. One is enough then.
+        """
+        fewest = math.ceil(ratio) - 1
+        number = int(np.bincount(self.labels).max()) if by_class else len(self)
+        if number < fewest:
+            raise TooFewError(
+                f"the limits need at least {fewest:,} examples{' of a class' * by_class} to "
+                f"calibrate on; there are {number:,}"
+            )

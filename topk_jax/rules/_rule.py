@@ -4,7 +4,8 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from decimal import Decimal
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +13,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from topk_jax import sets
-from topk_jax.rules._calibration import Calibration
-from topk_jax.rules._numbers import error_of, number_of, percent
-from topk_jax.rules._promise import CalibratedOn, Promise
+from topk_jax.rules._calibration import CalibratedOn, Calibration
 from topk_jax.taxonomy import Taxonomy
 
 Array = jax.Array | np.ndarray
@@ -22,7 +21,18 @@ Array = jax.Array | np.ndarray
 # The rules by name.
 KINDS: dict[str, type["Rule"]] = {}
 # What JAX may trace; the rest of a rule is static.
-_LEAVES = ("limits", "known_to", "new_from", "class_counts")
+LEAVES = ("limits", "known_to", "new_from", "class_counts")
+# The numbers of texts.
+SHARE, POSITIVE = "a number above 0 and below 1", "a number above 0"
+SIZE, MEAN_SIZE = "an integer of at least 1", "a number of at least 1"
+NUMBER = "a number"
+_ALLOWED: dict[str, Callable[[float], bool]] = {
+    SHARE: lambda value: 0 < value < 1,
+    POSITIVE: lambda value: value > 0,
+    SIZE: lambda value: value >= 1 and value.is_integer(),
+    MEAN_SIZE: lambda value: value >= 1,
+    NUMBER: math.isfinite,
+}
 
 
 class Answer(NamedTuple):
@@ -41,6 +51,20 @@ class Answer(NamedTuple):
     none_of_these: jax.Array | None = None
 
 
+@dataclass(frozen=True)
+class Promise:
+    """How often sets have the label.
+
+    Attributes:
+        coverage: the probability of that, at least; for a label that is drawn, if the truth is
+            several classes.
+        calibrated_on: the examples that the limits come from; None if that is not known.
+    """
+
+    coverage: float
+    calibrated_on: CalibratedOn | None = None
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rule:
     """A rule that makes sets of classes of scores; `parse`, `fit` and `from_json` make one.
@@ -50,7 +74,8 @@ class Rule:
 
     Attributes:
         name: the name of the kind, as "coverage".
-        words: what its sets are, for lists of rules.
+        must_be: what the value in a text must be.
+        needs_distribution: whether the scores of an example must add up to 1.
         needs_limits: whether it is calibrated on examples with labels.
         value: the K, the coverage, the error, the risk, or the name of a utility.
         conformal: the conformal rule of a coverage, as "aps"; None for other kinds.
@@ -76,7 +101,8 @@ class Rule:
     """
 
     name: ClassVar[str]
-    words: ClassVar[str]
+    must_be: ClassVar[str] = SHARE
+    needs_distribution: ClassVar[bool] = False
     needs_limits: ClassVar[bool] = True
 
     value: float | int | str
@@ -85,8 +111,8 @@ class Rule:
     max_names: int | None = None
     new_score: str | None = None
     limits: Array | None = None
-    known_to: float | None = None
-    new_from: float | None = None
+    known_to: Array | None = None
+    new_from: Array | None = None
     class_counts: Array | None = None
     taxonomy: Taxonomy | None = None
     calibrated_on: CalibratedOn | None = None
@@ -94,19 +120,16 @@ class Rule:
     def __init_subclass__(cls) -> None:
         """Registers a kind."""
         KINDS[cls.name] = cls
-        static = [one.name for one in dataclasses.fields(cls) if one.name not in _LEAVES]
-        jax.tree_util.register_dataclass(cls, data_fields=[*_LEAVES], meta_fields=static)
+        static = [one.name for one in dataclasses.fields(cls) if one.name not in LEAVES]
+        jax.tree_util.register_dataclass(cls, data_fields=[*LEAVES], meta_fields=static)
 
     @classmethod
     def read_value(cls, text: str) -> float | int | str:
-        """The value of a text, or a `ValueError` whose message is what it must be."""
-        return number_of(text, lambda value: 0 < value < 1, "a number above 0 and below 1")
-
-    def check(self, examples: Calibration) -> None:
-        """Raises `ValueError` if it cannot be used with such scores and classes."""
+        """The value of a text, or a `ValueError` that says what it must be."""
+        return number_of(cls.name, text, cls.must_be)
 
     def find_limits(self, examples: Calibration) -> ArrayLike:
-        """The limits that are calibrated on examples."""
+        """The limits for examples, or a `ValueError` if they are not what it needs."""
         raise NotImplementedError
 
     def choose(self, scores: jax.Array) -> jax.Array:
@@ -124,13 +147,20 @@ class Rule:
 
     def describe_sets(self) -> str:
         """Sentences about the sets, before they are widened."""
+        limit = "a limit" if self.limits is None else f"{float(self.limits):.4g}"
+        which = (
+            "every class" if limit == "-inf" else f"the classes whose probability reaches {limit}"
+        )
+        return f"Each set has {which}. With this limit, {self.describe_effect()}"
+
+    def describe_effect(self) -> str:
+        """What sets of the classes above one limit promise, the end of a sentence."""
         raise NotImplementedError
 
     @property
     def fitted_limits(self) -> Array:
-        """The limits; raises `ValueError` before `fit`."""
-        if self.limits is None:
-            raise ValueError(f"{self} must be calibrated before it makes sets: call rules.fit")
+        """The limits of a rule that is fitted."""
+        assert self.limits is not None
         return self.limits
 
     @property
@@ -151,14 +181,14 @@ class Rule:
     @property
     def is_fitted(self) -> bool:
         """Whether it has all that it needs to make sets."""
-        has_limits = not self.needs_limits or self.limits is not None
-        return has_limits and (not self.has_names or self.taxonomy is not None)
-
-    @property
-    def num_in_every_set(self) -> int:
-        """How many classes have so few calibration examples that they are in every set."""
-        limits = None if self.limits is None else np.asarray(self.limits)
-        return 0 if limits is None or limits.ndim == 0 else int(np.isposinf(limits).sum())
+        needed = {
+            "limits": self.needs_limits,
+            "known_to": self.says_new,
+            "new_from": self.says_new,
+            "class_counts": self.conformal == "pas",
+            "taxonomy": self.has_names,
+        }
+        return all(getattr(self, name) is not None for name, needs in needed.items() if needs)
 
     @property
     def promise(self) -> Promise | None:
@@ -168,7 +198,7 @@ class Rule:
     def __str__(self) -> str:
         """The text, which `parse` reads."""
         parts = {
-            self.name: str(self.value).removesuffix(".0"),
+            self.name: self.value,
             "rule": None if self.conformal == "lac" else self.conformal,
             "costs": self.costs,
             "max_names": self.max_names,
@@ -176,11 +206,9 @@ class Rule:
         }
         return ", ".join(f"{name}={value}" for name, value in parts.items() if value is not None)
 
-    def __call__(
-        self, scores: ArrayLike, *, outliers: ArrayLike | None = None, sorting: bool = False
-    ) -> jax.Array:
+    def __call__(self, scores: ArrayLike, *, outliers: ArrayLike | None = None) -> jax.Array:
         """The members of the sets; see `answer`."""
-        return self.answer(scores, outliers, sorting=sorting).members
+        return self.answer(scores, outliers).members
 
     def answer(
         self, scores: ArrayLike, outliers: ArrayLike | None = None, *, sorting: bool = False
@@ -196,18 +224,20 @@ class Rule:
         Raises:
             ValueError: the rule is not fitted, or it needs outlier scores.
         """
-        choose = self.choose_by_sorting if sorting else self.choose
-        members = choose(jnp.asarray(scores))
+        if not self.is_fitted:
+            raise ValueError(f"{self} must be fitted before it makes sets: call rules.fit")
+        members = (self.choose_by_sorting if sorting else self.choose)(jnp.asarray(scores))
         nodes = none_of_these = None
         if self.has_names:
-            if self.taxonomy is None:
-                raise ValueError(f"{self} needs a taxonomy of the classes: call rules.fit")
+            assert self.taxonomy is not None
             nodes = sets.fewest_names(members, self.taxonomy, names=self.max_names or 1)
             if self.max_names is not None:
                 members = sets.node_set(nodes, self.taxonomy)
         if self.says_new:
-            if outliers is None or self.known_to is None or self.new_from is None:
-                raise ValueError(f"{self} needs outliers, and limits for them: call rules.fit")
+            assert self.known_to is not None
+            assert self.new_from is not None
+            if outliers is None:
+                raise ValueError(f"outliers must be given for {self}")
             limits = {"known_to": self.known_to, "new_from": self.new_from}
             found = sets.open_set(members, outliers, **limits)
             members, none_of_these = found[..., :-1], found[..., -1]
@@ -219,21 +249,11 @@ class Rule:
 
     @property
     def in_words(self) -> str:
-        """Sentences: which classes are in a set, and what is promised."""
+        """Which classes are in a set and what is promised, in sentences."""
         return self.describe()
 
-    def describe(
-        self,
-        *,
-        names: str = "a class, or all of a part of the taxonomy",
-        outlier: str | None = None,
-    ) -> str:
-        """`in_words`, with words that only a program knows.
-
-        Args:
-            names: what a name stands for.
-            outlier: the outlier score; by default its name.
-        """
+    def describe(self, *, names: str = "a class, or all of a part of the taxonomy") -> str:
+        """`in_words`, with what a name stands for in the words of a program."""
         text = self.describe_sets()
         if self.max_names is not None:
             number = "1 name" if self.max_names == 1 else f"{self.max_names} names"
@@ -243,19 +263,16 @@ class Rule:
             )
         elif self.has_names:
             text += f" Each set has one name: {names}."
-        if self.known_to is not None and self.new_from is not None:
-            text += " " + self._describe_new(outlier or str(self.new_score))
-        return text
-
-    def _describe_new(self, outlier: str) -> str:
-        share, coverage = error_of(float(self.value)) / 4, percent(float(self.value))
+        if self.known_to is None:
+            return text
+        error = error_of(self.value)
         return (
-            f"A set is only 'none of these' if the outlier score of its example, {outlier}, "
-            f"exceeds {self.known_to:.4g}, as for at most {percent(float(share))} of new "
-            f"examples of known classes like {self.on}, or if it has no class; and it has 'none of "
-            f"these' beside its classes from a score of {self.new_from:.4g} on. For all new "
-            "examples like these, of known classes or of classes that none of these has, it is "
-            f"right with a probability of at least {coverage}."
+            f"{text} A set is only 'none of these' if the outlier score of its example, "
+            f"{self.new_score}, exceeds {self.known_to:.4g}, as for at most {percent(error / 4)} "
+            f"of new examples of known classes like {self.on}, or if it has no class; and it has "
+            f"'none of these' beside its classes from a score of {self.new_from:.4g} on. For all "
+            "new examples like these, of known classes or of classes that none of these has, it is "
+            f"right with a probability of at least {percent(1 - error)}."
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -263,21 +280,11 @@ class Rule:
         on = self.calibrated_on
         return {
             "rule": str(self),
-            "limits": _plain(self.limits),
-            "known_to": _plain(self.known_to),
-            "new_from": _plain(self.new_from),
-            "class_counts": _plain(self.class_counts),
+            **{name: _plain(getattr(self, name)) for name in LEAVES},
             "calibrated_on": None if on is None else dataclasses.asdict(on),
             "promised": self.promised,
             "in_words": self.in_words if self.is_fitted else None,
         }
-
-    def with_numbers(self, **changes: Any) -> Self:
-        """The rule with other fields, arrays in the type that JAX computes with."""
-        for name in {"limits", "class_counts"} & {*changes}:
-            if changes[name] is not None:
-                changes[name] = np.asarray(changes[name], jnp.result_type(float))
-        return dataclasses.replace(self, **changes)
 
 
 def each_example(function: Callable[[jax.Array], jax.Array], scores: jax.Array) -> jax.Array:
@@ -287,13 +294,29 @@ def each_example(function: Callable[[jax.Array], jax.Array], scores: jax.Array) 
     return function(scores)
 
 
+def number_of(name: str, text: str, must_be: str) -> float | int:
+    """The number of a text, or a `ValueError` with what it must be, one of `_ALLOWED`."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and _ALLOWED[must_be](value)):
+        raise ValueError(f"{name} must be {must_be}; got {text!r}")
+    return int(value) if value.is_integer() else value
+
+
+def error_of(coverage: float | str) -> Decimal:
+    """1 - coverage in decimals: 0.05 for 0.95."""
+    return 1 - Decimal(str(coverage))
+
+
+def percent(share: float | Decimal) -> str:
+    """A share as sentences have it."""
+    return f"{100 * float(share):.10g}%"
+
+
 def _plain(numbers: ArrayLike | None) -> Any:
     if numbers is None:
         return None
-
-    def of_one(number: Any) -> Any:
-        if isinstance(number, list):
-            return [of_one(one) for one in number]
-        return number if math.isfinite(number) else str(number)
-
-    return of_one(np.asarray(numbers).tolist())
+    array = np.asarray(numbers)
+    return np.where(np.isfinite(array), array.astype(object), array.astype(str)).tolist()

@@ -24,14 +24,10 @@ def ordered_sets(
     rank_penalty: float = 0.0,
     unpenalized_ranks: int = 2,
 ) -> jax.Array:
-    """The classes whose score, which grows from the likeliest class on, is at most the limit.
+    """The classes whose score of these probabilities [..., L] is at most the limit.
 
-    Args:
-        probabilities: the probabilities, [..., L].
-        limit: the largest score in a set.
-        kind: the score, one of `ORDERED`.
-        rank_penalty: see `topk_jax.sets.conformal_scores`.
-        unpenalized_ranks: see there; the default is that of "saps".
+    Scores grow from the likeliest class on. See `topk_jax.sets.conformal_scores` for the other
+    arguments; the default of `unpenalized_ranks` is that of "saps".
     """
     num_classes, zero = probabilities.shape[-1], jnp.zeros((), jnp.float32)
     probabilities = probabilities.astype(jnp.float32)
@@ -53,12 +49,7 @@ def ordered_sets(
 
 
 def adaptive_sets(probabilities: jax.Array, error: float) -> jax.Array:
-    """The fewest classes that miss at most an error; see `topk_jax.sets.adaptive_set`.
-
-    Args:
-        probabilities: the probabilities, [..., L].
-        error: what a set may miss.
-    """
+    """The fewest classes that miss at most an error; see `topk_jax.sets.adaptive_set`."""
     num_classes = probabilities.shape[-1]
     excess = probabilities.sum(axis=-1, keepdims=True) - 1
     rounding = _numerics.rounding_to_spare(probabilities.dtype)
@@ -70,12 +61,7 @@ def adaptive_sets(probabilities: jax.Array, error: float) -> jax.Array:
 
 
 def best_sets(probabilities: jax.Array, worth: np.ndarray) -> jax.Array:
-    """The sets of the largest expected utility for the worth by size, [L].
-
-    Args:
-        probabilities: the probabilities, [..., L].
-        worth: the worth by size, [L].
-    """
+    """The sets of the largest expected utility for the worth by size, [L]."""
     num_classes = probabilities.shape[-1]
     descending, classes = jax.lax.top_k(probabilities, num_classes)
     expected = _by_rank(worth, probabilities) * jnp.cumsum(descending, axis=-1)

@@ -13,7 +13,7 @@ from train.data import streaming
 from train.data.batches import Batches
 from train.data.examples import Examples
 from train.devices.parallel import Devices
-from train.reports import evaluated, summaries
+from train.reports import summaries
 from train.reports.outcomes import Outcomes
 from train.reports.summaries import Evaluation, average_k_thresholds
 from train.scores import collecting, temperature
@@ -134,7 +134,7 @@ class Evaluator:
 
     def evaluated(self, outcomes: Outcomes) -> dict[str, Any]:
         """The classes and examples that the accuracies of a split are over."""
-        return evaluated.to_json(
+        return summaries.counted(
             outcomes.counted_labels,
             len(outcomes.labels),
             self._data.class_counts,

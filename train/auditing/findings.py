@@ -4,6 +4,7 @@ Source: Northcutt, Jiang and Chuang (2021), "Confident learning: estimating unce
 labels".
 """
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +16,7 @@ from numpy.typing import ArrayLike
 from topk_jax import metrics
 from train.auditing import cross_fitting
 from train.data import grouping
-from train.data.examples import Examples, Split
+from train.data.examples import Examples
 from train.foundation.errors import UserError
 from train.scores import temperature
 from train.scores.scores import Scores
@@ -71,9 +72,8 @@ class Findings:
         """
         num_classes = len(self.counts)
         kept = self.confident >= 0
-        codes = self.examples.labels[kept] * np.int64(num_classes) + self.confident[kept]
-        codes, joint = np.unique(codes, return_counts=True)
-        label, likely = np.divmod(codes, num_classes)
+        both = [self.examples.labels[kept], self.confident[kept]]
+        (label, likely), joint = np.unique(both, axis=1, return_counts=True)
         # Entries on the diagonal are at least 1.
         is_missing = ~np.isin(np.arange(num_classes), label[label == likely])
         rows = np.bincount(label, weights=joint, minlength=num_classes) + is_missing
@@ -91,20 +91,12 @@ class Findings:
 
 
 def joined(parts: Sequence[Examples]) -> Examples:
-    """The rows of features of the training, validation and test split as one table."""
+    """The rows of features of the splits, which are rows of one array, as one table."""
     columns: dict[str, Any] = {}
-    for name in ("places", "labels", "names", "groups"):
+    for name in ("places", "labels", "splits", "names", "groups"):
         column = [getattr(part, name) for part in parts]
         columns[name] = None if column[0] is None else np.concatenate(column)
-    # Splits of the user's own features are rows of one array, which may be a file.
-    inputs = parts[0].inputs
-    if any(part.inputs is not inputs for part in parts):
-        inputs = np.concatenate([part.rows(np.arange(len(part))) for part in parts])
-        columns["places"] = np.arange(len(inputs))
-    splits = np.array([Split.TRAIN, Split.VALIDATION, Split.TEST], np.int8)
-    columns["splits"] = splits.repeat([*map(len, parts)])
-    names = parts[0].class_names
-    return Examples(inputs=inputs, class_names=names, where=parts[0].where, **columns)
+    return dataclasses.replace(parts[0], truths=None, credits=None, **columns)
 
 
 def find(
@@ -120,9 +112,8 @@ def find(
         names = examples.names.tolist()
         grouping.warn_of_likely(examples.where, names, labels, "an array group")
     folds = cross_fitting.folds_of(examples, num_folds=num_folds, seed=seed)
-    counts = np.zeros((len(examples.class_names), folds.max() + 1), np.int64)
-    np.add.at(counts, (labels, folds), 1)
-    judged = np.count_nonzero(counts, axis=1)[labels] > 1
+    of_folds, _ = np.unique([labels, folds], axis=1)
+    judged = np.bincount(of_folds)[labels] > 1
     if not judged.any():
         raise UserError(
             "no label can be judged: each class has all of its examples in one fold",

@@ -1,7 +1,6 @@
 """What an audit found, as a table of examples, as JSON and on the terminal."""
 
-import csv
-import io
+import codecs
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,10 +10,10 @@ from train.auditing.findings import Findings
 from train.data import corrections
 from train.data.corrections import Correction
 from train.data.examples import Examples, Split
-from train.data.sources.table import escaped
-from train.foundation.console import show_line
+from train.data.sources.table import encode_rows
+from train.foundation.console import make_console, show_line
 from train.foundation.names import in_utf8
-from train.series.printing import Column, console_of_tables, show_columns
+from train.reports.table import plain_table
 
 _COLUMNS = (
     *("rank", "name", "group", "split", "label", "likely"),
@@ -34,14 +33,8 @@ def to_csv(findings: Findings, corrected: Sequence[Correction]) -> bytes:
     people write corrections, know that it is UTF-8. The corrections that the data set has already
     are kept: the label is the one before the correction. Examples that are left out come last.
     """
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, _COLUMNS, restval="")
-    writer.writeheader()
-    for row in _rows(findings, corrected):
-        # A spreadsheet does not compute escaped texts.
-        texts = {key: escaped(in_utf8(cell)) for key, cell in row.items() if isinstance(cell, str)}
-        writer.writerow(row | texts)
-    return text.getvalue().encode("utf-8-sig")
+    rows = ([row.get(name) for name in _COLUMNS] for row in _rows(findings, corrected))
+    return codecs.BOM_UTF8 + encode_rows([_COLUMNS, *rows], "\r\n")
 
 
 def _rows(findings: Findings, corrected: Sequence[Correction]) -> Iterator[dict[str, Any]]:
@@ -108,14 +101,12 @@ def show(findings: Findings) -> None:
         such = "examples of classes with all examples in one fold"
         show_line(f"not judged: {len(findings.others):,} {such}")
     order = np.argsort(-wrong, kind="stable")[:_MOST_SHOWN]
-    cells = [
+    rows = [
         (names[one], f"{counts[one]:,}", f"{wrong[one]:,.1f}", _per_cent(wrong[one] / counts[one]))
         for one in order[wrong[order] > 0].tolist()
     ]
-    if cells:
-        columns = zip(("class", "examples", "wrong", "part"), zip(*cells, strict=True), strict=True)
-        table = [Column(head, column, is_number=head != "class") for head, column in columns]
-        show_columns(console_of_tables(), table)
+    if rows:
+        make_console().print(plain_table([("class", "examples", "wrong", "part"), *rows]))
 
 
 def _per_cent(part: float) -> str:

@@ -64,42 +64,25 @@ class Classifier(Protocol):
         """
 
     def score(
-        self,
-        examples: Examples,
-        *,
-        new_score: str | None = None,
-        name: str = "new",
-        unknown: tuple[str, ...] = (),
+        self, examples: Examples, *, new_score: str | None = None, name: str = "new"
     ) -> Scores:
         """The scores of examples, computed on all devices.
 
         Args:
-            examples: the examples. Labels from L on are classes that it does not know.
+            examples: the examples. Their classes from the L-th on are those that it does not know.
             new_score: the outlier score that is computed, too; None for none.
             name: what the bar calls the examples.
-            unknown: the names of the classes from L on.
         """
 
 
 def check_takes(classifier: Classifier, inputs: str) -> None:
-    """Refuses examples of another kind than the classifier takes.
-
-    Args:
-        classifier: the classifier.
-        inputs: what they are, "images" or "features", which is also the flag that names them.
-
-    Raises:
-        UserError: they are of another kind.
-    """
+    """Refuses examples of another kind, "images" or "features", than the classifier takes."""
     needed = classifier.inputs
     if inputs != needed:
-        instead = ""
-        if (inputs, needed) == ("images", "features"):
-            instead = (
-                "; with --weights=FILE, the network that made the features, a run takes images"
-            )
+        instead = "; with --weights=FILE, the network that made the features, a run takes images"
         raise UserError(
-            f"--{needed} is needed, not --{inputs}: {classifier.title} is on {needed}{instead}"
+            f"--{needed} is needed, not --{inputs}: {classifier.title} is on {needed}"
+            f"{instead if inputs == 'images' else ''}"
         )
 
 
@@ -115,11 +98,5 @@ def compute(
     """
     batches = Batches(examples=examples, size=_BATCH_SIZE)
     for batch in terminal.tracked(streaming.stream(batches), len(batches), what):
-        outputs = function(batch["images"])
-        arrays = {name: batch[name] for name in ("examples", "labels")}
-        yield _masked(arrays, batch["mask"]), _masked(outputs, batch["mask"])
-
-
-def _masked(arrays: _Outputs, mask: np.ndarray) -> _Outputs:
-    found: _Outputs = jax.tree.map(lambda array: np.asarray(array)[mask], arrays)
-    return found
+        arrays = {name: batch[name] for name in ("examples", "labels")}, function(batch["images"])
+        yield jax.tree.map(lambda array, mask=batch["mask"]: np.asarray(array)[mask], arrays)

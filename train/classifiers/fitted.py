@@ -6,11 +6,9 @@ of --calibration_out and --calibration have the same form.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,77 +32,70 @@ _SHAPE = shapes.record(
         "rules": shapes.table_of(shapes.table_of(shapes.anything)),
     }
 )
-_WHAT = "a file of fitted rules of sets"
 
 
-def find(classifier: Classifier, rule: SetRule, calibration: Path | None) -> SetRule:
-    """The rule with limits from a file of --calibration, or by `fitted` if there is none.
-
-    Raises:
-        UserError: see `fitted` and `read`; or the file does not have the rule.
-    """
-    if calibration is None or not rule.needs_limits:
-        return fitted(classifier, rule)
-    found = read(calibration, classifier)
-    if str(rule) not in found:
-        raise UserError(f"--calibration {calibration} has no {rule}; it has {'; '.join(found)}")
-    return found[str(rule)]
-
-
-def fitted(classifier: Classifier, rule: SetRule) -> SetRule:
-    """The rule with limits from the validation examples, or observations, of the run.
+def find(classifier: Classifier, rule: SetRule, calibration: Path | None = None) -> SetRule:
+    """The rule with limits from a file of --calibration, or from the examples of validation.
 
     Raises:
-        UserError: the classifier cannot have that rule; or it was not fitted before, and the data
-            set is not on this machine or is too small.
+        UserError: the classifier cannot have that rule, or the file does not; or it was not fitted
+            before, and the data set is not on this machine or is too small.
     """
-    run = _run(classifier)
     if not rule.needs_limits:
+        run = _run(classifier)
         return rule.fit(_blank(run, is_scored=rule.name == "utility"), "a blank example")
+    if calibration is None:
+        return _by_validation(_run(classifier), rule)
+    return read(calibration, classifier, [rule])[str(rule)]
+
+
+def _by_validation(run: TrainedClassifier, rule: SetRule) -> SetRule:
+    """The rule with limits from the validation examples, or observations, of the run."""
     path = None if run.workdir is None else run.workdir / run_files.SETS
-    if path is not None and (kept := _kept(path, run).get(str(rule))) is not None:
+    kept = {} if path is None else _kept(path, run)
+    if str(rule) in kept:
         # The file has a checksum: what is wrong with a rule is that a taxonomy or costs are others.
         with contextlib.suppress(ValueError):
-            return from_json(kept, run.classes)
+            return from_json(kept[str(rule)], run.classes)
     what = "examples" if rule.combination is None else "observations"
     found = rule.fit(run.split("validation", rule.rule.new_score), f"the validation {what}")
     if path is not None:
         # Without permission to write, it is fitted again the next time.
-        with contextlib.suppress(OSError), _alone(path.parent):
-            write(path, run, {**_kept(path, run), str(rule): found.to_json()})
+        with contextlib.suppress(OSError):
+            _write(path, run, {**_kept(path, run), str(rule): found.to_json()})
     return found
 
 
-def read(path: Path, classifier: Classifier) -> dict[str, SetRule]:
+def read(path: Path, classifier: Classifier, wanted: Iterable[SetRule] = ()) -> dict[str, SetRule]:
     """The rules in a file of --calibration, by their texts.
 
     Raises:
-        UserError: the file cannot be read, or is for another classifier.
+        UserError: the file cannot be read, is for another classifier, or lacks limits of a rule
+            that is wanted.
     """
     run = _run(classifier)
     try:
-        found = json_files.read(path, _SHAPE, _WHAT)
-        if any(found[name] != value for name, value in _digests(run).items()):
-            raise UserError("it is for another classifier, or for its classes in another order")
-        return {text: from_json(plain, run.classes) for text, plain in found["rules"].items()}
+        plain = _rules(path, run)
+        found = {text: from_json(one, run.classes) for text, one in plain.items()}
     except OSError as error:
         raise UserError(f"--calibration {path} cannot be read: {error.strerror}") from error
-    except (UserError, ValueError) as error:
+    except UserError as error:
+        raise error.within("--calibration: ") from error
+    except ValueError as error:
         raise UserError(f"--calibration {path}: {error}") from error
+    for rule in wanted:
+        if rule.needs_limits and str(rule) not in found:
+            raise UserError(f"--calibration {path} has no {rule}; it has {'; '.join(found)}")
+    return found
 
 
-def write(path: Path, classifier: Classifier, rules: Mapping[str, Any]) -> None:
-    """Writes rules, by their texts, to a file.
+def write(path: Path, classifier: Classifier, rules: Mapping[str, SetRule]) -> None:
+    """Writes fitted rules, by their texts, to a file."""
+    _write(path, _run(classifier), {text: rule.to_json() for text, rule in rules.items()})
 
-    Args:
-        path: the file.
-        classifier: the classifier.
-        rules: each as a fitted rule, or as its `to_json`.
-    """
-    plain = {
-        text: rule.to_json() if isinstance(rule, SetRule) else rule for text, rule in rules.items()
-    }
-    content = {**_digests(_run(classifier)), "rules": plain}
+
+def _write(path: Path, run: TrainedClassifier, rules: Mapping[str, Any]) -> None:
+    content = {**_digests(run), "rules": rules}
     files.write_whole(path, json_files.sealed(content, indent=1))
 
 
@@ -121,36 +112,24 @@ def _blank(run: TrainedClassifier, *, is_scored: bool) -> Scores:
         blank = jnp.zeros((1, *run.shape), INPUT_DTYPES[run.inputs])
         values = np.asarray(run.scores()(blank), np.float32)
     zero = np.zeros(1, np.int32)
-    loss = np.zeros(1, np.float32)
-    return Scores(values=values, labels=zero, ranks=zero, loss=loss, classes=run.classes)
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Waits until no other process is in this context for the folder."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # Some file systems have no locks.
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+    return Scores(values=values, labels=zero, ranks=zero, loss=values[:, 0], classes=run.classes)
 
 
 def _kept(path: Path, run: TrainedClassifier) -> dict[str, Any]:
-    """The rules in the file of a run; none if there is no file.
-
-    Raises:
-        UserError: the file is damaged.
-    """
+    """The rules in the file of a run; none if there is no file."""
     try:
-        found = json_files.read(path, _SHAPE, _WHAT)
-        if any(found[name] != value for name, value in _digests(run).items()):
-            raise UserError("it is of another classifier")
+        return _rules(path, run)
     except FileNotFoundError:
         return {}
     except (OSError, UserError) as error:
         raise UserError(f"{path} is damaged ({error}): delete it") from error
+
+
+def _rules(path: Path, run: TrainedClassifier) -> dict[str, Any]:
+    """The rules in a file, as JSON has them; raises `UserError` if it is for another classifier."""
+    found = json_files.read(path, _SHAPE, "a file of fitted rules of sets")
+    if any(found[name] != value for name, value in _digests(run).items()):
+        raise UserError(f"{path} is for another classifier, or its classes in another order")
     rules: dict[str, Any] = found["rules"]
     return rules
 
@@ -158,7 +137,4 @@ def _kept(path: Path, run: TrainedClassifier) -> dict[str, Any]:
 def _digests(run: TrainedClassifier) -> dict[str, str]:
     """What tells the classifier from others. Its own names: others may be shown."""
     names = json.dumps([*run.assembly.data.classes.names]).encode()
-    return {
-        "parameters": run.digest,
-        "classes": hashlib.sha256(names).hexdigest(),
-    }
+    return {"parameters": run.digest, "classes": hashlib.sha256(names).hexdigest()}

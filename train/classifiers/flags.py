@@ -1,22 +1,20 @@
-"""The nine flags that name a classifier, and the classifier that they name."""
+"""The nine flags that name a classifier."""
 
 import dataclasses
+import re
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from absl import flags
 
-from train.classifiers import class_names
-from train.foundation import fields, flag_rules, flag_types
+from train.foundation import fields, files, flag_rules, flag_types, text_files
 from train.foundation.errors import UserError
 from train.foundation.flag_rules import Exclusive, Flag, Needed
+from train.foundation.names import is_visible
 from train.workdir import run_inputs
-
-if TYPE_CHECKING:
-    from train.classifiers.classifier import Classifier
-    from train.classifiers.trained import TrainedClassifier
 
 # So that --help shows the flags as flags of the command.
 flags.disclaim_key_flags()
@@ -77,6 +75,34 @@ class ChosenClassifier:
         own = self.given.keys() - {"taxonomy"}
         return own == {"weights"} and Path(f"{self.weights}.json").expanduser().is_file()
 
+    def class_names(self, number: int | None = None) -> tuple[str, ...] | None:
+        """The names in the file of --classes, one a line; None without the flag.
+
+        Args:
+            number: how many there must be; None for any number.
+
+        Raises:
+            UserError: the file cannot be read, a line of it is blank, or it has another number.
+        """
+        if (path := self.classes) is None:
+            return None
+        try:
+            with text_files.opened(Path(path), files.MOST_CLASSES_BYTES) as file:
+                text = file.read()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(
+                f"--classes {path} cannot be read: {getattr(error, 'strerror', error)}"
+            ) from error
+        # splitlines would split at further characters. Editors on Windows write other line ends.
+        names = [line.strip() for line in re.split("\r\n?|\n", text.rstrip())]
+        for line, name in enumerate(names, start=1):
+            if not is_visible(name):
+                raise UserError(f"--classes {path}: line {line} is blank, and must have a name")
+        if number not in (None, len(names)):
+            must = f"must have a line for each of the {number} classes"
+            raise UserError(f"--classes {must}; {path} has {len(names)}")
+        return tuple(unicodedata.normalize("NFC", name) for name in names)
+
     def check(self) -> None:
         """Refuses flags that are missing, or that exclude each other.
 
@@ -100,7 +126,11 @@ _ROWS: tuple[flag_rules.Row, ...] = (
     Flag("data", needs=("workdir", "dataset")),
 )
 _OF_WEIGHTS = (
-    Flag("weights", needs=("dataset", "classes", "workdir"), because="they give the classes"),
+    Flag(
+        "weights",
+        needs=("dataset", "classes", "workdir"),
+        because="they give the classes; a program has FILE.json beside it",
+    ),
 )
 
 
@@ -120,48 +150,3 @@ def define() -> Callable[[], ChosenClassifier]:
     )
     flag_rules.declare(*_ROWS)
     return lambda: ChosenClassifier(**{name: holder.value for name, holder in holders.items()})
-
-
-def load(chosen: ChosenClassifier, *, takes_images: bool | None = None) -> "Classifier":
-    """The classifier: a program, or what `load_network` loads."""
-    if chosen.is_program:
-        # Commands check flags before they need JAX.
-        from train.classifiers import program  # noqa: PLC0415
-
-        assert chosen.weights is not None
-        found = program.read(Path(chosen.weights).expanduser(), "--weights").load()
-        return found if chosen.taxonomy is None else found.below(chosen.taxonomy)
-    return load_network(chosen, takes_images=takes_images)
-
-
-def load_network(
-    chosen: ChosenClassifier, *, takes_images: bool | None = None
-) -> "TrainedClassifier":
-    """The classifier of a run or of published weights.
-
-    Args:
-        chosen: the flags.
-        takes_images: whether a run on features that knows the network that made them is joined
-            with it, to take images; None as False. With --weights it is.
-
-    Raises:
-        UserError: see `trained.load`, `published.load` and `joined.join`.
-    """
-    from train.classifiers import joined, published, trained  # noqa: PLC0415
-
-    if chosen.workdir is None:
-        return published.load(chosen)
-    given = chosen.classes
-    run = trained.load(
-        Path(chosen.workdir),
-        place=chosen.data,
-        taxonomy=chosen.taxonomy,
-        names=None if given is None else lambda number: class_names.read(given, number),
-    )
-    if chosen.weights is None:
-        return joined.join(run, chosen) if takes_images and joined.is_known(run) else run
-    if takes_images is False:
-        raise UserError(
-            "--weights cannot be given with --workdir here: the run takes the features themselves"
-        )
-    return joined.join(run, chosen)

@@ -3,7 +3,8 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,12 @@ import numpy as np
 from train.classifiers import trained
 from train.configuration.datasets import ImagesFields
 from train.configuration.declaring import plain
-from train.data import DatasetSpec, dataset_spec
+from train.data import DatasetSpec, dataset_spec, preparation
 from train.data.augmentation import normalize
 from train.data.crops import ImageReader
 from train.devices import compilation_cache
-from train.foundation.errors import UserError
+from train.foundation import fields
+from train.foundation.errors import UserError, first_line
 from train.models import (
     MODEL_NAME,
     NORMALIZATIONS,
@@ -98,10 +100,56 @@ class Network:
         return features
 
 
-def spec_of_images(path: Path, shape: tuple[int, ...], **known: Any) -> DatasetSpec:
+def describe(used: Network, grammar: str | None) -> Mapping[str, Any] | None:
+    """What a file of features, and a run on it, know of the network that made the features.
+
+    Args:
+        used: the network.
+        grammar: what found the groups of the images, by which those of new images are found; see
+            `grouping`. None if nothing did.
+
+    Returns:
+        A JSON value; None if the path or the grammar is not text.
+    """
+    # Not resolved: a link may be there to be changed.
+    path = os.path.abspath(used.path)  # noqa: PTH100
+    try:
+        (path + (grammar or "")).encode()
+    except UnicodeEncodeError:
+        return None
+    return {
+        "network": used.network,
+        "path": path,
+        "parameters_digest": used.parameters_digest,
+        "image_shape": [*used.image_shape],
+        "steps": preparation.to_plain(used.reader),
+        "mean": [*used.spec.mean],
+        "std": [*used.spec.std],
+        **({} if grammar is None else {"group": grammar}),
+    }
+
+
+def spec_of(described: Mapping[str, Any]) -> DatasetSpec:
+    """How images became the input of a network, from the result of `describe`.
+
+    Raises:
+        UserError: it has another form.
+    """
+    try:
+        height, width, channels = described["image_shape"]
+        reader = preparation.from_plain(described["steps"], (height, width, channels))
+        mean, std = (tuple(map(float, described[one])) for one in ("mean", "std"))
+        spec = spec_of_images(Path(described["path"]), reader.shape)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"its description is damaged: {first_line(error)}") from error
+    return dataclasses.replace(spec, mean=mean, std=std, reader=reader)
+
+
+def spec_of_images(path: Path, shape: tuple[int, ...]) -> DatasetSpec:
     """How a user's images become the input of a network, of some shape."""
-    fields = ImagesFields(name="images", batch_size=1, path=str(path), augmentation="none")
-    return dataclasses.replace(dataset_spec(fields).of_shape(shape), **known)
+    return dataset_spec(
+        ImagesFields(name="images", batch_size=1, path=str(path), augmentation="none")
+    ).of_shape(shape)
 
 
 def of_run(workdir: Path) -> Network:
@@ -116,6 +164,13 @@ def of_run(workdir: Path) -> Network:
     options = json.dumps(plain(run.config.model), sort_keys=True)
     name = run.config.model.name
     return Network(run.spec, run.assembly.model, _variables(*parts), name, workdir, options)
+
+
+def name_of(path: Path, name: str | None) -> str:
+    """The name of the network of a file of weights, which is found by the file without a name."""
+    if name is not None and (wrong := MODEL_NAME(name)):
+        raise UserError(field="config.model.name", must_be=wrong, got=name)
+    return name or network_of(str(path))
 
 
 def of_weights(
@@ -136,16 +191,16 @@ def of_weights(
         UserError: the file cannot be read, is not of a known network, or is of another one; or the
             network does not take images of that size.
     """
-    if name is None:
-        name = network_of(str(path))
-    elif wrong := MODEL_NAME(name):
-        raise UserError(field="config.model.name", must_be=wrong, got=name)
+    name = name_of(path, name)
     network = published(name)
     size = image_size or network.image_size
     if wrong := check_image_shape(name, (size, size, 3)):
         raise UserError(f"{name} takes {wrong}; --image_size gives images of shape {size, size, 3}")
+    if normalization is not None and (wrong := fields.one_of(NORMALIZATIONS)(normalization)):
+        raise UserError(field="--normalization", must_be=wrong, got=normalization)
     mean, std = network.normalization if normalization is None else NORMALIZATIONS[normalization]
-    return of_file(path, name, spec_of_images(path, (size, size, 3), mean=mean, std=std))
+    spec = dataclasses.replace(spec_of_images(path, (size, size, 3)), mean=mean, std=std)
+    return of_file(path, name, spec)
 
 
 def of_file(path: Path, name: str, spec: DatasetSpec) -> Network:

@@ -14,13 +14,9 @@ from train.foundation.errors import UserError
 _ONLY_ERRORS = 3
 
 
-def check_installed(flag: str, *names: str) -> None:
-    """Refuses a missing package.
-
-    Raises:
-        UserError: one is missing.
-    """
-    for name in names:
+def check_installed(flag: str) -> None:
+    """Refuses missing packages, which a flag needs."""
+    for name in ("onnx", "onnxruntime"):
         if importlib.util.find_spec(name) is None:
             raise UserError(packages.missing(flag, name, "onnx"))
 
@@ -32,7 +28,7 @@ def load(content: bytes) -> Callable[[np.ndarray], tuple[np.ndarray, ...]]:
         content: the bytes of the file. Errors of damaged bytes are of many types.
     """
     onnx, onnxruntime = map(importlib.import_module, ("onnx", "onnxruntime"))
-    if any(_is_elsewhere(tensor) for tensor in _tensors(onnx.load_model_from_string(content))):
+    if any(_are_elsewhere(onnx.load_model_from_string(content))):
         # ONNX Runtime would read any file below the current folder, or above it.
         raise ValueError("it names other files that its numbers are in")
     options = onnxruntime.SessionOptions()
@@ -47,18 +43,12 @@ def load(content: bytes) -> Callable[[np.ndarray], tuple[np.ndarray, ...]]:
     return call
 
 
-def _tensors(message: Any) -> Iterator[Any]:
-    """All arrays in a message of protobuf, wherever they are."""
+def _are_elsewhere(message: Any) -> Iterator[bool]:
+    """Whether the numbers of each array in a message of protobuf are in another file."""
     if message.DESCRIPTOR.name == "TensorProto":
-        yield message
+        yield message.data_location == message.EXTERNAL or bool(message.external_data)
         return
     for field, value in message.ListFields():
         if field.message_type is not None:
-            parts = value if isinstance(value, Sequence) else [value]
-            for part in parts:
-                yield from _tensors(part)
-
-
-def _is_elsewhere(tensor: Any) -> bool:
-    """Whether the numbers of an array are in another file."""
-    return bool(tensor.data_location == tensor.EXTERNAL or tensor.external_data)
+            for part in value if isinstance(value, Sequence) else [value]:
+                yield from _are_elsewhere(part)

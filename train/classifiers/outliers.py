@@ -1,6 +1,6 @@
 """How unusual an example is beside the training examples: scores for classes that are not known."""
 
-from collections.abc import Iterator
+import contextlib
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,6 @@ from topk_jax import sets
 from train.classifiers.classifier import Function, compute
 from train.data import Dataset
 from train.data.classes import Classes
-from train.data.examples import Examples
 from train.foundation import files
 from train.foundation.errors import UserError, first_line
 from train.workdir import run_files
@@ -52,7 +51,7 @@ _SEED = 0
 
 
 class _Trained(Protocol):
-    """What is needed of a `TrainedClassifier`."""
+    """What is needed of a `TrainedClassifier`, which imports this module."""
 
     @property
     def workdir(self) -> Path | None:
@@ -90,13 +89,13 @@ class KnownExamples:
         """The chosen ones."""
         return KnownExamples(self.features[chosen], self.labels[chosen], self.energies[chosen])
 
-    def is_number_of_class(self, step: int) -> np.ndarray:
-        """Whether an example has the number `step`, 2 `step`, … in its class, [m]."""
+    def are_held(self) -> np.ndarray:
+        """Whether an example is held out: every fifth of its class, [m]."""
         order = np.argsort(self.labels, kind="stable")
         ascending = self.labels[order]
         places = np.arange(len(order)) - np.searchsorted(ascending, ascending)
         found = np.zeros(len(order), np.bool_)
-        found[order] = places % step == step - 1
+        found[order] = places % _HELD == _HELD - 1
         return found
 
 
@@ -117,57 +116,61 @@ def of_classifier(classifier: _Trained, name: str) -> Function:
     measured: Function
     if name in OF_LOGITS:
         outputs, measured = classifier.logits(), partial(sets.outlier_scores, kind=name)
-    elif name == "mahalanobis":
-        outputs, measured = classifier.features(), _to_means(known_examples(classifier), classifier)
     else:
-        outputs, measured = classifier.features(), _to_neighbors(known_examples(classifier))
+        known, num_classes = known_examples(classifier), len(classifier.classes)
+        is_to_means, outputs = name == "mahalanobis", classifier.features()
+        measured = _to_means(known, num_classes) if is_to_means else _to_neighbors(known)
     return lambda inputs: measured(outputs(inputs)).astype(jnp.float32)
 
 
-def measure(score: Function, examples: Examples, what: str) -> np.ndarray:
-    """The outlier scores of examples, [n].
-
-    Args:
-        score: the function of the inputs.
-        examples: the examples.
-        what: what the bar calls them.
-
-    Raises:
-        UserError: a score is not a number.
-    """
-    rows = [found for _, found in compute(jax.jit(score), examples, what)]
-    scores = np.concatenate([np.zeros(0, np.float32), *rows])
-    if number := int(np.isnan(scores).sum()):
-        raise UserError(f"new_score: {what} is NaN for {number:,} of {len(scores):,}")
-    return scores
-
-
 def known_examples(classifier: _Trained) -> KnownExamples:
-    """Training examples of a classifier, read from the workdir if they are there.
+    """Training examples of a classifier, which a run keeps.
 
     Raises:
-        UserError: they are not stored, and the data set is not on this machine, or there is no data
-            set.
+        UserError: they are not kept, and the data set is not on this machine, or there is none; or
+            the file is damaged.
     """
     path = None if classifier.workdir is None else classifier.workdir / run_files.KNOWN_FEATURES
     if path is not None and path.exists():
-        return _read(path)
+        try:
+            with files.open_regular(path) as file, np.load(file) as arrays:
+                kept = {name: arrays[name] for name in ("features", "labels", "energies")}
+            if len({len(array) for array in kept.values()}) > 1:
+                raise ValueError("its arrays have other shapes")
+        except Exception as error:  # A damaged file can fail in many ways.
+            raise UserError(f"{path} is damaged ({first_line(error)}): delete it") from error
+        return KnownExamples(**kept)
     if classifier.classes.counts is None:
         raise UserError(
             "new_score by features needs training examples, and a list of classes has none: give "
             f"one of {', '.join(OF_LOGITS)}"
         )
-    known = _known(classifier)
+    known = _computed(classifier)
     if path is not None:
-        _write(path, known)
+        # Without permission to write, they are computed again the next time.
+        with contextlib.suppress(OSError), files.replacing(path) as written:
+            np.savez(written, **vars(known))
     return known
 
 
-def directions(features: jax.Array | np.ndarray) -> jax.Array:
-    """Features [n, d] of length 1, float32; features of 0 stay so."""
-    rows = jnp.asarray(features, jnp.float32)
-    squares = (rows**2).sum(axis=-1, keepdims=True)
-    return rows / jnp.sqrt(jnp.where(squares > 0, squares, 1))
+def _computed(classifier: _Trained) -> KnownExamples:
+    """At most `_MOST` training examples, from the data set."""
+    train = classifier.load_dataset().train
+    order = np.random.default_rng(_SEED).permutation(len(train))[:_MOST]
+    features, logits = classifier.features(), classifier.logits()
+
+    @jax.jit
+    def outputs(inputs: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return features(inputs).astype(jnp.float32), _energies(logits(inputs))
+
+    rows = [
+        (*found, batch["labels"])
+        for batch, found in compute(
+            outputs, train.take(np.sort(order)), "features of training examples"
+        )
+    ]
+    of_features, energies, labels = map(np.concatenate, zip(*rows, strict=True))
+    return KnownExamples(of_features, labels, energies)
 
 
 def _either(classifier: _Trained) -> Function:
@@ -177,29 +180,29 @@ def _either(classifier: _Trained) -> Function:
     unit would be too small. Choice: the unit of examples that the means do not have.
     """
     known = known_examples(classifier)
-    is_held = known.is_number_of_class(_HELD)
+    is_held = known.are_held()
     rest, held = (known.take(~is_held), known.take(is_held)) if is_held.any() else (known, known)
-    distances = _to_means(rest, classifier)
-    of_distance, of_energy = _unit(distances(jnp.asarray(held.features))), _unit(held.energies)
+    distances = _to_means(rest, len(classifier.classes))
+    in_units = _in_units_of(distances(jnp.asarray(held.features))), _in_units_of(held.energies)
     logits, features = classifier.logits(), classifier.features()
 
     def larger(inputs: jax.Array) -> jax.Array:
-        energies = sets.outlier_scores(logits(inputs), kind="energy").astype(jnp.float32)
-        found = distances(features(inputs)).astype(jnp.float32)
-        return jnp.maximum(_in_units(energies, *of_energy), _in_units(found, *of_distance))
+        found = distances(features(inputs)).astype(jnp.float32), _energies(logits(inputs))
+        return jnp.maximum(*(of(one) for of, one in zip(in_units, found, strict=True)))
 
     return larger
 
 
-def _unit(scores: ArrayLike) -> tuple[float, float]:
-    """The median of scores [m], and the distance of an upper quantile from it."""
-    middle, upper = np.quantile(np.asarray(scores), (0.5, _UPPER))
+def _in_units_of(known: ArrayLike) -> Function:
+    """Scores minus the median of scores [m], in units of an upper quantile's distance from it."""
+    middle, upper = np.quantile(np.asarray(known), (0.5, _UPPER))
     # Any unit will do if all scores are equal.
-    return float(middle), float(upper - middle) or 1.0
+    unit = float(upper - middle) or 1.0
+    return lambda scores: (scores - float(middle)) / unit
 
 
-def _in_units(scores: jax.Array, middle: float, unit: float) -> jax.Array:
-    return (scores - middle) / unit
+def _energies(logits: jax.Array) -> jax.Array:
+    return sets.outlier_scores(logits, kind="energy").astype(jnp.float32)
 
 
 def _to_neighbors(known: KnownExamples) -> Function:
@@ -209,58 +212,15 @@ def _to_neighbors(known: KnownExamples) -> Function:
     return lambda features: sets.neighbor_scores(directions(features), others, k=nearest)
 
 
-def _to_means(known: KnownExamples, classifier: _Trained) -> Function:
+def directions(features: jax.Array | np.ndarray) -> jax.Array:
+    """Features [n, d] of length 1, float32; features of 0 stay so."""
+    rows = jnp.asarray(features, jnp.float32)
+    squares = (rows**2).sum(axis=-1, keepdims=True)
+    return rows / jnp.sqrt(jnp.where(squares > 0, squares, 1))
+
+
+def _to_means(known: KnownExamples, num_classes: int) -> Function:
     """Features [n, d] to their distances [n] to the nearest mean of a class."""
-    found = sets.class_gaussian(
-        known.features,
-        known.labels,
-        num_classes=len(classifier.classes),
-        shrinkage=_SHRINKAGE,
-    )
-    means, whitening = map(np.asarray, found)
+    gaussian = partial(sets.class_gaussian, num_classes=num_classes, shrinkage=_SHRINKAGE)
+    means, whitening = map(np.asarray, gaussian(known.features, known.labels))
     return lambda features: sets.mahalanobis_scores(features, means, whitening)
-
-
-def _known(classifier: _Trained) -> KnownExamples:
-    train = classifier.load_dataset().train
-    order = np.random.default_rng(_SEED).permutation(len(train))[:_MOST]
-    features, logits = classifier.features(), classifier.logits()
-
-    def outputs(inputs: jax.Array) -> tuple[jax.Array, jax.Array]:
-        energies = sets.outlier_scores(logits(inputs), kind="energy")
-        return features(inputs).astype(jnp.float32), energies.astype(jnp.float32)
-
-    def rows() -> Iterator[tuple[np.ndarray, ...]]:
-        chosen = train.take(np.sort(order))
-        for batch, found in compute(jax.jit(outputs), chosen, "features of training examples"):
-            yield (*map(np.asarray, found), batch["labels"])
-
-    of_features, energies, labels = map(np.concatenate, zip(*rows(), strict=True))
-    return KnownExamples(of_features, labels, energies)
-
-
-def _write(path: Path, known: KnownExamples) -> None:
-    try:
-        with files.replacing(path) as file:
-            np.savez(file, **vars(known))
-    except OSError:
-        # Without permission to write, they are computed again the next time.
-        return
-
-
-def _read(path: Path) -> KnownExamples:
-    try:
-        with files.open_regular(path) as file, np.load(file, allow_pickle=False) as arrays:
-            features, labels, energies = (
-                arrays[name] for name in ("features", "labels", "energies")
-            )
-        number = features.shape[:1]
-        if (
-            features.ndim != 2
-            or {features.dtype, energies.dtype} != {np.dtype(np.float32)}
-            or (labels.shape, energies.shape) != (number, number)
-        ):
-            raise ValueError("its arrays have other shapes")
-    except Exception as error:  # A damaged file can fail in many ways.
-        raise UserError(f"{path} is damaged ({first_line(error)}): delete it") from error
-    return KnownExamples(features, labels.astype(np.int32), energies)

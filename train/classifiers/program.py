@@ -3,26 +3,24 @@
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.export
-import jax.numpy as jnp
 import numpy as np
 
 from topk_jax import metrics
 from train.classifiers import onnx_runtime
 from train.classifiers.classifier import Function, compute
-from train.classifiers.trained import tree_of
 from train.data import preparation
 from train.data.classes import Classes
 from train.data.crops import ImageReader
 from train.data.examples import Examples
 from train.data.taxonomy import ClassTree
-from train.foundation import fields, files, json_files, shapes
+from train.foundation import files, json_files, shapes
 from train.foundation.errors import UserError, first_line
 from train.reports.rules import SetRule, from_json
 from train.scores import collecting
@@ -33,30 +31,8 @@ Call = Callable[[Any], tuple[Any, ...]]
 PROBABILITIES, CHOSEN, NODES = "probabilities", "chosen", "nodes"
 NONE_OF_THESE, OUTLIER_SCORES = "none_of_these", "outlier_scores"
 _MOST_BYTES = 2**34
-_INPUTS = shapes.record(
-    {"shape": shapes.list_of(shapes.anything, at_least=2)},
-    {"steps": fields.optional(preparation.SHAPE)},
-)
-_DESCRIPTION = shapes.record(
-    {
-        "classes": shapes.list_of(fields.text(), at_least=1),
-        "rule": shapes.record({"rule": fields.text()}),
-        "digest": shapes.string,
-    },
-    {
-        **dict.fromkeys(("images", "features"), _INPUTS),
-        "training_images": shapes.list_of(fields.integer(0)),
-        "onnx": shapes.record({}),
-        "taxonomy": shapes.record(
-            {
-                "ranks": shapes.list_of(shapes.string),
-                "names": shapes.list_of(shapes.string),
-                "parents": shapes.list_of(fields.integer(0)),
-            }
-        ),
-    },
-)
-_WHAT = "the description of a program that train.export wrote"
+# The checksum of the file guards the rest.
+_DESCRIPTION = shapes.record({"digest": shapes.string})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -85,7 +61,7 @@ class Program:
 
     @property
     def title(self) -> str:
-        """Its path."""
+        """What headings call it: its path."""
         return str(self.path)
 
     @property
@@ -93,51 +69,31 @@ class Program:
         """An example in words."""
         return "image" if self.inputs == "images" else "row"
 
-    def below(self, given: str) -> "Program":
-        """The program whose classes have what --taxonomy names above them."""
-        classes = dataclasses.replace(self.classes, tree=tree_of(given, self.classes.names))
-        return dataclasses.replace(self, classes=classes)
-
     def scores(self) -> Function:
         """Images or features to probabilities [n, L]; pure."""
         return functools.partial(self._output, PROBABILITIES)
 
     def outliers(self, name: str) -> Function:
         """The same inputs to outlier scores [n]; pure."""
-        own = self.own_rule.rule.new_score
-        if name != own:
-            raise UserError(
-                field="new_score", must_be=f"{own}, the score of the program {self.path}", got=name
-            )
+        if name != (own := self.own_rule.rule.new_score):
+            must_be = f"{own}, the score of the program {self.path}"
+            raise UserError(field="new_score", must_be=must_be, got=name)
         return functools.partial(self._output, OUTLIER_SCORES)
 
     def score(
-        self,
-        examples: Examples,
-        *,
-        new_score: str | None = None,
-        name: str = "new",
-        unknown: tuple[str, ...] = (),
+        self, examples: Examples, *, new_score: str | None = None, name: str = "new"
     ) -> Scores:
-        """The probabilities of examples, with outlier scores if its sets need them.
-
-        Raises:
-            UserError: the sets of the first batch are not those of its rule.
-        """
+        """The probabilities of examples, with outlier scores if its sets need them."""
         if new_score is not None:
             self.outliers(new_score)
         unusual: list[np.ndarray] = []
 
         def rows() -> Iterator[dict[str, np.ndarray]]:
-            for number, (batch, outputs) in enumerate(
-                compute(self.call, examples, f"{name} {self.what}s")
-            ):
+            for batch, outputs in compute(self.call, examples, f"{name} {self.what}s"):
                 found = dict(zip(self.outputs, outputs, strict=True))
-                if number == 0:
-                    self._check_sets(found)
+                values, labels = found[PROBABILITIES], batch["labels"]
                 if OUTLIER_SCORES in found:
                     unusual.append(found[OUTLIER_SCORES])
-                values, labels = found[PROBABILITIES], batch["labels"]
                 known = collecting.labels_for_steps(labels, len(self.classes))
                 with np.errstate(divide="ignore"):
                     loss = -np.log(values[np.arange(len(labels)), known])
@@ -145,11 +101,7 @@ class Program:
                 yield {**batch, "scores": values, "loss": loss, "ranks": ranks}
 
         scores = collecting.collected(rows(), examples, self.classes)
-        return dataclasses.replace(
-            scores,
-            unknown_classes=unknown,
-            outliers=np.concatenate(unusual) if unusual else None,
-        )
+        return dataclasses.replace(scores, outliers=np.concatenate(unusual) if unusual else None)
 
     @property
     def outputs(self) -> dict[str, tuple[int, ...]]:
@@ -157,27 +109,17 @@ class Program:
         return outputs_of(self.own_rule, len(self.classes))
 
     def _output(self, name: str, inputs: jax.Array) -> jax.Array:
-        outputs = self.call(inputs) if not self.is_onnx else self._call_outside(inputs)
-        found: jax.Array = outputs[list(self.outputs).index(name)]
-        return found
-
-    def _call_outside(self, inputs: jax.Array) -> Any:
-        """The outputs of ONNX Runtime, in a function of JAX."""
-        like = [
-            jax.ShapeDtypeStruct((len(inputs), *shape), dtype_of(name))
-            for name, shape in self.outputs.items()
-        ]
-        return jax.pure_callback(lambda batch: list(self.call(np.asarray(batch))), like, inputs)
-
-    def _check_sets(self, found: dict[str, np.ndarray]) -> None:
-        """Refuses a program whose sets are not those of its description."""
-        answer = self.own_rule.answer(
-            jnp.asarray(found[PROBABILITIES]), found.get(OUTLIER_SCORES), sorting=self.is_onnx
-        )
-        if not np.array_equal(answer.members, found[CHOSEN]):
-            raise UserError(
-                f"{self.path} is damaged (its sets are not those of its rule): export it again"
+        call: Any = self.call
+        if self.is_onnx:
+            shapes = self.outputs.items()
+            like = [
+                jax.ShapeDtypeStruct((len(inputs), *shape), dtype_of(one)) for one, shape in shapes
+            ]
+            call = functools.partial(
+                jax.pure_callback, lambda batch: list(self.call(np.asarray(batch))), like
             )
+        found: jax.Array = dict(zip(self.outputs, call(inputs), strict=True))[name]
+        return found
 
 
 def outputs_of(rule: SetRule, num_classes: int) -> dict[str, tuple[int, ...]]:
@@ -222,7 +164,7 @@ class ProgramFile:
         """
         is_onnx = "onnx" in self.description
         if is_onnx:
-            onnx_runtime.check_installed(str(self.path), "onnx", "onnxruntime")
+            onnx_runtime.check_installed(str(self.path))
         try:
             # Each call without jit would trace the program again.
             call: Call = (
@@ -230,15 +172,11 @@ class ProgramFile:
                 if is_onnx
                 else jax.jit(jax.export.deserialize(bytearray(self.content)).call)
             )
-        except Exception as error:  # A damaged file can make the reader raise anything.
+            return Program(path=self.path, call=call, is_onnx=is_onnx, **_read(self.description))
+        except Exception as error:  # A damaged file can make the readers raise anything.
             raise UserError(
-                f"{self.path} is not a program that train.export wrote: {first_line(error)}"
-            ) from error
-        try:
-            return Program(path=self.path, call=call, is_onnx=is_onnx, **_described(self))
-        except ValueError as error:
-            raise UserError(
-                f"{self.path}.json is damaged ({error}): export the program again"
+                f"{self.path} is not a program that train.export wrote, or its description is "
+                f"damaged: {first_line(error)}"
             ) from error
 
 
@@ -251,13 +189,10 @@ def read(path: Path, flag: str = "--program") -> ProgramFile:
     described = path.with_name(f"{path.name}.json")
     try:
         content = files.read_bounded(path, _MOST_BYTES)
-    except OSError as error:
-        raise UserError(f"{flag} {path} cannot be read: {error.strerror}") from error
-    try:
-        description = json_files.read(described, _DESCRIPTION, _WHAT)
+        description = json_files.read(described, _DESCRIPTION, "the description of a program")
     except OSError as error:
         raise UserError(
-            f"{flag} {path} needs its description {described}: {error.strerror}"
+            f"{flag} {path} with its description: {error.filename} cannot be read: {error.strerror}"
         ) from error
     except UserError as error:
         raise error.within(f"{flag}: ") from error
@@ -270,38 +205,20 @@ def read(path: Path, flag: str = "--program") -> ProgramFile:
     return found
 
 
-def _described(file: ProgramFile) -> dict[str, Any]:
-    """What a description has of a `Program`; raises `ValueError` for a damaged one."""
-    description = file.description
+def _read(description: Mapping[str, Any]) -> dict[str, Any]:
+    """What a description has of a `Program`; raises an error of any type for a damaged one."""
     names, plain = tuple(description["classes"]), description.get("taxonomy")
     counts = tuple(description.get("training_images", (0,) * len(names)))
-    if len(counts) != len(names):
-        raise ValueError("training_images must have a number for each class")
-    tree = None if plain is None else ClassTree.from_plain(plain)
-    classes = Classes(names, counts, tree)
-    inputs = next((one for one in ("images", "features") if one in description), None)
-    if inputs is None:
-        raise ValueError("it takes neither images nor features")
+    classes = Classes(names, counts, None if plain is None else ClassTree.from_plain(plain))
+    inputs = "images" if "images" in description else "features"
     shape, reader = tuple(description[inputs]["shape"][1:]), None
     if inputs == "images":
         height, width, channels = shape
-        steps = description["images"].get("steps")
-        if steps is None:
-            raise ValueError("it lacks the steps by which images are read")
-        reader = preparation.from_plain(steps, (height, width, channels))
-    rule = from_json(description["rule"], classes)
-    try:
-        jax.eval_shape(
-            rule.answer,
-            jax.ShapeDtypeStruct((1, len(names)), np.float32),
-            jax.ShapeDtypeStruct((1,), np.float32),
-        )
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"the rule {rule} is not one of {len(names)} classes") from error
+        reader = preparation.from_plain(description["images"]["steps"], (height, width, channels))
     return {
         "classes": classes,
         "inputs": inputs,
         "shape": shape,
         "reader": reader,
-        "own_rule": rule,
+        "own_rule": from_json(description["rule"], classes),
     }

@@ -1,12 +1,12 @@
 """Networks with published weights as classifiers, which no run has trained here."""
 
 import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from train import data
 from train.assembly import assemble
-from train.assembly.parts import Assembly
-from train.classifiers import class_names
+from train.classifiers import network
 from train.classifiers.trained import TrainedClassifier
 from train.configuration import Config
 from train.configuration.datasets import ImagesFields
@@ -18,14 +18,7 @@ from train.devices import compilation_cache
 from train.foundation import fields, flag_types
 from train.foundation.errors import UserError
 from train.foundation.spelling import flags_for_fields
-from train.models import (
-    MODEL_NAME,
-    Pretrained,
-    find,
-    load_alone,
-    network_of,
-    published,
-)
+from train.models import find, load_alone
 from train.training import normalization
 from train.workdir.facts import Facts
 
@@ -33,15 +26,8 @@ if TYPE_CHECKING:
     from train.classifiers.flags import ChosenClassifier
 
 # The data sets of images that a name describes, each with the recipe that has their fields.
-RECIPES = {
-    "cifar100": "cifar100",
-    "digits": "digits",
-    "imagenet": "imagenet",
-    "imagenet_lt": "imagenet_lt",
-    "plantnet300k": "plantnet300k",
-    "plantnet300k_v2": "plantnet300k",
-    "synthetic_species": "synthetic_species",
-}
+_OWN = ("cifar100", "digits", "imagenet", "imagenet_lt", "plantnet300k", "synthetic_species")
+RECIPES = {**dict(zip(_OWN, _OWN, strict=True)), "plantnet300k_v2": "plantnet300k"}
 _CLASS_LIST = "train.data.own_images:CLASS_LIST"
 _FLAGS = {
     "config.model.pretrained": "--weights",
@@ -62,12 +48,14 @@ def load(chosen: "ChosenClassifier") -> TrainedClassifier:
             these classes; or the data set is not there.
     """
     with flags_for_fields(_FLAGS):
-        names = None if chosen.classes is None else class_names.read(chosen.classes)
-        config = parse(_configuration(chosen, _network(chosen), names))
+        names = chosen.class_names()
+        name = network.name_of(Path(str(chosen.weights)), chosen.model)
+        config = parse(_configuration(chosen, name, names))
         if config.compilation_cache:
             compilation_cache.use()
         assembly = assemble(config, None if names is None else _facts(config, names))
-        loaded = _loaded(assembly)
+        weights, shape = str(config.model.pretrained), assembly.data.image_shape
+        loaded = load_alone(assembly.model, name, weights, shape)
     if loaded.why_new_head is not None:
         classes = f"--dataset={chosen.dataset}" if chosen.classes is None else chosen.classes
         number = assembly.data.num_classes
@@ -79,21 +67,16 @@ def load(chosen: "ChosenClassifier") -> TrainedClassifier:
     return TrainedClassifier(None, {}, assembly, loaded.params, loaded.batch_stats)
 
 
-def _network(chosen: "ChosenClassifier") -> str:
-    if chosen.model is None:
-        return network_of(str(chosen.weights))
-    if wrong := MODEL_NAME(chosen.model):
-        raise UserError(field="--model", must_be=wrong, got=chosen.model)
-    published(chosen.model)
-    return chosen.model
-
-
 def _configuration(
     chosen: "ChosenClassifier", model: str, names: tuple[str, ...] | None
 ) -> dict[str, Any]:
     """The configuration of a run with cross-entropy that might have trained the network."""
     # The scores of cross-entropy are the softmax of the logits.
-    recipe = flag_types.read_configuration(f"{_recipe(chosen)}:cross_entropy")
+    wanted = chosen.dataset
+    if wanted is not None and (wrong := fields.one_of(RECIPES)(wanted)):
+        raise UserError(field="--dataset", must_be=wrong, got=wanted)
+    of = "images" if wanted is None else RECIPES[wanted]
+    recipe = flag_types.read_configuration(f"{of}:cross_entropy")
     dataset: dict[str, Any] = {"name": chosen.dataset, "data_dir": chosen.data}
     if names is not None:
         size = find(model).image_size if chosen.image_size is None else chosen.image_size
@@ -101,7 +84,7 @@ def _configuration(
     if "num_workers" in recipe.dataset:
         # Threads decode: starting processes takes longer than many evaluations.
         dataset["num_workers"] = 0
-    network = {"name": model, "pretrained": chosen.weights, "normalization": chosen.normalization}
+    weights = {"name": model, "pretrained": chosen.weights, "normalization": chosen.normalization}
     dataset = {**recipe.dataset, **dataset, "taxonomy": chosen.taxonomy}
     num_classes = data.read(dataset).num_classes if names is None else len(names)
     assert num_classes is not None
@@ -110,20 +93,11 @@ def _configuration(
         **recipe.to_dict(),
         "dataset": dataset,
         # The recipe's own network may have options.
-        "model": {**recipe.model, **dict.fromkeys(MODEL_OPTIONS), **network},
+        "model": {**recipe.model, **dict.fromkeys(MODEL_OPTIONS), **weights},
         "eval": {**recipe.eval, "ks": ks},
         # Nothing is selected, and `ks` may lack the K of the recipe's metric.
         "select_by": "loss",
     }
-
-
-def _recipe(chosen: "ChosenClassifier") -> str:
-    """The recipe that has the fields of the data set."""
-    if chosen.dataset is None:
-        return "images"
-    if wrong := fields.one_of(RECIPES)(chosen.dataset):
-        raise UserError(field="--dataset", must_be=wrong, got=chosen.dataset)
-    return RECIPES[chosen.dataset]
 
 
 def _facts(config: Config, names: tuple[str, ...]) -> Facts:
@@ -137,9 +111,3 @@ def _facts(config: Config, names: tuple[str, ...]) -> Facts:
     spec = facts.complete(dataset_spec(config.dataset))
     found = normalization.choose_for_run(config.model, spec)
     return facts if found is None else dataclasses.replace(facts, mean=found.mean, std=found.std)
-
-
-def _loaded(assembly: Assembly) -> Pretrained:
-    network = assembly.config.model
-    assert network.pretrained is not None
-    return load_alone(assembly.model, network.name, network.pretrained, assembly.data.image_shape)

@@ -2,10 +2,10 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -14,7 +14,7 @@ from train.assembly import assemble
 from train.assembly.parts import Assembly
 from train.assembly.run_data import facts_of
 from train.classifiers import outliers
-from train.classifiers.classifier import Function
+from train.classifiers.classifier import Function, compute
 from train.configuration import Config
 from train.configuration.datasets import path_of
 from train.configuration.parsing import parse
@@ -22,12 +22,10 @@ from train.data import Dataset, DatasetSpec, dataset_spec, taxonomy
 from train.data.classes import Classes
 from train.data.crops import ImageReader
 from train.data.examples import Examples
-from train.data.taxonomy import ClassTree
 from train.devices import compilation_cache
 from train.foundation.errors import UserError
 from train.foundation.spelling import flags_for_fields
 from train.models.classifier import Classifier as Network
-from train.reports.rules import SetRule
 from train.scores import temperature
 from train.scores.scores import Scores
 from train.training.objectives import class_logits
@@ -59,15 +57,11 @@ class TrainedClassifier:
     params: Any
     batch_stats: Any
     shown: tuple[str, ...] | None = None
+    own_rule: ClassVar[None] = None
     # Not kept by `dataclasses.replace`: other parameters have other scores.
     _splits: dict[tuple[str, str | None], Scores] = field(
         default_factory=dict, init=False, repr=False
     )
-
-    @property
-    def own_rule(self) -> SetRule | None:
-        """None: it takes any rule."""
-        return None
 
     @property
     def config(self) -> Config:
@@ -76,7 +70,7 @@ class TrainedClassifier:
 
     @property
     def title(self) -> str:
-        """What headings call it: the data set and the loss, or the file of the weights."""
+        """What headings call it: the data set, and the loss or the file of the weights."""
         return f"{self.assembly.data.spec.name}, {self.origin[1]}"
 
     @property
@@ -127,11 +121,6 @@ class TrainedClassifier:
         own = self.assembly.data.classes
         return own if self.shown is None else dataclasses.replace(own, names=self.shown)
 
-    @property
-    def temperature(self) -> float | None:
-        """The divisor of the logits before probabilities are made; None without one."""
-        return self.results.get("temperature")
-
     @functools.cached_property
     def digest(self) -> str:
         """A hash of the parameters."""
@@ -147,15 +136,10 @@ class TrainedClassifier:
         The function raises `TypeError` for inputs of another type, and `ValueError` for inputs of
         another shape.
         """
-        assembly, at_temperature = self.assembly, self.temperature
-
-        def scores(inputs: jax.Array) -> jax.Array:
-            outputs = self._outputs(inputs)
-            if at_temperature is None:
-                return assembly.objective.scores(outputs)
-            return temperature.probabilities(class_logits(outputs), np.float32(at_temperature))
-
-        return scores
+        if (at := self.results.get("temperature")) is not None:
+            logits = self.logits()
+            return lambda inputs: temperature.probabilities(logits(inputs), np.float32(at))
+        return lambda inputs: self.assembly.objective.scores(self._outputs(inputs))
 
     def logits(self) -> Function:
         """The same inputs to logits [n, L]; see `scores`."""
@@ -172,20 +156,15 @@ class TrainedClassifier:
 
     def _outputs(self, inputs: jax.Array, **how: Any) -> Any:
         """What the network makes of inputs, with its head or with the method given."""
-        self._check_inputs(inputs)
-        variables = {"params": self.params, "batch_stats": self.batch_stats}
-        how = how or {"train": False}
-        examples = self.assembly.normalize(self.examples(inputs))
-        return self.assembly.model.apply(variables, examples, **how)
-
-    def _check_inputs(self, inputs: jax.Array) -> None:
-        """Raises for inputs that the network would misread."""
         # Pixels of another type would not be divided by 255.
         if self.spec.has_images and inputs.dtype != np.uint8:
             raise TypeError(f"images must be uint8, got dtype {inputs.dtype}")
-        if inputs.ndim == 0 or inputs.shape[1:] != self.shape:
+        if inputs.shape[1:] != self.shape:
             wanted = ", ".join(map(str, ("n", *self.shape)))
             raise ValueError(f"{self.inputs} must have shape ({wanted}), got shape {inputs.shape}")
+        variables = {"params": self.params, "batch_stats": self.batch_stats}
+        examples = self.assembly.normalize(self.examples(inputs))
+        return self.assembly.model.apply(variables, examples, **(how or {"train": False}))
 
     def load_dataset(self) -> Dataset:
         """The data set of the run.
@@ -196,7 +175,7 @@ class TrainedClassifier:
         with run_inputs.naming_place(path_of(self.config.dataset), "--data"):
             dataset = self.assembly.data.dataset
         if not self.assembly.data.facts.are_of(facts_of(dataset)):
-            where = path_of(self.config.dataset) or self.assembly.data.spec.name
+            where = path_of(self.config.dataset) or self.spec.name
             raise UserError(
                 f"{where} is not the data set that the run in --workdir {self.workdir} was trained "
                 "on: its classes, their numbers of images or its files differ"
@@ -204,31 +183,19 @@ class TrainedClassifier:
         return dataset
 
     def split(self, name: str, new_score: str | None = None) -> Scores:
-        """The scores of a split of the run's data set; see `score`. They are computed once.
-
-        Args:
-            name: "train", "validation", "test" or "balanced_test".
-            new_score: the outlier score that is computed, too; None for none.
-
-        Raises:
-            UserError: the data set is not prepared on this machine, or is not the one of the run.
-        """
-        if (name, new_score) not in self._splits:
+        """The scores of a split of the run's data set; see `score`. They are computed once."""
+        found = self._splits.get((name, new_score))
+        if found is None:
             examples = self.load_dataset().splits[name]
             if new_score is None:
                 found = self.score(examples, name=name)
             else:
                 found = self._with_outliers(self.split(name), new_score, examples, name)
             self._splits[name, new_score] = found
-        return self._splits[name, new_score]
+        return found
 
     def score(
-        self,
-        examples: Examples,
-        *,
-        new_score: str | None = None,
-        name: str = "new",
-        unknown: tuple[str, ...] = (),
+        self, examples: Examples, *, new_score: str | None = None, name: str = "new"
     ) -> Scores:
         """The scores of examples; see `Classifier.score`."""
         params, batch_stats = self.assembly.devices.replicate((self.params, self.batch_stats))
@@ -238,20 +205,20 @@ class TrainedClassifier:
             examples,
             name=name,
             shows_progress=True,
-            at_temperature=self.temperature,
+            at_temperature=self.results.get("temperature"),
         )
-        found = dataclasses.replace(found, classes=self.classes, unknown_classes=unknown)
-        if new_score is None:
-            return found
-        return self._with_outliers(found, new_score, examples, name)
+        found = dataclasses.replace(found, classes=self.classes)
+        return found if new_score is None else self._with_outliers(found, new_score, examples, name)
 
     def _with_outliers(
         self, found: Scores, new_score: str, examples: Examples, name: str
     ) -> Scores:
         what = f"{new_score} of {name} {self.what}s"
-        measured = outliers.measure(self.outliers(new_score), examples, what)
-        here = measured if found.indices is None else measured[found.indices]
-        return dataclasses.replace(found, outliers=here)
+        rows = [rows for _, rows in compute(jax.jit(self.outliers(new_score)), examples, what)]
+        measured = np.concatenate([np.zeros(0, np.float32), *rows])
+        if number := int(np.isnan(measured).sum()):
+            raise UserError(f"new_score: {what} is NaN for {number:,} of {len(measured):,}")
+        return dataclasses.replace(found, outliers=measured[found.indices])
 
 
 def load(
@@ -259,7 +226,6 @@ def load(
     *,
     place: str | None = None,
     taxonomy: str | None = None,
-    names: Callable[[int], tuple[str, ...]] | None = None,
 ) -> TrainedClassifier:
     """The selected classifier of the run in a workdir.
 
@@ -268,18 +234,16 @@ def load(
         place: where its data are now; None for where they were.
         taxonomy: what is above the classes, as `config.dataset.taxonomy`; None for what the run
             has.
-        names: takes the number of classes; returns the names that are shown. None for the run's.
 
     Raises:
         UserError: there is no finished run, or its files are damaged or of another version.
     """
     written, results = runs.read_finished(workdir)
     dataset = written.get("dataset", {})
-    places = {} if place is None else {one: place for one in _PLACES if one in dataset}
+    places = {one: place for one in _PLACES if one in dataset and place is not None}
     if place is not None and not places:
         raise UserError(
-            f"--data is for runs whose data are at a place of their own; the run in --workdir "
-            f"{workdir} is on the data set {dataset.get('name')}"
+            f"--data is for data at a place of their own; the run in {workdir} has none of these"
         )
     try:
         config = parse({**written, "dataset": {**dataset, **places}})
@@ -288,33 +252,25 @@ def load(
         raise error.within(another) from error
     classes = run_files.read_classes(workdir)
     if taxonomy is not None:
-        classes = dataclasses.replace(classes, tree=tree_of(taxonomy, classes.names))
+        classes = below(taxonomy, classes)
     spec = dataset_spec(config.dataset)
-    if spec.num_classes not in (None, len(classes)):
-        raise UserError(
-            f"--workdir {workdir} has {len(classes)} classes in its classes.json, and "
-            f"{spec.num_classes} in its configuration"
-        )
     if config.compilation_cache:
         compilation_cache.use()
     facts = run_files.read_facts(workdir, classes, spec.image_shape)
     assembly = assemble(config, facts, workdir=workdir)
-    params, batch_stats = _selected(workdir, assembly, results.get("best_epoch"))
-    shown = None if names is None else names(len(classes))
-    return TrainedClassifier(workdir, results, assembly, params, batch_stats, shown)
+    selected = _selected(workdir, assembly, results.get("best_epoch"))
+    return TrainedClassifier(
+        workdir, results, assembly, selected["params"], selected["batch_stats"]
+    )
 
 
-def tree_of(given: str, class_names: tuple[str, ...]) -> ClassTree:
-    """What --taxonomy has above classes.
-
-    Raises:
-        UserError: it is not a table with a tree of them.
-    """
+def below(given: str, classes: Classes) -> Classes:
+    """Classes with what --taxonomy has above them, a table with a tree of them."""
     with flags_for_fields({taxonomy.FIELD: "--taxonomy"}):
-        return taxonomy.read(given, class_names)
+        return dataclasses.replace(classes, tree=taxonomy.read(given, classes.names))
 
 
-def _selected(workdir: Path, assembly: Assembly, epoch: int | None) -> tuple[Any, Any]:
+def _selected(workdir: Path, assembly: Assembly, epoch: int | None) -> Mapping[str, Any]:
     """The parameters and batch norm statistics of the selected epoch."""
     model = assembly.model
     image = np.zeros((1, *assembly.data.image_shape), np.float32)
@@ -323,8 +279,8 @@ def _selected(workdir: Path, assembly: Assembly, epoch: int | None) -> tuple[Any
     folder = workdir / run_files.CHECKPOINTS
     try:
         with Checkpointer(folder) as checkpointer:
-            selected = checkpointer.restore_selected(like)
+            selected: Mapping[str, Any] = checkpointer.restore_selected(like)
             checkpointer.check_selected(epoch)
+            return selected
     except OSError as error:
         raise UserError(f"the checkpoints in {folder} cannot be read: {error}") from error
-    return selected["params"], selected["batch_stats"]

@@ -1,11 +1,10 @@
 """A comparison as it is printed, and as it is written to Markdown, CSV and JSON."""
 
-import csv
-import io
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from train.comparison.comparing import Compared, Comparison, DataSetTable, Row
+from train.data.sources.table import encode_rows
 from train.foundation.console import show_line
 from train.foundation.printable import printable, printable_lines
 from train.reports.metric import Metric
@@ -123,11 +122,8 @@ def to_csv(comparison: Comparison) -> str:
     # The fields of all data sets come before the numbers.
     fields = [name for name in names if name in {"data_set", *_fields(comparison)}]
     columns = [*fields, *(name for name in names if name not in fields)]
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return printable_lines(text.getvalue())
+    text = encode_rows([columns, *([row.get(name) for name in columns] for row in rows)])
+    return printable_lines(text.decode())
 
 
 def to_markdown(comparison: Comparison) -> str:
@@ -175,8 +171,8 @@ def _csv_rows(comparison: Comparison, table: DataSetTable) -> Iterator[dict[str,
     # With the full names of fields: a short one can stand for two fields in two data sets.
     has_baseline = any(one.has_baseline for one in comparison.tables)
     for row in table.rows:
-        line: dict[str, Any] = {"data_set": _cell(table.groups.data_set)}
-        line |= {field: _cell(row.group.text(field)) for field in table.groups.columns}
+        line: dict[str, Any] = {"data_set": table.groups.data_set}
+        line |= {field: row.group.text(field) for field in table.groups.columns}
         line["seeds"] = len(row.group.runs)
         for metric, number in row.numbers.items():
             cells = {metric.name: number.values}
@@ -185,11 +181,6 @@ def _csv_rows(comparison: Comparison, table: DataSetTable) -> Iterator[dict[str,
             for name, values in cells.items():
                 line |= plain_summary(values.summary, name) | {f"{name}_seeds": len(values)}
         yield line
-
-
-def _cell(text: str) -> str:
-    """A text that a spreadsheet does not compute: a name may start like a formula."""
-    return f"'{text}" if text.startswith(("=", "+", "@")) else text
 
 
 def _markdown_row(cells: Iterable[str]) -> str:

@@ -1,67 +1,118 @@
-"""Shows what was evaluated, and writes its files."""
+"""The files that `train.evaluate` writes."""
 
-import csv
-import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from train.classifiers import fitted
+from train.data.sources.table import encode_rows
 from train.evaluating import figures
-from train.evaluating.asked import CONFUSIONS, PAGE, Outputs
-from train.evaluating.limits import Limits
-from train.evaluating.source import Source
-from train.foundation import files, json_files
-from train.foundation.console import show_line
+from train.evaluating.source import Asked, Source
+from train.foundation import files, json_files, shapes
+from train.foundation.errors import UserError
 from train.prediction import error_page
-from train.reports import table as tables
 from train.reports.examples import ExampleTable
-from train.reports.rules import parse
+from train.reports.rules import SetRule, parse
 from train.scores import files as score_files
-from train.workdir import figure_style, terminal
+from train.scores.scores import Scores
+from train.workdir import figure_style, output_files, run_files, terminal
 
-_WHAT = {".json": "report", ".csv": "rows", ".npz": "scores"}
+_FIGURES = {suffix: f"figure {suffix}" for suffix in output_files.FIGURE_SUFFIXES}
+_OUT = {".json": "report", ".csv": "rows", ".npz": "scores", **_FIGURES}
+_PAGE, _TABLES, _LIMITS = "page of errors", "examples", "limits"
+# Systems take 255 bytes, and a letter may have four.
+_LONGEST_NAME = 50
+_OF_DATA = shapes.record({"data": shapes.string})
+# The files beside a page or a table of examples.
+_CONFUSIONS = ".confusions.png"
+_BESIDE = (".csv", ".classes.csv", ".confusions.csv", _CONFUSIONS)
+
+
+def check(
+    asked: Asked, out: Sequence[str], examples: Path | None, limits: Path | None
+) -> dict[str, Path]:
+    """The files to write, by what they have, if all can be written.
+
+    Raises:
+        UserError: one cannot, or would replace another file.
+    """
+    read = [("scores", asked.scores), ("calibration", asked.calibration), asked.data]
+    kept = asked.chosen.files | {
+        Path(one[1]): f"what --{one[0]} is read from" for one in read if one and one[1]
+    }
+    found: dict[str, Path] = {}
+
+    def add(flag: str, path: Path, kinds: Mapping[str, str]) -> None:
+        output_files.checked(flag, path, kept, suffixes=kinds)
+        what = kinds[path.suffix]
+        if what in found:
+            raise UserError(
+                field=f"--{flag}", must_be="one file with each suffix", got=f"{found[what]}, {path}"
+            )
+        kept[path], found[what] = f"another file of --{flag}", path
+
+    for path in map(Path, out):
+        add("out", path, _OUT)
+    if limits is not None:
+        add("calibration_out", limits, {".json": _LIMITS})
+    if examples is not None:
+        add("examples", examples, {".html": _PAGE, ".csv": _TABLES})
+        for path in {*map(examples.with_suffix, _BESIDE)} - {examples}:
+            output_files.checked("examples", path, kept)
+    if asked.chosen.workdir is not None and "report" not in found:
+        found["report"] = _report_in(Path(asked.chosen.workdir), asked)
+        output_files.refuse_protected_folders("out", found["report"])
+    return found
+
+
+def _report_in(workdir: Path, asked: Asked) -> Path:
+    """The file in the folder of a run for a report that --out does not name.
+
+    Raises:
+        UserError: it has the report of other data of the same name.
+    """
+    end = "_recalibrated" if asked.calibration == "half" else ""
+    if asked.data is None:
+        return run_files.evaluation(workdir, f"{asked.split}{end}")
+    data = asked.data[1].resolve()
+    out = run_files.evaluation(workdir, f"of_{data.name[:_LONGEST_NAME]}{end}")
+    if out.exists() and (other := json_files.read(out, _OF_DATA, "a report")["data"]) != str(data):
+        raise UserError(f"{out} has the report of {other}: give --out, or delete it")
+    return out
 
 
 def write(
-    source: Source, report: Mapping[str, Any], found: Limits, outputs: Outputs, *, full: bool
+    outputs: Mapping[str, Path],
+    report: Mapping[str, Any],
+    source: Source,
+    scores: Scores,
+    rules: Mapping[str, SetRule],
 ) -> None:
-    """Shows a report, and writes the files that are asked for.
+    """Writes the files of `check`, and shows where they are.
 
     Args:
-        source: where the scores come from.
+        outputs: the files, by what they have.
         report: the report.
-        found: the examples that are evaluated, and the rules with limits.
-        outputs: the files.
-        full: whether everything is shown.
+        source: where the scores come from.
+        scores: the scores that are evaluated.
+        rules: the rules with limits, by their texts.
     """
-    # First, for the numbers are there whether they can be written or not.
-    tables.show(report, source.title, full=full)
-    if (best := report.get("best_possible")) is not None:
-        shares = ", ".join(
-            f"{text} {100 * row['coverage']:.1f}% (macro {100 * row['macro']:.1f}%)"
-            for text, row in best.items()
-        )
-        show_line(f"best possible: {shares}")
-    written = {}
-    for path in outputs.out:
-        what = _WHAT.get(path.suffix, f"figure {path.suffix}")
-        match what:
-            case "report":
-                files.write_whole(path, json_files.sealed(dict(report), indent=1))
-            case "rows":
-                files.write_whole(path, _rows(report))
-            case "scores":
-                score_files.write(path, found.scores)
-            case _:
-                drawn = figures.of_rules(report["sets"])
-                files.write_whole(path, figure_style.encode(drawn, path.suffix))
-        written[what] = path
-    if outputs.examples is not None:
-        written |= _write_examples(outputs.examples, source, report["sets"], found)
-    if outputs.limits is not None and source.classifier is not None:
-        fitted.write(outputs.limits, source.classifier, found.rules)
-        written["limits"] = outputs.limits
+    written = dict(outputs)
+    for what, path in outputs.items():
+        if what == "report":
+            files.write_whole(path, json_files.sealed(dict(report), indent=1))
+        elif what == "rows":
+            files.write_whole(path, _rows(report))
+        elif what == "scores":
+            score_files.write(path, scores)
+        elif what == _LIMITS:
+            assert source.classifier is not None
+            fitted.write(path, source.classifier, rules)
+        elif what in _FIGURES.values():
+            drawn = figures.of_rules(report["sets"])
+            files.write_whole(path, figure_style.encode(drawn, path.suffix))
+        else:
+            written |= _write_examples(path, source, scores, rules)
     terminal.show_files(written)
 
 
@@ -74,37 +125,33 @@ def _rows(report: Mapping[str, Any]) -> bytes:
             numbers = {key: one for key, one in row.items() if not isinstance(one, list | dict)}
             found.append({"of": what, "sets": text, **numbers, "low": low, "high": high})
     columns = list(dict.fromkeys(name for row in found for name in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(found)
-    return text.getvalue().encode()
+    return encode_rows([columns, *([row.get(name) for name in columns] for row in found)])
 
 
 def _write_examples(
-    path: Path, source: Source, rows: Mapping[str, Any], found: Limits
+    path: Path, source: Source, scores: Scores, rules: Mapping[str, SetRule]
 ) -> dict[str, Path]:
     """Writes the tables of the examples, the figure of their confusions, and their page.
 
     The sets are those of the first rule that promises something, or else of the first.
     """
-    promised = (text for text, row in rows.items() if "promised" in row)
-    text = next(promised, next(iter(rows), "top_k=1"))
-    rule = found.rules.get(text) or parse(text).fit(found.scores, "")
-    ks = sorted(int(one.value) for one in map(parse, rows) if one.name == "top_k")
-    table = ExampleTable.of(found.scores, rule, ks or [1])
+    single = [rule for rule in rules.values() if rule.combination is None]
+    single = single or [parse("top_k=1").fit(scores, "")]
+    rule = next((one for one in single if one.rule.promise is not None), single[0])
+    ks = sorted(int(one.value) for one in single if one.name == "top_k")
+    table = ExampleTable.of(scores, rule, ks or [1])
     written = table.write(path)
-    drawn = figures.of_confusions(table)
-    written["figure of confusions"] = path.with_suffix(CONFUSIONS)
-    files.write_whole(written["figure of confusions"], figure_style.encode(drawn, ".png"))
-    if path.suffix == PAGE:
-        facts = error_page.ErrorPageFacts(
-            source.title,
-            rule.in_words,
-            "example" if source.classifier is None else source.classifier.what,
-            {what: file for what, file in written.items() if file.suffix == ".csv"},
-            source.unreadable,
+    drawn, confusions = figures.of_confusions(table), path.with_suffix(_CONFUSIONS)
+    files.write_whole(confusions, figure_style.encode(drawn, ".png"))
+    if path.suffix == ".html":
+        error_page.write(
+            path,
+            table,
+            source.examples,
+            title=source.title,
+            sets=rule.in_words,
+            example="example" if source.classifier is None else source.classifier.what,
+            tables=written,
+            unreadable=tuple(one["error"] for one in source.about.get("unreadable", ())),
         )
-        error_page.write(path, table, facts, source.examples)
-        written["page of errors"] = path
-    return written
+    return {**written, "figure of confusions": confusions}

@@ -1,25 +1,47 @@
-"""Where scores come from: a file, or a split or new data of a classifier."""
+"""What is evaluated: scores from a file, or of a split or new data of a classifier."""
 
 import dataclasses
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from train.classifiers import flags as classifiers
-from train.classifiers import labelled
+from train.classifiers import labelled, loading
 from train.classifiers.classifier import Classifier
-from train.classifiers.trained import TrainedClassifier
-from train.data import taxonomy
+from train.classifiers.flags import ChosenClassifier
+from train.classifiers.trained import TrainedClassifier, below
 from train.data.examples import Examples
 from train.evaluating import training_examples
-from train.evaluating.asked import Asked
 from train.foundation import fields
 from train.foundation.errors import UserError
+from train.foundation.names import existing
 from train.foundation.printable import printable
-from train.foundation.spelling import flags_for_fields
 from train.scores import files as score_files
 from train.scores.scores import Scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the flags of `train.evaluate` ask for.
+
+    Attributes:
+        chosen: the classifier; without flags for `scores`, but for a taxonomy.
+        scores: instead of a classifier, a file of scores.
+        split: the split, without new data.
+        data: the flag of new data, "images" or "features", and its value; None without new data.
+        group: how the groups of new data are found; None for the usual ways.
+        sets: the texts of the rules; empty for the usual ones.
+        calibration: "validation", "half" or a file; None for the default.
+        full: whether everything is shown.
+    """
+
+    chosen: ChosenClassifier
+    scores: Path | None
+    split: str
+    data: tuple[str, Path] | None
+    group: str | None
+    sets: tuple[str, ...]
+    calibration: str | None
+    full: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,10 +51,9 @@ class Source:
     Attributes:
         title: what it is.
         scores: the scores.
-        about: what the report says of it.
+        about: what the report says of it, with the images that cannot be read.
         classifier: the classifier; None for scores from a file.
         examples: the examples; None for scores from a file.
-        unreadable: why each image that cannot be read is left out.
     """
 
     title: str
@@ -40,7 +61,6 @@ class Source:
     about: dict[str, Any]
     classifier: Classifier | None = None
     examples: Examples | None = None
-    unreadable: tuple[str, ...] = ()
 
 
 def find(asked: Asked, new_score: str | None) -> Source:
@@ -53,28 +73,14 @@ def find(asked: Asked, new_score: str | None) -> Source:
     Raises:
         UserError: a flag, or a file that one names, is not what it may be.
     """
-    return _of_classifier(asked, new_score) if asked.scores is None else _of_scores(asked)
-
-
-def _of_scores(asked: Asked) -> Source:
-    """The scores in a file."""
-    assert asked.scores is not None
-    scores = score_files.read(asked.scores, flag="--scores")
-    # The examples of a half keep their numbers.
-    scores = dataclasses.replace(scores, indices=np.arange(len(scores)))
-    if (above := asked.chosen.taxonomy) is not None:
-        classes = scores.classes
-        with flags_for_fields({taxonomy.FIELD: "--taxonomy"}):
-            tree = taxonomy.read(above, classes.names)
-        classes = dataclasses.replace(classes, tree=tree)
-        scores = dataclasses.replace(scores, classes=classes)
-    return Source(title=str(asked.scores), scores=scores, about={"scores": str(asked.scores)})
-
-
-def _of_classifier(asked: Asked, new_score: str | None) -> Source:
-    """The scores of a split, or of new data."""
+    if asked.scores is not None:
+        scores = score_files.read(asked.scores, flag="--scores")
+        if asked.chosen.taxonomy is not None:
+            classes = below(asked.chosen.taxonomy, scores.classes)
+            scores = dataclasses.replace(scores, classes=classes)
+        return Source(title=str(asked.scores), scores=scores, about={"scores": str(asked.scores)})
     takes_images = None if asked.data is None else asked.data[0] == "images"
-    classifier = classifiers.load(asked.chosen, takes_images=takes_images)
+    classifier = loading.load(asked.chosen, takes_images=takes_images)
     about: dict[str, Any] = {"classifier": classifier.title}
     if isinstance(classifier, TrainedClassifier):
         about = {"config": classifier.config.to_plain()}
@@ -82,9 +88,7 @@ def _of_classifier(asked: Asked, new_score: str | None) -> Source:
         assert isinstance(classifier, TrainedClassifier)
         splits = classifier.load_dataset().splits
         if wrong := fields.one_of(splits)(asked.split):
-            raise UserError(
-                field="--split", must_be=wrong, because="the data set has these", got=asked.split
-            )
+            raise UserError(field="--split", must_be=wrong, got=asked.split)
         return Source(
             title=f"{classifier.title}, {asked.split} split",
             scores=classifier.split(asked.split, new_score),
@@ -92,18 +96,17 @@ def _of_classifier(asked: Asked, new_score: str | None) -> Source:
             classifier=classifier,
             examples=splits[asked.split],
         )
-    flag, path = asked.data
-    found = labelled.find(flag, path, labelled.expected(classifier, asked.group))
+    flag, path = asked.data[0], existing(asked.data[1])
+    examples, unreadable = labelled.find(flag, path, classifier, asked.group)
     if isinstance(classifier, TrainedClassifier):
-        training_examples.warn(classifier, found)
+        training_examples.warn(classifier, examples, path)
     listed = [
-        {"path": printable(name), "error": printable(why)} for name, why in found.unreadable.items()
+        {"path": printable(name), "error": printable(why)} for name, why in unreadable.items()
     ]
     return Source(
         title=f"{classifier.title}, {classifier.what}s of {path}",
-        scores=classifier.score(found.examples, new_score=new_score, unknown=found.unknown_names),
-        about={"data": str(asked.place), **about, "unreadable": listed},
+        scores=classifier.score(examples, new_score=new_score),
+        about={"data": str(path.resolve()), **about, "unreadable": listed},
         classifier=classifier,
-        examples=found.examples,
-        unreadable=tuple(found.unreadable.values()),
+        examples=examples,
     )

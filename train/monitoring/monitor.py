@@ -13,13 +13,20 @@ import numpy as np
 
 from topk_jax import metrics
 from topk_jax.drift import CoverageTest, JumperMartingale, OnlineRanks
-from train.monitoring.promise import Promise
+from topk_jax.rules import CalibratedOn, Promise
+from train.foundation.errors import UserError
+from train.reports import promises, rules
 
+# The causes of a false alarm, each with the same probability: a calibration that happened to miss
+# more than allowed, outcomes that did, and scores that seem to change.
+_CAUSES = 3
 # The exit codes of an alarm.
 _BROKEN = 3
 _CHANGED = 4
 # The most points of a figure. Beyond these, every second point is left out.
 _MOST_POINTS = 500
+# What it counted.
+COUNTED = ("tests", "total_size", "broken_at", "changed_at", "points")
 # Outcomes of one call of the compiled program.
 _BLOCK = 256
 # The scores of labels are 1 minus their probability, in intervals of this length, and _MISSED
@@ -31,16 +38,11 @@ _SEED = 0
 
 
 class Outcome(NamedTuple):
-    """A set whose label was found; a probability that is not known is None, as is a missing name.
-
-    The name is that of one example, and not of a group, whose examples have one set.
-    """
+    """A set whose label was found; a probability that is not known is None."""
 
     missed: bool
     probability: float | None
     size: int
-    name: str | None = None
-    label: str = ""
 
 
 class _Tests(NamedTuple):
@@ -60,7 +62,9 @@ class Monitor:
     """What is known after some outcomes.
 
     Attributes:
-        promise: what the sets are held to.
+        rule: the text of the rule of the sets.
+        promise: what they are held to; of sets that promise nothing, without a calibration.
+        delta: the probability of a false alarm.
         tests: the tests of the outcomes.
         total_size: the sum of the sizes of the sets.
         broken_at: the number of outcomes after which the promise was found broken, or None.
@@ -69,34 +73,38 @@ class Monitor:
             misses, and the peaks of both tests, `[points, 4]`.
     """
 
+    rule: str
     promise: Promise
+    delta: float
     tests: _Tests
-    total_size: int
-    broken_at: int | None
-    changed_at: int | None
-    points: np.ndarray
+    total_size: int = 0
+    broken_at: int | None = None
+    changed_at: int | None = None
+    points: np.ndarray = dataclasses.field(default_factory=lambda: np.empty((0, 4)))
 
-    @staticmethod
-    def start(promise: Promise) -> "Monitor":
+    @classmethod
+    def start(cls, rule: str, promise: Promise, delta: float) -> "Monitor":
         """The monitor before any outcome."""
         edges = np.append(np.arange(1, _INTERVALS) / _INTERVALS, _MISSED).astype(np.float32)
-        coverage = CoverageTest.start(error=promise.allowed_error())
+        coverage = CoverageTest.start(error=promises.allowed_error(promise, delta / _CAUSES))
         tests = _Tests(coverage, OnlineRanks.start(edges=edges), JumperMartingale.start())
-        return Monitor(promise, tests, 0, None, None, np.empty((0, 4)))
+        return cls(rule, promise, delta, tests)
 
     def to_plain(self) -> dict[str, Any]:
-        """The numbers, for a file of JSON."""
-        promise, tests = dataclasses.asdict(self.promise), jax.tree.leaves(self.tests)
-        return {**vars(self), "promise": promise, "tests": tests}
+        """What it counted, for a file of JSON."""
+        counted = {name: getattr(self, name) for name in COUNTED}
+        return counted | {"tests": jax.tree.leaves(self.tests)}
 
     def restored(self, plain: Mapping[str, Any]) -> "Monitor":
-        """The monitor of the same promise that `to_plain` described; `ValueError` for others."""
+        """The monitor of the same promise that counted what `to_plain` described."""
         like, tree = jax.tree.flatten(self.tests)
         given = zip(map(_numbers, plain["tests"]), like, strict=True)
         leaves = [jnp.array(one.reshape(leaf.shape), leaf.dtype) for one, leaf in given]
-        tests, points = jax.tree.unflatten(tree, leaves), _numbers(plain["points"]).reshape(-1, 4)
-        counts = {name: plain[name] for name in ("total_size", "broken_at", "changed_at")}
-        return dataclasses.replace(self, tests=tests, points=points, **counts)
+        counted = {name: plain[name] for name in COUNTED} | {
+            "tests": jax.tree.unflatten(tree, leaves),
+            "points": _numbers(plain["points"]).reshape(-1, 4),
+        }
+        return dataclasses.replace(self, **counted)
 
     @property
     def count(self) -> int:
@@ -107,6 +115,16 @@ class Monitor:
     def misses(self) -> int:
         """How many labels were outside their sets."""
         return int(self.tests.coverage.misses)
+
+    @property
+    def log_needed(self) -> float:
+        """The logarithm of the evidence for an alarm."""
+        return math.log(_CAUSES / self.delta)
+
+    @property
+    def allowed_error(self) -> float:
+        """The part of labels that may be missed: a large quantile over calibrations."""
+        return promises.allowed_error(self.promise, self.delta / _CAUSES)
 
     @property
     def exit_code(self) -> int:
@@ -127,16 +145,16 @@ class Monitor:
             tests, peaks = _updated(tests, *padded, number)
             found.append(np.asarray(peaks)[:number])
         counts, evidence = self.count + 1 + np.arange(len(outcomes)), np.concatenate(found)
-        reached = evidence >= self.promise.log_needed
+        reached = evidence >= self.log_needed
         first = [int(counts[column.argmax()]) if column.any() else None for column in reached.T]
         more = np.column_stack([counts, self.misses + missed.cumsum(), evidence])
-        return Monitor(
-            self.promise,
-            tests,
-            self.total_size + sum(one.size for one in outcomes),
-            self.broken_at or first[0],
-            self.changed_at or first[1],
-            _thinned(np.concatenate([self.points, more])),
+        return dataclasses.replace(
+            self,
+            tests=tests,
+            total_size=self.total_size + sum(one.size for one in outcomes),
+            broken_at=self.broken_at or first[0],
+            changed_at=self.changed_at or first[1],
+            points=_thinned(np.concatenate([self.points, more])),
         )
 
     def in_words(self) -> list[str]:
@@ -147,27 +165,50 @@ class Monitor:
         if (on := promise.calibrated_on) is not None:
             alike = f" in groups, like {on.groups:,.0f} independent ones,"
             promised = (
-                f"{promise.coverage:.1%} is promised, and {1 - promise.allowed_error():.1%} "
+                f"{promise.coverage:.1%} is promised, and {1 - self.allowed_error:.1%} "
                 f"allowed, because {on.examples:,} examples"
                 f"{'' if on.groups == on.examples else alike} calibrate it"
             )
-        lines = [
-            f"{count:,} outcomes of sets of {promise.rule}, of {self.total_size / count:.3g} "
+
+        def told(what: str, peak: float, at: int | None) -> str:
+            needed, largest = _large(self.log_needed), f"the largest evidence is {_large(peak)}"
+            if at is None:
+                return f"no alarm that {what}: {largest}, and an alarm needs {needed}"
+            return f"{what}: noticed at outcome {at:,} by an evidence of {needed}; {largest}"
+
+        broken, changed = self.tests.peaks().tolist()
+        return [
+            f"{count:,} outcomes of sets of {self.rule}, of {self.total_size / count:.3g} "
             "classes on average",
             f"coverage {hits / count:.1%}, at all times {low:.1%} to {high:.1%}; {promised}",
+            told("the promise is broken", broken, self.broken_at),
+            told("the scores of the labels changed", changed, self.changed_at),
         ]
-        needed, peaks = _large(promise.log_needed), self.tests.peaks().tolist()
-        for what, peak, at in (
-            ("the promise is broken", peaks[0], self.broken_at),
-            ("the scores of the labels changed", peaks[1], self.changed_at),
-        ):
-            largest = f"the largest evidence is {_large(peak)}"
-            lines.append(
-                f"no alarm that {what}: {largest}, and an alarm needs {needed}"
-                if at is None
-                else f"{what}: noticed at outcome {at:,} by an evidence of {needed}; {largest}"
-            )
-        return lines
+
+
+def promise_of(sets: Mapping[str, Any], coverage: float | None) -> Promise:
+    """The promise of sets, by the rule in their lines, and what their limits come from.
+
+    Args:
+        sets: `rule` and, if it has limits, `calibrated_on`.
+        coverage: the coverage of sets that promise none; None for sets that promise one.
+
+    Raises:
+        UserError: there is no such rule, the coverage is missing or promised already, or it is not
+            told what the limits come from.
+    """
+    text, numbers = sets["rule"], sets.get("calibrated_on")
+    promised = rules.parse(text, "rule of --outcomes").rule.promise
+    if promised is None and coverage is not None:
+        return Promise(coverage, None)
+    if promised is None:
+        raise UserError(f"sets of {text} promise no coverage: give the --coverage to test")
+    if coverage is not None:
+        raise UserError(f"--coverage cannot be given with sets of {text}, which promise their own")
+    if numbers is None:
+        raise UserError(f"lines with sets of {text} need calibrated_on, as train.predict has it")
+    on = CalibratedOn(numbers["examples"], numbers["groups"], "")
+    return Promise(promised.coverage, on)
 
 
 def _large(log_number: float) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from topk_jax.rules import Answer
 from train.data.taxonomy import ClassTree
-from train.prediction.thumbnails import Photograph, Similar
+from train.prediction.thumbnails import Similar, Thumbnail
 from train.reports.rules import SetRule
 
 
@@ -19,30 +19,31 @@ class Entry:
     """The set of an example or of an observation; or why there is none.
 
     Attributes:
-        members: the places of its examples among all.
-        origins: the members as fields of a line: a path, or a row and its name.
+        origins: its examples as fields of a line: a path, or a row and its name.
         unreadable_origins: the path and the error of each file that cannot be read.
-        group: the name of the observation; None for an example by itself.
-        is_observation: whether it may have several members.
+        group: the name of the observation, empty for an example alone; None for a set of one
+            example.
+        inputs: what the classifier gets; None for an observation.
         probabilities: of all classes, [L]; None if nothing can be read.
+        outlier: how unusual it is, if the rule asks for that.
         classes: those of the set, by decreasing probability.
         nodes: the nodes of the taxonomy that name the set, with their probabilities, which
             decrease; None for a set without names.
         none_of_these: whether it may be none of the classes; None for a set that cannot say that.
-        photographs: those of the members, if a page shows them.
+        thumbnails: those of the first of its photographs, if a page shows them.
         similar: for each of the first classes, the most similar training examples, if requested.
     """
 
-    members: tuple[int, ...] = ()
     origins: tuple[dict[str, Any], ...] = ()
     unreadable_origins: tuple[dict[str, Any], ...] = ()
     group: str | None = None
-    is_observation: bool = False
+    inputs: np.ndarray | None = None
     probabilities: np.ndarray | None = None
+    outlier: float = 0.0
     classes: tuple[int, ...] = ()
     nodes: tuple[tuple[int, float], ...] | None = None
     none_of_these: bool | None = None
-    photographs: tuple[Photograph, ...] = ()
+    thumbnails: tuple[Thumbnail, ...] = ()
     similar: tuple[tuple[Similar, ...], ...] = ()
 
     def answered(self, answer: Answer, tree: ClassTree | None) -> "Entry":
@@ -73,7 +74,7 @@ class Entry:
     @property
     def title(self) -> str:
         """What a page calls it: its group, or else its first example."""
-        if self.group is not None:
+        if self.group:
             return self.group
         origin, *_ = (*self.origins, *self.unreadable_origins)
         if "path" in origin:
@@ -86,11 +87,11 @@ def to_line(entry: Entry, rule: SetRule, names: Sequence[str]) -> dict[str, Any]
     if entry.probabilities is None:
         (unreadable,) = entry.unreadable_origins
         return unreadable
-    line: dict[str, Any] = dict(*entry.origins) if not entry.is_observation else {}
-    if entry.is_observation:
-        line |= {"group": entry.group, "examples": [*entry.origins]}
-        if entry.unreadable_origins:
-            line["unreadable"] = [*entry.unreadable_origins]
+    line: dict[str, Any] = {"group": entry.group or None, "examples": [*entry.origins]}
+    if entry.group is None:
+        line = dict(*entry.origins)
+    elif entry.unreadable_origins:
+        line["unreadable"] = [*entry.unreadable_origins]
     chances = entry.probabilities
     line["set"] = [
         {"class": names[index], "index": index, "probability": float(chances[index])}

@@ -3,8 +3,7 @@
 What it shows is bounded: all examples, classes and confusions are in tables beside it.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,35 +20,28 @@ _MOST_CLASSES, _MOST_CONFUSIONS = 500, 100
 _THUMBNAILS_AHEAD = 32
 
 
-@dataclass(frozen=True)
-class ErrorPageFacts:
-    """What the page shows beside the examples.
-
-    Attributes:
-        title: what was evaluated.
-        sets: which classes are in a set, in words.
-        example: what an example is called.
-        tables: the CSV files beside the page, by what they have.
-        unreadable: why each file that cannot be read is not there.
-    """
-
-    title: str
-    sets: str
-    example: str
-    tables: Mapping[str, Path]
-    unreadable: tuple[str, ...] = ()
-
-
 def write(
-    path: Path, table: ExampleTable, facts: ErrorPageFacts, examples: Examples | None
+    path: Path,
+    table: ExampleTable,
+    examples: Examples | None,
+    *,
+    title: str,
+    sets: str,
+    example: str,
+    tables: Mapping[str, Path],
+    unreadable: Sequence[str] = (),
 ) -> None:
     """Writes the page.
 
     Args:
         path: the file.
         table: the examples that are evaluated, with places among `examples`.
-        facts: what the page shows beside them.
         examples: what thumbnails and credits are of; None for scores from a file.
+        title: what was evaluated.
+        sets: which classes are in a set, in words.
+        example: what an example is called.
+        tables: the CSV files beside the page, by what they have.
+        unreadable: why each file that cannot be read is not there.
     """
     chosen = table.worst(_MOST_BY_LOSS, _MOST)
     shown, are_probabilities = table.examples.labels[chosen], table.examples.are_probabilities()
@@ -57,11 +49,11 @@ def write(
         path,
         "error_page.html",
         ("cards.js", "error_page.js"),
-        title=f"Errors of {facts.title}",
-        rule=facts.sets,
-        table=_numbers(table) | {f"All {what}": file.name for what, file in facts.tables.items()},
-        unreadable=facts.unreadable,
-        example=facts.example,
+        title=f"Errors of {title}",
+        rule=sets,
+        table=_numbers(table) | {f"All {what}": file.name for what, file in tables.items()},
+        unreadable=unreadable,
+        example=example,
         most_by_loss=_MOST_BY_LOSS,
         score=pages.percent if are_probabilities else "{:.4g}".format,
         examples=table,

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 
 from train.classifiers import program
 from train.classifiers.trained import TrainedClassifier
-from train.data import images
+from train.data import images, preparation
 from train.data.dataset import INPUT_DTYPES
 from train.foundation.errors import UserError
-from train.prediction import description, standalone
+from train.prediction import standalone
 from train.reports.rules import SetRule
 
 _PLATFORMS = ("cpu", "cuda", "tpu")
@@ -65,12 +65,12 @@ def describe(classifier: TrainedClassifier, rule: SetRule) -> dict[str, Any]:
     """What a user of the program needs to know; `train.classifiers.program` reads it."""
     classes = classifier.classes
     return {
-        **_inputs(classifier),
+        **inputs_of(classifier, "The program itself normalizes."),
         "outputs": outputs(classifier, rule),
         "rule": rule.to_json(),
         **({} if classes.counts is None else {"training_images": list(classes.training_images)}),
         **({} if classes.tree is None else {"taxonomy": classes.tree.to_plain()}),
-        **description.facts(classifier),
+        **facts_of(classifier),
         "platforms": list(_PLATFORMS),
         "jax": jax.__version__,
     }
@@ -98,13 +98,33 @@ def outputs(classifier: TrainedClassifier, rule: SetRule) -> dict[str, Any]:
     }
 
 
-def _inputs(classifier: TrainedClassifier) -> dict[str, Any]:
-    if classifier.inputs == "images":
-        in_words = f"{description.preparation(classifier)} The program itself normalizes."
-        more = description.steps(classifier)
-    else:
-        in_words = "The features as in training. The program itself standardizes them."
-        more = {}
+def facts_of(classifier: TrainedClassifier) -> dict[str, Any]:
+    """The classes in their order, and what the classifier was trained on and how."""
+    spec = classifier.spec
+    origin, name = classifier.origin
+    return {
+        "classes": list(classifier.classes.names),
+        "data_set": spec.name,
+        **({"attribution": spec.attribution} if spec.attribution else {}),
+        origin: name,
+        "network": classifier.network_name,
+    }
+
+
+def inputs_of(classifier: TrainedClassifier, then: str) -> dict[str, Any]:
+    """The array that an exported classifier takes, by its name.
+
+    Args:
+        classifier: the classifier.
+        then: how an image becomes what the network takes after `preparation_in_words`.
+    """
+    of_images, spec = classifier.inputs == "images", classifier.spec
+    in_words = "The features as in training. The program itself standardizes them."
+    more: dict[str, Any] = {}
+    if of_images:
+        in_words = f"{preparation_in_words(classifier)} {then}"
+        numbers = {"divisor": 255, "mean": list(spec.mean), "std": list(spec.std)}
+        more = {"steps": preparation.to_plain(spec.image_reader), "normalization": numbers}
     return {
         classifier.inputs: {
             "shape": ["n", *classifier.shape],
@@ -113,3 +133,16 @@ def _inputs(classifier: TrainedClassifier) -> dict[str, Any]:
             **more,
         }
     }
+
+
+def preparation_in_words(classifier: TrainedClassifier) -> str:
+    """How an image becomes the uint8 pixels that the classifier takes, in words."""
+    height, width, channels = classifier.shape
+    colour = "greyscale" if channels == 1 else "RGB"
+    reader = classifier.spec.image_reader
+    upright = ", turned upright" if reader.upright else ""
+    return (
+        f"The picture{upright}, in {colour}, {reader.fit.in_words} (bilinear with "
+        f"antialiasing, as Pillow does), the middle {height} x {width} pixels of it, values from 0 "
+        "to 255."
+    )

@@ -6,9 +6,10 @@ import safetensors.numpy
 
 from train.classifiers.trained import TrainedClassifier
 from train.foundation.errors import UserError
-from train.models import feature_norm, find
+from train.foundation.spelling import flags_for_fields
+from train.models import feature_norm, published
 from train.models.weights.names import PublishedNames, arrays_of
-from train.prediction import description
+from train.prediction import exported_program
 
 
 def serialize(classifier: TrainedClassifier) -> bytes:
@@ -17,8 +18,7 @@ def serialize(classifier: TrainedClassifier) -> bytes:
     Raises:
         UserError: the network is not a published one, or its head is not.
     """
-    names = _names(classifier)
-    head = classifier.assembly.head
+    names, head = _names(classifier), classifier.assembly.head
     if head != "linear":
         raise UserError(
             "--format=safetensors is for linear heads, as published networks have them; this run "
@@ -32,24 +32,19 @@ def serialize(classifier: TrainedClassifier) -> bytes:
 
 def describe(classifier: TrainedClassifier) -> dict[str, Any]:
     """What a user of the file needs to know."""
+    then = (
+        "Then divided by 255, minus the mean and divided by the standard deviation of each channel."
+    )
     return {
         "names": f"of {_names(classifier).publisher}",
-        "images": {
-            "shape": ["n", *classifier.shape],
-            "preparation": f"{description.preparation(classifier)} Then divided by 255, minus the "
-            "mean and divided by the standard deviation of each channel.",
-            **description.steps(classifier),
-        },
-        **description.facts(classifier),
+        **exported_program.inputs_of(classifier, then),
+        **exported_program.facts_of(classifier),
     }
 
 
 def _names(classifier: TrainedClassifier) -> PublishedNames:
-    name = classifier.config.model.name
-    names = find(name).names
-    if names is None:
-        raise UserError(
-            "--format=safetensors is for networks with published weights, which docs/networks.md "
-            f"lists; this network is {name!r}"
-        )
+    of = {"config.model.pretrained": "--format=safetensors", "config.model.name": "this network"}
+    with flags_for_fields(of):
+        names = published(classifier.config.model.name).names
+    assert names is not None
     return names

@@ -1,11 +1,11 @@
 """What train.predict makes sets for: image files or rows of features, as `Examples`."""
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from absl import logging
 
 from train.classifiers import classifier as classifiers
 from train.classifiers.classifier import Classifier
@@ -13,17 +13,77 @@ from train.classifiers.trained import TrainedClassifier
 from train.data import grouping, look
 from train.data.examples import Examples
 from train.data.sources import features as feature_source
-from train.data.sources.folder import Files
+from train.data.sources import folder
 from train.foundation.errors import UserError
-from train.foundation.printable import printable
+from train.foundation.names import existing, shown
 from train.foundation.spelling import flags_for_fields
-from train.prediction import image_files, shares
+from train.prediction import shares
 from train.scores import observations
 
 
 def find(named: Sequence[str], features: Path | None, grammar: str | None) -> Examples:
-    """The image files of --images, or the rows of --features, with the groups of --group."""
-    return _images(named, grammar) if features is None else _rows(features, grammar)
+    """The image files of --images, or the rows of --features, with the groups of --group.
+
+    The groups are those of an array, or are found in the names.
+    """
+    array = None if features is None or grouping.is_pattern(grammar) else grammar
+    if features is None:
+        paths = np.array([str(path) for path in image_files(named)], object)
+        unknown = np.full(len(paths), -1)
+        found = Examples.of_source(
+            folder.Files(Path(), paths), unknown, (), "--images", names=paths
+        )
+    else:
+        with flags_for_fields({"config.dataset.group": "--group"}):
+            found = feature_source.find(features, group=array, labelled=False, field="--features")
+        feature_source.check_finite(found.array, found.where)
+    groups = None
+    if array is not None:
+        # An array of empty texts has no groups.
+        groups = np.full(len(found), "", object) if found.groups is None else found.groups
+    elif grammar is not None:
+        if found.names is None:
+            must_be = f"an array of {features}, which has no names to search"
+            raise UserError(field="--group", must_be=must_be, got=grammar)
+        is_alike = grammar == grouping.NEAR_DUPLICATES and features is None
+        copies = look.look(found).copies if is_alike else None
+        names = found.names.tolist()
+        groups = grouping.find(grammar, names, field="--group", copies=copies, may_be_one=True)
+    return dataclasses.replace(found, groups=groups)
+
+
+def image_files(named: Sequence[str]) -> list[Path]:
+    """The files that the values of --images name, in their order; some may not be images.
+
+    A folder stands for all images in it and its subfolders, sorted by path; see `folder.find`. A
+    file that is named directly may have any name.
+
+    Args:
+        named: paths of files or folders; a value that is no path may have several, separated by
+            commas.
+
+    Raises:
+        UserError: a path does not exist, or there is no file at all.
+    """
+    found: list[Path] = []
+    for value in named:
+        for text in [value] if _exists(value) else value.split(","):
+            if not _exists(text):
+                must_be, got = "image files or folders", shown(text) or repr(value)
+                raise UserError(f"--images must name {must_be}; there is no {got}")
+            path = existing(Path(text))
+            if path.is_dir():
+                images = folder.find(path, labelled=False, field="--images").inputs
+                assert isinstance(images, folder.Files)
+                found += map(path.joinpath, images.paths)
+            else:
+                found.append(path)
+    return found
+
+
+def _exists(path: str) -> bool:
+    # The empty text would be the working directory. Path.exists raises on a long name.
+    return path != "" and os.path.exists(existing(Path(path)))  # noqa: PTH110
 
 
 def files(examples: Examples, features: Path | None) -> dict[Path, str]:
@@ -33,55 +93,6 @@ def files(examples: Examples, features: Path | None) -> dict[Path, str]:
         return dict.fromkeys(map(Path, examples.names.tolist()), "one of the images")
     of_folder = features.glob("*.np[yz]") if features.is_dir() else [features]
     return dict.fromkeys(of_folder, "what --features is read from")
-
-
-def _images(named: Sequence[str], grammar: str | None) -> Examples:
-    """The image files of --images, with the groups that --group finds in their paths."""
-    paths = np.array([str(path) for path in image_files.find(named)], object)
-    found = Examples.of_source(
-        Files(Path(), paths), np.full(len(paths), -1), (), "--images", names=paths
-    )
-    if grammar is None:
-        return found
-    copies = look.look(found).copies if grammar == grouping.NEAR_DUPLICATES else None
-    return _grouped(found, grammar, copies)
-
-
-def _rows(path: Path, grammar: str | None) -> Examples:
-    """The rows of --features, with the groups of an array, or those in their names."""
-    is_array = grammar is not None and not grouping.is_pattern(grammar)
-    with flags_for_fields({"config.dataset.group": "--group"}):
-        found = feature_source.find(
-            path, group=grammar if is_array else None, labelled=False, field="--features"
-        )
-    feature_source.check_finite(found.array, found.where)
-    if grammar is None:
-        return dataclasses.replace(found, groups=None)
-    if is_array:
-        # An array of empty texts has no groups.
-        return found if found.groups is not None else _of_groups(found, np.full(len(found), ""))
-    if found.names is None:
-        must_be = f"an array of {path}, which has no names to search"
-        raise UserError(field="--group", must_be=must_be, got=grammar)
-    return _grouped(found, grammar)
-
-
-def _grouped(found: Examples, grammar: str, copies: np.ndarray | None = None) -> Examples:
-    assert found.names is not None
-    names = found.names.tolist()
-    groups = grouping.find(grammar, names, field="--group", copies=copies, may_be_one=True)
-    if len(found) > 1 and groups[0] and (groups == groups[0]).all():
-        logging.warning(
-            "--group: '%s' makes all %s examples one observation, %s",
-            grammar,
-            f"{len(found):,}",
-            printable(groups[0]),
-        )
-    return _of_groups(found, groups)
-
-
-def _of_groups(found: Examples, groups: np.ndarray) -> Examples:
-    return dataclasses.replace(found, groups=groups.astype(object))
 
 
 def of_share(examples: Examples, share: slice) -> Examples:

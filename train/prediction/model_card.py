@@ -1,7 +1,7 @@
 """The model card of an exported classifier: a Markdown page with a head that model hubs read."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,8 @@ from train.reports.metric import SHOTS, Average
 from train.reports.rules import SetRule
 
 _TASKS = {"images": "image-classification", "features": "tabular-classification"}
-# The rules that promise how often sets are right, or what they cost.
-_PROMISING = ("coverage", "average_error", "max_error", "risk")
-# The rows of the table of classes.
-_MOST_CLASSES = 1000
 _COLUMNS: tuple[Average, ...] = ("micro", "macro", *SHOTS)
-_HEADS = ("all examples", "mean over classes", "few shots", "medium", "many")
+_HEADS = ("accuracy", "all examples", "mean over classes", "few shots", "medium", "many")
 
 
 def write(
@@ -35,45 +31,39 @@ def write(
         numbers: how the numbers of the file differ from the numbers of the classifier, in a
             sentence.
     """
+    found = metric.from_json(classifier.results.get("test", {}))
+    measured = {one: value for one, value in found.items() if value is not None}
     sections = [
-        _head(classifier),
+        _head(classifier, measured),
         f"# {_plain(name)}",
         _what(classifier),
-        *_sets(rule),
-        *_data(classifier),
-        *_quality(classifier, numbers),
+        *([] if rule is None else _sets(rule)),
+        _data(classifier),
+        "## Test",
+        *filter(None, [numbers]),
+        *_quality(classifier, measured),
     ]
     return ("\n\n".join(sections) + "\n").encode()
 
 
-def _head(classifier: TrainedClassifier) -> str:
+def _head(classifier: TrainedClassifier, measured: Mapping[metric.Metric, float]) -> str:
     """The head; JSON values are YAML, too."""
-    spec = classifier.spec
+    name, task = classifier.spec.name, _TASKS[classifier.inputs]
     entries: dict[str, Any] = {
         "library_name": "topk_jax",
-        "pipeline_tag": _TASKS[classifier.inputs],
+        "pipeline_tag": task,
         "tags": ["jax", "set-valued-classification"],
         "metrics": ["accuracy"],
     }
-    measured = [
+    accuracies = [
         {"type": "accuracy", "name": one.in_words, "value": value}
-        for one, value in _measured(classifier).items()
+        for one, value in measured.items()
         if one.is_accuracy
     ]
-    if measured:
-        data = {"type": spec.name, "name": spec.name, "split": "test"}
-        entries["model-index"] = [
-            {
-                "name": classifier.network_name,
-                "results": [
-                    {
-                        "task": {"type": _TASKS[classifier.inputs]},
-                        "dataset": data,
-                        "metrics": measured,
-                    }
-                ],
-            }
-        ]
+    if accuracies:
+        data = {"type": name, "name": name, "split": "test"}
+        result = {"task": {"type": task}, "dataset": data, "metrics": accuracies}
+        entries["model-index"] = [{"name": classifier.network_name, "results": [result]}]
     lines = (f"{key}: {json.dumps(value)}" for key, value in entries.items())
     return "\n".join(["---", *lines, "---"])
 
@@ -89,12 +79,10 @@ def _what(classifier: TrainedClassifier) -> str:
     )
 
 
-def _sets(rule: SetRule | None) -> Iterator[str]:
+def _sets(rule: SetRule) -> Iterator[str]:
     """Which classes are in a set, and for what that holds."""
-    if rule is None:
-        return
     yield f"## Sets\n\n{_plain(rule.in_words)}"
-    if rule.name in _PROMISING:
+    if rule.name in ("coverage", "average_error", "max_error", "risk"):
         of_classes = rule.rule.conformal == "class_conditional"
         but = "" if of_classes else "each class by itself, for "
         yield (
@@ -107,7 +95,7 @@ def _sets(rule: SetRule | None) -> Iterator[str]:
         yield "These sets do not promise how often they have the right class."
 
 
-def _data(classifier: TrainedClassifier) -> Iterator[str]:
+def _data(classifier: TrainedClassifier) -> str:
     spec, counts = classifier.spec, np.array(classifier.classes.training_images)
     licence = spec.attribution or "not known to the program; ask whoever made the data set"
     lines = ["## Data", "", f"- data set: {_plain(spec.name)}"]
@@ -118,31 +106,22 @@ def _data(classifier: TrainedClassifier) -> Iterator[str]:
             f"- training examples of a class: from {counts.min():,} to {counts.max():,}, in the "
             f"median {np.median(counts):,g}",
         ]
-    yield "\n".join(lines)
-    if counts.any() and len(counts) <= _MOST_CLASSES:
-        named = zip(classifier.classes.names, counts.tolist(), strict=True)
-        yield _table(
-            ("class", "training examples"), ((name, f"{count:,}") for name, count in named)
-        )
+    return "\n".join(lines)
 
 
-def _quality(classifier: TrainedClassifier, numbers: str) -> Iterator[str]:
+def _quality(
+    classifier: TrainedClassifier, measured: Mapping[metric.Metric, float]
+) -> Iterator[str]:
     """The accuracies on the test split, by the size of the classes."""
-    yield "## Test"
-    if numbers:
-        yield numbers
-    measured = _measured(classifier)
     if not measured:
         yield "The program has not tested this classifier."
         return
-    rules = dict.fromkeys(
-        (one.rule, one.k) for one in measured if one.rule is not None and one.k is not None
-    )
-    rows = []
-    for kind, k in rules:
-        each = (metric.Metric.accuracy(kind, k, average) for average in _COLUMNS)
-        rows.append((f"{kind}-{k}", *(one.format(measured.get(one)) for one in each)))
-    yield _table(("accuracy", *_HEADS), rows)
+    rows = [_HEADS, ("---", *["---:"] * len(_COLUMNS))]
+    for kind, k in dict.fromkeys((one.rule, one.k) for one in measured):
+        if kind is not None and k is not None:
+            each = (metric.Metric.accuracy(kind, k, average) for average in _COLUMNS)
+            rows.append((f"{kind}-{k}", *(one.format(measured.get(one)) for one in each)))
+    yield "\n".join(f"| {' | '.join(row)} |" for row in rows)
     groups = metrics.shot_groups(np.array(classifier.classes.training_images))
     sizes = (f"{np.sum(groups[shot]):,} of {shot}" for shot in SHOTS)
     yield (
@@ -150,18 +129,6 @@ def _quality(classifier: TrainedClassifier, numbers: str) -> Iterator[str]:
         f"Classes by their training examples, few below 20 and many above 100: {', '.join(sizes)} "
         "shots."
     )
-
-
-def _measured(classifier: TrainedClassifier) -> Mapping[metric.Metric, float]:
-    """The metrics of the run on its test split, without metrics that do not have a value."""
-    found = metric.from_json(classifier.results.get("test", {}))
-    return {one: value for one, value in found.items() if value is not None}
-
-
-def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    heads = list(heads)
-    lines = [heads, ["---"] + ["---:"] * (len(heads) - 1), *rows]
-    return "\n".join(f"| {' | '.join(map(_plain, line))} |" for line in lines)
 
 
 def _plain(text: str) -> str:

@@ -3,31 +3,14 @@
 import contextlib
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from train.foundation import files
-from train.foundation.console import make_console
-from train.foundation.errors import UserError
-from train.foundation.printable import printable
+from train.foundation import files, reading
+from train.foundation.console import make_console, show_line
 from train.foundation.progress_bar import counts, make_bar
-from train.prediction import image_files
 from train.prediction.entries import Entry
-from train.workdir import output_files
-
-
-def targets(
-    out: str | None, html: str | None, kept: Mapping[Path, str]
-) -> tuple[Path | None, Path | None]:
-    """The file of the lines and the file of the page; refuses files that are kept."""
-    lines, page = (
-        None if value is None else output_files.checked(flag, value, kept)
-        for flag, value in (("out", out), ("html", html))
-    )
-    if lines is not None and page is not None and lines.absolute() == page.absolute():
-        raise UserError(f"--out and --html must be two files; both are {lines}")
-    return lines, page
 
 
 def write(
@@ -52,33 +35,28 @@ def write(
     Returns:
         The number of images that cannot be read.
     """
-    image_files.ignore_warnings()
-    unreadable = 0
+    reading.ignore_warnings()
+    console, unreadable = make_console(stderr=True), 0
+    # If the lines go to the same terminal, they show the progress.
+    is_shown = out is not None or not sys.stdout.isatty()
+    bar = make_bar(console, after=counts(what), shown=is_shown)
 
     def written(output: BinaryIO) -> Iterator[Entry]:
         nonlocal unreadable
-        bar = make_bar(
-            make_console(stderr=True),
-            after=counts(what),
-            # If the lines go to the same terminal, they show the progress.
-            shown=out is not None or not sys.stdout.isatty(),
-        )
-        with bar:
-            progress = bar.add_task("", total=total)
-            for entry in entries:
-                output.write(files.to_json(to_line(entry)))
-                for file in entry.unreadable_origins:
-                    # rich prints it above the bar.
-                    _print_error(file["error"])
-                unreadable += len(entry.unreadable_origins)
-                bar.advance(progress, len(entry.origins) + len(entry.unreadable_origins))
-                yield entry
+        progress = bar.add_task("", total=total)
+        for entry in entries:
+            output.write(files.to_json(to_line(entry)))
+            for file in entry.unreadable_origins:
+                show_line(file["error"], console)
+            unreadable += len(entry.unreadable_origins)
+            bar.advance(progress, len(entry.origins) + len(entry.unreadable_origins))
+            yield entry
 
-    with _lines(out) as output:
+    with bar, _lines(out) as output:
         show = page or (lambda shown: deque(shown, maxlen=0))
         show(written(output))
     if unreadable:
-        _print_error(f"{unreadable:,} of {total:,} images could not be read")
+        show_line(f"{unreadable:,} of {total:,} images could not be read", console)
     return unreadable
 
 
@@ -92,8 +70,3 @@ def _lines(out: Path | None) -> Iterator[BinaryIO]:
     with files.name_in_errors(Path("standard output")):
         yield sys.stdout.buffer
         sys.stdout.flush()
-
-
-def _print_error(text: str) -> None:
-    # On one line, even if the name of a file has line breaks.
-    print(printable(" ".join(text.split())), file=sys.stderr, flush=True)  # noqa: T201

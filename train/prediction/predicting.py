@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,8 @@ from train.data.examples import Examples
 from train.data.images import UnreadableImageError
 from train.foundation import reading
 from train.foundation.errors import UserError
-from train.prediction.batching import batched, one_ahead
 from train.prediction.entries import Entry
-from train.prediction.thumbnails import Photograph, Thumbnail
+from train.prediction.thumbnails import Thumbnail
 from train.reports.rules import SetRule
 from train.scores import observations
 from train.scores.observations import Combination
@@ -28,30 +26,6 @@ from train.scores.observations import Combination
 _LARGEST_BATCH = 64
 # An observation may have thousands of photographs; a page shows some.
 _MOST_THUMBNAILS = 24
-
-# An entry without its set, and how unusual its example is.
-_Unanswered = tuple[Entry, np.float32 | None]
-
-
-@dataclass(frozen=True, eq=False)
-class _Read:
-    """An example that was read, and then scored.
-
-    Attributes:
-        place: its place among all.
-        inputs: what the classifier gets; None if it cannot be read.
-        error: why it cannot be read.
-        thumbnail: of its image, if a page shows it.
-        probabilities: of all classes, [L].
-        outlier: how unusual it is, if the rule asks for that.
-    """
-
-    place: int
-    inputs: np.ndarray | None = None
-    error: str = ""
-    thumbnail: Thumbnail | None = None
-    probabilities: np.ndarray | None = None
-    outlier: np.float32 | None = None
 
 
 def fitted_rule(
@@ -79,12 +53,7 @@ def fitted_rule(
         return rule
     if grouped:
         rule = dataclasses.replace(rule, combination=rule.combination or Combination())
-    if calibration is None:
-        return fitted.fitted(classifier, rule)
-    kept = fitted.read(calibration, classifier)
-    if str(rule) not in kept:
-        raise UserError(f"--calibration {calibration} has no {rule}; it has {'; '.join(kept)}")
-    return kept[str(rule)]
+    return fitted.find(classifier, rule, calibration)
 
 
 def predict(
@@ -103,142 +72,125 @@ def predict(
         classifier: the classifier.
         rule: the fitted rule; it combines the examples of each group if it has a combination.
         examples: what the classifier takes.
-        thumbnails: whether to make thumbnails, of at most 24 photographs of an observation.
+        thumbnails: whether to make thumbnails, of which an observation keeps 24.
     """
-    number, combination = len(examples), rule.combination
-    of = np.arange(number)
+    size = min(_LARGEST_BATCH, 1 << (len(examples) - 1).bit_length())
+    combination, order, of = rule.combination, np.arange(len(examples)), None
     if combination is not None:
         assert examples.groups is not None
         _, of = observations.numbered(examples.groups)
-    order = np.argsort(of, kind="stable")
-    sizes = np.bincount(of)
-    places = np.arange(number) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    shown = np.zeros(number, bool)
-    shown[order] = thumbnails & examples.are_encoded & (places < _MOST_THUMBNAILS)
-    size = min(_LARGEST_BATCH, 1 << (number - 1).bit_length())
-    scored = _scored(classifier, rule.rule.new_score, _read(examples, order, shown), size)
-    found = (
-        entry
-        for _, some in itertools.groupby(scored, lambda one: of[one.place])
-        for entry in _entries([*some], examples, combination, photographs=thumbnails)
-    )
-
-    answer = jax.jit(rule.answer)
-    for some in batched(found, size):
-        yield from _answered(some, answer, rule, size)
+        order = np.argsort(of, kind="stable")
+    entries = _read(examples, order, grouped=of is not None, thumbnails=thumbnails)
+    entries = _scored(classifier, rule, entries, size)
+    if combination is not None and of is not None:
+        grouped = itertools.groupby(zip(of[order], entries, strict=True), operator.itemgetter(0))
+        members = ([one for _, one in some] for _, some in grouped)
+        entries = itertools.chain.from_iterable(_observation(some, combination) for some in members)
+    yield from _answered(entries, rule, size, len(classifier.classes.names))
 
 
-def _read(examples: Examples, order: np.ndarray, shown: np.ndarray) -> Iterator[_Read]:
-    """The inputs of the examples in an order; images in threads."""
+def _read(
+    examples: Examples, order: np.ndarray, *, grouped: bool, thumbnails: bool
+) -> Iterator[Entry]:
+    """The examples in an order, each with its inputs or with why it has none."""
 
-    def row(place: int) -> _Read:
-        # Float32 for every file, so that the program is the exported one.
-        return _Read(place, examples.rows(np.array([place]))[0].astype(np.float32))
-
-    def image(place: int) -> _Read:
-        reader, name = examples.reader, examples.name(place)
-        assert reader is not None
+    def read(place: int) -> Entry:
+        name = examples.name(place)
+        group = str(examples.groups[place]) if grouped and examples.groups is not None else None
+        if not examples.are_encoded:
+            row: dict[str, Any] = {"row": int(examples.places[place])}
+            origin = row if examples.names is None else {**row, "name": name}
+            # Float32 for every file, so that the program is the exported one.
+            inputs = examples.rows(np.array([place]))[0].astype(np.float32)
+            return Entry(origins=(origin,), group=group, inputs=inputs)
+        assert examples.reader is not None
+        origin = {"path": name}
         try:
-            picture = reader.decode(examples.encoded(place), name)
-            pixels = reader.pixels(picture, name)
+            picture = examples.reader.decode(examples.encoded(place), name)
+            inputs = examples.reader.pixels(picture, name)
         except UnreadableImageError as error:
-            return _Read(place, error=str(error))
+            return Entry(unreadable_origins=({**origin, "error": str(error)},))
         except OSError as error:
-            return _Read(place, error=f"cannot read {name}: {error.strerror}")
-        return _Read(place, pixels, thumbnail=Thumbnail.of(picture) if shown[place] else None)
+            why = f"cannot read {name}: {error.strerror}"
+            return Entry(unreadable_origins=({**origin, "error": why},))
+        shown = (Thumbnail.of(picture),) if thumbnails else ()
+        return Entry(origins=(origin,), group=group, inputs=inputs, thumbnails=shown)
 
     if examples.are_encoded:
-        return reading.in_threads(image, order.tolist(), ahead=_LARGEST_BATCH)
-    return map(row, order.tolist())
+        return reading.in_threads(read, order.tolist(), ahead=_LARGEST_BATCH)
+    return map(read, order.tolist())
 
 
 def _scored(
-    classifier: Classifier, new_score: str | None, inputs: Iterable[_Read], size: int
-) -> Iterator[_Read]:
-    """The examples with their probabilities, which are computed in batches of one shape."""
-    scores = classifier.scores()
+    classifier: Classifier, rule: SetRule, entries: Iterable[Entry], size: int
+) -> Iterator[Entry]:
+    """The entries with their probabilities, which are computed in batches of one shape."""
+    scores, new_score = classifier.scores(), rule.rule.new_score
     outliers = None if new_score is None else classifier.outliers(new_score)
     kind = np.uint8 if classifier.inputs == "images" else np.float32
 
     @jax.jit
-    def infer(batch: jax.Array) -> tuple[jax.Array, jax.Array | None]:
-        unusual = None if outliers is None else outliers(batch)
+    def infer(batch: jax.Array) -> tuple[jax.Array, jax.Array]:
+        unusual = jnp.zeros(size) if outliers is None else outliers(batch)
         return scores(batch).astype(jnp.float32), unusual
 
-    def start(batch: Sequence[_Read]) -> tuple[Sequence[_Read], Any]:
+    def start(batch: Sequence[Entry]) -> tuple[Sequence[Entry], tuple[jax.Array, jax.Array]]:
         padded = np.zeros((size, *classifier.shape), kind)
         for row, one in zip(padded, batch, strict=False):
             if one.inputs is not None:
                 row[...] = one.inputs
         return batch, infer(padded)
 
-    for batch, outputs in one_ahead(map(start, batched(inputs, size))):
-        values, unusual = (None if part is None else np.asarray(part) for part in outputs)
-        assert values is not None
+    # The device computes while results are written.
+    for batch, outputs in reading.started(map(start, _batched(entries, size)), 1):
+        values, unusual = jax.device_get(outputs)
         for row, one in enumerate(batch):
-            outlier = None if unusual is None else unusual[row]
-            known = {} if one.inputs is None else {"probabilities": values[row], "outlier": outlier}
-            yield dataclasses.replace(one, inputs=None, **known)
+            is_read = one.inputs is not None
+            found = {"probabilities": values[row], "outlier": unusual[row]} if is_read else {}
+            # An observation may have more photographs than the memory has room for.
+            kept = one.inputs if rule.combination is None else None
+            yield dataclasses.replace(one, **found, inputs=kept)
 
 
-def _entries(
-    some: Sequence[_Read], examples: Examples, combination: Combination | None, *, photographs: bool
-) -> Iterator[_Unanswered]:
-    """An example or an observation as one, or its files if none of them can be read."""
-    read = [one for one in some if one.probabilities is not None]
-    failed = [
-        {**_origin(examples, one.place), "error": one.error}
-        for one in some
-        if one.probabilities is None
-    ]
-    if not read:
-        yield from ((Entry(unreadable_origins=(origin,)), None) for origin in failed)
+def _batched(entries: Iterable[Entry], size: int) -> Iterator[list[Entry]]:
+    """Lists of entries one after the other; only the last may be shorter."""
+    iterator = iter(entries)
+    while batch := [*itertools.islice(iterator, size)]:
+        yield batch
+
+
+def _observation(members: Sequence[Entry], combination: Combination) -> Iterator[Entry]:
+    """The members of an observation as one, or by themselves if none of them can be read."""
+    known = [one.probabilities for one in members if one.probabilities is not None]
+    if not known:
+        yield from members
         return
-    values = np.stack([one.probabilities for one in read if one.probabilities is not None])
-    group = None
-    if combination is not None:
-        assert examples.groups is not None
-        group = str(examples.groups[read[0].place]) or None
-        values = combination.pool(values, np.zeros(len(values), np.int64)).astype(np.float32)
-    shown = read if photographs and examples.are_encoded else []
-    entry = Entry(
-        members=tuple(one.place for one in read),
-        origins=tuple(_origin(examples, one.place) for one in read),
-        unreadable_origins=tuple(failed),
-        group=group,
-        is_observation=combination is not None,
-        probabilities=values[0],
-        photographs=tuple(
-            Photograph(Path(examples.name(one.place)), one.thumbnail) for one in shown
-        ),
+
+    def joined(name: str) -> tuple[Any, ...]:
+        return tuple(part for one in members for part in getattr(one, name))
+
+    pooled = combination.pool(np.stack(known), np.zeros(len(known), np.int64))
+    yield Entry(
+        origins=joined("origins"),
+        unreadable_origins=joined("unreadable_origins"),
+        group=next(one.group for one in members if one.probabilities is not None),
+        probabilities=pooled[0].astype(np.float32),
+        thumbnails=joined("thumbnails")[:_MOST_THUMBNAILS],
     )
-    yield entry, read[0].outlier
-
-
-def _origin(examples: Examples, place: int) -> dict[str, Any]:
-    """An example as fields of a line of JSON."""
-    if examples.are_encoded:
-        return {"path": examples.name(place)}
-    row = {"row": int(examples.places[place])}
-    return row if examples.names is None else {**row, "name": examples.name(place)}
 
 
 def _answered(
-    some: Sequence[_Unanswered], answer: Any, rule: SetRule, size: int
+    entries: Iterable[Entry], rule: SetRule, size: int, num_classes: int
 ) -> Iterator[Entry]:
-    """The entries with the answers of the rule."""
-    kept = [
-        (entry.probabilities, outlier) for entry, outlier in some if entry.probabilities is not None
-    ]
-    if kept:
-        # One shape, for which the rule is compiled once.
-        values, outliers = zip(*(kept + kept[:1] * (size - len(kept))), strict=True)
-        unusual = np.array(outliers) if rule.says_new else None
-        found = jax.device_get(answer(np.stack(values), unusual))
-    places = itertools.count()
-    for entry, _ in some:
-        if entry.probabilities is None:
-            yield entry
-        else:
-            own = jax.tree.map(operator.itemgetter(next(places)), found)
-            yield entry.answered(own, rule.tree)
+    """The entries with the answers of the rule, which is compiled once, for one shape."""
+    answer = jax.jit(rule.answer)
+    for batch in _batched(entries, size):
+        values = np.full((size, num_classes), 1 / num_classes, np.float32)
+        unusual = np.zeros(size, np.float32)
+        for row, one in enumerate(batch):
+            if one.probabilities is not None:
+                values[row], unusual[row] = one.probabilities, one.outlier
+        found = jax.device_get(answer(values, unusual if rule.says_new else None))
+        for row, one in enumerate(batch):
+            own = jax.tree.map(operator.itemgetter(row), found)
+            yield one if one.probabilities is None else one.answered(own, rule.tree)

@@ -23,8 +23,6 @@ from train.reports.rules import SetRule
 MOST_CARDS = 2000
 # How many classes of a set are seen before the list is opened.
 _SEEN = 5
-# Of more classes than these, a page offers only those of its sets for a mark.
-_MOST_OFFERED = 50_000
 
 
 @dataclass(frozen=True)
@@ -69,15 +67,6 @@ class _Member(NamedTuple):
     similar: Sequence[Similar]
 
 
-class _Part(NamedTuple):
-    """Classes that stand together, from a place of the set on; with a title, in a list to open."""
-
-    start: int
-    members: Sequence[_Member]
-    title: str = ""
-    is_node: bool = False
-
-
 def check(number: int) -> None:
     """Raises `UserError` for more sets than a page shows."""
     if number > MOST_CARDS:
@@ -93,12 +82,10 @@ def write(path: Path, entries: Iterable[Entry], facts: PageFacts) -> None:
     for entry in entries:
         unreadable += [one["error"] for one in entry.unreadable_origins]
         if entry.probabilities is not None:
-            what = "observation" if entry.is_observation else what
+            what = what if entry.group is None else "observation"
             cards.append(_card(entry, facts))
             digest.update(cards[-1]["rows"].encode() + entry.probabilities.tobytes())
     shown = [one["entry"] for one in cards]
-    offers_all = len(facts.names) <= _MOST_OFFERED
-    offered = range(len(facts.names)) if offers_all else {i for one in shown for i in one.classes}
     pages.write(
         path,
         "set_page.html",
@@ -110,8 +97,7 @@ def write(path: Path, entries: Iterable[Entry], facts: PageFacts) -> None:
         unreadable=unreadable,
         digest=digest.hexdigest(),
         marks_file=f"{in_utf8(path.stem)}-marks.csv",
-        offers_all=offers_all,
-        offered=sorted((facts.names[index], facts.label(index) or "") for index in offered),
+        offered=sorted((name, facts.label(index) or "") for index, name in enumerate(facts.names)),
     )
 
 
@@ -126,39 +112,42 @@ def _card(entry: Entry, facts: PageFacts) -> dict[str, Any]:
         return _Member(name, label, float(chances[index]), similar.get(index, ()))
 
     # A photograph in the current folder shows none.
-    folders = {one.path.parent for one in entry.photographs} - {Path()}
+    paths = [Path(one["path"]) for one in entry.origins if "path" in one]
+    folders = {path.parent for path in paths} - {Path()}
     return {
         # Without the probabilities: of many classes, those of all sets would fill the memory.
-        "entry": dataclasses.replace(entry, probabilities=None),
+        "entry": dataclasses.replace(entry, probabilities=None, inputs=None),
         "rows": to_json([*_rows(entry)]),
         "folder": os.path.join(*folders, "") if len(folders) == 1 else "",  # noqa: PTH118
-        "pictures": [one for one in entry.photographs if one.thumbnail],
+        "pictures": [*zip(entry.thumbnails, (path.name for path in paths), strict=False)],
         "likeliest": member(int(chances.argmax())),
         "parts": [*_parts(entry, {index: member(index) for index in entry.classes}, facts)],
     }
 
 
-def _parts(entry: Entry, of: Mapping[int, _Member], facts: PageFacts) -> Iterator[_Part]:
+def _parts(
+    entry: Entry, of: Mapping[int, _Member], facts: PageFacts
+) -> Iterator[tuple[int, str, Sequence[_Member]]]:
+    """Classes that stand together, from a place of the set on; with a title, in a list to open."""
     tree, start, members = facts.rule.tree, 0, [*of.values()]
     if tree is None or entry.nodes is None:
         # One class more takes no more room than the line that hides it.
         seen = _SEEN if len(members) > _SEEN + 1 else len(members)
-        yield _Part(0, members[:seen])
+        yield 0, "", members[:seen]
         if members[seen:]:
-            yield _Part(seen, members[seen:], f"and {len(members) - seen:,} more")
+            yield seen, f"and {len(members) - seen:,} more", members[seen:]
         return
     for node, probability in entry.nodes:
         below = {*tree.members(node).tolist()}
         own = [one for index, one in of.items() if index in below]
         title = f"{tree.title(node, facts.names)} {percent(probability)}" if len(own) > 1 else ""
-        yield _Part(start, own, title, is_node=True)
+        yield start, title, own
         start += len(own)
 
 
 def _rows(entry: Entry) -> Iterator[dict[str, str]]:
     """What the table of marks has of each example of a set beside its label."""
-    # An example that is a group of its own has no name of a group.
-    group = {"group": in_utf8(entry.group or "")} if entry.is_observation else {}
+    group = {} if entry.group is None else {"group": in_utf8(entry.group)}
     for origin in entry.origins:
         if "path" in origin:
             # Nobody knows which folder the table will be saved in.

@@ -13,9 +13,6 @@ from train.foundation.errors import UserError
 # So that --help shows the flag as one of the command.
 flags.disclaim_key_flags()
 
-ALL = slice(0, None, 1)
-_HOW = "give each --shard=i/n, or --shard=1/1 for all examples"
-
 
 def define(*outputs: flags.FlagHolder[str | None]) -> Callable[[], slice]:
     """Defines the flag; returns a function that returns the share that it names.
@@ -32,8 +29,9 @@ def define(*outputs: flags.FlagHolder[str | None]) -> Callable[[], slice]:
 
     def chosen() -> slice:
         if shard.value is None:
-            tasks.refuse_several(_HOW, in_arrays=True)
-            return ALL
+            how = "give each --shard=i/n, or --shard=1/1 for all examples"
+            tasks.refuse_several(how, in_arrays=True)
+            return slice(0, None, 1)
         found = re.fullmatch("([0-9]{1,9})/([0-9]{1,9})", shard.value)
         index, number = (0, 0) if found is None else map(int, found.groups())
         if not 1 <= index <= number:

@@ -1,18 +1,14 @@
 """The training examples of each class of a set that are most similar to an example."""
 
 import dataclasses
-import itertools
 from collections.abc import Callable, Iterable, Iterator
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from train.classifiers import outliers
 from train.classifiers.classifier import compute
 from train.classifiers.trained import TrainedClassifier
-from train.data.examples import Examples
-from train.data.images import UnreadableImageError
-from train.foundation import reading
 from train.prediction import thumbnails
 from train.prediction.entries import Entry
 from train.prediction.thumbnails import Similar
@@ -22,47 +18,27 @@ from train.scores.scores import collect
 MOST_CLASSES = 10
 # Twice their size on the page, in pixels.
 _LONGEST_SIDE = 160
-_AHEAD = 64
 
 
-def beside(
-    entries: Iterable[Entry], examples: Examples, classifier: TrainedClassifier, number: int
-) -> Iterator[Entry]:
+def beside(entries: Iterable[Entry], classifier: TrainedClassifier, number: int) -> Iterator[Entry]:
     """The sets of single examples with similar training examples for their first classes.
 
     The features of all training examples are computed before the first set.
 
     Args:
         entries: the sets.
-        examples: what they are sets of.
         classifier: the classifier.
         number: the similar examples of a class.
 
     Raises:
         UserError: the data set is not on this machine, or is not the one of the run.
     """
-    reader = classifier.reader
-
-    def read(entry: Entry) -> np.ndarray | None:
-        if entry.probabilities is None:
-            return None
-        (place,) = entry.members
-        if reader is None or not examples.are_encoded:
-            return examples.rows(np.array([place]))[0].astype(np.float32)
-        try:
-            return reader.for_evaluation(examples.encoded(place), examples.name(place))
-        except (OSError, UnreadableImageError):
-            # It was removed or damaged since it was read before.
-            return None
-
     found = TrainingFeatures(classifier)
-    behind, before = itertools.tee(entries)
-    inputs = reading.in_threads(read, before, ahead=_AHEAD)
-    for entry, given in zip(behind, inputs, strict=True):
-        if given is None:
+    for entry in entries:
+        if entry.inputs is None:
             yield entry
         else:
-            query, chosen = found.direction(given), entry.classes[:MOST_CLASSES]
+            query, chosen = found.direction(entry.inputs), entry.classes[:MOST_CLASSES]
             similar = tuple(found.nearest(label, query, number) for label in chosen)
             yield dataclasses.replace(entry, similar=similar)
 
@@ -107,10 +83,4 @@ class TrainingFeatures:
 def _compiled(classifier: TrainedClassifier) -> Callable[[np.ndarray], jax.Array]:
     """Inputs of the classifier to the directions of their features; features of 0 stay so."""
     features = classifier.features()
-
-    def directions(inputs: jax.Array) -> jax.Array:
-        rows = features(inputs).astype(jnp.float32)
-        squares = (rows**2).sum(axis=-1, keepdims=True)
-        return rows / jnp.sqrt(jnp.where(squares > 0, squares, 1))
-
-    return jax.jit(directions)
+    return jax.jit(lambda inputs: outliers.directions(features(inputs)))

@@ -5,7 +5,7 @@ topk_jax. It needs numpy and Pillow, jax and flatbuffers or for an ONNX file onn
 PROGRAM.json, which describes the program.
 
 It prints a line of JSON for each image. A file that cannot be read has {"path", "error"}, and the
-exit code is then 1. If the program cannot be run, the exit code is 2, after one line.
+exit code is then 1. If the program cannot be read, the exit code is 2, after one line.
 """
 
 import hashlib
@@ -51,12 +51,9 @@ def main() -> None:
     try:
         description = json.loads(described.read_text())
         steps, classes = description["images"]["steps"], description["classes"]
-    except (OSError, ValueError, KeyError) as error:
-        _end(f"{described.name}, the description, cannot be read: {_first_line(error)}")
-    try:
         call = load(program, description)
     except Exception as error:  # A damaged file can make a reader raise anything.
-        _end(f"{program.name} cannot be read: {_first_line(error)}")
+        _end(f"{program.name} with {described.name} cannot be read: {_first_line(error)}")
     # Pillow warns of large images, and of damaged metadata.
     warnings.simplefilter("ignore")
     is_complete = True
@@ -68,10 +65,7 @@ def main() -> None:
             line["error"] = _first_line(error)
             is_complete = False
         else:
-            try:
-                outputs = {name: rows[0] for name, rows in call(pixels[None]).items()}
-            except Exception as error:
-                _end(f"{program.name} cannot be run: {_first_line(error)}")
+            outputs = {name: rows[0] for name, rows in call(pixels[None]).items()}
             line.update(_set(outputs, classes))
         # In ASCII, which every output takes: also a file on Windows, and names that are not UTF-8.
         print(json.dumps(line), flush=True)  # noqa: T201

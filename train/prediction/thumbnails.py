@@ -4,7 +4,6 @@ import io
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from PIL import Image
@@ -45,14 +44,6 @@ class Thumbnail:
         """The thumbnail as the address of a picture."""
         kind = "png" if self.is_small else "jpeg"
         return f"data:image/{kind};base64,{b64encode(self.encoded).decode()}"
-
-
-@dataclass(frozen=True)
-class Photograph:
-    """A photograph that a set is made from; it has a thumbnail if a page shows it."""
-
-    path: Path
-    thumbnail: Thumbnail | None
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from topk_jax import metrics
+from topk_jax import rules
 from train.data.classes import Classes
 from train.data.sources import table
-from train.data.taxonomy import HOW_TO_GIVE
 from train.foundation import messages, names
 from train.foundation.errors import UserError
-
-MISSED, MACRO, TAXONOMY = NAMED = ("missed", "macro", "taxonomy")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,33 +54,21 @@ class Costs:
 
 
 def named(name: str, classes: Classes) -> Costs:
-    """The costs that the text of a rule names: missed, macro, taxonomy, or the path of a table.
-
-    The costs missed are all 1. The mean of the costs macro is the mean over the classes of the part
-    of labels that is missed. By a taxonomy, a set costs the height of the lowest node with the
-    label and a class of the set; the height of the root is 1.
+    """The costs that the text of a rule names: one of `rules.COSTS`, or the path of a table.
 
     Raises:
         UserError: there are no such costs.
     """
-    number, counts, tree = len(classes), classes.counts, classes.tree
-    if name == MISSED:
-        return Costs(name, np.ones(number))
-    if name == MACRO:
-        if counts is None or counts.min() < 1:
-            raise UserError(
-                "costs=macro needs the number of training examples of each class, at least one"
-            )
-        return Costs(name, counts.sum() / (number * counts.astype(float)))
-    if name == TAXONOMY:
-        if tree is None:
-            raise UserError(
-                f"costs=taxonomy needs a taxonomy of the classes: give --taxonomy, {HOW_TO_GIVE}"
-            )
-        labels, others = np.indices((number, number))
-        heights = np.asarray(metrics.mistake_heights(others, labels, tree.taxonomy), np.float64)
-        return Costs(name, np.ones(number), heights / tree.taxonomy.heights.max())
-    return _read(name, classes.names)
+    if name not in rules.COSTS:
+        return _read(name, classes.names)
+    taxonomy = None if classes.tree is None else classes.tree.taxonomy
+    try:
+        found = rules.named_costs(
+            name, len(classes), class_counts=classes.counts, taxonomy=taxonomy
+        )
+    except ValueError as error:
+        raise UserError(f"costs={name}: {error}") from error
+    return Costs(name, *found)
 
 
 def _read(name: str, class_names: tuple[str, ...]) -> Costs:
@@ -92,7 +77,7 @@ def _read(name: str, class_names: tuple[str, ...]) -> Costs:
     if not {"label", "cost"} <= columns.keys():
         raise UserError(
             field="costs",
-            must_be=f"{', '.join(NAMED)}, or a table with the columns label and cost",
+            must_be=f"{', '.join(rules.COSTS)}, or a table with the columns label and cost",
             but=f"{name} has {', '.join(columns) or 'none'}",
         )
     index = {names.same_form(one): place for place, one in enumerate(class_names)}

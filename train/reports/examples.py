@@ -8,10 +8,8 @@ It is written as three CSV files. For `errors.html` or `errors.csv` these are
   it, the most frequent first.
 """
 
-import csv
-import io
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,13 +18,11 @@ from typing import Any
 import numpy as np
 
 from train.data import splits
-from train.data.sources.table import escaped
-from train.foundation import files, names
-from train.reports.measuring import Measured, measure
+from train.data.sources.table import encode_rows
+from train.foundation import files
+from train.reports.rows import Measured, measure
 from train.reports.rules import SetRule
 from train.scores.scores import Scores
-
-_OF_CONFUSION = ("label", "predicted", "examples", "share_of_label")
 
 
 @dataclass(frozen=True)
@@ -47,27 +43,6 @@ def confusions(labels: np.ndarray, predicted: np.ndarray) -> list[Confusion]:
     order = np.lexsort((kinds[1], kinds[0], -counts))
     found = zip(*kinds[:, order].tolist(), counts[order].tolist(), strict=True)
     return [Confusion(*one) for one in found]
-
-
-@dataclass(frozen=True)
-class ClassRow:
-    """How well the examples of a class are recognised.
-
-    Attributes:
-        label: the class.
-        examples: the number of its examples.
-        top: the share of these whose label is among the K likeliest classes, by K.
-        set_size: the mean size of their sets.
-        coverage: the share of the sets that have the label.
-        confusions: the classes that are predicted for them instead, the most frequent first.
-    """
-
-    label: int
-    examples: int
-    top: dict[int, float]
-    set_size: float
-    coverage: float
-    confusions: tuple[Confusion, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,42 +90,42 @@ class ExampleTable:
         return confusions(self.examples.labels, self.predicted)
 
     @cached_property
-    def classes(self) -> list[ClassRow]:
-        """The classes that have examples: the least covered first, then the larger."""
-        labels, counts = self.examples.labels, self._counts
+    def classes(self) -> list[dict[str, Any]]:
+        """A row for each class that has examples: the least covered first, then the larger."""
+        labels, number = self.examples.labels, self.examples.num_classes
+        counts = np.bincount(labels, minlength=number)
 
         def means(values: np.ndarray) -> np.ndarray:
-            sums = np.bincount(labels, weights=values, minlength=len(counts))
+            sums = np.bincount(labels, weights=values, minlength=number)
             return np.asarray(sums / np.maximum(counts, 1))
 
-        top = {k: means(self.examples.ranks < k) for k in self.ks}
-        sizes, coverages = means(self.sets.sizes), means(self.sets.of_labels)
-        confused: dict[int, list[Confusion]] = {}
-        for one in self.confusions:
-            confused.setdefault(one.label, []).append(one)
+        columns = {f"top_{k}_accuracy": means(self.examples.ranks < k) for k in self.ks}
+        columns |= {"set_size": means(self.sets.sizes), "coverage": means(self.sets.of_labels)}
+        # The most frequent of each class is last here.
+        confused = {one.label: one for one in reversed(self.confusions)}
         present = np.flatnonzero(counts)
-        order = np.lexsort((-counts[present], coverages[present]))
-        return [
-            ClassRow(
-                label,
-                int(counts[label]),
-                {k: float(shares[label]) for k, shares in top.items()},
-                float(sizes[label]),
-                float(coverages[label]),
-                tuple(confused.get(label, ())),
+        rows = []
+        for label in present[np.lexsort((-counts[present], columns["coverage"][present]))].tolist():
+            most = confused.get(label)
+            rows.append(
+                {
+                    "class": self.class_names[label],
+                    "examples": int(counts[label]),
+                    **{name: float(values[label]) for name, values in columns.items()},
+                    "most_confused_with": "" if most is None else self.class_names[most.predicted],
+                    "confused_examples": 0 if most is None else most.examples,
+                }
             )
-            for label in present[order].tolist()
-        ]
+        return rows
 
     def confusion_matrix(self, classes: Sequence[int]) -> np.ndarray:
         """How many examples of each of some classes are predicted to be each of these, [c, c]."""
-        place = np.full(self.examples.num_classes, -1)
-        place[[*classes]] = np.arange(len(classes))
-        labels, predicted = place[self.examples.labels], place[self.predicted]
-        counted = (labels >= 0) & (predicted >= 0)
-        found = np.zeros((len(classes), len(classes)), np.int64)
-        np.add.at(found, (labels[counted], predicted[counted]), 1)
-        return found
+        # The other classes are together in the last place.
+        number = len(classes) + 1
+        place = np.full(self.examples.num_classes, number - 1)
+        place[[*classes]] = np.arange(number - 1)
+        pairs = place[self.examples.labels] * number + place[self.predicted]
+        return np.bincount(pairs, minlength=number**2).reshape(number, number)[:-1, :-1]
 
     def worst(self, most_by_loss: int, most: int) -> np.ndarray:
         """The examples that a page shows, by decreasing loss.
@@ -182,65 +157,42 @@ class ExampleTable:
         Returns:
             The files, by what they have.
         """
-        written = paths(path)
-        _write(written["examples"], self._example_rows())
-        _write(written["classes"], map(self._class_row, self.classes))
-        _write(written["confusions"], map(self._confusion_row, self.confusions), _OF_CONFUSION)
+        tables = {
+            "examples": (".csv", self._example_rows()),
+            "classes": (
+                ".classes.csv",
+                [[*self.classes[0]], *(row.values() for row in self.classes)],
+            ),
+            "confusions": (".confusions.csv", self._confusion_rows()),
+        }
+        written = {what: path.with_suffix(suffix) for what, (suffix, _) in tables.items()}
+        for what, (_, rows) in tables.items():
+            files.write_whole(written[what], encode_rows(map(_cell, row) for row in rows))
         return written
 
-    @cached_property
-    def _counts(self) -> np.ndarray:
-        """The number of examples of each class."""
-        return np.bincount(self.examples.labels, minlength=self.examples.num_classes)
-
-    def _example_rows(self) -> Iterator[dict[str, Any]]:
-        found = self.examples
-        for index, name in enumerate(self.names):
-            yield {
-                "name": _text(name),
-                **({} if found.groups is None else {"group": _text(found.groups[index])}),
-                "label": _text(self.class_names[found.labels[index]]),
-                "predicted": _text(self.class_names[self.predicted[index]]),
-                "rank": int(found.ranks[index]),
-                "probability": _number(self.of_label[index]),
-                "predicted_probability": _number(self.highest[index]),
-                "loss": _number(found.loss[index]),
-                "in_set": int(self.sets.of_labels[index]),
-                "set_size": int(self.sets.sizes[index]),
-            }
-
-    def _class_row(self, row: ClassRow) -> dict[str, Any]:
-        first = row.confusions[0] if row.confusions else None
-        return {
-            "class": _text(self.class_names[row.label]),
-            "examples": row.examples,
-            **{f"top_{k}_accuracy": _number(share) for k, share in row.top.items()},
-            "set_size": _number(row.set_size),
-            "coverage": _number(row.coverage),
-            "most_confused_with": "" if first is None else _text(self.class_names[first.predicted]),
-            "confused_examples": 0 if first is None else first.examples,
+    def _example_rows(self) -> Iterator[Sequence[Any]]:
+        found, names = self.examples, np.array(self.class_names, object)
+        columns = {
+            "name": self.names,
+            **({} if found.groups is None else {"group": found.groups}),
+            "label": names[found.labels],
+            "predicted": names[self.predicted],
+            "rank": found.ranks,
+            "probability": self.of_label,
+            "predicted_probability": self.highest,
+            "loss": found.loss,
+            "in_set": self.sets.of_labels.astype(int),
+            "set_size": self.sets.sizes,
         }
+        yield [*columns]
+        yield from zip(*columns.values(), strict=True)
 
-    def _confusion_row(self, pair: Confusion) -> dict[str, Any]:
-        values = (
-            _text(self.class_names[pair.label]),
-            _text(self.class_names[pair.predicted]),
-            pair.examples,
-            _number(pair.examples / self._counts[pair.label]),
-        )
-        return dict(zip(_OF_CONFUSION, values, strict=True))
-
-
-def paths(path: Path) -> dict[str, Path]:
-    """The three files for one of them, or for a page, by what they have.
-
-    Examples:
-        >>> [file.name for file in paths(Path("errors.html")).values()]
-        ['errors.csv', 'errors.classes.csv', 'errors.confusions.csv']
-    """
-    stem = path.name.removesuffix(path.suffix)
-    suffixes = {"examples": "", "classes": ".classes", "confusions": ".confusions"}
-    return {what: path.with_name(f"{stem}{suffix}.csv") for what, suffix in suffixes.items()}
+    def _confusion_rows(self) -> Iterator[Sequence[Any]]:
+        names, counts = self.class_names, np.bincount(self.examples.labels)
+        yield "label", "predicted", "examples", "share_of_label"
+        for one in self.confusions:
+            share = one.examples / counts[one.label]
+            yield names[one.label], names[one.predicted], one.examples, share
 
 
 def _scores_of(scores: np.ndarray, classes: np.ndarray) -> np.ndarray:
@@ -249,27 +201,10 @@ def _scores_of(scores: np.ndarray, classes: np.ndarray) -> np.ndarray:
     return found
 
 
-def _text(text: str) -> str:
-    """A text as tables have it: in UTF-8, and with an apostrophe if it starts like a formula."""
-    return escaped(names.in_utf8(text))
-
-
-def _number(value: float) -> str:
-    """A number with all digits of 32 bits; nothing if it is NaN."""
+def _cell(value: Any) -> str | int:
+    """A text; a number with all digits of 32 bits, or nothing if it is NaN."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | np.integer):
+        return int(value)
     return "" if math.isnan(value) else f"{value:.9g}"
-
-
-def _write(path: Path, rows: Iterable[dict[str, Any]], columns: Sequence[str] = ()) -> None:
-    """Writes rows, one at a time; by default with the columns of the first."""
-    rows = iter(rows)
-    first = next(rows, None)
-    with files.replacing(path) as file:
-        text = io.TextIOWrapper(file, "utf-8", newline="")
-        writer = csv.DictWriter(text, columns or [*(first or ())], lineterminator="\n")
-        writer.writeheader()
-        if first is not None:
-            writer.writerow(first)
-        writer.writerows(rows)
-        text.flush()
-        # The file is closed by what opened it.
-        text.detach()

@@ -10,7 +10,7 @@ from train.scores.scores import Scores
 _SEED = 0
 
 
-def divide(scores: Scores, flag: str = "--calibration") -> tuple[Scores, Scores]:
+def divide(scores: Scores) -> tuple[Scores, Scores]:
     """One half of the examples to calibrate on, and the other half to evaluate.
 
     A group is in one half, and examples of unknown classes are only evaluated. The halves are the
@@ -27,7 +27,9 @@ def divide(scores: Scores, flag: str = "--calibration") -> tuple[Scores, Scores]
         of, what = np.argsort(order)[of], "group"
     number = int(of.max(initial=-1)) + 1
     if number < 2:
-        raise UserError(f"{flag}=half needs at least two {what}s of known classes; got {number}")
+        raise UserError(
+            f"--calibration=half needs at least two {what}s of known classes; got {number}"
+        )
     first = np.random.default_rng(_SEED).permutation(number)[: number // 2]
     is_first = np.zeros(len(scores), bool)
     is_first[known] = np.isin(of, first)

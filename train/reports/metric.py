@@ -1,7 +1,8 @@
 """The metrics of an evaluation, as objects; files and flags have them by their names."""
 
+import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
 
@@ -101,14 +102,10 @@ class Metric:
 LOSS = Metric(None, None, "micro", "loss")
 
 
-def rule_name(rule: Rule, k: int) -> str:
-    """What files call a rule: `average_5`."""
-    return f"{rule}_{k}"
-
-
 def selectable(ks: Iterable[int]) -> list[Metric]:
     """Every metric that an epoch can be selected by: the loss, and the accuracies."""
-    return [LOSS, *(metric for k in ks for metric in _list_metrics(k) if metric.is_accuracy)]
+    kinds = itertools.product(ks, get_args(Rule), AVERAGES)
+    return [LOSS, *(Metric.accuracy(rule, k, average) for k, rule, average in kinds)]
 
 
 def to_json(values: Mapping[Metric, Value]) -> dict[str, Value]:
@@ -122,17 +119,9 @@ def from_json(values: Mapping[str, Any]) -> dict[Metric, Any]:
     return {metric: value for metric, value in parsed if metric is not None}
 
 
-def _list_metrics(k: int) -> Iterator[Metric]:
-    rules: tuple[Rule, ...] = get_args(Rule)
-    for rule in rules:
-        for average in AVERAGES:
-            yield Metric.accuracy(rule, k, average)
-    yield Metric.set_size(k)
-
-
 def _parse(name: str) -> Metric | None:
     """The metric of a name; None if there is none. All but the K is known beforehand."""
     # Python refuses to read numbers of thousands of digits.
     ks = [int(word) for word in name.split("_") if word.isdecimal() and len(word) < 20]
-    possible = [LOSS, *(metric for k in ks for metric in _list_metrics(k))]
+    possible = [*selectable(ks), *map(Metric.set_size, ks)]
     return next((metric for metric in possible if metric.name == name), None)

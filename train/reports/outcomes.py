@@ -7,12 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from train.data.truths import Truths
-from train.foundation import files, json_files
+from train.foundation import files
 from train.foundation.errors import UserError, first_line
 from train.reports.metric import Metric
 
-# The largest file, in bytes. The outcomes of ImageNet's validation images have less than a million.
-_LARGEST = 2**30
 # The first attributes, in their order.
 _IN_FILES = ("labels", "ranks", "average_ks", "in_average_sets", "average_set_sizes")
 
@@ -59,21 +57,15 @@ class Outcomes:
             UserError: there is no such file, or it is damaged.
         """
         try:
-            content = json_files.read_bytes(path, _LARGEST)
-        except ValueError as error:
-            raise UserError(f"{path} has no outcomes of a split: {error}") from error
+            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
+                return cls(*(arrays[name] for name in _IN_FILES))
         except FileNotFoundError as error:
             raise UserError(
                 f"there is no {path}: the run is not finished, or is of an earlier version. "
                 "To write it, delete results.json and repeat the command of the run"
             ) from error
-        try:
-            with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-                found = cls(*(arrays[name] for name in _IN_FILES))
-            found._check()
         except Exception as error:  # A damaged or another file can raise any of these.
             raise UserError(f"{path} has no outcomes of a split: {first_line(error)}") from error
-        return found
 
     def write(self, path: Path) -> None:
         """Writes them as an .npz file, with one array for each attribute."""
@@ -82,24 +74,6 @@ class Outcomes:
         np.savez_compressed(content, **arrays)
         files.write_whole(path, content.getvalue())
 
-    def _check(self) -> None:
-        """Raises `ValueError` unless the arrays are what a run writes."""
-        examples, sets = len(np.atleast_1d(self.labels)), len(np.atleast_1d(self.average_ks))
-        wanted = {
-            "labels": ("i", (examples,)),
-            "ranks": ("i", (examples,)),
-            "average_ks": ("i", (sets,)),
-            "in_average_sets": ("bf", (sets, examples)),
-            "average_set_sizes": ("i", (sets, examples)),
-        }
-        for name, (kind, shape) in wanted.items():
-            array = getattr(self, name)
-            if array.dtype.kind not in kind or array.shape != shape:
-                raise ValueError(f"{name} is {array.dtype} {list(array.shape)}")
-        for name in ("labels", "ranks", "average_ks", "average_set_sizes"):
-            if (getattr(self, name) < 0).any():
-                raise ValueError(f"{name} has a negative number")
-
     def hits(self, metric: Metric) -> np.ndarray:
         """Whether the sets of an accuracy have the label, bool [n].
 
@@ -107,10 +81,8 @@ class Outcomes:
 
         Raises:
             UserError: the run was not evaluated with this K.
-            ValueError: the metric is not an accuracy.
         """
-        if metric.rule is None or metric.k is None or not metric.is_accuracy:
-            raise ValueError(f"metric must be an accuracy of sets; got {metric.name}")
+        assert metric.k is not None
         if metric.rule == "top":
             if self.truths is not None and self.class_ranks is not None:
                 return self.truths.mean(self.class_ranks < metric.k)

@@ -3,7 +3,7 @@
 Whatever the scores are from, it has the same fields.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,19 +17,11 @@ from train.data.taxonomy import ClassTree
 from train.data.truths import SEVERAL
 from train.foundation.errors import UserError
 from train.foundation.printable import printable
-from train.reports import evaluated
+from train.reports import summaries
 from train.reports.examples import confusions
-from train.reports.measuring import measure
-from train.reports.rows import MOST_LISTED, Evaluated, class_rows, row_of
-from train.reports.rules import SetRule, parse
-from train.scores.observations import (
-    Combination,
-    Observations,
-    combine,
-    have_labels,
-    have_several,
-    numbered,
-)
+from train.reports.rows import MOST_LISTED, class_rows, divided, measure, rate, row_of
+from train.reports.rules import SetRule
+from train.scores.observations import Combination, combine, have_labels, have_several, numbered
 from train.scores.scores import Scores
 
 USUAL_COVERAGES = (0.8, 0.9, 0.95)
@@ -37,230 +29,167 @@ USUAL_COVERAGES = (0.8, 0.9, 0.95)
 _MOST_SORTED = 2**24
 
 
-def usual(ks: Sequence[int], coverages: Sequence[float] = USUAL_COVERAGES) -> list[str]:
+def usual(ks: Sequence[int]) -> list[str]:
     """The texts of the rules that are reported if nobody asks for others."""
     of_ks = [f"{name}={k}" for name in ("top_k", "average_k") for k in ks]
-    return of_ks + [f"coverage={coverage}" for coverage in coverages]
-
-
-def report(
-    scores: Scores,
-    calibration: Scores | None,
-    texts: Sequence[str],
-    *,
-    on: str,
-    fitted: Mapping[str, SetRule] = {},
-    is_optional: bool,
-    full: bool = False,
-) -> dict[str, Any]:
-    """The report, as files have it.
-
-    Observations are reported too if examples have groups of several: by the same rules, and by
-    those whose text has `combine`, which are of observations alone.
-
-    Args:
-        scores: the scores of the examples.
-        calibration: those of the examples to calibrate on; None if nothing is calibrated.
-        texts: the rules.
-        on: the examples to calibrate on, in words.
-        fitted: rules that have their limits, by their texts.
-        is_optional: whether a rule that cannot be fitted is left out, with a warning.
-        full: whether all classes and confusions are listed, in place of five.
-
-    Raises:
-        UserError: there are no examples of known classes, or a rule cannot be fitted.
-    """
-    examples = Evaluated(scores)
-    rules = fit(scores, calibration, texts, on=on, fitted=fitted, is_optional=is_optional)
-    single = {text: rule for text, rule in rules.items() if rule.combination is None}
-    found = _described(examples, single, full=full)
-    combined = [rule for rule in rules.values() if rule.combination is not None]
-    if combined:
-        found["observations"] = _of_observations(scores, combined, full=full)
-    return found
+    return of_ks + [f"coverage={coverage}" for coverage in USUAL_COVERAGES]
 
 
 def fit(
+    rules: Sequence[SetRule],
     scores: Scores,
-    calibration: Scores | None,
-    texts: Sequence[str],
+    with_limits: Callable[[SetRule], SetRule],
     *,
-    on: str,
-    fitted: Mapping[str, SetRule] = {},
     is_optional: bool,
 ) -> dict[str, SetRule]:
-    """The rules of a report with their limits, by their texts, with those of observations.
+    """The fitted rules of a report, by their texts.
 
-    Args, Raises: as `report`.
+    If examples have groups of several, the rules are fitted for observations, too. There are fewer
+    of these than examples, so what they are too few for is left out, with a warning.
+
+    Args:
+        rules: the rules.
+        scores: the scores of the examples that are evaluated.
+        with_limits: gives a rule its limits.
+        is_optional: whether each rule that cannot be fitted is left out.
+
+    Raises:
+        UserError: a rule cannot be fitted, or there are no examples of known classes.
     """
-    asked = [parse(text) for text in texts]
-    parts = [scores] if calibration is None else [scores, calibration]
-    if any(rule.rule.conformal not in (None, "lac") for rule in asked) and (
-        len({part.are_probabilities() for part in parts}) == 2
-    ):
-        raise UserError(
-            "the scores to calibrate on and those to evaluate must both be probabilities that add "
-            "up to 1 for each example, or neither"
-        )
-    combined: dict[Combination, tuple[Combination, Scores]] = {}
-
-    def with_limits(rule: SetRule) -> SetRule:
-        source = calibration if rule.needs_limits else scores
-        if str(rule) in fitted:
-            return fitted[str(rule)]
-        if source is None:
-            raise UserError(f"{rule}: there are no examples to calibrate on")
-        if rule.combination is None or not rule.needs_limits:
-            return rule.fit(source, on)
-        if rule.combination not in combined:
-            combined[rule.combination] = rule.combine(source)
-        combination, pooled = combined[rule.combination]
-        whole = replace(rule, combination=combination)
-        return whole.fit(pooled, f"observations of {on}", are_combined=True)
-
-    single = [rule for rule in asked if rule.combination is None]
-    wanted = [(rule, is_optional) for rule in single]
-    if _have_observations(parts):
-        # There are fewer observations than examples: what they are too few for is left out. And
-        # they have no outlier scores.
-        of_groups = (
-            replace(rule, combination=Combination()) for rule in single if not rule.says_new
-        )
+    if not scores.known.any():
+        raise UserError("none of the examples is of a class that the classifier knows")
+    of_examples = [rule for rule in rules if rule.combination is None]
+    wanted = [(rule, is_optional) for rule in of_examples]
+    if _have_observations(scores):
+        # They have no outlier scores.
         wanted += [
-            (rule, True)
-            for rule in of_groups
-            if calibration is not None or not rule.needs_limits or str(rule) in fitted
+            (replace(rule, combination=Combination()), True)
+            for rule in of_examples
+            if not rule.says_new
         ]
-    wanted += [(rule, is_optional) for rule in asked if rule.combination is not None]
+    wanted += [(rule, is_optional) for rule in rules if rule.combination is not None]
     found: dict[str, SetRule] = {}
     left_out: dict[str, list[str]] = {}
     for rule, may_lack in wanted:
+        text = str(rule)
         try:
-            found[str(rule)] = with_limits(rule)
+            if text not in found:
+                found[text] = with_limits(rule) if rule.needs_limits else rule.fit(scores, "")
         except UserError as error:
+            reason = str(error).removeprefix(f"{text}: ")
             if not may_lack:
-                raise
-            left_out.setdefault(str(error).removeprefix(f"{rule}: "), []).append(str(rule))
-    for reason, names in left_out.items():
-        logging.warning("left out: %s: %s", "; ".join(names), reason)
+                raise UserError(f"{text}: {reason}") from error
+            left_out.setdefault(reason, []).append(text)
+    for reason, texts in left_out.items():
+        logging.warning("left out: %s: %s", "; ".join(texts), reason)
     return found
 
 
-def _have_observations(parts: Sequence[Scores]) -> bool:
+def report(scores: Scores, rules: Mapping[str, SetRule], *, full: bool = False) -> dict[str, Any]:
+    """The report, as files have it.
+
+    Args:
+        scores: the scores of the examples.
+        rules: the fitted rules by their texts; those with a combination are of observations.
+        full: whether all classes and confusions are listed, in place of five.
+    """
+    by_combination: dict[Combination | None, dict[str, SetRule]] = {None: {}}
+    for text, rule in rules.items():
+        by_combination.setdefault(rule.combination, {})[text] = rule
+    found = _described(scores, by_combination.pop(None), full=full)
+    # Of the first combination, with rows of all; a row's text has `combine` if it is another one.
+    for combination, alike in by_combination.items():
+        assert combination is not None
+        observations = combine(scores, combination)
+        if "observations" in found:
+            rows = {text: rate(observations.scores, rule) for text, rule in alike.items()}
+            found["observations"]["sets"] |= rows
+            continue
+        of_texts = {str(rule.rule): rule for rule in alike.values()}
+        found["observations"] = {
+            "combined_by": combination.name,
+            "weights": combination.weights,
+            "mean_num_combined": float(observations.sizes.mean()),
+            "most_combined": int(observations.sizes.max()),
+            "num_of_several_classes": observations.num_ambiguous,
+            **_described(observations.scores, of_texts, full=full),
+        }
+    return found
+
+
+def _have_observations(scores: Scores) -> bool:
     """Whether examples have groups of several that can be reported; warns of others."""
-    if any(part.groups is None for part in parts) or not any(map(have_several, parts)):
+    if not have_several(scores):
         return False
     why_not = ""
-    if not all(part.are_from_0_to_1() for part in parts):
+    if not scores.are_from_0_to_1():
         why_not = "logarithms of scores are added up, and these scores are not from 0 to 1"
-    elif not all(map(have_labels, parts)):
+    elif not have_labels(scores.of_known()):
         why_not = "each of them has examples of several classes"
     if why_not:
         logging.warning("nothing is reported of observations: %s", why_not)
     return not why_not
 
 
-def _of_observations(scores: Scores, rules: Sequence[SetRule], *, full: bool) -> dict[str, Any]:
-    """The report of observations: of the first combination, with rows of all.
-
-    The text of a row has `combine` if it is another one.
-    """
-    by_combination: dict[Combination, list[SetRule]] = {}
-    for rule in rules:
-        assert rule.combination is not None
-        by_combination.setdefault(rule.combination, []).append(rule)
-    found: dict[str, Any] = {}
-    for combination, alike in by_combination.items():
-        observations = combine(scores, combination)
-        rows = {str(rule) if found else str(rule.rule): rule for rule in alike}
-        part = _described(Evaluated(observations.scores), rows, full=full)
-        if not found:
-            found = {**_sizes(observations, combination), **part}
-        else:
-            found["sets"] |= part["sets"]
-    return found
-
-
-def _sizes(found: Observations, combination: Combination) -> dict[str, Any]:
-    """The numbers of examples of observations, and how these were combined."""
-    fields: dict[str, Any] = {
-        "combined_by": combination.name,
-        "mean_num_combined": float(found.sizes.mean()),
-        "most_combined": int(found.sizes.max()),
-    }
-    if combination.weights is not None:
-        fields["weights"] = list(combination.weights)
-    if found.num_ambiguous:
-        fields["num_of_several_classes"] = found.num_ambiguous
-    return fields
-
-
-def _described(examples: Evaluated, ready: Mapping[str, SetRule], *, full: bool) -> dict[str, Any]:
+def _described(scores: Scores, rules: Mapping[str, SetRule], *, full: bool) -> dict[str, Any]:
     """The report of single examples, or of observations."""
-    known, unknown = examples.known, examples.unknown
-    calibrated = [rule.calibrated_on for rule in ready.values() if rule.calibrated_on is not None]
-    measured = {text: measure(known, rule) for text, rule in ready.items()}
+    (known, unknown), classes = divided(scores), scores.classes
     counted = known.counted_labels
+    on = [one for rule in rules.values() if (one := rule.calibrated_on) is not None]
     found: dict[str, Any] = {
         "examples": len(known),
-        "classes": known.values.shape[1],
+        "classes": len(classes),
         "loss": known.mean_loss(),
-        "calibrated_on": (
-            {"on": calibrated[0].on, "examples": calibrated[0].examples} if calibrated else None
+        "calibrated_on": {"on": on[0].on, "examples": on[0].examples} if on else None,
+        "evaluated": summaries.counted(
+            counted[counted < len(classes)], len(known), classes.counts, classes.names
         ),
-        "evaluated": evaluated.to_json(
-            counted[counted < known.values.shape[1]],
-            len(known),
-            known.classes.counts,
-            known.classes.names,
-        ),
-        "sets": {text: row_of(examples, ready[text], one) for text, one in measured.items()},
+        "sets": {text: row_of(scores, known, unknown, rule) for text, rule in rules.items()},
     }
     if have_several(known):
         assert known.groups is not None
         found["groups"] = len(numbered(known.groups)[0])
     if unknown is not None:
-        numbers = np.bincount(unknown.labels)
-        names = {
-            printable(examples.all.class_names[label]): int(numbers[label])
-            for label in np.flatnonzero(numbers).tolist()
-        }
-        found["unknown_classes"] = {"examples": len(unknown), "classes": names}
-    if (mean_precision := mean_average_precision(known)) is not None:
-        found["mean_average_precision"] = mean_precision
-    if known.classes.tree is not None:
-        ks = [int(rule.value) for rule in ready.values() if rule.name == "top_k"]
-        found |= ranks(known, known.classes.tree, ks)
-    if any(rule.says_new for rule in ready.values()) and unknown is not None:
-        outliers, is_new = examples.all.outliers, ~examples.all.known
-        assert outliers is not None
-        is_right = examples.all.ranks == 0
-        found["none_of_these"] = {
-            "auroc": float(metrics.auroc(outliers, is_new)),
-            "oscr_area": float(metrics.oscr_area(-outliers, is_right, is_new)),
-        }
-    predicted = examples.all.map(lambda part: part.argmax(axis=1))
+        found |= _of_unknown(scores, says_new=any(rule.says_new for rule in rules.values()))
+    if known.truths is not None and known.truths.kind == SEVERAL:
+        found["mean_average_precision"] = _mean_average_precision(known)
+    if classes.tree is not None:
+        ks = [int(rule.value) for rule in rules.values() if rule.name == "top_k"]
+        found |= _ranks(known, classes.tree, ks)
     most = None if full else MOST_LISTED
-    if measured:
-        text, first = next(iter(measured.items()))
-        rows = class_rows(examples, first)
-        found["classes_by_coverage"] = {
-            "rule": text,
-            "worst": rows[:most],
-            "best": sorted(rows, key=lambda row: (-row["coverage"], -row["examples"]))[:most],
-        }
+    for text, first in [*rules.items()][:1]:
+        rows = class_rows(known, measure(known, first))
+        best = sorted(rows[MOST_LISTED:], key=lambda row: (-row["coverage"], -row["examples"]))
+        by = {"rule": text, "worst": rows[:most], "best": best[:MOST_LISTED]}
+        found["classes_by_coverage"] = by
+    names, predicted = scores.class_names, scores.map(lambda part: part.argmax(axis=1))
     found["confusions"] = [
         {
-            "label": examples.all.class_names[one.label],
-            "predicted": examples.all.class_names[one.predicted],
+            "label": names[one.label],
+            "predicted": names[one.predicted],
             "examples": one.examples,
         }
-        for one in confusions(examples.all.labels, predicted)[:most]
+        for one in confusions(scores.labels, predicted)[:most]
     ]
     return found
 
 
-def ranks(scores: Scores, tree: ClassTree, ks: Sequence[int]) -> dict[str, Any]:
+def _of_unknown(scores: Scores, *, says_new: bool) -> dict[str, Any]:
+    """The examples of unknown classes, and how well outlier scores tell them if these are used."""
+    is_new = ~scores.known
+    labels, numbers = np.unique(scores.labels[is_new], return_counts=True)
+    names = (printable(scores.class_names[label]) for label in labels)
+    classes = dict(zip(names, numbers.tolist(), strict=True))
+    found: dict[str, Any] = {"unknown_classes": {"examples": int(is_new.sum()), "classes": classes}}
+    if says_new and scores.outliers is not None:
+        found["none_of_these"] = {
+            "auroc": float(metrics.auroc(scores.outliers, is_new)),
+            "oscr_area": float(metrics.oscr_area(-scores.outliers, scores.ranks == 0, is_new)),
+        }
+    return found
+
+
+def _ranks(scores: Scores, tree: ClassTree, ks: Sequence[int]) -> dict[str, Any]:
     """The top-K accuracies of the ranks above the classes, and how bad mistakes are.
 
     Returns:
@@ -295,11 +224,10 @@ def _mistake_heights(scores: jax.Array, labels: jax.Array, *, tree: ClassTree) -
     return metrics.mistake_heights(scores.argmax(axis=-1), labels, tree.taxonomy)
 
 
-def mean_average_precision(scores: Scores) -> float | None:
-    """The mAP over the classes that are a label; None unless labels are several."""
+def _mean_average_precision(scores: Scores) -> float:
+    """The mAP over the classes that are a label."""
     truths = scores.truths
-    if truths is None or truths.kind != SEVERAL:
-        return None
+    assert truths is not None
     number, num_classes = scores.values.shape
     width = max(1, _MOST_SORTED // number)
     total, counted = 0.0, 0
@@ -309,8 +237,7 @@ def mean_average_precision(scores: Scores) -> float | None:
         rows, columns = np.nonzero((truths.shares > 0) & (places >= 0) & (places < values.shape[1]))
         targets = np.zeros(values.shape, bool)
         targets[rows, places[rows, columns]] = True
-        present = int(targets.any(axis=0).sum())
-        if present:
+        if present := int(targets.any(axis=0).sum()):
             total += present * float(metrics.mean_average_precision(values, targets))
             counted += present
-    return total / counted if counted else None
+    return total / counted

@@ -4,17 +4,20 @@ Examples of classes that the classifier does not know are counted apart: no set 
 label, and nothing promises it.
 """
 
-from functools import cached_property
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from topk_jax import metrics
 from train.data.taxonomy import ClassTree
-from train.foundation.errors import UserError
-from train.reports import intervals, promises
-from train.reports.measuring import Measured, measure
-from train.reports.rules import SetRule
+from train.data.truths import SEVERAL
+from train.reports import intervals, promises, summaries
+from train.reports.costs import Costs
+from train.reports.rules import SetRule, parse
 from train.scores.observations import num_independent
 from train.scores.scores import Scores
 
@@ -24,70 +27,127 @@ _USUAL_KS = (1, 3, 5)
 MOST_LISTED = 5
 
 
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """The sets of n examples.
+
+    Attributes:
+        inside: whether each has each class of the truth, [n, m]; or the label, [n, 1].
+        hits: whether each has the label, [n]; if the truth is more than one class, the share of the
+            truth that it has.
+        sizes: the number of its classes, [n].
+        says_new: whether it has "none of these", [n]; None if it cannot.
+        by_rank: at each rank above the classes whether it has the label's node and how many nodes;
+            then its height and its number of names: [n, 2 r + 2]. None without a taxonomy.
+        costs: what it costs, [n]; None without costs.
+        having: how many sets of a part of the examples have each class, [parts, L]; None unless
+            labels are several.
+    """
+
+    inside: np.ndarray
+    hits: np.ndarray
+    sizes: np.ndarray
+    says_new: np.ndarray | None = None
+    by_rank: np.ndarray | None = None
+    costs: np.ndarray | None = None
+    having: np.ndarray | None = None
+
+    @property
+    def of_labels(self) -> np.ndarray:
+        """Whether each has the class that stands for the example, [n]."""
+        found: np.ndarray = self.inside[:, 0]
+        return found
+
+
+def measure(scores: Scores, rule: SetRule) -> Measured:
+    """The sets of a fitted rule, without all of them in memory at once."""
+    truths, tree = scores.truths, scores.classes.tree
+    has_several = truths is not None and truths.kind == SEVERAL
+    is_top_k = rule.name == "top_k" and not rule.says_new
+    if is_top_k and tree is None and not has_several:
+        found = {"sizes": np.full(len(scores), int(rule.value))}
+    else:
+        parts = [_of_chunk(scores, rule, chunk, has_several) for chunk in scores.chunks()]
+        found = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    if is_top_k:
+        # Ranks are of scores in 64 bits.
+        ranks = scores.ranks[:, None] if scores.class_ranks is None else scores.class_ranks
+        found["inside"] = ranks < int(rule.value)
+    inside = found["inside"]
+    return Measured(hits=inside[:, 0] if truths is None else truths.mean(inside), **found)
+
+
+def _of_chunk(
+    scores: Scores, rule: SetRule, chunk: slice, has_several: bool
+) -> dict[str, np.ndarray]:
+    truths, tree = scores.truths, scores.classes.tree
+    labels = scores.labels[chunk]
+    outliers = scores.outliers[chunk] if rule.says_new and scores.outliers is not None else None
+    # Not compiled as a whole: the parts of the library are compiled once for all limits.
+    members, _, says_new = rule.answer(scores.values[chunk], outliers)
+    classes = labels[:, None] if truths is None else truths.classes[chunk]
+    inside, sizes = summaries.hits_and_sizes(members, classes)
+    found = {"inside": inside, "sizes": sizes}
+    if says_new is not None:
+        found["says_new"] = says_new
+    if has_several:
+        found["having"] = members.sum(axis=0)[None]
+    if tree is not None:
+        found["by_rank"] = _by_rank(members, labels, tree=tree)
+    if rule.costs is not None:
+        found["costs"] = _costs(np.asarray(members), scores, chunk, rule.costs)
+    return {name: np.asarray(one) for name, one in found.items()}
+
+
+@partial(jax.jit, static_argnames="tree")
+def _by_rank(members: jax.Array, labels: jax.Array, *, tree: ClassTree) -> jax.Array:
+    values = []
+    for depth in range(1, len(tree.ranks)):
+        values.append(metrics.ancestor_hits(members, labels, tree.taxonomy, depth=depth))
+        values.append(metrics.node_counts(members, tree.taxonomy, depth=depth))
+    values.append(metrics.set_heights(members, tree.taxonomy))
+    values.append(metrics.name_counts(members, tree.taxonomy))
+    return jnp.stack([one.astype(jnp.int32) for one in values], axis=-1)
+
+
+def _costs(members: np.ndarray, scores: Scores, chunk: slice, costs: Costs) -> np.ndarray:
+    """What sets cost, by the shares of the classes of the truth."""
+    if scores.truths is None:
+        return costs.of_sets(members, scores.labels[chunk])
+    truths = scores.truths[chunk]
+    total = np.zeros(len(members))
+    for labels, share in zip(truths.classes.T, truths.shares.T.astype(np.float64), strict=True):
+        total += share * costs.of_sets(members, labels)
+    return total
+
+
+def divided(scores: Scores) -> tuple[Scores, Scores | None]:
+    """The examples of known classes, and those of unknown classes if there are some."""
+    unknown = np.flatnonzero(~scores.known)
+    return scores.of_known(), scores.take(unknown) if unknown.size else None
+
+
 def rate(scores: Scores, rule: SetRule) -> dict[str, Any]:
     """The row of a fitted rule: how often its sets have the label, and their sizes."""
-    examples = Evaluated(scores)
-    return row_of(examples, rule, measure(examples.known, rule))
+    return row_of(scores, *divided(scores), rule)
 
 
-class Evaluated:
-    """Examples of known and of unknown classes, and what all rows have in common."""
-
-    def __init__(self, scores: Scores) -> None:
-        self.all = scores
-        is_known = scores.known
-        if not is_known.any():
-            raise UserError("none of the examples is of a class that the classifier knows")
-        self.known = scores if is_known.all() else scores.of_known()
-        self.unknown = None if is_known.all() else scores.take(np.flatnonzero(~is_known))
-        self.interval = intervals.of(self.known)
-
-    @cached_property
-    def number(self) -> float:
-        """How many independent examples of known classes say as much."""
-        return num_independent(self.known)
-
-    @cached_property
-    def groups(self) -> dict[str, np.ndarray]:
-        """The classes that are counted together, bool [L] each."""
-        counts = self.known.classes.counts
-        shots = {} if counts is None else metrics.shot_groups(counts)
-        every = {"macro": np.ones(self.known.values.shape[1], bool)}
-        return every | {shot: np.asarray(classes) for shot, classes in shots.items()}
-
-    def sums(self, found: Measured) -> tuple[np.ndarray, np.ndarray]:
-        """The weights of each class, and of its hits, float64 [L] each."""
-        truths, number = self.known.truths, self.known.values.shape[1]
-        labels, inside = self.known.labels, found.of_labels
-        weights = np.ones(len(labels))
-        if truths is not None:
-            labels, inside = truths.classes.ravel(), found.inside.ravel()
-            weights = truths.shares.ravel().astype(np.float64)
-        # The truth may have classes that are not known.
-        return (
-            np.bincount(labels, weights, minlength=number)[:number],
-            np.bincount(labels, weights * inside, minlength=number)[:number],
-        )
-
-
-def row_of(examples: Evaluated, rule: SetRule, found: Measured) -> dict[str, Any]:
-    """The row of a rule, with the sets of the examples of known classes."""
-    known, unknown = examples.known, examples.unknown
-    weights, hits = examples.sums(found)
+def row_of(scores: Scores, known: Scores, unknown: Scores | None, rule: SetRule) -> dict[str, Any]:
+    """The same of examples that are `divided`, for other rows too."""
+    found = measure(known, rule)
     row: dict[str, Any] = {
         "coverage": float(found.hits.mean(dtype=np.float64)),
-        "interval": examples.interval(found.hits),
+        "interval": intervals.of(known, found.hits),
     }
-    for name, classes in examples.groups.items():
-        counted = classes & (weights > 0)
-        if counted.any():
-            row[name] = float((hits[counted] / weights[counted]).mean())
+    row |= summaries.of_groups(*_of_classes(known, found), known.classes.counts)
     row["set_size"] = float(found.sizes.mean())
     row["empty"] = float((found.sizes == 0).mean())
     limits = rule.rule.limits
     if limits is not None and np.ndim(limits) == 0 and np.isfinite(limits):
         row["limit"] = float(limits)
-    share, number = row["coverage"], examples.number
+    if limits is not None and np.ndim(limits) == 1 and (always := int(np.isposinf(limits).sum())):
+        row["in_every_set"] = always
+    share, promised_to = row["coverage"], known
     if found.says_new is not None:
         row["none_of_these"] = float(found.says_new.mean())
     if unknown is not None:
@@ -97,25 +157,55 @@ def row_of(examples: Evaluated, rule: SetRule, found: Measured) -> dict[str, Any
         if of_unknown.says_new is not None:
             row["unknown"]["none_of_these"] = float(of_unknown.says_new.mean())
             right = float(of_unknown.says_new.sum())
-        row["coverage_of_all"] = (float(found.hits.sum()) + right) / len(examples.all)
+        row["coverage_of_all"] = (float(found.hits.sum()) + right) / len(scores)
         if found.says_new is not None:
-            share, number = row["coverage_of_all"], num_independent(examples.all)
-    if rule.promise is not None:
-        row["promised"] = rule.promise.coverage
-        row["contradicted"] = promises.is_contradicted(rule.promise, share, number)
-    return row | _of_kind(known, rule, found) | _of_truths(examples, rule, found)
+            share, promised_to = row["coverage_of_all"], scores
+    if (promise := rule.rule.promise) is not None:
+        row["promised"] = promise.coverage
+        number = num_independent(promised_to)
+        row["contradicted"] = promises.is_contradicted(promise, share, number)
+    row |= _of_kind(known, rule, found)
+    if found.having is not None:
+        row |= _several_labels(known, found)
+    if found.by_rank is not None and known.classes.tree is not None:
+        row |= _ranks_of_sets(found.by_rank, known.classes.tree)
+    if rule.rule.conformal is not None:
+        row["least_covered"] = class_rows(known, found)[:MOST_LISTED]
+    return row
+
+
+def class_rows(scores: Scores, found: Measured) -> list[dict[str, Any]]:
+    """The classes that have examples: the least covered first, then those with more examples."""
+    numbers, shares = _of_classes(scores, found)
+    counts = np.maximum(np.rint(numbers), 1)
+    order = np.lexsort((-counts, shares))
+    names = scores.classes.names
+    return [
+        {"class": names[label], "index": label, "examples": int(count), "coverage": share}
+        for label, count, share in zip(
+            *(one[order].tolist() for one in (np.arange(len(names)), counts, shares)), strict=True
+        )
+        if numbers[label] > 0
+    ]
+
+
+def _of_classes(scores: Scores, found: Measured) -> tuple[np.ndarray, np.ndarray]:
+    # The truth may have classes that are not known.
+    numbers, shares = summaries.of_classes(scores, found.inside)
+    return numbers[: len(scores.classes)], shares[: len(scores.classes)]
 
 
 def _of_kind(known: Scores, rule: SetRule, found: Measured) -> dict[str, Any]:
     """What a row has only for some kinds of rules: utilities, costs, answers."""
     if rule.name == "utility":
-        num_classes = known.values.shape[1]
         utility: Any = rule.rule
-        worth = utility.worth(num_classes)
-        ks = [k for k in _USUAL_KS if k <= num_classes]
+        worth = utility.worth(len(known.classes))
+        top = {f"top_k={k}": parse(f"top_k={k}") for k in _USUAL_KS if k <= len(known.classes)}
         return {
-            "utility": _mean_worth(found.hits, found.sizes, worth),
-            "utility_of": {f"top_k={k}": _mean_worth(*_top_k(known, k), worth) for k in ks},
+            "utility": _mean_worth(found, worth),
+            "utility_of": {
+                text: _mean_worth(measure(known, one), worth) for text, one in top.items()
+            },
         }
     if found.costs is not None:
         return {"mean_cost": float(found.costs.mean())}
@@ -126,29 +216,9 @@ def _of_kind(known: Scores, rule: SetRule, found: Measured) -> dict[str, Any]:
     return {"answered": answers / len(known), "error_of_answers": wrong}
 
 
-def _of_truths(examples: Evaluated, rule: SetRule, found: Measured) -> dict[str, Any]:
-    """What a row has for several labels, with a taxonomy, and by class."""
-    row: dict[str, Any] = {}
-    if found.having is not None:
-        row |= _several_labels(examples.known, found)
-    tree = examples.known.classes.tree
-    if found.by_rank is not None and tree is not None:
-        row |= _ranks_of_sets(found.by_rank, tree)
-    if rule.rule.conformal is not None:
-        row["least_covered"] = class_rows(examples, found)[:MOST_LISTED]
-    return row
-
-
-def _mean_worth(hits: np.ndarray, sizes: np.ndarray, worth: np.ndarray) -> float:
+def _mean_worth(found: Measured, worth: np.ndarray) -> float:
     """The mean utility of sets; an empty set never has the label."""
-    return float((hits * worth[np.maximum(sizes, 1) - 1]).mean(dtype=np.float64))
-
-
-def _top_k(scores: Scores, k: int) -> tuple[np.ndarray, np.ndarray]:
-    sizes = np.full(len(scores), k)
-    if scores.truths is None or scores.class_ranks is None:
-        return scores.ranks < k, sizes
-    return scores.truths.mean(scores.class_ranks < k), sizes
+    return float((found.hits * worth[np.maximum(found.sizes, 1) - 1]).mean(dtype=np.float64))
 
 
 def _several_labels(scores: Scores, found: Measured) -> dict[str, float]:
@@ -160,7 +230,7 @@ def _several_labels(scores: Scores, found: Measured) -> dict[str, float]:
     hits, labels = are_hits.sum(axis=1), (truths.shares > 0).sum(axis=1)
     # The sets and the labels that have each class.
     having = truths.occurrences(scores.num_classes)
-    having[: len(found.having)] += found.having
+    having[: found.having.shape[1]] += found.having.sum(axis=0)
     of_classes = np.bincount(truths.classes[are_hits], minlength=scores.num_classes)
     counted = having > 0
     return {
@@ -183,23 +253,3 @@ def _ranks_of_sets(by_rank: np.ndarray, tree: ClassTree) -> dict[str, Any]:
         "height": float(answered.mean()) if answered.size else None,
         "names": float(names.mean()),
     }
-
-
-def class_rows(examples: Evaluated, found: Measured) -> list[dict[str, Any]]:
-    """The classes that have examples: the least covered first, then those with more examples."""
-    # If an example has several classes, each counts with its share.
-    weights, hits = examples.sums(found)
-    present = np.flatnonzero(weights)
-    coverages, counts = hits[present] / weights[present], np.maximum(np.rint(weights[present]), 1)
-    order = np.lexsort((-counts, coverages))
-    return [
-        {
-            "class": examples.known.classes.names[label],
-            "index": label,
-            "examples": int(count),
-            "coverage": coverage,
-        }
-        for label, count, coverage in zip(
-            *(one[order].tolist() for one in (present, counts, coverages)), strict=True
-        )
-    ]

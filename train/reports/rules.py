@@ -5,6 +5,7 @@ The text of a rule is what flags, lines, reports and descriptions of programs ha
 examples of an observation become one, `combine=…`, and tables of costs.
 """
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -66,18 +67,8 @@ class SetRule:
     @property
     def needs_limits(self) -> bool:
         """Whether anything is calibrated: limits, or the weights of a trained combination."""
-        return self.rule.needs_limits or self._needs_weights
-
-    @property
-    def is_fitted(self) -> bool:
-        """Whether that is done."""
-        has_weights = self.combination is not None and self.combination.weights is not None
-        return self.rule.is_fitted and (has_weights or not self._needs_weights)
-
-    @property
-    def promise(self) -> rules.Promise | None:
-        """How often sets are right; None without such a promise."""
-        return self.rule.promise
+        has_weights = self.combination is not None and self.combination.name == "trained"
+        return self.rule.needs_limits or has_weights
 
     @property
     def calibrated_on(self) -> rules.CalibratedOn | None:
@@ -97,19 +88,7 @@ class SetRule:
         combined = COMBINATIONS[self.combination.name]
         return f"Each set is the answer for all examples of an observation, by {combined}. {words}"
 
-    def combine(self, scores: Scores) -> tuple[Combination, Scores]:
-        """The combination, with its weights for calibration examples, and their observations.
-
-        Raises:
-            UserError: they have no groups, or cannot be combined so.
-        """
-        assert self.combination is not None
-        if scores.groups is None:
-            raise UserError(f"{self}: the examples to calibrate on must have groups")
-        combination = self.combination.fit(scores)
-        return combination, combine(scores, combination).scores
-
-    def fit(self, scores: Scores, on: str, *, are_combined: bool = False) -> "SetRule":
+    def fit(self, scores: Scores, on: str) -> "SetRule":
         """The rule with limits for calibration examples; those of unknown classes do not count.
 
         With a combination, the limits are for the observations of the examples.
@@ -117,19 +96,20 @@ class SetRule:
         Args:
             scores: the scores of the examples.
             on: these in words.
-            are_combined: whether they are already the observations.
 
         Raises:
             UserError: they are too few, or the rule needs something that is not there.
         """
         combination = self.combination
-        if combination is not None and self.needs_limits and not are_combined:
-            combination, scores = self.combine(scores)
+        if combination is not None and self.needs_limits:
+            if scores.groups is None:
+                raise UserError(f"{self}: the examples to calibrate on must have groups")
+            combination, scores = _observations(scores, combination)
         if not scores.known.all():
             scores = scores.of_known()
         labels, shares = scores.labels_and_shares()
-        costs = self._costs_for(scores.classes)
-        own = None if self.rule.costs in costs_of.NAMED else costs
+        taxonomy, costs = self._tree_for(scores.classes), self._costs_for(scores.classes)
+        own = None if self.rule.costs in rules.COSTS else costs
         try:
             rule = rules.fit(
                 self.rule,
@@ -138,7 +118,7 @@ class SetRule:
                 shares=shares,
                 groups=None if scores.groups is None else numbered(scores.groups)[1],
                 class_counts=scores.classes.counts,
-                taxonomy=self._tree_for(scores.classes),
+                taxonomy=taxonomy,
                 # The library has those of a name by itself.
                 costs=None if own is None else own.of_labels,
                 similar=None if own is None else own.between,
@@ -165,10 +145,6 @@ class SetRule:
         }
 
     @property
-    def _needs_weights(self) -> bool:
-        return self.combination is not None and self.combination.name == "trained"
-
-    @property
     def _digest(self) -> str | None:
         """A hash of what the limits are for beside the classes: the taxonomy, or the costs."""
         parts = [None if self.tree is None else self.tree.digest]
@@ -179,13 +155,20 @@ class SetRule:
         return None if self.rule.costs is None else costs_of.named(self.rule.costs, classes)
 
     def _tree_for(self, classes: Classes) -> Any:
-        if not self.rule.has_names and self.rule.costs != costs_of.TAXONOMY:
+        if not self.rule.has_names and self.rule.costs != "taxonomy":
             return None
         if classes.tree is None:
             raise UserError(
                 f"{self}: it needs a taxonomy of the classes: give --taxonomy, {HOW_TO_GIVE}"
             )
         return classes.tree.taxonomy
+
+
+@functools.lru_cache(maxsize=1)
+def _observations(scores: Scores, combination: Combination) -> tuple[Combination, Scores]:
+    """The combination with its weights, and the observations of examples; of several rules."""
+    combination = combination.fit(scores)
+    return combination, combine(scores, combination).scores
 
 
 def parse(text: str, flag: str = "--sets") -> SetRule:
@@ -232,7 +215,7 @@ def from_json(plain: Mapping[str, Any], classes: Classes) -> SetRule:
     except (KeyError, TypeError) as error:
         raise ValueError(f"a rule must have the fields of one: {error!r}") from error
     # The table of costs may be on another machine; sets do not need it.
-    is_here = rule.costs in (None, *costs_of.NAMED) or Path(str(rule.costs)).is_file()
+    is_here = rule.costs in (None, *rules.COSTS) or Path(str(rule.costs)).is_file()
     costs = found._costs_for(classes) if is_here else None
     read = SetRule(rule, classes, combination, costs)
     if is_here and read._digest != plain.get("made_for"):

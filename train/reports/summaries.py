@@ -1,8 +1,9 @@
 """A split to metrics: loss, top-K and average-K accuracy of several kinds, set sizes."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,9 @@ from train.data.classes import Classes
 from train.reports.metric import AVERAGES, LOSS, SHOTS, Metric, Rule
 from train.reports.outcomes import Outcomes
 from train.scores.scores import Scores
+
+# Names of classes that files list. A split can lack most of a million classes.
+_MOST_LISTED = 1000
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ def summarize(scores: Scores, thresholds: Mapping[int, jax.Array]) -> Evaluation
     for k, threshold in thresholds.items():
         values |= _accuracies_of("top", k, ranks < k, scores)
         found = [
-            _hits_and_sizes(scores.values[chunk], classes[chunk], threshold)
+            hits_and_sizes(sets.threshold_set(scores.values[chunk], threshold), classes[chunk])
             for chunk in scores.chunks()
         ]
         of_classes, sizes = map(np.concatenate, zip(*found, strict=True))
@@ -84,72 +88,103 @@ def summarize(scores: Scores, thresholds: Mapping[int, jax.Array]) -> Evaluation
 
 def check_has_value(metric: Metric, labels: np.ndarray, classes: Classes) -> None:
     """Raises `UserError` if a split of these labels cannot have the metric to select by."""
-    if metric.average not in SHOTS:
-        return
-    shares = _shares(np.ones(len(labels), np.bool_), labels, classes.counts, len(classes))
-    if np.isnan(shares[metric.average]):
+    numbers = np.bincount(labels, minlength=len(classes))
+    if metric.average in SHOTS and metric.average not in of_groups(
+        numbers, numbers, classes.counts
+    ):
         raise metric.without_value()
 
 
-def _accuracies_of(rule: Rule, k: int, hits: np.ndarray, scores: Scores) -> dict[Metric, float]:
-    """The accuracies of sets that hit the labels, [n], or each class of the truths, [n, m]."""
-    found: Mapping[str, jax.Array | float] = (
-        _shares(hits, scores.labels, scores.counts, scores.num_classes)
-        if scores.truths is None
-        else _weighted_shares(hits, scores)
-    )
-    # In the order in which JAX returns them, which is the order in the files.
-    averages = [average for average in sorted(AVERAGES) if average in found]
-    return {Metric.accuracy(rule, k, average): float(found[average]) for average in averages}
+def of_classes(scores: Scores, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The number of examples of each class, and the share of them that has it in its set, [L] each.
+
+    If an example has several classes, each counts with its share.
+
+    Args:
+        scores: the scores of the examples.
+        inside: whether each set has the label, [n], or each class of the truth, [n, m].
+    """
+    labels, weights = scores.labels, np.ones(len(scores))
+    if scores.truths is not None:
+        labels = scores.truths.classes.ravel()
+        weights = scores.truths.shares.ravel().astype(np.float64)
+    numbers = np.bincount(labels, weights, scores.num_classes)
+    hits = np.bincount(labels, weights * inside.ravel(), scores.num_classes)
+    return numbers, hits / np.where(numbers, numbers, 1)
 
 
-@jax.jit
-def _hits_and_sizes(
-    scores: jax.Array, classes: jax.Array, threshold: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    chosen = sets.threshold_set(scores, threshold)
-    hits = jnp.take_along_axis(chosen, classes, axis=-1, mode="fill", fill_value=False)
-    return hits, metrics.set_sizes(chosen)
+def of_groups(
+    numbers: np.ndarray, shares: np.ndarray, class_counts: np.ndarray | None
+) -> dict[str, float]:
+    """The means over the classes that have examples: of all, "macro", and of few, medium and many.
 
+    A group in which no class has examples is left out.
 
-def _shares(
-    hits: np.ndarray, labels: np.ndarray, class_counts: np.ndarray | None, num_classes: int
-) -> dict[str, jax.Array]:
-    """The shares of hits; NaN in a group without examples, which JAX_DEBUG_NANS would refuse."""
-    with jax.debug_nans(False):
-        return _accuracies(hits, labels, class_counts, num_classes=num_classes)
-
-
-def _weighted_shares(hits: np.ndarray, scores: Scores) -> dict[str, float]:
-    """The same if the truth is more than one class, each with its share of the example."""
-    truths, number = scores.truths, scores.num_classes
-    assert truths is not None
-    labels, shares = truths.classes.ravel(), truths.shares.ravel().astype(np.float64)
-    weights = np.bincount(labels, shares, number)
-    of_hits = np.bincount(labels, shares * hits.ravel(), number)
-    groups = {"macro": np.ones(number, bool)}
-    if scores.counts is not None:
-        shots = metrics.shot_groups(scores.counts)
-        groups |= {shot: np.asarray(classes) for shot, classes in shots.items()}
-    found = {"micro": float(truths.mean(hits).mean())}
-    for name, classes in groups.items():
-        counted = classes & (weights > 0)
-        means = of_hits[counted] / weights[counted]
-        found[name] = float(means.mean()) if means.size else float("nan")
+    Args:
+        numbers: the number of examples of each class, [L].
+        shares: what the means are of, [L].
+        class_counts: the training images of each class, [L], if they are known.
+    """
+    shots = {} if class_counts is None else metrics.shot_groups(class_counts)
+    found = {}
+    for name, classes in {"macro": np.ones(len(numbers), np.bool_), **shots}.items():
+        counted = np.asarray(classes) & (numbers > 0)
+        if counted.any():
+            found[name] = float(shares[counted].mean())
     return found
 
 
-@partial(jax.jit, static_argnames="num_classes")
-def _accuracies(
-    hits: jax.Array, labels: jax.Array, class_counts: jax.Array | None, *, num_classes: int
-) -> dict[str, jax.Array]:
-    shots = (
-        {}
-        if class_counts is None
-        else metrics.shot_accuracy(hits, labels, class_counts=class_counts)
-    )
-    return {
-        "micro": metrics.accuracy(hits),
-        "macro": metrics.macro_accuracy(hits, labels, num_classes=num_classes),
-        **shots,
+def counted(
+    labels: np.ndarray,
+    num_examples: int,
+    class_counts: np.ndarray | None,
+    class_names: Sequence[str],
+) -> dict[str, Any]:
+    """The classes and examples of a split, as files have them.
+
+    A class without examples in the split does not count in its accuracies, however the classes are
+    averaged. An example counts for each of its classes.
+
+    Args:
+        labels: the classes of the examples of the split, [v].
+        num_examples: the number of examples n; less than v if the truth of some is several classes.
+        class_counts: the training images of each class, [L], if they are known.
+        class_names: the names of the classes.
+    """
+    counts = np.bincount(labels, minlength=len(class_names))
+    shots = {} if class_counts is None else metrics.shot_groups(class_counts)
+    groups = {"all": np.ones(len(class_names), np.bool_), **shots}
+    absent = np.flatnonzero(counts == 0)
+    found = {
+        "groups": {
+            name: {
+                "classes": int(np.count_nonzero(counts[np.asarray(classes)])),
+                "examples": int(counts[np.asarray(classes)].sum()),
+            }
+            for name, classes in groups.items()
+        },
+        "classes_without_examples": len(absent),
+        "named": [class_names[index] for index in absent[:_MOST_LISTED].tolist()],
     }
+    return found if num_examples == len(labels) else {**found, "num_examples": num_examples}
+
+
+def _accuracies_of(rule: Rule, k: int, hits: np.ndarray, scores: Scores) -> dict[Metric, float]:
+    """The accuracies of sets that hit the labels, [n], or each class of the truths, [n, m].
+
+    They are NaN in a group without examples.
+    """
+    of_examples = hits if scores.truths is None else scores.truths.mean(hits)
+    found = {"macro": math.nan} | ({} if scores.counts is None else dict.fromkeys(SHOTS, math.nan))
+    found |= {"micro": float(of_examples.mean(dtype=np.float64))}
+    found |= of_groups(*of_classes(scores, hits), scores.counts)
+    # The order in the files.
+    averages = [average for average in sorted(AVERAGES) if average in found]
+    return {Metric.accuracy(rule, k, average): found[average] for average in averages}
+
+
+@jax.jit
+def hits_and_sizes(members: jax.Array, classes: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Which classes [n, m] sets [n, L] have, and how many."""
+    inside = jnp.take_along_axis(members, classes, axis=-1, mode="fill", fill_value=False)
+    return inside, metrics.set_sizes(members)

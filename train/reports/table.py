@@ -5,33 +5,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE
-from rich.console import Console
 from rich.table import Column, Table
 
-from train.data.taxonomy import plural
 from train.foundation import messages
 from train.foundation.console import make_console, show_line
 from train.foundation.printable import printable
 
-# The numbers of rows in the order of their columns; a column without numbers is left out.
-_SHARES = (
-    *("coverage", "interval", "macro", "few", "medium", "many", "missed_labels", "example_f1"),
-    *("macro_f1", "answered", "error_of_answers", "none_of_these", "coverage_of_all", "empty"),
-)
-_NUMBERS = ("utility", "mean_cost", "set_size")
-_TITLES = {
-    "interval": "95%",
-    "missed_labels": "missed",
-    "example_f1": "F1",
-    "macro_f1": "macro F1",
-    "error_of_answers": "wrong",
-    "none_of_these": "none",
-    "coverage_of_all": "of all",
-    "mean_cost": "cost",
+# The columns of the table, by the numbers of rows; one without numbers is left out.
+_COLUMNS = {
+    **{"coverage": "coverage", "interval": "95%", "best coverage": "best"},
+    **{"macro": "macro", "best macro": "best macro"},
+    **{shot: shot for shot in ("few", "medium", "many")},
+    **{"missed_labels": "missed", "example_f1": "F1", "macro_f1": "macro F1"},
+    **{"answered": "answered", "error_of_answers": "wrong", "none_of_these": "none"},
+    **{"coverage_of_all": "of all", "empty": "empty", "utility": "utility", "mean_cost": "cost"},
     "set_size": "size",
 }
-# Columns that are left out first if the terminal is narrow.
-_LEFT_OUT = ("medium", "many", "few", "macro")
+# Of a pipe or a file.
+_WIDTH = 200
+# What is left out first if the terminal is narrow.
+_LEFT_OUT = ("best macro", "medium", "many", "few", "macro")
 # A conformal rule has a short text, too.
 _CONFORMAL = re.compile(r"coverage=([^,]+), rule=(\w+)")
 # Classes and confusions that a line names, and classes without examples or that are not known.
@@ -46,7 +39,6 @@ def show(report: Mapping[str, Any], title: str, *, full: bool) -> None:
         title: what is evaluated.
         full: whether all of it is printed, not only the first 20 lines of it.
     """
-    console = make_console()
     on = report["calibrated_on"]
     source = "" if on is None else f"; limits from {on['on']} ({on['examples']:,})"
     groups = f" in {report['groups']:,} groups" if "groups" in report else ""
@@ -54,46 +46,32 @@ def show(report: Mapping[str, Any], title: str, *, full: bool) -> None:
         f"{title}: {report['examples']:,} examples{groups}, {report['classes']:,} classes, loss "
         f"{report['loss']:.4g}{source}"
     )
-    console.print(_table(report["sets"], console.width))
-    for line in _lines(report):
+    best = report.get("best_possible", {})
+    rows = {text: row | _flat({"best": best.get(text, {})}) for text, row in report["sets"].items()}
+    console = make_console(width_without_terminal=_WIDTH)
+    columns = {
+        name: [title, *(_number(name, row.get(name)) for row in rows.values())]
+        for name, title in _COLUMNS.items()
+        if any(_is_shown(name, row) for row in rows.values())
+    }
+    texts = ["sets", *(_CONFORMAL.sub(r"\2=\1", text) for text in rows)]
+    for name in _LEFT_OUT:
+        if sum(1 + max(map(len, column)) for column in (texts, *columns.values())) > console.width:
+            columns.pop(name, None)
+    console.print(plain_table([*zip(texts, *columns.values(), strict=True)]))
+    for line in [*_lines(report), *(_further_lines(report) if full else ())]:
         show_line(line)
-    if full:
-        _show_rest(report, console)
     if (found := report.get("observations")) is not None:
         show_line("")
         number = f"{found['mean_num_combined']:.3g} examples on average"
         show(found, f"observations of {number}, by {found['combined_by']}", full=full)
 
 
-def _table(rows: Mapping[str, Mapping[str, Any]], width: int) -> Table:
-    """The table of rules, with as many columns as there is room for."""
-    # Most sets are not empty, and it is said only where it can be seen.
-    used = [
-        name
-        for name in (*_SHARES, *_NUMBERS)
-        if any(row.get(name) is not None for row in rows.values())
-        and (name != "empty" or any(row[name] >= 0.0005 for row in rows.values()))
-        and (name != "coverage_of_all" or any("none_of_these" in row for row in rows.values()))
-    ]
-    columns = {
-        name: [_TITLES.get(name, name), *(_cell(name, row.get(name)) for row in rows.values())]
-        for name in used
-    }
-    texts = ["sets", *(_CONFORMAL.sub(r"\2=\1", text) for text in rows)]
-    for name in _LEFT_OUT:
-        if sum(1 + max(map(len, cells)) for cells in [texts, *columns.values()]) > width:
-            columns.pop(name, None)
-    return plain_table([*zip(texts, *columns.values(), strict=True)])
-
-
-def _cell(name: str, value: Any) -> str:
-    if value is None:
-        return "-"
-    if name == "interval":
-        return "-".join(f"{100 * end:.1f}" for end in value)
-    if name in _NUMBERS:
-        return f"{value:.2f}" if name == "set_size" else f"{value:.4g}"
-    return _per_cent(value)
+def absent_classes(evaluated: Mapping[str, Any]) -> Iterator[str]:
+    """A line with the classes without examples, if there are some; see `summaries.counted`."""
+    if number := evaluated["classes_without_examples"]:
+        named = messages.first_names([*map(printable, evaluated["named"])], _MOST_NAMED)
+        yield f"classes without examples in this split, not counted: {number:,} ({named})"
 
 
 def _lines(report: Mapping[str, Any]) -> Iterator[str]:
@@ -106,6 +84,8 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
                 f"{text}: these examples contradict the promise of {_per_cent(row['promised'])}; "
                 f"they have {_per_cent(share)}"
             )
+        if number := row.get("in_every_set"):
+            yield f"{text}: classes with too few examples, which are in every set: {number:,}"
     if "unknown_classes" in report:
         unknown = report["unknown_classes"]
         named = messages.first_names([*unknown["classes"]], _MOST_NAMED)
@@ -116,9 +96,10 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
             f"examples of classes that the classifier does not know, counted apart: "
             f"{unknown['examples']:,}, of {named}{further}"
         )
-    if (by := report.get("classes_by_coverage")) is not None:
-        for what in ("worst", "best"):
-            yield f"{what} classes by {by['rule']}: {_classes(by[what][:_MOST_LISTED])}"
+    by = report.get("classes_by_coverage", {})
+    for what in ("worst", "best"):
+        if by.get(what):
+            yield f"{what} classes by {by['rule']}: {_classes(by[what])}"
     if pairs := report["confusions"][:_MOST_LISTED]:
         listed = ", ".join(
             f"{printable(one['label'])} as {printable(one['predicted'])} {one['examples']:,}"
@@ -127,55 +108,58 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"confusions: {listed}"
 
 
-def _show_rest(report: Mapping[str, Any], console: Console) -> None:
-    """Prints what the first lines leave out."""
-    rows = report["sets"]
-    groups = report["evaluated"]["groups"]
-    counted = ", ".join(
-        f"{name} {of['classes']:,} classes with {of['examples']:,}" for name, of in groups.items()
-    )
-    show_line(f"classes with examples: {counted}")
-    if absent := report["evaluated"]["classes_without_examples"]:
-        named = messages.first_names([*map(printable, report["evaluated"]["named"])], _MOST_NAMED)
-        show_line(f"classes without examples, not counted: {absent:,} ({named})")
-    if "mean_average_precision" in report:
-        show_line(f"mean average precision (mAP): {_per_cent(report['mean_average_precision'])}")
-    for text, row in rows.items():
-        if "utility_of" in row:
-            of_top = ", ".join(f"{name} {value:.4g}" for name, value in row["utility_of"].items())
-            show_line(f"{text}: {row['utility']:.4g}; {of_top}")
-    for text, row in rows.items():
-        if (unknown := row.get("unknown")) is not None:
-            says = unknown.get("none_of_these")
-            new = "" if says is None else f", 'none of these' in {_per_cent(says)}"
-            show_line(f"{text}: of unknown classes {unknown['set_size']:.3g} classes{new}")
-    for text, row in rows.items():
+def _further_lines(report: Mapping[str, Any]) -> Iterator[str]:
+    """All other numbers."""
+    for name, of in report["evaluated"]["groups"].items():
+        yield f"{name}: {of['classes']:,} classes with {of['examples']:,} examples"
+    yield from absent_classes(report["evaluated"])
+    for name in ("mean_average_precision", "mistake_height"):
+        if name in report:
+            yield f"{name}: {_number(name, report[name])}"
+    for rank, accuracies in report.get("ranks", {}).items():
+        yield f"{rank}: {_numbers(accuracies)}"
+    for text, row in report["sets"].items():
+        if numbers := _numbers({name: row[name] for name in row if name not in _COLUMNS}):
+            yield f"{text}: {numbers}"
         if "least_covered" in row:
-            show_line(f"{text}: least covered {_classes(row['least_covered'])}")
-    if "mistake_height" in report:
-        show_line(f"mistakes are {report['mistake_height']:.2f} ranks up on average")
-    of_ranks = [*report.get("ranks", {}).items()]
-    if of_ranks:
-        names = [*dict.fromkeys(name for _, row in of_ranks for name in row if name != "nodes")]
-        cells = [
-            (rank, f"{row['nodes']:,}", *(_cell(name, row.get(name)) for name in names))
-            for rank, row in of_ranks
-        ]
-        console.print(plain_table([("rank", "nodes", *names), *cells]))
-    with_ranks = {text: row for text, row in rows.items() if "ranks" in row}
-    if with_ranks:
-        ranks = [*next(iter(with_ranks.values()))["ranks"]]
-        titles = [name for rank in ranks for name in (rank, plural(rank))]
-        cells = [(text, *_cells_of_ranks(row, ranks)) for text, row in with_ranks.items()]
-        console.print(plain_table([("sets", *titles, "up", "names"), *cells]))
+            yield f"{text}: least covered {_classes(row['least_covered'])}"
 
 
-def _cells_of_ranks(row: Mapping[str, Any], ranks: Sequence[str]) -> Iterator[str]:
-    for rank in ranks:
-        yield _per_cent(row["ranks"][rank]["coverage"])
-        yield f"{row['ranks'][rank]['set_size']:.2f}"
-    yield "-" if row["height"] is None else f"{row['height']:.2f}"
-    yield f"{row['names']:.2f}"
+def _is_shown(name: str, row: Mapping[str, Any]) -> bool:
+    # Most sets are not empty, and it is said only where it can be seen.
+    if name == "empty":
+        return bool(row[name] >= 0.0005)
+    return row.get(name) is not None and (name != "coverage_of_all" or "none_of_these" in row)
+
+
+def _flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """The numbers of a row, and of what is in it."""
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{before}{name} ")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            found[before + name] = value
+    return found
+
+
+def _numbers(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {_number(name, value)}" for name, value in _flat(row).items())
+
+
+def _number(name: str, value: Any) -> str:
+    """A number as people read it; what is no share is known by its name."""
+    if value is None:
+        return "-"
+    if name == "interval":
+        return "-".join(f"{100 * end:.1f}" for end in value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    if name.endswith("size"):
+        return f"{value:.2f}"
+    if name.startswith("utility") or name.endswith(("limit", "cost", "height", "names")):
+        return f"{value:.4g}"
+    return _per_cent(value)
 
 
 def plain_table(rows: Sequence[Sequence[str]]) -> Table:
@@ -190,7 +174,7 @@ def plain_table(rows: Sequence[Sequence[str]]) -> Table:
 def _classes(rows: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(
         f"{printable(row['class'])} {_per_cent(row['coverage'])} of {row['examples']:,}"
-        for row in rows
+        for row in rows[:_MOST_LISTED]
     )
 
 

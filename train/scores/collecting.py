@@ -12,9 +12,6 @@ from train.devices import processes
 from train.devices.parallel import Devices
 from train.scores.scores import Scores, collect
 
-# What a step returns for examples, and their numbers.
-_OF_BATCHES = ("examples", "scores", "loss", "labels", "ranks", "class_ranks")
-
 
 def rows(
     eval_step: Callable[..., Any],
@@ -51,8 +48,8 @@ def rows(
         of_host = {name: np.asarray(of_step.pop(name)) for name in ("examples", "mask")}
         outputs = devices.join(eval_step(params, batch_stats, devices.split(of_step)))
         batch = processes.gather({**outputs, "labels": labels, **of_host})
-        mask = batch["mask"]
-        yield {name: np.asarray(batch[name])[mask] for name in _OF_BATCHES if name in batch}
+        mask = batch.pop("mask")
+        yield {name: np.asarray(array)[mask] for name, array in batch.items()}
 
 
 def labels_for_steps(labels: np.ndarray, num_classes: int) -> np.ndarray:
@@ -80,14 +77,14 @@ def collected(
 
     values = collect(parts(), len(split))
     found = {name: np.concatenate(array) for name, array in arrays.items()}
-    indices, labels, ranks, loss = (found[name] for name in ("examples", "labels", "ranks", "loss"))
-    known, last = labels < values.shape[1], ranks.dtype.type(values.shape[1])
+    indices, labels, num_classes = found["examples"], found["labels"], values.shape[1]
     scores = Scores(
         values=values,
         labels=labels,
-        ranks=np.where(known, ranks, last),
-        loss=np.where(known, loss, loss.dtype.type(np.nan)),
+        ranks=np.where(labels < num_classes, found["ranks"], num_classes),
+        loss=np.where(labels < num_classes, found["loss"], np.nan),
         classes=classes,
+        unknown_classes=split.class_names[len(classes) :],
         names=split.names_of(indices) if split.are_rows or split.names is not None else None,
         groups=None if split.groups is None else split.groups[indices],
         indices=indices,

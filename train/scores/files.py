@@ -22,15 +22,16 @@ from train.scores.scores import Scores, are_probabilities, collect, exact_ranks,
 
 # What a file may call its scores; logits become probabilities, the others do not change.
 _KINDS = ("logits", "probabilities", "scores")
-# The other arrays: the letters of the types that each may have, these in words, and what it has an
-# entry for.
-_BESIDE = {
-    "labels": ("iu", "an integer", "examples"),
-    "loss": ("f", "a floating-point number", "examples"),
-    "names": ("U", "a text", "examples"),
-    "groups": ("U", "a text", "examples"),
-    "class_names": ("U", "a text", "classes"),
-    "class_counts": ("iu", "an integer", "classes"),
+_NUMBERS, _INTEGERS, _TEXTS = ("f", "floating-point numbers"), ("iu", "integers"), ("U", "texts")
+# The letters of the types that an array may have, these in words, and what its axes are.
+_FORMS = {
+    **dict.fromkeys(_KINDS, (*_NUMBERS, ("examples", "classes"))),
+    "labels": (*_INTEGERS, ("examples",)),
+    "loss": (*_NUMBERS, ("examples",)),
+    "names": (*_TEXTS, ("examples",)),
+    "groups": (*_TEXTS, ("examples",)),
+    "class_names": (*_TEXTS, ("classes",)),
+    "class_counts": (*_INTEGERS, ("classes",)),
 }
 
 
@@ -40,12 +41,6 @@ def write(path: Path, scores: Scores) -> None:
     Examples of classes that are not known do not have a label here, and are left out.
     """
     kept = scores.of_known()
-    if unknown := len(scores) - len(kept):
-        logging.warning(
-            "%s has no examples of classes that the classifier does not know: %d are left out",
-            path,
-            unknown,
-        )
     arrays: dict[str, Any] = {
         "scores": kept.values[:],
         "labels": kept.labels,
@@ -57,6 +52,12 @@ def write(path: Path, scores: Scores) -> None:
     }
     with files.replacing(path) as file:
         np.savez_compressed(file, **{name: one for name, one in arrays.items() if one is not None})
+
+
+def has_class_names(path: Path) -> bool:
+    """Whether a file of scores names its classes; others are called by their numbers."""
+    with np.load(path, allow_pickle=False) as archive:
+        return "class_names" in archive
 
 
 def read(path: Path, *, flag: str) -> Scores:
@@ -73,29 +74,24 @@ def read(path: Path, *, flag: str) -> Scores:
         UserError: the file cannot be read, or its arrays are not what they must be.
     """
     try:
-        with files.open_regular(path) as file:
-            zip_files.opened(file).close()
-            file.seek(0)
-            with np.load(file, allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in (*_KINDS, *_BESIDE) if name in archive}
-        for reason in _faults(arrays):
-            raise ValueError(reason)
+        zip_files.opened(path).close()
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in _FORMS if name in archive}
+        kind = _checked(arrays)
     except Exception as error:  # Readers raise many for a damaged file.
         let_through(error)
         why = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
         but = f"{path} is not: {why}"
         raise UserError(field=flag, must_be="an .npz file of scores", but=but) from error
-    (kind,) = arrays.keys() & set(_KINDS)
-    values, labels = arrays[kind], arrays["labels"].astype(np.int64)
-    _, loss, names, groups, class_names, counts = map(arrays.get, _BESIDE)
+    values, labels = arrays[kind], arrays["labels"].astype(np.int32)
+    names, groups, loss = (arrays.get(name) for name in ("names", "groups", "loss"))
     if kind == "logits" and are_probabilities(values):
         logging.warning("%s %s: logits look like probabilities; name them so", flag, path)
     if groups is None and names is not None:
         grouping.warn_of_likely(f"{flag} {path}", names.tolist(), labels, "an array groups")
-    given = map(str, range(values.shape[1])) if class_names is None else class_names.tolist()
-    classes = Classes.of(tuple(given))
-    if counts is not None:
-        classes = Classes(classes.names, tuple(counts.tolist()))
+    classes = Classes.of(arrays.get("class_names", np.arange(values.shape[1]).astype(str)).tolist())
+    if "class_counts" in arrays:
+        classes = Classes(classes.names, tuple(arrays["class_counts"].tolist()))
     losses, ranks = [], []
 
     def prepared() -> Iterator[np.ndarray]:
@@ -112,67 +108,58 @@ def read(path: Path, *, flag: str) -> Scores:
                     losses.append(-np.log(part[of_labels]))
             yield part.astype(np.float32)
 
-    scores = collect(prepared(), len(values))
     return Scores(
-        values=scores,
-        labels=labels.astype(np.int32),
+        values=collect(prepared(), len(values)),
+        labels=labels,
         ranks=np.concatenate(ranks),
         loss=np.concatenate(losses) if loss is None else loss,
         classes=classes,
         names=None if names is None else names.astype(object),
         groups=None if groups is None else groups.astype(object),
+        # An example of a half keeps its number.
+        indices=np.arange(len(values)),
     )
 
 
-def _faults(arrays: Mapping[str, np.ndarray]) -> Iterator[str]:
-    """Why the arrays cannot be scores, each in a line; those after the first may make no sense."""
-    found = [name for name in _KINDS if name in arrays]
-    if len(found) != 1 or "labels" not in arrays:
-        yield (
+def _checked(arrays: Mapping[str, np.ndarray]) -> str:
+    """What the file calls its scores; raises `ValueError` if the arrays cannot be scores."""
+    kinds = [name for name in _KINDS if name in arrays]
+    if len(kinds) != 1 or "labels" not in arrays:
+        raise ValueError(
             "it must have labels, and one of logits, probabilities and scores; of the names of "
             f"docs/new_data.md it has {', '.join(arrays) or 'none'}"
         )
-    kind = found[0]
+    kind = kinds[0]
     values, labels = arrays[kind], arrays["labels"]
-    if values.ndim != 2 or not values.size or values.dtype.kind != "f":
-        yield (
-            f"{kind} must be floating-point numbers [examples, classes]; it has "
-            f"{values.dtype} {list(values.shape)}"
+    lengths = dict(zip(("examples", "classes"), (*values.shape, 1, 1), strict=False))
+    for name, array in arrays.items():
+        types, what, axes = _FORMS[name]
+        shape = tuple(lengths[axis] for axis in axes)
+        if array.dtype.kind not in types or array.shape != shape or not array.size:
+            has = ", ".join(f"{one} {of.dtype} {list(of.shape)}" for one, of in arrays.items())
+            raise ValueError(f"{name} must be {what} [{', '.join(axes)}]; it has {has}")
+    if (outside := labels[(labels < 0) | (labels >= lengths["classes"])]).size:
+        raise ValueError(
+            f"labels must be from 0 to {lengths['classes'] - 1}, the classes of {kind}; got "
+            f"{outside[0]}"
         )
-    lengths = dict(zip(("examples", "classes"), values.shape, strict=True))
-    for name, (types, what, of) in _BESIDE.items():
-        one = arrays.get(name)
-        if one is not None and (one.dtype.kind not in types or one.shape != (lengths[of],)):
-            yield (
-                f"{name} must have {what} for each of the {lengths[of]} {of}; it has "
-                f"{one.dtype} {list(one.shape)}"
-            )
-    for example in np.flatnonzero((labels < 0) | (labels >= lengths["classes"])):
-        yield (
-            f"labels must be from 0 to {lengths['classes'] - 1}, the classes of {kind}; that of "
-            f"example {example} is {labels[example]}"
-        )
-    if "loss" in arrays and np.isnan(arrays["loss"]).any():
-        yield "loss must have numbers; it has NaN"
-    if "class_counts" in arrays and arrays["class_counts"].min() < 0:
-        yield "class_counts must be 0 or more; it has negative numbers"
-    first: dict[str, int] = {}
+    places: dict[str, int] = {}
     for index, name in enumerate(arrays["class_names"].tolist() if "class_names" in arrays else ()):
-        if (before := first.setdefault(same_form(name), index)) != index:
-            yield f"class_names must be different; classes {before} and {index} are {shown(name)!r}"
+        if (before := places.setdefault(same_form(name), index)) != index:
+            raise ValueError(
+                f"class_names must be different; classes {before} and {index} are {shown(name)!r}"
+            )
     least, or_masked = (np.max, ", or -inf for some classes") if kind == "logits" else (np.min, "")
-    # A NaN fails each comparison.
-    good = [
-        (part.max(axis=1) < np.inf) & (least(part, axis=1) > -np.inf)
-        for part in (values[chunk] for chunk in slices(*values.shape))
-    ]
-    if not (is_good := np.concatenate(good)).all():
-        yield (
-            f"{kind} must be finite{or_masked}; those of {(~is_good).sum()} of the {len(values)} "
-            f"examples are not, the first of them example {is_good.argmin()}"
-        )
+    for chunk in slices(*values.shape):
+        part = values[chunk]
+        # A NaN fails each comparison.
+        is_good = (part.max(axis=1) < np.inf) & (least(part, axis=1) > -np.inf)
+        if not is_good.all():
+            first = chunk.start + is_good.argmin()
+            raise ValueError(f"{kind} must be finite{or_masked}; those of example {first} are not")
     if kind == "probabilities" and not are_probabilities(values):
-        yield (
+        raise ValueError(
             "probabilities must be 0 or more and add up to 1 for each example; name them scores if "
             "they need not"
         )
+    return kind

@@ -7,6 +7,7 @@ import numpy as np
 from absl import logging
 
 from topk_jax import sets
+from topk_jax.rules import CalibratedOn
 from train.foundation.errors import UserError
 from train.foundation.printable import printable
 from train.scores import scores as of_examples
@@ -103,9 +104,6 @@ class Observations:
     sizes: np.ndarray
     num_ambiguous: int
 
-    def __len__(self) -> int:
-        return len(self.sizes)
-
 
 def combine(scores: Scores, combination: Combination) -> Observations:
     """The observations of examples that have groups.
@@ -118,20 +116,13 @@ def combine(scores: Scores, combination: Combination) -> Observations:
     _, firsts, sizes = np.unique(of, return_index=True, return_counts=True)
     titles = np.where(names == "", scores.names_or_numbers()[firsts], names)
     labels, is_clear = _labels(scores.labels, of)
-    if num_ambiguous := int(np.count_nonzero(~is_clear)):
+    num_ambiguous, number = int(np.count_nonzero(~is_clear)), len(names)
+    if num_ambiguous:
         first = printable(titles[is_clear.argmin()])
-        if not is_clear.any():
-            raise UserError(
-                f"an observation must have examples of one class; each of the {len(names):,} has "
-                f"several, the first is {first}"
-            )
-        logging.warning(
-            "observations with examples of several classes have no label and are left out: %s of "
-            "%s, the first is %s",
-            f"{num_ambiguous:,}",
-            f"{len(names):,}",
-            first,
-        )
+        several = f"{num_ambiguous:,} of {number:,} observations have examples of several classes"
+        if num_ambiguous == number:
+            raise UserError(f"{several}, the first is {first}: there are none to use")
+        logging.warning("%s and are left out, the first is %s", several, first)
     # The examples of an observation, one after another.
     order = np.argsort(of, kind="stable")
     order = order[is_clear[of[order]]]
@@ -150,12 +141,11 @@ def combine(scores: Scores, combination: Combination) -> Observations:
             ranks.append(exact_ranks(pooled, known[part]))
             yield pooled
 
-    values = collect(parts(), len(sizes))
     found = Scores(
-        values=values,
+        values=collect(parts(), len(sizes)),
         labels=labels,
-        ranks=np.concatenate(ranks).astype(scores.ranks.dtype),
-        loss=(losses / sizes).astype(scores.loss.dtype),
+        ranks=np.concatenate(ranks),
+        loss=losses / sizes,
         classes=scores.classes,
         unknown_classes=scores.unknown_classes,
         names=titles,
@@ -193,21 +183,13 @@ def have_labels(scores: Scores) -> bool:
 
 
 def num_independent(scores: Scores) -> float:
-    """How many independent examples say at least as much of a share as these.
-
-    Without groups, it is their number. With groups it is the number of groups, if these have
-    the same size. A mean over examples of larger and smaller groups varies like one over fewer
-    groups: Kish (1965), "Survey sampling", (sum of sizes)^2 / sum of squares of sizes.
-    """
-    if scores.groups is None:
-        return float(len(scores))
-    sizes = np.bincount(numbered(scores.groups)[1]).astype(np.float64)
-    return float(sizes.sum() ** 2 / np.square(sizes).sum())
+    """How many independent examples say at least as much of a share as these."""
+    of = None if scores.groups is None else numbered(scores.groups)[1]
+    return CalibratedOn.of(len(scores), of, "").groups
 
 
 def _labels(labels: np.ndarray, of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The smallest label of each observation, and whether all its examples have it."""
-    lowest = np.full(of.max() + 1, np.iinfo(labels.dtype).max, labels.dtype)
-    np.minimum.at(lowest, of, labels)
-    differ = np.bincount(of, labels != lowest[of])
-    return lowest, differ == 0
+    """The label of the first example of each observation, and whether all its examples have it."""
+    firsts = np.unique(of, return_index=True)[1]
+    found = labels[firsts]
+    return found, np.bincount(of, labels != found[of]) == 0

@@ -207,18 +207,13 @@ def collect(parts: Iterable[np.ndarray], num_examples: int) -> np.ndarray:
     They are in memory, or many in a temporary file that is mapped into it.
     """
     parts = iter(parts)
-    first, end = next(parts), 0
-    num_classes, parts = first.shape[1], itertools.chain([first], parts)
-    if 4 * num_examples * num_classes <= MOST_IN_MEMORY:
-        values = np.empty((num_examples, num_classes), np.float32)
-        for part in parts:
-            start, end = end, end + len(part)
-            values[start:end] = part
-        return values[:end]
+    first = next(parts)
+    parts = itertools.chain([first], parts)
+    if 4 * num_examples * first.shape[1] <= MOST_IN_MEMORY:
+        return np.concatenate([np.asarray(part, np.float32) for part in parts])
     with tempfile.TemporaryFile() as file:  # The map keeps it.
         for part in parts:
             # Written, because a full disk ends a process that writes to a map.
             file.write(np.ascontiguousarray(part, np.float32).data)
-            end += len(part)
         file.flush()
-        return np.memmap(file, np.float32, "r", shape=(end, num_classes))
+        return np.memmap(file, np.float32, "r").reshape(-1, first.shape[1])

@@ -1,54 +1,25 @@
 """Probabilities at a temperature that is fitted on the validation split."""
 
 import dataclasses
-import math
 
 import jax
 import numpy as np
+from absl import logging
 from jax.typing import ArrayLike
-from scipy import optimize
 
 from topk_jax import sets
-from train.scores.scores import Scores, collect
-
-# Bounds of the logarithm of the inverse temperature; `sets.temperature` has the same.
-_LARGEST = 20 * math.log(2)
-# The width at which the search ends: the temperature is rounded to 32 bits.
-_TOLERANCE = 1e-8
+from train.scores.scores import MOST_IN_MEMORY, Scores, collect
 
 
 def fit(scores: Scores) -> float:
-    """The temperature with the smallest mean cross-entropy of scores that are logits."""
-    if not isinstance(scores.values, np.memmap):
-        return float(sets.temperature(scores.values, scores.drawn))
-    # Logits in a file; each step reads it a few rows at a time.
-    smallest = _sum_of_slopes(-_LARGEST, scores)
-    if math.isnan(smallest):
-        return math.nan
-    if smallest >= 0:
-        return math.exp(_LARGEST)
-    if _sum_of_slopes(_LARGEST, scores) <= 0:
-        return math.exp(-_LARGEST)
-    # The scores are an argument: SciPy would keep a closure, and its file, for too long.
-    bounds = (-_LARGEST, _LARGEST)
-    return math.exp(-optimize.brentq(_sum_of_slopes, *bounds, args=(scores,), xtol=_TOLERANCE))
+    """The temperature with the smallest mean cross-entropy of scores that are logits.
 
-
-def _sum_of_slopes(log_inverse: float, scores: Scores) -> float:
-    labels, inverse = scores.drawn, math.exp(log_inverse)
-    parts = (_slopes(scores.values[one], labels[one], inverse).sum() for one in scores.chunks())
-    return math.fsum(parts)
-
-
-def _slopes(logits: np.ndarray, labels: np.ndarray, inverse: float) -> np.ndarray:
-    """The slopes of the cross-entropies in the inverse temperature, E[s] - s_y, float64 [n]."""
-    scores = logits.astype(np.float64)
-    scores -= scores.max(axis=-1, keepdims=True)
-    weights = np.exp(inverse * scores)
-    # A masked class has a weight of 0, and a score of -inf.
-    finite = np.where(weights > 0, scores, 0)
-    means: np.ndarray = (weights * finite).sum(axis=-1) / weights.sum(axis=-1)
-    return means - scores[np.arange(len(labels)), labels]
+    If there are more logits than stay in memory, every k-th example counts, as many as would stay.
+    """
+    step = -(-4 * scores.values.size // MOST_IN_MEMORY)
+    if step > 1:
+        logging.warning("the temperature is fitted on one of %d validation examples", step)
+    return float(sets.temperature(scores.values[::step], scores.drawn[::step]))
 
 
 @jax.jit

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import uvicorn
 
 from train.classifiers.program import ProgramFile
-from train.foundation import interruption
+from train.foundation import interruption, reading
 from train.foundation.errors import UserError, first_line, let_through
-from train.prediction import image_files
 from train.serving import application, connections, multipart
 from train.serving.limits import Limits
 from train.serving.meter import Meter
@@ -62,7 +61,7 @@ class Worker:
         Raises:
             UserError: the program is something else, or cannot be compiled.
         """
-        image_files.ignore_warnings()
+        reading.ignore_warnings()
         multipart.log_nothing()
         classifier = self.program.load()
         service = Service(classifier, self.program.digest, self.limits, self.meter, self.threads)

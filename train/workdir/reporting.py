@@ -5,8 +5,6 @@ completely or not at all, through `files.py`. Files that grow may have a torn en
 ignore.
 """
 
-import csv
-import io
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -20,8 +18,8 @@ from absl import logging
 from train.configuration import Config
 from train.data import Dataset
 from train.data.near_duplicates import COLUMNS, Alike
-from train.data.sources.table import escaped
-from train.foundation import files, json_files, names
+from train.data.sources.table import encode_rows
+from train.foundation import files, json_files
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.foundation.invocation import as_typed
@@ -64,10 +62,8 @@ def _write_alike(workdir: Path, alike: Alike) -> None:
     """Warns of images that look like images of other splits, and lists them."""
     if not alike.rows:
         return
-    path, text = workdir / run_files.NEAR_DUPLICATES, io.StringIO(newline="")
-    rows = (map(escaped, map(names.in_utf8, row)) for row in alike.rows)
-    csv.writer(text).writerows([COLUMNS, *rows])
-    files.write_whole(path, text.getvalue().encode())
+    path = workdir / run_files.NEAR_DUPLICATES
+    files.write_whole(path, encode_rows([COLUMNS, *alike.rows], "\r\n"))
     logging.warning("%s; listed in %s", alike.line, path)
 
 

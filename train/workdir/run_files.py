@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from train.data.classes import Classes
-from train.foundation import files, folder_lock, json_files, shapes
+from train.foundation import files, folder_lock, json_files
 from train.foundation.errors import UserError
 from train.foundation.fields import Field
 from train.workdir import metrics_file, run_shapes
@@ -48,9 +48,6 @@ _OWN = frozenset(
 # In the file of the results, beside them: the SHA-256 of files that do not contain a checksum, or
 # that only some runs have.
 _DIGESTS = "digests"
-
-# Systems take 255 bytes, and a letter may have four.
-_LONGEST_NAME = 50
 
 _Content = TypeVar("_Content")
 
@@ -128,31 +125,9 @@ def list_selected_files(workdir: Path) -> list[Path]:
     return [file for file in candidates if file.exists()]
 
 
-def evaluation(workdir: Path, split: str) -> Path:
-    """The file in a workdir with the evaluation of a split."""
-    return workdir / f"evaluation_{split}.json"
-
-
-def new_evaluation(workdir: Path, name: str, *, recalibrated: bool) -> Path:
-    """The file in a workdir with the evaluation of new data of that name.
-
-    No split is called so: an evaluation of a split is never replaced.
-    """
-    end = "_recalibrated" if recalibrated else ""
-    return workdir / f"evaluation_of_{name[:_LONGEST_NAME]}{end}.json"
-
-
-def data_of_new_evaluation(path: Path) -> str | None:
-    """The data of an evaluation of new data; None if there is no such file, or it is bad.
-
-    A damaged file may be replaced.
-    """
-    shape = shapes.record({"data": shapes.string})
-    try:
-        data: str = json_files.read(path, shape, "an evaluation of new data")["data"]
-    except (OSError, UserError):
-        return None
-    return data
+def evaluation(workdir: Path, name: str) -> Path:
+    """The file in a workdir with the evaluation of a split, or of new data as "of_NAME"."""
+    return workdir / f"evaluation_{name}.json"
 
 
 def outcomes(workdir: Path, split: str) -> Path:

@@ -61,7 +61,7 @@ def line_of_metrics(value: Any) -> str | None:
 
 
 _GROUP = record({"classes": _COUNT, "examples": _COUNT})
-# What `train.reports.evaluated` writes about a split.
+# What `train.reports.summaries.counted` writes about a split.
 _EVALUATED = record(
     {
         "groups": table_of(_GROUP),

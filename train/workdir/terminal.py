@@ -8,20 +8,16 @@ from rich.console import Console
 from rich.progress import TextColumn
 
 from train.configuration import Config
-from train.foundation import messages
 from train.foundation.console import make_console, show_line
-from train.foundation.printable import printable
 from train.foundation.progress_bar import make_bar
 from train.reports.metric import LOSS, Metric, Rule, from_json
-from train.reports.table import plain_table
+from train.reports.table import absent_classes, plain_table
 
 Batch = TypeVar("Batch")
 
 # The order of the columns of the closing table: accuracies over all examples, over classes, and
 # over classes by their number of training images. Other columns come last.
 _COLUMNS = ("all", "macro", "few", "medium", "many", "set size")
-# Classes that a line names.
-_MOST_NAMED = 10
 # Above the accuracies of the best classifiers, by their names in the results.
 _BEST_POSSIBLE = {
     "bayes": "the best possible on the same examples, over all images and over classes:",
@@ -166,7 +162,7 @@ def _show_table(
 
     Args:
         metrics: the metrics of a split.
-        evaluated: what `train.reports.evaluated` says of it, which is printed too.
+        evaluated: what `train.reports.summaries.counted` says of it, which is printed too.
     """
     rows: dict[tuple[int, Rule], dict[str, str]] = {}
     for metric, value in metrics.items():
@@ -190,9 +186,8 @@ def _show_table(
     if "num_examples" in evaluated:
         show_line(f"labels are counted: {evaluated['num_examples']:,} examples have these:")
     make_console().print(plain_table(table))
-    if absent := evaluated["classes_without_examples"]:
-        named = messages.first_names([*map(printable, evaluated["named"])], _MOST_NAMED)
-        show_line(f"classes without examples in this split, not counted: {absent:,} ({named})")
+    for line in absent_classes(evaluated):
+        show_line(line)
 
 
 def _column(metric: Metric) -> str:

@@ -25,9 +25,10 @@ from train.data.crops import ImageReader
 from train.data.examples import Examples
 from train.data.image_changes import CHANGES
 from train.data.images import UnreadableImageError
+from train.foundation import reading
 from train.foundation.errors import UserError
 from train.models.weights import files as weight_files
-from train.prediction import image_files, inputs
+from train.prediction import inputs
 from train.prediction.thumbnails import Thumbnail
 
 # Bytes that a door may take, beside what the process has. The largest image that Pillow decodes has
@@ -146,7 +147,7 @@ def _tried(watched: _Watched, door: Callable[[Path], None], path: Path) -> str |
 
 
 def _begin(folder: Path) -> blocks.Trial:
-    image_files.ignore_warnings()
+    reading.ignore_warnings()
     Image.init()
     chosen = blocks.settings()
     kind, seed = str(chosen["kind"]), int(chosen["seed"])

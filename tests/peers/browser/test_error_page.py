@@ -9,7 +9,6 @@ from tests.parts.program.prediction.small_errors import table_of
 from tests.peers.browser.chromium import Tab
 from train.data.examples import Examples
 from train.prediction import error_page
-from train.prediction.error_page import ErrorPageFacts
 
 CLASS_NAMES = ("oak", "ash", "<img src=x onerror=document.title=1>")
 
@@ -22,10 +21,10 @@ def table():
 @pytest.fixture(scope="module")
 def address(table, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "errors.html"
-    facts = ErrorPageFacts("a run", "Sets.", "image", {}, ("x.png is no image",))
+    facts = {"title": "a run", "sets": "Sets.", "example": "image", "tables": {}}
     images = np.zeros((60, 9, 9, 1), np.uint8)
     examples = Examples.of_source(images, table.examples.labels, CLASS_NAMES, "images")
-    error_page.write(path, table, facts, examples)
+    error_page.write(path, table, examples, **facts, unreadable=["x.png is no image"])
     return path.as_uri()
 
 

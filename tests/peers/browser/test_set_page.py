@@ -14,7 +14,7 @@ from tests.peers.browser.chromium import Tab
 from train.data.sources import table
 from train.prediction import set_page
 from train.prediction.entries import Entry
-from train.prediction.thumbnails import Photograph, Thumbnail
+from train.prediction.thumbnails import Thumbnail
 
 EVIL = "<img src=x onerror=document.title=1>"
 # Names of files that a table, a page or a spreadsheet may misread.
@@ -412,25 +412,16 @@ def test_saved_marks_are_loaded_again(opened, page, tmp_path):
     assert marks(opened)[9] == "x"
 
 
-def test_marks_that_a_browser_does_not_keep_can_be_saved(opened, tmp_path):
-    full = "Storage.prototype.setItem = () => { throw new DOMException('full'); }"
-    opened.evaluate(f"{full}; markings[1].mark(markings[1].members[0])")
-    assert said(opened).endswith("this browser does not keep marks: save them before you leave")
-    _, rows = save(opened, tmp_path)
-    assert [row["label"] for row in rows] == ['oak, "white"']
-    opened.evaluate("markings[1].mark({})")
-
-
 def test_an_observation_has_one_mark_for_its_photographs(tab, tmp_path):
     made = []
-    for group, number in {"obs 1": 3, "=obs 2": 2, None: 1}.items():
+    for group, number in {"obs 1": 3, "=obs 2": 2, "": 1}.items():
         paths = [tmp_path / f"{group}-{place}.png" for place in range(number)]
         for path in paths:
             Image.new("RGB", (200, 150)).save(path)
-        photographs = [Photograph(path, Thumbnail.of(Image.open(path))) for path in paths]
+        pictures = tuple(Thumbnail.of(Image.open(path)) for path in paths)
         of = {"group": group, "origins": tuple({"path": str(path)} for path in paths)}
         chances = {5: 0.5, 6: 0.25}
-        made.append(image("", chances, is_observation=True, photographs=photographs, **of))
+        made.append(image("", chances, thumbnails=pictures, **of))
     set_page.write(tmp_path / "a.html", made, facts(names=CLASSES))
     tab.open((tmp_path / "a.html").as_uri())
     tops = "Array.from(list.children[0].querySelectorAll('img'), (one) => one.offsetTop)"

@@ -21,7 +21,7 @@ from train.foundation.names import same_form
 
 # One text: what `train.embed` knows of the network that made the features, in JSON.
 EMBEDDED_BY = "embedded_by"
-# `train.classifiers.network_description` has the complete shape.
+# `train.classifiers.network` has the complete shape.
 _NETWORK = shapes.record(
     {"network": fields.text(), "parameters_digest": fields.text()}, {"group": fields.text()}
 )

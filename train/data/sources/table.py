@@ -4,8 +4,9 @@ import csv
 import io
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from absl import logging
@@ -43,6 +44,17 @@ def escaped(text: str) -> str:
     """
     is_formula = _FORMULA.match(text) and not _NO_FORMULA.fullmatch(text)
     return f"'{text}" if is_formula else text
+
+
+def encode_rows(rows: Iterable[Iterable[Any]], line_end: str = "\n") -> bytes:
+    """Rows as CSV; a spreadsheet computes none of their texts, and a cell of None is empty."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator=line_end).writerows(map(_to_cell, row) for row in rows)
+    return text.getvalue().encode()
+
+
+def _to_cell(value: Any) -> Any:
+    return escaped(names.in_utf8(value)) if isinstance(value, str) else value
 
 
 def place(row: int) -> str:

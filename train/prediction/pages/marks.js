@@ -67,7 +67,7 @@ function addMarking(card) {
     const name = names.get(label) ?? label;
     for (const button of buttons) button.ariaPressed = String(button.textContent === words);
     input.value = name;
-    unknown.hidden = !label || names.has(label) || !("all" in field("classes").dataset);
+    unknown.hidden = !label || names.has(label);
     written.textContent = name || words ? `Marked: ${name || words}` : "";
     card.classList.toggle("has-mark", marks.has(key));
     for (const one of members) one.element.classList.toggle("right", one.label === label);

@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from tests import reference
-from topk_jax import losses
+from topk_jax import losses, sets
 
 # A dozen roundings of float32 (6e-8 each), relative to the loss or to 1.
 ROUNDING = 2e-6
@@ -43,6 +43,23 @@ def test_logit_adjustment_is_the_cross_entropy_of_optax_on_shifted_logits(batch)
         expected = optax_loss(jnp.asarray(shifted, jnp.float32), labels)
         # Logarithms of up to 7 are rounded to 5e-7.
         assert_close(adjusted(*batch, class_counts=COUNTS, tau=tau), expected)
+
+
+def test_logit_adjustment_has_the_best_classifier_over_classes(rng):
+    """Its minimum, and the adjusted posterior, are the likelihoods of all classes alike."""
+    likelihoods = rng.dirichlet(np.ones(8), size=L).T
+    joint = likelihoods * COUNTS / COUNTS.sum()
+    labels = np.broadcast_to(np.arange(L), joint.shape)
+
+    def mean_loss(scores):
+        each = jnp.broadcast_to(scores[:, None], (*joint.shape, L))
+        return (joint * adjusted(each, labels, class_counts=COUNTS, tau=1.0)).sum()
+
+    best = jnp.asarray(np.log(likelihoods), jnp.float32)
+    np.testing.assert_allclose(jax.grad(mean_loss)(best), 0, atol=1e-6)
+    posterior = jnp.asarray(np.log(joint / joint.sum(axis=1, keepdims=True)), jnp.float32)
+    apart = np.asarray(sets.adjust_logits(posterior, class_counts=COUNTS) - best)
+    np.testing.assert_allclose(np.ptp(apart, axis=1), 0, atol=1e-5)
 
 
 def test_without_strength_or_imbalance_it_is_the_cross_entropy(batch):

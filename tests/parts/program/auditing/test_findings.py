@@ -1,15 +1,13 @@
-"""Audits of real digits with planted wrong labels, and of few examples; their groups and folds."""
-
-import dataclasses
+"""Which labels an audit judges, in which folds, and what it estimates."""
 
 import numpy as np
 import pytest
+import sklearn.datasets
 
 from tests import reference
-from tests.parts.program.auditing import planted
 from tests.parts.program.data import matrices
 from tests.parts.program.data.specs import dataset_spec
-from train.auditing import cross_fitting, findings
+from train.auditing import findings
 from train.data import Examples
 from train.data.classes import Classes
 from train.foundation.errors import UserError
@@ -25,23 +23,6 @@ def find(features, labels, groups=None):
     std[std == 0] = 1
     given = examples(features, labels, groups)
     return findings.find(given, features.mean(axis=0), std, num_folds=5, seed=0)
-
-
-def test_planted_labels_come_first_and_their_number_is_estimated():
-    features, labels, is_wrong = planted.digits()
-    found = find(features, labels)
-    assert sorted(found.examples.places) == list(range(1797))
-    is_wrong = is_wrong[found.examples.places]
-    # 0.99 to 1 were measured for five other draws; by chance it is 0.1.
-    assert planted.found_early(found.order, is_wrong) >= 0.9
-    assert planted.found_early(found.order[::-1], is_wrong) < 0.05
-    # Mistakes of the heads that are confident count, too: some 5 % of the true labels are not the
-    # most probable class, and a few of these reach a threshold. 1.01 to 1.18 were measured for five
-    # other draws.
-    assert 0.8 * is_wrong.sum() <= found.wrong_by_class.sum() <= 1.3 * is_wrong.sum()
-    by_class = np.bincount(found.examples.labels, weights=is_wrong)
-    # Each class has some 9; a count of 9 has a deviation of 3.
-    assert np.abs(found.wrong_by_class - by_class).max() <= 9
 
 
 def test_the_pairs_are_the_calibrated_confident_joint(rng):
@@ -83,21 +64,6 @@ def test_neither_an_example_nor_its_group_vouches_for_it(rng):
     assert find(features, labels).accuracy > 0.75
 
 
-@pytest.mark.parametrize("size", [1, 3])
-def test_each_class_and_all_examples_are_shared_out_evenly(rng, size):
-    labels = rng.permutation(np.repeat(np.arange(10), rng.integers(1, 40, size=10))).repeat(size)
-    groups = np.arange(len(labels)) // size
-    given = examples(np.zeros((len(labels), 1)), labels, groups.astype(str).astype(object))
-    found, again, other = (
-        cross_fitting.folds_of(given, num_folds=5, seed=seed) for seed in (0, 0, 1)
-    )
-    for chosen in [labels >= 0, *(labels == label for label in range(10))]:
-        assert np.ptp(np.bincount(found[chosen], minlength=5)) <= size
-    assert (found == found[groups * size]).all()
-    assert (found == again).all()
-    assert (found != other).any()
-
-
 def test_every_row_of_a_file_is_an_example_with_its_group_and_split(tmp_path):
     content = matrices.arrays(20)
     groups = [f"plant {index // 6}" if index % 5 else "" for index in range(60)]
@@ -114,13 +80,10 @@ def test_every_row_of_a_file_is_an_example_with_its_group_and_split(tmp_path):
     np.testing.assert_array_equal(found.rows(np.arange(60)), content["features"][rows])
     known = [part.names_of(np.arange(len(part))).tolist() for part in parts]
     assert [names[found.splits == split].tolist() for split in range(3)] == known
-    # The splits of another source are arrays of their own.
-    apart = findings.joined([dataclasses.replace(part, inputs=part.array.copy()) for part in parts])
-    np.testing.assert_array_equal(apart.rows(np.arange(60)), content["features"][rows])
 
 
 def test_classes_that_are_in_one_fold_are_not_judged():
-    features, labels, _ = (array[:400] for array in planted.digits())
+    features, labels = (one[:400] for one in sklearn.datasets.load_digits(return_X_y=True))
     # The classes 7, 8 and 9 have an example, a group, and two examples.
     kept = np.flatnonzero(labels < 7)
     rare = [np.flatnonzero(labels == label)[:2] for label in (7, 8, 9)]

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from train.classifiers import flags
+from train.classifiers import loading
 from train.classifiers.flags import ChosenClassifier
 from train.foundation.errors import UserError
 
@@ -42,11 +42,11 @@ def test_a_run_shows_other_names(finished_run, tmp_path):
     names = tmp_path / "names.txt"
     names.write_text("\r\n".join("abcdefghij"))
     run = shutil.copytree(finished_run, tmp_path / "run")
-    found = flags.load(ChosenClassifier(workdir=str(run), classes=str(names)))
+    found = loading.load(ChosenClassifier(workdir=str(run), classes=str(names)))
     assert found.classes.names == tuple("abcdefghij")
     assert found.split("test").classes == found.classes
     names.write_text("a\nb")
     with pytest.raises(UserError, match=r"a line for each of the 10 classes; .* has 2"):
-        flags.load(ChosenClassifier(workdir=str(run), classes=str(names)))
+        loading.load(ChosenClassifier(workdir=str(run), classes=str(names)))
     with pytest.raises(UserError, match="--weights goes with the --workdir of a run on features"):
-        flags.load(ChosenClassifier(workdir=str(run), weights="file"))
+        loading.load(ChosenClassifier(workdir=str(run), weights="file"))

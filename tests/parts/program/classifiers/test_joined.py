@@ -3,28 +3,24 @@
 import dataclasses
 import json
 import shutil
-from pathlib import Path
 
 import jax
 import jax.export
 import numpy as np
 import pytest
 import safetensors.numpy
-import sklearn.datasets
-from PIL import Image
 
 from configs import features as recipe
+from tests.parts.program.data import pictures
 from tests.parts.program.prediction import small_network
 from tests.parts.program.sealed import unsealed
 from train import experiment
-from train.classifiers import fitted, flags, joined, labelled, network, trained
+from train.classifiers import fitted, joined, labelled, loading, network, trained
 from train.classifiers.classifier import check_takes
 from train.classifiers.flags import ChosenClassifier
 from train.evaluating import training_examples
 from train.foundation.errors import UserError
-from train.prediction import exported_program
-from train.prediction.embedding import found
-from train.prediction.embedding.embedding import embed
+from train.prediction import embedding, exported_program
 from train.reports import rules
 from train.workdir import run_files
 
@@ -44,27 +40,16 @@ def _small():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Parts of two photographs, of many sizes; weights; features; and a run on these."""
+    """Photographs of two sizes; weights; features; and a run on these."""
     root = tmp_path_factory.mktemp("joined")
-    random = np.random.default_rng(0)
-    samples = Path(sklearn.datasets.__file__).parent / "images"
-    for name in CLASSES:
-        (root / "photos" / name).mkdir(parents=True)
-        with Image.open(samples / f"{name}.jpg") as image:
-            for index in range(EACH):
-                width, height = random.integers(20, 90, 2).tolist()
-                left, top = random.integers(0, (640 - width, 427 - height)).tolist()
-                part = image.crop((left, top, left + width, top + height))
-                part.save(root / "photos" / name / f"{index}.jpg")
+    for size in (25, 70):
+        paths = [f"{name}/{i}.jpg" for name in CLASSES for i in range(size % 2, EACH, 2)]
+        pictures.write(root / "photos", paths, size=(size, 40))
     safetensors.numpy.save_file(small_network.weights()[1], root / "w.safetensors")
     used = network.of_weights(root / "w.safetensors", image_size=32)
-    embed(used, images(root / "photos"), root / "a.npz")
+    embedding.embed(used, embedding.find(root / "photos"), root / "a.npz")
     train_head(root / "a.npz", root / "run")
     return root
-
-
-def images(path, **fields):
-    return found.find(path, **fields)
 
 
 def train_head(features, workdir):
@@ -85,7 +70,7 @@ def run(folder, tmp_path):
 
 
 def load(run, **given):
-    return flags.load(ChosenClassifier(workdir=str(run), **given), takes_images=True)
+    return loading.load(ChosenClassifier(workdir=str(run), **given), takes_images=True)
 
 
 def photographs(folder, split):
@@ -101,39 +86,20 @@ def pixels_of(classifier, paths):
     )
 
 
-def test_the_program_takes_images(folder):
-    both, run = load(folder / "run"), trained.load(folder / "run")
-    paths, features = photographs(folder, "test")
-    rule = fitted.fitted(both, rules.parse("top_k=1"))
-    program = jax.export.deserialize(bytearray(exported_program.serialize(both, rule)))
-    probabilities, chosen = program.call(pixels_of(both, paths))
-    np.testing.assert_allclose(probabilities, run.scores()(features), **CLOSE)
-    assert (np.asarray(chosen).sum(axis=1) == 1).all()
-    described = exported_program.describe(both, rule)
-    assert described["images"]["shape"] == ["n", 32, 32, 3]
-    assert described["images"]["steps"][-1]["to"] == "middle_part"
-    assert described["images"]["normalization"]["mean"] == list(both.network.spec.mean)
-    assert described["data_set"] == "features"
-    assert described["network"] == "resnet50, then linear on its features"
-    assert exported_program.script(both) is not None
-
-
 @pytest.mark.parametrize("score", ["energy", "neighbors"])
 def test_images_have_the_scores_and_the_limits_of_their_features(folder, run, score):
     both, alone = load(run), trained.load(run)
     paths, features = photographs(folder, "test")
     text = f"coverage=0.7, new_score={score}"
-    of_images, of_rows = (fitted.fitted(one, rules.parse(text)) for one in (both, alone))
+    of_images, of_rows = (fitted.find(one, rules.parse(text)) for one in (both, alone))
     assert of_images.to_json() == of_rows.to_json()
     pixels = pixels_of(both, paths)
     outliers = alone.outliers(score)(features)
     np.testing.assert_allclose(both.outliers(score)(pixels), outliers, rtol=1e-3)
-    assert len(jax.jit(exported_program.make(both, of_images))(pixels)) == 4
-    new = labelled.find("images", folder / "photos", labelled.expected(both)).examples
-    scored = both.score(new, new_score=score)
-    places = [scored.names.tolist().index(f"{one.parent.name}/{one.name}") for one in paths]
-    np.testing.assert_allclose(scored.values[places], alone.scores()(features), **CLOSE)
-    np.testing.assert_allclose(scored.outliers[places], outliers, rtol=1e-3)
+    described = exported_program.describe(both, of_images)
+    assert described["images"]["shape"] == ["n", 32, 32, 3]
+    assert described["images"]["normalization"]["mean"] == list(both.network.spec.mean)
+    assert described["network"] == "resnet50, then linear on its features"
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +107,7 @@ def of_ours(folder, finished_run):
     """A run on features that a run on digits has made."""
     features = folder / "b.npz"
     used = network.of_run(finished_run)
-    embed(used, images(folder / "photos"), features)
+    embedding.embed(used, embedding.find(folder / "photos"), features)
     train_head(features, folder / "of_ours")
     return folder / "of_ours"
 
@@ -164,31 +130,29 @@ def test_new_photographs_are_in_groups_as_those_that_were_embedded(folder, tmp_p
     photos, out = folder / "photos", tmp_path / "a.npz"
     used = network.of_weights(folder / "w.safetensors", image_size=32)
     parts = {"validation_fraction": 0.3, "test_fraction": 0.3}
-    embed(used, images(photos, **parts), out)
+    embedding.embed(used, embedding.find(photos, **parts), out)
     # Those without the pattern are not taken for them.
-    embed(used, images(photos, **parts, group=grammar), out)
+    embedding.embed(used, embedding.find(photos, **parts, group=grammar), out)
     train_head(out, tmp_path / "run")
     expected = {
         path.relative_to(photos).as_posix(): f"{path.parent.name}/{path.name[0]}"
         for path in photos.rglob("*.jpg")
     }
 
-    def groups(classifier, flag, path, group=None):
-        examples = labelled.find(flag, path, labelled.expected(classifier, group)).examples
+    def groups(classifier, flag, path):
+        examples, _ = labelled.find(flag, path, classifier)
         return dict(zip(examples.names.tolist(), examples.groups.tolist(), strict=True))
 
     both = load(tmp_path / "run")
     assert groups(both, "images", photos) == expected
-    by_class = groups(both, "images", photos, "(china|flower)/")
-    assert set(by_class.values()) == {"china", "flower"}
     # Features of new photographs, embedded without groups.
     assert groups(both.run, "features", folder / "a.npz") == expected
 
 
 def test_photographs_of_training_rows_are_told(folder, caplog):
     both = load(folder / "run")
-    new = labelled.find("images", folder / "photos", labelled.expected(both))
-    training_examples.warn(both, new)
+    new, _ = labelled.find("images", folder / "photos", both)
+    training_examples.warn(both, new, folder / "photos")
     (warning,) = caplog.messages
     number = len(photographs(folder, "train")[0])
     assert f"{number} of {2 * EACH} images have the name of a training row" in warning

@@ -1,11 +1,13 @@
 """`train.evaluate` on splits and on scores from elsewhere: what it calibrates on, and its files."""
 
 import csv
+import itertools
 import shutil
 
 import numpy as np
 import pytest
 from PIL import Image
+from scipy import special
 
 from tests import reference
 from tests.parts.program.forked import start_each
@@ -39,11 +41,6 @@ def somebodys(tmp_path_factory):
     return folder
 
 
-def softmax(logits):
-    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return weights / weights.sum(axis=1, keepdims=True)
-
-
 def test_splits_are_evaluated_with_limits_of_validation_or_of_one_half(finished_run, tmp_path):
     workdir = shutil.copytree(finished_run, tmp_path / "run")
     evaluate(
@@ -52,19 +49,11 @@ def test_splits_are_evaluated_with_limits_of_validation_or_of_one_half(finished_
         [f"--workdir={workdir}", "--split=validation", "--calibration=half", "--top_k=2"],
     )
     of = {name: unsealed(workdir / f"evaluation_{name}.json") for name in ("test", "train")}
-    assert of["test"]["sets"].keys() == {
-        *(f"{name}={k}" for name in ("top_k", "average_k") for k in (1, 3, 5)),
-        *(f"coverage={coverage}" for coverage in (0.8, 0.9, 0.95)),
-    }
-    assert (of["test"]["split"], of["test"]["config"]["loss"]["name"]) == (
-        "test",
-        "noised_balanced",
-    )
     assert of["train"]["examples"] == 1257
     assert of["train"]["calibrated_on"]["examples"] == 270
     limits = {one["sets"]["coverage=0.9"]["limit"] for one in of.values()}
     assert len(limits) == 1
-    half = unsealed(workdir / "evaluation_validation.json")
+    half = unsealed(workdir / "evaluation_validation_recalibrated.json")
     assert (half["examples"], [*half["sets"]]) == (135, ["top_k=2"])
 
 
@@ -76,7 +65,8 @@ def test_one_half_of_scores_calibrates_and_the_other_is_evaluated(somebodys, tmp
         [*given, f"--out={tmp_path}/s.json"],
     )
     with np.load(somebodys / "test.npz") as one, np.load(somebodys / "rest.npz") as other:
-        scores, labels, rest = softmax(one["logits"]), one["labels"], softmax(other["logits"])
+        scores, rest = (special.softmax(each["logits"], axis=1) for each in (one, other))
+        labels = one["labels"]
     with np.load(tmp_path / "h.npz") as written:
         places = [int(name.removeprefix("example ")) for name in written["names"]]
         np.testing.assert_allclose(written["scores"], scores[places], rtol=1e-5)
@@ -129,21 +119,12 @@ def test_where_the_law_is_known_the_best_possible_is_said(tmp_path):
     (trained,) = start_each("train.main", [arguments], DEVICES)
     assert trained.returncode == 0, trained.stderr
     workdir = f"--workdir={tmp_path}/run"
-    shown, _, _ = evaluate(
-        [workdir],
-        [workdir, "--split=balanced_test"],
-        [workdir, "--split=validation", "--calibration=half"],
-    )
+    shown, _ = evaluate([workdir], [workdir, "--split=balanced_test"])
     results = unsealed(tmp_path / "run" / "results.json")
     for split, known in {"test": "bayes", "balanced_test": "bayes_balanced_test"}.items():
         best = unsealed(tmp_path / "run" / f"evaluation_{split}.json")["best_possible"]
-        for k in (1, 3, 5):
-            for rule in ("top", "average"):
-                found = best[f"{rule}_k={k}"]
-                for name, prefix in {"coverage": "", "macro": "macro_"}.items():
-                    expected = results[known][f"{prefix}{rule}_{k}_accuracy"]
-                    assert found[name] == pytest.approx(expected, rel=1e-6)
-    assert "best possible" in shown.stdout
-    half = unsealed(tmp_path / "run" / "evaluation_validation.json")
-    assert half["examples"] == half["calibrated_on"]["examples"] == 75
-    assert 0 < half["best_possible"]["top_k=5"]["coverage"] <= 1
+        for rule, k in itertools.product(("top", "average"), (1, 3, 5)):
+            for name, prefix in {"coverage": "", "macro": "macro_"}.items():
+                expected = results[known][f"{prefix}{rule}_{k}_accuracy"]
+                assert best[f"{rule}_k={k}"][name] == expected
+    assert " best " in shown.stdout

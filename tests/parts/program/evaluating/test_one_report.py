@@ -1,7 +1,6 @@
 """A classifier has one report, wherever its scores come from."""
 
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ import safetensors.numpy
 import sklearn.datasets
 from PIL import Image
 
+from tests.parts.program.data import pictures
 from tests.parts.program.forked import start_each
 from tests.parts.program.prediction import small_network
 from tests.parts.program.sealed import unsealed
@@ -35,16 +35,10 @@ def folder(finished_run, tmp_path_factory):
     shutil.copytree(finished_run, folder / "digits")
     digits = sklearn.datasets.load_digits()
     for index in range(4 * EACH):
-        pixels = (digits.images[index] * 15).astype(np.uint8)
-        save(Image.fromarray(pixels), folder / "numbers", str(digits.target[index]), index)
-    random = np.random.default_rng(0)
-    samples = Path(sklearn.datasets.__file__).parent / "images"
-    for name in ("china", "flower"):
-        with Image.open(samples / f"{name}.jpg") as image:
-            for index in range(EACH):
-                left, top = random.integers(0, (640 - 48, 427 - 48)).tolist()
-                part = image.crop((left, top, left + 48, top + 48))
-                save(part, folder / "photographs", name, index)
+        file = folder / "numbers" / str(digits.target[index]) / f"{index:03}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((digits.images[index] * 15).astype(np.uint8)).save(file)
+    pictures.write_classes(folder / "photographs", ("china", "flower"), EACH, size=(48, 48))
     (folder / "names.txt").write_text("flower\nchina\n")
     safetensors.numpy.save_file(small_network.weights(2)[1], folder / "weights.safetensors")
     weights = f"--weights={folder}/weights.safetensors"
@@ -59,11 +53,6 @@ def folder(finished_run, tmp_path_factory):
         ],
     )
     return folder
-
-
-def save(image, folder, name, index):
-    (folder / name).mkdir(parents=True, exist_ok=True)
-    image.save(folder / name / f"{index:03}.png")
 
 
 def test_of_whatever_the_scores_come_from(folder):

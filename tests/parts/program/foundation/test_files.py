@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from train.classifiers import class_names
+from train.classifiers.flags import ChosenClassifier
 from train.data.sources import table
 from train.data.sources.folder import Files
 from train.foundation import file_locks, files, folder_lock
@@ -50,7 +50,7 @@ def test_an_image_without_end_is_unreadable(endless, kind):
 @pytest.mark.parametrize(
     ("read", "most"),
     [
-        (lambda path: class_names.read(str(path)), 256),
+        (lambda path: ChosenClassifier(classes=str(path)).class_names(), 256),
         (lambda path: table.read(path.rename(path.with_suffix(".csv"))), 1024),
     ],
     ids=["class names", "table"],

@@ -5,7 +5,7 @@ import codecs
 import pytest
 
 from tests.rows import rows
-from train.classifiers import class_names
+from train.classifiers.flags import ChosenClassifier
 from train.comparison import toml_files
 from train.foundation import fields, json_files, text_files
 from train.foundation.errors import UserError
@@ -35,15 +35,13 @@ def write(request, tmp_path):
 def test_every_door_reads_every_encoding(write):
     assert toml_files.read(write("a.toml", 'name = "é"'), "study") == {"name": "é"}
     assert json_files.read(write("a.json", '"hêtre"'), fields.text(), "a name") == "hêtre"
-    given = class_names.read(str(write("names.txt", "hêtre\n三\r\nash\n\n \n")))
-    assert given == ("hêtre", "三", "ash")
+    given = ChosenClassifier(classes=str(write("names.txt", "hêtre\n三\r\nash\n\n \n")))
+    assert given.class_names() == ("hêtre", "三", "ash")
 
 
 def test_another_encoding_is_told(tmp_path):
     (tmp_path / "names.txt").write_bytes("hêtre\n".encode("latin-1"))
-    with pytest.raises(
-        UserError, match=r"names\.txt is not in UTF-8, or in the encoding of its byte ord"
-    ):
-        class_names.read(str(tmp_path / "names.txt"))
+    with pytest.raises(UserError, match=r"names\.txt cannot be read: 'utf-8' codec"):
+        ChosenClassifier(classes=str(tmp_path / "names.txt")).class_names()
     with pytest.raises(UnicodeDecodeError):
         text_files.decoded(codecs.BOM_UTF16_LE + b"a")

@@ -3,14 +3,12 @@
 import base64
 import hashlib
 from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
 
 from train.prediction import set_page
 from train.prediction.entries import Entry
 from train.prediction.set_page import PageFacts
-from train.prediction.thumbnails import Photograph
 from train.reports import rules
 
 EVIL = "<script>alert(1)</script>\"'&amp;<img src=x onerror=alert(2)>"
@@ -22,10 +20,10 @@ def image(path, chances, *, size=None, thumbnail=None, num_classes=50, **more):
     probabilities = np.zeros(num_classes, np.float32)
     probabilities[[*chances]] = [*chances.values()]
     return Entry(
-        **{"members": (0,), "origins": ({"path": str(path)},), **more},
+        **{"origins": ({"path": str(path)},), "thumbnails": (thumbnail,) if thumbnail else ()}
+        | more,
         probabilities=probabilities,
         classes=tuple(chances)[:size],
-        **({} if "photographs" in more else {"photographs": (Photograph(Path(path), thumbnail),)}),
     )
 
 

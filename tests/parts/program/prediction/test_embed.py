@@ -11,23 +11,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import safetensors.numpy
-from flax import linen as nn
 
 from tests.parts.program.data import pictures
 from tests.parts.program.prediction import small_network
 from train.classifiers import network, trained
 from train.classifiers.network import spec_of_images
 from train.configuration.datasets import FeaturesFields, ImagesFields
-from train.data import augmentation, dataset_spec
+from train.data import dataset_spec
 from train.foundation.errors import UserError
-from train.models import MODELS, NORMALIZATIONS, ModelSpec
-from train.models.weights.names import PublishedNames
-from train.prediction.embedding import found
-from train.prediction.embedding.embedding import embed
+from train.models import MODELS, NORMALIZATIONS
+from train.prediction.embedding import embed, find
 
 CLASSES = ("ash", "birch", "cedar", "dogwood", "elm", "fir")
 EACH = 25
-ENVIRONMENT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=1"}
 
 
 @pytest.fixture(scope="module")
@@ -95,36 +91,10 @@ def test_weights_choose_their_network_and_its_images(weights, monkeypatch):
         network.of_weights(weights, "twin", 25)
 
 
-class Brightness(nn.Module):
-    """A network without statistics of batch norm."""
-
-    axis_name: str | None
-    dtype: jnp.dtype
-
-    @nn.compact
-    def __call__(self, images, *, train):
-        return nn.Dense(2, name="mix")(images.mean(axis=(1, 2)))
-
-
-def test_a_network_without_batch_norm(tmp_path, monkeypatch):
-    spec = ModelSpec(Brightness, names=PublishedNames({}, head="fc"), num_parameters=8)
-    monkeypatch.setitem(MODELS, "brightness", spec)
-    path = tmp_path / "w.safetensors"
-    arrays = {"mix.weight": np.ones((2, 3), np.float32), "mix.bias": np.ones(2, np.float32)}
-    safetensors.numpy.save_file(arrays, path)
-    used = network.of_weights(path, image_size=8)
-    assert used.network == "brightness"
-    pixels = np.full((1, 8, 8, 3), 255, np.uint8)
-    expected = 1 + ((1 - np.array(augmentation.IMAGENET_MEAN)) / augmentation.IMAGENET_STD).sum()
-    # Float32 rounding of three terms.
-    np.testing.assert_allclose(used.compiled()(pixels), [[expected] * 2], rtol=1e-5)
-    assert used.num_features == 2
-
-
 @pytest.mark.usefixtures("standard_promotion")
 def test_features_of_a_run_are_those_below_its_head(photos, finished_run, tmp_path):
     used = network.of_run(finished_run)
-    embed(used, found.find(photos), tmp_path / "a.npz")
+    embed(used, find(photos), tmp_path / "a.npz")
     content = arrays(tmp_path / "a.npz")
     classifier = trained.load(finished_run)
     rows = [0, 149]
@@ -141,7 +111,7 @@ def test_features_of_a_run_are_those_below_its_head(photos, finished_run, tmp_pa
     np.testing.assert_allclose(classifier.scores()(np.stack(pixels)), scores, rtol=1e-4, atol=1e-6)
 
 
-def test_groups_of_a_table_stay_in_one_split(photos, tmp_path):
+def test_groups_of_a_table_are_those_of_the_features(photos, tmp_path):
     rows = [
         f"photos/{name}/{index}.png,{name},plant {name} {index // 3}"
         for name in CLASSES
@@ -150,26 +120,15 @@ def test_groups_of_a_table_stay_in_one_split(photos, tmp_path):
     (tmp_path / "photos").symlink_to(photos)
     table = tmp_path / "table.csv"
     table.write_text("\n".join(["path,label,group", *rows]))
-    embed(Sums(), found.find(table), tmp_path / "a.npz")
-    content = arrays(tmp_path / "a.npz")
-    split_of = {}
-    for name, split in zip(content["names"], content["split"], strict=True):
-        plant = (name.split("/")[-2], int(Path(name).stem) // 3)
-        assert split_of.setdefault(plant, split) == split
-    assert set(split_of.values()) == {"train", "val", "test"}
-    # So the groups of the features are those of the images.
-    assert content["group"][0] == f"plant {CLASSES[0]} 0"
-    of_features = dataset_spec(
-        FeaturesFields(name="features", batch_size=1, path=str(tmp_path / "a.npz"))
-    ).load(None)
-    fields = {"name": "images", "batch_size": 1, "path": str(table)}
-    of_images = dataset_spec(ImagesFields(**fields)).load(None)
-    for one, other in (
-        (of_features.train, of_images.train),
-        (of_features.test, of_images.test),
-    ):
+    embed(Sums(), find(table), tmp_path / "a.npz")
+    fields = {"batch_size": 1, "path": str(tmp_path / "a.npz")}
+    of_features = dataset_spec(FeaturesFields(name="features", **fields)).load(None)
+    fields["path"] = str(table)
+    of_images = dataset_spec(ImagesFields(name="images", **fields)).load(None)
+    for one, other in zip(of_features.splits.values(), of_images.splits.values(), strict=True):
         assert one.groups.tolist() == other.groups.tolist()
         assert one.names.tolist() == other.names.tolist()
+        assert any(one.groups)
 
 
 # Interruptions.
@@ -179,7 +138,7 @@ def test_groups_of_a_table_stay_in_one_split(photos, tmp_path):
 def whole(photos, tmp_path_factory):
     """The bytes of the file that a start without interruption writes."""
     out = tmp_path_factory.mktemp("whole") / "a.npz"
-    embed(Sums(), found.find(photos), out)
+    embed(Sums(), find(photos), out)
     return out.read_bytes()
 
 
@@ -194,7 +153,7 @@ def embed_killed(photos, out):
             os.kill(os.getpid(), signal.SIGKILL)
 
     os.fsync = fsync
-    embed(Sums(), found.find(photos), out)
+    embed(Sums(), find(photos), out)
 
 
 @pytest.fixture(scope="module")
@@ -229,38 +188,31 @@ def test_what_was_killed_ends_with_the_same_file(photos, whole, left, tmp_path, 
     change, computed = DAMAGES[damage]
     (tmp_path / "a.npz.partial").write_bytes(change(left))
     used = Sums()
-    embed(used, found.find(photos), out)
+    embed(used, find(photos), out)
     assert used.batches == computed
     assert out.read_bytes() == whole
     assert list(tmp_path.iterdir()) == [out]
-    embed(used, found.find(photos), out)
+    embed(used, find(photos), out)
     assert used.batches == computed
 
 
-def test_images_that_changed_are_computed_again(tmp_path):
+def test_a_file_is_computed_again_if_it_or_an_image_changed(tmp_path):
     # Without compression, another image has as many bytes.
     pictures.write(tmp_path, [f"{name}/{index}.bmp" for name in CLASSES for index in range(9)])
     path = tmp_path / "a.npz"
-    for expected in (True, False, True):
+
+    def is_computed():
         used = Sums()
-        embed(used, found.find(tmp_path), path)
-        assert (used.batches > 0) == expected
-        if not expected:
-            pictures.picture("another").save(tmp_path / "ash" / "0.bmp")
+        embed(used, find(tmp_path), path)
+        return used.batches > 0
 
-
-def test_a_damaged_file_is_computed_again(photos, whole, tmp_path):
-    def computed():
-        used = Sums()
-        embed(used, found.find(photos), path)
-        return used.batches
-
-    path = tmp_path / "a.npz"
-    path.write_bytes(whole)
-    assert computed() == 0
+    assert [is_computed(), is_computed()] == [True, False]
+    whole = path.read_bytes()
     path.write_bytes(whole[:2000] + bytes([whole[2000] ^ 1]) + whole[2001:])
-    assert computed() > 0
+    assert is_computed()
     assert path.read_bytes() == whole
+    pictures.picture("another").save(tmp_path / "ash" / "0.bmp")
+    assert is_computed()
 
 
 def test_what_belongs_to_something_else_is_refused(photos, left, tmp_path):
@@ -268,41 +220,11 @@ def test_what_belongs_to_something_else_is_refused(photos, left, tmp_path):
     (tmp_path / "a.npz.partial").write_bytes(left)
     other = Sums()
     other.digest = "others"
-    with pytest.raises(UserError, match=r"a\.npz\.partial has features of another network"):
-        embed(other, found.find(photos), out)
-    with pytest.raises(UserError, match=r"a\.npz\.partial has features of another network"):
-        embed(Sums(), found.find(photos / "ash"), out)
+    for used, given in ((other, photos), (Sums(), photos / "ash")):
+        with pytest.raises(UserError, match=r"a\.npz\.partial"):
+            embed(used, find(given), out)
     assert (tmp_path / "a.npz.partial").read_bytes() == left
     assert other.batches == 0
-
-
-# Images that cannot be read.
-
-
-def test_unreadable_images_are_refused_or_left_out_and_named(tmp_path, caplog):
-    root = tmp_path / "photos"
-    pictures.write_classes(root, CLASSES, 15)
-    for name in ("ash/3.png", "cedar/14.png"):
-        (root / name).write_bytes(b"no image")
-    out = tmp_path / "a.npz"
-    with pytest.raises(UserError, match=r"ash/3\.png is .*; also cedar/14\.png; --skip_unreadable"):
-        found.find(root)
-    embed(Sums(), found.find(root, skip_unreadable=True), out)
-    (told,) = caplog.messages
-    assert told.startswith("2 of 90 images of ")
-    assert "ash/3.png is not an image; also cedar/14.png; " in told
-    content = arrays(out)
-    assert not {"ash/3.png", "cedar/14.png"} & set(content["names"])
-    assert len(content["features"]) == len(content["labels"]) == len(content["split"]) == 88
-    # The other rows have their own features: the same as in a start with only these images.
-    for name in ("ash/3.png", "cedar/14.png"):
-        (root / name).unlink()
-    embed(Sums(), found.find(root), tmp_path / "b.npz")
-    others = arrays(tmp_path / "b.npz")
-    for name in ("names", "labels"):
-        np.testing.assert_array_equal(content[name], others[name])
-    # Rounding may depend on the place of an image in its batch.
-    np.testing.assert_allclose(content["features"], others["features"], rtol=1e-4, atol=0.1)
 
 
 def test_features_that_are_not_finite_are_refused(photos, tmp_path):
@@ -310,6 +232,6 @@ def test_features_that_are_not_finite_are_refused(photos, tmp_path):
         def compiled(self):
             return lambda images: np.full((len(images), 5), np.nan, np.float32)
 
-    with pytest.raises(UserError, match=r"the network gives ash/0\.png features that are not fin"):
-        embed(Broken(), found.find(photos), tmp_path / "a.npz")
+    with pytest.raises(UserError, match=r"ash/0\.png"):
+        embed(Broken(), find(photos), tmp_path / "a.npz")
     assert list(tmp_path.iterdir()) == []

@@ -9,7 +9,6 @@ from tests.parts.program.prediction.small_errors import table_of
 from tests.parts.program.prediction.small_pages import EVIL, Outline, assert_names_are_text
 from train.data.examples import Examples
 from train.prediction import error_page, thumbnails
-from train.prediction.error_page import ErrorPageFacts
 
 NUM_CLASSES, NUMBER = 600, 900
 
@@ -28,10 +27,10 @@ def page(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "errors.html"
     names = np.array([f"{row} {EVIL}\n\u202egnp" for row in range(NUMBER)], object)
     classes = [EVIL, *map(str, range(1, NUM_CLASSES))]
-    facts = ErrorPageFacts(EVIL, EVIL, "image", {"examples": path.with_suffix(".csv")}, (EVIL,))
-    error_page.write(
-        path, table_of(names, classes, number=NUMBER, ks=(1, 5)), facts, images(NUMBER)
-    )
+    table = table_of(names, classes, number=NUMBER, ks=(1, 5))
+    facts = dict.fromkeys(("title", "sets"), EVIL) | {"unreadable": [EVIL], "example": "image"}
+    csv = {"examples": path.with_suffix(".csv")}
+    error_page.write(path, table, images(NUMBER), **facts, tables=csv)
     return path.read_text(encoding="utf-8")
 
 
@@ -74,7 +73,8 @@ def test_scores_of_a_file_and_unknown_classes_are_shown(tmp_path):
         indices=None,
     )
     table = dataclasses.replace(table, examples=scores)
-    error_page.write(tmp_path / "a.html", table, ErrorPageFacts("a", "b", "row", {}), None)
+    facts = {"title": "a", "sets": "b", "example": "row", "tables": {}}
+    error_page.write(tmp_path / "a.html", table, None, **facts)
     words = Outline((tmp_path / "a.html").read_text()).words
     assert "is a class that the classifier does not know" in words
     assert "likelier class" in words

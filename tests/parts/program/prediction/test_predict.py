@@ -3,22 +3,19 @@
 import dataclasses
 import json
 import re
-import shutil
 
 import numpy as np
 import pytest
 from PIL import Image
+from scipy import stats
 
-from tests.parts.program.forked import start
+from tests.parts.program.forked import check_mistakes
 from tests.parts.program.prediction.made import NAMES, Fake
 from topk_jax import rules as library
-from train.classifiers import fitted as fitted_rules
-from train.classifiers import trained
 from train.foundation.errors import UserError
-from train.prediction import inputs, outputs, predicting, shares
+from train.prediction import inputs, outputs, predicting
 from train.prediction.entries import Entry, to_line
 from train.reports import rules
-from train.scores.observations import COMBINATIONS
 
 ENVIRONMENT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=1"}
 PLANTS = r"(plant\d+)_"
@@ -50,14 +47,12 @@ def fitted(text):
     """A rule with classes, and with limits if it needs some: made up by hand."""
     rule = rules.parse(text)
     limits = 0.3 if rule.needs_limits else None
-    more = {"known_to": 0.5, "new_from": 0.45} if rule.says_new else {}
     on = library.CalibratedOn(99, 66.0, "made up") if rule.needs_limits else None
     own = dataclasses.replace(
         rule.rule,
         limits=None if limits is None else np.float32(limits),
         calibrated_on=on,
         taxonomy=Fake.classes.tree.taxonomy if rule.rule.has_names else None,
-        **more,
     )
     return dataclasses.replace(rule, rule=own, classes=Fake.classes)
 
@@ -68,14 +63,12 @@ def lines_of(classifier, text, examples, **how):
     return [json.loads(json.dumps(to_line(entry, rule, NAMES))) for entry in found]
 
 
+POOLS = {"log_probabilities": stats.gmean, "probabilities": np.mean, "maximum": np.max}
+
+
 def combined(rows, by):
     """The probabilities of an observation."""
-    if by == "maximum":
-        found = rows.max(axis=0)
-    elif by == "probabilities":
-        found = rows.mean(axis=0)
-    else:
-        found = np.exp(np.log(rows).mean(axis=0))
+    found = POOLS[by](rows, axis=0)
     return found / found.sum()
 
 
@@ -84,11 +77,8 @@ def of_images(folder, classifier, grammar=None, features=None):
     return inputs.fit_for(inputs.find(named, features, grammar), classifier, features)
 
 
-BY = [one for one in COMBINATIONS if one != "trained"]
-
-
 @pytest.mark.parametrize("grammar", [None, PLANTS])
-@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("by", POOLS)
 @pytest.mark.parametrize("kind", ["images", "features"])
 def test_sets_are_those_of_the_probabilities(photographs, rows, kind, grammar, by):
     classifier = Fake(kind)
@@ -133,7 +123,7 @@ def test_sets_are_those_of_the_probabilities(photographs, rows, kind, grammar, b
     assert len(classifier.traced) == 1
 
 
-def test_names_and_none_of_these_are_in_lines(rows):
+def test_names_are_in_lines(rows):
     classifier = Fake("features")
     examples = of_images(None, classifier, None, rows)
     for line in lines_of(classifier, "top_k=1, max_names=1", examples)[:20]:
@@ -144,13 +134,6 @@ def test_names_and_none_of_these_are_in_lines(rows):
         )
         assert name["probability"] == pytest.approx(member["probability"])
         assert "calibrated_on" not in line
-    with np.load(rows) as arrays:
-        unusual = arrays["features"].astype(np.float32).mean(axis=1)
-    found = lines_of(classifier, "coverage=0.9, new_score=energy", examples)
-    for line, score in zip(found, unusual, strict=True):
-        assert line["none_of_these"] == (score >= 0.45 or not line["size"])
-        assert not (score > 0.5 and line["size"])
-    assert {line["none_of_these"] for line in found} == {True, False}
 
 
 def test_photographs_that_cannot_be_read_are_named_and_the_others_used(
@@ -161,66 +144,37 @@ def test_photographs_that_cannot_be_read_are_named_and_the_others_used(
     for path in (bad, lost):
         path.write_text("no image")
     classifier, rule = Fake(), fitted("top_k=2, combine=log_probabilities")
-    named = [first, str(bad), str(lost)]
-    examples = inputs.fit_for(inputs.find(named, None, PLANTS), classifier, None)
+    examples = inputs.fit_for(
+        inputs.find([first, str(bad), str(lost)], None, PLANTS), classifier, None
+    )
     found = [*predicting.predict(classifier, rule, examples, thumbnails=True)]
     out, shown = tmp_path / "out.jsonl", []
-    number = outputs.write(
-        iter(found),
-        lambda entry: to_line(entry, rule, NAMES),
-        out,
-        shown.extend,
-        total=3,
-        what="images",
-    )
+
+    def line_of(entry):
+        return to_line(entry, rule, NAMES)
+
+    number = outputs.write(iter(found), line_of, out, shown.extend, total=3, what="images")
     assert (number, shown) == (2, found)
-    told = capsys.readouterr().err.splitlines()
-    assert told[-1] == "2 of 3 images could not be read"
+    assert capsys.readouterr().err.splitlines()[-1] == "2 of 3 images could not be read"
     plant, ash = map(json.loads, out.read_text().splitlines())
     assert (plant["group"], plant["examples"]) == ("plant1", [{"path": first}])
     assert plant["unreadable"] == [{"path": str(bad), "error": f"{bad} is not an image"}]
     assert ash == {"path": str(lost), "error": f"{lost} is not an image"}
-    assert [entry.title for entry in found] == ["plant1", "y_plant2_.png"]
-    (photograph,) = found[0].photographs
-    assert str(photograph.path) == first
-    assert photograph.thumbnail is not None
+    assert [(entry.title, len(entry.thumbnails)) for entry in found] == [
+        ("plant1", 1),
+        ("y_plant2_.png", 0),
+    ]
     # The set is that of the photograph that can be read.
     alone = inputs.fit_for(inputs.find([first], None, PLANTS), classifier, None)
     (one,) = predicting.predict(classifier, rule, alone, thumbnails=False)
-    assert (one.classes, one.photographs) == (found[0].classes, ())
-    # And by themselves, each file has a line.
-    single = inputs.fit_for(inputs.find(named, None, None), classifier, None)
-    lines = lines_of(classifier, "top_k=2", single)
-    assert ["error" in line for line in lines] == [False, True, True]
-
-
-@pytest.mark.parametrize("grammar", [None, PLANTS])
-def test_the_lines_of_all_shares_are_those_of_one_command(photographs, grammar):
-    classifier = Fake()
-    examples = of_images(photographs[0], classifier, grammar)
-    text = "top_k=1" if grammar is None else "top_k=1, combine=maximum"
-
-    def lines(share):
-        found = lines_of(classifier, text, inputs.of_share(examples, share))
-        for line in found:
-            # Another place in a batch may round otherwise.
-            line["set"][0]["probability"] = round(line["set"][0]["probability"], 5)
-        return [json.dumps(line) for line in found]
-
-    whole = lines(shares.ALL)
-    parts = [lines(slice(index, None, 3)) for index in range(3)]
-    assert [len(part) for part in parts] == [len(whole[index::3]) for index in range(3)]
-    assert sorted(line for part in parts for line in part) == sorted(whole)
-    with pytest.raises(UserError, match="--shard"):
-        inputs.of_share(examples, slice(500, None, 501))
+    assert (one.classes, one.thumbnails) == (found[0].classes, ())
 
 
 def test_only_the_first_photographs_of_an_observation_have_thumbnails(photographs):
     classifier, rule = Fake(), fitted("top_k=1, combine=maximum")
     examples = of_images(photographs[0], classifier, "parent")
     (entry,) = predicting.predict(classifier, rule, examples, thumbnails=True)
-    have = [one.thumbnail is not None for one in entry.photographs]
-    assert have == [index < 24 for index in range(150)]
+    assert (len(entry.thumbnails), len(entry.origins)) == (24, 150)
 
 
 def test_the_first_of_equally_likely_classes_comes_first():
@@ -253,42 +207,17 @@ def test_a_rule_that_does_not_go_with_the_examples_is_refused(text, grouped, mes
         predicting.fitted_rule(Fake(), rules.parse(text), grouped=grouped, calibration=None)
 
 
-def test_limits_come_from_the_run_or_from_a_file(finished_run, tmp_path):
-    classifier = trained.load(shutil.copytree(finished_run, tmp_path / "run"))
-    file = tmp_path / "limits.json"
-
-    def rule_of(text, path=None):
-        given = None if text is None else rules.parse(text)
-        return predicting.fitted_rule(classifier, given, grouped=False, calibration=path)
-
-    of_run = rule_of("coverage=0.9")
-    other = dataclasses.replace(of_run.rule, limits=np.float32(0.25))
-    fitted_rules.write(file, classifier, {"coverage=0.9": dataclasses.replace(of_run, rule=other)})
-    assert of_run.rule.limits != 0.25
-    assert rule_of("coverage=0.9", file).rule.limits == 0.25
-    with pytest.raises(UserError, match=r"has no coverage=0\.8; it has coverage=0\.9"):
-        rule_of("coverage=0.8", file)
-    with pytest.raises(UserError, match="--sets"):
-        rule_of(None)
-
-
 # The folder of the images stands for @, the run's for %; and what is named.
 MISTAKES = {
-    "no rule": ("", "--sets"),
-    "two rules": ("--top_k=1 --coverage=0.9", "--sets"),
-    "an unknown rule": ("--sets=best=1", "--sets"),
-    "an image": ("--top_k=1 --out=@/1.png", "--out"),
-    "names": ("--top_k=1 --classes=@/names.txt --out=@/names.txt", "--out"),
-    "of the run": ("--top_k=1 --out=%/metrics.jsonl", "--out"),
-    "costs": ("--sets=risk=0.1,costs=@/names.txt --out=@/names.txt", "--out"),
-    "one file": ("--top_k=1 --out=@/z --html=@/z", "--html"),
-    "few names": ("--top_k=1 --classes=@/names.txt", "--classes"),
-    "no limits": ("--coverage=0.9 --calibration=@/names.txt", "names.txt"),
+    "--top_k=1 --out=@/1.png": "--out",
+    "--top_k=1 --out=%/metrics.jsonl": "--out",
+    "--sets=risk=0.1,costs=@/names.txt --out=@/names.txt": "--out",
+    "--top_k=1 --html=@/1.png": "--html",
+    "--coverage=0.9 --calibration=@/names.txt": "names.txt",
 }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_line_and_replaces_no_file(finished_run, tmp_path, mistake):
+def test_a_mistake_is_one_line_and_replaces_no_file(finished_run, tmp_path):
     def contents():
         found = (one for folder in (tmp_path, finished_run) for one in folder.iterdir())
         return {file: file.read_bytes() for file in found if file.is_file()}
@@ -296,11 +225,10 @@ def test_a_mistake_is_one_line_and_replaces_no_file(finished_run, tmp_path, mist
     Image.new("L", (8, 8)).save(tmp_path / "1.png")
     (tmp_path / "names.txt").write_text("one\ntwo\n")
     before = contents()
-    flags, named = MISTAKES[mistake]
-    given = flags.replace("@", str(tmp_path)).replace("%", str(finished_run)).split()
-    common = (f"--workdir={finished_run}", f"--images={tmp_path}/1.png")
-    done = start("train.predict", *common, *given, environment=ENVIRONMENT)
-    assert (done.returncode, done.stdout) == (2, "")
-    (line,) = done.stderr.splitlines()
-    assert named in line
+    common = [f"--workdir={finished_run}", f"--images={tmp_path}/1.png"]
+    mistakes = [
+        (common + row.replace("@", str(tmp_path)).replace("%", str(finished_run)).split(), named)
+        for row, named in MISTAKES.items()
+    ]
+    check_mistakes("train.predict", mistakes, ENVIRONMENT)
     assert contents() == before

@@ -1,6 +1,5 @@
 """Training examples of each class of a set that are similar to an example."""
 
-import dataclasses
 import re
 import types
 
@@ -8,17 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from PIL import Image
 
 from tests.parts.program.prediction.small_pages import image
 from train.classifiers import trained
 from train.data.classes import Classes
 from train.data.examples import Examples
-from train.data.sources.folder import Files
 from train.prediction import similar
 from train.prediction.entries import Entry
 from train.prediction.similar import TrainingFeatures
-from train.scores import scores
 
 
 def nearest(features, labels, query, label, number):
@@ -48,10 +44,7 @@ def rows(rng):
     return made
 
 
-@pytest.mark.parametrize("in_file", [False, True])
-def test_they_are_the_nearest_of_the_class(rows, rng, monkeypatch, in_file):
-    if in_file:
-        monkeypatch.setattr(scores, "MOST_IN_MEMORY", 0)
+def test_they_are_the_nearest_of_the_class(rows, rng):
     found = TrainingFeatures(rows)
     queries = [*rng.normal(size=(2, 5)).astype(np.float32), np.zeros(5, np.float32)]
     features, labels = rows.train.rows(np.arange(60)), rows.train.labels
@@ -70,30 +63,18 @@ def test_they_are_the_nearest_of_the_class(rows, rng, monkeypatch, in_file):
     assert one.cosine == 0
 
 
-def test_rows_have_the_names_of_the_file(rows):
-    names = np.array([f"leaf {index}" for index in range(60)], object)
-    rows.train = dataclasses.replace(rows.train, names=names)
-    found = TrainingFeatures(rows)
-    ones = found.nearest(3, found.direction(np.ones(5, np.float32)), 2)
-    assert sorted(one.name for one in ones) == ["leaf 58", "leaf 59"]
-
-
-def test_a_run_on_images_finds_its_own_training_images(finished_run, tmp_path):
+def test_a_run_on_images_finds_its_own_training_images(finished_run):
     classifier = trained.load(finished_run)
     train = classifier.load_dataset().train
     images = train.rows(np.arange(len(train)))
-    for place in (0, 1):
-        Image.fromarray(images[place, ..., 0]).save(tmp_path / f"{place}.png")
-    files = Files(tmp_path, np.array(["0.png", "1.png", "gone.png"], object))
-    examples = Examples.of_source(files, np.full(3, -1), (), "--images", names=files.paths)
     number = len(classifier.classes.names)
     chances = dict.fromkeys(range(number), 1 / number)
-    entries = [image("a", chances, num_classes=number, members=(place,)) for place in range(3)]
-    found = [*similar.beside([Entry(), *entries], examples, classifier, 3)]
-    # What cannot be read, and what can be read no more.
-    assert [len(one.similar) for one in found] == [0, number, number, 0]
+    entries = [image("a", chances, num_classes=number, inputs=images[place]) for place in (0, 1)]
+    found = [*similar.beside([Entry(), *entries], classifier, 3)]
+    # What cannot be read has none.
+    assert [len(one.similar) for one in found] == [0, number, number]
     features = np.asarray(jax.jit(classifier.features())(images)).astype(np.float64)
-    for place, entry in zip((0, 1), found[1:3], strict=True):
+    for place, entry in zip((0, 1), found[1:], strict=True):
         # The image itself is the nearest of its class.
         first = entry.similar[train.labels[place]][0]
         assert (first.name, round(first.cosine, 5)) == (f"training image {place}", 1)

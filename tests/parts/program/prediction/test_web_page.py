@@ -15,9 +15,13 @@ DESCRIPTION = {"images": {"shape": ["n", 8, 8, 1], "steps": []}, "classes": ["a"
 RUNTIME = {name: name.encode() for name in runtime.DIGESTS}
 
 
-def test_the_folder_has_all_that_the_page_names(tmp_path):
+@pytest.fixture
+def folder(tmp_path):
     site.write(tmp_path / "site", b"model", DESCRIPTION, b"card", RUNTIME)
-    folder = tmp_path / "site"
+    return tmp_path / "site"
+
+
+def test_the_folder_has_all_that_the_page_names(folder):
     assert stat.S_IMODE(folder.stat().st_mode) == 0o755
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     named = re.search(r"const FILES = (\[.*\]);", (folder / "offline.js").read_text())
@@ -34,13 +38,12 @@ def test_the_folder_has_all_that_the_page_names(tmp_path):
     # Nothing is from elsewhere.
     assert not [name for name in files if b"https://" in (folder / name).read_bytes()]
     assert json.loads((folder / "classifier.json").read_text()) == DESCRIPTION
-    assert list(tmp_path.iterdir()) == [folder]
+    assert list(folder.parent.iterdir()) == [folder]
 
 
-def test_the_texts_of_the_page_are_in_the_language_file(tmp_path):
-    site.write(tmp_path / "site", b"model", DESCRIPTION, b"card", RUNTIME)
-    words = json.loads((tmp_path / "site" / "words.json").read_text())
-    code = "".join(path.read_text() for path in (tmp_path / "site").glob("*.js"))
+def test_the_texts_of_the_page_are_in_the_language_file(folder):
+    words = json.loads((folder / "words.json").read_text())
+    code = "".join(path.read_text() for path in folder.glob("*.js"))
     used = set(re.findall(r"\bwords\.(\w+)", code)) | set(re.findall(r'Refused\("(\w+)"', code))
     assert used - {"join", "js", "json"} <= words.keys()
 

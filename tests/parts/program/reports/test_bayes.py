@@ -40,12 +40,8 @@ def test_on_examples_with_as_many_of_each_class_the_best_over_classes_are_the_be
     def split(part):
         return Examples.of_source(*law.sample(part, 3000), law.class_names, "")
 
-    parts = (
-        split("balanced_test"),
-        split("validation"),
-        (1, 5),
-        Classes(tuple(law.class_names), (30,) * 12),
-    )
+    classes = Classes(tuple(law.class_names), (30,) * 12)
+    parts = split("balanced_test"), split("validation"), (1, 5), classes
     found, other = (
         metric.to_json(bayes.summarize(distribution, *parts, balanced=balanced))
         for balanced in (True, False)
@@ -66,13 +62,11 @@ def test_on_examples_with_as_many_of_each_class_the_best_over_classes_are_the_be
 def test_each_way_of_counting_has_its_own_best_classifier(model, summary):
     found, counts = summary
     for k in (1, 2):
-        best = bayes_accuracies.top_k(model, k).value
-        deviation = np.sqrt(best * (1 - best) / counts.sum())
-        # Four deviations of the test examples: one case in 16,000.
-        assert found[f"top_{k}_accuracy"] == pytest.approx(best, abs=4 * deviation)
-        best = bayes_accuracies.average_k(model, k).value
-        deviation = np.sqrt(best * (1 - best) / counts.sum())
-        assert found[f"average_{k}_accuracy"] == pytest.approx(best, abs=4 * deviation)
+        for rule in ("top", "average"):
+            share = getattr(bayes_accuracies, f"{rule}_k")(model, k).value
+            # Four deviations of the test examples: one case in 16,000.
+            near = 4 * np.sqrt(share * (1 - share) / counts.sum())
+            assert found[f"{rule}_{k}_accuracy"] == pytest.approx(share, abs=near)
         best = bayes_accuracies.macro_top_k(model, k).value
         # A class's own accuracy has a variance of at most a quarter over its images.
         deviation = np.sqrt((0.25 / counts).sum()) / NUM_CLASSES

@@ -7,29 +7,20 @@ from train.reports import metric
 from train.reports.metric import LOSS, Metric
 
 NAMES = {
-    "loss": (LOSS, "loss", "loss"),
-    "top_1_accuracy": (Metric.accuracy("top", 1), "top-1 accuracy", "top-1"),
-    "macro_top_10_accuracy": (
-        Metric.accuracy("top", 10, "macro"),
-        "macro top-10 accuracy",
-        "macro top-10",
-    ),
-    "few_average_5_accuracy": (
-        Metric.accuracy("average", 5, "few"),
-        "few average-5 accuracy",
-        "few average-5",
-    ),
-    "average_5_set_size": (Metric.set_size(5), "average-5 set size", "average-5 set size"),
+    "loss": (LOSS, "loss"),
+    "top_1_accuracy": (Metric.accuracy("top", 1), "top-1 accuracy"),
+    "macro_top_10_accuracy": (Metric.accuracy("top", 10, "macro"), "macro top-10 accuracy"),
+    "few_average_5_accuracy": (Metric.accuracy("average", 5, "few"), "few average-5 accuracy"),
+    "average_5_set_size": (Metric.set_size(5), "average-5 set size"),
 }
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_is_parsed_and_written_back(name):
-    expected, in_words, in_few_words = NAMES[name]
     found = Metric.parse(name)
-    assert found == expected
+    assert (found, found.in_words) == NAMES[name]
     assert found.name == name
-    assert (found.in_words, found.in_few_words) == (in_words, in_few_words)
+    assert found.in_few_words == found.in_words.removesuffix(" accuracy")
 
 
 @pytest.mark.parametrize(
@@ -40,9 +31,8 @@ def test_a_name_is_parsed_and_written_back(name):
     ],
 )
 def test_what_is_no_metric_is_refused(name):
-    with pytest.raises(UserError, match=r"a metric must have a name such as .*; got ") as raised:
+    with pytest.raises(UserError, match=f"{name!r}$"):
         Metric.parse(name)
-    assert str(raised.value).endswith(repr(name))
 
 
 def test_every_metric_that_selects_has_a_name_of_its_own():

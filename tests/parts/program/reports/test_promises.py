@@ -10,7 +10,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from scipy import special
+from scipy import stats
 
 from tests.rows import rows
 from topk_jax import rules, sets
@@ -21,59 +21,22 @@ from train.scores.scores import Scores
 
 ROOT = Path(__file__).parents[4]
 
-TAIL = (1 - intervals.LEVEL) / 2
-
-
-def exact(hits, number):
-    return intervals.exact(np.arange(number) < hits)
-
-
-def probabilities(number, of_hit):
-    """The probability of each number of hits among independent draws."""
-    return [
-        math.comb(number, hits) * of_hit**hits * (1 - of_hit) ** (number - hits)
-        for hits in range(number + 1)
-    ]
-
 
 @pytest.mark.parametrize(
     ("hits", "number"), [(0, 5), (5, 5), (1, 1), (3, 40), (37, 40), (150, 199)]
 )
 def test_the_ends_are_where_so_extreme_numbers_of_hits_become_rare(hits, number):
-    low, high = exact(hits, number)
+    low, high = intervals.exact(np.arange(number) < hits)
     # By the definition; the ends are found to some twelve digits.
-    if hits:
-        assert sum(probabilities(number, low)[hits:]) == pytest.approx(TAIL, rel=1e-9)
-    else:
-        assert low == 0
-    if hits < number:
-        assert sum(probabilities(number, high)[: hits + 1]) == pytest.approx(TAIL, rel=1e-9)
-    else:
-        assert high == 1
-
-
-@pytest.mark.parametrize("of_hit", [0.02, 0.5, 0.8, 0.9, 0.97])
-def test_of_all_repetitions_at_least_the_level_have_the_share_in_their_interval(of_hit):
-    number = 60
-    found = [exact(hits, number) for hits in range(number + 1)]
-    covered = sum(
-        chance
-        for chance, (low, high) in zip(probabilities(number, of_hit), found, strict=True)
-        if low <= of_hit <= high
-    )
-    assert covered >= intervals.LEVEL
+    tail = pytest.approx((1 - intervals.LEVEL) / 2, rel=1e-9)
+    assert stats.binom.sf(hits - 1, number, low) == tail if hits else low == 0
+    assert stats.binom.cdf(hits, number, high) == tail if hits < number else high == 1
 
 
 def chances(hits, calibrated_on, number):
-    """The beta-binomial chances of numbers of hits, from its definition by Gamma functions."""
+    """The chances of numbers of hits in sets with limits of so many examples."""
     covered = math.ceil((calibrated_on + 1) * Fraction(9, 10))
-    above, below = covered, calibrated_on + 1 - covered
-
-    def log_beta(first, second):
-        return special.gammaln(first) + special.gammaln(second) - special.gammaln(first + second)
-
-    ways = -np.log(number + 1) - log_beta(hits + 1, number - hits + 1)
-    return np.exp(ways + log_beta(hits + above, number - hits + below) - log_beta(above, below))
+    return stats.betabinom.pmf(hits, number, covered, calibrated_on + 1 - covered)
 
 
 def most_contradicting(calibrated_on, number):
@@ -100,8 +63,6 @@ def test_like_examples_seldom_contradict_a_promise_and_worse_ones_often(
 ):
     most = most_contradicting(calibrated_on, number)
     expected = chances(np.arange(number + 1), calibrated_on, number)
-    # Logarithms of Gamma functions are of a size of 1e4, in 64 bits.
-    assert expected.sum() == pytest.approx(1, abs=1e-9)
     false_alarms = expected[: most + 1].sum()
     # As many as there may be, but for the steps of the numbers.
     assert 0.04 < false_alarms <= 0.05
@@ -149,12 +110,8 @@ def test_photographs_of_few_plants_count_as_few(are_of_one_size, are_alike):
         return scores.astype(np.float32)[:, None]
 
     labels, groups = np.zeros(len(of), np.int32), of.astype(str).astype(object)
-    independent = num_independent(
-        Scores(
-            values=drawn(), labels=labels, ranks=labels, loss=labels, classes=None, groups=groups
-        )
-    )
-
+    same = dict.fromkeys(("labels", "ranks", "loss"), labels)
+    independent = num_independent(Scores(**same, values=drawn(), classes=None, groups=groups))
     alarms = []
     for _ in range(400):
         old, new = drawn(), drawn()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import optimize, special
 
+from tests import reference
 from tests.parts.program.sealed import unsealed
 from train import experiment
 from train.classifiers import trained
@@ -26,11 +27,6 @@ def logits_of(logits, labels):
     return Scores(values=logits, labels=labels, ranks=zeros, loss=zeros, classes=classes)
 
 
-def in_a_file(monkeypatch, logits, labels):
-    monkeypatch.setattr(scores, "MOST_IN_MEMORY", 1)
-    return logits_of(scores.collect([logits], len(logits)), labels)
-
-
 def test_logits_of_any_number_get_probabilities(rng, monkeypatch):
     monkeypatch.setattr(scores, "CHUNK", 100)
     logits = rng.normal(scale=30, size=(103, 4)).astype(np.float32)
@@ -43,34 +39,12 @@ def test_logits_of_any_number_get_probabilities(rng, monkeypatch):
     assert (found.loss, found.labels, found.ranks) == (given.loss, given.labels, given.ranks)
 
 
-def test_the_temperature_of_logits_in_a_file_is_fitted_a_few_rows_at_a_time(rng, monkeypatch):
+def test_the_temperature_of_more_logits_than_stay_in_memory_is_that_of_some(rng, monkeypatch):
     logits = rng.normal(scale=4, size=(30, 5)).astype(np.float32)
     labels = rng.integers(5, size=30)
-    # A class that is masked, and not the label.
-    logits[labels != 4, 4] = -np.inf
-    expected = temperature.fit(logits_of(logits, labels))
-    found = in_a_file(monkeypatch, logits, labels)
-    monkeypatch.setattr(scores, "CHUNK", 40)
-    most = []
-    slopes = temperature._slopes
-    monkeypatch.setattr(
-        temperature, "_slopes", lambda part, *rest: most.append(len(part)) or slopes(part, *rest)
-    )
-    # The slope is 0 up to the rounding of sums in 32 bits.
-    assert temperature.fit(found) == pytest.approx(expected, rel=1e-5)
-    assert max(most) == 8
-
-
-@pytest.mark.parametrize(("labels", "expected"), [((0, 0), 2.0**-20), ((1, 1), 2.0**20)])
-def test_the_temperature_of_logits_in_a_file_has_the_bounds_of_the_library(
-    monkeypatch, labels, expected
-):
-    """Labels of the largest logits, and of the smallest."""
-    logits = np.array([[2, -1], [3, 0]], np.float32)
-    found = in_a_file(monkeypatch, logits, np.array(labels))
-    assert temperature.fit(found) == pytest.approx(expected, rel=1e-12)
-    logits[1, 0] = np.nan
-    assert np.isnan(temperature.fit(in_a_file(monkeypatch, logits, np.array(labels))))
+    some = temperature.fit(logits_of(logits[::3], labels[::3]))
+    monkeypatch.setattr(temperature, "MOST_IN_MEMORY", 4 * 5 * 10)
+    assert temperature.fit(logits_of(logits, labels)) == some
 
 
 @pytest.fixture(scope="module")
@@ -94,12 +68,6 @@ def at(probabilities, temperature):
     return special.softmax(np.log(probabilities) / temperature, axis=-1)
 
 
-def average_k_sets(scores, calibrated_on, k):
-    """The sets above the K n-th score of those that are calibrated on; their scores differ."""
-    threshold = np.sort(calibrated_on, axis=None)[-k * len(calibrated_on)]
-    return scores >= threshold
-
-
 def test_a_run_ends_with_the_temperature_of_validation(finished_run, workdir):
     found, earlier = trained.load(workdir), trained.load(finished_run)
     validation, test = (without_temperature(found).split(one) for one in ("validation", "test"))
@@ -114,11 +82,11 @@ def test_a_run_ends_with_the_temperature_of_validation(finished_run, workdir):
     best = optimize.minimize_scalar(cross_entropy, bounds=(-5, 5), options={"xatol": 1e-7})
     assert fitted == pytest.approx(np.exp(best.x), rel=1e-4)
     assert abs(np.log(fitted)) > 0.1
-    at_temperature = [at(one.values, fitted) for one in (test, validation)]
+    of_test, of_validation = (at(one.values, fitted) for one in (test, validation))
     outcomes = Outcomes.read(workdir / "outcomes_test.npz")
     written, before = (from_json(run.results["test"]) for run in (found, earlier))
     for k in (1, 3):
-        sets = average_k_sets(*at_temperature, k)
+        sets = of_test >= reference.average_k_threshold(of_validation, k=k)
         hits = sets[np.arange(len(sets)), test.labels]
         # At the threshold, the rounding of another program may turn one example. For K = 1 the
         # temperature turns five to eleven, with five seeds.
@@ -129,7 +97,7 @@ def test_a_run_ends_with_the_temperature_of_validation(finished_run, workdir):
         metric = Metric.accuracy("top", k)
         assert written[metric] == before[metric]
     assert written[Metric.parse("loss")] == before[Metric.parse("loss")]
-    assert earlier.temperature is None
+    assert "temperature" not in earlier.results
 
 
 def test_the_finished_run_has_it_everywhere(workdir):
@@ -140,4 +108,4 @@ def test_the_finished_run_has_it_everywhere(workdir):
     found = np.asarray(jax.jit(classifier.scores())(images))
     np.testing.assert_allclose(found, predicted.values[:5], rtol=1e-5)
     before = without_temperature(classifier).split("test").values[:5]
-    np.testing.assert_allclose(found, at(before, classifier.temperature), rtol=1e-5)
+    np.testing.assert_allclose(found, at(before, classifier.results["temperature"]), rtol=1e-5)

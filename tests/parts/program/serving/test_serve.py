@@ -14,6 +14,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from tests.parts.program.forked import check_mistakes, start
+from tests.parts.program.sealed import unsealed
 from tests.parts.program.serving.served import ANSWERS_WITHIN, Server, form
 
 IMAGES = 6
@@ -200,7 +201,7 @@ def test_mistakes_end_the_command_in_one_line(folder, server):
     shutil.copy(folder / "program", other)
     for path in (cut, other):
         shutil.copy(folder / "program.json", f"{path}.json")
-    description = json.loads((folder / "program.json").read_text())
+    description = unsealed(folder / "program.json")
     description["classes"].append("eleven")
     del description["training_images"]
     (folder / "other.json").write_text(json.dumps(description))

@@ -15,6 +15,7 @@ from PIL import Image
 
 from tests.parts.program.forked import TIME_LIMIT, start, start_each
 from tests.parts.program.prediction import fitted_rules
+from tests.parts.program.sealed import unsealed
 from train.classifiers import fitted, onnx_runtime, program, trained
 from train.data.examples import Examples
 from train.foundation.errors import UserError
@@ -82,7 +83,7 @@ def test_it_needs_onnx_runtime_alone(exported, workdir, tmp_path):
         )
         found = np.load(tmp_path / "found.npz")
         classifier = trained.load(workdir)
-        kept = fitted.fitted(classifier, rules.parse(rule))
+        kept = fitted.find(classifier, rules.parse(rule))
         expected = jax.jit(exported_program.make(classifier, kept))(images())
         # Both in float32, with sums in other orders.
         np.testing.assert_allclose(found["probabilities"], expected[0], rtol=0, atol=1e-5)
@@ -119,7 +120,7 @@ def test_the_script_beside_it_prepares_image_files(exported, tmp_path):
 
 def test_the_file_says_what_it_is(exported):
     folder, _ = exported
-    described = json.loads((folder / "coverage=0.9.onnx.json").read_text())
+    described = unsealed(folder / "coverage=0.9.onnx.json")
     model = onnx.load(folder / "coverage=0.9.onnx")
     onnx.checker.check_model(model, full_check=True)
     said = {one.key: json.loads(one.value) for one in model.metadata_props}
@@ -148,9 +149,9 @@ def test_weights_of_16_bits_have_limits_of_their_own(exported, workdir):
     classifier, rule = trained.load(workdir), rules.parse("coverage=0.9")
     adapted = precision.adapted(classifier, half=True, has_calibration=False)
     of_half, of_whole = (one["rule"]["limits"] for one in (half, whole))
-    assert fitted.fitted(adapted, rule).to_json()["limits"] == of_half
+    assert fitted.find(adapted, rule).to_json()["limits"] == of_half
     # The run keeps its own.
-    assert fitted.fitted(classifier, rule).to_json()["limits"] == of_whole != of_half
+    assert fitted.find(classifier, rule).to_json()["limits"] == of_whole != of_half
     with pytest.raises(UserError, match="--calibration has limits for the run's own numbers"):
         precision.adapted(classifier, half=True, has_calibration=True)
 
@@ -163,7 +164,7 @@ def test_further_rules(workdir, name, tmp_path):
     table.write_text("\n".join(["label,half", *rows]))
     classifier = trained.load(workdir, taxonomy=str(table))
     text = f"coverage=0.9, rule={name}, new_score=either"
-    rule = fitted.fitted(classifier, rules.parse(text))
+    rule = fitted.find(classifier, rules.parse(text))
     description = exporting.describe(classifier, rule, half=False)
     content = exporting.serialize(classifier, rule, description, half=False)
     checked = checking.check(classifier, rule, content)
@@ -210,7 +211,7 @@ def test_it_is_a_classifier_like_its_run(exported, workdir):
     np.testing.assert_array_equal(of_program.ranks, of_run.ranks)
     assert of_program.classes == of_run.classes
     np.testing.assert_allclose(jax.jit(found.scores())(images()), of_program.values, atol=1e-6)
-    assert found.own_rule.promise.coverage == 0.9
+    assert found.own_rule.rule.promise.coverage == 0.9
 
 
 def test_evaluate_takes_it(exported, tmp_path):
@@ -231,7 +232,7 @@ def test_evaluate_takes_it(exported, tmp_path):
 
 def describe_as(other, path):
     """Describes a file as another one is described."""
-    described = json.loads(Path(f"{other}.json").read_text())
+    described = unsealed(Path(f"{other}.json"))
     described["digest"] = hashlib.sha256(path.read_bytes()).hexdigest()
     Path(f"{path}.json").write_text(json.dumps(described))
 

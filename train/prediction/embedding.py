@@ -1,4 +1,4 @@
-"""Computes the features of many images, and resumes an earlier start that was stopped.
+"""Computes the features of the images that --images names, and resumes a start that was stopped.
 
 The file is an .npz file, with what it belongs to as the comment of its archive.
 """
@@ -10,29 +10,62 @@ import os
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import jax
 import numpy as np
-from absl import logging
 
-from train.classifiers import network_description
-from train.classifiers.network import Network
-from train.data import streaming
+from train.classifiers.network import Network, describe
+from train.configuration.datasets import ImagesFields
+from train.data import division, own_images, streaming
 from train.data.batches import Batches
 from train.data.examples import Examples, Split
 from train.data.sources import features as feature_source
-from train.foundation import file_locks, files, zip_files
+from train.foundation import file_locks, files, reading, zip_files
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.foundation.progress_bar import ImageProgress
-from train.prediction import image_files
-from train.prediction.batching import one_ahead
 
 BATCH_SIZE = 64
 _TYPE = np.dtype("<f4")
 # The names of the splits in files of features.
 _WORDS = {Split.NONE: "", Split.TRAIN: "train", Split.VALIDATION: "val", Split.TEST: "test"}
+
+
+def find(path: Path, **fields: Any) -> Examples:
+    """The images that can be read, divided; without classes if a folder has only files.
+
+    Args:
+        path: where the images are.
+        fields: those of `config.dataset` that do not have their default.
+
+    Raises:
+        UserError: they have another form, there are none, or some cannot be read.
+    """
+    given = ImagesFields(name="images", batch_size=1, path=str(path), augmentation="none", **fields)
+    own_images.check(given)
+    path = path.expanduser()
+    is_flat = path.is_dir() and not any(one.is_dir() for one in path.iterdir())
+    found, _, looks = own_images.looked_at(
+        own_images.find(given, labelled=not is_flat),
+        given,
+        how="--skip_unreadable leaves such images out",
+    )
+    assert looks is not None
+    # Another image may have as many bytes.
+    content = hashlib.sha256(looks.copies.tobytes()).hexdigest()
+    found = dataclasses.replace(found, content=found.content + content)
+    if is_flat:
+        return found
+    # The file of features has all classes. The run that reads it decides about them.
+    divided = division.divide(
+        found,
+        validation=given.validation_fraction,
+        test=given.test_fraction,
+        unseen=division.KEEP,
+    )
+    own_images.warn_of_likely(divided)
+    return divided
 
 
 def embed(network: Network, images: Examples, out: Path) -> None:
@@ -49,13 +82,10 @@ def embed(network: Network, images: Examples, out: Path) -> None:
     Raises:
         UserError: features are not finite, or the file beside `out` has those of something else.
     """
-    identity = identity_of(network, images)
-    found, is_whole = kept_in(out)
-    if found == identity and is_whole:
+    identity = _identity_of(network, images)
+    if _is_whole(out, identity):
         show_line(f"{out} has these features already")
         return
-    if found == identity:
-        logging.warning("%s is damaged: its features are computed again", out)
     partial = out.with_name(f"{out.name}.partial")
     with file_locks.open_locked(partial, f"another process is using {partial}") as file:
         rows = _complete(file, network, images, f"{identity}\n".encode())
@@ -71,26 +101,20 @@ def embed(network: Network, images: Examples, out: Path) -> None:
         show_line("labels       none: the images are not in folders of classes")
 
 
-def identity_of(network: Network, images: Examples) -> str:
+def _identity_of(network: Network, images: Examples) -> str:
     """A hash that changes with the images, their groups, the network or the kind of device."""
-    described = [network.digest, images.digest(), jax.__version__, jax.default_backend()]
-    if images.groups is not None:
-        described += [images.grammar or "", *images.groups.tolist()]
+    groups = [] if images.groups is None else [images.grammar or "", *images.groups.tolist()]
+    described = [network.digest, images.digest(), jax.__version__, jax.default_backend(), *groups]
     return hashlib.sha256(json.dumps([*described, BATCH_SIZE]).encode()).hexdigest()
 
 
-def kept_in(path: Path) -> tuple[str | None, bool]:
-    """The identity that a file was written with, and whether all of it is what was written.
-
-    The identity is None if it is not a file of features.
-    """
-    identity = None
+def _is_whole(path: Path, identity: str) -> bool:
+    """Whether a file has the features of an identity, and is as it was written."""
     try:
         with zip_files.opened(path) as archive:
-            identity = archive.comment.decode(errors="replace")
-            return identity, archive.testzip() is None
+            return archive.comment == identity.encode() and archive.testzip() is None
     except (OSError, zipfile.BadZipFile):
-        return identity, False
+        return False
 
 
 def _complete(file: BinaryIO, network: Network, images: Examples, head: bytes) -> np.ndarray:
@@ -133,12 +157,13 @@ def _compute(network: Network, images: Examples, start: int) -> Iterator[np.ndar
     All batches but the last have one size, also after an interruption: the last bits of a feature
     may depend on it, and on the place of the image in its batch.
     """
-    image_files.ignore_warnings()
+    reading.ignore_warnings()
     batches = Batches(examples=dataclasses.replace(images, reader=network.reader), size=BATCH_SIZE)
     embed_batch = network.compiled()
     streamed = streaming.stream(batches, range(start, len(batches)))
-    started = ((batch, embed_batch(batch["images"])) for batch in streamed)
-    for batch, outputs in one_ahead(started):
+    embedded = ((batch, embed_batch(batch["images"])) for batch in streamed)
+    # The device computes while features are written.
+    for batch, outputs in reading.started(embedded, 1):
         features = np.asarray(outputs)[batch["mask"]]
         not_finite = ~np.isfinite(features).all(axis=1)
         if not_finite.any():
@@ -156,7 +181,7 @@ def _write(
         arrays["labels"] = images.labels.astype("<i4")
         arrays["class_names"] = np.array(images.class_names)
         arrays["split"] = np.array([_WORDS[Split(split)] for split in images.splits.tolist()])
-    described = network_description.to_plain(network, images.grammar)
+    described = describe(network, images.grammar)
     if described is not None:
         arrays[feature_source.EMBEDDED_BY] = np.array([json.dumps(described)])
     if images.groups is not None:
