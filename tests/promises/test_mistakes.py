@@ -39,6 +39,7 @@ ROWS = {
     "compare --runs=runs --jobs=2": "--jobs",
     "tables --table=4.4 --plan --run": "--plan",
     "main --config=digits --cluster --num_processes=2": "--num_processes",
+    "main --config=digits --num_processes=2 --process_index=0": "--coordinator is missing",
     "predict --workdir=run --images=a.png --top_k=1 --out=sets.jsonl --shard=3/4": "--out",
     "embed --weights=w --images=photos --out=a.npz --shard=0/4": "--shard",
     # Values.
