@@ -9,7 +9,7 @@ that cannot be read has {"path", "error"}, and the exit code is then 1. Of featu
 "row", counted from 0, and "name" instead of "path".
 
 With --group, a line is for an observation, such as the photographs of one plant. It has "group",
-or null for an image alone, and "examples": [{"path"}, ...]. docs/sets.md has all fields.
+which is null for an image alone, and "examples": [{"path"}, ...]. docs/sets.md has all fields.
 """
 
 import sys

@@ -18,8 +18,8 @@ from train.data.classes import Classes
 from train.data.examples import Examples
 from train.foundation.console import make_console
 from train.foundation.progress_bar import make_bar
-from train.scores import collecting, observations
-from train.scores.scores import Scores
+from train.scores import collecting
+from train.scores.scores import Scores, numbered
 
 _BATCH = 1024
 # The heads are compared with their earlier state after at least this many steps.
@@ -48,7 +48,7 @@ def folds_of(examples: Examples, *, num_folds: int, seed: int) -> np.ndarray:
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold  # noqa: PLC0415
 
     labels, groups = examples.labels, examples.groups
-    names, groups = observations.numbered([""] * len(labels) if groups is None else groups)
+    names, groups = numbered([""] * len(labels) if groups is None else groups)
     folds = np.zeros(len(labels), np.int32)
     if (number := min(num_folds, np.bincount(labels).max(), len(names))) < 2:
         return folds

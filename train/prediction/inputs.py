@@ -18,7 +18,7 @@ from train.foundation.errors import UserError
 from train.foundation.names import existing, shown
 from train.foundation.spelling import flags_for_fields
 from train.prediction import shares
-from train.scores import observations
+from train.scores.scores import numbered
 
 
 def find(named: Sequence[str], features: Path | None, grammar: str | None) -> Examples:
@@ -99,7 +99,7 @@ def of_share(examples: Examples, share: slice) -> Examples:
     """Every n-th example, or with groups all examples of every n-th observation."""
     of = np.arange(len(examples))
     if examples.groups is not None:
-        _, of = observations.numbered(examples.groups)
+        _, of = numbered(examples.groups)
     chosen = shares.places(share, int(of.max()) + 1)
     return examples.take(np.flatnonzero(np.isin(of, chosen)))
 

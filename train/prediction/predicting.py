@@ -20,8 +20,8 @@ from train.foundation.errors import UserError
 from train.prediction.entries import Entry
 from train.prediction.thumbnails import Thumbnail
 from train.reports.rules import SetRule
-from train.scores import observations
 from train.scores.observations import Combination
+from train.scores.scores import numbered
 
 _LARGEST_BATCH = 64
 # An observation may have thousands of photographs; a page shows some.
@@ -78,7 +78,7 @@ def predict(
     combination, order, of = rule.combination, np.arange(len(examples)), None
     if combination is not None:
         assert examples.groups is not None
-        _, of = observations.numbered(examples.groups)
+        _, of = numbered(examples.groups)
         order = np.argsort(of, kind="stable")
     entries = _read(examples, order, grouped=of is not None, thumbnails=thumbnails)
     entries = _scored(classifier, rule, entries, size)

@@ -3,8 +3,7 @@
 import numpy as np
 
 from train.foundation.errors import UserError
-from train.scores.observations import numbered
-from train.scores.scores import Scores
+from train.scores.scores import Scores, numbered
 
 # The halves are drawn from it.
 _SEED = 0

@@ -4,7 +4,7 @@ import numpy as np
 from scipy import stats
 
 from topk_jax import metrics
-from train.scores.observations import have_several, numbered
+from train.scores.observations import have_several
 from train.scores.scores import Scores
 
 LEVEL = 0.95
@@ -19,8 +19,8 @@ def of(scores: Scores, hits: np.ndarray) -> list[float]:
     """
     if not have_several(scores):
         return exact(hits) if scores.truths is None else _of_shares(hits, np.arange(len(hits)))
-    assert scores.groups is not None
-    of_groups = numbered(scores.groups)[1]
+    assert scores.numbered_groups is not None
+    of_groups = scores.numbered_groups[1]
     if scores.truths is not None:
         return _of_shares(hits, of_groups)
     number = int(of_groups.max()) + 1

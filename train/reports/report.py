@@ -21,7 +21,7 @@ from train.reports import summaries
 from train.reports.examples import confusions
 from train.reports.rows import MOST_LISTED, class_rows, divided, measure, rate, row_of
 from train.reports.rules import SetRule
-from train.scores.observations import Combination, combine, have_labels, have_several, numbered
+from train.scores.observations import Combination, combine, have_labels, have_several
 from train.scores.scores import Scores
 
 USUAL_COVERAGES = (0.8, 0.9, 0.95)
@@ -144,11 +144,11 @@ def _described(scores: Scores, rules: Mapping[str, SetRule], *, full: bool) -> d
         "evaluated": summaries.counted(
             counted[counted < len(classes)], len(known), classes.counts, classes.names
         ),
-        "sets": {text: row_of(scores, known, unknown, rule) for text, rule in rules.items()},
+        "sets": {},
     }
     if have_several(known):
-        assert known.groups is not None
-        found["groups"] = len(numbered(known.groups)[0])
+        assert known.numbered_groups is not None
+        found["groups"] = len(known.numbered_groups[0])
     if unknown is not None:
         found |= _of_unknown(scores, says_new=any(rule.says_new for rule in rules.values()))
     if known.truths is not None and known.truths.kind == SEVERAL:
@@ -157,11 +157,14 @@ def _described(scores: Scores, rules: Mapping[str, SetRule], *, full: bool) -> d
         ks = [int(rule.value) for rule in rules.values() if rule.name == "top_k"]
         found |= _ranks(known, classes.tree, ks)
     most = None if full else MOST_LISTED
-    for text, first in [*rules.items()][:1]:
-        rows = class_rows(known, measure(known, first))
-        best = sorted(rows[MOST_LISTED:], key=lambda row: (-row["coverage"], -row["examples"]))
-        by = {"rule": text, "worst": rows[:most], "best": best[:MOST_LISTED]}
-        found["classes_by_coverage"] = by
+    for text, rule in rules.items():
+        sets = measure(known, rule)
+        found["sets"][text] = row_of(scores, known, unknown, rule, sets)
+        if "classes_by_coverage" not in found:
+            rows = class_rows(known, sets)
+            best = sorted(rows[MOST_LISTED:], key=lambda row: (-row["coverage"], -row["examples"]))
+            by = {"rule": text, "worst": rows[:most], "best": best[:MOST_LISTED]}
+            found["classes_by_coverage"] = by
     names, predicted = scores.class_names, scores.map(lambda part: part.argmax(axis=1))
     found["confusions"] = [
         {

@@ -129,12 +129,14 @@ def divided(scores: Scores) -> tuple[Scores, Scores | None]:
 
 def rate(scores: Scores, rule: SetRule) -> dict[str, Any]:
     """The row of a fitted rule: how often its sets have the label, and their sizes."""
-    return row_of(scores, *divided(scores), rule)
+    known, unknown = divided(scores)
+    return row_of(scores, known, unknown, rule, measure(known, rule))
 
 
-def row_of(scores: Scores, known: Scores, unknown: Scores | None, rule: SetRule) -> dict[str, Any]:
-    """The same of examples that are `divided`, for other rows too."""
-    found = measure(known, rule)
+def row_of(
+    scores: Scores, known: Scores, unknown: Scores | None, rule: SetRule, found: Measured
+) -> dict[str, Any]:
+    """The same of examples that are `divided`, and of the sets of the known ones."""
     row: dict[str, Any] = {
         "coverage": float(found.hits.mean(dtype=np.float64)),
         "interval": intervals.of(known, found.hits),

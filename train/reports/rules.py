@@ -18,7 +18,7 @@ from train.data.taxonomy import HOW_TO_GIVE, ClassTree
 from train.foundation.errors import UserError
 from train.reports import costs as costs_of
 from train.reports.costs import Costs
-from train.scores.observations import COMBINATIONS, Combination, combine, numbered
+from train.scores.observations import COMBINATIONS, Combination, combine
 from train.scores.scores import Scores
 
 _COMBINE = re.compile(r",\s*combine=([^,]*)")
@@ -116,7 +116,7 @@ class SetRule:
                 scores.values,
                 labels,
                 shares=shares,
-                groups=None if scores.groups is None else numbered(scores.groups)[1],
+                groups=None if scores.numbered_groups is None else scores.numbered_groups[1],
                 class_counts=scores.classes.counts,
                 taxonomy=taxonomy,
                 # The library has those of a name by itself.

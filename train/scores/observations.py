@@ -1,6 +1,6 @@
 """Scores of observations: groups of examples, such as the photographs of one plant."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,8 +111,8 @@ def combine(scores: Scores, combination: Combination) -> Observations:
     Raises:
         UserError: every observation has examples of different classes.
     """
-    assert scores.groups is not None
-    names, of = numbered(scores.groups)
+    assert scores.numbered_groups is not None
+    names, of = scores.numbered_groups
     _, firsts, sizes = np.unique(of, return_index=True, return_counts=True)
     titles = np.where(names == "", scores.names_or_numbers()[firsts], names)
     labels, is_clear = _labels(scores.labels, of)
@@ -154,37 +154,20 @@ def combine(scores: Scores, combination: Combination) -> Observations:
     return Observations(found, sizes, num_ambiguous)
 
 
-def numbered(groups: Sequence[str] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The names of the groups in the order of their first examples, and the numbers of examples.
-
-    Args:
-        groups: the group of each example, texts [n]; "" for an example that is a group of its own.
-
-    Returns:
-        The names, [m], "" for an example by itself; and for each example the place of its group
-        there, [n].
-    """
-    numbers: dict[str | int, int] = {}
-    keys = (name or place for place, name in enumerate(groups))
-    of = [numbers.setdefault(key, len(numbers)) for key in keys]
-    names = [key if isinstance(key, str) else "" for key in numbers]
-    return np.array(names, object), np.array(of, np.int64)
-
-
 def have_several(scores: Scores) -> bool:
     """Whether the examples have groups, and one of these has several examples."""
-    return scores.groups is not None and len(numbered(scores.groups)[0]) < len(scores)
+    return scores.numbered_groups is not None and len(scores.numbered_groups[0]) < len(scores)
 
 
 def have_labels(scores: Scores) -> bool:
     """Whether an observation of these examples has examples of one class."""
-    assert scores.groups is not None
-    return bool(_labels(scores.labels, numbered(scores.groups)[1])[1].any())
+    assert scores.numbered_groups is not None
+    return bool(_labels(scores.labels, scores.numbered_groups[1])[1].any())
 
 
 def num_independent(scores: Scores) -> float:
     """How many independent examples say at least as much of a share as these."""
-    of = None if scores.groups is None else numbered(scores.groups)[1]
+    of = None if scores.numbered_groups is None else scores.numbered_groups[1]
     return CalibratedOn.of(len(scores), of, "").groups
 
 

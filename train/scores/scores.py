@@ -1,9 +1,10 @@
 """What a classifier says of examples: their scores, and what is known of them."""
 
 import dataclasses
+import functools
 import itertools
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +66,11 @@ class Scores:
         """Whether the classifier knows the class of each example, [n]."""
         found: np.ndarray = self.labels < self.values.shape[1]
         return found
+
+    @functools.cached_property
+    def numbered_groups(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """What `numbered` finds in the groups; None without groups."""
+        return None if self.groups is None else numbered(self.groups)
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -217,3 +223,20 @@ def collect(parts: Iterable[np.ndarray], num_examples: int) -> np.ndarray:
             file.write(np.ascontiguousarray(part, np.float32).data)
         file.flush()
         return np.memmap(file, np.float32, "r").reshape(-1, first.shape[1])
+
+
+def numbered(groups: Sequence[str] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The names of the groups in the order of their first examples, and the numbers of examples.
+
+    Args:
+        groups: the group of each example, texts [n]; "" for an example that is a group of its own.
+
+    Returns:
+        The names, [m], "" for an example by itself; and for each example the place of its group
+        there, [n].
+    """
+    numbers: dict[str | int, int] = {}
+    keys = (name or place for place, name in enumerate(groups))
+    of = [numbers.setdefault(key, len(numbers)) for key in keys]
+    names = [key if isinstance(key, str) else "" for key in numbers]
+    return np.array(names, object), np.array(of, np.int64)

@@ -16,8 +16,8 @@ from tests.rows import rows
 from topk_jax import rules, sets
 from topk_jax.rules import CalibratedOn, Promise
 from train.reports import intervals, promises
-from train.scores.observations import num_independent, numbered
-from train.scores.scores import Scores
+from train.scores.observations import num_independent
+from train.scores.scores import Scores, numbered
 
 ROOT = Path(__file__).parents[4]
 
