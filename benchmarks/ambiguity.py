@@ -105,7 +105,7 @@ def draw(images: np.ndarray, few: np.ndarray, every: np.ndarray) -> bytes:
     The first row has digits that each member still doubts after all training images. The second row
     has digits about which the members disagree after few images.
     """
-    from train.workdir import figure_style  # noqa: PLC0415
+    from train.reports import figure_style  # noqa: PLC0415
 
     agreed, disagreement = parts_of_entropy(every)
     open_ones = np.argsort(disagreement - agreed)[:_SHOWN]

@@ -48,7 +48,7 @@ from sklearn.datasets import load_digits
 from benchmarks import command, data, hostile, markdown, timing, watched
 from train.classifiers import program as programs
 from train.classifiers.program import Program
-from train.foundation import reading
+from train.data import reading
 from train.models import HEADS, MODELS
 from train.models.classifier import Classifier
 from train.models.weights.names import arrays_of

@@ -84,8 +84,7 @@ def _measure(path: Path, repetitions: int) -> dict[str, Any]:
     dataset = _load(path)
     found = Features(*_rows(dataset.train), *_rows(dataset.validation))
     mean, deviation = (np.asarray(one)[None] for one in (dataset.mean, dataset.std))
-    norm = feature_norm.measure([found.train])
-    assert norm is not None
+    norm = feature_norm.measure(found.train)
     forms = {
         "as they are": found,
         "standardized": found.of_form(mean, deviation),

@@ -14,12 +14,12 @@ few of them.
 """
 
 import contextlib
-import dataclasses
 import importlib.metadata
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -27,20 +27,19 @@ import numpy as np
 
 from benchmarks import command, data, markdown, timing
 from configs import cifar100, digits, imagenet, synthetic_species
-from train.assembly import assemble
-from train.assembly.parts import Assembly
 from train.configuration import Config
 from train.configuration.parsing import parse
 from train.data import Dataset, Examples, dataset_spec, streaming
 from train.data.batches import Batch, Batches
 from train.data.classes import Classes
-from train.devices.parallel import Devices
+from train.devices.devices import Devices
+from train.reports.metric import LOSS
+from train.run import loop
+from train.run.checkpoints import Progress
+from train.run.parts import Run, assemble
+from train.run.reporting import SilentReporter
+from train.run.run_folder import Facts
 from train.training.state import TrainState
-from train.training.steps_in_flight import StepsInFlight
-from train.training.stop_signals import NOTHING, StopSignals, with_request
-from train.workdir.facts import Facts
-from train.workdir.progress import Progress
-from train.workdir.reporting import SilentReporter
 
 WORKERS = 2
 
@@ -114,22 +113,44 @@ def measure(name: str, repetitions: int) -> dict[str, Any]:
     config = parse(recipe.to_dict())
     batch_size = config.dataset.batch_size
     num_steps = workload.cpu_steps if on_cpu else workload.steps
-    assembly = _assembled(config, workload)
-    split, devices, train_step = assembly.data.dataset.train, assembly.devices, assembly.train_step
-    state = assembly.initial_state()
+    parts = _assembled(config, workload)
+    split, devices, train_step = parts.data.dataset.train, parts.devices, parts.train_step
+    state = parts.initial_state()
     endless = Batches(examples=split, size=batch_size, seed=0)
     training = streaming.stream(endless, range(10**9), num_workers=WORKERS)
-    progress, alone = Progress(), []
+    alone = []
     with contextlib.closing(training) as batches:
         on_devices = [_split(devices, next(batches)) for _ in range(num_steps)]
-        bare_state = devices.replicate(state)
-        state = devices.replicate(state)
-        in_flight = StepsInFlight(train_step, devices, SilentReporter(), StopSignals(None))
-        for epoch in range(1 + repetitions):
-            state, progress = _epoch(in_flight, state, progress, batches, num_steps)
-            progress = progress.after_epoch(0.0, 0.0, compiled=epoch == 0)
+        bare_state = devices.place(state)
+        state = devices.place(state)
+
+        def steps_alone(*_epoch: Any) -> None:
+            nonlocal bare_state
             bare_state, seconds = _steps_alone(train_step, bare_state, on_devices)
             alone.append(seconds)
+
+        nothing: Any = SimpleNamespace(metrics={LOSS: 0.0}, save=lambda *_saved: None)
+        epochs: Any = SimpleNamespace(
+            config=SimpleNamespace(
+                num_epochs=1 + repetitions,
+                select_by="loss",
+                stop_after=None,
+                checkpoint=SimpleNamespace(every_steps=None, every_minutes=None),
+            ),
+            data=SimpleNamespace(steps_per_epoch=num_steps),
+            train_step=train_step,
+            devices=devices,
+        )
+        _, progress = loop.run(
+            epochs,
+            state,
+            Progress(),
+            batches,
+            validate=lambda _state: nothing,
+            checkpoints=nothing,
+            reporter=SilentReporter(),
+            after_epoch=steps_alone,
+        )
     images = num_steps * batch_size
     return {
         "workload": name,
@@ -139,11 +160,11 @@ def measure(name: str, repetitions: int) -> dict[str, Any]:
         "steps": num_steps,
         "images_per_second": _rates(images, progress.epoch_seconds[1:]),
         "step_alone_images_per_second": _rates(images, alone[1:]),
-        "data_wait_share": progress.data_wait_share(),
+        "data_wait_share": progress.data_wait_share,
     }
 
 
-def _assembled(config: Config, workload: Workload) -> Assembly:
+def _assembled(config: Config, workload: Workload) -> Run:
     """The parts of the recipe, on its own data set or on the images of the workload."""
     if workload.split is None:
         return assemble(config)
@@ -151,9 +172,9 @@ def _assembled(config: Config, workload: Workload) -> Assembly:
     names = tuple(str(label) for label in range(spec.num_classes or 0))
     counts = np.bincount(split.labels, minlength=len(names))
     assert spec.image_shape is not None
-    assembly = assemble(config, Facts(Classes(names, tuple(counts.tolist())), spec.image_shape))
-    assembly.data.dataset = Dataset(split, split, split, names, spec.image_shape)
-    return assembly
+    parts = assemble(config, Facts(Classes(names, tuple(counts.tolist())), spec.image_shape))
+    parts.data.dataset = Dataset(split, split, split, names, spec.image_shape)
+    return parts
 
 
 def tables(results: Mapping[str, Any]) -> str:
@@ -180,20 +201,6 @@ def _line(row: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _epoch(
-    in_flight: StepsInFlight,
-    state: TrainState,
-    progress: Progress,
-    batches: Iterator[Batch],
-    num_steps: int,
-) -> tuple[TrainState, Progress]:
-    in_flight.restart()
-    for _ in range(num_steps):
-        progress = dataclasses.replace(progress, step=progress.step + 1)
-        state = in_flight.dispatch(state, progress.step, batches)
-    return state, in_flight.drain(progress)
-
-
 def _steps_alone(
     train_step: TrainStep, state: TrainState, batches: Sequence[Any]
 ) -> tuple[TrainState, float]:
@@ -207,7 +214,8 @@ def _steps_alone(
 
 def _split(devices: Devices, batch: Batch) -> Any:
     """A batch on the devices."""
-    share = devices.split(with_request(batch, NOTHING))
+    requests = np.zeros(jax.local_device_count(), np.int32)
+    share = devices.split({**batch, "request": requests})
     return jax.block_until_ready(jax.tree.map(jax.device_put, share))
 
 

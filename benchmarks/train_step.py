@@ -24,7 +24,7 @@ from flax import jax_utils
 
 from benchmarks import command, timing
 from topk_jax import losses
-from train.devices.parameter_axis import ParameterAxis
+from train.devices.devices import PmapDevices
 from train.models import build_model
 from train.training import randomness, steps
 from train.training.objectives import Objective
@@ -257,7 +257,7 @@ def whole_steps(
 
     def contestant(loss: Loss) -> timing.Contestant:
         step = steps.make_train_step(
-            model.apply,
+            model,
             # A training step makes no use of the loss of evaluation; no labels are estimated.
             lambda _values: Objective(
                 lambda logits, labels, keys, _estimates: loss.function(logits, labels, keys),
@@ -266,7 +266,7 @@ def whole_steps(
             lambda _values: Optimizer(sgd, schedule),
             augment=lambda _key, image: image,
             normalize=lambda images: images.astype(jnp.float32) / 128 - 1,
-            shared=ParameterAxis(AXIS_NAME),
+            devices=PmapDevices(),
         )
         compiled = jax.pmap(
             lambda state, batch: step(state, hyperparameters, batch),

@@ -12,8 +12,7 @@ Needs no download. The true distribution of the data is known, so the results in
 of the best classifier ("bayes"). A few of the classes have most of the examples, so that one epoch
 teaches something; the sets still choose among all. The classes are shared by the largest number of
 devices that divides the devices of a process and the classes. --config.dataset.num_classes is the
-number of classes. To choose another loss, write its name after a colon. A loss whose classes cannot
-be split is refused, and the message lists the losses whose classes can. Losses with margins or
+number of classes. To choose another loss, write its name after a colon. Losses with margins or
 class counts are refused, because most classes have no training example. The best classifier has a
 test top-20 accuracy of 80.5 %; expect 56 % here, and more after more epochs.
 """

@@ -19,13 +19,12 @@ def complete(config: Mapping[str, Any]) -> ConfigDict:
     dataset = FIELDS_OF.get(config["dataset"]["name"], DatasetFields)
     fields: dict[str, Any] = {}
     for name, declared in by_dotted_name(Config, dataset=dataset).items():
-        if declared.in_recipes:
-            *groups, field = name.split(".")
-            place = fields
-            for group in groups:
-                place = place.setdefault(group, {})
-            unset = declared.default is NO_DEFAULT or declared.default is None
-            place[field] = config_dict.placeholder(declared.type) if unset else declared.default
+        *groups, field = name.split(".")
+        place = fields
+        for group in groups:
+            place = place.setdefault(group, {})
+        unset = declared.default is NO_DEFAULT or declared.default is None
+        place[field] = config_dict.placeholder(declared.type) if unset else declared.default
     result = ConfigDict(fields)
     result.update(ConfigDict(config))
     return result

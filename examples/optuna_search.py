@@ -17,9 +17,9 @@ from pathlib import Path
 import optuna
 
 from configs import digits
-from train import experiment
-from train.devices import compilation_cache
+from train.devices import processes
 from train.foundation.errors import UserError
+from train.run import experiment
 
 NUM_TRIALS = 6
 NUM_EPOCHS = 5
@@ -47,7 +47,7 @@ def objective(trial: optuna.Trial, folder: Path) -> float:
 def main() -> float:
     """Searches, and returns the test accuracy of the best trial."""
     # All trials share their compiled programs: only numbers differ.
-    compilation_cache.use()
+    processes.use_compilation_cache()
     study = optuna.create_study(
         direction="maximize",
         sampler=optuna.samplers.TPESampler(seed=0),

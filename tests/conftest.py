@@ -9,9 +9,16 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from train.devices import compilation_cache
-
-os.environ.update(compilation_cache.settings(os.environ))
+# For the processes that tests start, too; what is set already wins.
+os.environ.update(
+    {
+        "JAX_COMPILATION_CACHE_DIR": str(Path.home() / ".cache" / "topk_jax" / "tests"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        "PYTHONWARNINGS": "ignore:Error reading persistent compilation cache entry",
+    }
+    | os.environ
+)
 # benchmarks/accelerator.sh has another value of this, to try formulas on an accelerator.
 os.environ["JAX_PLATFORMS"] = os.environ.get("TOPK_JAX_TEST_PLATFORMS", "cpu")
 
@@ -20,6 +27,7 @@ import numpy as np
 import pytest
 
 from tests.compilation import QUICK_FLAGS, drop_contexts, share_contexts
+from train.devices import processes
 
 # Set before JAX has a device: the tests of pmap and of several devices need real (virtual) devices.
 # By default XLA (JAX 0.10.2) runs independent collectives of a program at the same time. On two
@@ -56,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Does what is done once, and not in every worker of pytest-xdist."""
     if not hasattr(config, "workerinput"):
         # Bounds what earlier runs have left.
-        compilation_cache.prune(os.environ)
+        processes.bound(Path.home() / ".cache" / "topk_jax" / "tests")
 
 
 def pytest_collection_finish() -> None:
@@ -124,7 +132,7 @@ def standard_promotion() -> Iterator[None]:
 def finished_run(tmp_path_factory: pytest.TempPathFactory, run_seed: int) -> Path:
     """The workdir of a short, finished run; copy it to write into it."""
     from configs import digits  # noqa: PLC0415
-    from train import experiment  # noqa: PLC0415
+    from train.run import experiment  # noqa: PLC0415
 
     folder = tmp_path_factory.mktemp("finished")
     config = digits.get_config("noised_balanced")

@@ -7,69 +7,70 @@ own process. Import paths in the sources, in the configurations of runs and in d
 processes are then the same as in a checkout, and imports of other programs do not change.
 """
 
+import contextlib
+import difflib
 import importlib
 import importlib.metadata
 import os
 import sys
 from pathlib import Path
 
-from topk_jax import _console_imports
-
 _HERE = Path(__file__).resolve().parent
 _INSTALLED = _HERE / "_program"
 # In a checkout, which may be installed as editable, the packages are beside the library.
-_PROGRAM = _INSTALLED if _INSTALLED.is_dir() else _HERE.parent
+_PROGRAM = str(_INSTALLED if _INSTALLED.is_dir() else _HERE.parent)
 _USER_ERROR = 2
+
+
+def find_program() -> None:
+    """Has imports look into the program first, then into what is installed.
+
+    The current folder is left out: it may have untrusted files with the names of modules. It is
+    looked into only for what the user names; see `train.foundation.import_paths`. The processes
+    that this one starts do the same.
+    """
+    left_out = {_PROGRAM}
+    # A current folder that was deleted has no modules.
+    with contextlib.suppress(FileNotFoundError):
+        left_out.add(os.path.realpath(""))
+    rest = [one for one in sys.path if os.path.realpath(one) not in left_out]
+    sys.path[:] = [_PROGRAM, *rest]
+    os.environ["PYTHONSAFEPATH"] = "1"
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    os.environ["PYTHONPATH"] = os.pathsep.join([_PROGRAM, *filter(None, given)])
 
 
 def main() -> None:
     """Runs the command of the program that the first argument names."""
-    _console_imports.begin(str(_PROGRAM))
-    importlib.import_module("train.foundation.interruption").begin()
-    importlib.import_module("train.foundation.process_limits").check()
-    # Without it, processes of the program would first look in the current folder or beside this
-    # file.
-    os.environ["PYTHONSAFEPATH"] = "1"
-    invocation = importlib.import_module("train.foundation.invocation")
-    commands = {
-        invocation.command_of(module): words
-        for module, words in importlib.import_module("train.__main__").COMMANDS.items()
-    }
+    find_program()
+    program = importlib.import_module("train.__main__")
+    modules = {{"main": "train"}.get(module, module): module for module in program.COMMANDS}
     name, *arguments = sys.argv[1:] or ["--help"]
     if name in ("--help", "-h"):
-        _list(commands, invocation.CONSOLE)
+        words = {name: program.COMMANDS[module] for name, module in modules.items()}
+        sys.stdout.write(program.listed("topk-jax ", words))
     elif name == "--version":
-        _show(f"topk_jax {importlib.metadata.version('topk_jax')}\n")
+        sys.stdout.write(f"topk_jax {importlib.metadata.version('topk_jax')}\n")
+    elif name not in modules:
+        near = "".join(
+            f"; did you mean {one}?" for one in difflib.get_close_matches(name, modules, 1)
+        )
+        _fail(f"the command must be one of {', '.join(sorted(modules))}; got {name!r}{near}")
     else:
-        one_of = importlib.import_module("train.foundation.fields").one_of
-        if wrong := one_of(commands)(name):
-            _fail(f"the command must be {wrong}; got {name!r}")
-        # train/foundation/invocation.py reads it.
-        sys.argv = [f"{invocation.CONSOLE} {name}", *arguments]
-        _run(f"train.{invocation.module_of(name)}")
-
-
-def _list(commands: dict[str, str], console: str) -> None:
-    lines = [f"  {name:<10}{words}\n" for name, words in commands.items()]
-    head = f"The commands; {console} COMMAND --help lists the flags of each:\n\n"
-    _show(head + "".join(lines))
-
-
-def _show(text: str) -> None:
-    importlib.import_module("train.foundation.standard_output").show(text)
+        sys.argv = [f"topk-jax {name}", *arguments]
+        _run(f"train.{modules[name]}")
 
 
 def _run(name: str) -> None:
     try:
         module = importlib.import_module(name)
-        command_line = importlib.import_module("train.foundation.command_line")
-        command_line.run(module.main)
+        command = importlib.import_module("train.foundation.command")
     except ModuleNotFoundError as error:
         missing = str(error.name).partition(".")[0]
         if missing in ("configs", "topk_jax", "train"):
             raise
-        packages = importlib.import_module("train.foundation.packages")
-        _fail(packages.missing("the program", missing, "train"))
+        _fail(f'the program needs the package {missing}: pip install "topk_jax[train]"')
+    command.run(module.main)
 
 
 def _fail(message: str) -> None:
@@ -79,6 +80,3 @@ def _fail(message: str) -> None:
 
 if __name__ == "__main__":
     main()
-elif _console_imports.is_process_of_the_program():
-    # Python imports this file in the processes that decode, before it reads what they decode.
-    _console_imports.begin(str(_PROGRAM))

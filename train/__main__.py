@@ -1,6 +1,7 @@
 """Lists the commands: `python -m train`."""
 
-from train.foundation import interruption, standard_output
+import sys
+from collections.abc import Mapping
 
 COMMANDS = {
     "prepare": "prepares a data set that was downloaded",
@@ -18,8 +19,12 @@ COMMANDS = {
     "tables": "plans, runs and collects the tables of the papers",
 }
 
+
+def listed(start: str, words: Mapping[str, str]) -> str:
+    """The text that lists commands, each after what starts it."""
+    lines = [f"  {name:<10}{what}\n" for name, what in words.items()]
+    return f"The commands; {start}COMMAND --help lists the flags of each:\n\n{''.join(lines)}"
+
+
 if __name__ == "__main__":
-    interruption.begin()
-    head = "The commands; python -m train.COMMAND --help lists the flags of each:\n\n"
-    lines = [f"  train.{name:<10}{words}\n" for name, words in COMMANDS.items()]
-    standard_output.show(head + "".join(lines))
+    sys.stdout.write(listed("python -m train.", COMMANDS))

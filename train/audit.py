@@ -8,15 +8,17 @@ takes the corrected labels: --config.dataset.corrections=audit.csv. Of the recip
 and the seed are used.
 """
 
+from pathlib import Path
+
 from absl import flags
 
-from train.foundation import command_line, files, flag_rules, flag_types, interruption
+from train.foundation import command, files
 from train.foundation.console import show_line
-from train.foundation.errors import UserError
-from train.foundation.flag_rules import Needed
-from train.workdir import output_files, run_inputs
+from train.foundation.errors import UserError, explained
+from train.foundation.flags import Needed, check, declare, define_configuration
+from train.run import output_files
 
-_CONFIG = flag_types.define_configuration(
+_CONFIG = define_configuration(
     "Needed. The configuration of the data set, as for train.main: features, or a file."
 )
 _OUT = flags.DEFINE_string("out", None, "Needed. The CSV file for the table of examples.")
@@ -24,17 +26,22 @@ _JSON = flags.DEFINE_string(
     "json", None, "A file for the estimated numbers of wrong labels, of all classes and pairs."
 )
 _FOLDS = flags.DEFINE_integer("folds", 5, "The number of folds.", lower_bound=2, upper_bound=100)
-_ROWS = flag_rules.declare(Needed(("out",), "the CSV file for the table of examples"))
+_ROWS = declare(Needed(("out",), "the CSV file for the table of examples"))
 
 
 def main() -> None:
     """Audits the labels of the data set of the configuration."""
-    flag_rules.check(_ROWS)
+    check(_ROWS)
     config = _CONFIG()
     assert _OUT.value is not None
-    kept = {path: f"what {field} names" for path, field in run_inputs.named_by(config)}
-    out = output_files.checked("out", _OUT.value, kept, suffixes=(".csv",))
-    kept[out] = "the file of --out"
+    data = config.get("dataset", {})
+    read = {
+        Path(data[name]).expanduser(): f"what config.dataset.{name} names"
+        for name in ("path", "corrections")
+        if data.get(name)
+    }
+    out = output_files.checked("out", _OUT.value, read, suffixes=(".csv",))
+    kept = read | {out: "the file of --out"}
     json = None if _JSON.value is None else output_files.checked("json", _JSON.value, kept)
     from train.auditing import findings, outputs
     from train.configuration.datasets import FeaturesFields
@@ -47,7 +54,7 @@ def main() -> None:
         raise UserError(
             f"train.audit needs features, as train.embed writes them of images; got {fields.name}"
         )
-    with interruption.explained("the same command starts over"):
+    with explained("the same command starts over"):
         dataset = splits.load(dataset_spec(fields), fields, seed=parsed.seed)
         examples = findings.joined([dataset.train, dataset.validation, dataset.test])
         mean, std = dataset.mean or (), dataset.std or ()
@@ -61,4 +68,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    command_line.run(main)
+    command.run(main)

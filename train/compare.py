@@ -10,19 +10,18 @@ With a study, losses are tuned by a random search first, and then contrasted on 
     python -m train.compare --study=study.toml --runs=runs
 """
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from absl import flags
 
-from train.foundation import command_line, fields, files, flag_rules, flag_types
+from train.foundation import command, files, kinds
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
-from train.foundation.flag_rules import Exclusive, Flag, Needed
+from train.foundation.flags import Flag, Needed, check, declare
 from train.reports.metric import Metric
-from train.workdir import output_files, run_inputs
+from train.run import output_files
 
 if TYPE_CHECKING:
     from train.comparison.comparing import Comparison
@@ -53,8 +52,9 @@ _PLAN = flags.DEFINE_bool(
     False,
     "print the commands of the runs that are known, one a line, and make none.",
 )
-_JOBS = flag_types.define_integer(
+_JOBS = flags.DEFINE_integer(
     "jobs",
+    None,
     "how many runs are made at a time; by default 1.",
     lower_bound=1,
 )
@@ -78,9 +78,9 @@ _OUTPUTS = {
     "json": flags.DEFINE_string("json", None, "A file to write all numbers to, of each seed too."),
     "markdown": flags.DEFINE_string("markdown", None, "A file to write the printed tables to."),
 }
-_ROWS = flag_rules.declare(
+_ROWS = declare(
     Needed(("runs", "sweep", "study"), "folders of runs, or a file"),
-    Exclusive(("sweep", "study")),
+    Flag("sweep", excludes=("study",)),
     Flag("plan", needs=("sweep", "study")),
     Flag("jobs", needs=("sweep", "study")),
     *(
@@ -91,23 +91,20 @@ _ROWS = flag_rules.declare(
         Flag(name, excludes=("study",), because="--json writes its numbers")
         for name in ("csv", "markdown")
     ),
-    Flag("split", fields.one_of(_SPLITS)),
+    Flag("split", kinds.one_of(_SPLITS)),
     *(Flag(name, excludes=("plan",), because="a plan has no numbers") for name in _OUTPUTS),
 )
 
 
-def main() -> None:
+def main() -> int:
     """Compares the runs that the flags name; those of a sweep or a study are made first."""
-    flag_rules.check(_ROWS)
+    check(_ROWS)
     if _METRICS.value == []:
         raise UserError("--metrics must name at least one metric")
-    if _STUDY.value is None:
-        _compare()
-    else:
-        _study(Path(_STUDY.value))
+    return _compare() if _STUDY.value is None else _study(Path(_STUDY.value))
 
 
-def _compare() -> None:
+def _compare() -> int:
     metrics = None if _METRICS.value is None else [Metric.parse(name) for name in _METRICS.value]
     paths = _checked_outputs()
     from train.comparison import comparing, finding, outputs, sweep
@@ -118,7 +115,6 @@ def _compare() -> None:
     execution, baseline = Execution(), _BASELINE.value
     if _SWEEP.value is None:
         found = finding.find(_RUNS.value or [])
-        _refuse_inputs(paths, {run.workdir: run.config for run in found.finished})
     else:
         planned, folder = sweep.read(Path(_SWEEP.value)), _folder()
 
@@ -128,8 +124,7 @@ def _compare() -> None:
         planner = look()
         if _PLAN.value:
             show_commands(planner)
-            return
-        _refuse_inputs(paths, planner.configs)
+            return 0
         baseline = comparing.check_planned(planner.runs, wanted=metrics, baseline=baseline)
         execution = execute(look, jobs=_JOBS.value or 1)
         found = finding.planned(look())
@@ -150,11 +145,10 @@ def _compare() -> None:
     execution.show_failed()
     # A run that failed before is not made again.
     is_incomplete = _SWEEP.value is not None and bool(found.left_out)
-    if execution.failed or is_incomplete or not found.finished:
-        sys.exit(1)
+    return int(bool(execution.failed or is_incomplete or not found.finished))
 
 
-def _study(file: Path) -> None:
+def _study(file: Path) -> int:
     paths = _checked_outputs()
     from train.comparison import study_file, study_outputs, study_results
     from train.series.execution import execute, show_commands
@@ -169,8 +163,7 @@ def _study(file: Path) -> None:
     planner = look()
     if _PLAN.value:
         show_commands(planner)
-        return
-    _refuse_inputs(paths, planner.configs)
+        return 0
     execution = execute(look, jobs=_JOBS.value or 1)
     numbers = study_results.collect(study, look())
     study_outputs.show(numbers)
@@ -178,8 +171,7 @@ def _study(file: Path) -> None:
         content = files.to_json(study_outputs.to_plain(numbers), indent=1)
         files.write_whole(paths["json"], content)
     execution.show_failed()
-    if numbers.collected.to_go:
-        sys.exit(1)
+    return int(bool(numbers.collected.to_go))
 
 
 def _checked_outputs() -> dict[str, Path]:
@@ -192,13 +184,6 @@ def _checked_outputs() -> dict[str, Path]:
     return outputs
 
 
-def _refuse_inputs(paths: Mapping[str, Path], configs: Mapping[Path, Mapping[str, Any]]) -> None:
-    """Refuses to write to what the configurations of the runs, by their workdirs, name."""
-    kept = run_inputs.of_configs(configs)
-    for name, path in paths.items():
-        output_files.refuse_kept(name, path, kept)
-
-
 def _folder() -> Path:
     """The folder for the runs of a sweep or a study."""
     folders = ["runs"] if _RUNS.value is None else _RUNS.value
@@ -209,7 +194,6 @@ def _folder() -> Path:
     folder = Path(folders[0])
     if folder.exists() and not folder.is_dir():
         raise UserError(field="--runs", must_be="a folder", but=f"{folder} is a file")
-    output_files.refuse_folders_of_the_system("runs", folder, is_folder=True)
     return folder
 
 
@@ -227,4 +211,4 @@ def _write(comparison: "Comparison", paths: Mapping[str, Path]) -> None:
 
 
 if __name__ == "__main__":
-    command_line.run(main)
+    command.run(main)

@@ -11,11 +11,11 @@ If a command that was stopped is given again, it computes only the features that
 
 from absl import flags
 
-from train.foundation import command_line, fields, flag_rules, flag_types, interruption
-from train.foundation.flag_rules import Exclusive, Flag, Needed
-from train.foundation.spelling import flags_for_fields
+from train.foundation import command, kinds
+from train.foundation.errors import explained, naming_flags
+from train.foundation.flags import Flag, Needed, check, declare, path_of
 from train.prediction import shares
-from train.workdir import output_files, run_inputs
+from train.run import output_files
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The folder of a finished run on images.")
 _WEIGHTS = flags.DEFINE_string(
@@ -24,8 +24,11 @@ _WEIGHTS = flags.DEFINE_string(
 _MODEL = flags.DEFINE_string(
     "model", None, "the network, as in config.model.name; needed if the file fits several."
 )
-_IMAGE_SIZE = flag_types.define_integer(
-    "image_size", "the side of the images; by default that of the published network.", lower_bound=1
+_IMAGE_SIZE = flags.DEFINE_integer(
+    "image_size",
+    None,
+    "the side of the images; by default that of the published network.",
+    lower_bound=1,
 )
 _NORMALIZATION = flags.DEFINE_string(
     "normalization", None, "imagenet, halves (values from -1 to 1) or clip; by default its own."
@@ -55,17 +58,18 @@ _SKIP_UNREADABLE = flags.DEFINE_boolean(
 _OUT = flags.DEFINE_string("out", None, "Needed. The .npz file for the features.")
 _SHARE = shares.define(_OUT)
 _OF_DATA = (_NESTED, _GROUP, _VALIDATION_FRACTION, _TEST_FRACTION, _SKIP_UNREADABLE)
-_ROWS = flag_rules.declare(
+_ROWS = declare(
     Needed(("workdir", "weights"), "the folder of a finished run, or a file of weights"),
-    Exclusive(("workdir", "weights")),
+    Flag("workdir", excludes=("weights",)),
     Needed(("images",), "a folder of images, or a table that lists them"),
     Needed(("out",), "the .npz file for the features"),
     *(
         Flag(flag.name, needs=("weights",), because="a run has its own")
         for flag in (_IMAGE_SIZE, _MODEL, _NORMALIZATION)
     ),
-    *(Flag(flag.name, fields.text("a path")) for flag in (_WORKDIR, _WEIGHTS, _IMAGES)),
-    Flag("group", fields.text()),
+    *(Flag(name, kinds.TEXT, exists=True) for name in ("workdir", "weights")),
+    Flag("images", kinds.TEXT),
+    Flag("group", kinds.TEXT),
 )
 # Fields of the configuration that have flags here.
 _FLAGS = {
@@ -78,11 +82,10 @@ _FLAGS = {
 
 def main() -> None:
     """Writes the features of the images."""
-    flag_rules.check(_ROWS)
-    images, weights, workdir = map(flag_types.path_of, (_IMAGES, _WEIGHTS, _WORKDIR))
+    check(_ROWS)
+    images, weights, workdir = map(path_of, (_IMAGES, _WEIGHTS, _WORKDIR))
     assert images is not None
     kept = {images.expanduser(): "what --images names"}
-    kept |= {} if workdir is None else run_inputs.of_run(workdir)
     kept |= {} if weights is None else {weights: "the file of --weights"}
     out = output_files.checked("out", _OUT.value or "", kept, suffixes=(".npz",))
     share = _SHARE()
@@ -90,8 +93,8 @@ def main() -> None:
     from train.prediction import embedding
 
     with (
-        flags_for_fields(_FLAGS),
-        interruption.explained("the same command continues from here"),
+        naming_flags(_FLAGS),
+        explained("the same command continues from here"),
     ):
         every = embedding.find(images, **{flag.name: flag.value for flag in _OF_DATA})
         given = every.take(shares.places(share, len(every)))
@@ -105,4 +108,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    command_line.run(main)
+    command.run(main)

@@ -18,10 +18,9 @@ from absl import flags
 
 from train.classifiers import flags as classifier_flags
 from train.configuration.datasets import HOW_GROUPS_ARE_FOUND
-from train.foundation import command_line, fields, flag_rules
+from train.foundation import command, kinds
 from train.foundation.errors import UserError
-from train.foundation.flag_rules import Exclusive, Flag, Needed
-from train.foundation.flag_types import path_of
+from train.foundation.flags import Flag, Needed, check, declare, path_of
 from train.prediction import set_flags
 
 _DATA, _SPLITS = ("images", "features"), ("test", "validation", "train", "balanced_test")
@@ -90,29 +89,27 @@ _FULL = flags.DEFINE_bool(
 )
 
 
-def _what_calibrates(value: str) -> str | None:
-    """What --calibration must be, if it is something else."""
-    if value in ("validation", "half") or value.endswith((".npz", ".json")):
-        return None
-    return "validation, half, or a file whose suffix is .npz or .json"
-
-
-_ROWS = flag_rules.declare(
+_CALIBRATES = kinds.text(
+    r"^(validation|half|.*\.(npz|json))$",
+    "validation, half, or a file whose suffix is .npz or .json",
+)
+_ROWS = declare(
     Needed(
         ("workdir", "weights", "scores"),
         "the folder of a finished run, a file of weights, a program, or a file of scores",
     ),
     Flag(
         "scores",
-        fields.text("a file"),
+        kinds.TEXT,
+        exists=True,
         excludes=(*(one for one in classifier_flags.NAMES if one != "taxonomy"), *_DATA, "split"),
         because="scores are of examples already, and need no network",
     ),
-    Exclusive(_DATA),
-    *(Flag(name, fields.text("a file or a folder")) for name in _DATA),
-    Flag("split", fields.one_of(_SPLITS), excludes=_DATA, because="new data have no splits"),
-    Flag("group", fields.text(), needs=_DATA),
-    Flag("calibration", _what_calibrates),
+    Flag("images", excludes=("features",)),
+    *(Flag(name, kinds.TEXT) for name in _DATA),
+    Flag("split", kinds.one_of(_SPLITS), excludes=_DATA, because="new data have no splits"),
+    Flag("group", kinds.TEXT, needs=_DATA),
+    Flag("calibration", _CALIBRATES),
     Flag(
         "calibration_out", needs=("workdir", "weights"), because="its limits are those of a network"
     ),
@@ -122,7 +119,7 @@ _ROWS = flag_rules.declare(
 def main() -> None:
     """Evaluates what the flags name."""
     chosen, scores = _CLASSIFIER(), path_of(_SCORES)
-    flag_rules.check(_ROWS)
+    check(_ROWS)
     if scores is None:
         chosen.check()
     new = [(one.name, Path(one.value)) for one in (_IMAGES, _FEATURES) if one.value is not None]
@@ -146,4 +143,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    command_line.run(main)
+    command.run(main)

@@ -36,13 +36,12 @@ from absl import flags
 
 from train.classifiers import flags as classifier_flags
 from train.classifiers.flags import ChosenClassifier
-from train.foundation import command_line, fields, flag_rules, packages
+from train.foundation import command, kinds
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
-from train.foundation.flag_rules import Flag, Needed
-from train.foundation.flag_types import path_of
+from train.foundation.flags import Flag, Needed, check, declare, path_of
 from train.prediction import set_flags
-from train.workdir import output_files
+from train.run import output_files
 
 if TYPE_CHECKING:
     from train.classifiers.trained import TrainedClassifier
@@ -88,7 +87,7 @@ _OUT = flags.DEFINE_string(
     "images a script that runs it, as FILE.py. With --format=web the folder, which "
     "does not exist.",
 )
-_ROWS = flag_rules.declare(
+_ROWS = declare(
     *(
         Flag(name, excludes=("format=safetensors",), because="weights have no rule")
         for name in ("sets", "top_k", "average_k", "coverage", "calibration")
@@ -100,8 +99,8 @@ _ROWS = flag_rules.declare(
         needs=("format=onnx", "format=web"),
         because="other files have the weights of the run",
     ),
-    Flag("calibration", fields.text("a file")),
-    Flag("onnxruntime_web", fields.text("a folder"), needs=("format=web",)),
+    Flag("calibration", kinds.TEXT),
+    Flag("onnxruntime_web", kinds.TEXT, needs=("format=web",)),
 )
 
 
@@ -131,13 +130,13 @@ def main() -> None:
     """Writes what --format asks for."""
     chosen, kind, calibration = _CLASSIFIER(), _FORMAT.value, path_of(_CALIBRATION)
     chosen.check()
-    flag_rules.check(_ROWS)
+    check(_ROWS)
     rule, kept, out = _rule(), chosen.files, Path(_OUT.value or "")
     if calibration is not None:
         kept[calibration] = "the file of --calibration"
     if kind == "web":
         may_be = "a folder that does not exist, with --format=web"
-        output_files.new_folder("out", str(out), kept, may_be)
+        output_files.new_folder("out", str(out), may_be)
     else:
         for file in (out, *(_beside(out, ending) for ending in ("json", "md", "py"))):
             output_files.checked("out", file, kept)
@@ -232,7 +231,7 @@ def _write(
         card: the model card.
         scripted: the classifier of a program; None for weights, which no script runs.
     """
-    from train.foundation import files, json_files
+    from train.foundation import files
     from train.prediction import exported_program
 
     script = None if scripted is None else exported_program.script(scripted)
@@ -241,7 +240,8 @@ def _write(
     needed, *lines = _TO_RUN[str(_FORMAT.value)]
     needs = needed.split()
     # First: a file without its description is of no use.
-    files.write_whole(_beside(out, "json"), json_files.sealed(described, indent=1))
+    checked = files.with_checksum(described)
+    files.write_whole(_beside(out, "json"), files.to_json(checked, indent=1))
     files.write_whole(_beside(out, "md"), card)
     show_line(f"description  {_beside(out, 'json')}")
     show_line(f"model card   {_beside(out, 'md')}")
@@ -252,7 +252,7 @@ def _write(
         show_line(f"script       {runs}, for image files: python {runs} photo.jpg")
     files.write_whole(out, content)
     show_line(f"{_FORMAT.value:<11}  {out} ({len(content) / 1e6:,.1f} MB)")
-    show_line(f"to use it ({packages.command(*needs)}):")
+    show_line(f"to use it (pip install {' '.join(needs)}):")
     inputs = next(one for one in ("images", "features") if one in description)
     outputs = ", ".join(description.get("outputs", ()))
     for line in lines:
@@ -260,4 +260,4 @@ def _write(
 
 
 if __name__ == "__main__":
-    command_line.run(main)
+    command.run(main)

@@ -5,9 +5,9 @@ Those of runs take `--workdirs=A,B,C` or `--runs=FOLDER`, and runs of one data s
 
 from absl import flags
 
-from train.foundation import command_line, flag_types
+from train.foundation import command
 from train.papers.figures.catalogue import FIGURES
-from train.workdir.output_files import FIGURE_SUFFIXES
+from train.run.output_files import FIGURE_SUFFIXES
 
 _FIGURE = flags.DEFINE_string(
     "figure",
@@ -24,8 +24,9 @@ _RUNS = flags.DEFINE_string(
     "runs", None, "A folder of workdirs, in place of --workdirs: all that have a finished run."
 )
 _OPTIONS: dict[str, flags.FlagHolder] = {
-    "k": flag_types.define_integer(
+    "k": flags.DEFINE_integer(
         "k",
+        None,
         "K: 1 or 2 in level sets; by default 1 in networks_micro_and_macro, and 5 in others.",
     ),
     "metric": flags.DEFINE_string(
@@ -82,4 +83,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    command_line.run(main)
+    command.run(main)

@@ -4,10 +4,11 @@ from pathlib import Path
 
 from absl import flags
 
-from train.foundation import command_line, fields, flag_rules, flag_types
-from train.foundation.flag_rules import Flag, Together
+from train.foundation import command, kinds
+from train.foundation.errors import UserError
+from train.foundation.flags import Flag, check, declare, define_configuration
 
-_CONFIG = flag_types.define_configuration(
+_CONFIG = define_configuration(
     "Needed. The configuration: a recipe, for example digits, or the path of a Python file with "
     "get_config(). A loss of the recipe follows a colon, as in digits:ldam. Any field can be "
     "changed, as in --config.num_epochs=5; docs/configuration.md lists them."
@@ -18,21 +19,16 @@ _WORKDIR = flags.DEFINE_string(
     "The folder for checkpoints, metrics and results; an unfinished run in it continues. By "
     "default a folder under runs/ named after the configuration.",
 )
-_EXTEND = flags.DEFINE_bool(
-    "extend",
-    False,
-    "Trains the run in --workdir for more epochs, up to a larger config.num_epochs.",
-)
 _COORDINATOR = flags.DEFINE_string(
     "coordinator",
     None,
     "To train on several processes: HOST:PORT of the first of them, the same for all.",
 )
-_NUM_PROCESSES = flag_types.define_integer(
-    "num_processes", "How many processes there are; with --coordinator.", lower_bound=1
+_NUM_PROCESSES = flags.DEFINE_integer(
+    "num_processes", None, "how many processes there are.", lower_bound=1
 )
-_PROCESS_INDEX = flag_types.define_integer(
-    "process_index", "Which one this is, from 0; with --coordinator.", lower_bound=0
+_PROCESS_INDEX = flags.DEFINE_integer(
+    "process_index", None, "which one this is, from 0.", lower_bound=0
 )
 _CLUSTER = flags.DEFINE_bool(
     "cluster",
@@ -40,43 +36,49 @@ _CLUSTER = flags.DEFINE_bool(
     "To train on all processes that the environment of Slurm, Open MPI, Kubernetes or a TPU pod "
     "names. If it names several, give this or --nocluster, which trains only on this one.",
 )
-_GIVEN = ("coordinator", "num_processes", "process_index")
-_ROWS = flag_rules.declare(
-    Flag("cluster", excludes=_GIVEN, because="the cluster names the processes"),
-    Together(_GIVEN),
-    Flag("workdir", fields.text("a folder")),
+_ROWS = declare(
+    Flag("cluster", excludes=("coordinator",), because="the cluster names the processes"),
+    *(Flag(name, needs=("coordinator",)) for name in ("num_processes", "process_index")),
+    Flag("workdir", kinds.TEXT),
 )
 
 
 def main() -> None:
     """Runs the experiment of the configuration."""
-    flag_rules.check(_ROWS)
-    from train import experiment
-    from train.devices import compilation_cache
-    from train.workdir.runs import run_name
+    check(_ROWS)
+    config = _CONFIG()
+    from train.configuration.parsing import parse
+    from train.run import runs
+
+    parsed = parse(config)
+    workdir = Path(_WORKDIR.value or f"runs/{runs.run_name(config)}").absolute()
+    # Mistakes do not wait for what takes a second to import.
+    runs.check_continues(parsed, workdir)
+    from train.devices import processes
+    from train.run import experiment
 
     _join_processes()
-    config = _CONFIG()
-    if config.get("compilation_cache", True):
-        compilation_cache.use()
-    workdir = Path(_WORKDIR.value or f"runs/{run_name(config)}").absolute()
-    experiment.run(config, workdir, extend=_EXTEND.value)
+    if parsed.compilation_cache:
+        processes.use_compilation_cache()
+    experiment.run(config, workdir)
 
 
 def _join_processes() -> None:
-    from train.devices import processes, tasks
+    from train.devices import processes
 
     number, index = _NUM_PROCESSES.value, _PROCESS_INDEX.value
     if _CLUSTER.value:
         processes.join_cluster()
-    elif _COORDINATOR.value is not None and number is not None and index is not None:
-        processes.join_given(_COORDINATOR.value, number, index)
+    elif _COORDINATOR.value is not None:
+        if number is None or index is None:
+            raise UserError("--coordinator needs --num_processes and --process_index")
+        processes.join(_COORDINATOR.value, number, index)
     elif _CLUSTER.value is None:
-        tasks.refuse_several(
+        processes.refuse_tasks(
             "--cluster trains one classifier on all of them, and --nocluster one on each, with a "
             "--workdir of its own"
         )
 
 
 if __name__ == "__main__":
-    command_line.run(main)
+    command.run(main)

@@ -9,15 +9,15 @@ often than they promise, and with 4 if the promise may still hold, but the score
 changed. A false alarm, at any time, has at most the probability --delta.
 """
 
-import sys
 from pathlib import Path
 
 from absl import flags
 
-from train.foundation import command_line, fields, files, flag_rules, folder_lock, interruption
+from train.foundation import command, files, kinds
 from train.foundation.console import show_line
-from train.foundation.flag_rules import Flag, Needed
-from train.workdir import output_files
+from train.foundation.errors import explained
+from train.foundation.flags import Flag, Needed, check, declare
+from train.run import output_files
 
 _SUFFIXES = output_files.FIGURE_SUFFIXES
 _WORKDIR = flags.DEFINE_string("workdir", None, "Needed. The folder of the run that made the sets.")
@@ -40,18 +40,18 @@ _COVERAGE = flags.DEFINE_float(
 _FOLLOW = flags.DEFINE_bool(
     "follow", False, "Waits for more lines until an alarm, or until Ctrl-C."
 )
-_ROWS = flag_rules.declare(
+_ROWS = declare(
     Needed(("workdir",), "the folder of the run that made the sets"),
     Needed(("outcomes",), "lines with sets and labels, or - for standard input"),
     Needed(("state",), "the file that keeps what was counted"),
-    *(Flag(name, fields.Number(above=0, below=1)) for name in ("delta", "coverage")),
+    *(Flag(name, kinds.number(gt=0, lt=1)) for name in ("delta", "coverage")),
     Flag("follow", excludes=("outcomes=-",), because="standard input is read to its end"),
 )
 
 
-def main() -> None:
+def main() -> int:
     """Counts the outcomes that were added, and prints whether the promise holds."""
-    flag_rules.check(_ROWS)
+    check(_ROWS)
     outcomes = Path(_OUTCOMES.value or "")
     kept = {outcomes: "the file of --outcomes"}
     state = output_files.checked("state", _STATE.value or "", kept)
@@ -61,8 +61,8 @@ def main() -> None:
         figure = output_files.checked("figure", _FIGURE.value, kept, suffixes=_SUFFIXES)
     from train.monitoring import watching
 
-    lock = folder_lock.held(state.parent, "another monitor", name=f".{state.name}.lock")
-    with lock, interruption.explained("the same command continues"):
+    lock = files.lock(state.parent, "another monitor", name=f".{state.name}.lock")
+    with lock, explained("the same command continues"):
         monitor = watching.watch(
             Path(_WORKDIR.value or ""),
             None if _OUTCOMES.value == "-" else outcomes,
@@ -75,12 +75,12 @@ def main() -> None:
         show_line(line)
     if figure is not None:
         from train.monitoring import figure as figures
-        from train.workdir import figure_style
+        from train.reports import figure_style
 
         files.write_whole(figure, figure_style.encode(figures.draw(monitor), figure.suffix))
         show_line(f"figure  {figure}")
-    sys.exit(monitor.exit_code)
+    return monitor.exit_code
 
 
 if __name__ == "__main__":
-    command_line.run(main)
+    command.run(main)

@@ -1,51 +1,42 @@
 """What a run needs of a machine that need not be here: `python -m train.plan --device=v5e:4x4`.
 
-The step of training of --config is compiled for the chips of --device. Memory by part, messages
-between the chips, and the largest batch that fits are printed. Nothing runs. A data set that the
-recipe knows is opened only for what is above its classes, if the loss needs that.
+The step of training of --config is compiled for the chips of --device. Memory by part and the
+largest batch that fits are printed. Nothing runs.
 """
 
 from absl import flags
 
-from train.foundation import command_line, fields, flag_rules, flag_types
+from train.foundation import command, kinds
 from train.foundation.console import show_line
-from train.foundation.flag_rules import Flag, Needed
+from train.foundation.flags import Flag, Needed, check, declare, define_configuration
 
-_CONFIG = flag_types.define_configuration("Needed. The configuration, as for train.main.")
+_CONFIG = define_configuration("Needed. The configuration, as for train.main.")
 _DEVICE = flags.DEFINE_string(
     "device",
     None,
-    "Needed. The chips: v5e, v5p, v6e or h100, with their topology: v5e:4x4, v5p:2x2x1, h100:8. "
-    "One chip without a topology.",
+    "Needed. v5e, v5p, v6e or h100: one chip, or several, as in v5e:4x4, v5p:2x2x1 and h100:8.",
 )
 _LARGEST = flags.DEFINE_bool(
-    "largest",
-    True,
-    "whether to search for the largest batch that fits, which compiles some more programs.",
+    "largest", True, "whether to find the largest batch that fits, with some more compilations."
 )
-_ROWS = flag_rules.declare(
-    Needed(("device",), "the chips, for example v5e:4x4"), Flag("device", fields.text("chips"))
-)
+_ROWS = declare(Needed(("device",), "the chips, for example v5e:4x4"), Flag("device", kinds.TEXT))
 
 
 def main() -> None:
     """Compiles the step of training and prints what it needs."""
-    flag_rules.check(_ROWS)
+    check(_ROWS)
     from train.configuration.parsing import parse
-    from train.planning import report
-    from train.planning.plans import StepPlanner
-    from train.planning.targets import find_target
+    from train.run import plan
 
-    target = find_target(_DEVICE.value or "")
-
+    target = plan.find_target(_DEVICE.value or "")
     config = parse(_CONFIG())
-    planner = StepPlanner(config, target)
-    plan = planner.plan(config.dataset.batch_size)
-    for line in report.describe(plan, target):
+    planner = plan.StepPlanner(config, target)
+    found = planner.plan(config.dataset.batch_size)
+    for line in plan.describe(found, target):
         show_line(line)
     if _LARGEST.value:
-        show_line(report.describe_largest(planner.find_largest(plan), target))
+        show_line(plan.describe_largest(*planner.find_largest(found), target))
 
 
 if __name__ == "__main__":
-    command_line.run(main)
+    command.run(main)

@@ -12,16 +12,15 @@ With --group, a line is for an observation, such as the photographs of one plant
 which is null for an image alone, and "examples": [{"path"}, ...]. docs/sets.md has all fields.
 """
 
-import sys
 from pathlib import Path
 
 from absl import flags
 
 from train.classifiers import flags as classifier_flags
 from train.configuration.datasets import HOW_GROUPS_ARE_FOUND
-from train.foundation import command_line, fields, flag_rules, flag_types
+from train.foundation import command, kinds
 from train.foundation.errors import UserError
-from train.foundation.flag_rules import Exclusive, Flag, Needed
+from train.foundation.flags import Flag, Needed, check, declare, path_of
 from train.prediction import set_flags, shares
 
 _CLASSIFIER = classifier_flags.define()
@@ -58,32 +57,32 @@ _SIMILAR = flags.DEFINE_integer(
     "most similar ones by the features below the head. It needs the data set of the run.",
 )
 _SHARE = shares.define(_OUT, _HTML)
-_ROWS = flag_rules.declare(
+_ROWS = declare(
     Needed(("images", "features"), "image files or folders with some, or a file"),
-    Exclusive(("images", "features")),
-    *(Flag(name, fields.text("a path")) for name in ("features", "calibration")),
-    Flag("group", fields.text()),
-    Flag("similar", fields.integer(1, 12), needs=("html",), because="the page shows them"),
+    Flag("images", excludes=("features",)),
+    *(Flag(name, kinds.TEXT) for name in ("features", "calibration")),
+    Flag("group", kinds.TEXT),
+    Flag("similar", kinds.integer(1, 12), needs=("html",), because="the page shows them"),
     Flag("similar", excludes=("group",), because="it is for single images and rows of features"),
 )
 
 
-def main() -> None:
+def main() -> int:
     """Writes the sets of the images or rows."""
     chosen = _CLASSIFIER()
     chosen.check()
-    flag_rules.check(_ROWS)
+    check(_ROWS)
     texts = _SETS(needed=not chosen.is_program)
     share = _SHARE()
     from train.classifiers import loading
     from train.classifiers.trained import TrainedClassifier
-    from train.foundation.console import make_console
+    from train.foundation.console import make_console, show_files
     from train.prediction import entries, inputs, outputs, predicting, set_page, similar
     from train.reports import rules
-    from train.workdir import output_files, terminal
+    from train.run import output_files
 
     rule = next(map(rules.parse, texts), None)
-    features = flag_types.path_of(_FEATURES)
+    features = path_of(_FEATURES)
     examples = inputs.find(_IMAGES.value or [], features, _GROUP.value)
     kept = chosen.files | inputs.files(examples, features)
     named = {"calibration": _CALIBRATION.value, "sets": rule and rule.rule.costs}
@@ -104,7 +103,7 @@ def main() -> None:
         set_page.check(examples.num_groups)
     classifier = loading.load(chosen, takes_images=features is None)
     examples = inputs.fit_for(examples, classifier, features)
-    grouped, calibration = _GROUP.value is not None, flag_types.path_of(_CALIBRATION)
+    grouped, calibration = _GROUP.value is not None, path_of(_CALIBRATION)
     rule = predicting.fitted_rule(classifier, rule, grouped=grouped, calibration=calibration)
     found = predicting.predict(classifier, rule, examples, thumbnails=html is not None)
     if _SIMILAR.value is not None:
@@ -122,10 +121,9 @@ def main() -> None:
     )
     written = {what: path for what, path in (("sets", out), ("page", html)) if path is not None}
     # Without a file, standard output has the lines.
-    terminal.show_files(written, make_console(stderr=out is None))
-    if unreadable:
-        sys.exit(1)
+    show_files(written, make_console(stderr=out is None))
+    return int(bool(unreadable))
 
 
 if __name__ == "__main__":
-    command_line.run(main)
+    command.run(main)

@@ -18,23 +18,17 @@ import numpy as np
 import tensorflow_datasets as tfds
 from absl import flags, logging
 
-from train.data import DATASET_NAME, DATASETS, find, look
+from train.data import DATASETS, find, look
 from train.data.sources import tfds as prepared_files
 from train.data.sources.tfds import PREFIX
 from train.foundation import (
-    command_line,
-    fields,
-    flag_rules,
-    folder_lock,
-    full_disks,
-    interruption,
-    packages,
+    command,
+    files,
+    kinds,
 )
-from train.foundation.console import show_line
-from train.foundation.errors import UserError, let_through
-from train.foundation.flag_rules import Flag, Needed
-from train.foundation.messages import in_words
-from train.workdir import output_files
+from train.foundation.console import in_words, show_line
+from train.foundation.errors import UserError, explained, naming_flags, needs_package
+from train.foundation.flags import Flag, Needed, check, declare
 
 _DATASET = flags.DEFINE_string(
     "dataset",
@@ -56,16 +50,15 @@ _MANUAL_DIR = flags.DEFINE_string(
 )
 
 
-_ROWS = flag_rules.declare(
+_ROWS = declare(
     Needed(("dataset",), f"one of {', '.join(DATASETS)}, or tfds:NAME"),
-    Flag("dataset", lambda name: None if name.startswith(PREFIX) else DATASET_NAME(name)),
-    *(Flag(flag.name, fields.text("a folder")) for flag in (_DATA_DIR, _MANUAL_DIR)),
+    *(Flag(flag.name, kinds.TEXT) for flag in (_DATA_DIR, _MANUAL_DIR)),
 )
 
 
 def main() -> None:
     """Prepares the data set that the flags name."""
-    flag_rules.check(_ROWS)
+    check(_ROWS)
     assert _DATASET.value is not None
     # Below errors, tfds reports that a new folder is empty.
     logging.set_verbosity(logging.ERROR)
@@ -88,20 +81,20 @@ def prepare(name: str, *, data_dir: str | None, manual_dir: str | None) -> None:
         OSError: the disk is full.
     """
     is_by_name = name.startswith(PREFIX)
-    family = find("images" if is_by_name else name)
+    with naming_flags({"config.dataset.name": "--dataset"}):
+        family = find("images" if is_by_name else name)
     by_name = functools.partial(tfds.builder, name.removeprefix(PREFIX))
     make = by_name if is_by_name else family.builder
     if make is None:
         raise UserError(f"--dataset={name} needs no preparation")
     builder = prepared_files.make_builder(make, data_dir, name)
     final = Path(builder.data_dir)
-    output_files.refuse_folders_of_the_system("data_dir", final, is_folder=True)
     # The folder of all data sets has a folder for this one, its config and its version.
     downloads = final.parents[builder.info.full_name.count("/")] / "downloads"
     manual = Path(manual_dir).expanduser().absolute() if manual_dir else downloads / "manual"
     with (
-        interruption.explained("the same command starts over"),
-        folder_lock.held(final.parent, "another preparation"),
+        explained("the same command starts over"),
+        files.lock(final.parent, "another preparation"),
     ):
         if builder.is_prepared():
             show_line(f"{name} is prepared already, in {final}")
@@ -138,10 +131,7 @@ def _check_tensorflow(builder: tfds.core.DatasetBuilder, name: str) -> None:
     """Refuses a builder of tfds before it downloads anything, if it cannot write its files."""
     is_of_tfds = type(builder).__module__.startswith("tensorflow_datasets.")
     if is_of_tfds and importlib.util.find_spec("tensorflow") is None:
-        raise UserError(
-            f"preparing {name} needs TensorFlow, which is not installed: "
-            f"{packages.install('prepare')}; what is prepared is read without it"
-        )
+        raise needs_package(f"preparing {name}", "tensorflow-cpu", "prepare")
     # TensorFlow reads these when it is first imported: no log lines, no use of a GPU.
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "CUDA_VISIBLE_DEVICES": ""}
     for variable, value in quiet.items():
@@ -158,9 +148,8 @@ def _build(builder: tfds.core.DatasetBuilder, name: str, manual_dir: Path, downl
                 tfds.enable_progress_bar()
             builder.download_and_prepare(download_dir=downloads, download_config=config)
     except Exception as error:  # A damaged archive can make a builder raise anything.
-        let_through(error)
-        if (reason := full_disks.reason(error, Path(builder.data_dir))) is not None:
-            raise OSError(f"cannot write {builder.data_dir}: {reason}") from error
+        if isinstance(error, OSError):
+            raise
         told = f"{type(error).__name__}: {error}; {builder.MANUAL_DOWNLOAD_INSTRUCTIONS or ''}"
         raise UserError(
             f"{name} cannot be prepared from --manual_dir={manual_dir}: "
@@ -180,4 +169,4 @@ def _leave_out_unreadable(builder: tfds.core.DatasetBuilder) -> list[str]:
 
 
 if __name__ == "__main__":
-    command_line.run(main)
+    command.run(main)

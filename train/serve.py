@@ -22,10 +22,10 @@ from pathlib import Path
 
 from absl import flags
 
-from train.foundation import command_line, fields, flag_rules, packages
+from train.foundation import command, kinds
 from train.foundation.console import show_line
-from train.foundation.errors import UserError
-from train.foundation.flag_rules import Flag, Needed
+from train.foundation.errors import needs_package
+from train.foundation.flags import Flag, Needed, check, declare
 
 _PROGRAM = flags.DEFINE_string(
     "program",
@@ -57,22 +57,22 @@ _TIMEOUT_S = flags.DEFINE_float(
 )
 # Pillow refuses to decode more.
 _MOST_MEGAPIXELS = 178
-_ROWS = flag_rules.declare(
+_ROWS = declare(
     Needed(("program",), "a program that train.export wrote"),
-    Flag("program", fields.text("a file")),
-    Flag("host", fields.text("an address of this machine")),
-    Flag("port", fields.integer(0, 65535)),
-    Flag("workers", fields.integer(1, 64)),
-    Flag("max_request_mb", fields.integer(1, 1024)),
-    Flag("max_megapixels", fields.integer(1, _MOST_MEGAPIXELS)),
-    Flag("max_waiting", fields.integer(1)),
-    Flag("timeout_s", fields.Number(above=0, at_most=3600)),
+    Flag("program", kinds.TEXT),
+    Flag("host", kinds.TEXT),
+    Flag("port", kinds.integer(0, 65535)),
+    Flag("workers", kinds.integer(1, 64)),
+    Flag("max_request_mb", kinds.integer(1, 1024)),
+    Flag("max_megapixels", kinds.integer(1, _MOST_MEGAPIXELS)),
+    Flag("max_waiting", kinds.integer(1)),
+    Flag("timeout_s", kinds.number(gt=0, le=3600)),
 )
 
 
 def main() -> None:
     """Serves until a signal comes."""
-    flag_rules.check(_ROWS)
+    check(_ROWS)
     assert _PROGRAM.value is not None
     from train.classifiers import program as programs
     from train.serving import listening
@@ -83,7 +83,7 @@ def main() -> None:
         from train.serving.supervisor import Supervisor
         from train.serving.worker import Worker
     except ModuleNotFoundError as error:
-        raise UserError(packages.missing("train.serve", str(error.name), "server")) from error
+        raise needs_package("train.serve", str(error.name), "server") from error
 
     program = programs.read(Path(_PROGRAM.value))
     workers = _WORKERS.value
@@ -119,4 +119,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    command_line.run(main)
+    command.run(main)

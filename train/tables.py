@@ -3,23 +3,22 @@
 With `--plan` it prints the commands that make the numbers, with `--run` it runs them.
 """
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from absl import flags
 
-from train.foundation import command_line, fields, files, flag_rules
+from train.foundation import command, files, kinds
 from train.foundation.errors import UserError
-from train.foundation.flag_rules import Exclusive, Flag, Needed
+from train.foundation.flags import Flag, Needed, check, declare
 from train.papers.tables import collecting, outputs
 from train.papers.tables.catalogue import CATALOGUE, EMBEDDED, THESIS
 from train.papers.tables.table import Table
+from train.run import output_files
 from train.series import planned_runs
 from train.series.execution import execute, show_commands
 from train.series.planner import Planner
 from train.series.runs_folder import RunsFolder
-from train.workdir import output_files, run_inputs
 
 _TABLE = flags.DEFINE_string(
     "table",
@@ -60,18 +59,18 @@ _OVERRIDE = flags.DEFINE_multi_string(
     "for the network of the run: model.pretrained=weights/{model.name}.pth.",
 )
 _JSON = flags.DEFINE_string("json", None, "A file to write the collected numbers to.")
-_ROWS = flag_rules.declare(
+_ROWS = declare(
     Needed(("table",), f"one of {', '.join(THESIS)}"),
-    Flag("table", fields.one_of(THESIS)),
-    Flag("on", fields.one_of(EMBEDDED)),
-    Exclusive(("plan", "run")),
+    Flag("table", kinds.one_of(THESIS)),
+    Flag("on", kinds.one_of(EMBEDDED)),
+    Flag("plan", excludes=("run",)),
     Flag("json", excludes=("plan",), because="a plan has no numbers"),
 )
 
 
-def main() -> None:
+def main() -> int:
     """Plans, runs or collects the table that the flags name."""
-    flag_rules.check(_ROWS)
+    check(_ROWS)
     table = _table()
     seeds = table.seeds if _SEEDS.value is None else _seeds(_SEEDS.value)
     out = None if _JSON.value is None else output_files.checked("json", _JSON.value)
@@ -87,9 +86,7 @@ def main() -> None:
     planner.check()
     if _PLAN.value:
         show_commands(planner)
-        return
-    if out is not None:
-        output_files.refuse_kept("json", out, run_inputs.of_configs(planner.configs))
+        return 0
     execution = execute(look) if _RUN.value else None
     numbers = collecting.collect(table, look())
     outputs.show(numbers)
@@ -98,7 +95,8 @@ def main() -> None:
         files.write_whole(out, content)
     if execution is not None and execution.failed:
         execution.show_failed()
-        sys.exit(1)
+        return 1
+    return 0
 
 
 def _table() -> Table:
@@ -107,7 +105,7 @@ def _table() -> Table:
     for flag, keys in ((_ONLY_ROWS, table.rows), (_COLUMNS, table.columns)):
         if flag.value is not None:
             for value in flag.value or [""]:
-                if wrong := fields.one_of(keys)(value):
+                if wrong := kinds.wrong(value, kinds.one_of(keys)):
                     raise UserError(field=f"--{flag.name}", must_be=wrong, got=value)
     part = table.part(_ONLY_ROWS.value, _COLUMNS.value)
     if not part.cells:
@@ -139,9 +137,8 @@ def _folder(*, must_exist: bool) -> Path:
             f"--runs must be a folder with runs; there is no {folder}: --run makes it, and --plan "
             "prints the commands that do"
         )
-    output_files.refuse_folders_of_the_system("runs", folder, is_folder=True)
     return folder
 
 
 if __name__ == "__main__":
-    command_line.run(main)
+    command.run(main)

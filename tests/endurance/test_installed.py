@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 from tests.parts.program import installation
-from tests.parts.program.forked import ROOT, error_lines
+from tests.parts.program.forked import ROOT
 from train.__main__ import COMMANDS
 
 SUFFIXES = {".py", ".typed", ".html", ".css", ".js", ".json", ".toml"}
@@ -90,16 +90,6 @@ def test_the_help_lists_the_commands(commands, folder):
     assert re.fullmatch(r"topk_jax \d+\.\d+\.\d+\n", version)
 
 
-@pytest.mark.parametrize("command", ["train", "evaluate", "export", "serve"])
-def test_the_help_of_a_command_is_in_its_words(commands, folder, command):
-    helped = installation.run(commands, folder, command, "--help")
-    assert helped.returncode == 0, helped.stderr
-    assert f"topk-jax {command}" in helped.stdout
-    flag = "--program: " if command == "serve" else "--workdir: "
-    assert flag in helped.stdout
-    assert "python -m" not in helped.stdout
-
-
 def test_a_run_is_trained_and_evaluated_beside_files_with_the_names_of_ours(commands, folder):
     few = ("--config.num_epochs=1", "--config.model.name=mlp")
     trained = installation.run(
@@ -118,10 +108,10 @@ MISTAKES = {
     "flags alone": (["--config=digits"], "the command must be one of "),
     "unknown recipe": (["train", "--config=digit"], "(did you mean 'digits'?); got 'digit'"),
     "no recipe": (["train", "--config=own_data"], "the name of a recipe, one of cifar100, digits"),
-    "missing file": (["train", "--config=configs/x.py"], "there is no configs/x.py"),
-    "loss": (["train", "--config=cifar100:adaboost"], "the recipe has no loss 'adaboost'"),
+    "missing file": (["train", "--config=configs/x.py"], "there is no file configs/x.py"),
+    "loss": (["train", "--config=cifar100:adaboost"], "no loss 'adaboost'"),
     # The recipe of the folder imports ours, and what is in the folder.
-    "own recipe": (["train", "--config=own.py"], "error: --config: mine, with digits"),
+    "own recipe": (["train", "--config=own.py"], "ValueError: mine, with digits"),
 }
 
 
@@ -131,7 +121,7 @@ def test_a_mistake_is_one_line_and_exit_code_two(commands, folder, mistake):
     workdir = ["--workdir=mistaken"] if arguments[0] == "train" else []
     done = installation.run(commands, folder, *arguments, *workdir)
     assert done.returncode == 2, done.stderr
-    (line,) = error_lines(done.stderr)
+    (line,) = done.stderr.splitlines()
     assert line.startswith("error: ")
     assert message in line
     assert done.stdout == ""
@@ -144,4 +134,4 @@ def test_the_library_alone_says_what_the_program_needs(wheel, folder, tmp_path):
     done = installation.run(alone, folder, "train", "--config=digits")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert line.startswith("error: the program needs the package absl, which is not installed: pip")
+    assert line.startswith("error: the program needs the package absl: pip install")

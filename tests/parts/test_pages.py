@@ -10,7 +10,8 @@ import pytest
 from tests.promises import pages
 from tests.promises.pages import DOCS
 from topk_jax import drift, heads, losses, operators, rules, sets
-from train.models import MODELS, NORMALIZATIONS
+from train.models import MODELS
+from train.models.model_spec import NORMALIZATIONS
 
 
 @pytest.mark.parametrize("name", sorted(pages.LONG))

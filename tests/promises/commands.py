@@ -18,8 +18,8 @@ import jax
 import pytest
 from absl import flags, logging
 
-from train.foundation import command_line
-from train.planning import targets
+from train.foundation import command, errors
+from train.run import plan
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +51,7 @@ def line(command: str, **given: object) -> str:
 
 def run(line: str) -> Ended:
     """Runs `train.NAME --flags` to its end."""
-    # ml_collections reads the arguments of the process, too.
+    # The help of a command is under the name of the program.
     argv = shlex.split(line)
     sys.modules.pop(argv[0], None)
     # Each start defines the flags.
@@ -62,7 +62,6 @@ def run(line: str) -> Ended:
     # Commands may write bytes.
     out = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
     err = io.StringIO()
-    code = 0
     try:
         with (
             contextlib.redirect_stdout(out),
@@ -70,11 +69,7 @@ def run(line: str) -> Ended:
             jax.numpy_dtype_promotion("standard"),
         ):
             main = importlib.import_module(argv[0]).main
-            try:
-                command_line._parse(argv, main)
-                command_line._guarded(main)
-            except SystemExit as end:
-                code = int(end.code or 0)
+            code = errors.exit_code(lambda: command.start(main, argv))
     finally:
         sys.argv = before
         logging.set_verbosity(verbosity)
@@ -110,9 +105,9 @@ def served(**given: object) -> Iterator[str]:
 @contextlib.contextmanager
 def chips_of_this_machine(number: int, memory: int) -> Iterator[None]:
     """Has `train.plan` compile for devices of this machine, whose compiler is always here."""
-    here = targets.Target("here", "cpu", memory, jax.devices()[:number])
+    here = plan.Target("here", "cpu", memory, jax.devices()[:number])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(targets, "find_target", lambda _: here)
+        patch.setattr(plan, "find_target", lambda _: here)
         yield
 
 

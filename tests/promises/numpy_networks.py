@@ -175,9 +175,12 @@ def resnet(net, x):
 
 
 def densenet(net, x):
-    x = max_pool(relu(net.norm("norm0", net.conv("conv0", x, 2))), padding=1)
+    if "norm0" in net.params:
+        x = max_pool(relu(net.norm("norm0", net.conv("conv0", x, 2))), padding=1)
+    else:
+        x = net.conv("conv0", x)
     for number in range(1, 5):
-        if number > 1:
+        if net.names(f"transition{number - 1}"):
             block = net.within(f"transition{number - 1}")
             x = block.conv("conv", relu(block.norm("bn", x)))
             x = np.mean(windows(x, (2, 2), 2, [(0, 0)] * 2), axis=0)

@@ -9,6 +9,7 @@ import pytest
 
 from tests import reference
 from tests.promises import commands, moments, recomputed
+from train.foundation import files
 
 USUAL = [f"{kind}={k}" for kind in ("top_k", "average_k") for k in (1, 3, 5)]
 USUAL += [f"coverage={asked}" for asked in (0.8, 0.9, 0.95)]
@@ -28,8 +29,8 @@ def report(digits, scores):
 
 def test_the_command_trains_and_says_where_everything_is(digits):
     results = digits.results()
+    assert str(digits.workdir) in digits.out
     for name in ("config.json", "metrics.jsonl", "results.json", "learning_curves.png"):
-        assert str(digits.workdir / name) in digits.out
         assert (digits.workdir / name).stat().st_size > 0
     lines = recomputed.lines_of(digits.workdir)
     epochs = [line for line in lines if line["split"] == "validation"]
@@ -134,6 +135,10 @@ def test_a_run_that_was_cut_and_then_stopped_by_a_signal_continues_bit_for_bit(d
         if step == 26:
             os.kill(os.getpid(), signal.SIGTERM)
 
+    with files.lock(workdir, "another run"):
+        second = commands.run(line)
+    assert (second.code, len(second.err.splitlines())) == (2, 1)
+    assert f"another run is using {workdir}" in second.err
     with moments.before_checkpoints(workdir, stop):
         ended = commands.run(line)
     assert ended.code == 128 + signal.SIGTERM

@@ -3,6 +3,7 @@
 There is a row for each guard, on one of the commands that it stands before.
 """
 
+import json
 import shlex
 import sys
 
@@ -11,6 +12,7 @@ import pytest
 
 from tests.promises import commands
 from train.__main__ import COMMANDS
+from train.foundation.flags import read_configuration
 
 # Lines without `train.`, and what the message names.
 ROWS = {
@@ -39,7 +41,7 @@ ROWS = {
     "compare --runs=runs --jobs=2": "--jobs",
     "tables --table=4.4 --plan --run": "--plan",
     "main --config=digits --cluster --num_processes=2": "--num_processes",
-    "main --config=digits --num_processes=2 --process_index=0": "--coordinator is missing",
+    "main --config=digits --num_processes=2 --process_index=0": "needs --coordinator",
     "predict --workdir=run --images=a.png --top_k=1 --out=sets.jsonl --shard=3/4": "--out",
     "embed --weights=w --images=photos --out=a.npz --shard=0/4": "--shard",
     # Values.
@@ -97,20 +99,15 @@ ROWS = {
     "main --config=text.npz": "--config",
     "main --config=digts": "--config",
     "main --config=digits:adaboost": "adaboost",
-    "main --config.seed=1 --config=digits": "--config.seed=1",
     "main --config=digits --config.los.name=focal": "config.loss.name",
     "main --config=digits --config.num_epochs=many": "config.num_epochs",
     "main --config=digits --config.model.name=mpl": "config.model.name",
     "main --config=digits --config.seed=-1": "config.seed",
     "main --config=digits --config.loss.k=10": "config.loss.k",
-    "main --config=digits --config.eval.ks=(1,11)": "config.eval.ks",
     "main --config=digits --config.dataset.batch_size=63": "config.dataset.batch_size",
     "main --config=digits --config.select_by=top_2_accuracy": "config.select_by",
     "main --config=images": "config.dataset.path",
-    "main --config=synthetic_species --config.dataset.num_test=9999999999999 "
-    "--config.dataset.batch_size=64": "config.dataset.num_test",
     "main --config=digits --config.model.start_from=gone": "config.model.start_from",
-    "main --config=digits --extend": "--extend",
     "main --config=digits --workdir=text.npz": "--workdir",
     "main --config=digits --workdir=/dev/null/run": "--workdir",
     f"main --config=digits --config.seed={'9' * 5000}": "config.seed",
@@ -137,8 +134,12 @@ def folder(tmp_path_factory):
     np.save(folder / "logits.npy", logits)
     (folder / "text.npz").write_text("text")
     (folder / "photos").mkdir()
+    # What is looked at before it is opened.
+    (folder / "run").mkdir()
+    (folder / "w").touch()
     (folder / "unfinished").mkdir()
-    (folder / "unfinished" / "config.json").write_text("{}")
+    begun = json.dumps(read_configuration("digits"))
+    (folder / "unfinished" / "config.json").write_text(begun)
     return folder
 
 

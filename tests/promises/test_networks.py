@@ -101,6 +101,7 @@ SMALL = {
     "densenet121": Small(
         {"layers_of_blocks": (2, 1, 1, 1), "growth": 2}, by_numpy.densenet, pixels=64
     ),
+    "densenet_40_40": Small({"layers_of_blocks": (2, 1), "growth": 2}, by_numpy.densenet, pixels=8),
     "mobilenet_v2": Small(
         {"stages": ((1, 4, 1, 1), (6, 6, 2, 2)), "stem": 4, "last": 8},
         functools.partial(by_numpy.mobile, activation=by_numpy.relu6, strides=(1, 2, 1)),

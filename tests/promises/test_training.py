@@ -117,6 +117,20 @@ def test_steps_are_those_of_the_written_out_recurrence(table, train, start, nest
     assert len(lines) == 5
 
 
+def test_sets_of_all_classes_are_left_out(table, tmp_path):
+    fields = f"--config.dataset.path={table[0]} --config.num_epochs=1 --config.dataset.batch_size=8"
+    selected = "--config.select_by=macro_top_5_accuracy"
+    command = f"train.main --config=features --workdir={tmp_path / 'run'} {fields} {selected}"
+    assert "sets of 5 are left out, because there are 4 classes" in ok(command).out
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert results["selected_by"] == "macro_top_3_accuracy"
+    assert {"top_3_accuracy", "average_1_accuracy"} < results["test"].keys()
+    assert "top_5_accuracy" not in results["test"]
+    assert "this run is finished" in ok(command).out
+    ok(f"train.evaluate --workdir={tmp_path / 'run'}")
+    assert "macro top-3 accuracy" in ok(f"train.compare --runs={tmp_path}").out
+
+
 def test_every_step_and_every_seed_draws_its_own_noise(train, tmp_path):
     """A step has seven equal rows and another one, in one of eight orders: the noise differs."""
     labels, split = np.arange(24) % 8 // 7, np.repeat(["train", "val", "test"], 8)

@@ -16,8 +16,7 @@ import optax
 from topk_jax import losses, metrics
 from train.data.classes import Classes
 from train.data.examples import Examples
-from train.foundation.console import make_console
-from train.foundation.progress_bar import make_bar
+from train.foundation.console import tracked
 from train.scores import collecting
 from train.scores.scores import Scores, numbered
 
@@ -77,19 +76,18 @@ def judge(
     rates = np.full((1, first.shape[1], 1), _RATE, np.float32)
     rates[:, :-1] *= len(first) / np.linalg.norm(first[:, :-1], 2) ** 2
     best, best_round, least = heads, 0, np.inf
-    with make_bar(make_console(), transient=True) as bar:
-        for number in bar.track(range(_MOST_ROUNDS), description="training heads"):
-            for _ in range(max(_STEPS, len(labels) // _BATCH)):
-                chosen = rng.choice(len(labels), size, replace=False, shuffle=False)
-                batch = rows(chosen), labels[chosen], folds[chosen]
-                heads, state = _step(heads, state, rates, batch)
-            found = _out_of_fold(heads, labels, rows, folds)
-            known = [part["loss"][judged[part["examples"]]] for part in found]
-            mean = float(np.concatenate(known).mean(dtype=np.float64))
-            if mean < least:
-                best, best_round, least = heads, number, mean
-            if number - best_round >= _PATIENCE:
-                break
+    for number in tracked(range(_MOST_ROUNDS), _MOST_ROUNDS, "training heads"):
+        for _ in range(max(_STEPS, len(labels) // _BATCH)):
+            chosen = rng.choice(len(labels), size, replace=False, shuffle=False)
+            batch = rows(chosen), labels[chosen], folds[chosen]
+            heads, state = _step(heads, state, rates, batch)
+        found = _out_of_fold(heads, labels, rows, folds)
+        known = [part["loss"][judged[part["examples"]]] for part in found]
+        mean = float(np.concatenate(known).mean(dtype=np.float64))
+        if mean < least:
+            best, best_round, least = heads, number, mean
+        if number - best_round >= _PATIENCE:
+            break
     parts = _out_of_fold(best, labels, rows, folds)
     return collecting.collected(parts, examples, Classes.of(examples.class_names))
 

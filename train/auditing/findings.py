@@ -116,8 +116,8 @@ def find(
     judged = np.bincount(of_folds)[labels] > 1
     if not judged.any():
         raise UserError(
-            "no label can be judged: each class has all of its examples in one fold",
-            usually="each class is one group",
+            "no label can be judged: each class has all of its examples in one fold, as if each "
+            "class were one group"
         )
     centre = np.asarray(mean, np.float32)
     scale = 1 / (np.asarray(std, np.float32) * np.float32(np.sqrt(len(centre))))

@@ -11,10 +11,10 @@ from train.data.batches import Batches
 from train.data.classes import Classes
 from train.data.crops import ImageReader
 from train.data.examples import Examples
+from train.foundation.console import tracked
 from train.foundation.errors import UserError
 from train.reports.rules import SetRule
 from train.scores.scores import Scores
-from train.workdir import terminal
 
 # Examples to one value or more of each; pure.
 Function = Callable[[jax.Array], jax.Array]
@@ -97,6 +97,6 @@ def compute(
         what: what the bar calls them.
     """
     batches = Batches(examples=examples, size=_BATCH_SIZE)
-    for batch in terminal.tracked(streaming.stream(batches), len(batches), what):
+    for batch in tracked(streaming.stream(batches), len(batches), what):
         arrays = {name: batch[name] for name in ("examples", "labels")}, function(batch["images"])
         yield jax.tree.map(lambda array, mask=batch["mask"]: np.asarray(array)[mask], arrays)

@@ -18,20 +18,11 @@ import numpy as np
 from train.classifiers.classifier import Classifier
 from train.classifiers.trained import TrainedClassifier
 from train.data.dataset import INPUT_DTYPES
-from train.foundation import fields, files, json_files, shapes
+from train.foundation import files
 from train.foundation.errors import UserError
 from train.reports.rules import SetRule, from_json
+from train.run import run_folder
 from train.scores.scores import Scores
-from train.workdir import run_files
-
-# The rules are by their texts.
-_SHAPE = shapes.record(
-    {
-        "parameters": fields.text(),
-        "classes": fields.text(),
-        "rules": shapes.table_of(shapes.table_of(shapes.anything)),
-    }
-)
 
 
 def find(classifier: Classifier, rule: SetRule, calibration: Path | None = None) -> SetRule:
@@ -51,7 +42,7 @@ def find(classifier: Classifier, rule: SetRule, calibration: Path | None = None)
 
 def _by_validation(run: TrainedClassifier, rule: SetRule) -> SetRule:
     """The rule with limits from the validation examples, or observations, of the run."""
-    path = None if run.workdir is None else run.workdir / run_files.SETS
+    path = None if run.workdir is None else run.workdir / run_folder.SETS
     kept = {} if path is None else _kept(path, run)
     if str(rule) in kept:
         # The file has a checksum: what is wrong with a rule is that a taxonomy or costs are others.
@@ -80,7 +71,7 @@ def read(path: Path, classifier: Classifier, wanted: Iterable[SetRule] = ()) -> 
     except OSError as error:
         raise UserError(f"--calibration {path} cannot be read: {error.strerror}") from error
     except UserError as error:
-        raise error.within("--calibration: ") from error
+        raise UserError(f"--calibration: {error}") from error
     except ValueError as error:
         raise UserError(f"--calibration {path}: {error}") from error
     for rule in wanted:
@@ -96,7 +87,7 @@ def write(path: Path, classifier: Classifier, rules: Mapping[str, SetRule]) -> N
 
 def _write(path: Path, run: TrainedClassifier, rules: Mapping[str, Any]) -> None:
     content = {**_digests(run), "rules": rules}
-    files.write_whole(path, json_files.sealed(content, indent=1))
+    files.write_whole(path, files.to_json(files.with_checksum(content), indent=1))
 
 
 def _run(classifier: Classifier) -> TrainedClassifier:
@@ -127,8 +118,8 @@ def _kept(path: Path, run: TrainedClassifier) -> dict[str, Any]:
 
 def _rules(path: Path, run: TrainedClassifier) -> dict[str, Any]:
     """The rules in a file, as JSON has them; raises `UserError` if it is for another classifier."""
-    found = json_files.read(path, _SHAPE, "a file of fitted rules of sets")
-    if any(found[name] != value for name, value in _digests(run).items()):
+    found = files.read_checked(path, "a file of fitted rules of sets")
+    if any(found.get(name) != value for name, value in _digests(run).items()):
         raise UserError(f"{path} is for another classifier, or its classes in another order")
     rules: dict[str, Any] = found["rules"]
     return rules
@@ -136,5 +127,5 @@ def _rules(path: Path, run: TrainedClassifier) -> dict[str, Any]:
 
 def _digests(run: TrainedClassifier) -> dict[str, str]:
     """What tells the classifier from others. Its own names: others may be shown."""
-    names = json.dumps([*run.assembly.data.classes.names]).encode()
+    names = json.dumps([*run.parts.data.classes.names]).encode()
     return {"parameters": run.digest, "classes": hashlib.sha256(names).hexdigest()}

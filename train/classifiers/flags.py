@@ -10,11 +10,9 @@ from typing import Any
 
 from absl import flags
 
-from train.foundation import fields, files, flag_rules, flag_types, text_files
+from train.foundation import files, kinds
 from train.foundation.errors import UserError
-from train.foundation.flag_rules import Exclusive, Flag, Needed
-from train.foundation.names import is_visible
-from train.workdir import run_inputs
+from train.foundation.flags import Flag, Needed, Row, check, declare
 
 # So that --help shows the flags as flags of the command.
 flags.disclaim_key_flags()
@@ -60,14 +58,12 @@ class ChosenClassifier:
 
     @property
     def files(self) -> dict[Path, str]:
-        """The files that it is read from or was trained on, to be kept, with names for messages."""
-        named = ("weights", "classes", "data", "taxonomy")
-        given = {
+        """The files that it is read from, to be kept, with names for messages."""
+        return {
             Path(self.given[name]).expanduser(): f"the file of --{name}"
-            for name in named
+            for name in ("weights", "classes", "data", "taxonomy")
             if name in self.given
         }
-        return given if self.workdir is None else given | run_inputs.of_run(Path(self.workdir))
 
     @property
     def is_program(self) -> bool:
@@ -87,8 +83,7 @@ class ChosenClassifier:
         if (path := self.classes) is None:
             return None
         try:
-            with text_files.opened(Path(path), files.MOST_CLASSES_BYTES) as file:
-                text = file.read()
+            text = files.read_text(Path(path))
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(
                 f"--classes {path} cannot be read: {getattr(error, 'strerror', error)}"
@@ -96,7 +91,7 @@ class ChosenClassifier:
         # splitlines would split at further characters. Editors on Windows write other line ends.
         names = [line.strip() for line in re.split("\r\n?|\n", text.rstrip())]
         for line, name in enumerate(names, start=1):
-            if not is_visible(name):
+            if not name:
                 raise UserError(f"--classes {path}: line {line} is blank, and must have a name")
         if number not in (None, len(names)):
             must = f"must have a line for each of the {number} classes"
@@ -109,17 +104,16 @@ class ChosenClassifier:
         Raises:
             UserError: some are, or do.
         """
-        flag_rules.check(_ROWS, self.given)
+        check(_ROWS, self.given)
         if not self.is_program:
-            flag_rules.check(_OF_WEIGHTS, self.given)
+            check(_OF_WEIGHTS, self.given)
 
 
 NAMES = tuple(one.name for one in dataclasses.fields(ChosenClassifier))
-_ROWS: tuple[flag_rules.Row, ...] = (
-    *(Flag(name, fields.text()) for name in _TEXTS),
+_ROWS: tuple[Row, ...] = (
+    *(Flag(name, kinds.TEXT) for name in _TEXTS),
     Needed(("workdir", "weights"), "the folder of a finished run, or a file of weights"),
-    Exclusive(("workdir", "dataset")),
-    Exclusive(("dataset", "classes")),
+    Flag("dataset", excludes=("workdir", "classes")),
     *(Flag(name, needs=("weights",)) for name in ("model", "dataset", "normalization")),
     Flag("image_size", needs=("weights",)),
     Flag("image_size", excludes=("dataset",), because="a data set has its own size of images"),
@@ -131,6 +125,7 @@ _OF_WEIGHTS = (
         needs=("dataset", "classes", "workdir"),
         because="they give the classes; a program has FILE.json beside it",
     ),
+    *(Flag(name, exists=True) for name in ("workdir", "weights")),
 )
 
 
@@ -143,10 +138,11 @@ def define() -> Callable[[], ChosenClassifier]:
     holders: dict[str, flags.FlagHolder[Any]] = {
         name: flags.DEFINE_string(name, None, text) for name, text in _TEXTS.items()
     }
-    holders["image_size"] = flag_types.define_integer(
+    holders["image_size"] = flags.DEFINE_integer(
         "image_size",
+        None,
         "the height and width of the images for the network; by default as it was published.",
         lower_bound=1,
     )
-    flag_rules.declare(*_ROWS)
+    declare(*_ROWS)
     return lambda: ChosenClassifier(**{name: holder.value for name, holder in holders.items()})

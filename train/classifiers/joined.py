@@ -17,8 +17,7 @@ from train.classifiers.network import Network
 from train.classifiers.trained import TrainedClassifier
 from train.data import DatasetSpec
 from train.data.examples import Examples
-from train.foundation.errors import UserError
-from train.foundation.spelling import flags_for_fields
+from train.foundation.errors import UserError, naming_flags
 from train.scores.scores import Scores
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ class JoinedClassifier(TrainedClassifier):
 
 def is_known(run: TrainedClassifier) -> bool:
     """Whether a run is on features and knows the network that made them."""
-    return run.inputs == "features" and run.assembly.data.facts.embedded_by is not None
+    return run.inputs == "features" and run.parts.data.facts.embedded_by is not None
 
 
 def join(run: TrainedClassifier, chosen: "ChosenClassifier") -> JoinedClassifier:
@@ -95,14 +94,14 @@ def join(run: TrainedClassifier, chosen: "ChosenClassifier") -> JoinedClassifier
             "--weights goes with the --workdir of a run on features, which it is joined with; the "
             f"run in {run.workdir} is on {run.inputs}"
         )
-    if (plain := run.assembly.data.facts.embedded_by) is not None:
+    if (plain := run.parts.data.facts.embedded_by) is not None:
         found = _known(run, plain, chosen)
     else:
         where = run.workdir
         logging.warning("--weights is not checked: the run in %s does not know its network", where)
         assert chosen.weights is not None
         path = Path(chosen.weights).expanduser()
-        with flags_for_fields(_FLAGS):
+        with naming_flags(_FLAGS):
             how = chosen.model, chosen.image_size, chosen.normalization
             found = network.of_weights(path, *how)
     if (found.num_features,) != run.shape:
@@ -126,7 +125,7 @@ def _known(run: TrainedClassifier, plain: Mapping[str, Any], chosen: "ChosenClas
             f"{made} is not at {path}: give --weights, the file of weights or the folder of the "
             "run that it is in now"
         )
-    with flags_for_fields({**_FLAGS, "config.model.name": "its network"}):
+    with naming_flags({**_FLAGS, "config.model.name": "its network"}):
         try:
             spec = network.spec_of(plain)
         except UserError as error:

@@ -14,9 +14,8 @@ from train.data import grouping, own_images
 from train.data.examples import Examples, Split
 from train.data.sources import features
 from train.foundation import names
-from train.foundation.errors import UserError
-from train.foundation.messages import in_words
-from train.foundation.spelling import flags_for_fields
+from train.foundation.console import in_words
+from train.foundation.errors import UserError, naming_flags
 
 # The fields of a run on images that say how its tables are read.
 _OF_TABLES = ("image", "label", "annotator", "labels", "votes")
@@ -44,7 +43,7 @@ def find(
     """
     check_takes(classifier, flag)
     unreadable: Mapping[str, str] = {}
-    with flags_for_fields({"config.dataset.path": f"--{flag}", "config.dataset.group": "--group"}):
+    with naming_flags({"config.dataset.path": f"--{flag}", "config.dataset.group": "--group"}):
         if flag == "features":
             found = _in_features(path, classifier, group)
         else:
@@ -121,7 +120,7 @@ def _grouped(found: Examples, classifier: Classifier, copies: np.ndarray | None 
     if isinstance(fields, ImagesFields) and grouping.is_pattern(fields.group):
         grammar = fields.group
     elif isinstance(classifier, TrainedClassifier):
-        grammar = (classifier.assembly.data.facts.embedded_by or {}).get("group")
+        grammar = (classifier.parts.data.facts.embedded_by or {}).get("group")
     if grammar is None:
         return found
     what = "the pattern of the groups of the run"

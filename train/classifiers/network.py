@@ -15,23 +15,22 @@ import numpy as np
 
 from train.classifiers import trained
 from train.configuration.datasets import ImagesFields
-from train.configuration.declaring import plain
 from train.data import DatasetSpec, dataset_spec, preparation
 from train.data.augmentation import normalize
 from train.data.crops import ImageReader
-from train.devices import compilation_cache
-from train.foundation import fields
+from train.devices import processes
+from train.foundation import kinds
 from train.foundation.errors import UserError, first_line
 from train.models import (
-    MODEL_NAME,
-    NORMALIZATIONS,
     build_model,
     check_image_shape,
+    find,
     load_alone,
     network_of,
     published,
 )
 from train.models.classifier import Classifier
+from train.models.model_spec import NORMALIZATIONS
 from train.training.state import parameters_digest
 
 
@@ -161,16 +160,17 @@ def of_run(workdir: Path) -> Network:
             f"{run.spec.inputs}"
         )
     parts = run.params.get("features", {}), run.batch_stats.get("features", {})
-    options = json.dumps(plain(run.config.model), sort_keys=True)
+    options = json.dumps(dataclasses.asdict(run.config.model), sort_keys=True)
     name = run.config.model.name
-    return Network(run.spec, run.assembly.model, _variables(*parts), name, workdir, options)
+    return Network(run.spec, run.parts.model, _variables(*parts), name, workdir, options)
 
 
 def name_of(path: Path, name: str | None) -> str:
     """The name of the network of a file of weights, which is found by the file without a name."""
-    if name is not None and (wrong := MODEL_NAME(name)):
-        raise UserError(field="config.model.name", must_be=wrong, got=name)
-    return name or network_of(str(path))
+    if name is None:
+        return network_of(str(path))
+    find(name)
+    return name
 
 
 def of_weights(
@@ -196,7 +196,9 @@ def of_weights(
     size = image_size or network.image_size
     if wrong := check_image_shape(name, (size, size, 3)):
         raise UserError(f"{name} takes {wrong}; --image_size gives images of shape {size, size, 3}")
-    if normalization is not None and (wrong := fields.one_of(NORMALIZATIONS)(normalization)):
+    if normalization is not None and (
+        wrong := kinds.wrong(normalization, kinds.one_of(NORMALIZATIONS))
+    ):
         raise UserError(field="--normalization", must_be=wrong, got=normalization)
     mean, std = network.normalization if normalization is None else NORMALIZATIONS[normalization]
     spec = dataclasses.replace(spec_of_images(path, (size, size, 3)), mean=mean, std=std)
@@ -206,7 +208,7 @@ def of_weights(
 def of_file(path: Path, name: str, spec: DatasetSpec) -> Network:
     """The network of a name in a file of weights, whose input is made by a specification."""
     assert spec.image_shape is not None
-    compilation_cache.use()
+    processes.use_compilation_cache()
     model = build_model(name, num_classes=1, head="linear", axis_name=None, half_precision=False)
     loaded = load_alone(model, name, str(path), spec.image_shape)
     parts = loaded.params["features"], loaded.batch_stats.get("features", {})

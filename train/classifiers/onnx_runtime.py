@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from train.foundation import packages
-from train.foundation.errors import UserError
+from train.foundation.errors import needs_package
 
 # Warnings of its optimizations help nobody.
 _ONLY_ERRORS = 3
@@ -18,7 +17,7 @@ def check_installed(flag: str) -> None:
     """Refuses missing packages, which a flag needs."""
     for name in ("onnx", "onnxruntime"):
         if importlib.util.find_spec(name) is None:
-            raise UserError(packages.missing(flag, name, "onnx"))
+            raise needs_package(flag, name, "onnx")
 
 
 def load(content: bytes) -> Callable[[np.ndarray], tuple[np.ndarray, ...]]:

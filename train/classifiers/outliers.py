@@ -17,7 +17,7 @@ from train.data import Dataset
 from train.data.classes import Classes
 from train.foundation import files
 from train.foundation.errors import UserError, first_line
-from train.workdir import run_files
+from train.run import run_folder
 
 DEFAULT = "either"
 # The number of neighbours. The distance to only the nearest one would depend on single examples.
@@ -130,10 +130,10 @@ def known_examples(classifier: _Trained) -> KnownExamples:
         UserError: they are not kept, and the data set is not on this machine, or there is none; or
             the file is damaged.
     """
-    path = None if classifier.workdir is None else classifier.workdir / run_files.KNOWN_FEATURES
+    path = None if classifier.workdir is None else classifier.workdir / run_folder.KNOWN_FEATURES
     if path is not None and path.exists():
         try:
-            with files.open_regular(path) as file, np.load(file) as arrays:
+            with np.load(path) as arrays:
                 kept = {name: arrays[name] for name in ("features", "labels", "energies")}
             if len({len(array) for array in kept.values()}) > 1:
                 raise ValueError("its arrays have other shapes")

@@ -20,7 +20,7 @@ from train.data.classes import Classes
 from train.data.crops import ImageReader
 from train.data.examples import Examples
 from train.data.taxonomy import ClassTree
-from train.foundation import files, json_files, shapes
+from train.foundation import files
 from train.foundation.errors import UserError, first_line
 from train.reports.rules import SetRule, from_json
 from train.scores import collecting
@@ -31,8 +31,6 @@ Call = Callable[[Any], tuple[Any, ...]]
 PROBABILITIES, CHOSEN, NODES = "probabilities", "chosen", "nodes"
 NONE_OF_THESE, OUTLIER_SCORES = "none_of_these", "outlier_scores"
 _MOST_BYTES = 2**34
-# The checksum of the file guards the rest.
-_DESCRIPTION = shapes.record({"digest": shapes.string})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -189,15 +187,15 @@ def read(path: Path, flag: str = "--program") -> ProgramFile:
     described = path.with_name(f"{path.name}.json")
     try:
         content = files.read_bounded(path, _MOST_BYTES)
-        description = json_files.read(described, _DESCRIPTION, "the description of a program")
+        description = files.read_checked(described, "the description of a program")
     except OSError as error:
         raise UserError(
             f"{flag} {path} with its description: {error.filename} cannot be read: {error.strerror}"
         ) from error
     except UserError as error:
-        raise error.within(f"{flag}: ") from error
+        raise UserError(f"{flag}: {error}") from error
     found = ProgramFile(path, content, description)
-    if description["digest"] != found.digest:
+    if description.get("digest") != found.digest:
         raise UserError(
             f"{flag} {path} is not the file that {described} describes: one of them was damaged, "
             "or exported or copied without the other"

@@ -4,8 +4,6 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from train import data
-from train.assembly import assemble
 from train.classifiers import network
 from train.classifiers.trained import TrainedClassifier
 from train.configuration import Config
@@ -14,13 +12,14 @@ from train.configuration.groups import MODEL_OPTIONS
 from train.configuration.parsing import parse
 from train.data import dataset_spec, taxonomy
 from train.data.classes import Classes
-from train.devices import compilation_cache
-from train.foundation import fields, flag_types
-from train.foundation.errors import UserError
-from train.foundation.spelling import flags_for_fields
+from train.devices import processes
+from train.foundation import kinds
+from train.foundation.errors import UserError, naming_flags
+from train.foundation.flags import read_configuration
 from train.models import find, load_alone
-from train.training import normalization
-from train.workdir.facts import Facts
+from train.run import transfer
+from train.run.parts import assemble
+from train.run.run_folder import Facts
 
 if TYPE_CHECKING:
     from train.classifiers.flags import ChosenClassifier
@@ -47,24 +46,24 @@ def load(chosen: "ChosenClassifier") -> TrainedClassifier:
         UserError: the weights cannot be read, are of another network, or their head is not one for
             these classes; or the data set is not there.
     """
-    with flags_for_fields(_FLAGS):
+    with naming_flags(_FLAGS):
         names = chosen.class_names()
         name = network.name_of(Path(str(chosen.weights)), chosen.model)
         config = parse(_configuration(chosen, name, names))
         if config.compilation_cache:
-            compilation_cache.use()
-        assembly = assemble(config, None if names is None else _facts(config, names))
-        weights, shape = str(config.model.pretrained), assembly.data.image_shape
-        loaded = load_alone(assembly.model, name, weights, shape)
+            processes.use_compilation_cache()
+        parts = assemble(config, None if names is None else _facts(config, names))
+        weights, shape = str(config.model.pretrained), parts.data.image_shape
+        loaded = load_alone(parts.model, name, weights, shape)
     if loaded.why_new_head is not None:
         classes = f"--dataset={chosen.dataset}" if chosen.classes is None else chosen.classes
-        number = assembly.data.num_classes
+        number = parts.data.num_classes
         raise UserError(
             f"--weights {chosen.weights} has no head for the {number} classes of {classes}: "
             f"{loaded.why_new_head}; train.main fine-tunes it, and train.embed writes "
             "its features"
         )
-    return TrainedClassifier(None, {}, assembly, loaded.params, loaded.batch_stats)
+    return TrainedClassifier(None, {}, parts, loaded.params, loaded.batch_stats)
 
 
 def _configuration(
@@ -73,30 +72,24 @@ def _configuration(
     """The configuration of a run with cross-entropy that might have trained the network."""
     # The scores of cross-entropy are the softmax of the logits.
     wanted = chosen.dataset
-    if wanted is not None and (wrong := fields.one_of(RECIPES)(wanted)):
+    if wanted is not None and (wrong := kinds.wrong(wanted, kinds.one_of(RECIPES))):
         raise UserError(field="--dataset", must_be=wrong, got=wanted)
     of = "images" if wanted is None else RECIPES[wanted]
-    recipe = flag_types.read_configuration(f"{of}:cross_entropy")
+    recipe = read_configuration(f"{of}:cross_entropy")
     dataset: dict[str, Any] = {"name": chosen.dataset, "data_dir": chosen.data}
     if names is not None:
         size = find(model).image_size if chosen.image_size is None else chosen.image_size
         dataset = {"name": _CLASS_LIST, "path": chosen.classes, "image_size": size}
-    if "num_workers" in recipe.dataset:
+    if "num_workers" in recipe["dataset"]:
         # Threads decode: starting processes takes longer than many evaluations.
         dataset["num_workers"] = 0
     weights = {"name": model, "pretrained": chosen.weights, "normalization": chosen.normalization}
-    dataset = {**recipe.dataset, **dataset, "taxonomy": chosen.taxonomy}
-    num_classes = data.read(dataset).num_classes if names is None else len(names)
-    assert num_classes is not None
-    ks = [k for k in recipe.eval.ks if k <= num_classes]
+    dataset = {**recipe["dataset"], **dataset, "taxonomy": chosen.taxonomy}
     return {
-        **recipe.to_dict(),
+        **recipe,
         "dataset": dataset,
         # The recipe's own network may have options.
-        "model": {**recipe.model, **dict.fromkeys(MODEL_OPTIONS), **weights},
-        "eval": {**recipe.eval, "ks": ks},
-        # Nothing is selected, and `ks` may lack the K of the recipe's metric.
-        "select_by": "loss",
+        "model": {**recipe["model"], **dict.fromkeys(MODEL_OPTIONS), **weights},
     }
 
 
@@ -108,6 +101,4 @@ def _facts(config: Config, names: tuple[str, ...]) -> Facts:
     given = config.dataset.taxonomy
     tree = None if given is None else taxonomy.read(given, names)
     facts = Facts(dataclasses.replace(Classes.of(names), tree=tree), (size, size, 3))
-    spec = facts.complete(dataset_spec(config.dataset))
-    found = normalization.choose_for_run(config.model, spec)
-    return facts if found is None else dataclasses.replace(facts, mean=found.mean, std=found.std)
+    return transfer.normalized(facts, dataset_spec(config.dataset), config.model)

@@ -10,28 +10,26 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from train.assembly import assemble
-from train.assembly.parts import Assembly
-from train.assembly.run_data import facts_of
 from train.classifiers import outliers
 from train.classifiers.classifier import Function, compute
 from train.configuration import Config
 from train.configuration.datasets import path_of
 from train.configuration.parsing import parse
-from train.data import Dataset, DatasetSpec, dataset_spec, taxonomy
+from train.data import Dataset, DatasetSpec, taxonomy
 from train.data.classes import Classes
 from train.data.crops import ImageReader
 from train.data.examples import Examples
-from train.devices import compilation_cache
-from train.foundation.errors import UserError
-from train.foundation.spelling import flags_for_fields
+from train.devices import processes
+from train.foundation.errors import UserError, naming_flags
 from train.models.classifier import Classifier as Network
+from train.run import evaluation, run_folder, runs
+from train.run.checkpoints import read_selected
+from train.run.parts import Run, assemble
+from train.run.run_data import facts_of
 from train.scores import temperature
 from train.scores.scores import Scores
 from train.training.objectives import class_logits
 from train.training.state import parameters_digest
-from train.workdir import run_files, run_inputs, runs
-from train.workdir.checkpoint import Checkpointer
 
 # The fields of `config.dataset` that are a place of data.
 _PLACES = ("path", "data_dir")
@@ -44,7 +42,7 @@ class TrainedClassifier:
     Attributes:
         workdir: the folder of the run; None for a published network.
         results: the contents of its `results.json`; empty for a published network.
-        assembly: the parts of the run, with a data set that is not opened yet; for a published
+        parts: the parts of the run, with a data set that is not opened yet; for a published
             network, the parts of a run that would have trained it.
         params: the selected parameters.
         batch_stats: the batch norm statistics that belong to them.
@@ -53,7 +51,7 @@ class TrainedClassifier:
 
     workdir: Path | None
     results: Mapping[str, Any]
-    assembly: Assembly
+    parts: Run
     params: Any
     batch_stats: Any
     shown: tuple[str, ...] | None = None
@@ -66,12 +64,12 @@ class TrainedClassifier:
     @property
     def config(self) -> Config:
         """The configuration of the run."""
-        return self.assembly.config
+        return self.parts.config
 
     @property
     def title(self) -> str:
         """What headings call it: the data set, and the loss or the file of the weights."""
-        return f"{self.assembly.data.spec.name}, {self.origin[1]}"
+        return f"{self.parts.data.spec.name}, {self.origin[1]}"
 
     @property
     def origin(self) -> tuple[str, str]:
@@ -88,7 +86,7 @@ class TrainedClassifier:
     @property
     def spec(self) -> DatasetSpec:
         """The data set of the run; none of its files has been read."""
-        return self.assembly.data.spec
+        return self.parts.data.spec
 
     @property
     def what(self) -> str:
@@ -103,7 +101,7 @@ class TrainedClassifier:
     @property
     def shape(self) -> tuple[int, ...]:
         """Height, width and channels of images; the number of features."""
-        return tuple(self.assembly.data.image_shape)
+        return tuple(self.parts.data.image_shape)
 
     @property
     def reader(self) -> ImageReader | None:
@@ -118,7 +116,7 @@ class TrainedClassifier:
     @property
     def classes(self) -> Classes:
         """The classes, by the names that are shown."""
-        own = self.assembly.data.classes
+        own = self.parts.data.classes
         return own if self.shown is None else dataclasses.replace(own, names=self.shown)
 
     @functools.cached_property
@@ -139,7 +137,7 @@ class TrainedClassifier:
         if (at := self.results.get("temperature")) is not None:
             logits = self.logits()
             return lambda inputs: temperature.probabilities(logits(inputs), np.float32(at))
-        return lambda inputs: self.assembly.objective.scores(self._outputs(inputs))
+        return lambda inputs: self.parts.objective.scores(self._outputs(inputs))
 
     def logits(self) -> Function:
         """The same inputs to logits [n, L]; see `scores`."""
@@ -163,8 +161,8 @@ class TrainedClassifier:
             wanted = ", ".join(map(str, ("n", *self.shape)))
             raise ValueError(f"{self.inputs} must have shape ({wanted}), got shape {inputs.shape}")
         variables = {"params": self.params, "batch_stats": self.batch_stats}
-        examples = self.assembly.normalize(self.examples(inputs))
-        return self.assembly.model.apply(variables, examples, **(how or {"train": False}))
+        examples = self.parts.normalize(self.examples(inputs))
+        return self.parts.model.apply(variables, examples, **(how or {"train": False}))
 
     def load_dataset(self) -> Dataset:
         """The data set of the run.
@@ -172,9 +170,9 @@ class TrainedClassifier:
         Raises:
             UserError: it is not prepared on this machine, or is not the one of the run.
         """
-        with run_inputs.naming_place(path_of(self.config.dataset), "--data"):
-            dataset = self.assembly.data.dataset
-        if not self.assembly.data.facts.are_of(facts_of(dataset)):
+        with naming_flags({"config.dataset.path": "--data"}):
+            dataset = self.parts.data.dataset
+        if not self.parts.data.facts.are_of(facts_of(dataset)):
             where = path_of(self.config.dataset) or self.spec.name
             raise UserError(
                 f"{where} is not the data set that the run in --workdir {self.workdir} was trained "
@@ -198,15 +196,17 @@ class TrainedClassifier:
         self, examples: Examples, *, new_score: str | None = None, name: str = "new"
     ) -> Scores:
         """The scores of examples; see `Classifier.score`."""
-        params, batch_stats = self.assembly.devices.replicate((self.params, self.batch_stats))
-        found = self.assembly.evaluator.score(
-            params,
-            batch_stats,
+        at = self.results.get("temperature")
+        found = evaluation.predict(
+            self.parts,
+            self.parts.devices.place((self.params, self.batch_stats)),
             examples,
             name=name,
+            logits=at is not None,
             shows_progress=True,
-            at_temperature=self.results.get("temperature"),
         )
+        if at is not None:
+            found = temperature.with_probabilities(found, at)
         found = dataclasses.replace(found, classes=self.classes)
         return found if new_score is None else self._with_outliers(found, new_score, examples, name)
 
@@ -238,49 +238,46 @@ def load(
     Raises:
         UserError: there is no finished run, or its files are damaged or of another version.
     """
-    written, results = runs.read_finished(workdir)
-    dataset = written.get("dataset", {})
+    run = runs.read_finished(workdir)
+    dataset = run.config["dataset"]
     places = {one: place for one in _PLACES if one in dataset and place is not None}
     if place is not None and not places:
         raise UserError(
             f"--data is for data at a place of their own; the run in {workdir} has none of these"
         )
     try:
-        config = parse({**written, "dataset": {**dataset, **places}})
+        config = parse({**run.config, "dataset": {**dataset, **places}})
     except UserError as error:
         another = f"--workdir {workdir} holds a run of another version of the program: "
         raise error.within(another) from error
-    classes = run_files.read_classes(workdir)
+    facts = run_folder.read_facts(workdir)
     if taxonomy is not None:
-        classes = below(taxonomy, classes)
-    spec = dataset_spec(config.dataset)
+        facts = dataclasses.replace(facts, classes=below(taxonomy, facts.classes))
     if config.compilation_cache:
-        compilation_cache.use()
-    facts = run_files.read_facts(workdir, classes, spec.image_shape)
-    assembly = assemble(config, facts, workdir=workdir)
-    selected = _selected(workdir, assembly, results.get("best_epoch"))
+        processes.use_compilation_cache()
+    parts = assemble(config, facts, workdir=workdir)
+    selected = _selected(workdir, parts, run.results["best_step"])
     return TrainedClassifier(
-        workdir, results, assembly, selected["params"], selected["batch_stats"]
+        workdir, run.results, parts, selected["params"], selected["batch_stats"]
     )
 
 
 def below(given: str, classes: Classes) -> Classes:
     """Classes with what --taxonomy has above them, a table with a tree of them."""
-    with flags_for_fields({taxonomy.FIELD: "--taxonomy"}):
+    with naming_flags({taxonomy.FIELD: "--taxonomy"}):
         return dataclasses.replace(classes, tree=taxonomy.read(given, classes.names))
 
 
-def _selected(workdir: Path, assembly: Assembly, epoch: int | None) -> Mapping[str, Any]:
-    """The parameters and batch norm statistics of the selected epoch."""
-    model = assembly.model
-    image = np.zeros((1, *assembly.data.image_shape), np.float32)
+def _selected(workdir: Path, parts: Run, step: int) -> Mapping[str, Any]:
+    """The selected parameters and batch norm statistics, which a checkpoint has."""
+    model = parts.model
+    image = np.zeros((1, *parts.data.image_shape), np.float32)
     shapes = jax.eval_shape(lambda: model.init(jax.random.key(0), image, train=True))
     like = {"params": shapes["params"], "batch_stats": shapes.get("batch_stats", {})}
-    folder = workdir / run_files.CHECKPOINTS
-    try:
-        with Checkpointer(folder) as checkpointer:
-            selected: Mapping[str, Any] = checkpointer.restore_selected(like)
-            checkpointer.check_selected(epoch)
-            return selected
-    except OSError as error:
-        raise UserError(f"the checkpoints in {folder} cannot be read: {error}") from error
+    selected = read_selected(workdir / run_folder.CHECKPOINTS, step)
+    if jax.tree.map(np.shape, selected) != jax.tree.map(np.shape, like):
+        raise UserError(
+            f"--workdir {workdir} holds a run of another version of the program: its network has "
+            "other parameters"
+        )
+    return selected

@@ -8,11 +8,11 @@ from pathlib import Path
 from train.comparison.finding import Found, metrics
 from train.comparison.grouping import Group, RunGroups, group_runs
 from train.foundation.errors import UserError
-from train.foundation.fields import did_you_mean
+from train.foundation.kinds import did_you_mean
 from train.reports.metric import LOSS, SHOTS, Metric
+from train.run.runs import StoredRun
 from train.series.planned_runs import PlannedRun
 from train.series.statistics import Values
-from train.workdir.runs import Run
 
 # The number that fits a line.
 _NAMED = 3
@@ -146,7 +146,7 @@ def check_planned(
     Raises:
         UserError: no run will have one of the metrics, or the baseline is not one group.
     """
-    planned = [Run(Path(run.name), run.config) for run in runs]
+    planned = [StoredRun(Path(run.name), run.config) for run in runs]
     ks = {k for run in planned for k in run.fields["eval.ks"]}
     for metric in wanted or ():
         if metric.k is not None and metric.k not in ks:
@@ -164,13 +164,13 @@ def check_planned(
     )
 
 
-def value(run: Run, metric: Metric, split: str) -> float | None:
+def value(run: StoredRun, metric: Metric, split: str) -> float | None:
     """A metric of a run; None if the run lacks it, or it has no value."""
     found = metrics(run, split).get(metric.name)
     return None if found is None else float(found)
 
 
-def _usual_metrics(runs: Iterable[Run], split: str) -> list[Metric]:
+def _usual_metrics(runs: Iterable[StoredRun], split: str) -> list[Metric]:
     """The metrics that selected epochs, then the top-K accuracies that some run has."""
     runs = list(runs)
     selecting = dict.fromkeys(Metric.parse(run.fields["select_by"]) for run in runs)
@@ -182,7 +182,7 @@ def _usual_metrics(runs: Iterable[Run], split: str) -> list[Metric]:
     return had
 
 
-def _check_metrics(wanted: Iterable[Metric], runs: Sequence[Run], split: str) -> None:
+def _check_metrics(wanted: Iterable[Metric], runs: Sequence[StoredRun], split: str) -> None:
     known = {name for run in runs for name in metrics(run, split)}
     for metric in wanted:
         if metric.name not in known:
@@ -273,7 +273,7 @@ def _are_comparable(group: Group, other: Group, metric: Metric) -> bool:
     return metric != LOSS or loss(group) == loss(other)
 
 
-def _missing(wanted: Iterable[Metric], runs: Sequence[Run], split: str) -> Iterable[str]:
+def _missing(wanted: Iterable[Metric], runs: Sequence[StoredRun], split: str) -> Iterable[str]:
     for metric in wanted:
         without = [run.workdir for run in runs if value(run, metric, split) is None]
         if without:
@@ -319,7 +319,7 @@ def _about_shots(
                     )
 
 
-def _group_size(run: Run, split: str, group: str) -> tuple[int, int] | None:
+def _group_size(run: StoredRun, split: str, group: str) -> tuple[int, int] | None:
     """The classes of a group and their examples in a split of a run; None in earlier versions."""
     groups = run.results.get("evaluated", {}).get(split, {}).get("groups", {})
     return (groups[group]["classes"], groups[group]["examples"]) if group in groups else None

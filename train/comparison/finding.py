@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from train.foundation.errors import UserError
+from train.run.runs import StoredRun
 from train.series.planner import Planner
 from train.series.run_fields import check_fields
-from train.workdir import run_files
-from train.workdir.runs import Run
 
 _NEEDED = ("seed", "loss.name", "dataset.name", "select_by")
 
@@ -23,7 +22,7 @@ class Found:
         left_out: the folders of other runs, with the reason.
     """
 
-    finished: tuple[Run, ...]
+    finished: tuple[StoredRun, ...]
     left_out: Mapping[Path, str]
 
 
@@ -42,7 +41,7 @@ def find(folders: Sequence[str]) -> Found:
         for workdir in inside:
             # A folder may be inside another one, or be a link to it.
             workdirs.setdefault(workdir.resolve(), workdir)
-    found = _select(run for run in map(Run.read, workdirs.values()) if run is not None)
+    found = _select(run for run in map(StoredRun.read, workdirs.values()) if run is not None)
     if not found.finished:
         unfinished = "" if not found.left_out else f", and {len(found.left_out)} that are not"
         raise UserError(
@@ -51,7 +50,7 @@ def find(folders: Sequence[str]) -> Found:
     return found
 
 
-def _select(runs: Iterable[Run]) -> Found:
+def _select(runs: Iterable[StoredRun]) -> Found:
     """The runs that are finished.
 
     Raises:
@@ -62,11 +61,6 @@ def _select(runs: Iterable[Run]) -> Found:
         if run.is_finished:
             check_fields(run, _NEEDED)
             finished.append(run)
-        elif (run.workdir / run_files.RESULTS).exists():
-            raise UserError(
-                f"{run.workdir / run_files.RESULTS} cannot be read as the results of a run; delete "
-                "it, and the command that started the run writes it again"
-            )
         else:
             left_out[run.workdir] = "not finished"
     return Found(tuple(finished), left_out)
@@ -88,7 +82,7 @@ def planned(planner: Planner) -> Found:
     return Found(tuple(finished), left_out)
 
 
-def metrics(run: Run, split: str) -> Mapping[str, Any]:
+def metrics(run: StoredRun, split: str) -> Mapping[str, Any]:
     """The metrics of a split by their names."""
     found = run.results.get(split)
     return found if isinstance(found, dict) else {}

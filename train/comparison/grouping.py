@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from train.foundation.errors import UserError
-from train.foundation.fields import did_you_mean
+from train.foundation.kinds import did_you_mean
+from train.run import run_folder
+from train.run.runs import StoredRun, identity_without_seed
 from train.series.run_fields import short_name, used_fields
-from train.workdir import run_files
-from train.workdir.runs import Run, identity_without_seed
 
 _LOSS = "loss.name"
 # The columns that come first; the others follow in the order of the configuration.
@@ -30,7 +30,7 @@ class Group:
     """
 
     fields: Mapping[str, Any]
-    runs: Mapping[int, Run]
+    runs: Mapping[int, StoredRun]
 
     def text(self, field: str) -> str:
         """The value of a field as it is shown; a dash if the configuration lacks the field."""
@@ -73,18 +73,20 @@ class RunGroups:
         ]
 
 
-def group_runs(runs: Iterable[Run]) -> tuple[list[RunGroups], list[tuple[Run, Run]]]:
+def group_runs(
+    runs: Iterable[StoredRun],
+) -> tuple[list[RunGroups], list[tuple[StoredRun, StoredRun]]]:
     """The groups of each data set.
 
     Returns:
         The groups, and the runs that repeat another run with its seed. Each is paired with that
         run, and only that run is in a group.
     """
-    by_data_set: dict[tuple[str, str | None], dict[str, dict[int, Run]]] = {}
-    repeated: list[tuple[Run, Run]] = []
+    by_data_set: dict[tuple[str, str | None], dict[str, dict[int, StoredRun]]] = {}
+    repeated: list[tuple[StoredRun, StoredRun]] = []
     for run in runs:
         # Other files under the same name are another data set.
-        data_set = _data_set_name(run), run_files.read_digest(run.workdir)
+        data_set = _data_set_name(run), run_folder.read_digest(run.workdir)
         key = json.dumps(_fields(run), sort_keys=True)
         by_seed = by_data_set.setdefault(data_set, {}).setdefault(key, {})
         first = by_seed.setdefault(run.fields["seed"], run)
@@ -104,11 +106,11 @@ def group_runs(runs: Iterable[Run]) -> tuple[list[RunGroups], list[tuple[Run, Ru
     return found, repeated
 
 
-def _fields(run: Run) -> dict[str, Any]:
+def _fields(run: StoredRun) -> dict[str, Any]:
     return identity_without_seed(used_fields(run))
 
 
-def _data_set_name(run: Run) -> str:
+def _data_set_name(run: StoredRun) -> str:
     parts = (run.fields.get(field) for field in _DATA_SET)
     return " ".join(str(part) for part in parts if part is not None)
 

@@ -5,8 +5,7 @@ from typing import Any
 
 from train.comparison.comparing import Compared, Comparison, DataSetTable, Row
 from train.data.sources.table import encode_rows
-from train.foundation.console import show_line
-from train.foundation.printable import printable, printable_lines
+from train.foundation.console import printable, printable_lines, show_line
 from train.reports.metric import Metric
 from train.series import printing
 from train.series.printing import Column, with_interval

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from train.comparison import toml_files
-from train.foundation import fields
+from train.foundation import kinds
 from train.foundation.errors import UserError
 from train.series.parameters import Choice, Parameter, Range, Scale
 
 _SCALES: tuple[Scale, ...] = ("log", "linear")
 _RANGE_KEYS = ("from", "to", "scale", "least", "most")
 _CHOICE_KEYS = ("values",)
-_NUMBER = fields.Number()
+_NUMBER = kinds.number()
 # Runs compute in float32, and the ends of a range on a log scale can be extended by decades.
 _SMALLEST, _LARGEST = 1e-37, 1e38
 
@@ -72,9 +72,9 @@ def _range(name: str, where: str, table: Mapping[str, Any], default: Any) -> Ran
         if key in table or key in ("from", "to"):
             if key not in table:
                 raise UserError(f"{where}.{key} is missing")
-            if wrong := _NUMBER(table[key]):
+            if wrong := kinds.wrong(table[key], _NUMBER):
                 raise UserError(field=f"{where}.{key}", must_be=wrong, got=table[key])
-    if wrong := fields.one_of(_SCALES)(table.get("scale")):
+    if wrong := kinds.wrong(table.get("scale"), kinds.one_of(_SCALES)):
         raise UserError(field=f"{where}.scale", must_be=wrong, got=table.get("scale"))
     start, end = float(table["from"]), float(table["to"])
     least = float(table["least"]) if "least" in table else None

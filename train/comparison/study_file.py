@@ -10,7 +10,7 @@ from typing import Any
 from train.comparison import search_space, toml_files
 from train.configuration.datasets import labels_of
 from train.data.truths import ONE
-from train.foundation import fields, text_files
+from train.foundation import files, kinds
 from train.foundation.errors import UserError
 from train.reports.metric import Metric
 from train.series import planned_runs
@@ -38,8 +38,8 @@ _CONTRAST_KEYS = ("name", "first", "second", "metric", "primary", "equivalence")
 # Fields that the file has in places of its own.
 _ELSEWHERE = {"seed": "seeds and tuning_seeds", "select_by": "select_by"}
 _LIMITS: Mapping[Side, str] = {"low": "least", "high": "most"}
-_NUMBER = fields.integer(1, toml_files.MOST_VALUES)
-_POINTS = fields.Number(above=0, at_most=100)
+_NUMBER = kinds.integer(1, toml_files.MOST_VALUES)
+_POINTS = kinds.number(gt=0, le=100)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def read(path: Path) -> Study:
 def _parse(path: Path, content: Mapping[str, Any]) -> Study:
     toml_files.check_keys(content, _KEYS)
     select_by = _metric("select_by", content.get("select_by"))
-    if wrong := fields.one_of(_SPLITS)(content.get("split")):
+    if wrong := kinds.wrong(content.get("split"), kinds.one_of(_SPLITS)):
         raise UserError(field="split", must_be=wrong, got=content.get("split"))
     tuning_seeds = toml_files.seeds("tuning_seeds", content.get("tuning_seeds"))
     seeds = toml_files.seeds("seeds", content.get("seeds"))
@@ -164,7 +164,7 @@ def _parse(path: Path, content: Mapping[str, Any]) -> Study:
     encoded = path.read_bytes()
     return Study(
         file=path.name,
-        content=text_files.decoded(encoded),
+        content=files.read_text(path),
         sha256=hashlib.sha256(encoded).hexdigest(),
         select_by=select_by,
         split=content["split"],
@@ -207,14 +207,14 @@ def _check_field(base: Recipe, field: str, known: Mapping[str, Any]) -> None:
     if field in _ELSEWHERE:
         raise UserError(f"{field} cannot be a field: {_ELSEWHERE[field]} of the file sets it")
     if field not in known:
-        raise UserError(f"{base.file} has no field {field!r}{fields.did_you_mean(field, known)}")
+        raise UserError(f"{base.file} has no field {field!r}{kinds.did_you_mean(field, known)}")
 
 
 def _contrast(name: str, table: Mapping[str, Any], arms: Mapping[str, Arm]) -> PlannedContrast:
     for key in ("first", "second"):
         # A list or a table, which TOML may have here, cannot be looked up in a mapping.
         if table.get(key) not in tuple(arms):
-            hint = fields.did_you_mean(str(table.get(key)), arms)
+            hint = kinds.did_you_mean(str(table.get(key)), arms)
             raise UserError(f"{key} must be the name of an arm; got {table.get(key)!r}{hint}")
     if table["first"] == table["second"]:
         raise UserError(f"first and second are the same arm, {table['first']!r}")
@@ -222,7 +222,7 @@ def _contrast(name: str, table: Mapping[str, Any], arms: Mapping[str, Arm]) -> P
     if not isinstance(primary, bool):
         raise UserError(field="primary", must_be="true or false", got=primary)
     equivalence = table.get("equivalence")
-    if equivalence is not None and (wrong := _POINTS(equivalence)):
+    if equivalence is not None and (wrong := kinds.wrong(equivalence, _POINTS)):
         raise UserError(field="equivalence", must_be=f"{wrong}, in points", got=equivalence)
     return PlannedContrast(
         name,
@@ -286,7 +286,7 @@ def _metric(name: str, value: Any) -> Metric:
 
 
 def _integer(name: str, value: Any) -> int:
-    if wrong := _NUMBER(value):
+    if wrong := kinds.wrong(value, _NUMBER):
         raise UserError(field=name, must_be=wrong, got=value)
     return int(value)
 

@@ -10,13 +10,13 @@ import numpy as np
 from train.comparison.study_results import ArmNumbers, ContrastNumbers, StudyNumbers
 from train.foundation.console import show_line
 from train.reports.metric import Metric
+from train.run.runs import StoredRun, identity_without_seed
 from train.series.parameters import Choice, Parameter
 from train.series.planner import Tuned
 from train.series.printing import Column, console_of_tables, show_columns, with_interval
 from train.series.run_fields import short_name
 from train.series.search import Drawn
 from train.series.statistics import Summary
-from train.workdir.runs import Run, identity_without_seed
 
 _LEGEND = (
     "Arms: mean over seeds ± 95 % interval (Student's t).",
@@ -223,7 +223,7 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
     }
 
 
-def _run(seed: int, run: Run | None, split: str, select_by: Metric) -> dict[str, Any]:
+def _run(seed: int, run: StoredRun | None, split: str, select_by: Metric) -> dict[str, Any]:
     if run is None:
         return {"seed": seed, "diverged": True}
     return {
@@ -237,7 +237,7 @@ def _run(seed: int, run: Run | None, split: str, select_by: Metric) -> dict[str,
     }
 
 
-def _by_epoch(run: Run, metric: Metric) -> list[float | None]:
+def _by_epoch(run: StoredRun, metric: Metric) -> list[float | None]:
     return [line.get(metric.name) for line in run.metrics() if line.get("split") == "validation"]
 
 

@@ -9,12 +9,12 @@ from train.comparison.study_file import PlannedContrast, Study
 from train.foundation.errors import UserError
 from train.reports.metric import Metric
 from train.reports.outcomes import Outcomes
+from train.run import run_folder
 from train.series import collecting, contrasts
 from train.series.collecting import Collected, Finals
 from train.series.contrasts import Contrast
 from train.series.planner import WORST, Planner
 from train.series.statistics import Values
-from train.workdir import run_files
 
 _POINTS = 100
 
@@ -108,7 +108,7 @@ def collect(study: Study, planner: Planner) -> StudyNumbers:
 
 def _arm(finals: Finals, split: str) -> ArmNumbers:
     outcomes = {
-        seed: None if run is None else Outcomes.read(run_files.outcomes(run.workdir, split))
+        seed: None if run is None else Outcomes.read(run_folder.outcomes(run.workdir, split))
         for seed, run in finals.ended.items()
     }
     return ArmNumbers(split, finals, outcomes)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from train.comparison import toml_files
-from train.foundation import fields
+from train.foundation import kinds
 from train.foundation.errors import UserError
 from train.series import planned_runs
 from train.series.planned_runs import PlannedRun
@@ -72,7 +72,7 @@ def _read_fields(base: Recipe, values: Mapping[str, Any]) -> dict[str, list[Any]
         if name == "seed":
             raise UserError("fields cannot have the seed: list the seeds in seeds")
         if name not in known:
-            raise UserError(f"{base.file} has no field {name!r}{fields.did_you_mean(name, known)}")
+            raise UserError(f"{base.file} has no field {name!r}{kinds.did_you_mean(name, known)}")
     return {
         name: toml_files.values_of_field(
             f"fields.{name}", value, is_tuple=isinstance(known[name], list)

@@ -1,26 +1,18 @@
 """TOML files that describe runs, and the values in them."""
 
-import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from train.foundation import fields, json_files, text_files
+from train.foundation import files, kinds
 from train.foundation.errors import UserError, first_line
 
-# The largest file, in bytes. Users write these files by hand.
-_LARGEST = 2**20
 # The most values of a field, seeds, files or tables.
 MOST_VALUES = 1_000
 # Each is checked before the first is made.
 MOST_RUNS = 2_000
-# The start of a key of more than 32 parts with dots between them: tomllib's time grows with the
-# square of their number.
-_LONG_KEY = re.compile(
-    r"""(?<![\w\\-])(?:(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\.[ \t]*){32}"""
-)
-_SEED = fields.integer(0, 2**32 - 1)
+_SEED = kinds.integer(0, 2**32 - 1)
 
 
 def read(path: Path, flag: str) -> dict[str, Any]:
@@ -29,27 +21,19 @@ def read(path: Path, flag: str) -> dict[str, Any]:
     Raises:
         UserError: there is no such file, or it is not TOML.
     """
-    if path.is_dir():
+    if not path.is_file():
         raise UserError(field=f"--{flag}", must_be="a file", but=f"there is no file {path}")
     try:
-        text = text_files.decoded(json_files.read_bytes(path, _LARGEST))
-        if long := _LONG_KEY.search(text):
-            line = text.count("\n", 0, long.start()) + 1
-            raise ValueError(f"line {line} has a key of more than 32 parts")
-        content = tomllib.loads(text)
-        json_files.check_parts(content)
-    except FileNotFoundError as error:
-        raise UserError(f"--{flag} must be a file; there is no file {path}") from error
-    except (ValueError, RecursionError) as error:
+        return tomllib.loads(files.read_text(path))
+    except ValueError as error:
         raise UserError(f"{path} is not TOML: {first_line(error)}") from error
-    return content
 
 
 def check_keys(table: Mapping[str, Any], known: Collection[str]) -> None:
     """Raises `UserError` for a key that is not known."""
     for key in table:
         if key not in known:
-            hint = fields.did_you_mean(key, known)
+            hint = kinds.did_you_mean(key, known)
             raise UserError(f"{key!r} is not one of {', '.join(known)}{hint}")
 
 
@@ -74,7 +58,7 @@ def seeds(name: str, value: Any) -> tuple[int, ...]:
     """One or several seeds of runs."""
     found = several(name, value)
     for seed in found:
-        if wrong := _SEED(seed):
+        if wrong := kinds.wrong(seed, _SEED):
             raise UserError(field=name, must_be=f"{wrong}, or several", got=seed)
     return tuple(found)
 

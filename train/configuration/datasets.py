@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from train.configuration.declaring import field
-from train.foundation.fields import Number, integer, text
 
 # More classes do not fit into the memory of a host, which has a name, a count and a prior of each.
 MOST_CLASSES = 10**8
@@ -21,7 +20,7 @@ class DatasetFields:
         "A data set ([published](data.md), [your own](own_data.md)), or the import path of a "
         "`DatasetFamily`."
     )
-    batch_size: int = field("The examples of a step, on all devices.", integer(1))
+    batch_size: int = field("The examples of a step, on all devices.", ge=1)
     data_dir: str | None = field(
         "The folder of prepared data. None: TFDS_DATA_DIR or ~/tensorflow_datasets.",
         default=None,
@@ -29,8 +28,9 @@ class DatasetFields:
     )
     mixup: float = field(
         "Mixes pairs with shares from Beta(mixup, mixup). 0: no mixup.",
-        Number(at_least=0, at_most=1000),
         default=0.0,
+        ge=0,
+        le=1000,
         is_input=True,
     )
     sampling: Literal["uniform", "class_balanced"] = field(
@@ -40,26 +40,25 @@ class DatasetFields:
     taxonomy: str | None = field(
         "A column for each rank (`TABLE`, or `TABLE:family,genus,species`), or the genera of "
         "species (`first_word`). None: the data set's.",
-        text("the path of a table, or first_word"),
         default=None,
         may_change=True,
     )
     train_per_class: int | None = field(
-        "The most training examples of a class. None: all.", integer(1), default=None
+        "The most training examples of a class. None: all.", default=None, ge=1
     )
     imbalance_factor: float = field(
         "The largest class over the smallest in a made long tail. 1: as they are.",
-        Number(at_least=1),
         default=1.0,
+        ge=1,
     )
     label_noise: float = field(
         "The probability that a training label is drawn again from the group of its class.",
-        Number(at_least=0, at_most=1),
         default=0.0,
+        ge=0,
+        le=1,
     )
     label_noise_kind: Literal["superclass", "blocks", "uniform"] = field(
-        "The groups: [label noise](data.md#label-noise).",
-        default="superclass",
+        "The groups: [label noise](data.md#label-noise).", default="superclass"
     )
 
 
@@ -68,10 +67,7 @@ class StreamedFields(DatasetFields):
     """The fields of data sets whose images are read while the network trains."""
 
     num_workers: int = field(
-        "Processes that decode images. 0: threads.",
-        integer(0, 256),
-        default=0,
-        of_machine=True,
+        "Processes that decode images. 0: threads.", default=0, ge=0, le=256, of_machine=True
     )
 
 
@@ -87,7 +83,6 @@ class FilesFields(StreamedFields):
 
 
 _PART = "The part of each class that is held out, unless the split is given."
-_A_PATH = text("the path of a file or a folder, hf:NAME or tfds:NAME")
 # In messages and in the help of flags, which name no more of the package.
 HOW_GROUPS_ARE_FOUND = (
     r"a regular expression with one capture, such as (obs\d+)_, or parent or near_duplicates"
@@ -98,38 +93,25 @@ HOW_GROUPS_ARE_FOUND = (
 class OwnFields(DatasetFields):
     """The fields of your own data, which the program divides into splits."""
 
-    path: str = field("Where the data is: [your own data](own_data.md).", _A_PATH, may_change=True)
+    path: str = field("Where the data is: [your own data](own_data.md).", may_change=True)
     group: str | None = field(
         "What stays in one split: [groups](own_data.md#groups). None: `group` if it exists.",
         default=None,
     )
     labels: Literal["one", "votes", "several"] = field(
-        "`one` class, `votes` for one class, or `several` classes at once.",
-        default="one",
+        "`one` class, `votes` for one class, or `several` classes at once.", default="one"
     )
     votes: Literal["shares", "majority", "weighted", "dawid_skene"] = field(
-        "How votes become plausibilities: [votes](votes.md).",
-        default="shares",
+        "How votes become plausibilities: [votes](votes.md).", default="shares"
     )
-    validation_fraction: float = field(
-        _PART,
-        Number(at_least=0, below=1),
-        default=0.15,
-    )
-    test_fraction: float = field(
-        _PART,
-        Number(at_least=0, below=1),
-        default=0.15,
-    )
+    validation_fraction: float = field(_PART, default=0.15, ge=0, lt=1)
+    test_fraction: float = field(_PART, default=0.15, ge=0, lt=1)
     unseen_classes: Literal["refuse", "leave_out"] = field(
         "Classes without training examples are an error (`refuse`), or left out (`leave_out`).",
         default="refuse",
     )
     corrections: str | None = field(
-        "Corrected labels, as `train.audit` writes them.",
-        text("the path of a table"),
-        default=None,
-        may_change=True,
+        "Corrected labels, as `train.audit` writes them.", default=None, may_change=True
     )
 
 
@@ -144,15 +126,15 @@ class ImagesFields(OwnFields, FilesFields):
 
     image_size: int | None = field(
         "Height and width. None: the images' if equal and ≤ 64, else 224.",
-        integer(1, 4096),
         default=None,
+        ge=1,
+        le=4096,
     )
     augmentation: Literal["none", "flip", "crop_flip", "random_resized_crop", "randaugment"] = (
         field("How training images are changed.", default="random_resized_crop")
     )
     normalization: Literal["imagenet", "half"] = field(
-        "`imagenet` for pretrained networks, or `half`: values from -1 to 1.",
-        default="imagenet",
+        "`imagenet` for pretrained networks, or `half`: values from -1 to 1.", default="imagenet"
     )
     nested: bool = field("Each folder with images is a class, as in genus/species.", default=False)
     image: str | None = field("The column of images. None: `path`, or by its type.", default=None)
@@ -168,7 +150,7 @@ class ImagesFields(OwnFields, FilesFields):
 class HeldOutFields(DatasetFields):
     """The field of published data sets without a validation split."""
 
-    validation_size: int = field("Training examples that are held out for validation.", integer(1))
+    validation_size: int = field("Training examples that are held out for validation.", ge=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,22 +174,16 @@ _EXAMPLES = "The examples of the split."
 class SpeciesFields(DatasetFields):
     """The fields of `synthetic_species`."""
 
-    num_classes: int = field("The classes.", integer(2, MOST_CLASSES))
-    num_genera: int = field("The genera, groups of similar classes.", integer(1))
+    num_classes: int = field("The classes.", ge=2, le=MOST_CLASSES)
+    num_genera: int = field("The genera, groups of similar classes.", ge=1)
     # Below, eight bits no longer resolve the noise of an image.
-    ambiguity: float = field(
-        "How much the classes of a genus overlap.", Number(at_least=0.01, at_most=100)
-    )
+    ambiguity: float = field("How much the classes of a genus overlap.", ge=0.01, le=100)
     # A power law of 10 gives the rarest of 10^8 species a probability of 1e-80, which is not 0.
-    long_tail_exponent: float = field(
-        "How unequal the frequencies are. 0: equal.", Number(at_least=0, at_most=10)
-    )
-    data_seed: int = field(
-        "The seed of the data, not of the run.", integer(0, 2**32 - 1), default=0
-    )
-    num_train: int = field(_EXAMPLES, integer(1, MOST_EXAMPLES))
-    num_validation: int = field(_EXAMPLES, integer(1, MOST_EXAMPLES))
-    num_test: int = field(_EXAMPLES, integer(1, MOST_EXAMPLES))
+    long_tail_exponent: float = field("How unequal the frequencies are. 0: equal.", ge=0, le=10)
+    data_seed: int = field("The seed of the data, not of the run.", default=0, ge=0, le=2**32 - 1)
+    num_train: int = field(_EXAMPLES, ge=1, le=MOST_EXAMPLES)
+    num_validation: int = field(_EXAMPLES, ge=1, le=MOST_EXAMPLES)
+    num_test: int = field(_EXAMPLES, ge=1, le=MOST_EXAMPLES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,8 +194,7 @@ class LatentsFields(SpeciesFields):
         "The [distribution](data.md#synthetic-latents)."
     )
     balanced_per_class: int = field(
-        "Examples of each class in the class-balanced test. 0: no test.",
-        integer(0, MOST_EXAMPLES),
+        "Examples of each class in the class-balanced test. 0: no test.", ge=0, le=MOST_EXAMPLES
     )
 
 

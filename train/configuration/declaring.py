@@ -4,87 +4,66 @@ import dataclasses
 import functools
 import types
 import typing
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from train.foundation import fields
-from train.foundation.fields import Field
+import msgspec
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-_Group = TypeVar("_Group", bound="DataclassInstance")
-_KEY, _REST = "declared", "rest"
 NO_DEFAULT: Any = dataclasses.MISSING
-
-
-@dataclass(frozen=True)
-class Declared:
-    """A field as it is declared.
-
-    Attributes:
-        doc: what the field does, in words.
-        check: what the field may hold.
-        default: the value if none is given; `NO_DEFAULT` for a field that a recipe sets.
-        type: the type of the values, without None.
-        of_machine: whether the field may differ from machine to machine: no result depends on it.
-        may_change: whether the field may change when a run resumes, or is finished.
-        is_input: whether the field is an input of the compiled step, so that another value does not
-            make another program.
-        in_recipes: whether recipes have the field. If not, only runs have it, if its value is not
-            the default.
-    """
-
-    doc: str
-    check: Field
-    default: Any
-    type: type
-    of_machine: bool
-    may_change: bool
-    is_input: bool
-    in_recipes: bool
 
 
 def field(
     doc: str,
-    check: Field | None = None,
     *,
     default: Any = NO_DEFAULT,
     of_machine: bool = False,
     may_change: bool = False,
     is_input: bool = False,
-    in_recipes: bool = True,
+    **bounds: Any,
 ) -> Any:
-    """Declares a field of a group, which is a frozen dataclass; see `Declared`.
+    """Declares a field of a group, which is a frozen dataclass.
 
-    Without a check, the type of the field is the check: True or False, a text, or the values of a
-    `Literal`. If None is in the type, None is allowed too.
+    Args:
+        doc: what the field does, in words.
+        default: the value if none is given; `NO_DEFAULT` for a field that a recipe sets.
+        of_machine: whether the field may differ from machine to machine: no result depends on it.
+        may_change: whether the field may change when a run resumes, or is finished.
+        is_input: whether the field is an input of the compiled step, so that another value does not
+            make another program.
+        bounds: of the values, as `msgspec.Meta` has them: `gt`, `ge`, `lt`, `le`, `min_length`. A
+            text is not empty.
     """
-    said = {
-        "doc": doc,
-        "check": check,
-        "of_machine": of_machine,
-        "may_change": of_machine or may_change,
-        "is_input": is_input,
-        "in_recipes": in_recipes,
-    }
-    return dataclasses.field(default=default, metadata={_KEY: said})
+    traits = (doc, of_machine, of_machine or may_change, is_input)
+    return dataclasses.field(default=default, metadata={"bounds": bounds, "traits": traits})
 
 
-def rest() -> Any:
-    """Declares the field of a group that has the values without a declaration, by their names."""
-    return dataclasses.field(default_factory=dict, metadata={_REST: True})
+class Declared(NamedTuple):
+    """A declared field; see `field`.
+
+    Attributes:
+        kind: the type with the bounds, and with None if the field may be None.
+        type: the type of the values.
+    """
+
+    kind: Any
+    type: type
+    default: Any
+    doc: str
+    of_machine: bool
+    may_change: bool
+    is_input: bool
 
 
 @functools.cache
 def of_group(group: type["DataclassInstance"]) -> dict[str, Declared]:
     """The fields that a group declares, without its own groups, by their names."""
-    hints = typing.get_type_hints(group)
+    hints = typing.get_type_hints(group, include_extras=True)
     return {
-        one.name: _declared(hints[one.name], one.default, one.metadata[_KEY])
+        one.name: _declared(hints[one.name], one)
         for one in dataclasses.fields(group)
-        if _KEY in one.metadata
+        if one.metadata
     }
 
 
@@ -98,70 +77,19 @@ def by_dotted_name(
         prefix: the start of the names.
         groups: kinds of the groups inside, if they differ from the declared ones.
     """
-    known, inside, found = of_group(group), dict(_groups(group)), dict[str, Declared]()
-    for one in dataclasses.fields(group):
-        if one.name in known:
-            found[f"{prefix}{one.name}"] = known[one.name]
-        elif one.name in inside:
-            kind = groups.get(one.name, inside[one.name])
-            found |= by_dotted_name(kind, f"{prefix}{one.name}.")
-    return found
+    found: dict[str, Declared] = {}
+    for name, inside in groups_of(group).items():
+        found |= by_dotted_name(groups.get(name, inside), f"{prefix}{name}.")
+    return found | {f"{prefix}{name}": one for name, one in of_group(group).items()}
 
 
 def defaults(group: type["DataclassInstance"], **groups: type) -> dict[str, Any]:
-    """The defaults of the fields that recipes have, by dotted names and as JSON has them.
-
-    Args:
-        group: the group of the fields.
-        groups: as of `by_dotted_name`.
-    """
+    """The defaults of fields by their dotted names, as JSON has them; see `by_dotted_name`."""
     return {
-        name: _thawed(one.default)
+        name: list(one.default) if one.type is tuple else one.default
         for name, one in by_dotted_name(group, **groups).items()
-        if one.in_recipes and one.default is not NO_DEFAULT
+        if one.default is not NO_DEFAULT
     }
-
-
-def build(
-    group: type[_Group], values: Mapping[str, Any], prefix: str = "", /, **groups: type
-) -> _Group:
-    """The group with values that have been checked.
-
-    Args:
-        group: the group.
-        values: by their dotted names.
-        prefix: the start of the names of the group.
-        groups: as for `by_dotted_name`.
-    """
-    own = {
-        name.removeprefix(prefix): _frozen(value)
-        for name, value in values.items()
-        if name.startswith(prefix)
-    }
-    known = of_group(group)
-    arguments = {
-        name: typed(value, known[name].type) for name, value in own.items() if name in known
-    }
-    for name, inside in _groups(group):
-        arguments[name] = build(groups.get(name, inside), values, f"{prefix}{name}.")
-    for one in dataclasses.fields(group):
-        if _REST in one.metadata:
-            arguments[one.name] = {name: own[name] for name in own if name not in known}
-    return group(**arguments)
-
-
-def plain(group: "DataclassInstance") -> dict[str, Any]:
-    """The group as JSON has it: nested, without the fields of runs that have their default."""
-    known, found = of_group(type(group)), dict[str, Any]()
-    for one in dataclasses.fields(group):
-        value = getattr(group, one.name)
-        if _REST in one.metadata:
-            found |= _thawed(value)
-        elif one.name not in known:
-            found[one.name] = plain(value)
-        elif known[one.name].in_recipes or value != known[one.name].default:
-            found[one.name] = _thawed(value)
-    return found
 
 
 def inputs(group: "DataclassInstance") -> dict[str, Any]:
@@ -170,43 +98,18 @@ def inputs(group: "DataclassInstance") -> dict[str, Any]:
     return {name: getattr(group, name) for name, one in known.items() if one.is_input}
 
 
-def typed(value: Any, kind: type) -> Any:
-    """The value, as a float for a field of floats: JAX refuses integers of over 32 bits."""
-    return float(value) if kind is float and isinstance(value, int) else value
-
-
-def _groups(group: type["DataclassInstance"]) -> Iterator[tuple[str, type]]:
+@functools.cache
+def groups_of(group: type["DataclassInstance"]) -> dict[str, type]:
     """The groups inside a group, by their names."""
-    hints = typing.get_type_hints(group)
-    for one in dataclasses.fields(group):
-        if dataclasses.is_dataclass(hints[one.name]):
-            yield one.name, hints[one.name]
+    hints: dict[str, type] = typing.get_type_hints(group)
+    return {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
 
 
-def _declared(hint: Any, default: Any, said: Mapping[str, Any]) -> Declared:
+def _declared(hint: Any, one: "dataclasses.Field[Any]") -> Declared:
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
     members = typing.get_args(hint) if is_union else (hint,)
-    (kind,) = (member for member in members if member is not types.NoneType)
-    check = said["check"] or _check_of(kind)
-    if types.NoneType in members and said["in_recipes"]:
-        check = fields.optional(check)
-    if typing.get_origin(kind) is Literal:
-        kind = str
-    kind = typing.get_origin(kind) or kind
-    return Declared(**{**said, "check": check}, default=default, type=kind)
-
-
-def _check_of(kind: Any) -> Field:
-    if kind is bool:
-        return fields.boolean()
-    return fields.one_of(typing.get_args(kind)) if kind is not str else fields.text()
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
-
-
-def _thawed(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _thawed(one) for name, one in value.items()}
-    return [*map(_thawed, value)] if isinstance(value, tuple) else value
+    (member,) = (member for member in members if member is not types.NoneType)
+    bounds = {"min_length": 1} if member is str else one.metadata["bounds"]
+    kind: Any = Annotated[member, msgspec.Meta(**bounds)]
+    type_ = str if typing.get_origin(member) is Literal else typing.get_origin(member) or member
+    return Declared(kind | None if is_union else kind, type_, one.default, *one.metadata["traits"])

@@ -1,27 +1,19 @@
 """The door: a nested configuration becomes a `Config`, once every field of it has been checked."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from train.configuration import rules
-from train.configuration.declaring import build, by_dotted_name, defaults
-from train.configuration.groups import Config
-from train.data import DATASET_NAME, dataset_spec, find
-from train.foundation import addresses, fields
-from train.foundation.errors import UserError
-from train.foundation.fields import Field
-from train.foundation.nested import flatten
-from train.models import MODEL_NAME
-from train.training.losses import LOSS_NAME, LOSSES, find_loss
-from train.training.optimizer import OPTIMIZERS
+import msgspec
 
-# What may stand in these fields is not known to their declarations. `rules` has the rest of them.
-NAMES: Mapping[str, Field] = {
-    "dataset.name": DATASET_NAME,
-    "model.name": MODEL_NAME,
-    "loss.name": LOSS_NAME,
-    "optimizer.name": fields.one_of(OPTIMIZERS),
-}
+from train.configuration import rules
+from train.configuration.declaring import NO_DEFAULT, by_dotted_name, groups_of, of_group
+from train.configuration.groups import Config, LossFields
+from train.data import dataset_spec, find
+from train.foundation import kinds
+from train.foundation.errors import UserError
+from train.foundation.nested import flatten
+from train.models import find as find_network
+from train.training.losses import LOSSES, find_loss
 
 
 def parse(config: Mapping[str, Any]) -> Config:
@@ -35,37 +27,45 @@ def parse(config: Mapping[str, Any]) -> Config:
             default is missing.
     """
     values = dict(flatten(config))
-    for name, value in values.items():
-        addresses.refuse(f"config.{name}", value)
-    rules.check_field(values, "dataset.name", DATASET_NAME)
-    kind = find(values["dataset.name"]).fields
+    for name in ("dataset.name", "model.name", "loss.name"):
+        if name not in values:
+            raise UserError(f"config.{name} is missing")
+    kind, loss = find(values["dataset.name"]).fields, find_loss(values["loss.name"])
+    find_network(values["model.name"])
     declared = by_dotted_name(Config, dataset=kind)
-    known = {*declared, *_loss_parameters(values)}
+    # A recipe may have parameters of all losses.
+    of_losses = {name for one in (*LOSSES.values(), loss) for name in one.parameters}
+    known = {*declared, *(f"loss.{name}" for name in of_losses)}
     for name in values:
         if name not in known:
-            hint = fields.did_you_mean(name, known)
+            hint = kinds.did_you_mean(name, known)
             raise UserError(f"config.{name} is not a field of the configuration{hint}")
-    values = {**defaults(Config, dataset=kind), **values}
     for name, one in declared.items():
-        if (one.in_recipes or name in values) and name not in rules.DEPENDENT:
-            rules.check_field(values, name, NAMES.get(name, one.check))
-    for name in sorted(rules.DEPENDENT.keys() - values.keys()):
-        raise UserError(f"config.{name} is missing")
-    for name in find_loss(values["loss.name"]).parameters:
-        if f"loss.{name}" not in values:
-            raise UserError(
-                f"config.loss.{name} is missing; a recipe has the parameters of the loss that "
-                f"follows its colon, as in --config=FILE:{values['loss.name']}"
-            )
-    parsed = build(Config, values, dataset=kind)
-    rules.check(parsed, dataset_spec(parsed.dataset), values)
+        if name in values or one.default is NO_DEFAULT:
+            _check(values, name, one.kind)
+    in_all = of_group(LossFields)
+    for name, parameter in loss.parameters.items():
+        if name not in in_all:
+            _check(values, f"loss.{name}", parameter)
+    given = {name: value for name, value in config.get("loss", {}).items() if name not in in_all}
+    config = {**config, "loss": {**config["loss"], "of_losses": given}}
+    groups: dict[str, Any] = {
+        name: msgspec.convert(config.get(name, {}), group)
+        for name, group in {**groups_of(Config), "dataset": kind}.items()
+    }
+    own = {
+        name: msgspec.convert(config[name], one.kind)
+        for name, one in of_group(Config).items()
+        if name in config
+    }
+    parsed = Config(**groups, **own)
+    rules.check(parsed, dataset_spec(parsed.dataset))
     return parsed
 
 
-def _loss_parameters(values: Mapping[str, Any]) -> Iterator[str]:
-    """The fields of all our losses, and the fields of the configuration's loss."""
-    for loss in LOSSES.values():
-        yield from (f"loss.{name}" for name in loss.parameters)
-    name = values.get("loss.name")
-    if LOSS_NAME(name) is None:
-        yield from (f"loss.{parameter}" for parameter in find_loss(str(name)).parameters)
+def _check(values: Mapping[str, Any], name: str, kind: Any) -> None:
+    """Raises `UserError` if a field is missing, or holds what it may not."""
+    if name not in values:
+        raise UserError(f"config.{name} is missing")
+    if (wrong := kinds.wrong(values[name], kind)) is not None:
+        raise UserError(field=f"config.{name}", must_be=wrong, got=values[name])

@@ -6,8 +6,9 @@ An entry of `DATASETS` is an import path, so that only the data set of a run is 
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from train.configuration import DatasetFields
-from train.configuration.declaring import build
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec, TrueDistribution
 from train.data.examples import Examples, Split
 from train.data.prepared_spec import PreparedSpec
@@ -26,14 +27,14 @@ DATASETS = {
     "synthetic_species": "train.data.synthetic:SYNTHETIC_SPECIES",
 }
 
-# The values of `config.dataset.name`: a name above, or the import path of a `DatasetFamily`.
-DATASET_NAME = import_paths.one_of_or_path(DATASETS, DatasetFamily)
-
 
 def find(name: str) -> DatasetFamily:
-    """The data set of a name that `DATASET_NAME` allows."""
-    family: DatasetFamily = import_paths.load(DATASETS.get(name, name))
-    return family
+    """The data set of `config.dataset.name`: one of `DATASETS`, or a `DatasetFamily` by its path.
+
+    Raises:
+        UserError: there is none.
+    """
+    return import_paths.find("config.dataset.name", name, DATASETS, DatasetFamily)
 
 
 def read(values: Mapping[str, Any]) -> DatasetSpec:
@@ -41,9 +42,9 @@ def read(values: Mapping[str, Any]) -> DatasetSpec:
 
     Raises:
         KeyError: the name of the data set is missing.
-        TypeError: a field is missing.
+        msgspec.ValidationError: a field is missing, or has another type.
     """
-    return dataset_spec(build(find(str(values["name"])).fields, values))
+    return dataset_spec(msgspec.convert(dict(values), find(values["name"]).fields))
 
 
 def dataset_spec(fields: DatasetFields) -> DatasetSpec:
@@ -53,7 +54,6 @@ def dataset_spec(fields: DatasetFields) -> DatasetSpec:
 
 __all__ = [
     "DATASETS",
-    "DATASET_NAME",
     "Dataset",
     "DatasetFamily",
     "DatasetSpec",

@@ -1,6 +1,6 @@
 """The classes of a run: their names and their numbers of training images."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -36,23 +36,6 @@ class Classes:
     def of(cls, names: Sequence[str]) -> "Classes":
         """Classes of which only the names are known."""
         return cls(tuple(names), (0,) * len(names))
-
-    @classmethod
-    def from_plain(cls, plain: Sequence[Mapping[str, Any]]) -> "Classes":
-        """The classes from the result of `to_plain`.
-
-        Raises:
-            KeyError, TypeError, ValueError: the argument has another form.
-        """
-        ranks = [entry["ranks"] for entry in plain if "ranks" in entry]
-        if len(ranks) not in (0, len(plain)):
-            raise ValueError("'ranks' must be of all classes or of none")
-        names = tuple(str(entry["name"]) for entry in plain)
-        return cls(
-            names,
-            tuple(int(entry["training_images"]) for entry in plain),
-            ClassTree.from_rows(ranks, names) if ranks else None,
-        )
 
     def to_plain(self) -> list[dict[str, Any]]:
         """A JSON value with one entry per class."""

@@ -17,8 +17,7 @@ from train.data.examples import Examples
 from train.data.sources import table
 from train.foundation import names
 from train.foundation.errors import UserError
-from train.foundation.fields import did_you_mean
-from train.foundation.spelling import spell
+from train.foundation.kinds import did_you_mean
 
 FIELD = "config.dataset.corrections"
 # The correction that leaves an example out.
@@ -54,7 +53,7 @@ def read(path: str) -> list[Correction]:
     corrected = next((name for name in ("correction", "label") if name in columns), None)
     if named is None or corrected is None:
         raise UserError(
-            f"{spell(FIELD)} {path} must have the columns name, path or row, and correction or "
+            f"{FIELD} {path} must have the columns name, path or row, and correction or "
             f"label; it has {', '.join(columns) or 'none'}"
         )
     called = [f"row {name}" if named == "row" else name for name in columns[named]]
@@ -70,7 +69,7 @@ def apply(examples: Examples, path: str) -> Examples:
     Raises:
         UserError: the table is not one of corrections of these examples.
     """
-    where, classes = f"{spell(FIELD)} {path}", examples.class_names
+    where, classes = f"{FIELD} {path}", examples.class_names
     # Negative if several examples have the name.
     places: dict[str, int] = {}
     for place, name in enumerate(map(key, examples.names_of(np.arange(len(examples))))):
@@ -88,8 +87,7 @@ def apply(examples: Examples, path: str) -> Examples:
         # Row numbers fit any file. Names identify the examples.
         if examples.names is None and one.label is not None and key(one.label) != key(before):
             must_be = f"{before!r}, as in {examples.where}; got {one.label!r}"
-            usually = "the table is for other data"
-            raise UserError(f"{where}: the label of {told} must be {must_be}", usually=usually)
+            raise UserError(f"{where}: the label of {told} must be {must_be}")
         if (label := class_of.get(key(one.correction))) is None:
             must_be = f"{LEFT_OUT}, to leave it out, or a class of {examples.where}"
             got = f"got {one.correction!r}{did_you_mean(one.correction, classes)}"

@@ -13,10 +13,9 @@ import numpy as np
 from absl import logging
 
 from train.data.examples import Examples, Split
-from train.foundation import messages, names
+from train.foundation import names
+from train.foundation.console import first_names, in_words
 from train.foundation.errors import UserError
-from train.foundation.messages import in_words
-from train.foundation.spelling import spell
 
 # Constants of the data, not of a run: with others, other examples would be held out.
 _SALT = b"topk_jax own images 1"
@@ -177,7 +176,7 @@ def _check(divided: Examples, example: str) -> None:
         raise UserError(f"{where} must have at least two classes; it has {len(class_names)}{only}")
     for split in (Split.VALIDATION, Split.TEST):
         if split not in divided.splits:
-            fraction = spell(f"config.dataset.{split.word}_fraction")
+            fraction = f"config.dataset.{split.word}_fraction"
             remedy = f"more of them, or a larger {fraction}, are needed"
             kept = example
             if divided.groups is not None:
@@ -204,5 +203,5 @@ def _warn_of_groups(divided: Examples, example: str) -> None:
         number = Counter(group for group, _ in pairs)
         if several := sorted(group for group, count in number.items() if count > 1):
             counts = f"{len(several):,} of {len(number):,} groups have {example}s"
-            named = messages.first_names(several)
+            named = first_names(several)
             logging.warning("%s: %s %s: %s", divided.where, counts, what, named)

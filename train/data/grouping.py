@@ -22,7 +22,6 @@ from train.configuration.datasets import HOW_GROUPS_ARE_FOUND
 from train.data import near_duplicates
 from train.foundation import names as unicode_names
 from train.foundation.errors import UserError
-from train.foundation.spelling import spell
 
 PARENT, NEAR_DUPLICATES = "parent", "near_duplicates"
 # Likely groups: the fewest groups of several examples, and the least part of all examples in them.
@@ -81,7 +80,7 @@ def find(
             but = f"'{grammar}' finds a group in none {such}"
             raise UserError(field=field, must_be="found in the names", but=but)
         told = f"'{grammar}' finds no group in {len(without):,} {such}"
-        logging.warning("%s: %s; each is a group of its own", spell(field), told)
+        logging.warning("%s: %s; each is a group of its own", field, told)
     return found
 
 
@@ -138,7 +137,7 @@ def warn_of_likely(
     if not told:
         return
     first, second, *_ = told[0]
-    given = spell(f"config.dataset.group={shlex.quote(grammar)}")
+    given = f"config.dataset.group={shlex.quote(grammar)}"
     named_by = how.format(flag=f"--{given.removeprefix('--')}")
     such = f"names of files look like those of groups, such as {names[first]} and {names[second]}"
     counts = f"{number:,} groups of several examples, {counts}"

@@ -4,24 +4,22 @@ All of an image is decoded, so that no batch meets an unreadable one. A JPEG fil
 eighth of its size, which takes a fraction of the time. A run keeps what was `Seen`.
 """
 
-import dataclasses
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from absl import logging
 from PIL import Image
 
-from train.data import images
+from train.data import images, reading
 from train.data.examples import Examples, Split
 from train.data.images import UnreadableImageError
 from train.data.near_duplicates import SIDE
-from train.foundation import messages, names, reading
-from train.foundation.console import make_console
-from train.foundation.errors import UserError, let_through
-from train.foundation.progress_bar import make_bar
+from train.foundation import names
+from train.foundation.console import first_names, tracked
+from train.foundation.errors import UserError
 
 # Images that are read before they are wanted, and unreadable ones that a message names.
 _AHEAD, _MOST_NAMED = 256, 10
@@ -88,17 +86,7 @@ class Seen:
     size: tuple[int, int] | None
     grey: bool
     unreadable: Mapping[str, str]
-    groups: Sequence[str] = ()
-
-    def to_plain(self) -> dict[str, Any]:
-        """A JSON value."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> "Seen":
-        """What `to_plain` made the value of."""
-        size = plain["size"] and tuple(plain["size"])
-        return cls(**{**plain, "size": size, "groups": tuple(plain["groups"])})
+    groups: tuple[str, ...] = ()
 
 
 def look(examples: Examples) -> Looks:
@@ -108,12 +96,11 @@ def look(examples: Examples) -> Looks:
     sizes, is_grey = np.zeros((number, 2), np.int32), np.zeros(number, bool)
     reasons = np.full(number, "", object)
     found = reading.in_threads(lambda index: _look(examples, index), range(number), ahead=_AHEAD)
-    with make_bar(make_console(stderr=True), before="looking at images", transient=True) as bar:
-        for index, one in enumerate(bar.track(found, total=number)):
-            if isinstance(one, str):
-                reasons[index] = one
-            else:
-                copies[index], sizes[index], is_grey[index] = one
+    for index, one in enumerate(tracked(found, number, "looking at images")):
+        if isinstance(one, str):
+            reasons[index] = one
+        else:
+            copies[index], sizes[index], is_grey[index] = one
     return Looks(copies, sizes, is_grey, reasons)
 
 
@@ -150,7 +137,7 @@ def readable(examples: Examples, seen: Seen, *, skip: bool, how: str) -> Example
     if not without:
         return examples
     first, *others = (called[index] for index in without)
-    named = f"; also {messages.first_names(others, _MOST_NAMED)}" if others else ""
+    named = f"; also {first_names(others, _MOST_NAMED)}" if others else ""
     told = (
         f"{len(without):,} of {len(examples):,} images of {examples.where} cannot be read: "
         f"{why[names.same_form(first)]}{named}"
@@ -172,12 +159,10 @@ def _look(examples: Examples, index: int) -> tuple[np.ndarray, tuple[int, int], 
     try:
         encoded = examples.encoded(index)
     except OSError as error:
-        let_through(error)
         return f"cannot read {name}: {error.strerror or error}"
     try:
         picture, size, is_grey = _decoded(encoded)
-    except Exception as error:  # Whatever a damaged file makes Pillow's many readers raise.
-        let_through(error)
+    except Exception:  # Whatever a damaged file makes Pillow's many readers raise.
         try:
             # As a batch reads it.
             picture = images.decode(encoded, name)

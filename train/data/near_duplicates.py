@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from train.data import reading
 from train.data.examples import Examples, Split
-from train.foundation import reading
 
 # The side of a grey copy in pixels.
 SIDE = 16

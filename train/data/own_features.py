@@ -20,11 +20,9 @@ class FeaturesSpec(DatasetSpec):
 
     Attributes:
         fields: `config.dataset`.
-        is_known: whether the run has begun, and has told of likely groups.
     """
 
     fields: FeaturesFields
-    is_known: bool = False
 
     def load(self, data_dir: str | None) -> Dataset:
         """Opens the files, and goes through all features once; see `DatasetSpec`."""
@@ -32,8 +30,7 @@ class FeaturesSpec(DatasetSpec):
         fields, path = self.fields, Path(self.fields.path).expanduser().absolute()
         found = features.find(path, kind=fields.labels, rule=fields.votes, group=fields.group)
         examples = divided(found, fields, example="row")
-        if not self.is_known:
-            warn_of_likely(examples, "an array group")
+        warn_of_likely(examples, "an array group")
         training = np.zeros(len(found), np.bool_)
         training[examples.of_split(Split.TRAIN).places] = True
         mean, std, content = features.summarize(found.array, training, found.where)

@@ -23,6 +23,7 @@ from train.data import (
     image_changes,
     look,
     near_duplicates,
+    reading,
     taxonomy,
 )
 from train.data.crops import ImageReader
@@ -31,7 +32,7 @@ from train.data.examples import Examples, Split
 from train.data.look import Looks, Seen
 from train.data.near_duplicates import Alike
 from train.data.sources import folder, table
-from train.foundation import names, reading
+from train.foundation import names
 from train.foundation.errors import UserError
 
 HUGGINGFACE, TFDS = "hf:", "tfds:"
@@ -234,7 +235,7 @@ def looked_at(
             copies = None if looks is None else looks.copies
             groups = grouping.find(pattern, found.names.tolist(), field=_GROUP, copies=copies)
         if pattern == grouping.NEAR_DUPLICATES:
-            seen = dataclasses.replace(seen, groups=groups.tolist())
+            seen = dataclasses.replace(seen, groups=tuple(groups.tolist()))
         found = dataclasses.replace(found, groups=groups, grammar=pattern)
     # A run keeps what it has left out at its start.
     skip = fields.skip_unreadable or earlier is not None

@@ -11,6 +11,7 @@ import functools
 import io
 import json
 import re
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -25,7 +26,6 @@ from train.data import taxonomy
 from train.data.dataset import DatasetFamily, DatasetSpec
 from train.data.photographs import photograph_spec
 from train.data.sources.tfds import FILE_FORMAT
-from train.foundation import zip_files
 
 # The names of the splits in the archives, and ours.
 _SPLITS = {"train": "train", "val": "validation", "test": "test"}
@@ -156,7 +156,7 @@ def _files(folder: Path, archive: str) -> Mapping[str, Callable[[], bytes]]:
     found = folder.iterdir() if packed.exists() else folder.rglob("*")
     files = {path.relative_to(folder).as_posix(): path.read_bytes for path in found}
     if packed.exists():
-        members = zip_files.opened(packed)
+        members = zipfile.ZipFile(packed)
         files |= {name: functools.partial(members.read, name) for name in members.namelist()}
     return files
 

@@ -15,12 +15,8 @@ from PIL import Image
 
 from train.data.crops import ImageReader
 from train.data.steps import FILTER, Step, prepare
-from train.foundation import fields, shapes
 from train.foundation.errors import UserError
-from train.foundation.fields import Field
 
-# The shape of the list of steps in a description.
-SHAPE: Field = shapes.list_of(shapes.record({"step": fields.text()}), at_least=1)
 # The weights of a filter are rounded to this many bits after the point.
 _WEIGHT_BITS = 22
 # The ratio of Pillow 13; see `vertical_first_ratio`.
@@ -40,7 +36,7 @@ def to_plain(reader: ImageReader) -> list[dict[str, Any]]:
 
 
 def from_plain(steps: Sequence[Step], shape: tuple[int, int, int]) -> ImageReader:
-    """The reader of steps that have `SHAPE`, for pixels of that shape.
+    """The reader of steps, for pixels of that shape.
 
     Raises:
         UserError: the steps cannot be executed, or give other pixels.

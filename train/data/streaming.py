@@ -11,9 +11,8 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import resource_tracker
 
-from topk_jax import _console_imports
+from train.data import reading
 from train.data.batches import Batch, Batches
-from train.foundation import reading
 from train.foundation.errors import UserError
 
 # How many finished batches are kept ready.
@@ -92,11 +91,10 @@ def _starting_workers() -> Iterator[None]:
 
     A terminal or a scheduler sends these signals to all processes.
     """
-    with _console_imports.starting_processes():
-        # Started now, as it unblocks the signals when it starts.
-        resource_tracker.ensure_running()
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
-        try:
-            yield
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    # Started now, as it unblocks the signals when it starts.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

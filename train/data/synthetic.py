@@ -16,7 +16,6 @@ from train.data import splits, taxonomy
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec, TrueDistribution
 from train.data.examples import Examples
 from train.data.synthetic_laws import LATENT_SIZE, Gaussian, Law, Organs, PowerLaw
-from train.foundation import host_memory
 from train.foundation.errors import UserError
 
 # The laws by the name that `config.dataset.generator` has for them.
@@ -125,14 +124,6 @@ class SyntheticSpec(DatasetSpec):
     def load(self, data_dir: str | None) -> Dataset:
         """Draws the examples; see `DatasetSpec`."""
         del data_dir  # There are no files.
-        # Latents are drawn in 64 bits, a part at a time. Kept are images, or latents in 32 bits,
-        # and the labels.
-        kept = math.prod(self.image_shape) * (1 if self.has_images else 4) + 4
-        peak = max(max(self.sizes.values()) * LATENT_SIZE * 8, sum(self.sizes.values()) * kept)
-        sizes = ", ".join(
-            f"{size:,} of config.dataset.{_FIELDS[part]}" for part, size in self.sizes.items()
-        )
-        host_memory.check_fits(f"the examples ({sizes})", peak)
         parts = {part: self._split(part, size) for part, size in self.sizes.items() if size}
         rows = None if self.has_images else parts["train"].array
         return Dataset(

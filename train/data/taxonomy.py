@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from train.data.sources import table
-from train.foundation import messages, names
+from train.foundation import names
+from train.foundation.console import in_words
 from train.foundation.errors import UserError
 from train.foundation.names import same_form, shown
-from train.foundation.spelling import spell
 
 if TYPE_CHECKING:
     from topk_jax.taxonomy import Taxonomy
@@ -185,7 +185,7 @@ def read(given: str, class_names: Sequence[str]) -> ClassTree:
     found = first_words(class_names) if given == FIRST_WORD else _of_table(given, class_names)
     if found is None:
         raise UserError(
-            f"{spell(FIELD)} must have two classes or more below one name; with {given} each of "
+            f"{FIELD} must have two classes or more below one name; with {given} each of "
             f"the {len(class_names):,} classes is alone, such as {shown(class_names[0])!r}"
         )
     return found
@@ -258,7 +258,7 @@ def _first_word(name: str) -> str:
 
 def _of_table(given: str, class_names: Sequence[str]) -> ClassTree | None:
     """The tree in a table; None if each class is alone."""
-    where = f"{spell(FIELD)} {given}"
+    where = f"{FIELD} {given}"
     path, _, chosen = given.rpartition(":")
     # After the path of a table may be the names of the columns to use.
     is_named = path != "" and not Path(given).expanduser().exists()
@@ -286,7 +286,7 @@ def _of_table(given: str, class_names: Sequence[str]) -> ClassTree | None:
     if missing := [shown(name) for name in wanted if name not in above]:
         raise UserError(
             f"{where} must have a row for each class; it has none for "
-            f"{messages.in_words(missing, 'classes')}; a colon and the names of columns, down to "
+            f"{in_words(missing, 'classes')}; a colon and the names of columns, down to "
             "that of the classes, may follow its path"
         )
     tree = ClassTree.of([*columns], [above[name] for name in wanted], class_names)

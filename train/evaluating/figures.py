@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from train.reports import figure_style
 from train.reports.examples import ExampleTable
-from train.workdir import figure_style
 
 _PANELS = {
     "coverage": "coverage",

@@ -4,28 +4,37 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from train.classifiers import fitted
 from train.data.sources.table import encode_rows
 from train.evaluating import figures
 from train.evaluating.source import Asked, Source
-from train.foundation import files, json_files, shapes
+from train.foundation import files
+from train.foundation.console import show_files
 from train.foundation.errors import UserError
 from train.prediction import error_page
+from train.reports import figure_style
 from train.reports.examples import ExampleTable
 from train.reports.rules import SetRule, parse
+from train.run import output_files, run_folder
 from train.scores import files as score_files
 from train.scores.scores import Scores
-from train.workdir import figure_style, output_files, run_files, terminal
 
 _FIGURES = {suffix: f"figure {suffix}" for suffix in output_files.FIGURE_SUFFIXES}
 _OUT = {".json": "report", ".csv": "rows", ".npz": "scores", **_FIGURES}
 _PAGE, _TABLES, _LIMITS = "page of errors", "examples", "limits"
 # Systems take 255 bytes, and a letter may have four.
 _LONGEST_NAME = 50
-_OF_DATA = shapes.record({"data": shapes.string})
 # The files beside a page or a table of examples.
 _CONFUSIONS = ".confusions.png"
 _BESIDE = (".csv", ".classes.csv", ".confusions.csv", _CONFUSIONS)
+
+
+class _OfData(msgspec.Struct):
+    """What a report is of."""
+
+    data: str
 
 
 def check(
@@ -61,7 +70,6 @@ def check(
             output_files.checked("examples", path, kept)
     if asked.chosen.workdir is not None and "report" not in found:
         found["report"] = _report_in(Path(asked.chosen.workdir), asked)
-        output_files.refuse_protected_folders("out", found["report"])
     return found
 
 
@@ -73,10 +81,10 @@ def _report_in(workdir: Path, asked: Asked) -> Path:
     """
     end = "_recalibrated" if asked.calibration == "half" else ""
     if asked.data is None:
-        return run_files.evaluation(workdir, f"{asked.split}{end}")
+        return run_folder.evaluation(workdir, f"{asked.split}{end}")
     data = asked.data[1].resolve()
-    out = run_files.evaluation(workdir, f"of_{data.name[:_LONGEST_NAME]}{end}")
-    if out.exists() and (other := json_files.read(out, _OF_DATA, "a report")["data"]) != str(data):
+    out = run_folder.evaluation(workdir, f"of_{data.name[:_LONGEST_NAME]}{end}")
+    if out.exists() and (other := files.read(out, _OfData, "a report").data) != str(data):
         raise UserError(f"{out} has the report of {other}: give --out, or delete it")
     return out
 
@@ -100,7 +108,7 @@ def write(
     written = dict(outputs)
     for what, path in outputs.items():
         if what == "report":
-            files.write_whole(path, json_files.sealed(dict(report), indent=1))
+            files.write_whole(path, files.to_json(report, indent=1))
         elif what == "rows":
             files.write_whole(path, _rows(report))
         elif what == "scores":
@@ -113,7 +121,7 @@ def write(
             files.write_whole(path, figure_style.encode(drawn, path.suffix))
         else:
             written |= _write_examples(path, source, scores, rules)
-    terminal.show_files(written)
+    show_files(written)
 
 
 def _rows(report: Mapping[str, Any]) -> bytes:

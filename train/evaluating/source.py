@@ -11,10 +11,10 @@ from train.classifiers.flags import ChosenClassifier
 from train.classifiers.trained import TrainedClassifier, below
 from train.data.examples import Examples
 from train.evaluating import training_examples
-from train.foundation import fields
+from train.foundation import kinds
+from train.foundation.console import printable
 from train.foundation.errors import UserError
 from train.foundation.names import existing
-from train.foundation.printable import printable
 from train.scores import files as score_files
 from train.scores.scores import Scores
 
@@ -87,7 +87,7 @@ def find(asked: Asked, new_score: str | None) -> Source:
     if asked.data is None:
         assert isinstance(classifier, TrainedClassifier)
         splits = classifier.load_dataset().splits
-        if wrong := fields.one_of(splits)(asked.split):
+        if wrong := kinds.wrong(asked.split, kinds.one_of(splits)):
             raise UserError(field="--split", must_be=wrong, got=asked.split)
         return Source(
             title=f"{classifier.title}, {asked.split} split",

@@ -1,41 +1,38 @@
-"""The errors with which the program ends in one line instead of a traceback."""
+"""The errors that end a command in one line, and the guard at the door that prints the line."""
 
-import errno
+import contextlib
+import logging
 import os
+import re
 import signal
-from typing import Any
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType, ModuleType
+from typing import Any, NoReturn
 
-from train.foundation.spelling import spell
+from absl import logging as absl_logging
 
-# Why a path can name neither a file nor a folder.
-NO_PATH = (errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
-# What the system refuses to a process, whatever file it reads. Python has no code for threads.
-_TOO_MANY_FILES = os.strerror(errno.EMFILE)
-_LIMITS = ("can't start new thread", os.strerror(errno.ENFILE), os.strerror(errno.ENOMEM))
+from train.foundation.console import printable
 
-
-# The second line of an error starts with this.
-USUALLY = "usually because"
-# Why there is nothing at a path.
-ELSEWHERE = "the path is misspelled, or is not relative to the current folder"
+# The exit codes of a user's mistake, of the system's errors and bugs, and of a signal, to which
+# shells add its number.
+_MISTAKE, _SYSTEM, _SIGNAL = 2, 1, 128
 # None is a value that a field can have.
 _NOTHING: Any = object()
+# The signals that came. C++ makes another error of a KeyboardInterrupt that it passes on.
+_came: list[int] = []
 
 
 class UserError(ValueError):
     """A mistake of the user in the configuration, the files or the command line.
 
-    It has a message, or the parts of one: FIELD must be MUST_BE: BECAUSE; got GOT. A field that is
-    given as a flag is spelled as the flag.
-
     Args:
-        message: the message of an error without these parts, in one line.
+        message: in one line. Without it: FIELD must be MUST_BE; got GOT.
         field: what is wrong: a field as config.dataset.path, a flag as --out, a key of a file.
         must_be: what it may be.
         got: what it is.
         but: in the place of `got`, a clause about what it is.
-        because: why it must be so.
-        usually: the usual reason for the mistake, which the command shows on a second line.
     """
 
     def __init__(
@@ -46,46 +43,68 @@ class UserError(ValueError):
         must_be: str = "",
         got: object = _NOTHING,
         but: str = "",
-        because: str = "",
-        usually: str = "",
     ) -> None:
-        self.field, self.must_be, self.because, self.usually = field, must_be, because, usually
+        self.field = field
         if not message:
-            shown = repr(got) if isinstance(got, str) else str(got)
-            is_instead = but or ("" if got is _NOTHING else f"got {shown}")
-            message = f"{spell(field)} must be {must_be}"
-            message += (because and f": {because}") + (is_instead and f"; {is_instead}")
-        # Pickle calls the class with the message, and then sets the attributes.
+            if got is not _NOTHING:
+                but = f"got {got!r}" if isinstance(got, str) else f"got {got}"
+            message = f"{field} must be {must_be}" + (but and f"; {but}")
         super().__init__(message)
 
     def within(self, before: str = "", after: str = "") -> "UserError":
-        """The error with a longer message, and the same parts."""
-        error = UserError(f"{before}{self}{after}")
-        vars(error).update(vars(self))
-        return error
+        """The error of the same field with a longer message."""
+        return UserError(f"{before}{self}{after}", field=self.field)
 
 
-class LimitError(Exception):
-    """The system gives this process no more open files, threads or memory.
+class Stopped(Exception):  # noqa: N818 (a signal is no error)
+    """A signal ended the command; the message says what is saved."""
 
-    It is not an `OSError`: handlers take an `OSError` for a missing or unreadable file.
+    def __init__(self, number: int, message: str = "") -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}" + (message and f": {message}"))
+        self.number = number
+
+
+@contextlib.contextmanager
+def explained(outcome: str) -> Iterator[None]:
+    """Within this context, the line of a command that a signal ends says more.
+
+    Args:
+        outcome: what is left, and what the same command does with it.
+
+    Raises:
+        Stopped: a signal came.
     """
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise Stopped(_first_signal(), outcome) from error
 
 
-def let_through(error: BaseException) -> None:
-    """Raises errors that are not the fault of the file that is read: limits and memory.
+@contextlib.contextmanager
+def naming_flags(flags: Mapping[str, str]) -> Iterator[None]:
+    """Has errors name the flags of a command in place of the fields that they stand for.
 
-    Handlers of errors that can be any, because a damaged file is read, call this first. Otherwise
-    a good file is reported as damaged.
+    Args:
+        flags: a flag by its field, as `{"config.dataset.nested": "--nested"}`.
     """
-    if isinstance(error, LimitError | MemoryError):
-        raise error
-    reason = first_line(error)
-    if _TOO_MANY_FILES in reason:
-        hint = "`ulimit -n` shows how many files a process may have open, and raises the number"
-        raise LimitError(f"{reason}; {hint}") from error
-    if any(limit in reason for limit in _LIMITS):
-        raise LimitError(reason) from error
+    try:
+        yield
+    except UserError as error:
+        message = str(error)
+        for field, flag in flags.items():
+            message = re.sub(rf"{re.escape(field)}(=True)?(?![\w.])", flag, message)
+        raise UserError(message, field=flags.get(error.field, error.field)) from error
+
+
+def needs_package(what: str, package: str, extra: str) -> UserError:
+    """The error that a package is not installed.
+
+    Args:
+        what: the field, flag or part of the program that needs it.
+        package: its name.
+        extra: the extra of topk_jax that has it.
+    """
+    return UserError(f'{what} needs the package {package}: pip install "topk_jax[{extra}]"')
 
 
 def first_line(error: BaseException) -> str:
@@ -93,16 +112,103 @@ def first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-class InterruptedRunError(Exception):
-    """A signal stopped the run, which has saved a checkpoint and can continue.
+def guarded(command: Callable[[], int | None]) -> NoReturn:
+    """Runs a command, and ends this process with its `exit_code`."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Shells have what is in the background ignore SIGINT.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _stop)
+    try:
+        code = exit_code(command)
+    except BaseException:  # A bug.
+        traceback.print_exc()
+        code = _SYSTEM
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    if code == 0:
+        sys.exit(code)
+    if processes := _several_processes():
+        processes.leave()
+    if decoders := sys.modules.get("multiprocessing.util"):
+        decoders._run_finalizers(minpriority=0)  # Else it warns of each semaphore.
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+    # Threads of libraries may never end.
+    os._exit(code)
 
-    Args:
-        number: the signal's number.
-        message: the state of the run.
-        alone: whether other processes of the run may not know of the signal.
-    """
 
-    def __init__(self, number: int, message: str, *, alone: bool = False) -> None:
-        super().__init__(f"stopped by {signal.Signals(number).name}: {message}")
-        self.number = number
-        self.alone = alone
+def exit_code(command: Callable[[], int | None]) -> int:
+    """Runs a command, and returns its exit code; what ends it early is one line, except a bug."""
+    _came.clear()
+    absl_logging.use_absl_handler()
+    absl_logging.set_verbosity(absl_logging.WARNING)
+    absl_logging.get_absl_handler().setFormatter(_Warning("warning: %(message)s"))
+    try:
+        code = command() or 0
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _SIGNAL + signal.SIGPIPE
+    except (Exception, KeyboardInterrupt) as error:
+        if (ended := _end(error)) is None:
+            raise
+        code, line = ended
+        sys.stderr.write(f"{printable(' '.join(line.split()))}\n")
+    return code
+
+
+def _end(error: BaseException) -> tuple[int, str] | None:
+    """The exit code and the line of an error; None for a bug."""
+    line = first_line(error)
+    ended = None
+    match error:
+        case Stopped():
+            ended = _SIGNAL + error.number, str(error)
+        case _ if _came or isinstance(error, KeyboardInterrupt):
+            ended = _SIGNAL + _first_signal(), str(Stopped(_first_signal()))
+        case UserError():
+            ended = _MISTAKE, f"error: {error}"
+        case OSError():
+            where = f": {error.filename}" if error.filename else ""
+            ended = _SYSTEM, f"error: {error.strerror or error}{where}"
+        case MemoryError():
+            ended = _SYSTEM, f"error: not enough memory: {line}"
+        # JAX has no types of its own for these.
+        case RuntimeError() if line.startswith("RESOURCE_EXHAUSTED"):
+            ended = _SYSTEM, f"error: not enough memory on the device: {line}"
+        case RuntimeError() if line.startswith("Unable to initialize backend"):
+            ended = _MISTAKE, f"error: {line}"
+        case _ if (processes := _several_processes()) and processes.is_of_lost_peer(error):
+            lost = "another process ended, whose own message says why, or cannot be reached"
+            ended = _SYSTEM, f"error: {lost}: {line}"
+    return ended
+
+
+def _several_processes() -> ModuleType | None:
+    """The module `processes` if this process has connected to others, else None."""
+    processes = sys.modules.get("train.devices.processes")
+    return processes if processes is not None and processes.are_several() else None
+
+
+def _first_signal() -> int:
+    return _came[0] if _came else signal.SIGINT
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    """Raises KeyboardInterrupt, which no handler of errors takes; a second signal ends at once."""
+    _came.append(number)
+    signal.signal(number, signal.SIG_DFL)
+    while frame is not None:
+        if "importlib._bootstrap" in frame.f_code.co_filename:
+            # An exception while a library in C++ is imported can end the process by SIGSEGV.
+            os.write(2, f"{Stopped(number)}\n".encode())
+            os._exit(_SIGNAL + number)
+        frame = frame.f_back
+    raise KeyboardInterrupt
+
+
+class _Warning(logging.Formatter):
+    """On one line, without what a terminal obeys."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        return printable(super().formatMessage(record))

@@ -1,135 +1,89 @@
-"""Writes files so that a killed run or a full disk leaves them readable; opens untrusted files."""
+"""Reads and writes files: a killed command or a full disk leaves them with old or new content."""
 
 import contextlib
 import errno
-import io
+import hashlib
 import json
-import math
 import os
 import secrets
 import shutil
-import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
+import filelock
+import msgspec
 import numpy as np
 
-from train.foundation.errors import UserError, let_through
+from train.foundation.errors import UserError, first_line
 
-# The largest image file that is read, unless more is allowed. A photograph has a tenth of it.
+# The largest image file that is read. A photograph has a tenth of it.
 MOST_IMAGE_BYTES = 256 * 2**20
-# The largest text with a line for each class, or for each example.
-MOST_CLASSES_BYTES = 256 * 2**20
-MOST_EXAMPLES_BYTES = 2**30
+# The file that a command locks while it writes to a folder.
+LOCK = "lock"
+# The checksums of the files in a folder.
+CHECKSUMS = "checksums.json"
+# The entry of an object with the checksum of the others.
+_CHECKSUM = "sha256"
+
+T = TypeVar("T")
 
 
-class NotRegularError(OSError):
-    """A pipe or a device in the place of a file."""
+def read(path: Path, type_: type[T], what: str) -> T:
+    """The value in a JSON file.
 
-
-class TooLargeError(OSError):
-    """A file with more bytes than are read."""
-
-
-def open_regular(path: str | Path) -> io.FileIO:
-    """Opens a file to be read, and never waits for it.
-
-    Opening a pipe would wait for a writer, and a device may never end.
+    Args:
+        path: the file.
+        type_: the type of the value: a struct of msgspec, or any type that it decodes.
+        what: what the file is, for the message.
 
     Raises:
-        NotRegularError: it is a pipe or a device.
-        OSError: it is not there, may not be read, or is a folder.
+        UserError: it has something else, or is damaged.
+        OSError: there is no such file, or it cannot be read.
     """
-    return _opened(path)[0]
-
-
-def why_no_file(path: Path) -> str:
-    """What a path is instead of a file, in words."""
-    if path.is_dir():
-        return "is a folder"
-    return "is a pipe or a device" if path.exists() else "does not exist"
+    content = path.read_bytes()
+    try:
+        return msgspec.json.decode(content, type=type_)
+    except Exception as error:
+        raise UserError(f"{path} is not {what}, or is damaged: {first_line(error)}") from error
 
 
 def read_bounded(path: str | Path, most_bytes: int = MOST_IMAGE_BYTES) -> bytes:
-    """The content of a file, unless that has more bytes than are allowed.
-
-    Raises:
-        OSError: it cannot be read (see `open_regular`), or is larger.
-    """
-    with open_bounded(path, most_bytes) as file:
+    """The content of a file; raises `OSError` if it has more bytes, or cannot be read."""
+    # Without a buffer, which takes half of the time with images of 1 kB.
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 (as long as the rest)
+        size = os.fstat(file.fileno()).st_size
+        if size > most_bytes:
+            reason = f"it has {size:,} bytes; more than {most_bytes // 2**20:,} MiB are not read"
+            raise OSError(errno.EFBIG, reason, str(path))
         return file.read()
 
 
-def open_bounded(path: str | Path, most_bytes: int = MOST_IMAGE_BYTES) -> io.FileIO:
-    """Opens a file as `open_regular` does, unless it is larger than allowed.
+def read_text(path: Path) -> str:
+    """A text in UTF-8, or in UTF-16 with a mark of byte order, as spreadsheets write it.
 
     Raises:
-        TooLargeError: it has more bytes.
         OSError: it cannot be read.
+        UnicodeDecodeError: it is in another encoding.
     """
-    file, size = _opened(path)
-    if size > most_bytes:
-        file.close()
-        reason = f"it has {size:,} bytes, and more than {most_bytes // 2**20:,} MiB are not read"
-        raise TooLargeError(errno.EFBIG, reason, str(path))
-    return file
+    content = path.read_bytes()
+    is_utf16 = content.startswith((b"\xff\xfe", b"\xfe\xff"))
+    return content.decode("utf-16" if is_utf16 else "utf-8-sig")
 
 
-def _opened(path: str | Path) -> tuple[io.FileIO, int]:
-    """A regular file, and its size."""
-    # Without a buffer, which takes half of the time with images of 1 kB.
+def to_json(value: Any, indent: int | None = None) -> bytes:
+    """JSON on one line unless indented; numbers that are not finite become null."""
     try:
-        file = open(path, "rb", buffering=0, opener=_without_waiting)  # noqa: SIM115
-    except OSError as error:
-        let_through(error)
-        raise
-    except ValueError as error:
-        raise OSError(errno.EINVAL, "its name has a null byte", str(path)) from error
-    status = os.fstat(file.fileno())
-    if not stat.S_ISREG(status.st_mode):
-        file.close()
-        raise NotRegularError(errno.EINVAL, "it is a pipe or a device", str(path))
-    return file, status.st_size
+        text = json.dumps(value, indent=indent, allow_nan=False)
+    except (TypeError, ValueError):
+        plain = json.loads(msgspec.json.encode(value, enc_hook=_plain))
+        text = json.dumps(plain, indent=indent)
+    return f"{text}\n".encode()
 
 
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
-def append(path: Path, content: bytes) -> None:
-    """Adds to the end of a file; see `open_to_add`."""
-    with name_in_errors(path), open_to_add(path) as file:
-        file.write(content)
-
-
-def open_to_add(path: Path) -> io.BufferedRandom:
-    """Opens a file to read it and to add to its end; makes it if it is missing.
-
-    Another user may own the folder: this never writes through a link, and never waits.
-
-    Raises:
-        UserError: it is a link, a folder, a pipe or a device.
-        OSError: it may not be written.
-    """
-    try:
-        return open(path, "a+b", opener=_its_own)
-    except OSError as error:
-        if path.is_symlink():
-            raise UserError(f"{path} must be a file, to be written to; it is a link") from error
-        if path.exists() and not path.is_file():
-            what = why_no_file(path)
-            raise UserError(f"{path} must be a file, to be written to; it {what}") from error
-        raise
-
-
-def _its_own(path: str, flags: int) -> int:
-    """Opens a regular file that is not a link."""
-    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise NotRegularError(errno.EINVAL, "it is a pipe or a device", path)
-    return descriptor
+def _plain(value: Any) -> Any:
+    """A mapping as a dictionary; a scalar or an array of NumPy or JAX as numbers."""
+    return dict(value) if isinstance(value, Mapping) else np.asarray(value).tolist()
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -140,37 +94,24 @@ def write_whole(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to, which replaces `path` at the end if there was no error.
-
-    Another user may control the folder. So whatever has the name of the temporary file, even a link
-    or a pipe, is removed and not written to. A killed process can have left it as well.
-
-    Raises:
-        OSError: the file cannot be written, or another process has started to write it since.
-    """
+    """A file to write to, which replaces `path` at the end if there was no error."""
     temporary = path.with_name(f".{path.name}.tmp")
     with name_in_errors(path, temporary):
-        temporary.unlink(missing_ok=True)
-        with temporary.open("xb") as file:
-            try:
+        try:
+            with temporary.open("wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-                if not is_at(file, temporary):
-                    raise OSError(errno.EBUSY, "another process writes to it", str(path))
-                temporary.replace(path)
-            finally:
-                if is_at(file, temporary):
-                    temporary.unlink()
+            temporary.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
 
 
 @contextlib.contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A folder to write to, which becomes `path` at the end if there was no error.
-
-    Raises:
-        OSError: it cannot be made, or something else is at `path` by then.
-    """
+    """A folder to write to, which becomes `path` at the end if there was no error."""
     # Nothing else has this name: another command may make the same folder.
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     partial.mkdir()
@@ -182,49 +123,87 @@ def new_folder(path: Path) -> Iterator[Path]:
         raise
 
 
-def is_at(file: IO[bytes], path: Path) -> bool:
-    """Whether an open file is the file at a path, and the path is not a link."""
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.lstat())
-    except FileNotFoundError:
-        return False
-
-
-def to_json(value: Any, indent: int | None = None) -> bytes:
-    """Strict JSON, on one line unless indented. Numbers that are not finite become null."""
-    try:
-        text = json.dumps(value, indent=indent, allow_nan=False)
-    except (TypeError, ValueError):
-        # Done only here: to look at each value takes longer than to encode it, and few objects need
-        # it.
-        text = json.dumps(_plain(value), indent=indent, allow_nan=False)
-    return f"{text}\n".encode()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    # A scalar or an array, of NumPy or of JAX.
-    if hasattr(value, "__array__"):
-        return _plain(np.asarray(value).tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
-
-
 @contextlib.contextmanager
 def name_in_errors(path: Path, temporary: Path | None = None) -> Iterator[None]:
     """Adds the name of the file to an error: a write to a full disk raises an error without it.
 
     Args:
         path: the file that the user knows.
-        temporary: the name of the file until it is complete.
+        temporary: the file in its place until it is complete.
     """
     try:
         yield
     except OSError as error:
-        if error.filename is not None and error.filename != str(temporary):
+        if error.filename not in (None, str(temporary)):
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+@contextlib.contextmanager
+def lock(folder: Path, who: str, name: str = LOCK) -> Iterator[None]:
+    """Holds the lock of a folder, which is made. A process that is killed loses it.
+
+    Args:
+        folder: the folder.
+        who: what holds the lock, for the message of the second command: "another run".
+        name: the name of the file that is locked; with another one, for a part of the folder.
+
+    Raises:
+        UserError: another command holds the lock.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        held = filelock.FileLock(folder / name).acquire(timeout=0)
+    except filelock.Timeout as error:
+        message = f"{who} is using {folder}; wait until it ends, or stop it"
+        raise UserError(message) from error
+    with held:
+        try:
+            yield
+        finally:
+            # The next holder looks whether the file that it locked is still there.
+            (folder / name).unlink(missing_ok=True)
+
+
+def with_checksum(value: Mapping[str, Any]) -> dict[str, Any]:
+    """An object of JSON with the checksum of its entries: another digit would give other sets."""
+    plain: dict[str, Any] = json.loads(to_json(value))
+    return plain | {_CHECKSUM: _checksum(plain)}
+
+
+def read_checked(path: Path, what: str) -> dict[str, Any]:
+    """The object in a JSON file, whose checksum a user may remove; see `read`."""
+    value = read(path, dict[str, Any], what)
+    if value.pop(_CHECKSUM, None) not in (None, _checksum(value)):
+        raise UserError(
+            f"{path} is not {what} as it was written: it was changed or damaged since; if you "
+            f"changed it on purpose, remove its line {_CHECKSUM}"
+        )
+    return value
+
+
+def _checksum(value: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def write_checksums(folder: Path, paths: Iterable[Path]) -> None:
+    """Writes the SHA-256 checksums of files in a folder to a file in it."""
+    known = {path.relative_to(folder).as_posix(): _sha256(path) for path in sorted(paths)}
+    write_whole(folder / CHECKSUMS, to_json(known))
+
+
+def check_checksums(folder: Path) -> None:
+    """Compares the files of a folder with its checksums.
+
+    Raises:
+        OSError: a file changed since it was written, is missing, or cannot be read.
+        UserError: the list of checksums is damaged.
+    """
+    for name, known in read(folder / CHECKSUMS, dict[str, str], "a list of checksums").items():
+        if _sha256(folder / name) != known:
+            raise OSError(f"{folder / name} changed since it was written")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

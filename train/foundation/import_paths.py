@@ -1,47 +1,50 @@
-"""Objects of any package by their import paths, written `package.module:NAME`."""
+"""Objects by a name of ours, or by the import path of another package's: `package.module:NAME`."""
 
 import importlib
-from collections.abc import Collection
-from typing import Any
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
-from topk_jax import _console_imports
-from train.foundation import fields
-from train.foundation.fields import Field
+from train.foundation import kinds
+from train.foundation.errors import UserError
+
+_Entry = TypeVar("_Entry")
 
 
-class ImportPathError(Exception):
-    """There is no object at an import path; the message is the reason."""
+def find_here() -> None:
+    """Has imports look into the current folder, too, after all others: the user names a module."""
+    if (here := os.path.realpath("")) not in sys.path:
+        sys.path.append(here)
 
 
-def load(path: str) -> Any:
-    """The object at an import path.
+def find(field: str, name: Any, entries: Mapping[str, Any], kind: type[_Entry]) -> _Entry:
+    """The entry of a name, or the object at an import path.
 
     Args:
-        path: `package.module:NAME`.
+        field: what gives the name, for messages.
+        name: the name, or `package.module:NAME`.
+        entries: by name: the entry itself, or its import path.
+        kind: the type of the entries.
 
     Raises:
-        ImportPathError: the module cannot be imported, or has no such name.
+        UserError: there is no such entry, or nothing of the type at the path.
     """
-    module, _, name = path.partition(":")
-    _console_imports.name(module)
-    try:
-        return getattr(importlib.import_module(module), name)
-    except (Exception, SystemExit) as error:  # A module is a program: it can raise anything.
-        raise ImportPathError(" ".join(str(error).split()) or type(error).__name__) from error
-
-
-def one_of_or_path(names: Collection[str], kind: type) -> Field:
-    """One of a few names, or the import path of an object of a type."""
-    by_name = fields.one_of(names)
+    found = entries.get(name, name) if isinstance(name, str) else None
+    if isinstance(found, kind):
+        return found
+    if not isinstance(found, str) or ":" not in found:
+        raise UserError(
+            field=field, must_be=kinds.describe(kinds.one_of(entries), str(name)), got=name
+        )
     allowed = f"the import path of a {kind.__name__}, as package.module:NAME"
-
-    def check(value: Any) -> str | None:
-        if not isinstance(value, str) or ":" not in value:
-            return by_name(value)
-        try:
-            found = load(value)
-        except ImportPathError as error:
-            return f"{allowed} ({error})"
-        return None if isinstance(found, kind) else f"{allowed} (it is a {type(found).__name__})"
-
-    return check
+    module, _, attribute = found.partition(":")
+    find_here()
+    try:
+        imported = getattr(importlib.import_module(module), attribute)
+        if not isinstance(imported, kind):
+            raise TypeError(f"it is a {type(imported).__name__}")
+    except (Exception, SystemExit) as error:  # A module is a program: it can raise anything.
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(field=field, must_be=f"{allowed} ({reason})", got=name) from error
+    return imported

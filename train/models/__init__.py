@@ -13,7 +13,6 @@ from flax import linen as nn
 
 from train.foundation import import_paths
 from train.foundation.errors import UserError
-from train.foundation.spelling import spell
 from train.models import pretrained
 from train.models.classifier import Classifier
 from train.models.feature_norm import FeatureNorm
@@ -24,23 +23,16 @@ from train.models.networks import (
     convnext,
     densenet,
     efficientnet,
-    inception_resnet_v2,
     inception_v3,
     inception_v4,
-    mobilenet_v2,
-    mobilenet_v3,
+    mobilenet,
     resnet,
     shufflenet,
     squeezenet,
-    vgg,
     vit,
 )
-from train.models.networks.linear import Linear
-from train.models.networks.mlp import MLP
-from train.models.networks.small_cnn import SmallCNN
-from train.models.networks.strided_cnn import StridedCNN
-from train.models.normalization import NORMALIZATIONS, Normalization
-from train.models.pretrained import NEW_HEAD, Pretrained
+from train.models.networks.small import MLP, Linear, SmallCNN, StridedCNN
+from train.models.pretrained import Pretrained
 from train.models.weights import files
 
 # Files of networks that are published with weights.
@@ -49,15 +41,12 @@ FAMILIES = (
     convnext,
     densenet,
     efficientnet,
-    inception_resnet_v2,
     inception_v3,
     inception_v4,
-    mobilenet_v2,
-    mobilenet_v3,
+    mobilenet,
     resnet,
     shufflenet,
     squeezenet,
-    vgg,
     vit,
 )
 
@@ -69,9 +58,6 @@ MODELS = {
     **{name: spec for family in FAMILIES for name, spec in family.NETWORKS.items()},
 }
 
-# The values of `config.model.name`: a name of `MODELS`, or the import path of a `ModelSpec`.
-MODEL_NAME = import_paths.one_of_or_path(MODELS, ModelSpec)
-
 # Each makes a head from the number of classes. Its output is logits [n, L], or a `TwoLogits`.
 HEADS: dict[str, Callable[..., nn.Module]] = {
     "linear": LinearHead,
@@ -81,11 +67,12 @@ HEADS: dict[str, Callable[..., nn.Module]] = {
 
 
 def find(name: str) -> ModelSpec:
-    """The network of a name that `MODEL_NAME` allows."""
-    if name in MODELS:
-        return MODELS[name]
-    spec: ModelSpec = import_paths.load(name)
-    return spec
+    """The network of `config.model.name`: an entry of `MODELS`, or a `ModelSpec` by its path.
+
+    Raises:
+        UserError: there is none.
+    """
+    return import_paths.find("config.model.name", name, MODELS, ModelSpec)
 
 
 def check_image_shape(name: str, image_shape: tuple[int, ...]) -> str | None:
@@ -155,8 +142,8 @@ def published(name: str) -> ModelSpec:
     spec = find(name)
     if spec.names is None:
         raise UserError(
-            f"{spell('config.model.pretrained')} is for networks with published weights, which "
-            f"docs/networks.md lists; {spell('config.model.name')} is {name!r}"
+            f"config.model.pretrained is for networks with published weights, which "
+            f"docs/networks.md lists; config.model.name is {name!r}"
         )
     return spec
 
@@ -165,9 +152,10 @@ def load_pretrained(
     name: str, path: str, params: Any, batch_stats: Any, *, new_head: bool = False
 ) -> Pretrained:
     """The variables of the network of a name, read from a file; see `pretrained.load`."""
-    networks = {**MODELS, name: published(name)}
+    names = published(name).names
+    assert names is not None
     return pretrained.load(
-        path, params, batch_stats, model_name=name, networks=networks, new_head=new_head
+        path, params, batch_stats, model_name=name, published=names, new_head=new_head
     )
 
 
@@ -191,42 +179,21 @@ def load_alone(model: Classifier, name: str, path: str, image_shape: tuple[int, 
 
 
 def network_of(path: str) -> str:
-    """The name of the network that a file of weights is for.
+    """The name of the network that a file of weights is for, by the number of its parameters.
 
     Raises:
         UserError: the file cannot be read, or fits no known network, or several.
     """
     arrays = files.read(Path(path))
-    found = pretrained.networks_of(arrays, MODELS)
-    if not found:
-        pretrained.check_prefix(path, arrays, MODELS)
-        raise UserError(
-            f"{spell('config.model.pretrained')}: {path} holds no network known here; "
-            "docs/networks.md lists the files that fit"
-        )
-    if len(found) > 1:
-        raise UserError(
-            f"{spell('config.model.pretrained')}: {path} fits each of {', '.join(found)}; "
-            f"{spell('config.model.name=NAME')} chooses one"
-        )
-    return found[0]
-
-
-__all__ = [
-    "FAMILIES",
-    "HEADS",
-    "MODELS",
-    "MODEL_NAME",
-    "NEW_HEAD",
-    "NORMALIZATIONS",
-    "ModelSpec",
-    "Normalization",
-    "Pretrained",
-    "build_model",
-    "check_image_shape",
-    "find",
-    "load_alone",
-    "load_pretrained",
-    "network_of",
-    "published",
-]
+    found = [
+        name
+        for name, spec in MODELS.items()
+        if spec.names is not None and spec.names.num_parameters(arrays) == spec.num_parameters
+    ]
+    if len(found) == 1:
+        return found[0]
+    fits = f"fits each of {', '.join(found)}" if found else "holds no network known here"
+    raise UserError(
+        f"config.model.pretrained: {path} {fits}; config.model.name=NAME chooses one of those in "
+        "docs/networks.md"
+    )

@@ -1,13 +1,13 @@
 """The features of a frozen network, normalized below its new head by constant numbers.
 
-The features of one network can be a hundred times as large as the features of another network, and
-features of one network can differ as much from each other. The larger the mean squared length of
-the features, the smaller the largest rate at which SGD on a linear head is stable. With a mean of
-0, equal deviations and a mean squared length that is the same for every network, one rate fits all
-of them.
+The features of one network can be a hundred times as large as those of another one. The larger
+their mean squared length, the smaller the largest rate at which SGD on a linear head is stable.
+With a mean of 0, equal deviations and one mean squared length, one rate fits all networks. The
+numbers are constants, not statistics of batches: a head that is taken over from another run, and is
+not normalized, keeps its classifier.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -24,57 +24,27 @@ _SMALLEST_DEVIATION = 0.01
 
 
 class FeatureNorm(nn.Module):
-    """Features minus a mean, divided by a scale: 0 and 1, until `measure` gives others.
-
-    The numbers are in the collection of batch norm's statistics, which travels with the parameters
-    of the network, and no step changes them.
-    """
+    """Features minus a mean, divided by a scale: 0 and 1, until `measure` gives others."""
 
     @nn.compact
     def __call__(self, features: jax.Array) -> jax.Array:
         """Features [..., d] to normalized features [..., d]."""
-        shape = (features.shape[-1],)
-        mean = self.variable("batch_stats", "mean", jnp.zeros, shape, jnp.float32).value
-        scale = self.variable("batch_stats", "scale", jnp.ones, shape, jnp.float32).value
-        broadcast = (1,) * (features.ndim - 1) + shape
-        return (features - mean.reshape(broadcast)) / scale.reshape(broadcast)
+        # Among the statistics, which travel with the parameters: no step changes them.
+        d = features.shape[-1]
+        mean = self.variable("batch_stats", "mean", jnp.zeros, d, jnp.float32).value
+        scale = self.variable("batch_stats", "scale", jnp.ones, d, jnp.float32).value
+        shape = (1,) * (features.ndim - 1) + (d,)
+        return (features - mean.reshape(shape)) / scale.reshape(shape)
 
 
-def measure(batches: Iterable[np.ndarray]) -> dict[str, np.ndarray] | None:
-    """The variables of a `FeatureNorm` for the features in some batches; None without features.
-
-    Args:
-        batches: features [..., d].
-    """
-    count = 0
-    origin = total = squares = np.zeros(1)
-    for batch in batches:
-        features = batch.reshape(-1, batch.shape[-1]).astype(np.float64)
-        if not count and len(features):
-            # Differences to one of them: a feature that is always the same has a deviation of 0.
-            origin = features[0].copy()
-        features -= origin
-        count += len(features)
-        total = total + features.sum(axis=0)
-        squares = squares + np.square(features).sum(axis=0)
-    if not count:
-        return None
-    difference = total / count
-    deviation = np.sqrt(np.maximum(squares / count - difference**2, 0))
-    return {
-        "mean": (origin + difference).astype(np.float32),
-        "scale": _scale(deviation).astype(np.float32),
-    }
-
-
-def _scale(deviation: np.ndarray) -> np.ndarray:
-    """The divisors [d] of features with these standard deviations [d]."""
-    mean_square = np.square(deviation).mean()
-    if mean_square == 0:
-        return np.ones_like(deviation)
-    divisor = np.maximum(deviation, _SMALLEST_DEVIATION * np.sqrt(mean_square))
-    scale: np.ndarray = divisor * np.sqrt(np.square(deviation / divisor).sum() / _SQUARED_LENGTH)
-    return scale
+def measure(features: np.ndarray) -> dict[str, np.ndarray]:
+    """The variables of a `FeatureNorm` for features like these, [..., d]."""
+    rows = features.reshape(-1, features.shape[-1])
+    mean, deviation = rows.mean(axis=0, dtype=np.float64), rows.std(axis=0, dtype=np.float64)
+    usual = np.sqrt(np.square(deviation).mean()) or 1.0
+    scale = np.maximum(deviation, _SMALLEST_DEVIATION * usual)
+    scale *= np.sqrt(np.square(deviation / scale).sum() / _SQUARED_LENGTH) or 1.0
+    return {"mean": mean.astype(np.float32), "scale": scale.astype(np.float32)}
 
 
 def folded(head: Mapping[str, Any], norm: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax.typing import DTypeLike
 
-from train.models import max_pooling
 from train.models.convolutions import convolve
 from train.models.rematerialization import kept_by_remat
 
@@ -33,8 +32,7 @@ class Layers:
         dtype: the type in which convolutions and matrix products compute.
         train: whether the network is trained: batch norm uses the statistics of the batch, and
             dropout drops.
-        axis_name: the axis over devices over which batch norm averages; None to normalise by the
-            share of each device.
+        axis_name: see `Network`.
         epsilon: what norms add to the variance.
         momentum: the share of the running statistics of batch norm that a step keeps.
         tensorflow_padding: whether convolutions are padded like TensorFlow's "SAME": of an odd
@@ -58,7 +56,7 @@ class Layers:
         size: Size,
         *,
         stride: int = 1,
-        padding: Size | None = None,
+        padding: int | None = None,
         groups: int = 1,
         use_bias: bool = False,
         name: str | None = None,
@@ -71,25 +69,18 @@ class Layers:
             size: the rows and columns of the kernel.
             stride: the stride of rows and columns.
             padding: the zeros on either side; by default half the size, as PyTorch's networks have
-                it, or TensorFlow's padding, which Linen has by default too.
+                it, or TensorFlow's padding.
             groups: the groups of channels that are convolved apart; `c` for a depthwise one.
             use_bias: whether it has a bias.
             name: the name of the module.
         """
-        rows, columns = _pair(size)
-        if padding is not None:
-            pads = _both_sides(padding)
-        elif self.tensorflow_padding:
-            pads = jax.lax.padtype_to_pads(
-                inputs.shape[1:3], (rows, columns), (stride, stride), "SAME"
-            )
-        else:
-            pads = _both_sides((rows // 2, columns // 2))
+        rows, columns = (size, size) if isinstance(size, int) else size
+        usual = "SAME" if self.tensorflow_padding else (rows // 2, columns // 2)
         return nn.Conv(
             channels,
             (rows, columns),
             strides=stride,
-            padding=pads,
+            padding=usual if padding is None else padding,
             feature_group_count=groups,
             use_bias=use_bias,
             kernel_init=self.kernel_init or _he_normal,
@@ -113,8 +104,7 @@ class Layers:
     def batch_norm(self, inputs: jax.Array, *, name: str | None = None) -> jax.Array:
         """Batch norm by the statistics of the batch, or, without `train`, by the running ones.
 
-        The batch is over all devices of the axis, or on each device if the axis is None. The
-        running variance averages the biased variance of each batch, PyTorch's the unbiased one.
+        The running variance averages the biased variance of each batch, PyTorch's the unbiased one.
         """
         # Cast before and after: Linen would promote in the same way, but implicitly.
         normalized = nn.BatchNorm(
@@ -130,10 +120,6 @@ class Layers:
         """Layer norm over the last axis."""
         normalized = nn.LayerNorm(epsilon=self.epsilon, name=name)(inputs.astype(jnp.float32))
         return normalized.astype(self.dtype)
-
-    def layer_scale(self, branch: jax.Array, initial: float, *, name: str) -> jax.Array:
-        """A residual branch times a learned number for each channel, `initial` at first."""
-        return LayerScale(initial, name=name)(branch)
 
     def conv_norm(
         self,
@@ -153,23 +139,34 @@ class Layers:
         hidden = self.batch_norm(hidden, name=f"{name}_bn")
         return hidden if activation is None else activation(hidden)
 
-    def dropout(self, inputs: jax.Array, rate: float) -> jax.Array:
-        """In training, replaces some numbers by zeros and scales up the others."""
+    def dropout(self, inputs: jax.Array, rate: float, *, of_example: bool = False) -> jax.Array:
+        """In training, replaces numbers, or all numbers of an example, by zeros; scales others."""
         if rate == 0:
             return inputs
-        return nn.Dropout(rate)(inputs, deterministic=not self.train)
+        alike = tuple(range(1, inputs.ndim)) if of_example else ()
+        return nn.Dropout(rate, broadcast_dims=alike)(inputs, deterministic=not self.train)
 
     def keep(self, outputs: jax.Array) -> jax.Array:
         """The outputs of a block, which `config.model.remat` keeps for the backward pass."""
         # Without a mark in evaluation: not every format of exported programs has one.
         return kept_by_remat(outputs) if self.train else outputs
 
-    def stochastic_depth(self, branch: jax.Array, rate: float) -> jax.Array:
-        """In training, replaces a residual branch [n, ...] of some examples by zeros."""
-        if rate == 0:
-            return branch
-        of_example = tuple(range(1, branch.ndim))
-        return nn.Dropout(rate, broadcast_dims=of_example)(branch, deterministic=not self.train)
+
+class Network(nn.Module, kw_only=True):
+    """A network without its head: its call takes inputs and `train`, and gives float32 features.
+
+    Attributes:
+        axis_name: the axis over devices over which batch norm averages; None to normalise by the
+            share of each device. Networks without batch norm do not use it.
+        dtype: the type in which convolutions and matrix products compute.
+    """
+
+    axis_name: str | None
+    dtype: DTypeLike = jnp.float32
+
+    def make_layers(self, train: bool, **settings: Any) -> Layers:
+        """The layers of one call; the settings are those of `Layers`."""
+        return Layers(self.dtype, train, self.axis_name, **settings)
 
 
 class LayerScale(nn.Module):
@@ -205,11 +202,14 @@ def max_pool(
         size: the rows and columns of a window.
         stride: from one window to the next.
         padding: the pixels on either side that are less than all others.
-        ceil: whether a window at the end may reach beyond the image.
+        ceil: whether a window at the end may reach beyond the image, as PyTorch's `ceil_mode`.
     """
-    beyond = [_beyond(length, size, stride, padding) if ceil else 0 for length in inputs.shape[1:3]]
-    below, right = (padding + more for more in beyond)
-    return max_pooling.max_pool(inputs, size, stride, ((padding, below), (padding, right)))
+    # The last window reaches beyond an image by less than a stride, and starts inside it.
+    pads = [
+        (padding, padding + (-(length + 2 * padding - size) % stride if ceil else 0))
+        for length in inputs.shape[1:3]
+    ]
+    return nn.max_pool(inputs, (size, size), strides=(stride, stride), padding=pads)
 
 
 def avg_pool(
@@ -232,7 +232,14 @@ def adaptive_mean(inputs: jax.Array, size: int) -> jax.Array:
     overlap if the size does not divide the height or the width.
     """
     for axis in (1, 2):
-        inputs = _average_along(inputs, axis, size)
+        length = inputs.shape[axis]
+        means = [
+            jax.lax.slice_in_dim(
+                inputs, index * length // size, -(-(index + 1) * length // size), axis=axis
+            ).mean(axis=axis, keepdims=True)
+            for index in range(size)
+        ]
+        inputs = jnp.concatenate(means, axis=axis)
     return inputs
 
 
@@ -244,37 +251,3 @@ def channels_first(inputs: jax.Array) -> jax.Array:
 def mean_over_image(inputs: jax.Array) -> jax.Array:
     """Activations [n, height, width, channels] to float32 features [n, channels]."""
     return inputs.mean(axis=(1, 2), dtype=jnp.float32)
-
-
-def _average_along(inputs: jax.Array, axis: int, windows: int) -> jax.Array:
-    length = inputs.shape[axis]
-    if length == windows:
-        return inputs
-    edges = [
-        (index * length // windows, -(-(index + 1) * length // windows)) for index in range(windows)
-    ]
-    means = [
-        jax.lax.slice_in_dim(inputs, start, stop, axis=axis).mean(axis=axis, keepdims=True)
-        for start, stop in edges
-    ]
-    return jnp.concatenate(means, axis=axis)
-
-
-def _beyond(length: int, size: int, stride: int, padding: int) -> int:
-    """The pixels after the padding that a last, partial window takes.
-
-    As in PyTorch, such a window starts inside the image or the padding before it.
-    """
-    rest = (length + 2 * padding - size) % stride
-    if rest == 0:
-        return 0
-    windows = (length + 2 * padding - size) // stride + 1
-    return stride - rest if windows * stride < length + padding else 0
-
-
-def _pair(size: Size) -> tuple[int, int]:
-    return (size, size) if isinstance(size, int) else size
-
-
-def _both_sides(padding: Size) -> list[tuple[int, int]]:
-    return [(zeros, zeros) for zeros in _pair(padding)]

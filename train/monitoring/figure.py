@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from topk_jax import metrics
 from train.monitoring.monitor import Monitor
-from train.workdir import figure_style
+from train.reports import figure_style
 
 
 def draw(monitor: Monitor) -> Figure:

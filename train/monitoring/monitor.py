@@ -26,7 +26,7 @@ _CHANGED = 4
 # The most points of a figure. Beyond these, every second point is left out.
 _MOST_POINTS = 500
 # What it counted.
-COUNTED = ("tests", "total_size", "broken_at", "changed_at", "points")
+_COUNTED = ("tests", "total_size", "broken_at", "changed_at", "points")
 # Outcomes of one call of the compiled program.
 _BLOCK = 256
 # The scores of labels are 1 minus their probability, in intervals of this length, and _MISSED
@@ -92,7 +92,7 @@ class Monitor:
 
     def to_plain(self) -> dict[str, Any]:
         """What it counted, for a file of JSON."""
-        counted = {name: getattr(self, name) for name in COUNTED}
+        counted = {name: getattr(self, name) for name in _COUNTED}
         return counted | {"tests": jax.tree.leaves(self.tests)}
 
     def restored(self, plain: Mapping[str, Any]) -> "Monitor":
@@ -100,7 +100,7 @@ class Monitor:
         like, tree = jax.tree.flatten(self.tests)
         given = zip(map(_numbers, plain["tests"]), like, strict=True)
         leaves = [jnp.array(one.reshape(leaf.shape), leaf.dtype) for one, leaf in given]
-        counted = {name: plain[name] for name in COUNTED} | {
+        counted = {name: plain[name] for name in _COUNTED} | {
             "tests": jax.tree.unflatten(tree, leaves),
             "points": _numbers(plain["points"]).reshape(-1, 4),
         }

@@ -5,43 +5,60 @@ killed goes on there, and another file is refused.
 """
 
 import hashlib
-import io
 import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
+import msgspec
 import numpy as np
 
 from train.data import grouping
-from train.foundation import fields, files, json_files, names, shapes
+from train.foundation import files, kinds, names
 from train.foundation.console import show_line
-from train.foundation.errors import UserError
-from train.foundation.spelling import flags_for_fields
-from train.monitoring.monitor import COUNTED, Monitor, Outcome, promise_of
-from train.workdir import run_files, runs
+from train.foundation.errors import UserError, naming_flags
+from train.monitoring.monitor import Monitor, Outcome, promise_of
+from train.run import run_folder, runs
 
 # The seconds between two looks at a file that grows.
 _PAUSE = 1.0
 # The bytes that are counted at once.
 _PART = 2**20
 
-_OBJECT = shapes.table_of(shapes.anything)
-_MEMBER = shapes.record({"class": shapes.string}, {"probability": shapes.NUMBER_OR_NULL})
-_NUMBERS = shapes.record({"examples": fields.integer(1), "groups": fields.Number(above=0)})
-_LINE = shapes.record(
-    {"set": shapes.list_of(_MEMBER), "rule": fields.text(), "label": fields.text()},
-    {"none_of_these": fields.boolean(), "calibrated_on": _NUMBERS},
-)
-# A checksum guards the rest.
-_STATE = shapes.record(
-    {"of": _OBJECT, "sets": _OBJECT, "bytes": fields.integer(0), "digest": shapes.string}
-    | dict.fromkeys(COUNTED, shapes.anything)
-)
 BEGIN = (0, hashlib.sha256().hexdigest())
 Sets = Mapping[str, Any]
+
+
+class _Member(msgspec.Struct):
+    name: str = msgspec.field(name="class")
+    probability: float | None = None
+
+
+class _Numbers(msgspec.Struct):
+    examples: Annotated[int, msgspec.Meta(ge=1)]
+    groups: Annotated[float, msgspec.Meta(gt=0)]
+
+
+class _Line(msgspec.Struct):
+    """A line of train.predict with the label that was found."""
+
+    set: list[_Member]
+    rule: str
+    label: str
+    calibrated_on: _Numbers | None = None
+    none_of_these: bool | None = None
+
+
+class _State(msgspec.Struct):
+    """What the sets are of, the place in the file of outcomes, and what was counted."""
+
+    of: dict[str, Any]
+    sets: dict[str, Any]
+    bytes: int
+    digest: str
+    counted: dict[str, Any]
 
 
 def watch(
@@ -59,7 +76,7 @@ def watch(
         UserError: the state is of something else, or a line is not an outcome of the run. What was
             counted before that line is kept.
     """
-    _, results = runs.read_finished(workdir)
+    results = runs.read_finished(workdir).results
     of = {"run": results["parameters_digest"], "coverage": coverage, "delta": delta}
 
     def started(sets: Sets) -> Monitor:
@@ -67,22 +84,22 @@ def watch(
 
     monitor, sets, place = None, None, BEGIN
     if state.exists():
-        kept = json_files.read(state, _STATE, "the --state of a monitor")
-        if kept["of"] != of:
+        kept = files.read(state, _State, "the --state of a monitor")
+        if kept.of != of:
             asked = "another run, --delta or --coverage"
             raise UserError(f"--state {state} is of {asked}: give another --state")
-        sets, place = kept["sets"], (kept["bytes"], kept["digest"])
-        monitor = started(sets).restored(kept)
+        sets, place = kept.sets, (kept.bytes, kept.digest)
+        monitor = started(sets).restored(kept.counted)
     with opened(outcomes) as file:
-        lines = OutcomeLines(file, run_files.read_classes(workdir).names, sets, place)
+        lines = OutcomeLines(file, run_folder.read_classes(workdir).names, sets, place)
         while True:
             for part in lines.read():
                 if lines.sets is None:
                     continue
                 monitor = (monitor or started(lines.sets)).add(part)
                 number, digest = lines.place
-                counted = {"of": of, "sets": lines.sets, "bytes": number, "digest": digest}
-                files.write_whole(state, json_files.sealed(counted | monitor.to_plain()))
+                new = _State(of, dict(lines.sets), number, digest, monitor.to_plain())
+                files.write_whole(state, files.to_json(new))
                 if follow and part:
                     show_line(monitor.in_words()[1])
             if lines.named:
@@ -100,7 +117,7 @@ def watch(
 def _warn_of_likely(where: str, named: Sequence[tuple[str, str]]) -> None:
     examples, labels = zip(*named, strict=True)
     _, numbers = np.unique(labels, return_inverse=True)
-    with flags_for_fields({"config.dataset.group": "--group"}):
+    with naming_flags({"config.dataset.group": "--group"}):
         grouping.warn_of_likely(where, examples, numbers, "train.predict {flag}")
 
 
@@ -167,42 +184,42 @@ class OutcomeLines:
 
     def _outcome(self, line: bytes) -> list[Outcome]:
         """The outcome of a line; none of an image that could not be read."""
-        value = json_files.parse(line, _OBJECT)
+        value = _parsed(line)
         if "error" in value and "set" not in value:
             return []
-        if wrong := _LINE(value):
-            raise ValueError(f"it must be {wrong}")
-        sets = {name: value[name] for name in ("rule", "calibrated_on") if name in value}
+        one = msgspec.convert(value, _Line)
+        sets: Sets = {name: value[name] for name in ("rule", "calibrated_on") if name in value}
         self.sets = self.sets or sets
         if sets != self.sets:
-            one, before = (json.dumps(of, ensure_ascii=False) for of in (sets, self.sets))
-            raise ValueError(f"its set is of {one}; the sets before are of {before}")
-        probabilities = {
-            self._class(member["class"], "set"): member.get("probability")
-            for member in value["set"]
-        }
-        label = names.same_form(value["label"])
+            this, before = (json.dumps(of, ensure_ascii=False) for of in (sets, self.sets))
+            raise ValueError(f"its set is of {this}; the sets before are of {before}")
+        probabilities = {self._class(member.name, "set"): member.probability for member in one.set}
+        label = names.same_form(one.label)
         # A new class, which "none of these" is right for.
-        is_new = "none_of_these" in value and label not in self._classes
+        is_new = one.none_of_these is not None and label not in self._classes
         if not is_new:
-            label = self._class(value["label"], "label")
+            label = self._class(one.label, "label")
         name = None if "group" in value else value.get("path", value.get("name"))
         if self.named is not None and isinstance(name, str):
             self.named.append((name, label))
-        missed = not value["none_of_these"] if is_new else label not in probabilities
-        return [Outcome(missed, probabilities.get(label), len(value["set"]))]
+        missed = not one.none_of_these if is_new else label not in probabilities
+        return [Outcome(missed, probabilities.get(label), len(one.set))]
 
     def _class(self, name: str, what: str) -> str:
         known = self._classes.get(names.same_form(name))
         if known is None:
-            near = fields.did_you_mean(name, self._classes)
+            near = kinds.did_you_mean(name, self._classes)
             raise ValueError(f"its {what} has {name!r}, which is not a class of the run{near}")
         return known
 
 
+def _parsed(line: bytes) -> dict[str, Any]:
+    return msgspec.json.decode(line, type=dict[str, Any])
+
+
 def _is_whole(line: bytes) -> bool:
     try:
-        json_files.parse(line, _OBJECT)
+        _parsed(line)
     except ValueError:
         return False
     return True
@@ -213,6 +230,6 @@ def opened(path: Path | None) -> BinaryIO:
     if path is None:
         return open(sys.stdin.fileno(), "rb", closefd=False)
     try:
-        return io.BufferedReader(files.open_regular(path))
+        return path.open("rb")
     except OSError as error:
         raise UserError(f"--outcomes {path} cannot be read: {error.strerror}") from error

@@ -6,6 +6,7 @@ The file is an .npz file, with what it belongs to as the comment of its archive.
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import zipfile
 from collections.abc import Iterator
@@ -17,14 +18,13 @@ import numpy as np
 
 from train.classifiers.network import Network, describe
 from train.configuration.datasets import ImagesFields
-from train.data import division, own_images, streaming
+from train.data import division, own_images, reading, streaming
 from train.data.batches import Batches
 from train.data.examples import Examples, Split
 from train.data.sources import features as feature_source
-from train.foundation import file_locks, files, reading, zip_files
-from train.foundation.console import show_line
+from train.foundation import files
+from train.foundation.console import show_line, tracked
 from train.foundation.errors import UserError
-from train.foundation.progress_bar import ImageProgress
 
 BATCH_SIZE = 64
 _TYPE = np.dtype("<f4")
@@ -87,7 +87,8 @@ def embed(network: Network, images: Examples, out: Path) -> None:
         show_line(f"{out} has these features already")
         return
     partial = out.with_name(f"{out.name}.partial")
-    with file_locks.open_locked(partial, f"another process is using {partial}") as file:
+    held = files.lock(out.parent, "another command", f".{out.name}.lock")
+    with held, partial.open("a+b") as file:
         rows = _complete(file, network, images, f"{identity}\n".encode())
         _write(out, identity, images, rows, network)
         partial.unlink()
@@ -111,7 +112,7 @@ def _identity_of(network: Network, images: Examples) -> str:
 def _is_whole(path: Path, identity: str) -> bool:
     """Whether a file has the features of an identity, and is as it was written."""
     try:
-        with zip_files.opened(path) as archive:
+        with zipfile.ZipFile(path) as archive:
             return archive.comment == identity.encode() and archive.testzip() is None
     except (OSError, zipfile.BadZipFile):
         return False
@@ -137,14 +138,13 @@ def _complete(file: BinaryIO, network: Network, images: Examples, head: bytes) -
     if done:
         show_line(f"continuing after {done:,} of {len(images):,} images")
     try:
-        with ImageProgress("embedding", len(images), done=done) as progress:
-            for features in _compute(network, images, batches):
-                with files.name_in_errors(path):
-                    file.write(features.astype(_TYPE).data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                done += len(features)
-                progress.advance(len(features))
+        left = math.ceil((len(images) - done) / BATCH_SIZE)
+        for features in tracked(_compute(network, images, batches), left, "embedding batches"):
+            with files.name_in_errors(path):
+                file.write(features.astype(_TYPE).data)
+                file.flush()
+                os.fsync(file.fileno())
+            done += len(features)
     finally:
         if done == 0:
             path.unlink()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from train.data import reading
 from train.data.examples import Examples
-from train.foundation import reading
 from train.prediction import pages, thumbnails
 from train.prediction.thumbnails import Thumbnail
 from train.reports.examples import ExampleTable

@@ -5,8 +5,7 @@ from typing import Any
 import safetensors.numpy
 
 from train.classifiers.trained import TrainedClassifier
-from train.foundation.errors import UserError
-from train.foundation.spelling import flags_for_fields
+from train.foundation.errors import UserError, naming_flags
 from train.models import feature_norm, published
 from train.models.weights.names import PublishedNames, arrays_of
 from train.prediction import exported_program
@@ -18,7 +17,7 @@ def serialize(classifier: TrainedClassifier) -> bytes:
     Raises:
         UserError: the network is not a published one, or its head is not.
     """
-    names, head = _names(classifier), classifier.assembly.head
+    names, head = _names(classifier), classifier.parts.head
     if head != "linear":
         raise UserError(
             "--format=safetensors is for linear heads, as published networks have them; this run "
@@ -44,7 +43,7 @@ def describe(classifier: TrainedClassifier) -> dict[str, Any]:
 
 def _names(classifier: TrainedClassifier) -> PublishedNames:
     of = {"config.model.pretrained": "--format=safetensors", "config.model.name": "this network"}
-    with flags_for_fields(of):
+    with naming_flags(of):
         names = published(classifier.config.model.name).names
     assert names is not None
     return names

@@ -14,9 +14,8 @@ from train.data import grouping, look
 from train.data.examples import Examples
 from train.data.sources import features as feature_source
 from train.data.sources import folder
-from train.foundation.errors import UserError
+from train.foundation.errors import UserError, naming_flags
 from train.foundation.names import existing, shown
-from train.foundation.spelling import flags_for_fields
 from train.prediction import shares
 from train.scores.scores import numbered
 
@@ -34,7 +33,7 @@ def find(named: Sequence[str], features: Path | None, grammar: str | None) -> Ex
             folder.Files(Path(), paths), unknown, (), "--images", names=paths
         )
     else:
-        with flags_for_fields({"config.dataset.group": "--group"}):
+        with naming_flags({"config.dataset.group": "--group"}):
             found = feature_source.find(features, group=array, labelled=False, field="--features")
         feature_source.check_finite(found.array, found.where)
     groups = None
@@ -123,7 +122,7 @@ def fit_for(examples: Examples, classifier: Classifier, features: Path | None) -
         raise UserError(f"{examples.where} must have {expected} features a row; it has {width}")
     made_by = feature_source.embedded_by(feature_source.arrays(features, "--features"))
     if made_by is not None and isinstance(classifier, TrainedClassifier):
-        known = classifier.assembly.data.facts.embedded_by or made_by
+        known = classifier.parts.data.facts.embedded_by or made_by
         if known["parameters_digest"] != made_by["parameters_digest"]:
             raise UserError(
                 f"{examples.where} are of {made_by['network']} with other weights than the "

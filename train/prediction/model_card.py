@@ -9,7 +9,7 @@ import numpy as np
 
 from topk_jax import metrics
 from train.classifiers.trained import TrainedClassifier
-from train.foundation.printable import printable
+from train.foundation.console import printable
 from train.reports import metric
 from train.reports.metric import SHOTS, Average
 from train.reports.rules import SetRule

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from train.foundation import files, reading
-from train.foundation.console import make_console, show_line
-from train.foundation.progress_bar import counts, make_bar
+from rich.progress import MofNCompleteColumn, TextColumn
+
+from train.data import reading
+from train.foundation import files
+from train.foundation.console import make_bar, make_console, show_line
 from train.prediction.entries import Entry
 
 
@@ -39,7 +41,7 @@ def write(
     console, unreadable = make_console(stderr=True), 0
     # If the lines go to the same terminal, they show the progress.
     is_shown = out is not None or not sys.stdout.isatty()
-    bar = make_bar(console, after=counts(what), shown=is_shown)
+    bar = make_bar(console, after=[MofNCompleteColumn(), TextColumn(what)])
 
     def written(output: BinaryIO) -> Iterator[Entry]:
         nonlocal unreadable
@@ -52,7 +54,7 @@ def write(
             bar.advance(progress, len(entry.origins) + len(entry.unreadable_origins))
             yield entry
 
-    with bar, _lines(out) as output:
+    with bar if is_shown else contextlib.nullcontext(), _lines(out) as output:
         show = page or (lambda shown: deque(shown, maxlen=0))
         show(written(output))
     if unreadable:

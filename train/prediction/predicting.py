@@ -13,9 +13,9 @@ import numpy as np
 
 from train.classifiers import fitted
 from train.classifiers.classifier import Classifier
+from train.data import reading
 from train.data.examples import Examples
 from train.data.images import UnreadableImageError
-from train.foundation import reading
 from train.foundation.errors import UserError
 from train.prediction.entries import Entry
 from train.prediction.thumbnails import Thumbnail

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from train.classifiers.classifier import Classifier
 from train.classifiers.trained import TrainedClassifier
+from train.foundation.console import printable
 from train.foundation.errors import UserError
 from train.foundation.names import in_utf8
-from train.foundation.printable import printable
 from train.prediction import pages
 from train.prediction.entries import Entry
 from train.prediction.pages import percent, to_json
@@ -49,7 +49,7 @@ class PageFacts:
         names = labels = classifier.classes.names
         table = {"Classifier": classifier.title, "Classes": f"{len(names):,}", "Rule": str(rule)}
         if isinstance(classifier, TrainedClassifier):
-            labels = classifier.assembly.data.classes.names
+            labels = classifier.parts.data.classes.names
             if classifier.spec.attribution:
                 table["Source of the data"] = classifier.spec.attribution
         return cls(rule, names, labels, classifier.what, table)

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 from absl import flags
 
-from train.devices import tasks
 from train.foundation.errors import UserError
 
 # So that --help shows the flag as one of the command.
@@ -29,8 +28,11 @@ def define(*outputs: flags.FlagHolder[str | None]) -> Callable[[], slice]:
 
     def chosen() -> slice:
         if shard.value is None:
+            # It imports JAX, which a wrong flag does not wait for.
+            from train.devices import processes  # noqa: PLC0415
+
             how = "give each --shard=i/n, or --shard=1/1 for all examples"
-            tasks.refuse_several(how, in_arrays=True)
+            processes.refuse_tasks(how, in_arrays=True)
             return slice(0, None, 1)
         found = re.fullmatch("([0-9]{1,9})/([0-9]{1,9})", shard.value)
         index, number = (0, 0) if found is None else map(int, found.groups())

@@ -15,7 +15,8 @@ import numpy as np
 from topk_jax import rules
 from train.data.classes import Classes
 from train.data.sources import table
-from train.foundation import messages, names
+from train.foundation import names
+from train.foundation.console import in_words
 from train.foundation.errors import UserError
 
 
@@ -100,7 +101,7 @@ def _read(name: str, class_names: tuple[str, ...]) -> Costs:
     if missing := [one for place, one in enumerate(class_names) if (place, None) not in found]:
         raise UserError(
             f"costs={name} must have a row for each class, without a chosen class; it has none "
-            f"for {messages.in_words([*map(names.shown, missing)], 'classes')}"
+            f"for {in_words([*map(names.shown, missing)], 'classes')}"
         )
     of_labels = np.array([found[place, None] for place in range(len(class_names))])
     similar = {pair: value for pair, value in found.items() if pair[1] is not None}

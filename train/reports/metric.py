@@ -1,5 +1,6 @@
 """The metrics of an evaluation, as objects; files and flags have them by their names."""
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Iterable, Mapping
@@ -106,6 +107,20 @@ def selectable(ks: Iterable[int]) -> list[Metric]:
     """Every metric that an epoch can be selected by: the loss, and the accuracies."""
     kinds = itertools.product(ks, get_args(Rule), AVERAGES)
     return [LOSS, *(Metric.accuracy(rule, k, average) for k, rule, average in kinds)]
+
+
+def of_classes(
+    ks: Iterable[int], select_by: str, num_classes: int
+) -> tuple[tuple[int, ...], Metric]:
+    """The sizes of sets that leave a class out, and the metric that an epoch is selected by.
+
+    A set of all classes has every label. If the metric is of such a size, the largest that is left
+    takes its place.
+    """
+    left = tuple(k for k in ks if k < num_classes) or (1,)
+    metric = Metric.parse(select_by)
+    fits = metric.k is None or metric.k in left
+    return left, metric if fits else dataclasses.replace(metric, k=left[-1])
 
 
 def to_json(values: Mapping[Metric, Value]) -> dict[str, Value]:

@@ -15,8 +15,8 @@ from absl import logging
 from topk_jax import metrics
 from train.data.taxonomy import ClassTree
 from train.data.truths import SEVERAL
+from train.foundation.console import printable
 from train.foundation.errors import UserError
-from train.foundation.printable import printable
 from train.reports import summaries
 from train.reports.examples import confusions
 from train.reports.rows import MOST_LISTED, class_rows, divided, measure, rate, row_of

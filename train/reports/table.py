@@ -7,9 +7,7 @@ from typing import Any
 from rich.box import SIMPLE
 from rich.table import Column, Table
 
-from train.foundation import messages
-from train.foundation.console import make_console, show_line
-from train.foundation.printable import printable
+from train.foundation.console import first_names, make_console, printable, show_line
 
 # The columns of the table, by the numbers of rows; one without numbers is left out.
 _COLUMNS = {
@@ -70,7 +68,7 @@ def show(report: Mapping[str, Any], title: str, *, full: bool) -> None:
 def absent_classes(evaluated: Mapping[str, Any]) -> Iterator[str]:
     """A line with the classes without examples, if there are some; see `summaries.counted`."""
     if number := evaluated["classes_without_examples"]:
-        named = messages.first_names([*map(printable, evaluated["named"])], _MOST_NAMED)
+        named = first_names([*map(printable, evaluated["named"])], _MOST_NAMED)
         yield f"classes without examples in this split, not counted: {number:,} ({named})"
 
 
@@ -88,7 +86,7 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
             yield f"{text}: classes with too few examples, which are in every set: {number:,}"
     if "unknown_classes" in report:
         unknown = report["unknown_classes"]
-        named = messages.first_names([*unknown["classes"]], _MOST_NAMED)
+        named = first_names([*unknown["classes"]], _MOST_NAMED)
         further = ""
         if (found := report.get("none_of_these")) is not None:
             further = f"; outlier scores: AUROC {found['auroc']:.3f}, OSCR {found['oscr_area']:.3f}"

@@ -9,7 +9,7 @@ from train.data.batches import Batch
 from train.data.classes import Classes
 from train.data.examples import Examples
 from train.devices import processes
-from train.devices.parallel import Devices
+from train.devices.devices import Devices
 from train.scores.scores import Scores, collect
 
 

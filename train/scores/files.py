@@ -5,6 +5,7 @@ names [n], class_names [L], groups [n] and class_counts [L]. The last two are th
 known. Names are texts: the paths of files or names of examples, or else "row N" or "example N".
 """
 
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from scipy import special
 
 from train.data import grouping
 from train.data.classes import Classes
-from train.foundation import files, zip_files
-from train.foundation.errors import UserError, first_line, let_through
+from train.foundation import files
+from train.foundation.errors import UserError, first_line
 from train.foundation.names import same_form, shown
 from train.scores.scores import Scores, are_probabilities, collect, exact_ranks, slices
 
@@ -74,12 +75,11 @@ def read(path: Path, *, flag: str) -> Scores:
         UserError: the file cannot be read, or its arrays are not what they must be.
     """
     try:
-        zip_files.opened(path).close()
+        zipfile.ZipFile(path).close()  # NumPy takes anything else for a pickle.
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in _FORMS if name in archive}
         kind = _checked(arrays)
     except Exception as error:  # Readers raise many for a damaged file.
-        let_through(error)
         why = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
         but = f"{path} is not: {why}"
         raise UserError(field=flag, must_be="an .npz file of scores", but=but) from error

@@ -8,8 +8,8 @@ from absl import logging
 
 from topk_jax import sets
 from topk_jax.rules import CalibratedOn
+from train.foundation.console import printable
 from train.foundation.errors import UserError
-from train.foundation.printable import printable
 from train.scores import scores as of_examples
 from train.scores.scores import Scores, add_up_to_1, collect, exact_ranks
 

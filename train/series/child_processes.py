@@ -1,15 +1,12 @@
 """The processes of commands, which get the signals that come to this one."""
 
-import contextlib
 import signal
 import subprocess
 import threading
 from pathlib import Path
 from types import FrameType
 
-from train.devices import tasks
-from train.foundation import files, interruption
-from train.foundation.errors import InterruptedRunError
+from train.foundation.errors import Stopped
 
 # A terminal that closes sends the last one.
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -27,10 +24,8 @@ class ChildProcesses:
         # Reentrant: a second signal can come to the thread while it passes on the first.
         self._lock = threading.RLock()
         self._handlers: dict[signal.Signals, signal._HANDLER] = {}
-        self._context = contextlib.ExitStack()
 
     def __enter__(self) -> "ChildProcesses":
-        self._context.enter_context(interruption.handled_elsewhere())
         for number in _STOPPING:
             # Shells start background processes with an ignored SIGINT, and nohup with an ignored
             # SIGHUP; they stay ignored.
@@ -41,16 +36,15 @@ class ChildProcesses:
     def __exit__(self, *_exception: object) -> None:
         while self._handlers:
             signal.signal(*self._handlers.popitem())
-        self._context.close()
 
     def run(self, command: list[str], log: Path) -> int:
         """Runs a command, appends its output to a log, and returns its exit code.
 
         Raises:
-            InterruptedRunError: a signal came; the command has ended.
+            Stopped: a signal came; the command has ended.
         """
         log.parent.mkdir(parents=True, exist_ok=True)
-        with files.open_to_add(log) as output:
+        with log.open("ab") as output:
             # A signal of another thread waits until the process is in the list.
             with self._lock:
                 self._stop_if_asked()
@@ -62,7 +56,6 @@ class ChildProcesses:
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
-                    env=tasks.environment_of_one(),
                 )
                 self._running.append(process)
                 # A signal of this thread does not wait: it may have come while the process started.
@@ -78,7 +71,7 @@ class ChildProcesses:
 
     def _stop_if_asked(self) -> None:
         if self._signal is not None:
-            raise InterruptedRunError(self._signal, "the same command continues from here")
+            raise Stopped(self._signal, "the same command continues from here")
 
     def _pass_on(self, number: int, _frame: FrameType | None) -> None:
         with self._lock:

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from train.run.runs import StoredRun
 from train.series.planned_runs import PlannedRun
 from train.series.planner import Arm, Planner, Tuned
 from train.series.search import Search
-from train.workdir.runs import Run
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,10 @@ class Finals:
 
     tuned: Tuned
     planned: tuple[PlannedRun, ...]
-    ended: Mapping[int, Run | None]
+    ended: Mapping[int, StoredRun | None]
 
     @property
-    def finished(self) -> dict[int, Run]:
+    def finished(self) -> dict[int, StoredRun]:
         """The finished runs by seed."""
         return {seed: run for seed, run in self.ended.items() if run is not None}
 

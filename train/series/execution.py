@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
-from train.foundation import folder_lock, invocation
+from train.foundation import files
 from train.foundation.console import show_line
 from train.series.child_processes import ChildProcesses
 from train.series.planned_runs import PlannedRun
@@ -57,7 +57,7 @@ def show_commands(planner: Planner) -> None:
     """Prints the commands that make runs, one a line, to be pasted into a shell."""
     for run in planner.runs:
         arguments = run.training(planner.folder.workdir(run))
-        show_line(invocation.as_typed(shlex.join(["python", *arguments])))
+        show_line(shlex.join(["python", *arguments]))
     if planner.waiting:
         # Not among the commands, which may be piped into a shell.
         sys.stderr.write(
@@ -75,12 +75,12 @@ def execute(look: Callable[[], Planner], *, jobs: int = 1) -> Execution:
 
     Raises:
         UserError: another command makes runs in this folder now.
-        InterruptedRunError: SIGINT or SIGTERM came. It was passed on to the runs, which have ended.
+        Stopped: SIGINT or SIGTERM came. It was passed on to the runs, which have ended.
     """
     execution = Execution()
     running: dict[Future[_Ended], PlannedRun] = {}
     with (
-        folder_lock.held(look().folder.path, "another command that makes runs"),
+        files.lock(look().folder.path, "another command that makes runs"),
         ChildProcesses() as processes,
         ThreadPoolExecutor(jobs) as threads,
     ):
@@ -131,7 +131,8 @@ def _record_end(
 
 def _train(run: PlannedRun, folder: RunsFolder, processes: ChildProcesses) -> str | None:
     """Trains a run; returns why that failed, or None."""
-    command = invocation.as_process(run.training(folder.workdir(run)))
+    # This may be one task of several, which then work on series of their own.
+    command = [sys.executable, *run.training(folder.workdir(run)), "--nocluster"]
     code = processes.run(command, folder.log(run))
     if code < 0:
         # The last line of the log tells what the run did until then.

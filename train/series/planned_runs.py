@@ -2,23 +2,20 @@
 
 import functools
 import hashlib
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from absl import flags
-from ml_collections import ConfigDict, config_flags
-
 from train.configuration import Config
 from train.configuration.parsing import parse
-from train.foundation import fields, flag_types, nested
+from train.foundation import kinds, nested
 from train.foundation.errors import UserError
+from train.foundation.flags import read_configuration
+from train.run import runs
 from train.series.recipe import Recipe
 from train.series.run_fields import short_name
-from train.workdir import runs
 
 # The split that is evaluated.
 SPLIT: Literal["test"] = "test"
@@ -77,7 +74,7 @@ class PlannedRun:
             "-m",
             "train.main",
             f"--config={self.recipe.argument}",
-            *_changes(self.recipe, self.overrides),
+            *(f"--config.{one}" for one in _changes(self.recipe, self.overrides)),
             f"--config.seed={self.seed}",
             f"--workdir={workdir}",
         ]
@@ -104,7 +101,7 @@ def check(run: PlannedRun) -> Config:
     for override in run.overrides:
         name = override.partition("=")[0]
         if name not in known:
-            hint = fields.did_you_mean(name, known)
+            hint = kinds.did_you_mean(name, known)
             raise UserError(f"--override: {run.recipe.file} has no field {name!r}{hint}")
         if name in set_here:
             raise UserError(f"--override cannot change {name}, which the table itself sets")
@@ -120,13 +117,6 @@ def distinct(planned: Iterable[PlannedRun]) -> tuple[PlannedRun, ...]:
     return tuple({run.key: run for run in planned}.values())
 
 
-class _Unprinted(ConfigDict):
-    """A configuration without a text: absl spends most of its time on the texts of defaults."""
-
-    def __str__(self) -> str:
-        return ""
-
-
 def load(recipe: Recipe, overrides: tuple[str, ...] = ()) -> dict[str, Any]:
     """The configuration that the command line would make of a recipe and overrides.
 
@@ -139,19 +129,10 @@ def load(recipe: Recipe, overrides: tuple[str, ...] = ()) -> dict[str, Any]:
 # Calls with and without a default have different keys.
 @functools.cache
 def _load(recipe: Recipe, overrides: tuple[str, ...]) -> dict[str, Any]:
-    # With the flags of the program itself, so that values have the same types.
-    values = flags.FlagValues()
-    arguments = [recipe.file, *_changes(recipe, overrides)]
     try:
-        config = flag_types.read_configuration(recipe.argument)
-        # A copy would have its fields in another order.
-        object.__setattr__(config, "__class__", _Unprinted)
-        config_flags.DEFINE_config_dict("config", config, flag_values=values, sys_argv=arguments)
-        values(arguments)
-    except (flags.Error, TypeError, ValueError) as error:
-        raise UserError(f"{recipe.file}: {' '.join(str(error).split())}") from error
-    loaded: dict[str, Any] = json.loads(config.to_json())
-    return loaded
+        return read_configuration(recipe.argument, _changes(recipe, overrides))
+    except UserError as error:
+        raise error.within(f"{recipe.file}: ") from error
 
 
 def all_fields(recipe: Recipe) -> dict[str, Any]:
@@ -160,5 +141,4 @@ def all_fields(recipe: Recipe) -> dict[str, Any]:
 
 
 def _changes(recipe: Recipe, overrides: tuple[str, ...]) -> list[str]:
-    of_the_recipe = [f"{name}={value}" for name, value in recipe.overrides]
-    return [f"--config.{override}" for override in (*of_the_recipe, *overrides)]
+    return [*(f"{name}={value}" for name, value in recipe.overrides), *overrides]

@@ -10,12 +10,13 @@ import numpy as np
 
 from train.foundation import nested
 from train.foundation.errors import UserError
+from train.reports.metric import Metric
+from train.run.runs import StoredRun, identity
 from train.series import planned_runs
 from train.series.planned_runs import SPLIT, PlannedRun, distinct
 from train.series.recipe import Overrides, Recipe
 from train.series.runs_folder import TO_MAKE, RunsFolder
 from train.series.search import Drawn, Search, begin, extended
-from train.workdir.runs import Run, identity
 
 # A placeholder for the network of a run in overrides, such as the path of a file of weights.
 NETWORK = "{model.name}"
@@ -46,7 +47,7 @@ class Trial:
     """
 
     score: float | None
-    run: Run | None
+    run: StoredRun | None
 
     @property
     def counted(self) -> float:
@@ -191,7 +192,7 @@ class Planner:
         recipe = arm.recipe.changed(fields)
         return tuple(self._plan(recipe, seed) for seed in self.seeds)
 
-    def ended(self, runs: Iterable[PlannedRun]) -> dict[int, Run | None]:
+    def ended(self, runs: Iterable[PlannedRun]) -> dict[int, StoredRun | None]:
         """The runs that have ended, by seed; None if training diverged.
 
         Raises:
@@ -249,7 +250,7 @@ class Planner:
     def _trials(self, search: Search, runs: Iterable[PlannedRun]) -> dict[int, Trial]:
         """The runs of a candidate that have ended, by seed."""
         return {
-            seed: Trial(None if run is None else run.validation(search.metric), run)
+            seed: Trial(None if run is None else _score(run, search.metric), run)
             for seed, run in self.ended(runs).items()
         }
 
@@ -264,3 +265,11 @@ def _rank(trials: Sequence[Mapping[int, Trial]]) -> list[int]:
     """The indices by their mean score, the best first; equal ones in their order."""
     means = [float(np.mean([one.counted for one in runs.values()])) for runs in trials]
     return sorted(range(len(means)), key=lambda index: -means[index])
+
+
+def _score(run: StoredRun, metric: Metric) -> float | None:
+    """A metric of the validation split with the selected parameters; None without a value."""
+    found: Mapping[str, float | None] = run.results.get("validation", {})
+    if metric.name not in found:
+        raise UserError(f"{run.workdir} has no {metric.name} on validation to tune by")
+    return found[metric.name]

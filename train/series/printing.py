@@ -12,8 +12,8 @@ from rich.text import Text
 
 from train.foundation.console import make_console
 from train.reports.metric import Metric
+from train.run.runs import StoredRun
 from train.series.statistics import Summary
-from train.workdir.runs import Run
 
 _PER_CENT = 100
 # Between columns: a space, and one more in place of the line that rich's box does not draw.
@@ -97,7 +97,7 @@ def with_interval(summary: Summary, metric: Metric, *, sign: str) -> str:
     return mean if half_width is None else f"{mean} ± {half_width}"
 
 
-def selected_by(runs: Iterable[Run]) -> Iterator[str]:
+def selected_by(runs: Iterable[StoredRun]) -> Iterator[str]:
     """A line about the metric that selected the runs' epochs; none without runs."""
     metrics = dict.fromkeys(Metric.parse(run.fields["select_by"]).in_words for run in runs)
     if metrics:

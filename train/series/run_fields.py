@@ -4,21 +4,22 @@ from collections.abc import Iterable
 from typing import Any
 
 from train.foundation.errors import UserError
-from train.training.losses import LOSS_NAME, find_loss
-from train.workdir.runs import Run
+from train.run.runs import StoredRun
+from train.training.losses import find_loss
 
 
-def check_fields(run: Run, names: Iterable[str]) -> None:
+def check_fields(run: StoredRun, names: Iterable[str]) -> None:
     """Raises `UserError` if a finished run lacks one of the fields, or has an unknown loss."""
     for name in names:
         if name not in run.fields:
             raise UserError(f"the results in {run.workdir} have no config.{name}")
-    loss = run.fields["loss.name"]
-    if LOSS_NAME(loss) is not None:
-        raise UserError(f"{run.workdir} was trained with a loss that is not known here, {loss!r}")
+    try:
+        find_loss(run.fields["loss.name"])
+    except UserError as error:
+        raise error.within(f"{run.workdir}: ") from error
 
 
-def used_fields(run: Run) -> dict[str, Any]:
+def used_fields(run: StoredRun) -> dict[str, Any]:
     """The fields of the configuration, without the parameters of other losses."""
     loss = run.fields["loss.name"]
     taken = {"loss.name", *(f"loss.{name}" for name in find_loss(loss).parameters)}

@@ -3,11 +3,9 @@
 from enum import Enum
 from pathlib import Path
 
-from train.foundation import files, nested
-from train.foundation.errors import USUALLY, UserError
+from train.foundation import nested
+from train.run.runs import StoredRun, identity
 from train.series.planned_runs import PlannedRun
-from train.workdir import run_files
-from train.workdir.runs import Run, identity
 
 # How the last line of a run's log starts if training came to numbers that are not finite.
 _DIVERGED = "error: training diverged"
@@ -37,39 +35,27 @@ class RunsFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._by_name: dict[str, Run] = {}
-        self._by_key: dict[str, Run] = {}
+        self._by_name: dict[str, StoredRun] = {}
+        self._by_key: dict[str, StoredRun] = {}
         for workdir in sorted(path.iterdir()) if path.is_dir() else ():
-            run = Run.read(workdir) if workdir.is_dir() else None
+            run = StoredRun.read(workdir) if workdir.is_dir() else None
             if run is not None:
                 self._by_name[workdir.name] = run
                 # If several folders have the same run, a finished one.
                 if run.key not in self._by_key or not self._by_key[run.key].is_finished:
                     self._by_key[run.key] = run
 
-    def found(self, planned: PlannedRun) -> Run | None:
+    def found(self, planned: PlannedRun) -> StoredRun | None:
         """The run on disk; None if it is not started."""
         in_its_place = self._by_name.get(planned.name)
         if in_its_place is not None and in_its_place.key == planned.key:
             return in_its_place
         return self._by_key.get(planned.key)
 
-    def finished(self, planned: PlannedRun) -> Run | None:
-        """The run on disk; None if it is not finished.
-
-        Raises:
-            UserError: its results cannot be read.
-        """
+    def finished(self, planned: PlannedRun) -> StoredRun | None:
+        """The run on disk; None if it is not finished, a `UserError` if its results are damaged."""
         run = self.found(planned)
-        if run is None or run.is_finished:
-            return run
-        path = run.workdir / run_files.RESULTS
-        if path.exists():
-            raise UserError(
-                f"{path} cannot be read as the results of a run; delete it, and the same command "
-                "writes it again"
-            )
-        return None
+        return run if run is not None and run.is_finished else None
 
     def workdir(self, planned: PlannedRun) -> Path:
         """The folder of the run, or the one that it will have."""
@@ -82,16 +68,12 @@ class RunsFolder:
         return workdir.with_name(f"{workdir.name}.log")
 
     def last_line(self, planned: PlannedRun) -> str:
-        """The last line that the commands of the run printed, but the usual reason of an error.
-
-        It is empty if there is none.
-        """
+        """The last line that the commands of the run printed; empty if there is none."""
         try:
-            with files.open_regular(self.log(planned)) as log:
-                lines = log.readall().decode(errors="replace").split("\n")
+            lines = self.log(planned).read_text(errors="replace").split("\n")
         except OSError:
             return ""
-        told = (line.strip() for line in reversed(lines) if not line.startswith(USUALLY))
+        told = (line.strip() for line in reversed(lines))
         return next(filter(None, told), "")
 
     def foreign(self, planned: PlannedRun) -> list[str]:

@@ -7,7 +7,7 @@ from PIL import Image, ImageFile, UnidentifiedImageError
 
 from train.data import images, steps
 from train.data.crops import ImageReader
-from train.foundation.errors import first_line, let_through
+from train.foundation.errors import first_line
 from train.serving.limits import RefusalError
 
 # The decoders that strangers reach; the others are for pictures that are rarely photographs.
@@ -42,7 +42,6 @@ def read_header(
     except Image.DecompressionBombError as error:
         raise RefusalError(413, f"{name} has more than {most:,} pixels") from error
     except Exception as error:  # Pillow's readers can raise anything for a damaged file.
-        let_through(error)
         raise RefusalError(422, f"cannot read {name}: {first_line(error)}") from error
     if pixels > most:
         raise RefusalError(

@@ -11,7 +11,6 @@ import numpy as np
 
 from topk_jax.rules import Answer
 from train.classifiers.program import CHOSEN, NODES, NONE_OF_THESE, PROBABILITIES, Program
-from train.foundation import freed_memory
 from train.prediction.entries import Entry, to_line
 from train.serving.batcher import Batcher, Row
 from train.serving.limits import Limits, RefusalError
@@ -20,10 +19,6 @@ from train.serving.request_reader import Parsed, RequestReader
 
 # Pixels of a request: decoding them takes a part of a second. Phones make pictures of 12 millions.
 _LARGE = 16_000_000
-# Bytes and pixels of a request, together, after which freed memory is given back to the system, and
-# how much later: the next one may need it.
-_MUCH = 2**20
-_SECONDS_KEPT = 1.0
 # Decoding so few takes a part of a millisecond in every format.
 _TINY, _TINY_BODY = 2**12, 2**12
 STARTING, READY, ENDING = "starting", "ready", "ending"
@@ -67,7 +62,6 @@ class Service:
         self._digest = digest
         self._in_progress = self._waiting = self._held_bytes = 0
         # Whether it will do so in a moment.
-        self._gives_back = False
 
     def describe(self) -> dict[str, Any]:
         """What is served, for /health."""
@@ -140,19 +134,14 @@ class Service:
             pixels = parsed.pixels
             return parsed if pixels > most_pixels else self.reader.decode(parsed, until)
 
-        try:
-            if len(body) <= _TINY_BODY:
-                found = read(_TINY)
-            else:
-                found = await loop.run_in_executor(self._threads, read, _LARGE)
-            if isinstance(found, Parsed):
-                threads = self._large if pixels > _LARGE else self._threads
-                return await loop.run_in_executor(threads, self.reader.decode, found, until)
-            return found
-        finally:
-            if pixels + len(body) > _MUCH and not self._gives_back:
-                self._gives_back = True
-                loop.call_later(_SECONDS_KEPT, self._give_back)
+        if len(body) <= _TINY_BODY:
+            found = read(_TINY)
+        else:
+            found = await loop.run_in_executor(self._threads, read, _LARGE)
+        if isinstance(found, Parsed):
+            threads = self._large if pixels > _LARGE else self._threads
+            return await loop.run_in_executor(threads, self.reader.decode, found, until)
+        return found
 
     def close(self) -> None:
         """Ends the threads, which finish what they are at."""
@@ -163,13 +152,6 @@ class Service:
     async def answer(self, examples: Sequence[np.ndarray]) -> list[dict[str, Any]]:
         """The sets of some examples, as the fields of their lines."""
         return [self._describe_set(row) for row in await self.batcher.answer(examples)]
-
-    def _give_back(self) -> None:
-        self._gives_back = False
-        # In a thread, because it takes some milliseconds. At the end there are no threads any
-        # longer.
-        with contextlib.suppress(RuntimeError):
-            self._threads.submit(freed_memory.give_back)
 
     def _describe_set(self, row: Row) -> dict[str, Any]:
         rule = self._classifier.own_rule

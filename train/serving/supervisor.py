@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from absl import logging
 
-from train.foundation.errors import LimitError, UserError
+from train.foundation.errors import UserError
 from train.serving.worker import SECONDS_TO_SEND, Worker
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
@@ -156,7 +156,7 @@ class Supervisor:
                 self._mistake = (
                     UserError(child.said)
                     if child.said
-                    else LimitError(f"a worker ended with the exit code {code} as it started")
+                    else OSError(f"a worker ended with the exit code {code} as it started")
                 )
                 # The others may be at requests.
                 self._stop()

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import uvicorn
 
 from train.classifiers.program import ProgramFile
-from train.foundation import interruption, reading
-from train.foundation.errors import UserError, first_line, let_through
+from train.data import reading
+from train.foundation.errors import UserError, first_line
 from train.serving import application, connections, multipart
 from train.serving.limits import Limits
 from train.serving.meter import Meter
@@ -86,8 +86,7 @@ class Worker:
             parent,
         )
         factory = server.config.get_loop_factory()
-        # Before the loop runs, which has signals wake it in the same way.
-        with interruption.handled_elsewhere(), asyncio.Runner(loop_factory=factory) as runner:
+        with asyncio.Runner(loop_factory=factory) as runner:
             thread = threading.Thread(
                 target=_answer,
                 args=(self.program, service, server, runner.get_loop(), on_ready),
@@ -184,7 +183,6 @@ def _compile(program: ProgramFile, service: Service) -> None:
     except UserError:
         raise
     except Exception as error:  # A damaged program can make the compiler raise anything.
-        let_through(error)
         raise UserError(
             f"--program {program.path} cannot be compiled: {first_line(error)}"
         ) from error

@@ -27,7 +27,7 @@ def update(
     gradients: jax.Array,
     learning_rate: jax.Array,
     *,
-    axis_name: str,
+    axis_name: str | None,
 ) -> jax.Array:
     """A step of gradient descent on only the rows of a batch.
 
@@ -38,8 +38,9 @@ def update(
         gradients: the gradients of the loss of the global batch with respect to these rows, times
             the number of devices, [n, L].
         learning_rate: the learning rate.
-        axis_name: the axis over devices.
+        axis_name: the axis over devices; None if the batch is global.
     """
-    gradients = gradients / jax.lax.psum(1, axis_name)
-    examples, gradients = jax.lax.all_gather((examples, gradients), axis_name, tiled=True)
+    if axis_name is not None:
+        gradients = gradients / jax.lax.psum(1, axis_name)
+        examples, gradients = jax.lax.all_gather((examples, gradients), axis_name, tiled=True)
     return estimates.at[examples].add(-learning_rate * gradients)

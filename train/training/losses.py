@@ -1,267 +1,212 @@
 """The losses of the program by name. To add a loss, add an entry to `LOSSES`."""
 
-import functools
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from topk_jax import losses
 from train.configuration import LossFields, declaring
 from train.data.truths import ONE, SEVERAL
 from train.foundation import import_paths
-from train.foundation.fields import Number, SetSize, integer, one_of
+from train.foundation.kinds import (
+    COUNT,
+    NOT_NEGATIVE,
+    SET_SIZE,
+    SMALLER_SET,
+    integer,
+    number,
+    one_of,
+)
 from train.training import loss_objectives
-from train.training.objectives import LossSpec
+from train.training.loss_objectives import Build, of_labels, of_targets
+from train.training.objectives import CONSTANT, LossSpec
 
 # A top-K loss compares the label with sets that do not contain it, so their size is below L.
-_K = {"k": SetSize(leaves_one_out=True)}
-_MEAN_SIZE = {"k": SetSize()}
-_NOISE = {"epsilon": Number(at_least=0)}
+_K = {"k": SMALLER_SET}
+_MEAN_SIZE = {"k": SET_SIZE}
+_NOISE = {"epsilon": NOT_NEGATIVE}
 # Samples are computed one after another: more would take minutes for a single batch.
 _SAMPLES = {"num_samples": integer(1, 10_000)}
-_TAU = {"tau": Number(at_least=0)}
-_MARGINS = {"max_margin": Number(at_least=0), "scale": Number(above=0)}
-_ERROR = Number(above=0, below=1)
-_OF_SETS = {"temperature": Number(above=0), "weight": Number(at_least=0)}
+_TAU = {"tau": NOT_NEGATIVE}
+_MARGINS = {"max_margin": NOT_NEGATIVE, "scale": number(gt=0)}
+_ERROR = number(gt=0, lt=1)
+_OF_SETS = {"temperature": number(gt=0), "weight": NOT_NEGATIVE}
 # The quantiles without noise.
 _QUANTILES = ("bitonic", "expected", "neural_sort", "odd_even", "soft_sort")
 # Every configuration has the field.
-_LABEL_SMOOTHING = declaring.of_group(LossFields)["label_smoothing"].check
+_LABEL_SMOOTHING = declaring.of_group(LossFields)["label_smoothing"].kind
 # Each class can have a probability of its own.
 _MULTI_LABEL = ("softmax", "sigmoid")
+
+
+def _top_k(title: str, build: Build, parameters: Mapping[str, Any], **others: Any) -> LossSpec:
+    """A loss that is made for the top-K accuracy of its own K."""
+    return LossSpec(title, build, parameters, optimizes_top_k=True, **others)
+
+
+# The margins are those of cosines, larger for rare classes.
+_WITH_MARGINS: dict[str, Any] = {
+    "derive": loss_objectives.with_margins,
+    "head": "cosine",
+    "by_class": True,
+}
+_WITH_COUNTS: dict[str, Any] = {"derive": loss_objectives.with_counts, "by_class": True}
+_OF_BATCH: dict[str, Any] = {"of_batch": True, "truths": (ONE,)}
 
 LOSSES = {
     "cross_entropy": LossSpec(
         "cross-entropy",
-        loss_objectives.cross_entropy,
+        of_labels(losses.cross_entropy, evaluated=losses.cross_entropy),
         {"label_smoothing": _LABEL_SMOOTHING},
         derive=loss_objectives.without_zero_smoothing,
-        splits_classes=True,
     ),
-    "focal": LossSpec(
-        "focal",
-        loss_objectives.build_split(losses.focal),
-        {"gamma": Number(at_least=0)},
-        splits_classes=True,
-    ),
-    "ldam": LossSpec(
-        "LDAM",
-        loss_objectives.build_scaled(losses.ldam),
-        _MARGINS,
-        derive=loss_objectives.with_margins,
-        head="cosine",
-        splits_classes=True,
-        by_class=True,
-    ),
+    "focal": LossSpec("focal", of_labels(losses.focal), {"gamma": NOT_NEGATIVE}),
+    "ldam": LossSpec("LDAM", of_labels(losses.ldam), _MARGINS, **_WITH_MARGINS),
     "logit_adjusted_cross_entropy": LossSpec(
         "logit-adjusted cross-entropy",
-        loss_objectives.build_split(losses.logit_adjusted_cross_entropy),
+        of_labels(losses.logit_adjusted_cross_entropy),
         _TAU,
-        derive=loss_objectives.with_counts,
-        splits_classes=True,
-        by_class=True,
+        **_WITH_COUNTS,
     ),
     "vector_scaling": LossSpec(
         "vector scaling",
-        loss_objectives.build_plain(losses.vector_scaling),
-        {"gamma": Number(at_least=0), **_TAU},
-        derive=loss_objectives.with_counts,
-        by_class=True,
+        of_labels(losses.vector_scaling),
+        {"gamma": NOT_NEGATIVE, **_TAU},
+        **_WITH_COUNTS,
     ),
     "generalized_cross_entropy": LossSpec(
         "generalized cross-entropy",
-        loss_objectives.build_plain(losses.generalized_cross_entropy),
-        {"q": Number(above=0, at_most=1)},
+        of_labels(losses.generalized_cross_entropy),
+        {"q": number(gt=0, le=1)},
     ),
     "symmetric_cross_entropy": LossSpec(
         "symmetric cross-entropy",
-        loss_objectives.build_plain(losses.symmetric_cross_entropy),
-        {"alpha": Number(at_least=0), "beta": Number(at_least=0)},
+        of_labels(losses.symmetric_cross_entropy),
+        {"alpha": NOT_NEGATIVE, "beta": NOT_NEGATIVE},
     ),
     "hierarchical_cross_entropy": LossSpec(
         "hierarchical cross-entropy",
-        loss_objectives.build_plain(losses.hierarchical_cross_entropy),
-        {"alpha": Number(at_least=0)},
+        of_labels(losses.hierarchical_cross_entropy),
+        {"alpha": NOT_NEGATIVE},
         needs_taxonomy=True,
     ),
     "soft_label_cross_entropy": LossSpec(
         "soft-label cross-entropy",
-        loss_objectives.soft_label_cross_entropy,
-        {"beta": Number(at_least=0)},
+        of_labels(losses.soft_label_cross_entropy, evaluated=losses.cross_entropy),
+        {"beta": NOT_NEGATIVE},
         needs_taxonomy=True,
     ),
-    "top_k_hinge": LossSpec(
-        "top-K hinge",
-        loss_objectives.build_split(losses.top_k_hinge),
-        _K,
-        optimizes_top_k=True,
-        splits_classes=True,
+    "top_k_hinge": _top_k("top-K hinge", of_labels(losses.top_k_hinge), _K),
+    "convex_top_k_hinge": _top_k("convex top-K hinge", of_labels(losses.convex_top_k_hinge), _K),
+    "calibrated_top_k_hinge": _top_k(
+        "calibrated top-K hinge", of_labels(losses.calibrated_top_k_hinge), _K
     ),
-    "convex_top_k_hinge": LossSpec(
-        "convex top-K hinge",
-        loss_objectives.build_split(losses.convex_top_k_hinge),
-        _K,
-        optimizes_top_k=True,
-        splits_classes=True,
+    "smooth_top_k_hinge": _top_k(
+        "smooth top-K hinge", of_labels(losses.smooth_top_k_hinge), {**_K, "tau": number(gt=0)}
     ),
-    "calibrated_top_k_hinge": LossSpec(
-        "calibrated top-K hinge",
-        loss_objectives.build_split(losses.calibrated_top_k_hinge),
-        _K,
-        optimizes_top_k=True,
-        splits_classes=True,
+    "lapsum_top_k": _top_k(
+        "LapSum top-K", of_labels(losses.lapsum_top_k_loss), {**_MEAN_SIZE, "alpha": number(gt=0)}
     ),
-    "smooth_top_k_hinge": LossSpec(
-        "smooth top-K hinge",
-        loss_objectives.build_split(losses.smooth_top_k_hinge),
-        {**_K, "tau": Number(above=0)},
-        optimizes_top_k=True,
-        splits_classes=True,
+    "sigmoid_top_k": _top_k(
+        "sigmoid top-K", of_labels(losses.sigmoid_top_k_loss), {**_K, "tau": number(gt=0)}
     ),
-    "lapsum_top_k": LossSpec(
-        "LapSum top-K",
-        loss_objectives.build_plain(losses.lapsum_top_k_loss),
-        {**_MEAN_SIZE, "alpha": Number(above=0)},
-        optimizes_top_k=True,
-    ),
-    "sigmoid_top_k": LossSpec(
-        "sigmoid top-K",
-        loss_objectives.build_plain(losses.sigmoid_top_k_loss),
-        {**_K, "tau": Number(above=0)},
-        optimizes_top_k=True,
-    ),
-    "relaxed_top_k_cross_entropy": LossSpec(
+    "relaxed_top_k_cross_entropy": _top_k(
         "relaxed top-K cross-entropy",
-        loss_objectives.relaxed_top_k_cross_entropy,
+        of_labels(loss_objectives.relaxed_top_k_cross_entropy),
         {
             **_MEAN_SIZE,
-            "top_1_weight": Number(at_least=0, at_most=1),
+            "top_1_weight": number(ge=0, le=1),
             "method": one_of(("bitonic", "neural_sort", "odd_even", "soft_sort")),
-            "tau": Number(above=0),
+            "tau": number(gt=0),
             "swap": one_of(("cauchy", "logistic", "optimal")),
-            "art_lambda": Number(at_least=0, below=1),
-            "num_candidates": integer(1),
+            "art_lambda": number(ge=0, lt=1),
+            "num_candidates": COUNT,
         },
-        optimizes_top_k=True,
     ),
-    "noised_balanced": LossSpec(
-        "noised balanced",
-        loss_objectives.noised_balanced,
-        {**_K, **_NOISE, **_SAMPLES},
-        optimizes_top_k=True,
-        splits_classes=True,
+    "noised_balanced": _top_k(
+        "noised balanced", loss_objectives.noised, {**_K, **_NOISE, **_SAMPLES}
     ),
-    "noised_imbalanced": LossSpec(
+    "noised_imbalanced": _top_k(
         "noised imbalanced",
-        loss_objectives.noised_imbalanced,
+        loss_objectives.noised,
         {**_K, **_NOISE, **_SAMPLES, **_MARGINS},
-        derive=loss_objectives.with_margins,
-        head="cosine",
-        optimizes_top_k=True,
-        splits_classes=True,
-        by_class=True,
+        **_WITH_MARGINS,
     ),
-    "expected_balanced": LossSpec(
-        "expected balanced",
-        loss_objectives.build_split(losses.expected_top_k_hinge),
-        {**_K, **_NOISE},
-        optimizes_top_k=True,
-        splits_classes=True,
+    "expected_balanced": _top_k(
+        "expected balanced", of_labels(losses.expected_top_k_hinge), {**_K, **_NOISE}
     ),
-    "expected_imbalanced": LossSpec(
+    "expected_imbalanced": _top_k(
         "expected imbalanced",
-        loss_objectives.build_scaled(losses.expected_top_k_hinge),
+        of_labels(losses.expected_top_k_hinge),
         {**_K, **_NOISE, **_MARGINS},
-        derive=loss_objectives.with_margins,
-        head="cosine",
-        optimizes_top_k=True,
-        splits_classes=True,
-        by_class=True,
+        **_WITH_MARGINS,
     ),
     "assume_negative": LossSpec(
-        "assume negative", loss_objectives.build_plain(losses.assume_negative), scores=_MULTI_LABEL
+        "assume negative", of_labels(losses.assume_negative), scores=_MULTI_LABEL
     ),
     "expected_positive_regularization": LossSpec(
         "expected positive regularization",
         loss_objectives.expected_positive_regularization,
-        {**_MEAN_SIZE, "beta": Number(at_least=0)},
-        of_batch=True,
-        truths=(ONE,),
+        {**_MEAN_SIZE, "beta": NOT_NEGATIVE},
         scores=_MULTI_LABEL,
+        **_OF_BATCH,
     ),
     "average_k": LossSpec(
         "average-K",
         loss_objectives.average_k,
-        {**_MEAN_SIZE, "alpha": Number(at_least=0)},
+        {**_MEAN_SIZE, "alpha": NOT_NEGATIVE},
         head="two_heads",
-        of_batch=True,
-        truths=(ONE,),
         scores=_MULTI_LABEL,
-        splits_classes=True,
+        **_OF_BATCH,
     ),
     "conformal_training": LossSpec(
         "conformal training",
-        functools.partial(loss_objectives.beside_cross_entropy, losses.conformal_training),
+        loss_objectives.beside_cross_entropy(losses.conformal_training),
         {
             **_OF_SETS,
             # A constant of the steps: it determines the rank of the quantile.
-            "error": _ERROR.__call__,
+            "error": Annotated[_ERROR, CONSTANT],
             "quantile": one_of(_QUANTILES),
-            "smoothing": Number(above=0),
-            "size_weight": Number(at_least=0),
+            "smoothing": number(gt=0),
+            "size_weight": NOT_NEGATIVE,
         },
-        of_batch=True,
-        truths=(ONE,),
-        splits_classes=True,
+        **_OF_BATCH,
     ),
     "size_at_average_error": LossSpec(
         "size at an average error",
-        functools.partial(loss_objectives.beside_cross_entropy, losses.size_at_average_error),
+        loss_objectives.beside_cross_entropy(losses.size_at_average_error),
         {**_OF_SETS, "error": _ERROR},
-        of_batch=True,
-        truths=(ONE,),
-        splits_classes=True,
+        **_OF_BATCH,
     ),
     "role": LossSpec(
         "ROLE",
         loss_objectives.role,
-        {**_MEAN_SIZE, "weight": Number(at_least=0), "label_learning_rate": Number(at_least=0)},
+        {**_MEAN_SIZE, "weight": NOT_NEGATIVE, "label_learning_rate": NOT_NEGATIVE},
         derive=loss_objectives.without_label_rate,
-        of_batch=True,
-        truths=(ONE,),
         scores=_MULTI_LABEL,
+        **_OF_BATCH,
     ),
     "binary_cross_entropy": LossSpec(
         "binary cross-entropy",
-        loss_objectives.build_of_targets(losses.binary_cross_entropy),
+        of_targets(losses.binary_cross_entropy),
         scores=_MULTI_LABEL,
         of_rows=True,
     ),
     "asymmetric": LossSpec(
         "asymmetric",
-        loss_objectives.build_of_targets(losses.asymmetric),
+        of_targets(losses.asymmetric),
         {
-            "gamma_positive": Number(at_least=0),
-            "gamma_negative": Number(at_least=0),
-            "margin": Number(at_least=0, below=1),
+            "gamma_positive": NOT_NEGATIVE,
+            "gamma_negative": NOT_NEGATIVE,
+            "margin": number(ge=0, lt=1),
         },
         scores=_MULTI_LABEL,
         of_rows=True,
     ),
     "sparse_top": LossSpec(
-        "sparse top-k",
-        loss_objectives.build_of_targets(losses.sparse_top_loss),
-        truths=(ONE, SEVERAL),
-        of_rows=True,
+        "sparse top-k", of_targets(losses.sparse_top_loss), truths=(ONE, SEVERAL), of_rows=True
     ),
-    "sparsemax": LossSpec(
-        "sparsemax",
-        loss_objectives.build_split(losses.sparsemax_loss),
-        splits_classes=True,
-    ),
-    "entmax": LossSpec(
-        "entmax",
-        loss_objectives.build_split(losses.entmax_loss),
-        {"alpha": Number(at_least=1, at_most=2)},
-        splits_classes=True,
-    ),
+    "sparsemax": LossSpec("sparsemax", of_labels(losses.sparsemax_loss)),
+    "entmax": LossSpec("entmax", of_labels(losses.entmax_loss), {"alpha": number(ge=1, le=2)}),
 }
 # The papers' symbols for parameters, for figures.
 SYMBOLS = {
@@ -276,13 +221,10 @@ SYMBOLS = {
 }
 
 
-# What `config.loss.name` may be: a name of ours, or the import path of a third-party entry.
-LOSS_NAME = import_paths.one_of_or_path(LOSSES, LossSpec)
-
-
 def find_loss(name: str) -> LossSpec:
-    """The loss of a name that `LOSS_NAME` allows."""
-    if name in LOSSES:
-        return LOSSES[name]
-    spec: LossSpec = import_paths.load(name)
-    return spec
+    """The loss of `config.loss.name`: an entry of `LOSSES`, or a `LossSpec` by its path.
+
+    Raises:
+        UserError: there is none.
+    """
+    return import_paths.find("config.loss.name", name, LOSSES, LossSpec)

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+from msgspec import Meta
 
 from topk_jax.taxonomy import Taxonomy
 from train.data.truths import ONE, SEVERAL, VOTES
-from train.foundation import fields
 from train.models.heads import TwoLogits
 from train.training import truth
 from train.training.truth import Truth
@@ -20,6 +19,8 @@ from train.training.truth import Truth
 # steps, so that other values do not make another program; integers such as K are constants.
 Hyperparameters = dict[str, Any]
 
+# Marks a float that the compiled steps have as a constant.
+CONSTANT = Meta(title="a constant")
 # The parameter of losses that estimate the labels of training examples.
 _LABEL_RATE = "label_learning_rate"
 # The functions from logits to scores, by the names that `config.eval.scores` has for them.
@@ -90,15 +91,15 @@ class LossSpec:
     Attributes:
         title: the name in tables, figures and messages.
         build: makes the objective from the parameters, by name. A loss of the global batch also
-            gets the devices' `axis_name`, and a loss that splits classes the `class_axis_name`.
-        parameters: the fields that the loss has in `config.loss`.
+            gets `axis_name`, the axis over the devices that it is on; None if it has all of it.
+        parameters: the fields that the loss has in `config.loss`, with their types, which can have
+            bounds, such as `Annotated[float, Meta(gt=0)]` of msgspec. Floats are inputs of the
+            compiled steps, unless `CONSTANT` is among their bounds.
         derive: replaces parameters by what is computed from them and the class counts [L], before
             they reach `build`.
         head: the name of the model's head if `config.model.head` is None. A loss with the
             head "cosine" takes cosines; its parameter `scale`, if it has one, multiplies them.
         of_batch: whether the loss couples the examples of the global batch, on all devices.
-        splits_classes: whether the loss can be computed by devices that have a part of the classes
-            each. `class_axis_name` is None if each device has all of them.
         optimizes_top_k: whether the loss is made for the top-K accuracy of its own K.
         scores: the allowed values of `config.eval.scores`.
         needs_taxonomy: whether `build` gets the `taxonomy` of the classes.
@@ -110,13 +111,12 @@ class LossSpec:
 
     title: str
     build: Callable[..., Objective]
-    parameters: Mapping[str, fields.Field] = dataclasses.field(default_factory=dict)
+    parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     derive: Callable[[Hyperparameters, np.ndarray], Hyperparameters] = (
         lambda hyperparameters, _class_counts: hyperparameters
     )
     head: str = "linear"
     of_batch: bool = False
-    splits_classes: bool = False
     optimizes_top_k: bool = False
     scores: tuple[str, ...] = ("softmax",)
     needs_taxonomy: bool = False
@@ -156,18 +156,19 @@ class LossSpec:
         """The parameters among these values that are inputs of the compiled steps."""
         inputs = {
             name: np.float32(values[name])
-            for name, field in self.parameters.items()
-            if isinstance(field, fields.Number)
+            for name, kind in self.parameters.items()
+            if _is_input(kind)
         }
-        return self.derive(inputs, class_counts)
+        # A trace may be the first that asks for them.
+        with jax.ensure_compile_time_eval():
+            return self.derive(inputs, class_counts)
 
     def objective(
         self,
         values: Mapping[str, Any],
         hyperparameters: Hyperparameters,
         *,
-        axis_name: str,
-        class_axis_name: str | None = None,
+        axis_name: str | None = None,
         scores: str = "softmax",
         taxonomy: Taxonomy | None = None,
     ) -> Objective:
@@ -176,20 +177,14 @@ class LossSpec:
         Args:
             values: the parameters in `config.loss`; those that are constants are used.
             hyperparameters: what the method `hyperparameters` returned; they may be traced.
-            axis_name: the axis over devices.
-            class_axis_name: the axis over devices that the classes are split along; None if each
-                device has all of them.
+            axis_name: the axis over devices; None if the batch is global.
             scores: `config.eval.scores`.
             taxonomy: the tree of the classes, if there is one.
         """
         constants = {
-            name: values[name]
-            for name, field in self.parameters.items()
-            if not isinstance(field, fields.Number)
+            name: values[name] for name, kind in self.parameters.items() if not _is_input(kind)
         }
         further: dict[str, Any] = {"axis_name": axis_name} if self.of_batch else {}
-        if self.splits_classes:
-            further["class_axis_name"] = class_axis_name
         if self.needs_taxonomy:
             further["taxonomy"] = taxonomy
         objective = self.build(**constants, **hyperparameters, **further)
@@ -199,14 +194,10 @@ class LossSpec:
         return dataclasses.replace(objective, scores=lambda outputs: score(class_logits(outputs)))
 
 
-def softmax(logits: jax.Array, class_axis_name: str | None = None) -> jax.Array:
-    """The softmax over all classes, for logits [n, L] or for the logits of the device's classes."""
-    if class_axis_name is None:
-        return jax.nn.softmax(logits)
-    largest = jax.lax.pmax(logits.max(axis=-1, keepdims=True), class_axis_name)
-    exponentials = jnp.exp(logits - largest)
-    total = jax.lax.psum(exponentials.sum(axis=-1, keepdims=True), class_axis_name)
-    return exponentials / total
+def _is_input(kind: Any) -> bool:
+    """Whether values of a kind are inputs of the compiled steps."""
+    is_float = kind is float or getattr(kind, "__origin__", None) is float
+    return is_float and CONSTANT not in getattr(kind, "__metadata__", ())
 
 
 def class_logits(outputs: jax.Array | TwoLogits) -> jax.Array:

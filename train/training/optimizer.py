@@ -1,6 +1,5 @@
-"""Optimizers by name and the learning rate by step. To add an optimizer, add it to `OPTIMIZERS`."""
+"""Optimizers by name, and the learning rate by step."""
 
-from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -11,17 +10,9 @@ from train.configuration import OptimizerFields, declaring
 from train.training.objectives import Hyperparameters
 
 # The compiled step counts in 32 bits.
-MOST_STEPS = 2**31 - 1
-
-# The transformations that an optimizer chains.
-Parts = tuple[optax.GradientTransformation, ...]
-# Maps parameters to True if they have the weight decay; None if all have it.
-Mask = Callable[[Any], Any] | None
-# Maps parameters, or a pytree of their structure, to their Euclidean norm.
-Norm = Callable[[Any], jax.Array]
-# Takes the learning rate by step, the hyperparameters, whether the momentum is Nesterov's, and the
-# mask of the weight decay.
-Entry = Callable[[optax.Schedule, Hyperparameters, bool, Mask], Parts]
+_MOST_STEPS = 2**31 - 1
+# These do not have the weight decay in the gradient.
+_DECOUPLED = {"adamw": optax.adamw, "lamb": optax.lamb, "lion": optax.lion}
 
 
 class Optimizer(NamedTuple):
@@ -55,7 +46,6 @@ def build(
     num_epochs: int,
     steps_per_epoch: int,
     distances: Any = None,
-    norm: Norm = optax.tree.norm,
 ) -> Optimizer:
     """The optimizer that `config.optimizer` asks for.
 
@@ -66,30 +56,40 @@ def build(
         steps_per_epoch: the steps of one epoch.
         distances: for each parameter, how many layers it is below the head, as
             `train.models.layers_by_depth` counts them. Needed only with `has_rates_by_layer`.
-        norm: computes the norm of the gradient; a device may have a part of it.
     """
     rate = schedule(
         settings, values["learning_rate"], num_epochs=num_epochs, steps_per_epoch=steps_per_epoch
     )
-    # The gradient is clipped before the weight decay is added.
-    clip = [_clip(values["clip_norm"], norm)] if "clip_norm" in values else []
+    chained = _rule(settings, rate, values)
+    if "clip_norm" in values:
+        # Before the weight decay is added.
+        chained = (optax.clip_by_global_norm(values["clip_norm"]), *chained)
+    if has_rates_by_layer(settings):
+        chained = (*chained, _times_relative_rates(values, distances))
+    return Optimizer(optax.chain(*chained), rate)
+
+
+def _rule(
+    settings: OptimizerFields, rate: optax.Schedule, values: Hyperparameters
+) -> tuple[optax.GradientTransformation, ...]:
+    """What the optimizer of a name chains."""
+    decay, momentum = values["weight_decay"], values["momentum"]
     decayed = None if settings.decay_biases_and_norms else _is_kernel
-    parts = OPTIMIZERS[settings.name](rate, values, settings.nesterov, decayed)
-    by_layer = [_times_relative_rates(values, distances)] if has_rates_by_layer(settings) else []
-    return Optimizer(optax.chain(*clip, *parts, *by_layer), rate)
-
-
-def _clip(largest: jax.Array, norm: Norm) -> optax.GradientTransformation:
-    """Like `optax.clip_by_global_norm`, with any function for the norm."""
-
-    def clipped(updates: Any, _params: Any) -> Any:
-        found = norm(updates)
-        return jax.tree.map(
-            lambda update: jax.lax.select(found < largest, update, update / found * largest),
-            updates,
+    if settings.name in _DECOUPLED:
+        beta2 = {"b2": values["beta2"]} if "beta2" in values else {}
+        made = _DECOUPLED[settings.name](
+            rate, b1=momentum, weight_decay=decay, mask=decayed, **beta2
         )
-
-    return optax.stateless(clipped)
+        return (made,)
+    moved = {"momentum": momentum, "nesterov": settings.nesterov}
+    if settings.name == "lars":
+        # For large batches (You et al. 2017). Its default for the mask is True, for all of them.
+        return (optax.lars(rate, decay, True if decayed is None else decayed, **moved),)
+    if settings.name == "rmsprop" and "beta2" in values:
+        moved["decay"] = values["beta2"]
+    made = {"sgd": optax.sgd, "rmsprop": optax.rmsprop}[settings.name](rate, **moved)
+    # As the papers use SGD: the weight decay is added to the gradient before the momentum.
+    return (optax.add_decayed_weights(decay, decayed), made)
 
 
 def _is_kernel(params: Any) -> Any:
@@ -118,16 +118,20 @@ def schedule(
 ) -> optax.Schedule:
     """The learning rate by step that `config.optimizer` asks for."""
     if settings.schedule == "cosine":
-        decaying = cosine_decay(learning_rate, num_steps=num_epochs * steps_per_epoch)
+        # Half a cosine, from the rate at step 0 to 0 after the last.
+        decaying = optax.cosine_decay_schedule(learning_rate, num_epochs * steps_per_epoch)
     else:
-        decaying = step_decay(
-            learning_rate,
-            decay_epochs=settings.decay_epochs,
-            decay_factor=settings.decay_factor,
-            steps_per_epoch=steps_per_epoch,
-        )
-    warmup = warmup_epochs(settings, num_epochs)
-    return with_warmup(decaying, warmup_steps=round(warmup * steps_per_epoch))
+        steps = [epoch * steps_per_epoch for epoch in settings.decay_epochs]
+        # No run comes to a later step, and JAX could not count to it.
+        factors = {step: settings.decay_factor for step in steps if step <= _MOST_STEPS}
+        decaying = optax.piecewise_constant_schedule(learning_rate, factors)
+    warmup_steps = round(warmup_epochs(settings, num_epochs) * steps_per_epoch)
+    if warmup_steps == 0:
+        return decaying
+    # The warm-up does not shift decays. It rises from 1 / its steps: a step at the rate 0 would
+    # change nothing.
+    factor = optax.linear_schedule(1 / warmup_steps, 1.0, max(1, warmup_steps - 1))
+    return lambda step: factor(step) * decaying(step)
 
 
 def warmup_epochs(settings: OptimizerFields, num_epochs: int) -> float:
@@ -137,80 +141,3 @@ def warmup_epochs(settings: OptimizerFields, num_epochs: int) -> float:
     """
     asked = settings.warmup_epochs
     return asked if asked < num_epochs else num_epochs / 2
-
-
-def step_decay(
-    learning_rate: Any, *, decay_epochs: Sequence[int], decay_factor: float, steps_per_epoch: int
-) -> optax.Schedule:
-    """The learning rate by step, multiplied by the factor at each listed epoch (from 0)."""
-    boundaries = {
-        epoch * steps_per_epoch: decay_factor
-        for epoch in decay_epochs
-        # No run comes to a later step, and JAX could not count to it.
-        if epoch * steps_per_epoch <= MOST_STEPS
-    }
-    return optax.piecewise_constant_schedule(learning_rate, boundaries)
-
-
-def cosine_decay(learning_rate: Any, *, num_steps: int) -> optax.Schedule:
-    """The learning rate by step: half a cosine, from the rate at step 0 to 0 after the last."""
-    return optax.cosine_decay_schedule(learning_rate, num_steps)
-
-
-def with_warmup(schedule: optax.Schedule, *, warmup_steps: int) -> optax.Schedule:
-    """The schedule times (step + 1) / warmup_steps until that is 1; it does not shift decays."""
-    if warmup_steps == 0:
-        return schedule
-    # From 1 / warmup_steps: a step at the rate 0 would change nothing.
-    factor = optax.linear_schedule(1 / warmup_steps, 1.0, max(1, warmup_steps - 1))
-    return lambda step: factor(step) * schedule(step)
-
-
-def _sgd(rate: optax.Schedule, values: Hyperparameters, nesterov: bool, decayed: Mask) -> Parts:
-    """SGD as the papers use it: the weight decay is added to the gradient before the momentum."""
-    return (
-        optax.add_decayed_weights(values["weight_decay"], decayed),
-        optax.sgd(rate, momentum=values["momentum"], nesterov=nesterov),
-    )
-
-
-def _rmsprop(rate: optax.Schedule, values: Hyperparameters, nesterov: bool, decayed: Mask) -> Parts:
-    """RMSProp; the weight decay is added to the gradient, as in SGD."""
-    decay = {"decay": values["beta2"]} if "beta2" in values else {}
-    return (
-        optax.add_decayed_weights(values["weight_decay"], decayed),
-        optax.rmsprop(rate, momentum=values["momentum"], nesterov=nesterov, **decay),
-    )
-
-
-def _lars(rate: optax.Schedule, values: Hyperparameters, nesterov: bool, decayed: Mask) -> Parts:
-    """LARS (You et al. 2017), for large batches."""
-    settings = {"momentum": values["momentum"], "nesterov": nesterov}
-    # Its default for the mask is True, for all of them.
-    mask = True if decayed is None else decayed
-    return (optax.lars(rate, values["weight_decay"], mask, **settings),)
-
-
-def _decoupled(optimizer: Callable[..., optax.GradientTransformation]) -> Entry:
-    """An entry for an optimizer with two moments, whose weight decay is not in the gradient."""
-
-    def build(
-        rate: optax.Schedule, values: Hyperparameters, _nesterov: bool, decayed: Mask
-    ) -> Parts:
-        beta2 = {"b2": values["beta2"]} if "beta2" in values else {}
-        settings = {"b1": values["momentum"], "weight_decay": values["weight_decay"], **beta2}
-        return (optimizer(rate, mask=decayed, **settings),)
-
-    return build
-
-
-OPTIMIZERS: dict[str, Entry] = {
-    "sgd": _sgd,
-    "adamw": _decoupled(optax.adamw),
-    "lamb": _decoupled(optax.lamb),
-    "lars": _lars,
-    "lion": _decoupled(optax.lion),
-    "rmsprop": _rmsprop,
-}
-# These divide by the norm of the weights of each layer. A device must have all of them.
-NEED_WHOLE_LAYERS = ("lamb", "lars")

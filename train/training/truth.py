@@ -1,4 +1,14 @@
-"""What the loss of an example is a function of: its label, or a row of classes with shares."""
+"""What the loss of an example is a function of, and examples that are mixed in pairs.
+
+The truth of an example is its label, or a row of classes with shares.
+
+Mixup (Zhang et al., 2018) mixes neighbours. The order of the examples is random, so a neighbour is
+as good as an example drawn from the batch. Both are on one device and in one part of a batch that
+is computed in parts. So the pairs are the same for any number of devices and of parts, and the
+devices exchange nothing. Each example draws a share of its own, instead of one for the batch. The
+expected loss is the same, its variance is smaller, and the share is a function of the example's
+key, like all random numbers of a step.
+"""
 
 from collections.abc import Callable, Mapping
 
@@ -10,6 +20,11 @@ import jax.numpy as jnp
 # `train.data.truths.Truths`.
 Truth = dict[str, jax.Array]
 _NAMES = ("labels", "classes", "shares", "present")
+# Takes a function of the truth of n examples to values [n], and returns the values for each: for
+# mixed examples the mean over the truths of both, weighted by the shares.
+OfTruth = Callable[[Callable[[Truth], jax.Array]], jax.Array]
+# The examples of a device, or of its part of a batch, are a multiple of this if they are mixed.
+PAIR = 2
 
 
 def of_batch(batch: Mapping[str, jax.Array]) -> Truth:
@@ -20,8 +35,7 @@ def of_batch(batch: Mapping[str, jax.Array]) -> Truth:
 def expect(function: Callable[[jax.Array], jax.Array], truth: Truth) -> jax.Array:
     """The values [n] of a function of labels [n]: means over the classes of each row.
 
-    The function is computed for m classes, and no row over all classes is made. So it may also be
-    computed if a device has a part of the classes.
+    The function is computed for m classes, and no row over all classes is made.
     """
     if "classes" not in truth:
         return function(truth["labels"])
@@ -47,3 +61,30 @@ def _shares(truth: Truth) -> jax.Array:
         return truth["shares"]
     present = truth["present"].astype(jnp.float32)
     return present / jnp.maximum(present.sum(axis=1, keepdims=True), 1)
+
+
+def mix(
+    keys: jax.Array, alpha: jax.Array, inputs: jax.Array, truth: Truth
+) -> tuple[jax.Array, OfTruth]:
+    """The mixed inputs, and the values of functions of their truth.
+
+    Args:
+        keys: the key of each example, [n]; n is a multiple of `PAIR`.
+        alpha: the share of an example is drawn from Beta(alpha, alpha).
+        inputs: floating-point images or features, [n, ...].
+        truth: their classes; each array is [n, ...].
+    """
+    # The sampler returns NaN below 1e-38; all shares are 0 or 1 long before.
+    alpha = jnp.maximum(alpha, 1e-30)
+    shares = jax.vmap(lambda key: jax.random.beta(key, alpha, alpha, dtype=inputs.dtype))(keys)
+    others, other_truth = _neighbours(inputs), jax.tree.map(_neighbours, truth)
+    of_each = shares.reshape(-1, *(1,) * (inputs.ndim - 1))
+    return (
+        of_each * inputs + (1 - of_each) * others,
+        lambda function: shares * function(truth) + (1 - shares) * function(other_truth),
+    )
+
+
+def _neighbours(array: jax.Array) -> jax.Array:
+    """The other example of each pair, [n, ...]."""
+    return array.reshape(-1, PAIR, *array.shape[1:])[:, ::-1].reshape(array.shape)

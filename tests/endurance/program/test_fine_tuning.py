@@ -1,4 +1,7 @@
-"""Rows of the same name in tests/parts that take long."""
+"""The commands of docs/fine_tuning.md run in their order."""
+
+import re
+import shlex
 
 import numpy as np
 import pytest
@@ -7,13 +10,30 @@ import safetensors.numpy
 from tests.parts.program.data import pictures
 from tests.parts.program.forked import ROOT, start
 from tests.parts.program.models.tiny import SMALL_RESNET, in_float32, random_variables
-from tests.parts.program.test_fine_tuning import COMMANDS, PAGE, SMALL
 from train.classifiers import trained
 from train.models import HEADS, MODELS
 from train.models.classifier import Classifier
 from train.models.weights.names import arrays_of
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
+PAGE = re.sub(
+    "^## Many heads.*?(?=^## )",
+    "",
+    (ROOT / "docs" / "fine_tuning.md").read_text(),
+    flags=re.DOTALL | re.MULTILINE,
+)
+COMMANDS = [
+    shlex.split(command.replace("\\\n", ""))
+    for command in re.findall(
+        r"^    (python -m train\.main (?:.*\\\n)*.*)$", PAGE, flags=re.MULTILINE
+    )
+]
+SMALL = (
+    "--config.num_epochs=1",
+    "--config.optimizer.warmup_epochs=0.5",
+    "--config.dataset.batch_size=8",
+    "--config.dataset.image_size=16",
+)
 
 
 def test_the_commands_of_the_page_run_in_their_order(rng, tmp_path, monkeypatch):

@@ -41,12 +41,12 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 IMPORTED = (
     "jinja2",
     "matplotlib.pyplot",
-    "ml_collections.config_flags",
+    "ml_collections",
     "scipy.special",
     "sklearn.datasets",
     "tensorboardX",
     "tensorflow_datasets",
-    "train.experiment",
+    "train.run.experiment",
 )
 # They import `datasets`, which takes seconds, and looks at the environment when it is imported.
 NOT_IMPORTED = frozenset({"train.data.sources.huggingface"})
@@ -63,7 +63,6 @@ class Start:
         folder: where it is started.
         compiled_quickly: whether it compiles as the tests do.
         memory: the bytes that it may write to; None for no limit.
-        preloaded: a shared library that is loaded before all others; None for none.
     """
 
     module: str
@@ -72,7 +71,6 @@ class Start:
     folder: str = str(ROOT)
     compiled_quickly: bool = True
     memory: int | None = None
-    preloaded: str | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ class Process:
 
     def __init__(self, start: Start, output: int, errors: int) -> None:
         """Starts the command, which writes to the two files."""
-        connection = _server(start.preloaded)
+        connection = _server()
         self._status, status = os.pipe()
         line = (json.dumps(asdict(start)) + "\n").encode()
         socket.send_fds(connection, [line], [output, errors, status])
@@ -166,13 +164,6 @@ def start_each(
     return [start(module, *arguments, environment=environment) for arguments in starts]
 
 
-def error_lines(stderr: str) -> list[str]:
-    """The lines of a command, without the usual reason that may follow its error."""
-    lines = stderr.splitlines()
-    has_reason = len(lines) > 1 and lines[-2].startswith("error: ")
-    return lines[:-1] if has_reason and lines[-1].startswith("usually because ") else lines
-
-
 def check_mistakes(
     module: str,
     mistakes: Sequence[tuple[Sequence[str], str]],
@@ -184,7 +175,7 @@ def check_mistakes(
         assert one.returncode == 2, (arguments, one)
         assert one.stderr.startswith("error: "), arguments
         assert message in one.stderr, (arguments, one.stderr)
-        assert len(error_lines(one.stderr)) == 1, arguments
+        assert len(one.stderr.splitlines()) == 1, arguments
         assert one.stdout == "", arguments
 
 
@@ -192,8 +183,8 @@ _MOST_BYTES = 2**16
 
 
 @functools.cache
-def _server(preloaded: str | None) -> socket.socket:
-    """A connection to the process that forks; one for all tests that preload the same library."""
+def _server() -> socket.socket:
+    """A connection to the process that forks; one for all tests."""
     ours, its = socket.socketpair()
     data = tempfile.TemporaryDirectory()
     with its:
@@ -205,7 +196,6 @@ def _server(preloaded: str | None) -> socket.socket:
                 **os.environ,
                 "XLA_FLAGS": INSTRUCTION_SET,
                 "TFDS_DATA_DIR": data.name,
-                **({} if preloaded is None else {"LD_PRELOAD": preloaded}),
             },
             stdin=its.fileno(),
         )
@@ -257,12 +247,11 @@ def _run(start: Start, output: int, errors: int) -> None:
     os.chdir(start.folder)
     sys.argv = [start.module, *start.arguments]
     module = importlib.import_module(start.module)
-    importlib.import_module("train.foundation.interruption").begin()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     # Processes that the command starts import this module first.
     sys.modules["__main__"] = module
-    command_line = importlib.import_module("train.foundation.command_line")
-    code = _exit_code(functools.partial(command_line.run, module.main))
+    command = importlib.import_module("train.foundation.command")
+    code = _exit_code(functools.partial(command.run, module.main))
     # What follows in Python is to free every object. It would take most of the time of a start:
     # each page that is shared with the server is copied for it.
     os._exit(code)

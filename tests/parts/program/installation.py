@@ -48,43 +48,6 @@ _TINY = {
 }
 TINY_RUN = ("--workdir=run", *(f"--config.{name}={value}" for name, value in _TINY.items()))
 
-# Before each search for a module, puts a file of that name into the current folder. Python reads it
-# when it starts, also in the processes of the program.
-PLANTER = """
-import os, sys
-
-FOLDER = os.getcwd()
-LEFT_OUT = os.environ["LEFT_OUT"].split()
-
-
-class Planter:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        file = os.path.join(FOLDER, f"{name}.py")
-        if path is None and name not in LEFT_OUT and not os.path.exists(file):
-            with open(file, "w") as planted:
-                planted.write(f"open({FOLDER + '/' + RAN!r}, 'a').write('{name} ')")
-            for folder in ("", FOLDER):
-                if folder in sys.path_importer_cache:
-                    sys.path_importer_cache[folder].invalidate_caches()
-
-
-sys.meta_path.insert(0, Planter)
-"""
-# In the folder, the names of what was run there.
-RAN = "ran"
-
-
-def planting(folder: Path, *left_out: str) -> dict[str, str]:
-    """The environment in which the current folder has a file for each module that is looked for.
-
-    Args:
-        folder: for a file.
-        left_out: the modules that there is none for.
-    """
-    (folder / "sitecustomize.py").write_text(f"RAN = {RAN!r}\n{PLANTER}")
-    return {"PYTHONPATH": str(folder), "LEFT_OUT": " ".join(left_out)}
-
 
 def build(folder: Path, kind: str, source: Path = ROOT) -> Path:
     """Builds a "wheel" or an "sdist" by the backend of pyproject.toml, and returns its file."""

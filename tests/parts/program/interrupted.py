@@ -6,17 +6,13 @@ import signal
 import threading
 from pathlib import Path
 
-import jax
-
 from tests.parts.program.data import small
 from train import main as program
-from train.assembly import data_checks
-from train.assembly.evaluator import Evaluator
 from train.data import photographs
 from train.data.crops import ImageReader
-from train.foundation import files
-from train.training.stop_signals import StopSignals
-from train.workdir.checkpoint import Checkpointer
+from train.run import evaluation
+from train.run.checkpoints import Checkpoints
+from train.run.loop import Signals
 
 
 def shrink_photographs():
@@ -29,44 +25,20 @@ if __name__ == "__mp_main__":
     shrink_photographs()
 
 
-def kill(*_arguments, **_keywords):
+def kill():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def replace_at(owner, name, is_moment, instead):
-    """Replaces a function at the moment that its arguments determine."""
-    original = getattr(owner, name)
-
-    def replaced(*arguments, **keywords):
-        chosen = instead if is_moment(*arguments) else original
-        return chosen(*arguments, **keywords)
-
-    setattr(owner, name, replaced)
-
-
-def kill_before_renaming_to(name):
-    replace_at(Path, "replace", lambda _source, target: target.name == name, kill)
-
-
-def kill_in_line(number):
-    """Kills the process when half of a line of metrics is written."""
-    original = files.append
-    calls = 0
-
-    def half(path, content):
-        nonlocal calls
-        calls += 1
-        if calls < number:
-            return original(path, content)
-        original(path, content[: len(content) // 2])
-        return kill()
-
-    files.append = half
+def kill_before_the_results():
+    original = Path.replace
+    Path.replace = lambda source, target: (
+        kill() if target.name == "results.json" else original(source, target)
+    )
 
 
 def kill_in_save(number, *, after):
     """Kills the process before or after the checksums: all other files of a save are written."""
-    original = Checkpointer._write_checksums
+    original = Checkpoints._write_checksums
     calls = 0
 
     def counted(self):
@@ -77,18 +49,18 @@ def kill_in_save(number, *, after):
         if calls == number:
             kill()
 
-    Checkpointer._write_checksums = counted
+    Checkpoints._write_checksums = counted
 
 
-def kill_in_deletion(*, half):
-    """Kills the process when a checkpoint is about to be deleted, or half of its files are."""
+def kill_in_deletion():
+    """Kills the process when half of the files of a checkpoint are deleted."""
     original = shutil.rmtree
 
     def rmtree(path, *arguments, **keywords):
         if not Path(path).name.isdigit():
             return original(path, *arguments, **keywords)
         found = sorted(file for file in Path(path).rglob("*") if file.is_file())
-        for file in found[: len(found) // 2] if half else ():
+        for file in found[: len(found) // 2]:
             file.unlink()
         return kill()
 
@@ -102,7 +74,7 @@ def say(line):
 
 def hold_at_save(number):
     """Prints that a save comes and waits there for ever; prints when a signal was received."""
-    original_save, original_receive = Checkpointer.save, StopSignals._receive
+    original_save, original_receive = Checkpoints.save, Signals._receive
     calls = 0
 
     def save(self, *arguments):
@@ -119,37 +91,28 @@ def hold_at_save(number):
         original_receive(self, *arguments)
         say("took a signal in")
 
-    Checkpointer.save, StopSignals._receive = save, receive
+    Checkpoints.save, Signals._receive = save, receive
 
 
-def stop_in(owner, name):
-    """Asks the process to end when it calls a function."""
-    original = getattr(owner, name)
+def stop_in_evaluation():
+    """Asks the process to end when training has ended."""
+    original = evaluation.evaluate_selected
 
     def stopped(*arguments):
         os.kill(os.getpid(), signal.SIGTERM)
         return original(*arguments)
 
-    setattr(owner, name, stopped)
+    evaluation.evaluate_selected = stopped
 
 
 MOMENTS = {
     "never": lambda: None,
-    # Whatever kills it: its steps are compiled, as by no start before.
-    "in a compilation": lambda: jax.config.update("jax_enable_compilation_cache", False),
-    "before the configuration": lambda: kill_before_renaming_to("config.json"),
-    "in a line of metrics": lambda: kill_in_line(3),
     "before the checksums": lambda: kill_in_save(3, after=False),
     "before the renaming": lambda: kill_in_save(3, after=True),
-    "before the deletion": lambda: kill_in_deletion(half=False),
-    "in the deletion": lambda: kill_in_deletion(half=True),
-    "before old metrics are dropped": lambda: kill_before_renaming_to("metrics.jsonl"),
-    "before the curves": lambda: kill_before_renaming_to("learning_curves.png"),
-    "before the results": lambda: kill_before_renaming_to("results.json"),
+    "in the deletion": kill_in_deletion,
+    "before the results": kill_before_the_results,
     "held at the second save": lambda: hold_at_save(2),
-    "SIGTERM before the first step": lambda: stop_in(data_checks, "find_overlooked"),
-    "SIGTERM in a validation": lambda: stop_in(Evaluator, "validate"),
-    "SIGTERM in the evaluation after training": lambda: stop_in(Evaluator, "evaluate_selected"),
+    "SIGTERM in the evaluation after training": stop_in_evaluation,
 }
 
 

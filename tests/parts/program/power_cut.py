@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from train.workdir.reporting import Reporter
+from train.run.reporting import Reporter
 
 
 class PowerCutError(Exception):

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.parts.program.forked import TIME_LIMIT, Ended, Process, Start
-from tests.parts.program.sealed import unsealed
 
 
 class Running(AbstractContextManager["Running"]):
@@ -140,8 +139,6 @@ def start_together(
     workdir: Path,
     *,
     of_second: tuple[str, ...] = (),
-    moments: tuple[str | None, str | None] = (None, None),
-    other_workdir: Path | None = None,
 ) -> Iterator[list[Running]]:
     """Starts two processes of two devices each that train one classifier.
 
@@ -149,8 +146,6 @@ def start_together(
         program: what both run.
         workdir: of the run.
         of_second: further arguments of the second process.
-        moments: of each, one of `tests.parts.program.interrupted`.
-        other_workdir: the workdir of the second process, if it is another one.
     """
     with socket.socket() as free:
         free.bind(("localhost", 0))
@@ -159,12 +154,11 @@ def start_together(
         yield [
             stack.enter_context(
                 program.start(
-                    other_workdir or workdir if index else workdir,
+                    workdir,
                     *(of_second if index else ()),
                     f"--coordinator=localhost:{port}",
                     "--num_processes=2",
                     f"--process_index={index}",
-                    moment=moments[index],
                     name=f"{workdir.name}.{index}",
                 )
             )
@@ -174,7 +168,7 @@ def start_together(
 
 def outcome(workdir: Path) -> dict[str, str]:
     """All that a run leaves of numbers, as text, without times; it left nothing half-written."""
-    results = unsealed(workdir / "results.json")
+    results = json.loads((workdir / "results.json").read_text())
     for name in ("epoch_seconds", "examples_per_second", "data_wait_share", "config", "devices"):
         del results[name]
     lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
@@ -192,19 +186,3 @@ def checkpoints(workdir: Path) -> list[int]:
     """The steps of the complete checkpoints of a run."""
     folders = (workdir / "checkpoints").iterdir()
     return sorted(int(folder.name) for folder in folders if folder.name.isdigit())
-
-
-def flip_a_bit(checkpoint: Path) -> None:
-    """Damages the largest file of a checkpoint as a bad disk does."""
-    found = (file for file in (checkpoint / "state").rglob("*") if file.is_file())
-    largest = max(found, key=lambda file: file.stat().st_size)
-    content = bytearray(largest.read_bytes())
-    content[len(content) // 2] ^= 1
-    largest.write_bytes(content)
-
-
-def truncate(checkpoint: Path) -> None:
-    """Cuts every file of a checkpoint's state short, as a power cut does."""
-    for file in (checkpoint / "state").rglob("*"):
-        if file.is_file():
-            os.truncate(file, file.stat().st_size // 2)

@@ -19,18 +19,15 @@ PROGRAM = Program(
 )
 
 
-@pytest.mark.parametrize(
-    ("second", "code", "words"),
-    [(signal.SIGTERM, -signal.SIGTERM, ""), (signal.SIGINT, 130, "stopped by SIGINT\n")],
-)
-def test_a_second_signal_ends_the_run_at_once(tmp_path, second, code, words):
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_the_run_at_once(tmp_path, second):
     with PROGRAM.start(tmp_path / "run", moment="held at the second save") as running:
         running.read_until("held at a save")
         running.send(signal.SIGTERM)
         running.read_until("took a signal in")
         running.send(second)
         done = running.end()
-    assert (done.returncode, done.stderr) == (code, words)
+    assert (done.returncode, done.stderr) == (128 + second, f"stopped by {second.name}\n")
 
 
 def test_a_signal_in_the_evaluation_after_training_is_told_and_the_run_continues(tmp_path):
@@ -56,7 +53,7 @@ RATES = {
 
 
 @pytest.mark.parametrize("when", RATES)
-def test_divergence_is_told_with_the_last_good_checkpoint(tmp_path, when):
+def test_divergence_is_told_and_the_last_good_checkpoint_kept(tmp_path, when):
     *rate, bad_step = RATES[when]
     workdir = tmp_path / "run"
     # A checkpoint after every step: none may have what the bad one made.
@@ -70,7 +67,6 @@ def test_divergence_is_told_with_the_last_good_checkpoint(tmp_path, when):
     assert len(set(map(int, numbers.split(", ")))) == 64
     if bad_step == 1:
         return
-    assert str(workdir / "checkpoints" / str(bad_step - 1)) in line
     assert checkpoints(workdir)[-1] == bad_step - 1
     # It is complete and has finite numbers; and the same command comes to the same end.
     done = PROGRAM.run(workdir, every_step, *rate)

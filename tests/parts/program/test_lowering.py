@@ -1,5 +1,6 @@
 """The training step of every recipe is lowered for GPUs and TPUs, with its network and loss."""
 
+import dataclasses
 import importlib
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,14 +12,15 @@ import pytest
 from tests.parts import lowered
 from tests.parts.program.data.specs import dataset_spec
 from tests.rows import rows
-from train.assembly.parts import Assembly
 from train.configuration.parsing import parse
 from train.data.classes import Classes
 from train.data.taxonomy import ClassTree
+from train.devices import devices
 from train.models import MODELS
 from train.papers.networks import NETWORKS
+from train.run.parts import Run
+from train.run.run_folder import Facts
 from train.training.losses import LOSSES
-from train.workdir.facts import Facts
 
 # Some for each of the eight devices: half of a batch has a quantile at an error of a tenth.
 BATCH_SIZE = 24
@@ -49,14 +51,13 @@ def arguments_of_recipes():
 ARGUMENTS = list(arguments_of_recipes())
 
 
-def assembly_of(argument, class_devices=None):
+def parts_of(argument):
     """The parts of a run of the recipe, with made-up facts in the place of its data set."""
     recipe, _, choice = argument.partition(":")
     get_config = importlib.import_module(f"configs.{recipe}").get_config
     config = (get_config(choice) if choice else get_config()).to_dict()
     # A program by pmap cannot be exported. The step is the same.
-    config["parallel"] = "shard_map" if class_devices is None else "mesh"
-    config["class_devices"] = class_devices or 1
+    config["parallel"], config["class_devices"] = "mesh", 1
     config["dataset"]["batch_size"] = BATCH_SIZE
     # Nothing is read from there.
     if "path" in config["dataset"]:
@@ -72,20 +73,20 @@ def assembly_of(argument, class_devices=None):
     zeros = (0.0,) * shape[-1]
     ones = (1.0,) * shape[-1]
     facts = Facts(classes, shape, mean=spec.mean or zeros, std=spec.std or ones)
-    assembly = Assembly(parse(config), facts, None)
-    assembly.data.steps_per_epoch = 10
+    parts = Run(parse(config), facts, None)
+    parts.data.steps_per_epoch = 10
     labels = np.arange(BATCH_SIZE) % num_classes
-    assembly.data.dataset = SimpleNamespace(train=SimpleNamespace(labels=labels))
-    return assembly
+    parts.data.dataset = SimpleNamespace(train=SimpleNamespace(labels=labels))
+    return parts
 
 
-def batch_of(assembly):
+def batch_of(parts):
     numbers = jax.ShapeDtypeStruct((BATCH_SIZE,), np.int32)
     inputs = jax.ShapeDtypeStruct(
-        (BATCH_SIZE, *assembly.data.image_shape), DTYPES[assembly.data.spec.inputs]
+        (BATCH_SIZE, *parts.data.image_shape), DTYPES[parts.data.spec.inputs]
     )
     batch = {"images": inputs, "labels": numbers, "positions": numbers, "request": numbers}
-    return {**batch, "examples": numbers} if assembly.loss.estimates_labels else batch
+    return {**batch, "examples": numbers} if parts.loss.estimates_labels else batch
 
 
 def test_every_recipe_is_here():
@@ -102,22 +103,15 @@ def test_every_recipe_is_here():
         [argument for argument in ARGUMENTS if argument not in SOME],
     ),
 )
-def test_the_training_step_is_lowered(argument, monkeypatch):
-    state = state_of(assembly_of(argument), monkeypatch)
-    check_lowered(assembly_of(argument), state)
-
-
-def state_of(assembly, monkeypatch):
-    """The shapes of the state, whose initialization would take longer to compile."""
+def test_the_training_step_is_lowered(argument):
+    parts = parts_of(argument)
+    # Of one device: how several split a loss is told to a compiler that is here.
+    parts.devices = devices.find("mesh", 1, parts.data.num_classes, jax.devices()[:1])
     # Numbers that are kept, made outside of the trace below.
-    assert assembly.hyperparameters
-    with monkeypatch.context() as patch:
-        patch.setattr(jax, "device_get", lambda tree: tree)
-        return jax.eval_shape(assembly.initial_state)
-
-
-def check_lowered(assembly, state):
-    # Numbers that are kept, made outside of the trace below.
-    assert assembly.hyperparameters
-    program = lowered.lowered(assembly.train_step, state, batch_of(assembly))
+    assert parts.hyperparameters
+    state = parts.state_shapes()
+    if parts.loss.estimates_labels:
+        rows = jax.ShapeDtypeStruct((BATCH_SIZE, parts.data.num_classes), np.float32)
+        state = dataclasses.replace(state, label_logits=rows)
+    program = lowered.lowered(parts.train_step, state, batch_of(parts))
     assert lowered.faults(program) == []

@@ -8,10 +8,10 @@ import pytest
 
 from configs import images
 from tests.parts.program.data import pictures
-from train import experiment
-from train.assembly import assemble
 from train.configuration.parsing import parse
 from train.foundation.errors import UserError
+from train.run import experiment
+from train.run.parts import assemble
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
 
@@ -35,20 +35,20 @@ def config(tmp_path_factory):
 
 
 def test_the_fields_reach_the_step_and_the_batches(config):
-    assembly = assemble(parse(config))
-    assert assembly.data.steps_per_epoch == STEPS_PER_EPOCH
-    assert assembly.hyperparameters["mixup_alpha"] == np.float32(0.4)
-    assert assembly.hyperparameters["loss"] == {"label_smoothing": np.float32(0.1)}
-    batches = itertools.islice(assembly.data.training_batches(0), STEPS_PER_EPOCH)
+    parts = assemble(parse(config))
+    assert parts.data.steps_per_epoch == STEPS_PER_EPOCH
+    assert parts.hyperparameters["mixup_alpha"] == np.float32(0.4)
+    assert parts.hyperparameters["loss"] == {"label_smoothing": np.float32(0.1)}
+    batches = itertools.islice(parts.data.training_batches(0), STEPS_PER_EPOCH)
     labels = np.concatenate([batch["labels"] for batch in batches])
     assert np.bincount(labels).tolist() == [16, 16, 16]
     # Losses with margins see the images that there are.
-    assert assembly.data.class_counts[0] > 2 * assembly.data.class_counts[1]
+    assert parts.data.class_counts[0] > 2 * parts.data.class_counts[1]
 
 
 def test_pairs_that_devices_would_part_are_refused(config, tmp_path):
     config = {**config, "dataset": {**config["dataset"], "batch_size": 8}}
-    message = r"batch_size must be a multiple of the 8 devices times 2, because .*mixup .* got 8"
+    message = r"batch_size must be a multiple of 8 \(devices\) times 2 \(.*mixup\); got 8"
     with pytest.raises(UserError, match=message):
         experiment.run(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()

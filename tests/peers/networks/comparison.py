@@ -9,7 +9,7 @@ import pytest
 from tests.peers.networks import peers
 from tests.rows import rows
 from train.models import FAMILIES, MODELS, build_model, load_pretrained
-from train.models.networks import alexnet, convnext, squeezenet, vgg, vit
+from train.models.networks import alexnet, convnext, squeezenet, vit
 
 PUBLISHED = [name for name, spec in MODELS.items() if spec.names is not None]
 # The first of each file of networks, which is a small one.
@@ -18,7 +18,7 @@ ONE_OF_FAMILY = [
     for family in FAMILIES
 ]
 # All blocks of the others in ONE_OF_FAMILY are in these too.
-_OF_THE_SAME_BLOCKS = {"inception_resnet_v2", "inception_v4", "mobilenet_v2", "vgg11"}
+_OF_THE_SAME_BLOCKS = {"inception_v4"}
 
 
 def _marked(names):
@@ -35,9 +35,7 @@ one_of_each_family = pytest.mark.parametrize("name", _marked(ONE_OF_FAMILY))
 
 def with_batch_norm():
     """`each_network` with batch norm."""
-    without = {
-        name for family in (alexnet, convnext, squeezenet, vgg, vit) for name in family.NETWORKS
-    }
+    without = {name for family in (alexnet, convnext, squeezenet, vit) for name in family.NETWORKS}
     return pytest.mark.parametrize("name", _marked(one for one in PUBLISHED if one not in without))
 
 

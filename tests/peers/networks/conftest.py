@@ -17,11 +17,12 @@ def record():
 
 def pytest_collection_modifyitems(items):
     """All tests of a network one after the other: to make it and its file takes longest."""
-    items.sort(key=lambda item: _network_of(item) or "")
+    items.sort(key=_network_of)
 
 
 def _network_of(item):
-    return getattr(item, "callspec", None) and item.callspec.params.get("name")
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    return str(parameters.get("name", ""))
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -10,7 +10,7 @@ from benchmarks.published_networks import torchvision
 from tests.peers.networks import peers
 from tests.peers.networks.comparison import loaded
 from train.models import MODELS, load_pretrained, network_of
-from train.models.normalization import IMAGENET
+from train.models.model_spec import IMAGENET
 from train.models.weights.names import arrays_of
 
 

@@ -8,23 +8,18 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
+import msgspec
 import numpy as np
 
 from train.data.examples import Examples, given_groups
 from train.data.sources import errors_told
 from train.data.sources.named_splits import given_splits
 from train.data.truths import ONE, SEVERAL, Truths
-from train.foundation import fields, json_files, shapes
 from train.foundation.errors import UserError, first_line
-from train.foundation.files import open_regular
 from train.foundation.names import same_form
 
 # One text: what `train.embed` knows of the network that made the features, in JSON.
 EMBEDDED_BY = "embedded_by"
-# `train.classifiers.network` has the complete shape.
-_NETWORK = shapes.record(
-    {"network": fields.text(), "parameters_digest": fields.text()}, {"group": fields.text()}
-)
 # What the files of a folder have in common. Their other arrays are rows, which are joined.
 _IN_COMMON = ("class_names", EMBEDDED_BY)
 # What an array may have, by the kinds of its type in NumPy.
@@ -35,6 +30,14 @@ _BLOCK = 2**20
 # Processors may take smaller numbers of 32 bits for 0, and 0 / 0 is NaN. Improbable classes have
 # such probabilities.
 _LEAST_DEVIATION = np.finfo(np.float32).tiny
+
+
+class _Network(msgspec.Struct):
+    """The least that `train.embed` knows of a network; `train.classifiers.network` has the rest."""
+
+    network: str
+    parameters_digest: str
+    group: str | None = None
 
 
 @dataclass(frozen=True)
@@ -83,12 +86,10 @@ class Arrays:
         """The array in each file that has it."""
         if self.files[0].suffix == ".npy":
             file = self.files[self.names.index(name)]
-            open_regular(file).close()  # NumPy would wait for a pipe.
             yield np.load(file, mmap_mode="r")
             return
         for file in self.files:
-            # NumPy leaves a damaged file open that it has opened.
-            with open_regular(file) as opened, np.load(opened) as found:
+            with np.load(file) as found:
                 yield found[name]
 
 
@@ -178,11 +179,15 @@ def embedded_by(found: Arrays) -> Mapping[str, Any] | None:
         UserError: the array is not what `train.embed` writes.
     """
     texts = found.texts(EMBEDDED_BY)
+    if texts is None:
+        return None
     try:
-        return None if texts is None else json_files.parse("".join(texts).encode(), _NETWORK)
+        known: dict[str, Any] = msgspec.json.decode("".join(texts))
+        msgspec.convert(known, _Network)
     except ValueError as error:
         where, must_be = f"{found.where}: {EMBEDDED_BY}", "what train.embed writes"
         raise UserError(field=where, must_be=must_be, but=first_line(error)) from error
+    return known
 
 
 def summarize(
@@ -287,5 +292,5 @@ def _check_rows(
 
 def _names(file: Path, field: str) -> list[str]:
     """The names of the arrays of an .npz file."""
-    with errors_told(f"{field} {file} cannot be read"), open_regular(file) as opened:
-        return [name.removesuffix(".npy") for name in ZipFile(opened).namelist()]
+    with errors_told(f"{field} {file} cannot be read"), ZipFile(file) as opened:
+        return [name.removesuffix(".npy") for name in opened.namelist()]

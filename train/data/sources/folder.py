@@ -12,10 +12,8 @@ import numpy as np
 
 from train.data.examples import Examples, Split, classes, split_named
 from train.foundation import files, names
-from train.foundation.errors import ELSEWHERE, UserError
-from train.foundation.messages import first_names, in_words
-from train.foundation.side_files import PassedOver, is_hidden
-from train.foundation.spelling import spell
+from train.foundation.console import first_names, in_words
+from train.foundation.errors import UserError
 
 # What Pillow decodes. A list, for a folder to have the same images with every version of Pillow.
 _FORMATS = """
@@ -23,6 +21,8 @@ apng avif avifs blp bmp bw cur dcx dds dib fit fits flc fli ftc ftu gbr gif heic
 hif icb icns ico iim im j2c j2k jfif jp2 jpc jpe jpeg jpf jpg jpx msp pbm pcd pcx pfm pgm png pnm
 ppm psd pxr qoi ras rgb rgba sgi tga tif tiff vda vst webp xbm xpm
 """
+# Where systems and programs keep previews and deleted files. In lower case.
+_SIDE_FOLDERS = ("@eadir", "#recycle", "@recycle", "#snapshot", "$recycle.bin", "__macosx")
 IMAGE_ENDINGS = frozenset(f".{ending}" for ending in _FORMATS.split())
 
 
@@ -75,11 +75,10 @@ def find(
         UserError: the folder does not have that form.
     """
     if not path.is_dir():
-        raise UserError(field=field, must_be="a folder with images", got=path, usually=ELSEWHERE)
-    where, passed = f"{spell(field)} {path}", PassedOver()
+        raise UserError(field=field, must_be="a folder with images", got=path)
+    where = f"{field} {path}"
     # A copy of the folder may have its names in another form of Unicode.
-    found = sorted(_images_below(path, passed), key=lambda one: (names.same_form(one), one))
-    passed.tell(where)
+    found = sorted(_images_below(path), key=lambda one: (names.same_form(one), one))
     if not found:
         raise UserError(f"{where} must be a folder with images; there are none")
     parts = [one.split("/") for one in found]
@@ -89,10 +88,7 @@ def find(
         start = 1 if splits else 0
         if loose := ["/".join(one) for one in parts if len(one) == start + 1]:
             also = f"it also has {first_names(loose)}"
-            raise UserError(
-                f"{where} must have all images in folders of classes; {also}",
-                usually="the path is the folder of one class, not the folder with all classes",
-            )
+            raise UserError(f"{where} must have all images in folders of classes; {also}")
         end = -1 if nested else start + 1
         labels, class_names = classes("/".join(one[start:end]) for one in parts)
     inputs = Files(path, np.array(found, object))
@@ -116,8 +112,8 @@ def _splits(root: Path, where: str, parts: Sequence[Sequence[str]]) -> dict[str,
     for folders in {tuple(one[:-1]) for one in parts}:
         for depth, name in enumerate(folders):
             inner[folders[:depth]].add(name)
-    passed, top = PassedOver(), inner.pop((), set())
-    found = {one.name for one in root.iterdir() if one.is_dir() and not passed.is_passed(one.name)}
+    top = inner.pop((), set())
+    found = {one.name for one in root.iterdir() if one.is_dir() and not _is_passed(one.name)}
     if empty := sorted(found - top):
         raise UserError(f"{where} has folders without images: {in_words(empty, 'folders')}")
     for upper, lower in inner.items():
@@ -143,7 +139,7 @@ def _are_splits(folders: Collection[str]) -> bool:
     return None not in found and Split.TRAIN in found and len(found) == len(folders)
 
 
-def _images_below(root: Path, passed: PassedOver) -> Iterator[str]:
+def _images_below(root: Path) -> Iterator[str]:
     """The paths of the images below a folder, with "/" between folders."""
     seen = set()
     for folder, folders, found in os.walk(root, followlinks=True, onerror=_refuse):
@@ -153,12 +149,17 @@ def _images_below(root: Path, passed: PassedOver) -> Iterator[str]:
             continue
         seen.add(real)
         # Changed in place: the walk goes in this order, and not into folders of other programs.
-        folders[:] = sorted(name for name in folders if not passed.is_passed(name))
+        folders[:] = sorted(name for name in folders if not _is_passed(name))
         below = os.path.relpath(folder, root).replace(os.sep, "/")
         for name in found:
             ending = os.path.splitext(name)[1].lower()  # noqa: PTH122 (as long as a small image)
-            if ending in IMAGE_ENDINGS and not is_hidden(name):
+            if ending in IMAGE_ENDINGS and not name.startswith("."):
                 yield name if below == "." else f"{below}/{name}"
+
+
+def _is_passed(folder: str) -> bool:
+    """Whether a folder is hidden, or one that another program keeps for itself."""
+    return folder.startswith(".") or folder.lower() in _SIDE_FOLDERS
 
 
 def _refuse(error: OSError) -> None:

@@ -18,8 +18,8 @@ import numpy as np
 
 from train.data.examples import Examples, Split, split_named
 from train.data.sources import errors_told, named_splits
-from train.foundation import files, names, packages
-from train.foundation.errors import UserError
+from train.foundation import files, names
+from train.foundation.errors import UserError, needs_package
 
 _FIELD = "config.dataset.path"
 try:
@@ -29,7 +29,7 @@ try:
     from huggingface_hub.utils.tqdm import disable_progress_bars as disable_bars_of_hub
     from pyarrow import compute
 except ImportError as error:
-    raise UserError(packages.missing(_FIELD, "datasets", "huggingface")) from error
+    raise needs_package(_FIELD, "datasets", "huggingface") from error
 
 # Files that `save_to_disk` writes: of a split, and of several.
 _SAVED = ("state.json", "dataset_dict.json")

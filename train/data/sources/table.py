@@ -18,8 +18,7 @@ from train.data.sources.folder import Files, digest_of_sizes
 from train.data.sources.named_splits import given_splits
 from train.data.truths import ONE
 from train.foundation import files, names
-from train.foundation.errors import ELSEWHERE, UserError
-from train.foundation.spelling import spell
+from train.foundation.errors import UserError
 
 _FIELD = "config.dataset.path"
 _KNOWN = frozenset({"path", "label", "split", "group", "annotator", "votes"})
@@ -79,12 +78,11 @@ def read(path: Path, field: str = _FIELD) -> dict[str, np.ndarray]:
     Raises:
         UserError: it cannot be read, or its rows are uneven.
     """
-    where = f"{spell(field)} {path}"
+    where = f"{field} {path}"
     if path.suffix.lower() not in _READERS:
         raise UserError(field=field, must_be="a .csv, .tsv or .parquet file", got=path)
     if not path.is_file():
-        but = f"{path} {files.why_no_file(path)}"
-        raise UserError(field=field, must_be="a table", but=but, usually=ELSEWHERE)
+        raise UserError(field=field, must_be="a table", but=f"there is no file {path}")
     with errors_told(f"cannot read {where}", "; a text must be saved as CSV UTF-8"):
         header, *rows = _READERS[path.suffix.lower()](path)
     for index, row in enumerate(rows):
@@ -117,7 +115,7 @@ def find(
     Raises:
         UserError: the table does not have that form.
     """
-    where, root = f"{spell(_FIELD)} {path}", path.parent
+    where, root = f"{_FIELD} {path}", path.parent
     table = _columns(path, where, columns, labelled=labelled)
     number: dict[str, int] = {}
     paths = (os.path.normpath(os.path.join(root, one)) for one in table["path"])  # noqa: PTH118
@@ -136,8 +134,8 @@ def find(
     sizes = inputs.sizes()
     if (sizes < 0).all():
         raise UserError(
-            f"{where}: none of the files exists, as {root / listed[0]}",
-            usually="the paths are not relative to the folder of the table",
+            f"{where}: none of the files exists, as {root / listed[0]}; paths are relative to the "
+            "folder of the table"
         )
     labels, class_names, truths = np.full(len(listed), -1), tuple[str, ...](), None
     if has_one:
@@ -205,7 +203,7 @@ def _columns(
 
 
 def _rows_of_text(path: Path) -> list[list[str]]:
-    text = files.read_bounded(path, files.MOST_EXAMPLES_BYTES).decode("utf-8-sig")
+    text = files.read_text(path)
     start = text.lstrip().partition("\n")[0]
     delimiter = max(",;\t", key=start.count)
     lines = io.StringIO(text, newline="")

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import functools
 import io
-import math
 import resource
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,9 +16,8 @@ from PIL import Image
 
 from train.data.examples import Examples, Split
 from train.data.sources import errors_told, named_splits
-from train.foundation import files, host_memory, json_files, shapes
+from train.foundation import files
 from train.foundation.errors import UserError
-from train.foundation.spelling import spell
 
 FILE_FORMAT = "array_record"
 # The start of a name in `train.prepare --dataset`.
@@ -29,8 +27,7 @@ _TEXTS = ("file_name", "author", "license")
 _REMEDY = "; if what is prepared there is damaged, delete it and run train.prepare again"
 # The label of an example without one, in tfds.
 _NO_LABEL = -1
-# The labels and some texts of all examples of a split.
-_LISTED = shapes.table_of(shapes.list_of(shapes.anything))
+_LIST = "a list of examples"
 
 
 def find(name: str, data_dir: str | None, *, splits: Mapping[Split, str]) -> Examples:
@@ -73,7 +70,7 @@ def open_builder(
             return builder
     where = "" if data_dir is None else f" --data_dir={data_dir}"
     raise UserError(
-        f"{spell('config.dataset.name')}: {name} is not prepared in {builder.data_dir}; prepare "
+        f"config.dataset.name: {name} is not prepared in {builder.data_dir}; prepare "
         f"it with python -m train.prepare --dataset={name}{where}"
     )
 
@@ -130,13 +127,11 @@ def read_into_memory(builder: tfds.core.DatasetBuilder, split: str) -> Examples:
     """The examples of a prepared split of small images of one shape, as an array uint8.
 
     Raises:
-        UserError: the prepared files are damaged, or the images do not fit into memory.
+        UserError: the prepared files are damaged.
     """
     examples = read(builder, split)
     with errors_told(f"{builder.data_dir} cannot be read", _REMEDY):
         shape = builder.info.features["image"].shape
-        what = f"the {len(examples):,} images of {split} in {builder.data_dir}"
-        host_memory.check_fits(what, len(examples) * math.prod(shape))
         images = np.empty((len(examples), *shape), np.uint8)
         for index in range(len(examples)):
             image = Image.open(io.BytesIO(examples.encoded(index)))
@@ -180,10 +175,10 @@ class Records(Sequence[bytes]):
 def leave_out(builder: tfds.core.DatasetBuilder, split: str, places: Sequence[int]) -> None:
     """Takes the labels of examples of a split away, so that no run takes them."""
     path = _list_of(builder, split)
-    listed = json_files.read(path, _LISTED, "a list of examples")
+    listed = files.read_checked(path, _LIST)
     for place in places:
         listed["label"][place] = _NO_LABEL
-    files.write_whole(path, json_files.sealed(listed))
+    files.write_whole(path, files.to_json(files.with_checksum(listed)))
 
 
 @contextlib.contextmanager
@@ -211,14 +206,14 @@ def _listed(
     remedy = "; delete it, and it is made again"
     with errors_told(f"{path} cannot be read", remedy):
         try:
-            listed = json_files.read(path, _LISTED, "a list of examples")
+            listed = files.read_checked(path, _LIST)
         except FileNotFoundError:
             listed = _read_list(records, texts)
             # If the folder cannot be written to, every opening reads the records again.
             with contextlib.suppress(OSError):
-                files.write_whole(path, json_files.sealed(listed))
+                files.write_whole(path, files.to_json(files.with_checksum(listed)))
         except UserError as error:
-            raise error.within(after=remedy) from error
+            raise UserError(f"{error}{remedy}") from error
         found = {"label": np.array(listed["label"])}
         found |= {name: np.array(listed[name], object) for name in texts}
         is_class = (found["label"] >= _NO_LABEL) & (found["label"] < num_classes)

@@ -9,11 +9,10 @@ import functools
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jax.typing import DTypeLike
 
-from train.models.layers import Layers, mean_over_image, rates_of_blocks
+from train.models.layers import Layers, LayerScale, Network, mean_over_image, rates_of_blocks
 from train.models.model_spec import ModelSpec
-from train.models.weights.names import OtherNames, PublishedNames
+from train.models.weights.names import PublishedNames
 
 
 class Block(nn.Module):
@@ -35,37 +34,28 @@ class Block(nn.Module):
         hidden = layers.layer_norm(hidden, name="norm")
         hidden = nn.gelu(layers.dense(hidden, 4 * channels, name="mlp_fc1"), approximate=False)
         hidden = layers.dense(hidden, channels, name="mlp_fc2")
-        hidden = layers.layer_scale(hidden, 1e-6, name="scale")
-        return layers.keep(inputs + layers.stochastic_depth(hidden, self.stochastic_depth))
+        hidden = LayerScale(1e-6, name="scale")(hidden)
+        hidden = layers.dropout(hidden, self.stochastic_depth, of_example=True)
+        return layers.keep(inputs + hidden)
 
 
-class ConvNeXt(nn.Module):
+class ConvNeXt(Network):
     """Patches of 4 by 4, four stages of blocks that halve the image, and the mean over it.
 
     Attributes:
-        axis_name: as all networks have it; there is no batch norm.
         stage_sizes: the number of blocks of each stage.
         width: the channels of the first stage; each further stage has twice as many.
         stochastic_depth: the rate at which an example skips the last block; the rates grow evenly.
-        dtype: the type in which the convolutions and matrix products compute.
     """
 
-    axis_name: str | None
     stage_sizes: tuple[int, int, int, int]
     width: int
     stochastic_depth: float
-    dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, images: jax.Array, *, train: bool) -> jax.Array:
         """Images [n, height, width, channels] to 8 · width features."""
-        layers = Layers(
-            self.dtype,
-            train,
-            self.axis_name,
-            epsilon=1e-6,
-            kernel_init=nn.initializers.normal(0.02),
-        )
+        layers = self.make_layers(train, epsilon=1e-6, kernel_init=nn.initializers.normal(0.02))
         rates = iter(rates_of_blocks(self.stochastic_depth, sum(self.stage_sizes)))
         patches = functools.partial(layers.conv, padding=0, use_bias=True)
         hidden = patches(images, self.width, 4, stride=4, name="stem_conv")
@@ -81,27 +71,6 @@ class ConvNeXt(nn.Module):
         return layers.layer_norm(mean_over_image(hidden), name="norm").astype(jnp.float32)
 
 
-_TORCHVISION = OtherNames(
-    sign="features.0.0.weight",
-    renames={
-        "features.0": "stem",
-        **{f"features.{2 * stage}": f"stages.{stage}.downsample" for stage in (1, 2, 3)},
-        **{
-            f"features.{2 * stage + 1}.{{}}.{there}": f"stages.{stage}.blocks.{{}}.{here}"
-            for stage in range(4)
-            for there, here in {
-                "block.0": "conv_dw",
-                "block.2": "norm",
-                "block.3": "mlp.fc1",
-                "block.5": "mlp.fc2",
-                "layer_scale": "gamma",
-            }.items()
-        },
-        "classifier.0": "head.norm",
-        "classifier.2": "head.fc",
-    },
-)
-
 _NAMES = PublishedNames(
     {
         "stem_conv": "stem.0",
@@ -115,7 +84,6 @@ _NAMES = PublishedNames(
     },
     publisher="timm",
     head="head.fc",
-    others=(_TORCHVISION,),
 )
 
 

@@ -9,46 +9,14 @@ import functools
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jax.typing import DTypeLike
 
-from train.models.layers import Layers, avg_pool, max_pool, mean_over_image
+from train.models.layers import Layers, Network, avg_pool, max_pool, mean_over_image
 from train.models.model_spec import ModelSpec
 from train.models.weights.names import OtherNames, PublishedNames
 
 # Channels inside a bottleneck, and channels before the first block, in units of the growth.
 _BOTTLENECK = 4
 _STEM = 2
-
-
-class SmallDenseNet(nn.Module):
-    """For small images: three blocks with the same number of bottleneck layers.
-
-    The depth, as the paper counts it, is 6 · layers_per_block + 4. The modules of all layers are
-    directly inside the network, because finished runs have them there.
-
-    Attributes:
-        axis_name: the axis over devices over which batch norm averages.
-        growth: the number of channels that each bottleneck layer adds.
-        layers_per_block: the number of bottleneck layers of each block.
-        dtype: the type in which the convolutions compute.
-    """
-
-    axis_name: str | None
-    growth: int = 40
-    layers_per_block: int = 6
-    dtype: DTypeLike = jnp.float32
-
-    @nn.compact
-    def __call__(self, images: jax.Array, *, train: bool) -> jax.Array:
-        """Images [n, height, width, channels] to features, 440 with the defaults."""
-        layers = Layers(self.dtype, train, self.axis_name)
-        hidden = layers.conv(images, _STEM * self.growth, 3, name="conv1")
-        for block in (1, 2, 3):
-            if block > 1:
-                hidden = _halve(layers, hidden, f"transition{block - 1}_")
-            for index in range(self.layers_per_block):
-                hidden = _grow(layers, hidden, self.growth, f"block{block}_{index}_")
-        return mean_over_image(nn.relu(layers.batch_norm(hidden, name="bn")))
 
 
 class DenseLayer(nn.Module):
@@ -67,7 +35,14 @@ class DenseLayer(nn.Module):
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
         """Activations [n, h, w, c] to [n, h, w, c + growth]."""
-        return _grow(self.layers, inputs, self.growth, dropout=self.dropout)
+        layers = self.layers
+        hidden = nn.relu(layers.batch_norm(inputs, name="bn1"))
+        hidden = layers.conv(hidden, _BOTTLENECK * self.growth, 1, name="conv1")
+        hidden = nn.relu(layers.batch_norm(hidden, name="bn2"))
+        hidden = layers.conv(hidden, self.growth, 3, name="conv2")
+        # Only the new channels are kept. Concatenating again takes little time and saves memory.
+        new = layers.keep(layers.dropout(hidden, self.dropout))
+        return jnp.concatenate([inputs, new], axis=-1)
 
 
 class Transition(nn.Module):
@@ -82,34 +57,39 @@ class Transition(nn.Module):
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
         """Activations [n, h, w, c] to [n, h / 2, w / 2, c / 2]."""
-        return _halve(self.layers, inputs)
+        hidden = nn.relu(self.layers.batch_norm(inputs, name="bn"))
+        hidden = self.layers.conv(hidden, inputs.shape[-1] // 2, 1, name="conv")
+        return self.layers.keep(avg_pool(hidden, 2, stride=2))
 
 
-class DenseNet(nn.Module):
-    """For large images: a 7 by 7 convolution and a pooling, then four blocks.
+class DenseNet(Network):
+    """A convolution, then blocks of bottleneck layers with transitions between them.
+
+    The depth of a network for small images, as the paper counts it, is 2 · layers + 4.
 
     Attributes:
-        axis_name: the axis over devices over which batch norm averages.
         layers_of_blocks: the number of bottleneck layers of each block.
         growth: the number of channels that each bottleneck layer adds.
+        of_small_images: whether the first convolution is of 3 by 3 pixels, in place of one of 7 by
+            7, a norm and a pooling to a quarter of the image.
         dropout: the probability that a number of the new channels of a bottleneck layer is set to 0
             in training.
-        dtype: the type in which the convolutions compute.
     """
 
-    axis_name: str | None
-    layers_of_blocks: tuple[int, int, int, int]
+    layers_of_blocks: tuple[int, ...]
     growth: int = 32
+    of_small_images: bool = False
     dropout: float = 0.0
-    dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, images: jax.Array, *, train: bool) -> jax.Array:
         """Images [n, height, width, channels] to features, 1,024 of a DenseNet-121."""
-        layers = Layers(self.dtype, train, self.axis_name)
-        hidden = layers.conv(images, _STEM * self.growth, 7, stride=2, name="conv0")
-        hidden = nn.relu(layers.batch_norm(hidden, name="norm0"))
-        hidden = max_pool(hidden, 3, stride=2, padding=1)
+        layers = self.make_layers(train)
+        size, stride = (3, 1) if self.of_small_images else (7, 2)
+        hidden = layers.conv(images, _STEM * self.growth, size, stride=stride, name="conv0")
+        if not self.of_small_images:
+            hidden = nn.relu(layers.batch_norm(hidden, name="norm0"))
+            hidden = max_pool(hidden, 3, stride=2, padding=1)
         for block, num_layers in enumerate(self.layers_of_blocks, start=1):
             if block > 1:
                 hidden = Transition(layers, name=f"transition{block - 1}")(hidden)
@@ -117,26 +97,6 @@ class DenseNet(nn.Module):
                 name = f"denseblock{block}_denselayer{index}"
                 hidden = DenseLayer(self.growth, self.dropout, layers, name=name)(hidden)
         return mean_over_image(nn.relu(layers.batch_norm(hidden, name="norm5")))
-
-
-def _grow(
-    layers: Layers, inputs: jax.Array, growth: int, before: str = "", *, dropout: float = 0.0
-) -> jax.Array:
-    """The inputs of a bottleneck layer with its new channels; `before` is the prefix of names."""
-    hidden = nn.relu(layers.batch_norm(inputs, name=f"{before}bn1"))
-    hidden = layers.conv(hidden, _BOTTLENECK * growth, 1, name=f"{before}conv1")
-    hidden = nn.relu(layers.batch_norm(hidden, name=f"{before}bn2"))
-    hidden = layers.conv(hidden, growth, 3, name=f"{before}conv2")
-    # Only the new channels are kept. Concatenating again takes little time and saves much memory.
-    new = layers.keep(layers.dropout(hidden, dropout))
-    return jnp.concatenate([inputs, new], axis=-1)
-
-
-def _halve(layers: Layers, inputs: jax.Array, before: str = "") -> jax.Array:
-    """Half the channels of half the image; `before` is the prefix of the names."""
-    hidden = nn.relu(layers.batch_norm(inputs, name=f"{before}bn"))
-    hidden = layers.conv(hidden, inputs.shape[-1] // 2, 1, name=f"{before}conv")
-    return layers.keep(avg_pool(hidden, 2, stride=2))
 
 
 _LAYER = "features.denseblock{}.denselayer{}"
@@ -177,7 +137,10 @@ def _densenet(
 
 # The network of Chapter 4, and torchvision's by its names, with the parameters below the head.
 NETWORKS = {
-    "densenet_40_40": ModelSpec(SmallDenseNet, has_blocks=True),
+    "densenet_40_40": ModelSpec(
+        functools.partial(DenseNet, layers_of_blocks=(6, 6, 6), growth=40, of_small_images=True),
+        has_blocks=True,
+    ),
     "densenet121": _densenet((6, 12, 24, 16), 6_953_856),
     "densenet161": _densenet((6, 12, 36, 24), 26_472_000, growth=48),
     "densenet169": _densenet((6, 12, 32, 32), 12_484_480),

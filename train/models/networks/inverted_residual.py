@@ -103,7 +103,7 @@ class InvertedResidual(nn.Module):
         hidden = conv_norm(hidden, block.channels, 1, activation=None, name="project")
         if block.stride > 1 or block.channels != inputs.shape[-1]:
             return self.layers.keep(hidden)
-        hidden = self.layers.stochastic_depth(hidden, self.stochastic_depth)
+        hidden = self.layers.dropout(hidden, self.stochastic_depth, of_example=True)
         return self.layers.keep(inputs + hidden)
 
 

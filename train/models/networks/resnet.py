@@ -8,11 +8,9 @@ import functools
 from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 from flax import linen as nn
-from jax.typing import DTypeLike
 
-from train.models.layers import Layers, max_pool, mean_over_image
+from train.models.layers import Layers, Network, max_pool, mean_over_image
 from train.models.model_spec import ModelSpec
 from train.models.weights.names import PublishedNames
 
@@ -77,27 +75,23 @@ def _shortcut(block: BasicBlock | Bottleneck, inputs: jax.Array, channels: int) 
     )
 
 
-class ResNet(nn.Module):
+class ResNet(Network):
     """A 7 by 7 convolution and a pooling, four stages of blocks, and the mean over the image.
 
     Attributes:
-        axis_name: the axis over devices over which batch norm averages.
         stage_sizes: the number of blocks of each stage.
         block: makes a block from its channels, stride and layers.
         width: the channels of the first stage; each further stage has twice as many.
-        dtype: the type in which the convolutions compute.
     """
 
-    axis_name: str | None
     stage_sizes: tuple[int, int, int, int]
     block: Callable[..., nn.Module]
     width: int = 64
-    dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, images: jax.Array, *, train: bool) -> jax.Array:
         """Images [n, height, width, channels] to 8 · width features, or 32 · width if deep."""
-        layers = Layers(self.dtype, train, self.axis_name)
+        layers = self.make_layers(train)
         hidden = layers.conv(images, self.width, 7, stride=2, name="conv1")
         hidden = nn.relu(layers.batch_norm(hidden, name="bn1"))
         hidden = max_pool(hidden, 3, stride=2, padding=1)

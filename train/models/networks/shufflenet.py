@@ -6,9 +6,8 @@ The last layer, `fc` in torchvision, is the head here.
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jax.typing import DTypeLike
 
-from train.models.layers import Layers, max_pool, mean_over_image
+from train.models.layers import Layers, Network, max_pool, mean_over_image
 from train.models.model_spec import ModelSpec
 from train.models.weights.names import PublishedNames
 
@@ -54,25 +53,21 @@ class ShuffleUnit(nn.Module):
         )
 
 
-class ShuffleNet(nn.Module):
+class ShuffleNet(Network):
     """A 3 by 3 convolution and a pooling, three stages of units, and a 1 by 1 convolution.
 
     Attributes:
-        axis_name: the axis over devices over which batch norm averages.
         stage_sizes: the number of units of each stage.
         widths: the channels of the first convolution, of each stage and of the features.
-        dtype: the type in which the convolutions compute.
     """
 
-    axis_name: str | None
     stage_sizes: tuple[int, int, int] = (4, 8, 4)
     widths: tuple[int, int, int, int, int] = (24, 116, 232, 464, 1024)
-    dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, images: jax.Array, *, train: bool) -> jax.Array:
         """Images [n, height, width, channels] to features [n, widths[-1]]."""
-        layers = Layers(self.dtype, train, self.axis_name)
+        layers = self.make_layers(train)
         first, *of_stages, last = self.widths
         hidden = layers.conv_norm(images, first, 3, stride=2, name="conv1")
         hidden = max_pool(hidden, 3, stride=2, padding=1)

@@ -9,9 +9,8 @@ import functools
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jax.typing import DTypeLike
 
-from train.models.layers import Layers, max_pool
+from train.models.layers import Layers, Network, max_pool
 from train.models.model_spec import ModelSpec
 from train.models.weights.names import PublishedNames
 
@@ -42,27 +41,23 @@ class Fire(nn.Module):
         return self.layers.keep(nn.relu(jnp.concatenate([small, large], axis=-1)))
 
 
-class SqueezeNet(nn.Module):
+class SqueezeNet(Network):
     """A 7 by 7 convolution and eight fires, without batch norm.
 
     Attributes:
-        axis_name: not used; networks with batch norm average over this axis.
         width: the channels of the first convolution.
         squeezed: the channels inside the first fire; there are 32 times as many features.
         dropout: the probability that a feature of a place is set to 0 in training.
-        dtype: the type in which the layers compute.
     """
 
-    axis_name: str | None
     width: int = 96
     squeezed: int = 16
     dropout: float = 0.5
-    dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, images: jax.Array, *, train: bool) -> jax.Array:
         """Images [n, height, width, channels] to features [n, h, w, 32 · squeezed]."""
-        layers = Layers(self.dtype, train, self.axis_name)
+        layers = self.make_layers(train)
         pool = functools.partial(max_pool, size=3, stride=2, ceil=True)
         hidden = layers.conv(
             images, self.width, 7, stride=2, padding=0, use_bias=True, name="conv1"

@@ -14,14 +14,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
-from jax.typing import DTypeLike
 
-from train.models.layers import Activation, Layers, rates_of_blocks
-from train.models.model_spec import ModelSpec
-from train.models.networks.positions import resized
-from train.models.networks.vit_names import NAMES
-from train.models.normalization import CLIP, HALVES, IMAGENET, Normalization
+from train.models.layers import Activation, Layers, LayerScale, Network, rates_of_blocks
+from train.models.model_spec import CLIP, HALVES, IMAGENET, ModelSpec, Normalization
+from train.models.weights.names import Arrays, OtherNames, PublishedNames
 
 _normal = nn.initializers.normal(0.02)
 _gelu = functools.partial(nn.gelu, approximate=False)
@@ -78,15 +76,14 @@ class Block(nn.Module):
 
     def _scale_and_drop(self, branch: jax.Array, name: str) -> jax.Array:
         if self.layer_scale is not None:
-            branch = self.layers.layer_scale(branch, self.layer_scale, name=name)
-        return self.layers.stochastic_depth(branch, self.stochastic_depth)
+            branch = LayerScale(self.layer_scale, name=name)(branch)
+        return self.layers.dropout(branch, self.stochastic_depth, of_example=True)
 
 
-class VisionTransformer(nn.Module):
+class VisionTransformer(Network):
     """Patches of an image as tokens, blocks of self-attention, and the class token at their end.
 
     Attributes:
-        axis_name: as all networks have it; there is no batch norm.
         patch_size: the height and width of a patch.
         grid_size: the rows and columns of patches that have a learned position. For images of
             another size the positions are interpolated.
@@ -101,10 +98,8 @@ class VisionTransformer(nn.Module):
         dropout: the rate after the positions are added, and after each dense layer except
             the one for queries, keys and values.
         stochastic_depth: the rate at which an example skips a branch of the last block.
-        dtype: the type in which the matrix products compute.
     """
 
-    axis_name: str | None
     patch_size: int
     grid_size: int
     width: int
@@ -116,19 +111,13 @@ class VisionTransformer(nn.Module):
     activation: Activation = _gelu
     dropout: float = 0.0
     stochastic_depth: float = 0.0
-    dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, images: jax.Array, *, train: bool) -> jax.Array:
         """Images [n, height, width, channels] to `projection` features, or `width` without one."""
         is_tower = self.projection is not None
-        layers = Layers(
-            self.dtype,
-            train,
-            self.axis_name,
-            epsilon=1e-5 if is_tower else 1e-6,
-            kernel_init=_normal,
-        )
+        epsilon = 1e-5 if is_tower else 1e-6
+        layers = self.make_layers(train, epsilon=epsilon, kernel_init=_normal)
         patches = layers.conv(
             images,
             self.width,
@@ -141,17 +130,9 @@ class VisionTransformer(nn.Module):
         tokens = layers.dropout(self._with_positions(patches), self.dropout)
         if is_tower:
             tokens = layers.layer_norm(tokens, name="norm_pre")
-        rates = rates_of_blocks(self.stochastic_depth, self.depth)
-        for index, rate in enumerate(rates):
-            tokens = Block(
-                self.num_heads,
-                self.activation,
-                self.layer_scale,
-                self.dropout,
-                rate,
-                layers,
-                name=f"blocks_{index}",
-            )(tokens)
+        for index, rate in enumerate(rates_of_blocks(self.stochastic_depth, self.depth)):
+            settings = (self.num_heads, self.activation, self.layer_scale, self.dropout, rate)
+            tokens = Block(*settings, layers, name=f"blocks_{index}")(tokens)
         features = layers.layer_norm(tokens[:, 0], name="norm")
         if self.projection is not None:
             features = layers.dense(features, self.projection, use_bias=False, name="proj")
@@ -167,14 +148,72 @@ class VisionTransformer(nn.Module):
         of_patches = resized(positions[:, with_class:], self.grid_size, (rows, columns))
         first = [class_token + positions[:, :1] if with_class else class_token]
         if self.registers:
-            first.append(
-                self.param("reg_token", nn.initializers.normal(1e-6), (1, self.registers, d))
-            )
+            shape = (1, self.registers, d)
+            first.append(self.param("reg_token", nn.initializers.normal(1e-6), shape))
         dtype = patches.dtype
         first = [jnp.broadcast_to(token.astype(dtype), (n, *token.shape[1:])) for token in first]
         tokens = patches.reshape(n, rows * columns, d) + of_patches.astype(dtype)
         return jnp.concatenate([*first, tokens], axis=1)
 
+
+def resized(positions: jax.Array, old: int, new: tuple[int, int]) -> jax.Array:
+    """Positions [1, old * old, d] of a square of patches to [1, rows * columns, d], as in timm."""
+    if new == (old, old):
+        return positions
+    d = positions.shape[-1]
+    # Cubic, with wider kernels for fewer positions: PyTorch's bicubic with antialias.
+    grid = jax.image.resize(positions.reshape(old, old, d), (*new, d), "cubic")
+    return grid.reshape(1, -1, d)
+
+
+def _add_class_position(arrays: Arrays) -> Arrays:
+    """With registers, timm adds the position of the class token to that token."""
+    # In half precision the sum would be rounded.
+    cls_token, pos_embed = (arrays[name].astype(np.float32) for name in ("cls_token", "pos_embed"))
+    return arrays | {"cls_token": cls_token + pos_embed[:, :1], "pos_embed": pos_embed[:, 1:]}
+
+
+# Without registers, DINOv2's own names are timm's.
+_DINOV2 = OtherNames(
+    sign="register_tokens",
+    renames={"register_tokens": "reg_token"},
+    arrange=_add_class_position,
+)
+_BLOCK = "visual.transformer.resblocks.{}"
+_OPEN_CLIP = OtherNames(
+    sign="visual.class_embedding",
+    renames={
+        "visual.class_embedding": "cls_token",
+        "visual.positional_embedding": "pos_embed",
+        "visual.conv1": "patch_embed.proj",
+        "visual.ln_pre": "norm_pre",
+        f"{_BLOCK}.ln_{{}}": "blocks.{}.norm{}",
+        f"{_BLOCK}.attn.in_proj_{{}}": "blocks.{}.attn.qkv.{}",
+        f"{_BLOCK}.attn.out_proj": "blocks.{}.attn.proj",
+        f"{_BLOCK}.mlp.c_fc": "blocks.{}.mlp.fc1",
+        f"{_BLOCK}.mlp.c_proj": "blocks.{}.mlp.fc2",
+        "visual.ln_post": "norm",
+        "visual.proj": "proj.weight",
+    },
+    # The projection is a bare matrix, [in, out]; PyTorch's layout is [out, in].
+    arrange=lambda arrays: arrays | {"proj.weight": arrays["proj.weight"].T},
+)
+# The text tower of a CLIP.
+_TEXTS = ("text", "token_embedding", "positional_embedding", "transformer", "ln_final", "logit_")
+_NAMES = PublishedNames(
+    {
+        "patch_embed": "patch_embed.proj",
+        "blocks_{}/attn_{}": "blocks.{}.attn.{}",
+        "blocks_{}/mlp_{}": "blocks.{}.mlp.{}",
+        "blocks_{}/{}": "blocks.{}.{}",
+    },
+    publisher="timm",
+    head="head",
+    # DINOv2's token for hidden patches too.
+    left_out=("mask_token", *_TEXTS),
+    others=(_DINOV2, _OPEN_CLIP),
+    sized=("pos_embed",),
+)
 
 # The width, the blocks and the heads, by the word in the names.
 _SIZES = {"small": (384, 12, 6), "base": (768, 12, 12), "large": (1024, 24, 16)}
@@ -200,7 +239,7 @@ def _vit(
             **fields,
         ),
         options=("dropout", "stochastic_depth"),
-        names=NAMES,
+        names=_NAMES,
         num_parameters=num_parameters,
         has_blocks=True,
         normalization=normalization,

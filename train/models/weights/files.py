@@ -1,6 +1,5 @@
 """Reads the arrays of a file of weights, of safetensors or of `torch.save`."""
 
-import io
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import safetensors
 
-from train.foundation.errors import UserError, let_through
-from train.foundation.files import open_regular
-from train.foundation.spelling import spell
+from train.foundation.errors import UserError
 from train.models.weights import torch_files
 from train.models.weights.names import Arrays
 
@@ -41,7 +38,7 @@ def read(path: Path) -> Arrays:
     """
     field = "config.model.pretrained"
     try:
-        with io.BufferedReader(open_regular(path)) as file:
+        with path.open("rb") as file:
             if _PART.search(path.name):
                 raise UserError(
                     "is one of several files of the same weights, or their index: only single "
@@ -52,13 +49,12 @@ def read(path: Path) -> Arrays:
         reason = f"{path}: {error.strerror or error}"
         raise UserError(field=field, must_be="a file of weights", but=reason) from error
     except UserError as error:
-        raise UserError(f"{spell(field)}: {path} {error}") from error
+        raise UserError(f"{field}: {path} {error}") from error
     except Exception as error:
-        let_through(error)
         # A damaged file can make its reader fail in many ways.
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise UserError(
-            f"{spell(field)}: {path} is damaged or cut short ({reason}); get it again"
+            f"{field}: {path} is damaged or cut short ({reason}); get it again"
         ) from error
 
 

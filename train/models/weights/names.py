@@ -44,7 +44,7 @@ class OtherNames:
         renamed = {_renamed(name, self.renames): one for name, one in arrays.items()}
         try:
             return self.arrange(renamed)
-        except (IndexError, KeyError, ValueError):
+        except Exception:
             # Arrays are missing or have other shapes. A message can name them better as they are.
             return renamed
 
@@ -109,10 +109,10 @@ class PublishedNames:
         return arrays if other is None else other.translate(arrays)
 
     def num_parameters(self, arrays: Arrays) -> int:
-        """What `ModelSpec.num_parameters` counts, of the arrays of a file, translated."""
+        """What `ModelSpec.num_parameters` counts, of the arrays of a publisher's file."""
         return sum(
             array.size
-            for name, array in arrays.items()
+            for name, array in self.translate(arrays).items()
             if not self.in_head(name)
             and name not in self.sized
             and not name.endswith((".running_mean", ".running_var"))

@@ -20,7 +20,6 @@ from typing import IO, Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from train.foundation import zip_files
 from train.foundation.errors import UserError
 
 # The first bytes of the two formats: of an archive's first member, and of a pickle.
@@ -121,7 +120,7 @@ def read_state_dict(file: IO[bytes]) -> dict[str, np.ndarray]:
 
 
 def _read_zip(file: IO[bytes]) -> tuple[Any, Callable[[str], bytes]]:
-    archive = zip_files.opened(file)
+    archive = zipfile.ZipFile(file)
     pickles = [name for name in archive.namelist() if name.rpartition("/")[2] == "data.pkl"]
     if len(pickles) != 1:
         raise UserError("is a zip archive of something other than weights: it has no data.pkl")

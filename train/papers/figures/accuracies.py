@@ -6,12 +6,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from train.papers.figures import selection
+from train.reports import figure_style
 from train.reports.metric import Average, Metric
-from train.workdir import figure_style
-from train.workdir.runs import Run
+from train.run.runs import StoredRun
 
 
-def top_against_average(runs: Sequence[Run], *, k: int) -> Figure:
+def top_against_average(runs: Sequence[StoredRun], *, k: int) -> Figure:
     """One point per run: over all test images, and as the mean over classes. Seeds look alike."""
     by_label = selection.by_label(runs)
     figure = figure_style.new_figure(9.5, 3.8)

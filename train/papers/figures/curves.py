@@ -11,12 +11,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from train.foundation.errors import UserError
-from train.foundation.fields import did_you_mean, one_of
+from train.foundation.kinds import did_you_mean, one_of, wrong
 from train.papers.figures import selection
+from train.reports import figure_style
 from train.reports.metric import LOSS, Metric
+from train.run import run_folder
+from train.run.runs import StoredRun
 from train.series.statistics import Summary, summarize
-from train.workdir import figure_style, run_files
-from train.workdir.runs import Run
 
 _BATCH_SIZE, _RATE = "dataset.batch_size", "optimizer.learning_rate"
 # Users round the rates that they type.
@@ -37,14 +38,18 @@ class Point:
     summary: Summary
 
 
-def lines(runs: Sequence[Run], field: str, value: Callable[[Run], float]) -> dict[str, list[Point]]:
+def lines(
+    runs: Sequence[StoredRun], field: str, value: Callable[[StoredRun], float]
+) -> dict[str, list[Point]]:
     """The points of each line by its label, sorted by the value of the field.
 
     Raises:
         UserError: no run has the field, or the runs of a point are not seeds of one experiment.
     """
     selection.check_field(runs, field)
-    experiments: dict[str, dict[float | None, list[Run]]] = defaultdict(lambda: defaultdict(list))
+    experiments: dict[str, dict[float | None, list[StoredRun]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for run, label in zip(runs, selection.labels(runs, without=field), strict=True):
         experiments[label][selection.number(run, field)].append(run)
     found: dict[str, list[Point]] = {}
@@ -61,7 +66,9 @@ def lines(runs: Sequence[Run], field: str, value: Callable[[Run], float]) -> dic
     return found
 
 
-def metric_against_field(runs: Sequence[Run], *, metric: str, field: str, split: str) -> Figure:
+def metric_against_field(
+    runs: Sequence[StoredRun], *, metric: str, field: str, split: str
+) -> Figure:
     """A metric over any field of the configuration (thesis, Figure 5.5).
 
     Args:
@@ -90,14 +97,14 @@ def metric_against_field(runs: Sequence[Run], *, metric: str, field: str, split:
     return figure
 
 
-def metric_against_batch_size(runs: Sequence[Run], *, metric: str, split: str) -> Figure:
+def metric_against_batch_size(runs: Sequence[StoredRun], *, metric: str, split: str) -> Figure:
     """A metric over the batch size, with one ratio of rate and batch size (thesis, Figure 5.6).
 
     Raises:
         UserError: as `metric_against_field`, or the runs of a line have several ratios.
     """
     selection.check_field(runs, _BATCH_SIZE)
-    by_line: dict[str, list[Run]] = defaultdict(list)
+    by_line: dict[str, list[StoredRun]] = defaultdict(list)
     for run, label in zip(runs, selection.labels(runs), strict=True):
         by_line[label].append(run)
     for label, of_line in by_line.items():
@@ -105,7 +112,7 @@ def metric_against_batch_size(runs: Sequence[Run], *, metric: str, split: str) -
     return metric_against_field(runs, metric=metric, field=_BATCH_SIZE, split=split)
 
 
-def gradient_sparsity(runs: Sequence[Run]) -> Figure:
+def gradient_sparsity(runs: Sequence[StoredRun]) -> Figure:
     """The gradient coordinates that are not zero, over the noise (thesis, Figure 4.2)."""
     figure, axes = _draw(runs, "loss.epsilon", nonzero_gradients)
     # The runs are of one data set.
@@ -124,7 +131,7 @@ def gradient_sparsity(runs: Sequence[Run]) -> Figure:
     return figure
 
 
-def epoch_time(runs: Sequence[Run]) -> Figure:
+def epoch_time(runs: Sequence[StoredRun]) -> Figure:
     """The duration of an epoch over K (thesis, Figure 4.3)."""
     figure, axes = _draw(runs, "loss.k", epoch_seconds)
     axes.set_ylim(bottom=0)
@@ -133,12 +140,21 @@ def epoch_time(runs: Sequence[Run]) -> Figure:
     return figure
 
 
-def nonzero_gradients(run: Run) -> float:
+def nonzero_gradients(run: StoredRun) -> float:
     """The mean over the steps of the first epoch of a run."""
-    return run.first_epoch_mean("nonzero_gradients")
+    name = "nonzero_gradients"
+    first_epoch = [
+        line for line in run.metrics() if line["split"] == "train" and line["epoch"] == 1
+    ]
+    if not first_epoch or any(line.get(name) is None for line in first_epoch):
+        path = run.workdir / run_folder.METRICS
+        raise UserError(f"{path} has no {name} for all of the first epoch")
+    # A line is the mean over the steps since the line before.
+    steps = np.diff([0, *(line["step"] for line in first_epoch)])
+    return float(np.average([line[name] for line in first_epoch], weights=steps))
 
 
-def epoch_seconds(run: Run) -> float:
+def epoch_seconds(run: StoredRun) -> float:
     """The mean over the epochs of a run without the first, in which the steps are compiled."""
     seconds = run.results.get("epoch_seconds")
     if not isinstance(seconds, list) or len(seconds) < 2:
@@ -149,14 +165,14 @@ def epoch_seconds(run: Run) -> float:
     return float(np.mean(seconds[1:]))
 
 
-def _reader(metric: Metric, split: str) -> Callable[[Run], float]:
+def _reader(metric: Metric, split: str) -> Callable[[StoredRun], float]:
     """What reads a metric of a run.
 
     Raises:
         UserError: the split has another name, or the best value of the metric is not defined.
     """
-    if wrong := one_of(_SPLITS)(split):
-        raise UserError(field="--split", must_be=wrong, got=split)
+    if must_be := wrong(split, one_of(_SPLITS)):
+        raise UserError(field="--split", must_be=must_be, got=split)
     if split == "test":
         return lambda run: selection.test_metric(run, metric.name)
     if not (metric.is_accuracy or metric == LOSS):
@@ -167,7 +183,7 @@ def _reader(metric: Metric, split: str) -> Callable[[Run], float]:
     return lambda run: _best_validation(run, metric)
 
 
-def _best_validation(run: Run, metric: Metric) -> float:
+def _best_validation(run: StoredRun, metric: Metric) -> float:
     """The best value of a metric on the validation split over the epochs of a run.
 
     Raises:
@@ -177,7 +193,7 @@ def _best_validation(run: Run, metric: Metric) -> float:
     logged = {name for line in lines for name in line}
     if metric.name not in logged:
         hint = did_you_mean(metric.name, logged)
-        path = run.workdir / run_files.METRICS
+        path = run.workdir / run_folder.METRICS
         raise UserError(f"{path} has no validation metric {metric.name!r}{hint}")
     values = [line[metric.name] for line in lines if line.get(metric.name) is not None]
     if not values:
@@ -185,7 +201,7 @@ def _best_validation(run: Run, metric: Metric) -> float:
     return float(max(values) if metric.is_accuracy else min(values))
 
 
-def _check_one_ratio(label: str, runs: Sequence[Run]) -> None:
+def _check_one_ratio(label: str, runs: Sequence[StoredRun]) -> None:
     """Refuses runs of a line whose rates do not follow their batch sizes."""
     ratios = []
     for run in runs:
@@ -204,7 +220,9 @@ def _check_one_ratio(label: str, runs: Sequence[Run]) -> None:
             )
 
 
-def _draw(runs: Sequence[Run], field: str, value: Callable[[Run], float]) -> tuple[Figure, Axes]:
+def _draw(
+    runs: Sequence[StoredRun], field: str, value: Callable[[StoredRun], float]
+) -> tuple[Figure, Axes]:
     by_label = lines(runs, field, value)
     figure = figure_style.new_figure(7, 4)
     axes = figure.subplots()

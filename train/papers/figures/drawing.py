@@ -1,16 +1,18 @@
 """Draws a figure of the catalogue and writes it."""
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from train.foundation import fields, files, import_paths
+from train.foundation import files, kinds
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.papers.figures import selection, tested
 from train.papers.figures.catalogue import FIGURES
-from train.workdir import figure_style, output_files, run_inputs
-from train.workdir.runs import Run
+from train.reports import figure_style
+from train.run import output_files
+from train.run.runs import StoredRun
 
 
 class _Source(NamedTuple):
@@ -26,7 +28,7 @@ class _Source(NamedTuple):
     read: Callable[[Sequence[str]], Sequence[Any]]
     find: Callable[[str], Sequence[Any]]
     what: str
-    run: Callable[[Any], Run | None]
+    run: Callable[[Any], StoredRun | None]
 
 
 _SOURCES = {
@@ -58,7 +60,7 @@ def draw(
     """
     if name is None:
         raise UserError(f"--figure is needed: it must be one of {', '.join(FIGURES)}")
-    if wrong := fields.one_of(FIGURES)(name):
+    if wrong := kinds.wrong(name, kinds.one_of(FIGURES)):
         raise UserError(field="--figure", must_be=wrong, got=name)
     kind = FIGURES[name]
     path = _file(out)
@@ -67,15 +69,13 @@ def draw(
         if option not in kind.options and not (kind.of and option in ("workdirs", "runs")):
             raise UserError(f"--{option} cannot be given with --figure={name}")
     settings = {**kind.options, **options}
-    draw_figure = import_paths.load(f"train.papers.figures.{kind.draw}")
+    module, _, function = kind.draw.partition(":")
+    draw_figure = getattr(importlib.import_module(f"train.papers.figures.{module}"), function)
     if kind.of is None:
         figure, found = draw_figure(**settings), ""
     else:
         source = _SOURCES[kind.of]
         results = _results(name, source, workdirs, folder)
-        runs = [run for run in map(source.run, results) if run is not None]
-        inputs = run_inputs.of_configs({run.workdir: run.config for run in runs})
-        output_files.refuse_kept("out", path, inputs)
         figure, found = draw_figure(results, **settings), f"; {source.what}: {len(results)}"
     files.write_whole(path, figure_style.encode(figure, path.suffix))
     show_line(f"wrote {path}{found}")

@@ -17,10 +17,10 @@ from train.data import taxonomy
 from train.data.sources import table
 from train.foundation.errors import UserError
 from train.foundation.names import same_form, shown
+from train.reports import figure_style
 from train.reports.summaries import average_k_threshold
 from train.scores import files
 from train.scores.scores import Scores
-from train.workdir import figure_style
 
 GENERA = ("Crotalaria", "Lupinus")
 MOST_PER_CLASS = 5

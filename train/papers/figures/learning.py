@@ -6,12 +6,13 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from train.foundation.errors import UserError
+from train.reports import figure_style
 from train.reports.metric import LOSS, Metric
-from train.workdir import figure_style, plots
-from train.workdir.runs import Run
+from train.run import curves
+from train.run.runs import StoredRun
 
 
-def learning_curves(runs: Sequence[Run], *, metric: str | None) -> Figure:
+def learning_curves(runs: Sequence[StoredRun], *, metric: str | None) -> Figure:
     """The curves of one run as the run draws them itself, or one line for each of several runs.
 
     Args:
@@ -43,7 +44,7 @@ def learning_curves(runs: Sequence[Run], *, metric: str | None) -> Figure:
     accuracies = [Metric.accuracy("top", k) for k in ks]
     if shown not in (LOSS, *accuracies):
         accuracies.append(shown)
-    return plots.learning_curves(
+    return curves.learning_curves(
         lines[name],
         steps_per_epoch=steps_per_epoch[name],
         best_epoch=run.results["best_epoch"],
@@ -68,9 +69,9 @@ def _compare_runs(
     for axes, (split, shown, words) in zip(panels, drawn, strict=True):
         for index, run in enumerate(lines):
             of_split = [line for line in lines[run] if line["split"] == split]
-            epochs, values = plots.curve(of_split, shown.name, steps_per_epoch[run])
+            epochs, values = curves.curve(of_split, shown.name, steps_per_epoch[run])
             look = figure_style.line_look(index)
-            axes.plot(epochs, values, **look, markevery=plots.mark_every(epochs), label=run)
+            axes.plot(epochs, values, **look, markevery=curves.mark_every(epochs), label=run)
         if shown.is_accuracy:
             figure_style.show_as_percent(axes.yaxis)
         figure_style.count_whole(axes.xaxis)
@@ -81,7 +82,7 @@ def _compare_runs(
             for line in lines[run]
             if line["split"] == "validation" and line["epoch"] == selected[run]
         ]
-        epochs, values = plots.curve(of_epoch, metric.name, steps_per_epoch[run])
+        epochs, values = curves.curve(of_epoch, metric.name, steps_per_epoch[run])
         color = figure_style.line_look(index)["color"]
         panels[1].plot(epochs, values, "o", ms=12, mfc="none", mec=color, mew=1.5)
     metrics = dict.fromkeys(Metric.parse(str(one)).in_words for one in select_by)
@@ -90,7 +91,7 @@ def _compare_runs(
     return figure
 
 
-def _name(run: Run, runs: Sequence[Run]) -> str:
+def _name(run: StoredRun, runs: Sequence[StoredRun]) -> str:
     """The name of the folder of a run, or its path if another run has that name."""
     path = run.workdir.resolve()
     alone = sum(other.workdir.resolve().name == path.name for other in runs) == 1

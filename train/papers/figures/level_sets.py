@@ -20,8 +20,8 @@ from matplotlib.tri import Triangulation, TriContourSet
 
 from topk_jax import losses
 from train.foundation.errors import UserError
+from train.reports import figure_style
 from train.training.losses import LOSSES
-from train.workdir import figure_style
 
 KS = (1, 2)
 NUM_CLASSES = 3

@@ -6,14 +6,15 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from train.foundation.errors import UserError
-from train.workdir import figure_style, run_files
-from train.workdir.runs import Run
+from train.reports import figure_style
+from train.run import run_folder
+from train.run.runs import StoredRun
 
 # The share of the classes that the thesis names.
 _NAMED = 0.8
 
 
-def by_data_set(runs: Sequence[Run]) -> Figure:
+def by_data_set(runs: Sequence[StoredRun]) -> Figure:
     """The share of the images that the rarest classes have, a line for each data set.
 
     Runs with one data set and equal classes are one line.
@@ -53,7 +54,7 @@ def _in_words(classes: np.ndarray, images: np.ndarray) -> str:
     return f"{_NAMED:.0%} of them have {share:.1%}"
 
 
-def _counts_by_data_set(runs: Sequence[Run]) -> dict[str, np.ndarray]:
+def _counts_by_data_set(runs: Sequence[StoredRun]) -> dict[str, np.ndarray]:
     """The training images of each class, by the name of the data set.
 
     Data sets of one name with other counts, such as folders, have the names of their runs too.
@@ -63,9 +64,11 @@ def _counts_by_data_set(runs: Sequence[Run]) -> dict[str, np.ndarray]:
     """
     found: dict[str, dict[tuple[int, ...], str]] = {}
     for run in runs:
-        counts = run_files.read_classes(run.workdir).training_images
+        counts = run_folder.read_classes(run.workdir).training_images
         if not any(counts):
-            raise UserError(f"{run.workdir / run_files.CLASSES} has no training image of any class")
+            raise UserError(
+                f"{run.workdir / run_folder.CLASSES} has no training image of any class"
+            )
         found.setdefault(run.fields["dataset.name"], {}).setdefault(counts, run.workdir.name)
     return {
         name if len(by_counts) == 1 else f"{name} ({workdir})": np.array(counts)

@@ -11,9 +11,9 @@ from train.foundation.errors import UserError
 from train.papers.figures import tested
 from train.papers.figures.tested import Tested
 from train.papers.networks import NETWORKS
+from train.reports import figure_style
 from train.reports.metric import Metric
 from train.training.losses import find_loss
-from train.workdir import figure_style
 
 _PLANTS, _IMAGENET = "plantnet300k", "imagenet"
 _IN_WORDS = {_PLANTS: "Pl@ntNet-300K", _IMAGENET: "ImageNet"}

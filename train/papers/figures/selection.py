@@ -6,18 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from absl import logging
-
 from train.foundation.errors import UserError
-from train.foundation.fields import did_you_mean
+from train.foundation.kinds import did_you_mean
 from train.foundation.nested import differences
+from train.run import run_folder
+from train.run.runs import StoredRun, identity_without_seed
 from train.series.run_fields import check_fields, used_fields
 from train.training.losses import SYMBOLS, find_loss
-from train.workdir import run_files
-from train.workdir.runs import Run, identity_without_seed
 
 
-def read(workdirs: Iterable[str]) -> list[Run]:
+def read(workdirs: Iterable[str]) -> list[StoredRun]:
     """The finished runs in workdirs, all of one data set.
 
     Raises:
@@ -26,7 +24,7 @@ def read(workdirs: Iterable[str]) -> list[Run]:
     return _check_one_data_set(read_any(workdirs))
 
 
-def read_any(workdirs: Iterable[str]) -> list[Run]:
+def read_any(workdirs: Iterable[str]) -> list[StoredRun]:
     """The finished runs in workdirs, of any data sets.
 
     Raises:
@@ -39,7 +37,7 @@ def read_any(workdirs: Iterable[str]) -> list[Run]:
     return [_read(path) for path in paths]
 
 
-def find(folder: str) -> list[Run]:
+def find(folder: str) -> list[StoredRun]:
     """The finished runs in the folders of a folder, all of one data set.
 
     Raises:
@@ -48,7 +46,7 @@ def find(folder: str) -> list[Run]:
     return _check_one_data_set(find_some(folder))
 
 
-def find_some(folder: str) -> list[Run]:
+def find_some(folder: str) -> list[StoredRun]:
     """The finished runs in the folders of a folder, of any data sets.
 
     Raises:
@@ -62,7 +60,7 @@ def find_some(folder: str) -> list[Run]:
     return found
 
 
-def find_any(folder: str) -> list[Run]:
+def find_any(folder: str) -> list[StoredRun]:
     """The finished runs in the folders of a folder, in the order of their names.
 
     Raises:
@@ -72,16 +70,10 @@ def find_any(folder: str) -> list[Run]:
     if not path.is_dir():
         raise UserError(f"--runs must be a folder of workdirs; there is no folder {path}")
     workdirs = sorted(path.iterdir())
-    for workdir in filter(Path.is_dir, workdirs):
-        if (reason := run_files.why_no_results(workdir)) is not None:
-            # A file without a configuration is not a run's.
-            if (workdir / run_files.CONFIG).exists():
-                raise UserError(reason)
-            logging.warning("left out: %s", reason)
-    return [_read(workdir) for workdir in workdirs if run_files.read_results(workdir) is not None]
+    return [_read(workdir) for workdir in workdirs if run_folder.read_results(workdir) is not None]
 
 
-def labels(runs: Sequence[Run], *, without: str | None = None) -> list[str]:
+def labels(runs: Sequence[StoredRun], *, without: str | None = None) -> list[str]:
     """The labels of runs in a legend: the loss, and how the run differs from others of that loss.
 
     Runs with the same label are drawn as one line. Labels can differ by the parameters of the loss
@@ -101,13 +93,13 @@ def labels(runs: Sequence[Run], *, without: str | None = None) -> list[str]:
     ]
 
 
-def by_label(runs: Sequence[Run]) -> dict[str, list[Run]]:
+def by_label(runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
     """The runs by label; runs of one label are seeds of one experiment.
 
     Raises:
         UserError: runs of one label differ in more than the seed.
     """
-    found: dict[str, list[Run]] = defaultdict(list)
+    found: dict[str, list[StoredRun]] = defaultdict(list)
     for run, label in zip(runs, labels(runs), strict=True):
         found[label].append(run)
     for seeds in found.values():
@@ -115,7 +107,7 @@ def by_label(runs: Sequence[Run]) -> dict[str, list[Run]]:
     return dict(found)
 
 
-def check_seeds(runs: Sequence[Run]) -> None:
+def check_seeds(runs: Sequence[StoredRun]) -> None:
     """Raises `UserError` unless the runs are different seeds of one experiment."""
     experiments = [identity_without_seed(used_fields(run)) for run in runs]
     for (run, ours), (other, others) in itertools.combinations(
@@ -133,7 +125,7 @@ def check_seeds(runs: Sequence[Run]) -> None:
             )
 
 
-def test_metric(run: Run, name: str) -> float:
+def test_metric(run: StoredRun, name: str) -> float:
     """A metric of the test split.
 
     Raises:
@@ -156,7 +148,7 @@ def metric_in(metrics: Mapping[str, Any], name: str, path: Path) -> float:
     return float(metrics[name])
 
 
-def number(run: Run, field: str) -> float | None:
+def number(run: StoredRun, field: str) -> float | None:
     """A field of the configuration as a number; None if the run does not have or use it.
 
     Raises:
@@ -170,7 +162,7 @@ def number(run: Run, field: str) -> float | None:
     return float(value)
 
 
-def check_field(runs: Sequence[Run], field: str) -> None:
+def check_field(runs: Sequence[StoredRun], field: str) -> None:
     """Raises `UserError` if none of the runs has a value of the field."""
     known = [used_fields(run) for run in runs]
     if all(fields.get(field) is None for fields in known):
@@ -196,19 +188,17 @@ def _distinctions(
             yield value if name == "model.name" else f"{symbol(name)} = {value}"
 
 
-def _read(workdir: Path) -> Run:
+def _read(workdir: Path) -> StoredRun:
     if not workdir.is_dir():
         raise UserError(f"there is no workdir {workdir}")
-    run = Run.read(workdir)
+    run = StoredRun.read(workdir)
     if run is None or not run.is_finished:
-        raise UserError(run_files.why_no_results(workdir) or f"{workdir} has no finished run")
-    if not isinstance(run.results["test"], dict) or "best_epoch" not in run.results:
-        raise UserError(f"the results in {workdir} have no test metrics or no best_epoch")
+        raise UserError(f"{workdir} has no finished run")
     check_fields(run, ("loss.name", "model.name", "dataset.name", "seed"))
     return run
 
 
-def _check_one_data_set(runs: list[Run]) -> list[Run]:
+def _check_one_data_set(runs: list[StoredRun]) -> list[StoredRun]:
     names = sorted({run.fields["dataset.name"] for run in runs})
     if len(names) > 1:
         raise UserError(

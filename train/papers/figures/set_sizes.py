@@ -8,10 +8,11 @@ from matplotlib.figure import Figure
 
 from topk_jax import metrics
 from train.papers.figures import selection
+from train.reports import figure_style
 from train.reports.metric import SHOTS
 from train.reports.outcomes import Outcomes
-from train.workdir import figure_style, run_files
-from train.workdir.runs import Run
+from train.run import run_folder
+from train.run.runs import StoredRun
 
 ALL = "all"
 # The share of sets that the axis shows; the few larger sets are counted below it.
@@ -19,7 +20,7 @@ _SHOWN = 0.995
 _COLUMNS = 4
 
 
-def by_loss(runs: Sequence[Run], *, k: int) -> Figure:
+def by_loss(runs: Sequence[StoredRun], *, k: int) -> Figure:
     """One histogram per loss. The first one is outlined in the others."""
     counts = set_size_counts(runs, k=k, shots=(ALL,))
     seeds = _numbers_of_seeds(runs)
@@ -45,7 +46,7 @@ def by_loss(runs: Sequence[Run], *, k: int) -> Figure:
     return figure
 
 
-def by_shot(runs: Sequence[Run], *, k: int) -> Figure:
+def by_shot(runs: Sequence[StoredRun], *, k: int) -> Figure:
     """One row per loss, with histograms for its few, medium and many shot classes."""
     counts = set_size_counts(runs, k=k, shots=SHOTS)
     seeds = _numbers_of_seeds(runs)
@@ -60,7 +61,7 @@ def by_shot(runs: Sequence[Run], *, k: int) -> Figure:
 
 
 def set_size_counts(
-    runs: Sequence[Run], *, k: int, shots: Sequence[str]
+    runs: Sequence[StoredRun], *, k: int, shots: Sequence[str]
 ) -> dict[str, dict[str, np.ndarray]]:
     """The number of examples by the size of their set, from size 0. Seeds are added up.
 
@@ -78,7 +79,7 @@ def set_size_counts(
     return counts
 
 
-def _numbers_of_seeds(runs: Sequence[Run]) -> dict[str, int]:
+def _numbers_of_seeds(runs: Sequence[StoredRun]) -> dict[str, int]:
     return {label: len(seeds) for label, seeds in selection.by_label(runs).items()}
 
 
@@ -88,12 +89,12 @@ def _add(counts: Sequence[np.ndarray]) -> np.ndarray:
     return np.sum([np.pad(one, (0, longest - len(one))) for one in counts], axis=0)
 
 
-def _counts(run: Run, k: int, shots: Sequence[str]) -> dict[str, np.ndarray]:
-    outcomes = Outcomes.read(run_files.outcomes(run.workdir, "test"))
+def _counts(run: StoredRun, k: int, shots: Sequence[str]) -> dict[str, np.ndarray]:
+    outcomes = Outcomes.read(run_folder.outcomes(run.workdir, "test"))
     sizes = outcomes.sizes(k)
     counts = {ALL: np.bincount(sizes)}
     if tuple(shots) == SHOTS:
-        images = np.array(run_files.read_classes(run.workdir).training_images)
+        images = np.array(run_folder.read_classes(run.workdir).training_images)
         for shot, classes in metrics.shot_groups(images).items():
             counts[shot] = np.bincount(sizes[np.asarray(classes)[outcomes.labels]])
     return {shot: counts[shot] for shot in shots}

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from matplotlib.figure import Figure
 
-from train.workdir import figure_style
+from train.reports import figure_style
 
 # The margins f(x) y, where y is -1 or 1.
 _LEFT, _RIGHT = -2.0, 2.0

@@ -10,18 +10,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from train.foundation import json_files
+from train.foundation import files
 from train.foundation.errors import UserError
 from train.foundation.nested import flatten
 from train.papers.figures import selection
 from train.reports.metric import AVERAGES, Metric, Rule
-from train.workdir import run_shapes
-from train.workdir.runs import Run
+from train.run.runs import StoredRun
 
 # The rules of reports whose numbers are metrics of a run.
 _RULES: Mapping[str, Rule] = {"top_k": "top", "average_k": "average"}
+
+
+class _Evaluation(msgspec.Struct):
+    """The report of a split of a data set."""
+
+    split: str
+    config: dict[str, Any]
+    sets: dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -42,7 +50,7 @@ class Tested:
     loss: str
     metrics: Mapping[str, Any]
     path: Path
-    run: Run | None
+    run: StoredRun | None
 
 
 def read(workdirs: Sequence[str]) -> list[Tested]:
@@ -109,7 +117,7 @@ def _check_seeds(several: Sequence[Tested]) -> None:
     selection.check_seeds([one.run for one in several if one.run is not None])
 
 
-def _read_run(run: Run) -> Tested:
+def _read_run(run: StoredRun) -> Tested:
     network, dataset, loss = (run.fields[f"{group}.name"] for group in ("model", "dataset", "loss"))
     return Tested(network, dataset, loss, run.results["test"], run.workdir, run)
 
@@ -117,14 +125,12 @@ def _read_run(run: Run) -> Tested:
 def _read_evaluation(path: Path) -> Tested | None:
     """The evaluation of a test split in a file; None if the file is something else."""
     try:
-        content = json_files.read(path, run_shapes.EVALUATION, "an evaluation")
-        config = dict(flatten(content["config"]))
-        if content["split"] != "test":
+        found = files.read(path, _Evaluation, "an evaluation")
+        config = dict(flatten(found.config))
+        if found.split != "test":
             return None
         network, dataset, loss = (config[f"{group}.name"] for group in ("model", "dataset", "loss"))
-        return Tested(network, dataset, loss, _metrics_of(content["sets"]), path, None)
-    except json_files.ChangedError:
-        raise
+        return Tested(network, dataset, loss, _metrics_of(found.sets), path, None)
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
 

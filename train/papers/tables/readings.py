@@ -10,9 +10,9 @@ import numpy as np
 from train.foundation.errors import UserError
 from train.reports.metric import SHOTS, Metric
 from train.reports.outcomes import Outcomes
+from train.run import run_folder
+from train.run.runs import StoredRun
 from train.series.planned_runs import SPLIT
-from train.workdir import run_files
-from train.workdir.runs import Run
 
 _PER_CENT = 100.0
 _TOP_1 = Metric.accuracy("top", 1)
@@ -22,7 +22,7 @@ class Reading(ABC):
     """A number that is read from the files of a finished run."""
 
     @abstractmethod
-    def read(self, run: Run) -> float | None:
+    def read(self, run: StoredRun) -> float | None:
         """The number of a finished run in per cent; None if no example counts for it.
 
         Raises:
@@ -66,7 +66,7 @@ class ResultMetric(Reading):
             for shot in (SHOTS if self.with_shots else ())
         }
 
-    def read(self, run: Run) -> float | None:
+    def read(self, run: StoredRun) -> float | None:
         """The metric in per cent."""
         metrics = run.results.get(self.split, {})
         if self.name not in metrics:
@@ -85,10 +85,10 @@ class CountBin(Reading):
     above: int
     up_to: int | None
 
-    def read(self, run: Run) -> float | None:
+    def read(self, run: StoredRun) -> float | None:
         """The accuracy in per cent."""
-        outcomes = Outcomes.read(run_files.outcomes(run.workdir, SPLIT))
-        counts = np.array(run_files.read_classes(run.workdir).training_images)[outcomes.labels]
+        outcomes = Outcomes.read(run_folder.outcomes(run.workdir, SPLIT))
+        counts = np.array(run_folder.read_classes(run.workdir).training_images)[outcomes.labels]
         # The lowest group has the classes without any training image, too.
         chosen = (counts > self.above) | (self.above == 0)
         if self.up_to is not None:

@@ -169,6 +169,6 @@ def _random(classifier: TrainedClassifier) -> Iterator[np.ndarray]:
             pixels = coarse[:, down][:, :, across] + generator.integers(-30, 31, (number, *shape))
             yield pixels.clip(0, 255).astype(np.uint8)
         else:
-            spec = classifier.assembly.data.spec
+            spec = classifier.parts.data.spec
             rows = generator.normal(spec.mean, spec.std, (number, *shape))
             yield rows.astype(np.float32)

@@ -6,9 +6,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from train.assembly import assemble
 from train.classifiers.trained import TrainedClassifier
 from train.foundation.errors import UserError
+from train.run.parts import assemble
 
 
 def adapted(
@@ -44,10 +44,10 @@ def adapted(
     if config.model.half_precision:
         model = dataclasses.replace(config.model, half_precision=False)
         config = dataclasses.replace(config, model=model)
-    assembly = assemble(config, classifier.assembly.data.facts, workdir=classifier.workdir)
+    parts = assemble(config, classifier.parts.data.facts, workdir=classifier.workdir)
     params = jax.tree.map(_rounded, classifier.params) if half else classifier.params
     # Without the workdir, no rule that is kept there is used, and none is kept.
-    return dataclasses.replace(classifier, workdir=None, assembly=assembly, params=params)
+    return dataclasses.replace(classifier, workdir=None, parts=parts, params=params)
 
 
 def _rounded(weights: Any) -> np.ndarray:

@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from train.foundation import files
-from train.foundation.printable import printable
+from train.foundation.console import printable
 
 _HERE = Path(__file__).parent
 _AFTER_WHICH_NAMES_BREAK = re.compile(r"(?<=[_\-/])")

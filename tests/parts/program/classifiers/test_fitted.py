@@ -7,8 +7,8 @@ import shutil
 import numpy as np
 import pytest
 
-from tests.parts.program.sealed import unsealed
 from train.classifiers import fitted, trained
+from train.foundation import files
 from train.foundation.errors import UserError
 from train.reports import rules
 
@@ -62,7 +62,7 @@ def test_a_file_of_rules_is_read_for_the_same_classifier_only(run, tmp_path):
     other = dataclasses.replace(classifier, shown=tuple("abcdefghij"))
     assert len(fitted.read(path, other)) == len(TEXTS)
     for name in ("parameters", "classes"):
-        content = unsealed(path)
+        content = files.read_checked(path, "a file")
         content[name] = "another"
         (tmp_path / "other.json").write_text(json.dumps(content))
         with pytest.raises(UserError, match=r"--calibration: .* is for another classifier"):

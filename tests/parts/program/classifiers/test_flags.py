@@ -13,8 +13,11 @@ MISTAKES = [
     ({}, "one of --workdir and --weights is needed"),
     ({"workdir": ""}, "--workdir must be"),
     (FILE, "--weights needs --dataset, --classes or --workdir"),
-    ({**RUN, "dataset": "digits"}, "--workdir and --dataset"),
-    ({**FILE, "dataset": "digits", "classes": "names.txt"}, "--dataset and --classes"),
+    ({**RUN, "dataset": "digits"}, "cannot be given with --workdir"),
+    (
+        {**FILE, "dataset": "digits", "classes": "names.txt"},
+        "cannot be given with --classes",
+    ),
     ({**RUN, "model": "resnet50"}, "--model needs --weights"),
     ({**RUN, "normalization": "clip"}, "--normalization needs --weights"),
     ({**RUN, "image_size": 8}, "--image_size needs --weights"),

@@ -13,8 +13,6 @@ import safetensors.numpy
 from configs import features as recipe
 from tests.parts.program.data import pictures
 from tests.parts.program.prediction import small_network
-from tests.parts.program.sealed import unsealed
-from train import experiment
 from train.classifiers import fitted, joined, labelled, loading, network, trained
 from train.classifiers.classifier import check_takes
 from train.classifiers.flags import ChosenClassifier
@@ -22,7 +20,7 @@ from train.evaluating import training_examples
 from train.foundation.errors import UserError
 from train.prediction import embedding, exported_program
 from train.reports import rules
-from train.workdir import run_files
+from train.run import experiment, run_folder
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
 CLASSES = ("china", "flower")
@@ -159,9 +157,9 @@ def test_photographs_of_training_rows_are_told(folder, caplog):
 
 
 def test_weights_that_moved_are_named_and_checked(folder, run, tmp_path):
-    data = unsealed(run / run_files.DATA)
+    data = json.loads((run / run_folder.DATA).read_text())
     data["embedded_by"]["path"] = str(tmp_path / "gone")
-    (run / run_files.DATA).write_bytes(json.dumps(data).encode())
+    (run / run_folder.DATA).write_bytes(json.dumps(data).encode())
     with pytest.raises(UserError, match="gone"):
         load(run)
     assert load(run, weights=str(folder / "w.safetensors")).shape == (32, 32, 3)
@@ -170,9 +168,9 @@ def test_weights_that_moved_are_named_and_checked(folder, run, tmp_path):
 
 
 def test_a_run_that_does_not_know_its_network_is_told_it(folder, run, tmp_path, caplog):
-    data = unsealed(run / run_files.DATA)
+    data = json.loads((run / run_folder.DATA).read_text())
     del data["embedded_by"]
-    (run / run_files.DATA).write_bytes(json.dumps(data).encode())
+    (run / run_folder.DATA).write_bytes(json.dumps(data).encode())
     # It still takes features.
     alone = load(run)
     with pytest.raises(UserError, match=r"--features is needed, not --images: .*--weights=FILE"):
@@ -183,7 +181,7 @@ def test_a_run_that_does_not_know_its_network_is_told_it(folder, run, tmp_path, 
     paths, features = photographs(folder, "val")
     expected = alone.scores()(features[:1])
     np.testing.assert_allclose(both.scores()(pixels_of(both, paths[:1])), expected, **CLOSE)
-    wide = dataclasses.replace(alone.assembly.data.facts, image_shape=(99,))
-    alone.assembly.data.facts = wide
+    wide = dataclasses.replace(alone.parts.data.facts, image_shape=(99,))
+    alone.parts.data.facts = wide
     with pytest.raises(UserError, match=r"of a network with 64 features; the run in .* is on 99"):
         joined.join(alone, ChosenClassifier(weights=weights))

@@ -36,7 +36,7 @@ def classifier_of(inputs, shape, class_names=CLASSES, grammar=None):
     made = ImagesFields(**fields, group=grammar) if of_images else FeaturesFields(**fields)
     run.config = SimpleNamespace(dataset=made)
     facts = SimpleNamespace(embedded_by={"group": grammar})
-    run.assembly = SimpleNamespace(data=SimpleNamespace(facts=facts))
+    run.parts = SimpleNamespace(data=SimpleNamespace(facts=facts))
     return run
 
 
@@ -60,7 +60,7 @@ def write(folder, *paths):
 def test_classes_are_matched_by_what_their_names_look_like(tmp_path):
     write(tmp_path / "new", f"{CLASSES[0]}/a.png", "orme/b.png", "orme/d/c.png", "zelkova/e.png")
     # As a list of published classes may have them.
-    class_names = (unicodedata.normalize("NFD", CLASSES[0]), CLASSES[1], "orme\u200b")
+    class_names = (unicodedata.normalize("NFD", CLASSES[0]), CLASSES[1], "orme\u00a0")
     found = find(tmp_path / "new", (*IMAGES, class_names))
     assert found.class_names == (*class_names, "zelkova")
     names = found.names.tolist()

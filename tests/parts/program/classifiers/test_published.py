@@ -19,10 +19,9 @@ from train.data.crops import ImageReader
 from train.foundation.errors import UserError
 from train.models.classifier import Classifier
 from train.models.heads import LinearHead
-from train.models.normalization import CLIP, IMAGENET
+from train.models.model_spec import CLIP, IMAGENET
 from train.prediction import exported_weights
 from train.reports import rules
-from train.training.losses import LOSSES
 
 NUM_CLASSES = len(small.SPECIES)
 # As in `small_photographs`.
@@ -132,9 +131,9 @@ def test_weights_that_no_other_program_reads_are_not_written(data, monkeypatch):
     with monkeypatch.context() as patch:
         model = dataclasses.replace(classifier.config.model, name="small_cnn")
         config = dataclasses.replace(classifier.config, model=model)
-        patch.setattr(classifier.assembly, "config", config)
+        patch.setattr(classifier.parts, "config", config)
         with pytest.raises(UserError, match="small_cnn"):
             exported_weights.serialize(classifier)
-    monkeypatch.setattr(classifier.assembly, "loss", LOSSES["ldam"])
+    monkeypatch.setattr(classifier.parts, "head", "cosine")
     with pytest.raises(UserError, match="cosine"):
         exported_weights.serialize(classifier)

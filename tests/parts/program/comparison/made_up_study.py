@@ -7,9 +7,9 @@ import numpy as np
 from tests.parts.program.series.made_up_arms import diverge
 from train.comparison import study_file
 from train.reports.outcomes import Outcomes
+from train.run import run_folder
 from train.series.planner import Planner
 from train.series.runs_folder import RunsFolder
-from train.workdir import run_files
 
 STUDY = """
 select_by = "macro_top_3_accuracy"
@@ -101,21 +101,23 @@ def _finish(folder, run, score, hit_rate):
     hits = (ranks == 0).mean()
     workdir = folder / run.name
     workdir.mkdir(parents=True)
-    (workdir / run_files.CONFIG).write_text(json.dumps(run.config))
+    (workdir / run_folder.CONFIG).write_text(json.dumps(run.config))
     results = {
         "config": run.config,
         "versions": {"jax": "1.2.3"},
+        "num_classes": 10,
         "best_epoch": 2,
+        "best_step": 2,
         "epoch_seconds": [2.0, 0.5],
         "validation": {"macro_top_3_accuracy": score},
         "test": {"macro_top_3_accuracy": hits, "top_1_accuracy": hits},
     }
-    (workdir / run_files.RESULTS).write_text(json.dumps(results))
+    (workdir / run_folder.RESULTS).write_text(json.dumps(results))
     lines = [
         {"step": 1, "epoch": 1, "split": "train", "loss": 1.0},
         {"step": 1, "epoch": 1, "split": "validation", "macro_top_3_accuracy": 0.25},
         {"step": 2, "epoch": 2, "split": "validation", "macro_top_3_accuracy": score},
     ]
-    (workdir / run_files.METRICS).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    (workdir / run_folder.METRICS).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     sets = np.array([3], np.int32), (ranks == 0)[None], np.full((1, len(ranks)), 3, np.int32)
-    Outcomes(LABELS, ranks, *sets).write(run_files.outcomes(workdir, "test"))
+    Outcomes(LABELS, ranks, *sets).write(run_folder.outcomes(workdir, "test"))

@@ -51,33 +51,6 @@ def sweep_file(tmp_path):
     return path
 
 
-def test_what_runs_are_to_be_trained_on_is_no_output(tmp_path, sweep_file):
-    features = tmp_path / "features.npz"
-    features.write_bytes(b"features")
-    make(tmp_path / "runs", (0, 0.5), dataset__path=str(features))
-    (tmp_path / "study.toml").write_text(
-        STUDY.replace("1e30", f'1, "model.start_from" = "{features}"')
-    )
-    sweep_file.write_text(SWEEP.replace("[fields]", f'[fields]\nmodel.start_from = "{features}"'))
-    new = f"--runs={tmp_path / 'new'}"
-    for arguments, field in (
-        ((f"--runs={tmp_path / 'runs'}",), "dataset.path"),
-        ((f"--sweep={sweep_file}", new), "model.start_from"),
-        ((f"--study={tmp_path / 'study.toml'}", new), "model.start_from"),
-    ):
-        done = compare(*arguments, f"--json={features}")
-        assert (done.returncode, done.stdout) == (2, "")
-        assert f"--json must not be config.{field} of the run in " in done.stderr
-    for flag in (f"--sweep={sweep_file}", f"--study={tmp_path / 'study.toml'}"):
-        done = compare(flag, "--runs=/proc/self/runs")
-        assert done.returncode == 2
-        assert (
-            "--runs must not be in /proc, a folder of the system; got /proc/self/runs"
-            in done.stderr
-        )
-    assert features.read_bytes() == b"features"
-
-
 @pytest.mark.parametrize(
     ("argument", "message"),
     [

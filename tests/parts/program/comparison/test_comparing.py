@@ -12,8 +12,8 @@ from scipy import stats
 
 from tests.parts.program.comparison.compared import TOP_1, TOP_3, compare, config, labels, make
 from train.comparison import comparing, outputs
+from train.foundation.console import printable_lines
 from train.foundation.errors import UserError
-from train.foundation.printable import printable_lines
 from train.reports.metric import LOSS, Metric
 
 OURS = {0: 0.91, 1: 0.94, 2: 0.95, 4: 0.97}

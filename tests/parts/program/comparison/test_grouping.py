@@ -102,7 +102,7 @@ def test_runs_that_are_not_finished_are_named(tmp_path):
 def test_a_comparison_without_a_run_whose_results_are_damaged_is_refused(tmp_path):
     make(tmp_path, (0, 0.5), (1, 0.6), (2, 0.7))
     (tmp_path / "run-2" / "results.json").write_text("{")
-    message = rf"{tmp_path}/run-2/results\.json cannot be read .*; delete it, and the command that"
+    message = rf"{tmp_path}/run-2/results\.json is not the results of a run, or is damaged: "
     with pytest.raises(UserError, match=message):
         compare(tmp_path)
 

@@ -10,8 +10,8 @@ from tests.parts.program.comparison.made_up_study import LABELS, STUDY, look, ma
 from train.comparison import study_outputs, study_results
 from train.foundation import files
 from train.foundation.errors import UserError
+from train.run import run_folder
 from train.series import contrasts
-from train.workdir import run_files
 
 
 def rate(run):
@@ -77,7 +77,7 @@ def test_the_best_are_run_again_and_the_best_mean_is_selected(tmp_path):
     assert {rate(run) for run in made[-6:] if loss(run) == "cross_entropy"} == {second}
     # The same command resumes, and nothing is left to do.
     assert make(study, folder, score) == []
-    (run_files.outcomes(folder / made[-1].name, "test").parent / run_files.RESULTS).unlink()
+    (run_folder.outcomes(folder / made[-1].name, "test").parent / run_folder.RESULTS).unlink()
     planner = look(study, folder)
     assert (len(planner.runs), planner.waiting) == (len(made), 0)
 
@@ -185,7 +185,7 @@ def test_the_json_has_what_the_contrasts_are_computed_from(finished):
     run = cosine["runs"][2]
     assert (run["seed"], run["diverged"], run["best_epoch"]) == (12, False, 2)
     assert run["validation_by_epoch"] == [0.25, scores["0"]]
-    assert (folder / run["folder"] / run_files.RESULTS).exists()
+    assert (folder / run["folder"] / run_folder.RESULTS).exists()
     assert (
         cosine["configuration"]["optimizer.learning_rate"]
         == (cosine["selected"]["optimizer.learning_rate"])
@@ -217,7 +217,7 @@ def test_the_json_has_what_the_contrasts_are_computed_from(finished):
 def test_runs_with_other_examples_are_refused(finished):
     study, folder = finished
     run = collect(study, folder).arms["untuned"].finals.ended[11]
-    path = run_files.outcomes(run.workdir, "test")
+    path = run_folder.outcomes(run.workdir, "test")
     arrays = dict(np.load(path))
     arrays["labels"] = arrays["labels"][::-1]
     np.savez(path, **arrays)

@@ -85,7 +85,7 @@ MISTAKES = {
         "is in fields and in",
     ),
     "no range": ("{from = 0.2, to = 1.2, scale", "{scale", "space.loss.epsilon must be"),
-    "text": ("to = 1.2", 'to = "1"', "space.loss.epsilon.to must be a finite number; got '1'"),
+    "text": ("to = 1.2", 'to = "1"', "space.loss.epsilon.to must be a number; got '1'"),
     "least": ("least = 0.1", "least = 0.3", "space.loss.epsilon.least must be"),
     "log of zero": ("from = 1e-3", "from = 0", "learning_rate.from must be"),
     "extended to nothing": ("least = 0.1, ", "", "space.loss.epsilon needs another least"),

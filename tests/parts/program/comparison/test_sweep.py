@@ -85,18 +85,6 @@ def test_two_runs_do_not_have_one_folder(tmp_path):
 
 
 MISTAKES = {
-    "a key of many parts": (
-        DIGITS + "seeds = 0\nfields." + "a." * 20_000 + "b = 1",
-        "sweep.toml is not TOML: line 3 has a key of more than 32 parts",
-    ),
-    "nested more than 32 deep": (
-        DIGITS + "seeds = 0\nfields = " + "{a = " * 40 + "1" + "}" * 40,
-        "sweep.toml is not TOML: its lists and objects are nested more than 32 deep",
-    ),
-    "a number that cannot be printed": (
-        DIGITS + "seeds = 0x" + "f" * 5000,
-        "sweep.toml is not TOML: it has an integer of 20,000 bits",
-    ),
     "many combinations": (
         DIGITS
         + "seeds = 0\n[fields]\n"
@@ -109,7 +97,7 @@ MISTAKES = {
     "not toml": ("config =", "sweep.toml is not TOML: "),
     "unknown key": (DIGITS + "seed = [0]", "'seed' is not one of config, seeds, fields; did you"),
     "seed twice": (DIGITS + "seeds = [0, 1, 0]", "seeds has 0 twice"),
-    "no such config": ('config = "configs/x.py"\nseeds = 0', "there is no configs/x.py"),
+    "no such config": ('config = "configs/x.py"\nseeds = 0', "there is no file configs/x.py"),
     "unknown field": (
         DIGITS + "seeds = 0\nfields.loss.gama = 1",
         "configs/digits.py:focal has no field 'loss.gama'; did you mean 'loss.gamma'?",

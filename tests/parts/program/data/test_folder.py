@@ -1,6 +1,5 @@
 """Folders of images: which classes and splits they have, what is an image, and what is refused."""
 
-import os
 import pickle
 
 import pytest
@@ -39,7 +38,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_classes_and_splits(tmp_path, layout, caplog):
+def test_classes_and_splits(tmp_path, layout):
     expected = LAYOUTS[layout]
     below = next(iter(expected)).rpartition("/")[0]
     write(tmp_path, *expected, f"{below}/.2.jpg", f"{below}/a.txt", f"{below}/Thumbs.db")
@@ -48,7 +47,6 @@ def test_classes_and_splits(tmp_path, layout, caplog):
     labels = [found.class_names[label] for label in found.labels]
     words = [f"{label} {Split(one).word}" for label, one in zip(labels, found.splits, strict=True)]
     assert dict(zip(found.names, words, strict=True)) == expected
-    assert caplog.messages[0].endswith("#recycle (1), @eaDir (1)")
 
 
 def test_without_classes_images_may_be_anywhere(tmp_path):
@@ -70,14 +68,12 @@ def test_links_are_followed_once(tmp_path):
 
 def test_images_are_read_when_they_are_asked_for(tmp_path):
     write(tmp_path, "oak/0.jpg", "oak/1.jpg", "oak/2.jpg")
-    os.mkfifo(tmp_path / "oak" / "pipe.jpg")
     found = folder.find(tmp_path)
     files = pickle.loads(pickle.dumps(found.inputs))
     assert [len(files[index]) for index in range(3)] == [0, 1, 2]
     (tmp_path / "oak" / "1.jpg").unlink()
-    for index in (1, 3):
-        with pytest.raises(OSError, match=r"1\.jpg|pipe"):
-            found.encoded(index)
+    with pytest.raises(OSError, match=r"1\.jpg"):
+        found.encoded(1)
 
 
 def test_the_digest_changes_with_names_classes_and_sizes_and_not_with_the_form_of_names(tmp_path):

@@ -1,8 +1,8 @@
 """One look at all images finds what training cannot read, and a run keeps what was seen."""
 
-import json
 import re
 
+import msgspec
 import numpy as np
 import pytest
 from PIL import Image
@@ -12,7 +12,6 @@ from train.data import images, look
 from train.data.examples import Examples, Split
 from train.data.images import UnreadableImageError
 from train.foundation.errors import UserError
-from train.workdir import run_shapes
 
 PICTURE = Image.fromarray(photograph(np.random.default_rng(0), 300, 220))
 SMALL = PICTURE.resize((90, 70))
@@ -104,9 +103,8 @@ def seen_of(contents, names=None):
     examples = examples_of(Files(contents), names=names)
     seen = look.kept(examples, look.look(examples))
     # As a run keeps it.
-    plain = json.loads(json.dumps(seen.to_plain()))
-    assert run_shapes.SEEN(plain) is None
-    assert look.Seen.from_plain(plain) == seen
+    kept = msgspec.json.encode(seen)
+    assert msgspec.json.decode(kept, type=look.Seen) == seen
     return examples, seen
 
 

@@ -10,16 +10,17 @@ from flax import linen as nn
 
 from configs import digits
 from tests.parts.program.data import prepared_pictures
-from train import experiment, prepare
+from train import prepare
 from train.classifiers import trained
 from train.configuration import DatasetFields
 from train.configuration.declaring import field
 from train.data import DatasetFamily, PreparedSpec
 from train.data.augmentation import random_flip
 from train.data.dataset import unchanged
-from train.foundation import fields
+from train.foundation import kinds
 from train.foundation.errors import UserError
-from train.models import ModelSpec
+from train.models.model_spec import ModelSpec
+from train.run import experiment
 from train.training.objectives import LossSpec, Objective
 
 NAMES = ("dark", "grey", "light")
@@ -77,7 +78,7 @@ def brier(*, weight):
     return Objective(lambda outputs, labels, _keys, _estimates: loss(outputs, labels), loss)
 
 
-BRIER = LossSpec("Brier", brier, {"weight": fields.Number(above=0)})
+BRIER = LossSpec("Brier", brier, {"weight": kinds.number(gt=0)})
 DATASET, MODEL, LOSS = (f"{__name__}:{name}" for name in ("SHADES_FAMILY", "MEAN", "BRIER"))
 
 
@@ -108,7 +109,7 @@ def test_a_run_trains_on_them_and_is_used_without_its_data(tmp_path, config):
 
 # The field, its value, and what the line tells.
 MISTAKES = {
-    "loss.weight": (0.0, r"weight must be .* greater than 0; got 0"),
+    "loss.weight": (0.0, r"weight must be .* above 0; got 0"),
     "dataset.flop": (1, r"flop is not a field .*'dataset\.flip'\?"),
     "dataset.name": (
         "nowhere.at_all:BIRDS",

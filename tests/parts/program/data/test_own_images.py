@@ -1,8 +1,8 @@
 """Images of one's own: found anywhere, looked at once, divided by groups, and of a size."""
 
 import dataclasses
-import json
 
+import msgspec
 import numpy as np
 import pytest
 from PIL import Image
@@ -46,7 +46,7 @@ def test_a_run_looks_once_and_keeps_what_it_has_seen(tmp_path):
     first = spec(root, group="near_duplicates", skip_unreadable=True)
     before = first.load(None)
     assert sum(map(len, before.splits.values())) == len(PATHS)
-    kept = Seen.from_plain(json.loads(json.dumps(before.seen.to_plain())))
+    kept = msgspec.json.decode(msgspec.json.encode(before.seen), type=Seen)
     # As another machine may go on, without the flag.
     unflagged = spec(root, group="near_duplicates")
     again = dataclasses.replace(unflagged, seen=kept, look=None).load(None)

@@ -7,10 +7,10 @@ import pytest
 
 from configs import features, images
 from tests.parts.program.data import pictures
-from train import experiment
 from train.classifiers import trained
 from train.configuration.parsing import parse
 from train.prediction.exported_program import preparation_in_words
+from train.run import experiment
 from train.training.losses import LOSSES
 
 CLASSES = ("ash", "birch", "cedar", "dogwood", "elm", "fir")

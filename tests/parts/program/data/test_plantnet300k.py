@@ -5,7 +5,6 @@ import json
 import pytest
 import tensorflow_datasets as tfds
 
-from tests.parts.program import bombs
 from tests.parts.program.data import archives, small
 from train import prepare
 from train.data.plantnet300k import Plantnet300k
@@ -103,10 +102,6 @@ def another_byte(content, image):
 # What is done to the bytes of the archive.
 DAMAGED = {
     "another byte": (lambda content, files, last: another_byte(content, files[last]), "Bad CRC-32"),
-    "bytes of two files": (
-        lambda content, _files, last: bombs.same_bytes(content, last),
-        "overlaps another of its",
-    ),
 }
 
 

@@ -19,7 +19,7 @@ jax.distributed.initialize(f"localhost:{port}", 2, index, initialization_timeout
 import types
 import jax.numpy as jnp
 import numpy as np
-from train.devices import parallel, processes
+from train.devices import devices as all_devices, processes
 from train.data.batches import Batches
 from train.data.classes import Classes
 from train.data.examples import Examples
@@ -36,9 +36,9 @@ def step(params, batch_stats, hyperparameters, batch):
     loss = scores[:, 0] / 3
     return {"loss": loss, "scores": scores, "ranks": batch["labels"]}
 
-for kind in parallel.KINDS:
-    devices = parallel.find_devices(kind, class_devices=1, num_classes=3)
-    nothing = devices.replicate({"nothing": jnp.zeros(1)})
+for kind in ("pmap", "mesh", "fsdp"):
+    devices = all_devices.find(kind, 1, 3)
+    nothing = devices.place({"nothing": jnp.zeros(1)})
     compiled = devices.compile_eval_step(step)
     found = collecting.rows(
         lambda params, batch_stats, batch: compiled(params, batch_stats, nothing, batch),

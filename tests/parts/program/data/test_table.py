@@ -1,7 +1,5 @@
 """Tables of images: how they are written, what their columns mean, and what is refused."""
 
-import os
-
 import pyarrow
 import pytest
 from pyarrow import parquet
@@ -125,8 +123,7 @@ def test_what_is_refused(tmp_path, case):
 
 def test_what_is_no_table_is_refused(tmp_path):
     write(tmp_path, b"PAR1", name="a.parquet")
-    os.mkfifo(tmp_path / "pipe.csv")
-    told = {"a.parquet": "cannot read", "a.xlsx": "must be a .csv", "gone.csv": "does not exist"}
-    for name, message in (told | {"pipe.csv": "is a pipe"}).items():
+    told = {"a.parquet": "cannot read", "a.xlsx": "must be a .csv", "gone.csv": "there is no file"}
+    for name, message in told.items():
         with pytest.raises(UserError, match=message):
             find(tmp_path / name)

@@ -143,7 +143,7 @@ def test_a_class_is_not_above_others(table):
 @pytest.mark.parametrize(
     "name",
     [
-        *("Quercus_ilex", "Quercus\u00a0ilex", "Que\u200brcus ilex", "QUERCUS ILEX"),
+        *("Quercus_ilex", "Quercus\u00a0ilex", "QUERCUS ILEX"),
         *("× Quercus ilex", "xQuercus ilex", "+ Quercus ilex"),
         *("12 Quercus ilex", "0012_Quercus_ilex", "“Quercus” ilex", "Quercus, ilex"),
         *("Xylia xylocarpa", "Pseudo-nitzschia pungens", "Ōmura x", "genus_07 species_03"),
@@ -151,7 +151,7 @@ def test_a_class_is_not_above_others(table):
     ],
 )
 def test_genera_are_first_words_without_case_numbers_and_marks(name):
-    is_oak = name.casefold().replace("\u200b", "").find("quercus") >= 0
+    is_oak = "quercus" in name.casefold()
     found = taxonomy.read(taxonomy.FIRST_WORD, (*CLASSES, name))
     assert found.ranks == ("genus", "species")
     genera = [genus for genus, _ in found.paths]

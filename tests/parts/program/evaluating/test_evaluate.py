@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+import json
 import shutil
 
 import numpy as np
@@ -11,7 +12,6 @@ from scipy import special
 
 from tests import reference
 from tests.parts.program.forked import start_each
-from tests.parts.program.sealed import unsealed
 
 # Fewer devices than the run had, and a number that does not divide its batches.
 DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=3"}
@@ -48,12 +48,13 @@ def test_splits_are_evaluated_with_limits_of_validation_or_of_one_half(finished_
         [f"--workdir={workdir}", "--split=train", "--coverage=0.9"],
         [f"--workdir={workdir}", "--split=validation", "--calibration=half", "--top_k=2"],
     )
-    of = {name: unsealed(workdir / f"evaluation_{name}.json") for name in ("test", "train")}
+    paths = {name: workdir / f"evaluation_{name}.json" for name in ("test", "train")}
+    of = {name: json.loads(path.read_text()) for name, path in paths.items()}
     assert of["train"]["examples"] == 1257
     assert of["train"]["calibrated_on"]["examples"] == 270
     limits = {one["sets"]["coverage=0.9"]["limit"] for one in of.values()}
     assert len(limits) == 1
-    half = unsealed(workdir / "evaluation_validation_recalibrated.json")
+    half = json.loads((workdir / "evaluation_validation_recalibrated.json").read_text())
     assert (half["examples"], [*half["sets"]]) == (135, ["top_k=2"])
 
 
@@ -74,7 +75,7 @@ def test_one_half_of_scores_calibrates_and_the_other_is_evaluated(somebodys, tmp
     others = np.delete(scores, places, axis=0)
     assert len(places) == len(others) == 75
     for name, calibrating in {"h": others, "r": rest, "s": scores}.items():
-        report = unsealed(tmp_path / f"{name}.json")
+        report = json.loads((tmp_path / f"{name}.json").read_text())
         expected = reference.average_k_threshold(calibrating, k=2)
         assert report["sets"]["average_k=2"]["limit"] == pytest.approx(expected, rel=1e-5)
         assert report["calibrated_on"]["examples"] == len(calibrating)
@@ -90,7 +91,7 @@ def test_a_file_is_written_by_its_suffix(somebodys, tmp_path):
             *("--taxonomy=first_word", f"--examples={tmp_path}/wrong.csv"),
         ]
     )
-    report = unsealed(tmp_path / "r.json")
+    report = json.loads((tmp_path / "r.json").read_text())
     with (tmp_path / "r.csv").open(newline="") as file:
         rows = {row["sets"]: row for row in csv.DictReader(file)}
     # All conformal rules but "pas", for which there are no training images.
@@ -120,9 +121,10 @@ def test_where_the_law_is_known_the_best_possible_is_said(tmp_path):
     assert trained.returncode == 0, trained.stderr
     workdir = f"--workdir={tmp_path}/run"
     shown, _ = evaluate([workdir], [workdir, "--split=balanced_test"])
-    results = unsealed(tmp_path / "run" / "results.json")
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
     for split, known in {"test": "bayes", "balanced_test": "bayes_balanced_test"}.items():
-        best = unsealed(tmp_path / "run" / f"evaluation_{split}.json")["best_possible"]
+        report = (tmp_path / "run" / f"evaluation_{split}.json").read_text()
+        best = json.loads(report)["best_possible"]
         for rule, k in itertools.product(("top", "average"), (1, 3, 5)):
             for name, prefix in {"coverage": "", "macro": "macro_"}.items():
                 expected = results[known][f"{prefix}{rule}_{k}_accuracy"]

@@ -10,7 +10,6 @@ import pytest
 from sklearn.datasets import load_digits
 
 from tests.parts.program.forked import start_each
-from tests.parts.program.sealed import unsealed
 
 DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=1"}
 KNOWN = 8
@@ -61,11 +60,11 @@ def rows(folder):
     run("evaluate", [f"--weights={folder}/program", given[1], f"--out={folder}/of_program.json"])
     found = {}
     for score in SCORES:
-        report = unsealed(folder / f"{score}.json")
+        report = json.loads((folder / f"{score}.json").read_text())
         assert 0.6 < report["none_of_these"]["auroc"] <= 1
         assert 0.5 < report["none_of_these"]["oscr_area"] <= report["none_of_these"]["auroc"]
         found |= report["sets"]
-    of_program = unsealed(folder / "of_program.json")["sets"][text("either")]
+    of_program = json.loads((folder / "of_program.json").read_text())["sets"][text("either")]
     with np.load(folder / "new.npz") as arrays:
         return found, of_program, arrays["labels"] >= KNOWN
 

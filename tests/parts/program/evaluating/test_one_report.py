@@ -1,5 +1,6 @@
 """A classifier has one report, wherever its scores come from."""
 
+import json
 import shutil
 
 import numpy as np
@@ -11,7 +12,6 @@ from PIL import Image
 from tests.parts.program.data import pictures
 from tests.parts.program.forked import start_each
 from tests.parts.program.prediction import small_network
-from tests.parts.program.sealed import unsealed
 
 DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=1"}
 SMALL = "tests.parts.program.prediction.small_published"
@@ -87,7 +87,7 @@ def test_of_whatever_the_scores_come_from(folder):
     outs = {pair: folder / "-".join([*pair, "report.json"]) for pair in sources}
     run("evaluate", *([*given, *SETS, f"--out={outs[one]}"] for one, given in sources.items()))
     for name, source in sources:
-        first, other = (unsealed(outs[name, one]) for one in ("itself", source))
+        first, other = (json.loads((outs[name, one]).read_text()) for one in ("itself", source))
         assert len(first["sets"]) == 6
         assert first["examples"] == first["calibrated_on"]["examples"]
         if source != "program":

@@ -1,140 +1,164 @@
-"""Files of others are opened without waiting, up to a size, and their folders hold no traps."""
+"""Files are whole at any moment, what is damaged is one line, and a folder has one writer."""
 
-import os
 import signal
-from collections.abc import Iterator
-from pathlib import Path
+import subprocess
+import sys
 
+import msgspec
 import numpy as np
 import pytest
 
 from train.classifiers.flags import ChosenClassifier
+from train.comparison import toml_files
 from train.data.sources import table
-from train.data.sources.folder import Files
-from train.foundation import file_locks, files, folder_lock
+from train.foundation import files
 from train.foundation.errors import UserError
-from train.series.child_processes import ChildProcesses
-from train.workdir.metrics_file import MetricsFile
 
-MIB = 2**20
-
-
-@pytest.fixture
-def endless(tmp_path: Path) -> Iterator[Path]:
-    """What would be read for ever, or waited for, by name."""
-    # A limit for a hang, which the handler ends by an error.
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    signal.alarm(60)
-    os.mkfifo(tmp_path / "pipe.jpg")
-    (tmp_path / "zeros.jpg").symlink_to("/dev/zero")
-    with (tmp_path / "sparse.jpg").open("wb") as file:
-        file.truncate(40 * 2**30)
-    yield tmp_path
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+HOLDER = """
+import signal, sys
+from pathlib import Path
+from train.foundation import files
+with files.lock(Path(sys.argv[1]), "another test"):
+    print("held", flush=True)
+    signal.pause()
+"""
 
 
-KINDS = {
-    "pipe": "it is a pipe or a device",
-    "zeros": "it is a pipe or a device",
-    "sparse": "it has 42,949,672,960 bytes, and more than 256 MiB are not read",
-}
+class Counts(msgspec.Struct):
+    name: str
+    counts: list[int]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_image_without_end_is_unreadable(endless, kind):
-    with pytest.raises(OSError, match=KINDS[kind]):
-        _ = Files(endless, np.array([f"{kind}.jpg"]))[0]
+WHOLE = b'{"name": "\xc3\xa9", "counts": [0, 2], "more": [[]]}'
+
+
+def test_a_value_of_the_type_is_read(tmp_path):
+    (tmp_path / "a.json").write_bytes(WHOLE)
+    assert files.read(tmp_path / "a.json", Counts, "counts") == Counts("é", [0, 2])
+    with pytest.raises(FileNotFoundError):
+        files.read(tmp_path / "none", Counts, "counts")
 
 
 @pytest.mark.parametrize(
-    ("read", "most"),
+    ("content", "reason"),
     [
-        (lambda path: ChosenClassifier(classes=str(path)).class_names(), 256),
-        (lambda path: table.read(path.rename(path.with_suffix(".csv"))), 1024),
+        (b"", "Input data was truncated"),
+        (WHOLE[:40], "Input data was truncated"),
+        (b"\xff\xfe\x00", "JSON is malformed: invalid character (byte 0)"),
+        (b"{}", "Object missing required field `name`"),
+        (WHOLE.replace(b"[0, 2]", b'[0, "0"]'), "Expected `int`, got `str` - at `$.counts[1]`"),
+        (WHOLE.replace(b"2", b"NaN"), "JSON is malformed: invalid character"),
+        (b"[" * 100_000, "maximum recursion depth exceeded"),
     ],
-    ids=["class names", "table"],
 )
-def test_a_text_without_end_is_not_read(endless, read, most):
-    with pytest.raises(UserError) as caught:
-        read(endless / "sparse.jpg")
-    end = f"it has 42,949,672,960 bytes, and more than {most:,} MiB are not read"
-    assert end in str(caught.value)
-    assert "\n" not in str(caught.value)
+def test_anything_else_is_one_line_with_its_place(tmp_path, content, reason):
+    path = tmp_path / "a.json"
+    path.write_bytes(content)
+    with pytest.raises(UserError) as raised:
+        files.read(path, list[int] if content.startswith(b"[") else Counts, "a list")
+    assert str(raised.value).startswith(f"{path} is not a list, or is damaged: ")
+    assert reason in str(raised.value) or content.startswith(b"[")
+    assert "\n" not in str(raised.value)
 
 
-@pytest.fixture
-def victim(tmp_path: Path) -> Path:
-    path = tmp_path / "of the user"
-    path.write_bytes(b"kept")
-    return path
+def test_numbers_of_arrays_are_written_and_what_is_not_finite_is_null():
+    value = {"a": np.array([1, np.nan]), "b": (np.float32(0.5), float("inf")), "c": "é"}
+    assert files.to_json(value) == b'{"a": [1.0, null], "b": [0.5, null], "c": "\\u00e9"}\n'
 
 
-def test_a_replaced_file_is_not_written_through_what_was_left_there(endless, victim):
-    for name, is_made_by in (
-        ("sets.json", lambda path: path.symlink_to(victim)),
-        ("dangling.json", lambda path: path.symlink_to(endless / "made")),
-        ("waited for.json", os.mkfifo),
-        ("of a killed process.json", lambda path: path.write_bytes(b"half of")),
-    ):
-        is_made_by(endless / f".{name}.tmp")
-        files.write_whole(endless / name, b"new")
-        assert (endless / name).read_bytes() == b"new"
-        assert not os.path.lexists(endless / f".{name}.tmp")
-    assert victim.read_bytes() == b"kept"
-    assert not (endless / "made").exists()
-
-
-def test_a_link_of_the_user_is_replaced_and_its_target_kept(tmp_path, victim):
-    (tmp_path / "out").symlink_to(victim)
-    files.write_whole(tmp_path / "out", b"new")
-    assert (tmp_path / "out").read_bytes() == b"new"
-    assert victim.read_bytes() == b"kept"
-
-
-def test_of_two_writers_the_later_one_is_not_disturbed(tmp_path):
+def test_a_file_has_its_old_content_until_the_new_one_is_whole(tmp_path):
     path = tmp_path / "out"
-
-    def write_one() -> None:
-        with files.replacing(path) as one:
-            one.write(b"one")
-            with files.replacing(path) as other:
-                other.write(b"other")
-                one.flush()
-
-    with pytest.raises(OSError, match="another process writes to it"):
-        write_one()
-    assert path.read_bytes() == b"other"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
+    files.write_whole(path, b"old")
+    (tmp_path / ".out.tmp").write_bytes(b"of a killed command, and longer")
+    with pytest.raises(TypeError), files.replacing(path) as file:
+        file.write("no bytes")
+    assert path.read_bytes() == b"old"
+    files.write_whole(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [path]
 
 
-ADDING = {
-    "metrics.jsonl": lambda path: MetricsFile(path, 0, None),
-    "log": lambda path: ChildProcesses().run([], path),
-    "lock": lambda path: folder_lock.held(path.parent, "another run").__enter__(),
-    "out.partial": lambda path: file_locks.open_locked(path, "another process is using it"),
-}
+def test_an_error_names_the_file_that_the_user_knows(tmp_path):
+    with pytest.raises(OSError, match=r"none/out'$"):
+        files.write_whole(tmp_path / "none" / "out", b"")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match=r"'.*/folder'$"):
+        files.write_whole(tmp_path / "folder", b"")
+    assert [one.name for one in tmp_path.iterdir()] == ["folder"]
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("metrics.jsonl", "link"),
-        ("log", "dangling link"),
-        ("lock", "pipe"),
-        ("out.partial", "folder"),
-    ],
-)
-def test_what_is_added_to_is_a_file_of_its_folder(endless, victim, name, kind):
-    path = endless / name
-    if kind == "pipe":
-        os.mkfifo(path)
-    elif kind == "folder":
-        path.mkdir()
-    else:
-        path.symlink_to(victim if kind == "link" else endless / "made")
-    with pytest.raises(UserError, match=f"{name} ") as caught:
-        ADDING[name](path)
-    assert "\n" not in str(caught.value)
-    assert victim.read_bytes() == b"kept"
-    assert not (endless / "made").exists()
+def test_a_large_image_is_not_read(tmp_path):
+    (tmp_path / "a.jpg").write_bytes(b"12")
+    assert files.read_bounded(tmp_path / "a.jpg", 2) == b"12"
+    with pytest.raises(OSError, match="it has 2 bytes; more than 0 MiB are not read"):
+        files.read_bounded(tmp_path / "a.jpg", 1)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_every_door_reads_what_editors_and_spreadsheets_write(tmp_path, encoding):
+    def write(name, text):
+        (tmp_path / name).write_text(text, encoding)
+        return tmp_path / name
+
+    assert toml_files.read(write("a.toml", 'name = "é"'), "study") == {"name": "é"}
+    assert [*table.read(write("a.csv", "forêt\n1\n"))] == ["forêt"]
+    given = ChosenClassifier(classes=str(write("names.txt", "hêtre\n三\r\nash\n\n \n")))
+    assert given.class_names() == ("hêtre", "三", "ash")
+
+
+def test_another_encoding_is_told(tmp_path):
+    (tmp_path / "names.txt").write_bytes("hêtre\n".encode("latin-1"))
+    with pytest.raises(UserError, match=r"names\.txt cannot be read: 'utf-8' codec"):
+        ChosenClassifier(classes=str(tmp_path / "names.txt")).class_names()
+
+
+def test_the_second_is_told_in_one_line_and_the_next_finds_nothing(tmp_path):
+    folder = tmp_path / "new" / "run"
+    with files.lock(folder, "another test"):
+        with pytest.raises(UserError) as raised, files.lock(folder, "another test"):
+            pass
+        told = f"another test is using {folder}; wait until it ends, or stop it"
+        assert str(raised.value) == told
+    assert list(folder.iterdir()) == []
+    with files.lock(folder, "another test"):
+        pass
+
+
+def test_a_killed_holder_loses_the_lock(tmp_path):
+    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"held\n"
+        with pytest.raises(UserError, match="is using"), files.lock(tmp_path, "another test"):
+            pass
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    with files.lock(tmp_path, "another test"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_changed_or_is_missing_is_told(tmp_path):
+    (tmp_path / "part").mkdir()
+    paths = [tmp_path / "a", tmp_path / "part" / "b"]
+    for path in paths:
+        path.write_bytes(path.name.encode())
+    files.write_checksums(tmp_path, paths)
+    files.check_checksums(tmp_path)
+    paths[1].write_bytes(b"c")
+    with pytest.raises(OSError, match=r"/part/b changed since it was written$"):
+        files.check_checksums(tmp_path)
+    paths[0].unlink()
+    with pytest.raises(FileNotFoundError, match="/a'"):
+        files.check_checksums(tmp_path)
+
+
+def test_another_digit_of_a_checked_file_is_told(tmp_path):
+    path, value = tmp_path / "rules.json", {"limit": 0.5, "names": ["é"]}
+    path.write_bytes(files.to_json(files.with_checksum(value), indent=1))
+    assert files.read_checked(path, "rules") == value
+    path.write_bytes(path.read_bytes().replace(b"0.5", b"0.6"))
+    with pytest.raises(UserError, match=r"is not rules as it was written: .* remove its line sha"):
+        files.read_checked(path, "rules")
+    # A user who changed it on purpose says so.
+    path.write_bytes(b'{"limit": 0.6}')
+    assert files.read_checked(path, "rules") == {"limit": 0.6}

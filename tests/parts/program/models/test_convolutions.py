@@ -1,15 +1,13 @@
-"""Convolutions and max pooling for the CPU have the values and gradients of XLA's own."""
+"""Convolutions for the CPU have the values and gradients of XLA's own."""
 
 import jax
 import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import linen as nn
 from jax import lax
 
 from train.models.convolutions import convolve
-from train.models.layers import max_pool
 
 # Height and width, channels, outputs, rows and columns of the kernel, strides, padding, groups.
 CASES = {
@@ -21,12 +19,6 @@ CASES = {
     "1 by 1, strided": ((5, 6), 4, 6, (1, 1), (2, 2), ((0, 0), (0, 0)), 1),
     "patches": ((8, 6), 3, 5, (4, 2), (4, 2), ((0, 0), (0, 0)), 1),
     "patches and a rest": ((9, 7), 3, 5, (2, 3), (2, 3), ((0, 0), (0, 0)), 1),
-    "dense": ((9, 7), 32, 3, (3, 3), (1, 1), ((1, 1), (1, 1)), 1),
-    "dense, in steps of rows": ((131, 52), 64, 2, (3, 3), (1, 1), ((1, 1), (1, 1)), 1),
-    "dense, strided, in steps of rows": ((140, 90), 64, 2, (3, 5), (2, 1), ((0, 1), (2, 0)), 1),
-    "dense, in steps of images": ((25, 25), 64, 2, (3, 3), (1, 1), ((1, 1), (1, 1)), 1),
-    "dense, one row": ((6, 9), 32, 3, (1, 5), (1, 2), ((0, 0), (2, 2)), 1),
-    "dense, strided, and a rest": ((10, 9), 32, 3, (3, 3), (3, 2), ((1, 0), (0, 0)), 1),
     "XLA's own": ((6, 5), 4, 6, (3, 3), (2, 2), ((1, 1), (1, 1)), 2),
 }
 
@@ -104,28 +96,3 @@ def test_other_devices_take_xlas_own(name):
     }
     assert "stablehlo.convolution" in texts["cuda"]
     assert "stablehlo.convolution" not in texts["cpu"]
-
-
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
-@pytest.mark.parametrize(
-    ("size", "stride", "padding", "ceil", "pads"),
-    [
-        (3, 2, 1, False, [(1, 1), (1, 1)]),
-        (2, 2, 0, False, [(0, 0), (0, 0)]),
-        (3, 1, 1, False, [(1, 1), (1, 1)]),
-        (3, 2, 0, True, [(0, 0), (0, 1)]),
-    ],
-)
-def test_the_gradient_of_max_pooling(size, stride, padding, ceil, pads, dtype):
-    rng = np.random.default_rng(0)
-    # Whole numbers, so that many windows have several largest ones, and sums are exact.
-    inputs = jnp.asarray(rng.integers(0, 3, (2, 9, 8, 3)), dtype)
-    found, pull_back = jax.vjp(
-        lambda inputs: max_pool(inputs, size, stride=stride, padding=padding, ceil=ceil), inputs
-    )
-    expected, pull_back_expected = jax.vjp(
-        lambda inputs: nn.max_pool(inputs, (size, size), (stride, stride), pads), inputs
-    )
-    weights = jnp.asarray(rng.integers(-9, 9, found.shape), dtype)
-    np.testing.assert_array_equal(found, expected)
-    np.testing.assert_array_equal(pull_back(weights)[0], pull_back_expected(weights)[0])

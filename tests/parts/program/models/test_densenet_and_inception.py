@@ -1,4 +1,4 @@
-"""What DenseNets and Inceptions have beside other networks: dropout, branches, names of files."""
+"""What files of DenseNets and Inceptions have beside others: older names, an auxiliary head."""
 
 import re
 
@@ -7,16 +7,11 @@ import numpy as np
 import safetensors.numpy
 
 from tests.parts.program.models import tiny
-from train.models import HEADS, MODELS, pretrained
+from train.models import HEADS, MODELS, load_pretrained
 from train.models.classifier import Classifier
 from train.models.weights import names
 
 NUM_CLASSES = 5
-RATE = 0.75
-
-
-def zeros(array):
-    return float((np.asarray(array) == 0).mean())
 
 
 def with_head(family, seed):
@@ -27,34 +22,11 @@ def with_head(family, seed):
     return jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype("f4"), variables)
 
 
-def test_an_inception_drops_features(key, rng):
-    network = tiny.FAMILIES["inception"](axis_name=None, dropout=RATE)
-    # Most features are positive if every number in the network is at first.
-    variables = jax.tree.map(np.abs, tiny.in_float32(tiny.random_variables(rng, network)))
-    images = rng.uniform(size=(64, *tiny.IMAGE_SHAPE)).astype(np.float32)
-
-    @jax.jit
-    def apply(variables, images):
-        evaluated = network.apply(variables, images, train=False)
-        trained, _ = network.apply(
-            variables, images, train=True, rngs={"dropout": key}, mutable=["batch_stats"]
-        )
-        return evaluated, trained
-
-    evaluated, trained = apply(variables, images)
-    present = np.asarray(evaluated) > 0
-    assert present.mean() > 0.5
-    # At least half of 512 numbers; five deviations.
-    assert abs(zeros(trained[present]) - RATE) < 5 * np.sqrt(RATE * (1 - RATE) / present.sum())
-
-
 def read(arrays, name, family, tmp_path):
     path = tmp_path / "model.safetensors"
     path.write_bytes(safetensors.numpy.save(arrays))
     before = with_head(family, 2)
-    return pretrained.load(
-        str(path), before["params"], before["batch_stats"], model_name=name, networks=MODELS
-    )
+    return load_pretrained(name, str(path), before["params"], before["batch_stats"])
 
 
 def assert_equal(found, expected):

@@ -57,6 +57,6 @@ def test_norms_belong_to_the_layer_before_them_and_a_block_is_a_layer(family):
 
 
 def test_layers_are_in_the_order_of_their_calls_and_not_of_their_names():
-    network = ResNet(None, stage_sizes=(11, 1, 1, 1), block=BasicBlock, width=2)
+    network = ResNet(axis_name=None, stage_sizes=(11, 1, 1, 1), block=BasicBlock, width=2)
     found = distances(network)
     assert found["layer1_10"] == found["layer1_9"] - 1 == found["layer4_0"] + 3

@@ -1,7 +1,5 @@
 """Networks with dropout, windows of any size, and a head of places."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,17 +9,11 @@ from tests.parts.program.models import tiny
 from train.models import HEADS
 from train.models.classifier import Classifier
 from train.models.layers import adaptive_mean
-from train.models.networks.mlp import MLP
+from train.models.networks.small import MLP
 from train.training import randomness
 
 NUM_CLASSES = 5
 IMAGE_SHAPE = (63, 70, 1)
-
-
-def positive_variables(network):
-    """Variables with which every number in the network is positive, for positive images."""
-    variables = tiny.random_variables(np.random.default_rng(0), network, IMAGE_SHAPE)
-    return tiny.in_float32(jax.tree.map(np.abs, variables))
 
 
 def with_head(network, head):
@@ -48,33 +40,6 @@ def test_the_windows_of_an_adaptive_mean(height, width, size, rng):
     # Float32 rounding of means of at most nine numbers.
     found = jax.jit(adaptive_mean, static_argnums=1)(inputs, size)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-
-
-# The share of features that dropout sets to 0: it comes before the hidden layers of AlexNet, after
-# those of VGG, and before the head of SqueezeNet.
-DROPPED = {"alexnet": 0.0, "vgg": 0.75, "squeezenet": 0.75}
-
-
-@pytest.mark.parametrize("family", DROPPED)
-def test_features_and_where_dropout_is(family, rng, key):
-    network = tiny.WITHOUT_NORM[family](axis_name=None, dropout=0.75)
-    variables = positive_variables(network)
-    images = rng.uniform(size=(16, *IMAGE_SHAPE)).astype(np.float32)
-
-    @functools.partial(jax.jit, static_argnames="train")
-    def apply(key, *, train):
-        return network.apply(variables, images, train=train, rngs={"dropout": key})
-
-    evaluated = apply(key, train=False)
-    assert evaluated.dtype == jnp.float32
-    assert evaluated.shape[0] == 16
-    assert np.all(evaluated > 0)
-    trained, again = apply(key, train=True), apply(jax.random.fold_in(key, 1), train=True)
-    assert not np.array_equal(trained, evaluated)
-    assert not np.array_equal(trained, again)
-    dropped = float((trained == 0).mean())
-    # At least 16 times 8 draws; five deviations.
-    assert abs(dropped - DROPPED[family]) < 5 * np.sqrt(DROPPED[family] * 0.25 / 128) + 1e-9
 
 
 @pytest.mark.parametrize("head", HEADS)

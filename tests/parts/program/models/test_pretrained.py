@@ -42,7 +42,7 @@ def small_variables(seed, name="resnet18", *, head="linear", num_classes=NUM_CLA
 
 
 def load(path, variables, name="resnet18", **options):
-    return pretrained.load(str(path), *variables, model_name=name, networks=MODELS, **options)
+    return pretrained.load(str(path), *variables, model_name=name, published=NAMES, **options)
 
 
 def assert_equal(found, expected):
@@ -193,7 +193,7 @@ def test_names_and_shapes_are_torchvisions(name):
     }
     assert found == expected
     arrays = {one: np.broadcast_to(np.float32(0), shape) for one, shape in expected.items()}
-    assert pretrained.networks_of(arrays, MODELS) == [name]
+    assert NAMES.num_parameters(arrays) == MODELS[name].num_parameters
 
 
 def test_axes_of_length_one_do_not_matter(tmp_path):

@@ -9,9 +9,8 @@ import safetensors.numpy
 
 from tests.parts.program.models import tiny
 from train.foundation.errors import UserError
-from train.models import ModelSpec, pretrained
-from train.models.networks import positions
-from train.models.networks.vit_names import NAMES
+from train.models import pretrained
+from train.models.networks.vit import NETWORKS, resized
 from train.models.weights.names import arrays_of
 
 
@@ -40,8 +39,8 @@ def test_what_is_left_out_is_drawn_in_training_alone(family, option, rng):
 def test_positions_of_another_square():
     # 0, 1, 2 in each row.
     square = np.array([[0.0, 1.0, 2.0] * 3], np.float32)[:, :, None]
-    assert positions.resized(square, 3, (3, 3)) is square
-    rows = positions.resized(square, 3, (4, 5)).reshape(4, 5)
+    assert resized(square, 3, (3, 3)) is square
+    rows = resized(square, 3, (4, 5)).reshape(4, 5)
     # The same in all rows, from left to right; symmetric about the middle, which stays.
     np.testing.assert_allclose(rows, rows[:1].repeat(4, axis=0), atol=1e-6)
     assert (np.diff(rows[0]) > 0).all()
@@ -52,10 +51,10 @@ def test_a_file_for_images_of_another_size_is_refused(rng, tmp_path):
     """To interpolate its positions twice would be wrong for images of its own size."""
     network = tiny.FAMILIES["vit"](axis_name=None)
     params = {"features": tiny.in_float32(tiny.random_variables(rng, network))["params"]}
-    arrays = arrays_of(params, {}, NAMES)
+    names = NETWORKS["vit_small_patch16_224"].names
+    arrays = arrays_of(params, {}, names)
     arrays["pos_embed"] = np.zeros((1, 16, 8), np.float32)
     path = tmp_path / "model.safetensors"
     safetensors.numpy.save_file(arrays, path)
-    networks = {"vit": ModelSpec(network.clone, names=NAMES)}
     with pytest.raises(UserError, match=r"shape \(1, 16, 8\) .*, as for images of another size$"):
-        pretrained.load(str(path), params, {}, model_name="vit", networks=networks)
+        pretrained.load(str(path), params, {}, model_name="vit", published=names)

@@ -5,31 +5,27 @@ import functools
 import jax
 import numpy as np
 
-from train.models import ModelSpec
+from train.models.model_spec import ModelSpec
 from train.models.networks import resnet
-from train.models.networks.alexnet import AlexNet
+from train.models.networks.alexnet import VGG, AlexNet
 from train.models.networks.convnext import ConvNeXt
-from train.models.networks.densenet import DenseNet, SmallDenseNet
+from train.models.networks.densenet import DenseNet
 from train.models.networks.efficientnet import EfficientNet, Stage
 from train.models.networks.inception_blocks import (
     Conv,
     Fork,
     Inception,
-    MeanPool,
     halving_conv,
     halving_pool,
+    mean_pool,
     mixed,
 )
-from train.models.networks.inception_resnet_v2 import residual
-from train.models.networks.mlp import MLP
-from train.models.networks.mobilenet_v2 import MobileNetV2
-from train.models.networks.mobilenet_v3 import MobileNetV3, block
+from train.models.networks.inception_v4 import residual
+from train.models.networks.mobilenet import MobileNetV2, MobileNetV3, block
 from train.models.networks.resnet import BasicBlock, Bottleneck, ResNet
 from train.models.networks.shufflenet import ShuffleNet
-from train.models.networks.small_cnn import SmallCNN
+from train.models.networks.small import MLP, SmallCNN, StridedCNN
 from train.models.networks.squeezenet import SqueezeNet
-from train.models.networks.strided_cnn import StridedCNN
-from train.models.networks.vgg import VGG
 from train.models.networks.vit import VisionTransformer
 
 IMAGE_SHAPE = (32, 32, 3)
@@ -38,7 +34,9 @@ FAMILIES = {
     "small_cnn": functools.partial(SmallCNN, widths=(4, 4, 8)),
     "strided_cnn": functools.partial(StridedCNN, widths=(2, 4, 4, 8)),
     "mlp": functools.partial(MLP, width=8),
-    "densenet": functools.partial(SmallDenseNet, growth=2, layers_per_block=2),
+    "densenet": functools.partial(
+        DenseNet, growth=2, layers_of_blocks=(2, 2, 2), of_small_images=True
+    ),
     "large_densenet": functools.partial(DenseNet, growth=2, layers_of_blocks=(1, 2, 1, 1)),
     "inception": functools.partial(
         Inception,
@@ -49,8 +47,8 @@ FAMILIES = {
                 mixed(
                     {
                         "branch0": (Conv(2), Fork(2)),
-                        "branch1": (MeanPool(counts_padding=False), Conv(4)),
-                        "pool": (MeanPool(counts_padding=True),),
+                        "branch1": (functools.partial(mean_pool, counts_padding=False), Conv(4)),
+                        "pool": (mean_pool,),
                     }
                 ),
             ),

@@ -11,7 +11,6 @@ import pytest
 
 from tests.parts.program.forked import ROOT, start
 from tests.parts.program.monitoring import made
-from tests.parts.program.sealed import unsealed
 
 
 @pytest.fixture
@@ -67,7 +66,7 @@ def test_new_lines_may_come_on_standard_input(finished_run, tmp_path):
             check=True,
         )
         assert done.stdout.startswith(f"{number} outcomes")
-    assert unsealed(tmp_path / "state.json")["bytes"] == 0
+    assert json.loads((tmp_path / "state.json").read_bytes())["bytes"] == 0
 
 
 def test_what_is_not_of_the_state_is_refused_and_changes_nothing(monitor, tmp_path):
@@ -77,7 +76,7 @@ def test_what_is_not_of_the_state_is_refused_and_changes_nothing(monitor, tmp_pa
     assert not state.exists()
     monitor(lines)
     kept = state.read_bytes()
-    of_another_run = unsealed(state)
+    of_another_run = json.loads(kept)
     of_another_run["of"]["run"] = "0"
     mistakes = [
         (kept, made.lines([0, 1, 0, 1], rule="coverage=0.8"), ()),
@@ -85,7 +84,6 @@ def test_what_is_not_of_the_state_is_refused_and_changes_nothing(monitor, tmp_pa
         (kept, lines, ("--delta=0.05",)),
         (kept, [*lines, *made.lines([0], on=50)], ()),
         (json.dumps(of_another_run).encode(), lines, ()),
-        (kept.replace(b'"total_size": 3', b'"total_size": 4'), lines, ()),
         (kept[:100], lines, ()),
     ]
     for before, given, arguments in mistakes:

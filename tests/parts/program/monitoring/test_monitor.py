@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from topk_jax.rules import CalibratedOn, Promise
-from train.foundation import json_files
+from train.foundation import files
 from train.foundation.errors import UserError
 from train.monitoring.monitor import Monitor, Outcome, promise_of
 
@@ -32,9 +32,9 @@ def test_the_state_is_small_and_the_same_however_the_outcomes_come(rng):
         parts = parts.add(some[begin : begin + size])
         begin += size
         # As a command leaves it, and the next one finds it.
-        parts = begun().restored(json.loads(json_files.sealed(parts.to_plain())))
-    kept = json_files.sealed(whole.to_plain())
-    assert kept == json_files.sealed(parts.to_plain())
+        parts = begun().restored(json.loads(files.to_json(parts.to_plain())))
+    kept = files.to_json(whole.to_plain())
+    assert kept == files.to_json(parts.to_plain())
     assert len(kept) < 60_000
     assert (whole.count, whole.misses) == (1300, sum(one.missed for one in some))
     # Those of a figure.

@@ -64,10 +64,12 @@ def make_run(
         "config": config,
         "num_classes": 10,
         "best_epoch": 2,
+        "best_step": 2,
         "epoch_seconds": list(seconds),
         "test": test or {},
     }
     workdir.mkdir(parents=True)
+    (workdir / "config.json").write_text(json.dumps(config))
     (workdir / "results.json").write_text(json.dumps(results))
     written = "".join(json.dumps(line) + "\n" for line in lines or lines_of_run())
     (workdir / "metrics.jsonl").write_text(written)
@@ -96,7 +98,8 @@ def finish(folder, name, config, *, bayes=None, **splits):
     workdir = folder / name
     workdir.mkdir(parents=True, exist_ok=True)
     (workdir / "config.json").write_text(json.dumps(config))
-    results = {"config": config, "validation": {}, "test": {}, **splits}
+    results = {"config": config, "num_classes": 10, "best_epoch": 1, "best_step": 1}
+    results |= {"validation": {}, "test": {}, **splits}
     results |= {} if bayes is None else {"bayes": bayes}
     (workdir / "results.json").write_text(json.dumps(results))
     return workdir

@@ -8,10 +8,10 @@ from tests.parts.program.configurations import changed
 from tests.parts.program.papers.finished_runs import finish
 from train.foundation.errors import UserError
 from train.papers.figures import selection
+from train.run.runs import FIELDS_OF_THE_MACHINE, all_fields
 from train.series.planned_runs import PlannedRun
 from train.series.recipe import Recipe
 from train.series.runs_folder import RunsFolder, Status
-from train.workdir.runs import FIELDS_OF_THE_MACHINE, all_fields
 
 OTHER_VALUES = {
     "dataset.data_dir": "/elsewhere",
@@ -19,7 +19,7 @@ OTHER_VALUES = {
     "dataset.skip_unreadable": True,
     "checkpoint.every_steps": 7,
     "checkpoint.every_minutes": 1.5,
-    "parallel": "shard_map",
+    "parallel": "mesh",
     "class_devices": 2,
     "model.remat": True,
     "compilation_cache": False,

@@ -5,8 +5,9 @@ import functools
 import numpy as np
 
 from tests.parts.program.models.tiny import in_float32, random_variables
-from train.models import HEADS, MODELS, ModelSpec
+from train.models import HEADS, MODELS
 from train.models.classifier import Classifier
+from train.models.model_spec import ModelSpec
 from train.models.networks.resnet import NETWORKS, BasicBlock, ResNet
 from train.models.weights.names import arrays_of
 

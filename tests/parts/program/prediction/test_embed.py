@@ -19,7 +19,8 @@ from train.classifiers.network import spec_of_images
 from train.configuration.datasets import FeaturesFields, ImagesFields
 from train.data import dataset_spec
 from train.foundation.errors import UserError
-from train.models import MODELS, NORMALIZATIONS
+from train.models import MODELS
+from train.models.model_spec import NORMALIZATIONS
 from train.prediction.embedding import embed, find
 
 CLASSES = ("ash", "birch", "cedar", "dogwood", "elm", "fir")
@@ -106,7 +107,7 @@ def test_features_of_a_run_are_those_below_its_head(photos, finished_run, tmp_pa
     assert pixels[0].shape == (8, 8, 1)
     head = classifier.params["head"]["Dense_0"]
     logits = content["features"][rows] @ head["kernel"] + head["bias"]
-    scores = classifier.assembly.objective.scores(jnp.asarray(logits))
+    scores = classifier.parts.objective.scores(jnp.asarray(logits))
     # Float32 rounding of a few sums.
     np.testing.assert_allclose(classifier.scores()(np.stack(pixels)), scores, rtol=1e-4, atol=1e-6)
 
@@ -164,9 +165,8 @@ def left(photos, tmp_path_factory):
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL
-    (partial,) = out.parent.iterdir()
-    assert partial.name == "a.npz.partial"
-    return partial.read_bytes()
+    assert {one.name for one in out.parent.iterdir()} == {"a.npz.partial", ".a.npz.lock"}
+    return out.with_name("a.npz.partial").read_bytes()
 
 
 BATCH = 64 * 4 * 5

@@ -12,8 +12,8 @@ import sklearn.datasets
 from PIL import ExifTags, Image
 
 from tests.parts.program.forked import TIME_LIMIT, start
-from tests.parts.program.sealed import unsealed
 from train.classifiers import program, trained
+from train.foundation import files
 from train.foundation.errors import UserError
 
 RULE = "coverage=0.9"
@@ -47,16 +47,16 @@ def exported(workdir):
 
 def test_checkpoints_of_another_copy_than_the_results_are_refused(workdir, tmp_path):
     copy = shutil.copytree(workdir, tmp_path / "run")
-    results = unsealed(copy / "results.json")
-    (copy / "results.json").write_text(json.dumps({**results, "best_epoch": 9}))
-    with pytest.raises(UserError, match="epoch"):
+    results = json.loads((copy / "results.json").read_text())
+    (copy / "results.json").write_text(json.dumps({**results, "best_step": 9}))
+    with pytest.raises(UserError, match="checkpoints/9 is damaged"):
         trained.load(copy)
 
 
 def test_the_script_beside_it_says_what_the_program_says(exported, tmp_path):
     path, printed = exported
     script = path.with_name("program.py")
-    assert unsealed(path.with_name("program.json"))["script"] == script.name
+    assert files.read_checked(path.with_name("program.json"), "a file")["script"] == script.name
     assert f"python {script} photo.jpg" in printed
     # Of other sizes than the digits, in colour, and rotated by the camera.
     flower = Image.open(Path(sklearn.datasets.__file__).parent / "images" / "flower.jpg")

@@ -8,12 +8,11 @@ import subprocess
 import pytest
 
 from tests.parts.program.series.made_up_arms import BASE, look
-from train.foundation import folder_lock
-from train.foundation.errors import InterruptedRunError, UserError
+from train.foundation import files
+from train.foundation.errors import Stopped, UserError
 from train.series import child_processes, execution
 from train.series.planned_runs import PlannedRun
 from train.series.planner import Arm
-from train.training.steps_in_flight import DivergedError
 
 # Its files are there whole or not at all, as those of a run: others are planned meanwhile.
 LEAVES_RESULTS = """
@@ -26,18 +25,19 @@ workdir.mkdir(parents=True, exist_ok=True)
 write("config.json", config)
 print("trained")
 metrics = {"top_1_accuracy": 0.5, "top_3_accuracy": json.loads(config)["loss"].get("gamma", 0)}
-results = {"validation": metrics, "test": metrics}
+results = {"config": json.loads(config), "num_classes": 10, "best_epoch": 1, "best_step": 1}
+results |= {"validation": metrics, "test": metrics}
 write("results.json", json.dumps(results))
 """
-FAILS = "print('error: no room\\nusually because it is small'); raise SystemExit(3)"
+FAILS = "print('error: no room'); raise SystemExit(3)"
 LEAVES_NOTHING = "print('done')"
 IS_KILLED = "import os; print('epoch 2', flush=True); os.kill(os.getpid(), 9)"
-DIVERGES = f"""
+DIVERGES = """
 import pathlib, sys
 workdir = pathlib.Path(sys.argv[1])
 workdir.mkdir()
 (workdir / "config.json").write_text(sys.argv[2])
-print("error: {DivergedError("at step 3")}")
+print("error: training diverged: at step 3")
 sys.exit(2)
 """
 STOPS_ALL = """
@@ -73,7 +73,7 @@ def made(monkeypatch):
 def test_a_second_command_on_the_folder_is_told_of_the_first(tmp_path, made):
     order, _ = made
     with (
-        folder_lock.held(tmp_path, "a test"),
+        files.lock(tmp_path, "a test"),
         pytest.raises(UserError, match=f"^another command that makes runs is using {tmp_path};"),
     ):
         execution.execute(lambda: look(tmp_path))
@@ -136,7 +136,7 @@ def test_a_signal_is_passed_on_and_ends_all(tmp_path, made, number):
     order, scripts = made
     scripts["focal", 1.0, 0] = (STOPS_ALL, str(int(number)))
     before = signal.getsignal(number)
-    with pytest.raises(InterruptedRunError, match="the same command continues") as raised:
+    with pytest.raises(Stopped, match="the same command continues") as raised:
         execution.execute(lambda: look(tmp_path))
     assert raised.value.number == number
     assert order == [("focal", 0.5, 0), ("focal", 1.0, 0)]
@@ -155,7 +155,7 @@ def test_a_signal_while_a_run_is_started_reaches_it(tmp_path, monkeypatch):
         return started[0]
 
     monkeypatch.setattr(child_processes.subprocess, "Popen", interrupted)
-    with pytest.raises(InterruptedRunError, match="the same command continues"):
+    with pytest.raises(Stopped, match="the same command continues"):
         execution.execute(lambda: look(tmp_path))
     assert [process.returncode for process in started] == [-number]
 
@@ -200,7 +200,7 @@ def test_a_signal_ends_all_runs_that_are_being_made(tmp_path, made, two_runs):
     for seed, (place, then) in enumerate((("first", STOPS_BOTH), ("second", WAITS_FOR_IT))):
         script = SAVES_AND_STOPS + MEETS + then + WAITS_FOR_IT
         scripts["focal", 1.0, seed] = (script, str(tmp_path / "meeting"), place)
-    with pytest.raises(InterruptedRunError, match="the same command continues"):
+    with pytest.raises(Stopped, match="the same command continues"):
         execution.execute(two_runs, jobs=2)
     logs = sorted((tmp_path / "runs").glob("*.log"))
     assert [log.read_text() for log in logs] == ["saved\n"] * 2

@@ -14,8 +14,8 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from tests.parts.program.forked import check_mistakes, start
-from tests.parts.program.sealed import unsealed
 from tests.parts.program.serving.served import ANSWERS_WITHIN, Server, form
+from train.foundation import files
 
 IMAGES = 6
 
@@ -201,7 +201,7 @@ def test_mistakes_end_the_command_in_one_line(folder, server):
     shutil.copy(folder / "program", other)
     for path in (cut, other):
         shutil.copy(folder / "program.json", f"{path}.json")
-    description = unsealed(folder / "program.json")
+    description = files.read_checked(folder / "program.json", "a file")
     description["classes"].append("eleven")
     del description["training_images"]
     (folder / "other.json").write_text(json.dumps(description))

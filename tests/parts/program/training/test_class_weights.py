@@ -20,7 +20,7 @@ def hyperparameters(first=0.0, *, counts=COUNTS, sampling="uniform", num_epochs=
         class_weights_beta=0.99,
         class_weights_from=first,
     )
-    run = {"num_epochs": num_epochs, "steps_per_epoch": 1, "extensions": (), **run}
+    run = {"num_epochs": num_epochs, "steps_per_epoch": 1, **run}
     return class_weights.hyperparameters(settings, counts, sampling=sampling, **run)
 
 
@@ -54,38 +54,15 @@ def test_weights_apply_from_their_first_step_without_another_program():
     assert weigh._cache_size() == 1
 
 
-@pytest.mark.parametrize(
-    ("extensions", "expected"),
-    [
-        # Without an extension: after 0.6 of 10 epochs of 19 steps.
-        ([], 114),
-        # The shorter run, of 5 epochs, weights its steps from step 57 on.
-        ([[5, 57]], 114),
-        ([[5, 58]], 57),
-        # Two extensions: the weights had started before the first, before the second, before
-        # neither.
-        ([[5, 95], [8, 152]], 57),
-        ([[5, 40], [8, 91]], 114),
-    ],
-)
-def test_weights_that_have_begun_stay_on_in_an_extended_run(extensions, expected):
-    run = {"num_epochs": 10, "steps_per_epoch": 19, "extensions": extensions}
-    values = hyperparameters(0.6, **run)
-    assert values["class_weights"]["first_step"] == expected
-    # Epoch 1 has the steps from 0 to 18.
-    epoch = class_weights.first_epoch(LossFields(name="focal", class_weights_from=0.6), **run)
-    assert epoch == {57: 4, 91: 5, 114: 7}[expected]
-
-
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_weights_apply_to_a_step_however_few_there_are(steps):
-    values = hyperparameters(0.9, num_epochs=1, steps_per_epoch=steps, extensions=())
+    values = hyperparameters(0.9, num_epochs=1, steps_per_epoch=steps)
     assert values["class_weights"]["first_step"] == steps - 1
 
 
 def test_without_weights_losses_stay_as_they_are():
     settings = LossFields(name="focal", class_weights="none")
-    run = {"num_epochs": 1, "steps_per_epoch": 1, "extensions": ()}
+    run = {"num_epochs": 1, "steps_per_epoch": 1}
     values = class_weights.hyperparameters(settings, COUNTS, sampling="uniform", **run)
     assert values == {}
     assert class_weights.weigh(LOSSES, LABELS, values, np.int32(0)) is LOSSES

@@ -7,24 +7,20 @@ import jax
 import numpy as np
 import pytest
 
-from configs import digits, images
+from configs import images
 from tests.parts.program.data import pictures
-from tests.parts.program.data.specs import dataset_spec
 from tests.parts.program.models.tiny import SMALL_RESNET
-from train import experiment
-from train.assembly import assemble
-from train.assembly.data_lines import show_data
 from train.classifiers import network, trained
-from train.configuration import ModelFields
 from train.configuration.parsing import parse
-from train.data import augmentation
-from train.foundation.errors import UserError
-from train.models import MODELS, NORMALIZATIONS
+from train.models import MODELS
+from train.models.model_spec import NORMALIZATIONS
 from train.prediction import exported_program
 from train.reports.rules import parse as rule_of
-from train.training import normalization
+from train.run import experiment
+from train.run.parts import assemble
 
 CLIP, HALVES, IMAGENET = (NORMALIZATIONS[name] for name in ("clip", "halves", "imagenet"))
+EVAL = {"ks": [1], "scores": "softmax", "temperature": False}
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +28,6 @@ def photos(tmp_path_factory):
     root = tmp_path_factory.mktemp("photos")
     pictures.write_classes(root, ("ash", "birch", "cedar"), 8, size=(8, 8))
     return root
-
-
-EVAL = {"ks": [1], "scores": "softmax", "temperature": False}
 
 
 def config_of(photos, **model):
@@ -47,20 +40,19 @@ def config_of(photos, **model):
 
 @pytest.fixture(scope="module")
 def run_by_clip(photos, tmp_path_factory, standard_promotion, run_seed):
-    """The workdir of a finished run that normalizes as CLIP; copy it to write into it."""
+    """The workdir of a finished run that normalizes as CLIP."""
     workdir = tmp_path_factory.mktemp("clip") / "run"
     experiment.run(config_of(photos, normalization="clip") | {"seed": run_seed}, workdir)
     return workdir
 
 
-def of_spec(assembly):
-    return assembly.data.spec.mean, assembly.data.spec.std
+def of_spec(parts):
+    return parts.data.spec.mean, parts.data.spec.std
 
 
-def test_all_that_uses_a_run_normalizes_as_it_was_trained(photos, run_by_clip):
+def test_all_that_uses_a_run_normalizes_as_it_was_trained(run_by_clip):
     classifier = trained.load(run_by_clip)
-    assert of_spec(classifier.assembly) == CLIP
-    assert classifier.load_dataset().num_classes == 3
+    assert of_spec(classifier.parts) == CLIP
     pixels = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), np.uint8)
     inputs = ((pixels / 255 - CLIP.mean) / CLIP.std).reshape(2, -1)
     head = classifier.params["head"]["Dense_0"]
@@ -71,8 +63,6 @@ def test_all_that_uses_a_run_normalizes_as_it_was_trained(photos, run_by_clip):
     np.testing.assert_allclose(embedded, inputs, rtol=1e-4, atol=1e-5)
     described = exported_program.describe(classifier, rule_of("top_k=1"))
     assert described["images"]["normalization"]["mean"] == list(CLIP.mean)
-    data = assemble(parse(config_of(photos, normalization="imagenet"))).data
-    assert data.facts.mean is None
 
 
 def test_the_weights_choose_unless_a_field_does(photos, run_by_clip, monkeypatch, capsys):
@@ -86,24 +76,9 @@ def test_the_weights_choose_unless_a_field_does(photos, run_by_clip, monkeypatch
         (run, CLIP),
         ({**run, "normalization": "dataset"}, IMAGENET),
     ):
-        config = config_of(photos, **model)
-        assembly = assemble(parse(config))
-        assert of_spec(assembly) == expected, model
-        assert (assembly.data.facts.mean is None) == (expected == IMAGENET)
+        parts = assemble(parse(config_of(photos, **model)))
+        assert of_spec(parts) == expected, model
         capsys.readouterr()
-        show_data(assembly)
-        told = "images are normalized as" in capsys.readouterr().out
+        parts.data.show()
+        told = "images are normalized by" in capsys.readouterr().out
         assert told == (expected != IMAGENET)
-    assert IMAGENET == (augmentation.IMAGENET_MEAN, augmentation.IMAGENET_STD)
-
-
-def test_a_named_normalization_is_for_images_of_three_channels():
-    settings = ModelFields(name="small_cnn", normalization="clip")
-    spec = dataset_spec(digits.get_config().dataset.to_dict())
-    with pytest.raises(UserError, match=r"^config\.model\.normalization must be"):
-        normalization.choose_for_run(settings, spec)
-    for name in (None, "dataset"):
-        assert (
-            normalization.choose_for_run(dataclasses.replace(settings, normalization=name), spec)
-            is None
-        )

@@ -1,18 +1,15 @@
 """The command that draws figures: its files, and what it refuses to draw."""
 
-import importlib
-
-import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
 from tests.parts.program.forked import start
 from tests.parts.program.papers.finished_runs import lines_of_run, make_run, read
+from train.foundation.console import printable, printable_lines
 from train.foundation.errors import UserError
-from train.foundation.printable import printable, printable_lines
 from train.papers.figures import curves, drawing, learning
-from train.workdir import figure_style
+from train.reports import figure_style
 
 # Style and files.
 
@@ -49,12 +46,6 @@ def test_names_of_runs_are_no_formulas_and_hold_nothing_that_is_obeyed(tmp_path)
     assert printable_lines(drawn) == drawn
     # matplotlib writes each text as a comment beside its outlines.
     assert all(f"<!-- {printable(name)} -->" in drawn for name in names)
-
-
-def test_settings_of_the_current_folder_start_no_program(monkeypatch):
-    monkeypatch.setitem(mpl.rcParams, "text.usetex", True)
-    importlib.reload(figure_style)
-    assert not figure_style.new_figure(1, 1).text(0, 0, "a").get_usetex()
 
 
 # Mistakes.

@@ -23,7 +23,8 @@ ROOT = Path(__file__).parents[5]
 SERVER = """
 import contextlib, io, json, sys
 from absl import flags
-from train.foundation import command_line
+from train.foundation import command
+from train.foundation.errors import exit_code
 from train import tables as program
 # What makes a run fails here, and takes no time.
 sys.executable = "false"
@@ -33,11 +34,8 @@ for line in sys.stdin:
     sys.argv = ["train.tables", *json.loads(line)]
     streams = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
-        try:
-            command_line.run(program.main)
-        except SystemExit as stop:
-            code = stop.code
-    print(json.dumps([code or 0, *(stream.getvalue() for stream in streams)]), flush=True)
+        code = exit_code(lambda: command.start(program.main, sys.argv))
+    print(json.dumps([code, *(stream.getvalue() for stream in streams)]), flush=True)
 """
 ENVIRONMENT = {
     **os.environ,
@@ -288,7 +286,7 @@ def test_the_numbers_do_not_replace_a_file_of_a_run(tables, tmp_path):
     before = results.read_bytes()
     done = tables("--table=3.1", f"--runs={tmp_path}", f"--json={results}")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: --json must not replace results.json of the run in ")
+    assert done.stderr.startswith("error: --json must not replace a file of a run; got ")
     assert results.read_bytes() == before
 
 

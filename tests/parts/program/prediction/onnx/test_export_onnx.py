@@ -15,9 +15,9 @@ from PIL import Image
 
 from tests.parts.program.forked import TIME_LIMIT, start, start_each
 from tests.parts.program.prediction import fitted_rules
-from tests.parts.program.sealed import unsealed
 from train.classifiers import fitted, onnx_runtime, program, trained
 from train.data.examples import Examples
+from train.foundation import files
 from train.foundation.errors import UserError
 from train.prediction import exported_program, standalone
 from train.prediction.onnx import checking, exporting, precision
@@ -120,7 +120,7 @@ def test_the_script_beside_it_prepares_image_files(exported, tmp_path):
 
 def test_the_file_says_what_it_is(exported):
     folder, _ = exported
-    described = unsealed(folder / "coverage=0.9.onnx.json")
+    described = files.read_checked(folder / "coverage=0.9.onnx.json", "a file")
     model = onnx.load(folder / "coverage=0.9.onnx")
     onnx.checker.check_model(model, full_check=True)
     said = {one.key: json.loads(one.value) for one in model.metadata_props}
@@ -232,7 +232,7 @@ def test_evaluate_takes_it(exported, tmp_path):
 
 def describe_as(other, path):
     """Describes a file as another one is described."""
-    described = unsealed(Path(f"{other}.json"))
+    described = files.read_checked(Path(f"{other}.json"), "a file")
     described["digest"] = hashlib.sha256(path.read_bytes()).hexdigest()
     Path(f"{path}.json").write_text(json.dumps(described))
 

@@ -1,1 +1,0 @@
-"""Compiles programs for machines that are not here, and reports what is in them."""
