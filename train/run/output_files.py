@@ -11,6 +11,8 @@ from train.run import run_folder
 
 # The formats of figures; others would be untested.
 FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
+# A folder with this file is a prepared data set.
+_DESCRIPTION = "dataset_info.json"
 
 
 def checked(
@@ -58,4 +60,6 @@ def _check_folder(flag: str, path: Path) -> None:
         must_be = "in an existing folder that may be written to"
         raise UserError(field=f"--{flag}", must_be=must_be, got=path)
     if run_folder.is_kept(path):
-        raise UserError(f"--{flag} must not replace a file of a run; got {path}")
+        raise UserError(f"--{flag} must not be a file of a run; got {path}")
+    if any((folder / _DESCRIPTION).is_file() for folder in path.parents):
+        raise UserError(f"--{flag} must not be in a prepared data set; got {path}")

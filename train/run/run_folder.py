@@ -127,9 +127,12 @@ class Facts:
 
 
 def is_kept(path: Path) -> bool:
-    """Whether a run keeps a file of this path for itself: evaluations may be replaced."""
-    is_own = path.name in _OWN or (path.name.startswith("outcomes_") and path.suffix == ".npz")
-    return is_own and (path.parent / CONFIG).is_file()
+    """Whether a path is of what a run keeps for itself: evaluations may be replaced."""
+    return any(
+        (one.name in _OWN or (one.name.startswith("outcomes_") and one.suffix == ".npz"))
+        and (one.parent / CONFIG).is_file()
+        for one in (path, *path.parents)
+    )
 
 
 def has_checkpoints(workdir: Path) -> bool:

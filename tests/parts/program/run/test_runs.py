@@ -51,15 +51,22 @@ def test_a_run_is_read_from_its_configuration_and_finished_with_its_results(tmp_
 
 
 def test_the_files_of_a_run_are_refused_also_before_they_are_there(tmp_path):
-    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
     (tmp_path / "run" / "config.json").write_text("{}")
     (tmp_path / "link").symlink_to(tmp_path / "run")
-    for name in ("config.json", "results.json", "sets.json", "outcomes_test.npz", "metrics.jsonl"):
+    kept = ("config.json", "results.json", "sets.json", "outcomes_test.npz", "metrics.jsonl")
+    for name in (*kept, "checkpoints/mine.json"):
         for folder in ("run", "link"):
-            with pytest.raises(UserError, match=r"^--out must not replace a file of a run; got "):
+            with pytest.raises(UserError, match=r"^--out must not be a file of a run; got "):
                 checked("out", tmp_path / folder / name)
     for name in ("run/evaluation_test.json", "run/sets.jsonl", "results.json"):
         assert checked("out", tmp_path / name) == tmp_path / name
+
+
+def test_nothing_is_written_into_a_prepared_data_set(tmp_path):
+    (tmp_path / "dataset_info.json").write_text("{}")
+    with pytest.raises(UserError, match=r"^--out must not be in a prepared data set; got "):
+        checked("out", tmp_path / "mine.json")
 
 
 @pytest.mark.parametrize(

@@ -286,7 +286,7 @@ def test_the_numbers_do_not_replace_a_file_of_a_run(tables, tmp_path):
     before = results.read_bytes()
     done = tables("--table=3.1", f"--runs={tmp_path}", f"--json={results}")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: --json must not replace a file of a run; got ")
+    assert done.stderr.startswith("error: --json must not be a file of a run; got ")
     assert results.read_bytes() == before
 
 
