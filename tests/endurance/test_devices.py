@@ -2,11 +2,13 @@
 
 import functools
 import json
+import signal
 
 import jax
 import numpy as np
 import pytest
 
+from tests.parts.program.forked import start
 from tests.parts.program.program import Program, checkpoints, start_together
 from train.run.checkpoints import read_selected
 
@@ -100,3 +102,29 @@ def test_two_processes_of_two_devices_equal_one_device(tmp_path, one_device, los
     assert len(set(lines)) == len(lines)
     # What the other process prints is its library's.
     assert "epoch" not in done.stdout
+
+
+def test_a_mesh_run_continues_on_one_device_and_is_evaluated_on_any(tmp_path, one_device):
+    loss, workdir = "role", tmp_path / "run"
+    mesh = Program((f"--config=configs/digits.py:{loss}", "--config.parallel=mesh", *FLAGS))
+    # The third save is that of the last epoch.
+    done = mesh.run(workdir, devices=8, moment="before the checksums")
+    assert (done.returncode, done.stderr) == (-signal.SIGKILL, "")
+    assert "continuing after epoch 2" in mesh.complete(workdir, devices=1).stdout
+    check_equal(left(workdir), one_device(loss))
+    reports = []
+    for devices in (1, 2, 8):
+        done = start(
+            "train.evaluate",
+            f"--workdir={workdir}",
+            f"--out={tmp_path}/{devices}.json",
+            environment={"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"},
+        )
+        assert done.returncode == 0, done.stderr
+        reports.append(json.loads((tmp_path / f"{devices}.json").read_text()))
+    first, *others = reports
+    for other in others:
+        assert other["loss"] == pytest.approx(first["loss"], rel=1e-5)
+        for name, row in other["sets"].items():
+            # A rounding may turn an example.
+            assert row["coverage"] == pytest.approx(first["sets"][name]["coverage"], abs=0.01)

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from configs import synthetic_latents
+from configs.species_losses import LOSSES
 from tests.parts.program import some_steps
 from tests.parts.program.roundings import check_with_some_seed
 from train.configuration.parsing import parse
 from train.run import evaluation
 from train.run.parts import assemble
-from train.training.losses import LOSSES
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
 

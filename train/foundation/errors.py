@@ -1,5 +1,6 @@
 """The errors that end a command in one line, and the guard at the door that prints the line."""
 
+import atexit
 import contextlib
 import logging
 import os
@@ -124,7 +125,9 @@ def guarded(command: Callable[[], int | None]) -> NoReturn:
         traceback.print_exc()
         code = _SYSTEM
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
+        # The code stands: a signal ends what is left at once. At last Python drops its handlers.
+        signal.signal(number, lambda *_: os._exit(code))
+        atexit.register(signal.signal, number, signal.SIG_IGN)
     if code == 0:
         sys.exit(code)
     if processes := _several_processes():

@@ -98,10 +98,11 @@ class Checkpoints:
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
         self._saving = 0
-        for metrics in self._folder.glob(f"[0-9]*/{_METRICS}"):
-            # Orbax reads these at once, of all checkpoints.
-            with _reading(metrics.parent, _METRICS):
-                pass
+        for metrics in self._folder.glob(f"*/{_METRICS}"):
+            # Orbax reads these at once, of all checkpoints; not of a save that was killed.
+            if metrics.parent.name.isdigit():
+                with _reading(metrics.parent, _METRICS):
+                    pass
         # Those that are saved within an epoch have no score: only the latest of them are kept.
         best = keeping.BestN(get_metric_fn=_score, n=2, keep_checkpoints_without_metrics=False)
         options = ocp.CheckpointManagerOptions(

@@ -47,15 +47,18 @@ def stop(workdir, draw, whole):
         # A second signal in the last moments may find the results written.
         assert ended.stderr == "", said
         return True
-    assert is_an_end(ended, {number, second} - {None}), said
+    assert is_an_end(ended, number, second), said
     return False
 
 
-def is_an_end(ended, sent):
+def is_an_end(ended, first, second):
     """Whether a run may end so after the signals."""
+    sent = {first, second} - {None}
     for number in sent:
-        # The system ends it at once: by a kill, or by SIGTERM if there is nothing to save.
-        if number != signal.SIGINT and (ended.returncode, ended.stderr) == (-number, ""):
+        # The system ends it at once: by a kill, by SIGTERM if there is nothing to save, or by the
+        # second signal.
+        by_system = number != signal.SIGINT or second == signal.SIGINT
+        if by_system and (ended.returncode, ended.stderr) == (-number, ""):
             return True
         told = ended.stderr.startswith(f"stopped by {number.name}")
         if ended.returncode == 128 + number and told and ended.stderr.count("\n") == 1:

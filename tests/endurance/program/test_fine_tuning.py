@@ -55,7 +55,7 @@ def test_the_commands_of_the_page_run_in_their_order(rng, tmp_path, monkeypatch)
     assert len(printed) == PAGE.count("python -m train.main") == 5
     for text in printed[:3]:
         assert "its head starts from random weights: the file's is for 1000 classes, not 6" in text
-    assert "the weights of the run in runs/frozen, its head too, of 6 classes" in printed[3]
+    assert "the weights of the run in runs/frozen, its head too\n" in printed[3]
     assert (
         "runs/both, but its head starts from random weights: config.model.new_head asks for it"
         in printed[4]

@@ -96,6 +96,10 @@ except KeyboardInterrupt:
     assert run(imports) == (130, "", "stopped by SIGINT\n")
 
 
+def test_a_signal_after_the_end_of_a_command_changes_nothing():
+    assert run("import atexit\natexit.register(interrupt)") == (0, "", "")
+
+
 def test_a_signal_that_becomes_another_error_is_one_line():
     becomes = """
 try:
