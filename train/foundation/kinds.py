@@ -84,8 +84,9 @@ def _words(kind: inspect.Type, value: str) -> str:
         case inspect.LiteralType(values=values):
             names = [*map(str, values)]
             # In parentheses, because messages continue after it.
-            nearest = _nearest(value, names) if value else ""
-            words = f"one of {', '.join(names)}" + (f" ({nearest})" if nearest else "")
+            nearest = _nearest(value, names) if value and len(names) > 1 else ""
+            words = f"{'one of ' * (len(names) > 1)}{', '.join(names)}"
+            words += f" ({nearest})" if nearest else ""
         case inspect.IntType():
             words = f"an integer {_bounds(kind)}".strip()
         case inspect.FloatType():

@@ -121,6 +121,7 @@ def _show_finished(config: Config, workdir: Path, finished: dict[str, Any]) -> N
     Raises:
         UserError: the data are at another place, and are not the same.
     """
+    run_folder.read_facts(workdir)  # Other commands need them.
     earlier, now = (
         dict(flatten(one)) for one in (run_folder.read_config(workdir) or {}, config.to_plain())
     )

@@ -179,18 +179,26 @@ def read_facts(workdir: Path) -> Facts:
     return Facts(read_classes(workdir), **msgspec.structs.asdict(_read_data(workdir)))
 
 
+def _read(path: Path, type_: Any, what: str) -> Any:
+    """What a run has written at its start, and has always."""
+    if not path.exists():
+        raise UserError(f"{path} is missing: it is {what}, and nothing else has that")
+    return files.read(path, type_, what)
+
+
 def read_digest(workdir: Path) -> str | None:
     """The digest of the files that the run in a workdir was trained on; None if it kept none."""
     return _read_data(workdir).digest if (workdir / DATA).exists() else None
 
 
 def _read_data(workdir: Path) -> _Data:
-    return files.read(workdir / DATA, _Data, "what a run keeps of its data")
+    data: _Data = _read(workdir / DATA, _Data, "what a run keeps of its data")
+    return data
 
 
 def read_classes(workdir: Path) -> Classes:
     """The classes of the run in a workdir."""
-    found = files.read(workdir / CLASSES, list[_Class], "the classes of a run")
+    found: list[_Class] = _read(workdir / CLASSES, list[_Class], "the classes of a run")
     names = tuple(one.name for one in found)
     ranks = [one.ranks for one in found]
     tree = ClassTree.from_rows(ranks, names) if any(ranks) else None
