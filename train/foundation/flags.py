@@ -4,9 +4,11 @@ A row of a command names flags, or NAME=VALUE for a flag with that value; one fu
 """
 
 import ast
+import difflib
 import json
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
@@ -91,7 +93,10 @@ def read_configuration(argument: str, changes: Iterable[str] = ()) -> dict[str, 
         config = _load(file).get_config(*words)
         found: dict[str, Any] = json.loads(config.to_json())
     except (Exception, SystemExit) as error:  # A recipe is a program: it can raise anything.
-        reason = f"{type(error).__name__}: {first_line(error)}"
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == str(file)]
+        where = f" in line {lines[-1]}" if lines else ""
+        reason = f"{type(error).__name__}{where}: {first_line(error)}"
         raise UserError(f"--config={argument} gives no configuration: {reason}") from error
     for change in changes:
         _change(config, found, change)
@@ -112,8 +117,13 @@ def _change(config: ConfigDict, found: dict[str, Any], change: str) -> None:
         place = place.get(group) if isinstance(place, ConfigDict) else None
         found = found.get(group, {})
     if not isinstance(place, ConfigDict) or last not in place:
-        known = [f"config.{one}" for one, _ in flatten(config.to_dict())]
-        hint = kinds.did_you_mean(f"config.{name}", known)
+        known = [one for one, _ in flatten(config.to_dict())]
+        # Fields of several groups have one name: first the name, then the group.
+        lasts = [one.rpartition(".")[2] for one in known]
+        near = difflib.get_close_matches(last, lasts, n=1, cutoff=0.75)
+        alike = [one for one, word in zip(known, lasts, strict=True) if word in near]
+        nearest = difflib.get_close_matches(name, alike, n=1, cutoff=0)
+        hint = f"; did you mean 'config.{nearest[0]}'?" if nearest else ""
         raise UserError(f"the configuration has no field config.{name}{hint}")
     kind = place.get_type(last)
     # As with any flag, a switch without a value is on.
@@ -155,7 +165,7 @@ def _recipe(name: str) -> Path:
 
 def _load(file: Path) -> ModuleType:
     """Runs a Python file as a module; the file may have any suffix."""
-    module = ModuleType("config_file")
+    module = ModuleType(str(file))
     module.__file__ = str(file)
     # Dataclasses, for example, look up their module by its name.
     sys.modules[module.__name__] = module

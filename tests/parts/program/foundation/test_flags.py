@@ -125,9 +125,9 @@ def test_an_unknown_field_is_told(file, change, message):
 
 WRONG = {
     "def get_config(:\n    pass": "SyntaxError: ",
-    "import nothing_of_that_name": "ModuleNotFoundError: No module named 'nothing",
+    "import nothing_of_that_name": "ModuleNotFoundError in line 1: No module named 'nothing",
     "get_configuration = dict": "has no attribute 'get_config'",
-    "def get_config(): raise SystemExit('a\\nb')": "SystemExit: a",
+    "def get_config(): raise SystemExit('a\\nb')": "SystemExit in line 1: a",
     "def get_config(): return {}": "AttributeError: ",
     "from ml_collections import ConfigDict\n"
     "def get_config(): return ConfigDict({'k': object()})": "TypeError: ",
