@@ -150,6 +150,9 @@ def _build(builder: tfds.core.DatasetBuilder, name: str, manual_dir: Path, downl
     except Exception as error:  # A damaged archive can make a builder raise anything.
         if isinstance(error, OSError):
             raise
+        # The library of records has no type of its own for a full disk.
+        if "write() failed" in str(error):
+            raise OSError(f"cannot write prepared files: {error}") from error
         told = f"{type(error).__name__}: {error}; {builder.MANUAL_DOWNLOAD_INSTRUCTIONS or ''}"
         raise UserError(
             f"{name} cannot be prepared from --manual_dir={manual_dir}: "

@@ -177,7 +177,7 @@ def test_what_cannot_be_opened_is_told_in_a_line(tmp_path, monkeypatch):
         assert "error occurred" not in str(caught.value)  # The reason is told.
         assert "\n" not in str(caught.value)
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(UserError, match=r"^config.dataset.path needs the package datasets, wh"):
+    with pytest.raises(UserError, match=r"^config.dataset.path needs the package datasets: pip"):
         runpy.run_path(huggingface.__file__)
 
 

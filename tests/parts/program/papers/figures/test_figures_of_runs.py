@@ -439,7 +439,7 @@ def test_data_sets_are_drawn_by_how_many_images_the_rarest_classes_have(tmp_path
     np.testing.assert_allclose(last.get_xydata(), [[0, 0], [0.5, 0.25], [1, 1]])
     with pytest.raises(UserError, match=r"classes\.json has no training image of any class"):
         lorenz.by_data_set(read(make_run(tmp_path / "e", counts=(0, 0))))
-    with pytest.raises(FileNotFoundError, match=r"classes\.json"):
+    with pytest.raises(UserError, match=r"classes\.json is missing"):
         lorenz.by_data_set(read(make_run(tmp_path / "f")))
 
 
