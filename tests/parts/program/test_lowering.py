@@ -18,7 +18,7 @@ from train.data.taxonomy import ClassTree
 from train.devices import devices
 from train.models import MODELS
 from train.papers.networks import NETWORKS
-from train.run.parts import Run
+from train.run.parts import assemble
 from train.run.run_folder import Facts
 from train.training.losses import LOSSES
 
@@ -73,7 +73,7 @@ def parts_of(argument):
     zeros = (0.0,) * shape[-1]
     ones = (1.0,) * shape[-1]
     facts = Facts(classes, shape, mean=spec.mean or zeros, std=spec.std or ones)
-    parts = Run(parse(config), facts, None)
+    parts = assemble(parse(config), facts)
     parts.data.steps_per_epoch = 10
     labels = np.arange(BATCH_SIZE) % num_classes
     parts.data.dataset = SimpleNamespace(train=SimpleNamespace(labels=labels))
