@@ -100,8 +100,9 @@ def _parse(config: Mapping[str, Any], workdir: Path) -> Config:
     parsed = parse(config)
     if processes.are_several():
         # Before one process alone refuses what is in the workdir.
-        plain = json.dumps(parsed.to_plain(), sort_keys=True)
-        processes.check_same("the configuration", lambda: plain)
+        processes.check_same(
+            "the configuration", lambda: json.dumps(parsed.to_plain(), sort_keys=True)
+        )
     runs.check_continues(parsed, workdir)
     return parsed
 

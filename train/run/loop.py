@@ -167,7 +167,6 @@ def run(
         is_stopped = config.stop_after is not None and without >= config.stop_after
         return progress.epochs == config.num_epochs or is_stopped
 
-    # A save may take long.
     with Signals() as signals:
         while not is_finished():
             at_end = progress.step == (progress.epochs + 1) * steps_per_epoch
