@@ -111,7 +111,7 @@ peers-browser: $(INSTALLED)
 INSTRUCTION_SET ?= AVX
 RUN_SEED ?= $(shell date +%Y%m%d)
 test-endurance: $(INSTALLED)
-	$(PYTEST) tests/endurance
+	$(PYTEST) -o faulthandler_timeout=7200 tests/endurance
 	TOPK_JAX_EVERY_ROW=1 XLA_FLAGS="$$XLA_FLAGS --xla_cpu_max_isa=$(INSTRUCTION_SET)" \
 		$(PYTEST) --run-seed=$(RUN_SEED) tests/promises tests/parts
 
