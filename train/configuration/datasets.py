@@ -8,8 +8,8 @@ from train.configuration.declaring import field
 
 # More classes do not fit into the memory of a host, which has a name, a count and a prior of each.
 MOST_CLASSES = 10**8
-# The limit for any machine. The limit of this machine's memory is known when the examples are made.
-MOST_EXAMPLES = 10**15
+# They are drawn in memory, 128 bytes of each.
+MOST_EXAMPLES = 10**8
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -98,13 +98,6 @@ def _waves(size: int) -> np.ndarray:
     return np.stack(waves, axis=1) * math.sqrt(2 / size)
 
 
-# The fields of `config.dataset` that the sizes come from.
-_FIELDS = {
-    **{"train": "num_train", "validation": "num_validation", "test": "num_test"},
-    "balanced_test": "balanced_per_class",
-}
-
-
 @dataclass(frozen=True, kw_only=True)
 class SyntheticSpec(DatasetSpec):
     """Examples of a law.
