@@ -76,8 +76,9 @@ python-version:
 demo: $(INSTALLED)
 	$(BIN)/python -m train.main --config=configs/digits.py
 
-# In the order of the files: pytest-xdist's own puts those of few long tests last.
-PYTEST := $(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+# In the order of the files: pytest-xdist's own puts those of few long tests last. A worker that dies
+# ends the tests: pytest-xdist (3.8) would start its file again and again.
+PYTEST := $(BIN)/python -m pytest --numprocesses=2 --max-worker-restart=0 --dist=loadfile --no-loadscope-reorder
 
 test: $(INSTALLED)
 	$(PYTEST)
