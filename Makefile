@@ -119,8 +119,8 @@ test-endurance: $(INSTALLED)
 test-mutations: $(INSTALLED)
 	$(BIN)/python -m tests.mutations
 
-# ONNX Runtime for browsers, of the version that train/prediction/web_page/runtime.py knows by its digests.
-$(WEB_RUNTIME): train/prediction/web_page/runtime.py
+# ONNX Runtime for browsers, of the version that train/package/web/web.py knows by its digests.
+$(WEB_RUNTIME): train/package/web/web.py
 	@command -v npm > /dev/null || { echo "npm is needed, Debian's package npm: it gets ONNX Runtime for browsers" >&2; exit 1; }
 	@rm -rf $(dir $@) && mkdir -p $(dir $@)
 	cd $(dir $@) && npm pack --loglevel=error --fetch-retries=1 --fetch-timeout=60000 onnxruntime-web@$$(sed -n 's/^VERSION = "\(.*\)"/\1/p' $(CURDIR)/$<)

@@ -14,7 +14,6 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 
-import numpy as np
 from PIL import Image
 
 Address = tuple[str, int]
@@ -172,15 +171,6 @@ def _empty_png(side: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IEND", b"")
 
 
-def _many_scans() -> bytes:
-    file = io.BytesIO()
-    noise = np.random.default_rng(0).integers(0, 256, (2000, 2000, 3), np.uint8)
-    Image.fromarray(noise).save(file, "JPEG", progressive=True, quality=1)
-    encoded = file.getvalue()
-    start = encoded.rindex(b"\xff\xda")
-    return encoded[:start] + encoded[start:-2] * 500 + encoded[-2:]
-
-
 _JSON = b"application/json"
 KINDS: Sequence[Callable[[socket.socket], str]] = (
     _send(b"GET / HTTP/1.1\r\nX: " + b"x" * 2**20 + b"\r\n\r\n"),
@@ -202,7 +192,6 @@ KINDS: Sequence[Callable[[socket.socket], str]] = (
     _of_image(lambda: _encoded("PNG", _SIDE)),
     _of_image(lambda: _encoded("JPEG", _SIDE)),
     _of_image(lambda: _encoded("GIF", _SIDE)),
-    _of_image(_many_scans),
     _of_image(lambda: _encoded("PNG", 7000)),
     _of_image(lambda: b"GIF89a" + b"\xff" * 2**16),
     _slowly(_slow_head),

@@ -121,7 +121,7 @@ def main() -> None:
     chosen, scores = _CLASSIFIER(), path_of(_SCORES)
     check(_ROWS)
     if scores is None:
-        chosen.check()
+        chosen.check(calibration_out=_CALIBRATION_OUT.value)
     new = [(one.name, Path(one.value)) for one in (_IMAGES, _FEATURES) if one.value is not None]
     if scores is None and chosen.workdir is None and chosen.dataset is None and not new:
         raise UserError("--weights needs --dataset, --images or --features: examples to evaluate")

@@ -70,7 +70,7 @@ _ROWS = declare(
 def main() -> int:
     """Writes the sets of the images or rows."""
     chosen = _CLASSIFIER()
-    chosen.check()
+    chosen.check(calibration=_CALIBRATION.value)
     check(_ROWS)
     texts = _SETS(needed=not chosen.is_program)
     share = _SHARE()

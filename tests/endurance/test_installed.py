@@ -111,7 +111,7 @@ MISTAKES = {
     "missing file": (["train", "--config=configs/x.py"], "there is no file configs/x.py"),
     "loss": (["train", "--config=cifar100:adaboost"], "no loss 'adaboost'"),
     # The recipe of the folder imports ours, and what is in the folder.
-    "own recipe": (["train", "--config=own.py"], "ValueError: mine, with digits"),
+    "own recipe": (["train", "--config=own.py"], ": mine, with digits"),
 }
 
 

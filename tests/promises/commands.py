@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import importlib
 import io
+import re
 import shlex
 import subprocess
 import sys
@@ -89,13 +90,13 @@ def served(**given: object) -> Iterator[str]:
     process = subprocess.Popen(
         [sys.executable, "-m", *shlex.split(line("serve", port=0, **given))],
         cwd=Path(__file__).parents[2],
-        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
     )
-    assert process.stdout is not None
+    assert process.stderr is not None
     try:
-        printed = iter(process.stdout.readline, "")
-        yield next(one.split()[1] for one in printed if one.startswith("ready"))
+        running = (re.search(r"running on (\S+)", printed) for printed in process.stderr)
+        yield next(filter(None, running))[1]
     finally:
         process.terminate()
         process.communicate()

@@ -144,11 +144,15 @@ def test_a_damaged_data_set_is_told_and_never_used(tmp_path, rng):
 
 
 def test_a_damaged_program_is_told_and_never_used(digits, tmp_path, rng):
-    file = tmp_path / "program"
+    file, described = tmp_path / "program", tmp_path / "program.json"
     commands.ok(commands.line("export", workdir=digits.workdir, top_k=3, out=file))
+    evaluated = commands.line("evaluate", weights=file, images=digits.photographs)
+    whole = described.read_bytes()
+    described.write_bytes(another_digit(whole, rng))
+    check_told(commands.run(evaluated), described)
+    described.write_bytes(whole)
     content = bytearray(file.read_bytes())
     content[rng.integers(len(content))] ^= 1
     file.write_bytes(content)
+    check_told(commands.run(evaluated), file)
     check_told(commands.run(commands.line("serve", program=file)), file)
-    line = commands.line("evaluate", weights=file, images=digits.photographs)
-    check_told(commands.run(line), file)

@@ -1,5 +1,6 @@
 """A network starts from a file of weights, makes features, and gets a head: each beside NumPy."""
 
+import functools
 import io
 import json
 import pickle
@@ -48,11 +49,15 @@ def weights():
     return small_resnet.weights()
 
 
+def saved(arrays, write=torch_files.zip_file):
+    return write(torch_files.checkpoint(arrays))
+
+
 @pytest.fixture(scope="module")
 def folder(photos, weights, tmp_path_factory):
     """A folder with the weights in a file of torch.save, and the features of the photographs."""
     root = tmp_path_factory.mktemp("weights")
-    (root / "weights.pth").write_bytes(torch_files.zip_file(weights))
+    (root / "weights.pth").write_bytes(saved(weights))
     embed(root / "weights.pth", photos, root / "features.npz")
     return root
 
@@ -115,13 +120,13 @@ def as_halves(arrays, dtype):
 
 
 WRITERS = {
-    "legacy.pth": torch_files.legacy_file,
+    "legacy.pth": functools.partial(saved, write=torch_files.legacy_file),
     "weights.safetensors": safetensors.numpy.save,
-    "data_parallel.tar": lambda arrays: torch_files.zip_file(
+    "data_parallel.tar": lambda arrays: saved(
         {f"module.{name}": array for name, array in arrays.items()}
         | {"module.bn1.num_batches_tracked": np.array(7)}
     ),
-    "transposed.pth": lambda arrays: torch_files.zip_file(
+    "transposed.pth": lambda arrays: saved(
         arrays | {"conv1.weight": np.asfortranarray(arrays["conv1.weight"])}
     ),
 }
@@ -138,7 +143,7 @@ def test_every_format_has_the_same_numbers_bit_for_bit(photos, weights, folder, 
 def frozen(photos, folder):
     """A run that starts from weights of 16 bits, and trains only the head."""
     halves = as_halves(small_resnet.weights(), jnp.bfloat16)
-    (folder / "halves.pth").write_bytes(torch_files.zip_file(halves))
+    (folder / "halves.pth").write_bytes(saved(halves))
     changes = {
         "model.name": NETWORK,
         "model.pretrained": folder / "halves.pth",
@@ -277,7 +282,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_weights_that_do_not_fit_are_refused(weights, photos, tmp_path, change):
-    (tmp_path / "a.pth").write_bytes(torch_files.zip_file(CHANGES[change](weights)))
+    (tmp_path / "a.pth").write_bytes(saved(CHANGES[change](weights)))
     changes = {"model.name": NETWORK, "model.pretrained": tmp_path / "a.pth"}
     line = own_data.line({"name": "images", "path": photos}, tmp_path / "run", **changes)
     refused(line, "a.pth")
@@ -297,8 +302,8 @@ def of_scores(value):
 
 
 HIDDEN = {
-    "zip.pth": lambda evil: torch_files.zip_of(pickle.dumps({"fc.weight": evil}, protocol=2)),
-    "legacy.pth": lambda evil: torch_files.legacy_of(pickle.dumps([evil], protocol=2)),
+    "zip.pth": lambda evil: torch_files.zip_file({"fc.weight": evil}),
+    "legacy.pth": lambda evil: torch_files.legacy_file({"fc.weight": evil}),
     "pickle.bin": lambda evil: pickle.dumps(evil, protocol=2),
     "features.npy": of_numpy,
     "scores.npz": of_scores,

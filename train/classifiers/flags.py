@@ -1,6 +1,7 @@
 """The nine flags that name a classifier."""
 
 import dataclasses
+import json
 import re
 import unicodedata
 from collections.abc import Callable
@@ -68,8 +69,15 @@ class ChosenClassifier:
     @property
     def is_program(self) -> bool:
         """Whether a file is given, beside which is the description of a program."""
-        own = self.given.keys() - {"taxonomy"}
-        return own == {"weights"} and Path(f"{self.weights}.json").expanduser().is_file()
+        if self.weights is None:
+            return False
+        try:
+            # An export of weights has a description without a rule.
+            return "rule" in json.loads(Path(f"{self.weights}.json").expanduser().read_bytes())
+        except OSError:
+            return False
+        except ValueError:  # Its reader tells what is wrong.
+            return True
 
     def class_names(self, number: int | None = None) -> tuple[str, ...] | None:
         """The names in the file of --classes, one a line; None without the flag.
@@ -98,8 +106,11 @@ class ChosenClassifier:
             raise UserError(f"--classes {must}; {path} has {len(names)}")
         return tuple(unicodedata.normalize("NFC", name) for name in names)
 
-    def check(self) -> None:
+    def check(self, **others: object) -> None:
         """Refuses flags that are missing, or that exclude each other.
+
+        Args:
+            others: the values of further flags of the command that are not for a program.
 
         Raises:
             UserError: some are, or do.
@@ -107,6 +118,13 @@ class ChosenClassifier:
         check(_ROWS, self.given)
         if not self.is_program:
             check(_OF_WEIGHTS, self.given)
+            return
+        for name, value in {**self.given, **others}.items():
+            if value is not None and name not in ("weights", "taxonomy"):
+                raise UserError(
+                    f"--{name} must be left out: --weights={self.weights} is a program, which has "
+                    "its own"
+                )
 
 
 NAMES = tuple(one.name for one in dataclasses.fields(ChosenClassifier))

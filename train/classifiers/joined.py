@@ -1,10 +1,9 @@
 """A run on features and the network that made the features, as one classifier of images."""
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -77,61 +76,43 @@ class JoinedClassifier(TrainedClassifier):
         return self.own.score(rows, new_score=new_score, name=name)
 
 
-def is_known(run: TrainedClassifier) -> bool:
-    """Whether a run is on features and knows the network that made them."""
-    return run.inputs == "features" and run.parts.data.facts.embedded_by is not None
+def is_possible(run: TrainedClassifier) -> bool:
+    """Whether a run is on features, and the network that made them is where it was."""
+    made = run.parts.data.facts.embedded_by
+    return made is not None and Path(made["path"]).exists()
 
 
 def join(run: TrainedClassifier, chosen: "ChosenClassifier") -> JoinedClassifier:
     """A run on features with the network that it knows, or that the flags name.
 
     Raises:
-        UserError: the run is on other examples, or its network is not there; or other weights than
-            the weights that made the features are given.
+        UserError: the run is not on features, or other weights made them.
     """
     if run.inputs != "features":
-        raise UserError(
-            "--weights goes with the --workdir of a run on features, which it is joined with; the "
-            f"run in {run.workdir} is on {run.inputs}"
-        )
-    if (plain := run.parts.data.facts.embedded_by) is not None:
-        found = _known(run, plain, chosen)
-    else:
-        where = run.workdir
-        logging.warning("--weights is not checked: the run in %s does not know its network", where)
-        assert chosen.weights is not None
-        path = Path(chosen.weights).expanduser()
-        with naming_flags(_FLAGS):
-            how = chosen.model, chosen.image_size, chosen.normalization
-            found = network.of_weights(path, *how)
+        where = f"{run.workdir} is on {run.inputs}"
+        raise UserError(f"--weights goes with the --workdir of a run on features; {where}")
+    with naming_flags(_FLAGS):
+        found = _network(run, chosen)
     if (found.num_features,) != run.shape:
-        raise UserError(
-            f"--weights {found.path} is of a network with {found.num_features:,} features; the run "
-            f"in {run.workdir} is on {run.shape[0]:,}"
-        )
+        number = f"{found.num_features:,} features; the run in {run.workdir} is on {run.shape[0]:,}"
+        raise UserError(f"--weights {found.path} is of a network with {number}")
     parts = {one.name: getattr(run, one.name) for one in dataclasses.fields(run) if one.init}
     return JoinedClassifier(**parts, own=run, network=found)
 
 
-def _known(run: TrainedClassifier, plain: Mapping[str, Any], chosen: "ChosenClassifier") -> Network:
-    """The network that the run knows, by its description."""
-    made = f"the network that made the features of the run in {run.workdir}"
+def _network(run: TrainedClassifier, chosen: "ChosenClassifier") -> Network:
+    made, where = run.parts.data.facts.embedded_by, run.workdir
+    if made is None:
+        logging.warning("--weights is not checked: the run in %s does not know its network", where)
+        how = chosen.model, chosen.image_size, chosen.normalization
+        return network.of_weights(Path(str(chosen.weights)).expanduser(), *how)
     for name in ("model", "image_size", "normalization"):
         if name in chosen.given:
-            raise UserError(f"--{name} cannot be given: the run knows it of {made}")
-    path = Path(chosen.weights or plain["path"]).expanduser()
-    if not path.exists():
-        raise UserError(
-            f"{made} is not at {path}: give --weights, the file of weights or the folder of the "
-            "run that it is in now"
-        )
-    with naming_flags({**_FLAGS, "config.model.name": "its network"}):
-        try:
-            spec = network.spec_of(plain)
-        except UserError as error:
-            raise error.within(f"{run.workdir} does not have {made}: ") from error
-        is_run = path.is_dir()
-        found = network.of_run(path) if is_run else network.of_file(path, plain["network"], spec)
-    if found.parameters_digest != plain["parameters_digest"]:
-        raise UserError(f"{path} has other weights than {made}")
+            raise UserError(f"--{name} cannot be given: the run in {where} knows it of its network")
+    path, spec = Path(chosen.weights or made["path"]).expanduser(), network.spec_of(made)
+    is_run = path.is_dir()
+    found = network.of_run(path) if is_run else network.of_file(path, made["network"], spec)
+    if found.parameters_digest != made["parameters_digest"]:
+        whose = f"the network that made the features of the run in {where}"
+        raise UserError(f"{path} has other weights than {whose}")
     return dataclasses.replace(found, spec=spec)

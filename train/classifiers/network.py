@@ -135,12 +135,13 @@ def spec_of(described: Mapping[str, Any]) -> DatasetSpec:
         UserError: it has another form.
     """
     try:
-        height, width, channels = described["image_shape"]
-        reader = preparation.from_plain(described["steps"], (height, width, channels))
+        reader = preparation.from_plain(described["steps"], tuple(described["image_shape"]))
         mean, std = (tuple(map(float, described[one])) for one in ("mean", "std"))
         spec = spec_of_images(Path(described["path"]), reader.shape)
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"its description is damaged: {first_line(error)}") from error
+    except Exception as error:
+        raise UserError(
+            f"the description of the network that made the features is damaged: {first_line(error)}"
+        ) from error
     return dataclasses.replace(spec, mean=mean, std=std, reader=reader)
 
 

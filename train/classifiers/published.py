@@ -1,6 +1,7 @@
 """Networks with published weights as classifiers, which no run has trained here."""
 
 import dataclasses
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +14,12 @@ from train.configuration.parsing import parse
 from train.data import dataset_spec, taxonomy
 from train.data.classes import Classes
 from train.devices import processes
-from train.foundation import kinds
+from train.foundation import files, kinds
 from train.foundation.errors import UserError, naming_flags
 from train.foundation.flags import read_configuration
 from train.models import find, load_alone
 from train.run import transfer
-from train.run.parts import assemble
+from train.run.parts import Run, assemble
 from train.run.run_folder import Facts
 
 if TYPE_CHECKING:
@@ -63,7 +64,31 @@ def load(chosen: "ChosenClassifier") -> TrainedClassifier:
             f"{loaded.why_new_head}; train.main fine-tunes it, and train.embed writes "
             "its features"
         )
+    _check_description(Path(weights).expanduser(), parts)
     return TrainedClassifier(None, {}, parts, loaded.params, loaded.batch_stats)
+
+
+def _check_description(weights: Path, parts: Run) -> None:
+    """Refuses weights of train.export that were changed, or are given other images.
+
+    Raises:
+        UserError: the description beside them says otherwise.
+    """
+    path, spec = weights.with_name(f"{weights.name}.json"), parts.data.spec
+    if not path.is_file():
+        return
+    described = files.read_checked(path, "a description that train.export wrote")
+    if hashlib.sha256(weights.read_bytes()).hexdigest() != described["digest"]:
+        raise UserError(f"--weights {weights} is not the file that {path} describes")
+    given = described["images"]
+    numbers = given["normalization"]
+    wanted = given["shape"][1:], numbers["mean"], numbers["std"]
+    if wanted != ([*parts.data.image_shape], [*spec.mean], [*spec.std]):
+        (height, width, _), mean, std = wanted
+        raise UserError(
+            f"--image_size and --normalization must be those of {path}: {height} x {width} pixels, "
+            f"mean {mean}, deviation {std}"
+        )
 
 
 def _configuration(

@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -45,17 +44,6 @@ class Fit:
         """The width and height of the pixels."""
         width, height = self.steps[-1]["size"]
         return width, height
-
-    @property
-    def in_words(self) -> str:
-        """How an image is resized, for users who prepare images themselves."""
-        width, height = self.size
-        if self.resize["to"] == "shorter_side":
-            return f"its shorter side resized to {self.resize['side']} pixels"
-        if self.resize["to"] == "cover":
-            return f"resized to just cover {width} x {height} pixels"
-        margin = Fraction(self.resize["margin"]).limit_denominator(100)
-        return f"unless it has {height} x {width} pixels, resized to just cover {margin} of these"
 
 
 class Change(NamedTuple):

@@ -15,6 +15,11 @@ from train.foundation.flags import plain
 from train.foundation.kinds import did_you_mean
 
 Main = Callable[[], int | None]
+# What Python says of a text that is no number, and what is told.
+_NO_NUMBER = {
+    "invalid literal for int() with base 10:": "must be an integer; got",
+    "could not convert string to float:": "must be a number; got",
+}
 
 
 def run(main: Main) -> NoReturn:
@@ -50,7 +55,10 @@ def start(main: Main, typed: Sequence[str]) -> int | None:
         hint = did_you_mean(error.flagname, known)
         raise UserError(f"there is no flag {error.flagname!r}{hint}") from error
     except flags.Error as error:
-        raise UserError(str(error)) from error
+        message = str(error).removeprefix("flag ")
+        for of_python, told in _NO_NUMBER.items():
+            message = message.replace(of_python, told)
+        raise UserError(message) from error
     if rest:
         raise UserError(f"unexpected argument {rest[0]!r}: flags are written --name=value")
     return main()

@@ -172,12 +172,11 @@ def with_checksum(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_checked(path: Path, what: str) -> dict[str, Any]:
-    """The object in a JSON file, whose checksum a user may remove; see `read`."""
+    """The object in a JSON file with its checksum; see `read`."""
     value = read(path, dict[str, Any], what)
-    if value.pop(_CHECKSUM, None) not in (None, _checksum(value)):
+    if value.pop(_CHECKSUM, None) != _checksum(value):
         raise UserError(
-            f"{path} is not {what} as it was written: it was changed or damaged since; if you "
-            f"changed it on purpose, remove its line {_CHECKSUM}"
+            f"{path} is not {what} as it was written: it was changed or damaged; write it again"
         )
     return value
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from train.foundation.errors import UserError
 from train.models.weights import files
-from train.models.weights.names import Arrays, PublishedNames, flatten, from_torch, unflatten
+from train.models.weights.names import Arrays, PublishedNames, flatten, unflatten
 
 # The reason for a new head if the user asked for one.
 NEW_HEAD = "config.model.new_head asks for it"
-# The number of differences, or of names, that a message lists.
+# How many names a message lists. Those of a file are literals: they can have control characters.
 _LISTED = 3
 
 
@@ -31,11 +31,6 @@ class Pretrained(NamedTuple):
     batch_stats: Any
     message: str
     why_new_head: str | None
-
-    @property
-    def head_is_read(self) -> bool:
-        """Whether the head of the file was read."""
-        return self.why_new_head is None
 
 
 def load(
@@ -64,28 +59,27 @@ def load(
         UserError: the file cannot be read, asks for code to be run, or is of another network.
     """
     in_file = files.read(Path(path).expanduser())
-    arrays = published.translate(in_file)
-    variables = flatten(params, batch_stats)
-    keys = {name: key for key in variables if (name := published.of(key)) is not None}
+    arrays, variables = published.translate(in_file), flatten(params, batch_stats)
+    places = {name: place for place in variables if (name := published.of(place)) is not None}
     # Only the layout matters: numbers are not copied.
-    layouts = {key: np.broadcast_to(np.float32(0), variables[key].shape) for key in keys.values()}
-    shapes = {name: published.to_torch(key, layouts[key]).shape for name, key in keys.items()}
+    layouts = {place: np.broadcast_to(0, variables[place].shape) for place in places.values()}
+    shapes = {name: published.to_torch(at, layouts[at]).shape for name, at in places.items()}
     if differences := _differences(arrays, shapes, published):
         raise UserError(
             f"config.model.pretrained: {path} does not fit config.model.name={model_name}: "
-            f"it {_listed(differences, '; it ')}"
+            f"it {', '.join(differences)}"
         )
     why_new_head = NEW_HEAD if new_head else _why_new_head(arrays, shapes, published)
-    for name, shape in shapes.items():
+    for name, place in places.items():
         if why_new_head is None or not published.in_head(name):
-            array, key = arrays[name].reshape(shape).astype(np.float32), keys[name]
-            variables[key] = np.ascontiguousarray(from_torch(key, array, variables[key].shape))
+            array = arrays[name].reshape(shapes[name]).astype(np.float32)
+            variables[place] = np.ascontiguousarray(published.from_torch(place, array))
     head = (
         f"its head too, of {shapes[f'{published.head}.weight'][0]} classes"
         if why_new_head is None
         else f"but its head starts from random weights: {why_new_head}"
     )
-    unused = sorted(_quoted(name) for name in published.unused(in_file))
+    unused = sorted(map(repr, published.unused(in_file)))
     left_out = f"; left out: {_listed(unused)}" if unused else ""
     message = f"{model_name} starts with the weights of {path}, {head}{left_out}"
     return Pretrained(*unflatten(variables), message, why_new_head)
@@ -95,28 +89,21 @@ def _differences(
     arrays: Arrays, shapes: Mapping[str, tuple[int, ...]], published: PublishedNames
 ) -> list[str]:
     """How the variables of a file differ from those of the network, without the head's shapes."""
-    found = []
-    for name, shape in shapes.items():
-        array = arrays.get(name)
-        if array is None:
-            found += [] if published.in_head(name) else [f"lacks {name}"]
-        elif not jnp.issubdtype(array.dtype, jnp.floating):
-            found.append(f"has {array.dtype} numbers in {name}: quantised weights are not read")
-        elif not published.in_head(name) and not _same_shape(array.shape, shape):
-            why = ", as for images of another size" if name in published.sized else ""
-            found.append(f"has {name} of shape {array.shape} instead of {shape}{why}")
-    unknown = [
-        f"has also {_quoted(name)}"
-        for name in arrays
-        if name not in shapes and not published.in_head(name)
-    ]
-    # An unknown name shows best what the file is.
-    return [*unknown[:1], *found, *unknown[1:]]
-
-
-def _quoted(name: str) -> str:
-    """A name of a file, which can be long and have line ends and control characters."""
-    return repr(name[:80])
+    both = [name for name in shapes if name in arrays]
+    body = {name for name in {**arrays, **shapes} if not published.in_head(name)}
+    differences = {
+        "lacks": [name for name in shapes if name in body and name not in arrays],
+        "has also": [repr(name) for name in arrays if name in body and name not in shapes],
+        "has no floating-point numbers in": [
+            name for name in both if not jnp.issubdtype(arrays[name].dtype, jnp.floating)
+        ],
+        "has other shapes, as for other networks or image sizes:": [
+            f"{name} {arrays[name].shape} instead of {shapes[name]}"
+            for name in both
+            if name in body and not _same_shape(arrays[name].shape, shapes[name])
+        ],
+    }
+    return [f"{verb} {_listed(names)}" for verb, names in differences.items() if names]
 
 
 def _same_shape(one: Sequence[int], other: Sequence[int]) -> bool:
@@ -124,9 +111,9 @@ def _same_shape(one: Sequence[int], other: Sequence[int]) -> bool:
     return [n for n in one if n != 1] == [n for n in other if n != 1]
 
 
-def _listed(listed: Sequence[str], separator: str = ", ") -> str:
-    first = separator.join(listed[:_LISTED])
-    return first if len(listed) <= _LISTED else f"{first} and {len(listed) - _LISTED} more"
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more
 
 
 def _why_new_head(
@@ -138,11 +125,10 @@ def _why_new_head(
     if not in_model or not in_file:
         return "the file has none" if in_model else "the model's is not linear"
     if in_file.keys() != in_model.keys():
-        return f"the file's has {_listed([_quoted(name) for name in in_file])}"
+        return f"the file's has {_listed([*map(repr, in_file)])}"
     if all(_same_shape(in_file[name], in_model[name]) for name in in_model):
         return None
-    weight = f"{published.head}.weight"
-    (found, *features), (wanted, *_) = in_file[weight] or (0,), in_model[weight]
-    if _same_shape(features, in_model[weight][1:]) and found != wanted:
+    found, wanted = ((one[f"{published.head}.weight"] or (0,))[0] for one in (in_file, in_model))
+    if found != wanted:
         return f"the file's is for {found} classes, not {wanted}"
     return "the file's is for other features"

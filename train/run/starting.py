@@ -64,7 +64,7 @@ def first_state(run: Run) -> TrainState:
         state = start_from(state, loaded.params, loaded.batch_stats)
         if processes.is_first():
             show_line(loaded.message)
-    if run.normalizes_features and not (loaded and loaded.head_is_read):
+    if run.normalizes_features and (loaded is None or loaded.why_new_head):
         norm = _measured_norm(run, state)
         state = start_from(state, state.params, {**state.batch_stats, "norm": norm})
     return state

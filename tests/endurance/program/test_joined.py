@@ -21,7 +21,6 @@ def test_the_commands_take_images(folder, of_ours, tmp_path):  # noqa: F811
     started = [
         ("predict", [run, photos, rule, f"--out={tmp_path}/s.jsonl", f"--html={tmp_path}/p.html"]),
         ("export", [run, rule, f"--out={tmp_path}/p"]),
-        ("export", [run, rule, f"--out={tmp_path}/rows", "--takes=features"]),
         ("evaluate", [run, photos, f"--out={tmp_path}/e.json"]),
     ]
     for command, arguments in started:
@@ -35,8 +34,6 @@ def test_the_commands_take_images(folder, of_ours, tmp_path):  # noqa: F811
     assert described["images"]["shape"] == ["n", 8, 8, 1]
     assert described["rule"]["rule"] == lines[0]["rule"] == "coverage=0.8"
     assert described["rule"]["calibrated_on"]["examples"] == lines[0]["calibrated_on"]["examples"]
-    assert described["script"] == "p.py"
-    rows = json.loads((tmp_path / "rows.json").read_text())
-    assert rows["features"]["shape"] == ["n", 128]
+    assert (tmp_path / "p.py").is_file()
     evaluated = json.loads((tmp_path / "e.json").read_text())
     assert evaluated["examples"] == 2 * EACH

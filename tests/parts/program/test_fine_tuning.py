@@ -23,7 +23,7 @@ from train.foundation.errors import UserError
 from train.models import HEADS, MODELS, load_alone
 from train.models.classifier import Classifier
 from train.models.weights.names import arrays_of
-from train.prediction import exported_weights
+from train.package import weights
 from train.run import experiment, transfer
 from train.run.parts import assemble
 from train.run.starting import first_state
@@ -183,12 +183,12 @@ def test_weights_of_normalized_features_are_those_of_the_published_network(
     state = first_state(parts)
     classifier = TrainedClassifier(None, {}, parts, state.params, state.batch_stats)
     assert "norm" in state.batch_stats
-    (tmp_path / "out.safetensors").write_bytes(exported_weights.serialize(classifier))
+    (tmp_path / "out.safetensors").write_bytes(weights.serialize(classifier))
     published = assemble(parse(changed(config, {"model.freeze": False})))
     loaded = load_alone(
         published.model, "resnet50", str(tmp_path / "out.safetensors"), parts.data.image_shape
     )
-    assert loaded.head_is_read
+    assert loaded.why_new_head is None
     as_published = TrainedClassifier(None, {}, published, loaded.params, loaded.batch_stats)
     images = rng.integers(0, 256, (4, 16, 16, 3), np.uint8)
     expected = classifier.scores()(images)

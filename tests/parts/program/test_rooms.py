@@ -20,7 +20,7 @@ FLOORS = (
     ("train.run",),
     ("train.series", "train.classifiers"),
     ("train.auditing", "train.prediction", "train.papers", "train.comparison"),
-    ("train.monitoring", "train.serving", "train.evaluating"),
+    ("train.monitoring", "train.package", "train.evaluating"),
     (
         *("train.main", "train.evaluate", "train.predict", "train.export", "train.prepare"),
         *("train.audit", "train.compare", "train.monitor", "train.embed", "train.figures"),

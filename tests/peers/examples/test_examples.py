@@ -95,7 +95,7 @@ def test_the_recommender_on_eight_devices_and_on_one(monkeypatch, capsys):
 
 def test_no_example_is_left_out():
     there = {path.stem for path in (ROOT / "examples").glob("*.py")}
-    assert there == {*EXAMPLES, "__init__", "digits_data"}
+    assert there == {*EXAMPLES, "__init__", "digits_data", "gradio_app", "predict_with_ray"}
 
 
 def test_the_notebook_runs():

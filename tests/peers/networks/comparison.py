@@ -76,7 +76,7 @@ def loaded(name, path, num_classes=peers.NUM_CLASSES):
     # A number seen as arrays of these shapes: the largest networks take gigabytes.
     variables = jax.tree.map(lambda leaf: np.broadcast_to(np.float32(np.nan), leaf.shape), shapes)
     found = load_pretrained(name, str(path), variables["params"], variables.get("batch_stats", {}))
-    assert found.head_is_read
+    assert found.why_new_head is None
     return {"params": found.params, "batch_stats": found.batch_stats}
 
 

@@ -7,7 +7,7 @@ from tests.peers.networks.comparison import build, computed, difference, each_ne
 from tests.peers.networks.test_parity import image_shapes
 from train.classifiers import onnx_runtime
 from train.models import MODELS
-from train.prediction.onnx import model
+from train.package.onnx import lowering
 
 # In units of the largest logit. Both in float32, with sums in other orders.
 BOUND = 1e-5
@@ -48,7 +48,7 @@ def check(name, record):
     expected = computed(
         lambda variables, images: network.apply(variables, images, train=False), variables, images
     )
-    content = model.make(
+    content = lowering.make(
         lambda images: (logits(images),), "images", shape, np.float32, ["logits"], {}
     )
     call = onnx_runtime.load(content)
@@ -59,6 +59,6 @@ def check(name, record):
 
 
 def test_no_other_network_is_left_out():
-    """The others are in tests/parts/program/prediction/onnx/test_small_networks.py."""
+    """The others are in tests/parts/program/package/onnx/test_small_networks.py."""
     unpublished = {name for name, spec in MODELS.items() if spec.names is None}
     assert unpublished == {"small_cnn", "strided_cnn", "linear", "mlp", "densenet_40_40"}

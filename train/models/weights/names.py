@@ -13,6 +13,10 @@ Path = tuple[str, ...]
 # Arrays by the names that a file has for them.
 Arrays = dict[str, np.ndarray]
 
+# Kernels [height, width, in, out] to [out, in, height, width], and [in, out] to [out, in].
+_TO_TORCH = {4: (3, 2, 0, 1), 2: (1, 0)}
+_FROM_TORCH = {4: (2, 3, 1, 0), 2: (1, 0)}
+
 _LINEAR_HEAD = ("head", "Dense_0")
 _LEAVES = {
     "kernel": "weight",
@@ -125,22 +129,11 @@ class PublishedNames:
             array = array[:, :, None, None]
         return array
 
-
-# Kernels [height, width, in, out] to [out, in, height, width], and [in, out] to [out, in].
-_TO_TORCH = {4: (3, 2, 0, 1), 2: (1, 0)}
-_FROM_TORCH = {4: (2, 3, 1, 0), 2: (1, 0)}
-
-
-def from_torch(path: Path, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """A variable of this shape from an array in PyTorch's layout, the inverse of `to_torch`.
-
-    Axes of length 1 are dropped or added if nothing else differs.
-    """
-    if path[-1] == "kernel":
-        if array.ndim == 4 and len(shape) == 2:
+    def from_torch(self, path: Path, array: np.ndarray) -> np.ndarray:
+        """The inverse of `to_torch`."""
+        if self.head_is_convolution and path[1] == "head" and array.ndim == 4:
             array = array[:, :, 0, 0]
-        array = array.transpose(_FROM_TORCH[array.ndim])
-    return array.reshape(shape)
+        return array.transpose(_FROM_TORCH[array.ndim]) if path[-1] == "kernel" else array
 
 
 def arrays_of(params: Any, batch_stats: Any, names: PublishedNames) -> Arrays:
@@ -170,9 +163,7 @@ def unflatten(variables: Mapping[Path, Any]) -> tuple[Any, Any]:
 def _renamed(name: str, renames: Mapping[str, str]) -> str:
     """A name with its prefix, up to a dot or the end, renamed."""
     parts = name.split(".")
-    # Names in third-party files can have any number of parts, and templates have few.
-    most = max((template.count(".") + 1 for template in renames), default=0)
-    for end in range(min(len(parts), most), 0, -1):
+    for end in range(len(parts), 0, -1):
         begun = _match(".".join(parts[:end]), renames)
         if begun is not None:
             return ".".join(filter(None, [begun, *parts[end:]]))

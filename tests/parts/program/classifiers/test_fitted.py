@@ -1,7 +1,6 @@
 """A run keeps the rules that are fitted for it, and a file of rules has the same form."""
 
 import dataclasses
-import json
 import shutil
 
 import numpy as np
@@ -64,7 +63,7 @@ def test_a_file_of_rules_is_read_for_the_same_classifier_only(run, tmp_path):
     for name in ("parameters", "classes"):
         content = files.read_checked(path, "a file")
         content[name] = "another"
-        (tmp_path / "other.json").write_text(json.dumps(content))
+        (tmp_path / "other.json").write_bytes(files.to_json(files.with_checksum(content)))
         with pytest.raises(UserError, match=r"--calibration: .* is for another classifier"):
             fitted.read(tmp_path / "other.json", classifier)
     with pytest.raises(UserError, match=r"--calibration .* cannot be read: No such file"):

@@ -1,5 +1,6 @@
 """The flags of a classifier: what is missing or does not go together is told in one line."""
 
+import dataclasses
 import shutil
 
 import pytest
@@ -36,9 +37,13 @@ def test_flags_that_do_not_go_together_are_refused(given, message):
 def test_a_file_with_the_description_of_a_program_is_a_program(tmp_path):
     (tmp_path / "p.json").touch()
     given = ChosenClassifier(weights=str(tmp_path / "p"))
-    given.check()
+    given.check(calibration=None)
     assert given.is_program
-    assert not ChosenClassifier(weights=str(tmp_path / "p"), classes="names.txt").is_program
+    for flag in ("workdir", "classes", "model", "dataset", "normalization"):
+        with pytest.raises(UserError, match=f"--{flag} must be left out: .* is a program"):
+            dataclasses.replace(given, **{flag: "x"}).check()
+    with pytest.raises(UserError, match="--calibration must be left out"):
+        given.check(calibration="limits.json")
 
 
 def test_a_run_shows_other_names(finished_run, tmp_path):

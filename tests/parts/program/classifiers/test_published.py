@@ -1,6 +1,7 @@
 """Published networks without a run: evaluated, served, and written for torchvision again."""
 
 import dataclasses
+import hashlib
 
 import jax
 import numpy as np
@@ -10,17 +11,18 @@ from PIL import Image
 
 from tests import reference
 from tests.parts.program.data import small, small_prepared
-from tests.parts.program.models import torch_writer as writer
 from tests.parts.program.prediction import small_network
+from tests.promises import torch_files
 from train.classifiers import fitted, published
 from train.classifiers.flags import ChosenClassifier
 from train.data import photographs
 from train.data.crops import ImageReader
+from train.foundation import files
 from train.foundation.errors import UserError
 from train.models.classifier import Classifier
 from train.models.heads import LinearHead
 from train.models.model_spec import CLIP, IMAGENET
-from train.prediction import exported_weights
+from train.package import weights
 from train.reports import rules
 
 NUM_CLASSES = len(small.SPECIES)
@@ -34,10 +36,7 @@ def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("published")
     small_prepared.plantnet(folder)
     _, arrays = small_network.weights(NUM_CLASSES)
-    # As the authors of Pl@ntNet-300K write them.
-    tensors = writer.ordered({name: writer.tensor(array) for name, array in arrays.items()})
-    saved = writer.zip_bytes({"epoch": 29, "model": tensors, "optimizer": {"param_groups": []}})
-    (folder / "best_acc.tar").write_bytes(saved)
+    (folder / "best_acc.tar").write_bytes(torch_files.zip_file(torch_files.checkpoint(arrays)))
     (folder / "names.txt").write_text("".join(f"{one} \N{HERB}\n" for one in small.SPECIES))
     pixels = np.random.default_rng(0).integers(0, 256, (90, 70, 3), np.uint8)
     Image.fromarray(pixels).save(folder / "a.jpg")
@@ -126,6 +125,22 @@ def test_a_file_that_does_not_fit_is_one_line(data, tmp_path):
         assert "config." not in str(raised.value)
 
 
+def test_weights_of_an_export_take_the_images_of_their_description(data, tmp_path):
+    classifier = published.load(of_names(data, image_size=40))
+    path = tmp_path / "own.safetensors"
+    path.write_bytes(content := weights.serialize(classifier))
+    described = {**weights.describe(classifier), "digest": hashlib.sha256(content).hexdigest()}
+    beside = files.to_json(files.with_checksum(described))
+    path.with_name("own.safetensors.json").write_bytes(beside)
+    assert published.load(of_names(data, weights=str(path), image_size=40)).shape == (40, 40, 3)
+    for changes in ({}, {"image_size": 40, "normalization": "clip"}):
+        with pytest.raises(UserError, match="--image_size and --normalization must be those of"):
+            published.load(of_names(data, weights=str(path), **changes))
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(UserError, match="is not the file that"):
+        published.load(of_names(data, weights=str(path), image_size=40))
+
+
 def test_weights_that_no_other_program_reads_are_not_written(data, monkeypatch):
     classifier = published.load(of_names(data))
     with monkeypatch.context() as patch:
@@ -133,7 +148,7 @@ def test_weights_that_no_other_program_reads_are_not_written(data, monkeypatch):
         config = dataclasses.replace(classifier.config, model=model)
         patch.setattr(classifier.parts, "config", config)
         with pytest.raises(UserError, match="small_cnn"):
-            exported_weights.serialize(classifier)
+            weights.serialize(classifier)
     monkeypatch.setattr(classifier.parts, "head", "cosine")
     with pytest.raises(UserError, match="cosine"):
-        exported_weights.serialize(classifier)
+        weights.serialize(classifier)

@@ -12,7 +12,7 @@ from configs import features as recipe
 from tests.parts.program.data import matrices
 from tests.parts.program.forked import check_mistakes, start_each
 from train.classifiers import trained
-from train.prediction import exported_program
+from train.package import program
 from train.reports.rules import parse
 from train.run import experiment
 
@@ -69,12 +69,12 @@ def test_the_run_keeps_what_it_needs_of_the_features(finished, content):
 
 def test_the_exported_program_says_what_the_classifier_says(finished, content):
     classifier = trained.load(finished / "run")
-    program = jax.export.deserialize(bytearray(exported_program.serialize(classifier, TOP)))
+    exported = jax.export.deserialize(bytearray(program.serialize(classifier, TOP)))
     features = content["features"][:7].astype(np.float32)
-    expected = jax.jit(exported_program.make(classifier, TOP))(features)
+    expected = jax.jit(program.make(classifier, TOP))(features)
     # The same operations on the same machine: to the last bit.
-    jax.tree.map(np.testing.assert_array_equal, tuple(program.call(features)), expected)
-    described = exported_program.describe(classifier, TOP)
+    jax.tree.map(np.testing.assert_array_equal, tuple(exported.call(features)), expected)
+    described = program.describe(classifier, TOP)
     assert described["features"]["shape"] == ["n", 4]
 
 

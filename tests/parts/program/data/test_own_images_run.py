@@ -9,7 +9,7 @@ from configs import features, images
 from tests.parts.program.data import pictures
 from train.classifiers import trained
 from train.configuration.parsing import parse
-from train.prediction.exported_program import preparation_in_words
+from train.data import preparation
 from train.run import experiment
 from train.training.losses import LOSSES
 
@@ -42,7 +42,7 @@ def test_a_folder_becomes_a_classifier_that_needs_no_data(tmp_path, capsys):
     pixels = reader.for_evaluation((tmp_path / "moved" / "ash" / "0.png").read_bytes(), "a")
     drawn = pictures.picture("ash/0.png", mode="L", size=(7, 7))
     np.testing.assert_array_equal(pixels[..., 0], np.asarray(drawn))
-    assert "in greyscale, " in preparation_in_words(classifier)
+    assert "made grey" in preparation.in_words(reader)
     assert classifier.scores()(pixels[None]).shape == (1, len(CLASSES))
     with pytest.raises(TypeError, match="images must be uint8, got dtype float32"):
         classifier.scores()(pixels[None].astype(np.float32))

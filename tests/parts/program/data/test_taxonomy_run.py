@@ -100,8 +100,7 @@ def test_sets_have_names_in_lines_on_the_page_and_in_the_export(folder):
     assert f"{named['name']} ({named['classes']} classes)" in (folder / "sets.html").read_text()
     assert {len(line["names"]) for line in few} <= {1, 2}
     assert {name["rank"] for line in few for name in line["names"]} > {"genus", "class"}
-    (ended,) = start("export", [workdir, *SETS, f"--out={folder}/program.jax"])
-    assert "probabilities, chosen, nodes = program.call(images)" in ended.stdout
+    start("export", [workdir, *SETS, f"--out={folder}/program.jax"])
     program = jax.export.deserialize(bytearray((folder / "program.jax").read_bytes()))
     pixels = np.stack([np.asarray(Image.open(line["path"]).convert("L")) for line in lines])
     _, chosen, nodes = program.call(pixels[..., None])

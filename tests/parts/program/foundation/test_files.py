@@ -157,8 +157,7 @@ def test_another_digit_of_a_checked_file_is_told(tmp_path):
     path.write_bytes(files.to_json(files.with_checksum(value), indent=1))
     assert files.read_checked(path, "rules") == value
     path.write_bytes(path.read_bytes().replace(b"0.5", b"0.6"))
-    with pytest.raises(UserError, match=r"is not rules as it was written: .* remove its line sha"):
-        files.read_checked(path, "rules")
-    # A user who changed it on purpose says so.
-    path.write_bytes(b'{"limit": 0.6}')
-    assert files.read_checked(path, "rules") == {"limit": 0.6}
+    for content in (path.read_bytes(), b'{"limit": 0.6}'):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=r"is not rules as it was written: it was changed"):
+            files.read_checked(path, "rules")

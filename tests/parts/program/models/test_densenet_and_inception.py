@@ -44,7 +44,7 @@ def test_the_older_names_of_a_densenet(tmp_path):
     assert "features.denseblock2.denselayer2.conv.1.weight" in older
     for in_file in (arrays, older):
         found = read(in_file, "densenet121", "large_densenet", tmp_path)
-        assert found.head_is_read
+        assert found.why_new_head is None
         assert_equal(found.params, written["params"])
         assert_equal(found.batch_stats, written["batch_stats"])
 
@@ -56,4 +56,4 @@ def test_the_auxiliary_head_is_left_out(tmp_path):
     auxiliary = {"AuxLogits.fc.bias": np.zeros(NUM_CLASSES, np.float32)}
     found = read(arrays | auxiliary, "inception_v3", "inception", tmp_path)
     assert_equal(found.params, written["params"])
-    assert found.head_is_read
+    assert found.why_new_head is None

@@ -1,6 +1,7 @@
 """Weights of torchvision's ResNets come in bit for bit; what does not fit is refused."""
 
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +10,9 @@ import pytest
 import safetensors.numpy
 
 from tests.parts.program.models import tiny
-from tests.parts.program.models import torch_writer as writer
+from tests.promises import torch_files
 from train.foundation.errors import UserError
-from train.models import HEADS, MODELS, build_model, pretrained
+from train.models import HEADS, pretrained
 from train.models.classifier import Classifier
 from train.models.networks.resnet import NETWORKS, BasicBlock, Bottleneck, ResNet
 from train.models.weights import names
@@ -26,17 +27,17 @@ SMALL = {
 
 
 @functools.cache
-def small_shapes(name, head, num_classes, channels):
+def small_shapes(name, head, num_classes):
     model = Classifier(features=SMALL[name](axis_name=None), head=HEADS[head](num_classes))
-    return tiny.shapes(model, (32, 32, channels))[1]
+    return tiny.shapes(model, (32, 32, 3))[1]
 
 
-def small_variables(seed, name="resnet18", *, head="linear", num_classes=NUM_CLASSES, channels=3):
+def small_variables(seed, name="resnet18", *, head="linear", num_classes=NUM_CLASSES):
     """Parameters and statistics, no two numbers alike."""
     rng = np.random.default_rng(seed)
     variables = jax.tree.map(
         lambda leaf: rng.normal(size=leaf.shape).astype(np.float32),
-        small_shapes(name, head, num_classes, channels),
+        small_shapes(name, head, num_classes),
     )
     return variables["params"], variables["batch_stats"]
 
@@ -54,26 +55,15 @@ def assert_equal(found, expected):
 
 def with_counts(arrays):
     """As PyTorch writes a state dict: with the number of batches that each batch norm has seen."""
-    complete = {}
-    for name, array in arrays.items():
-        complete[name] = array
-        if name.endswith("running_var"):
-            complete[name.replace("running_var", "num_batches_tracked")] = np.int64(7)
-    return complete
-
-
-def torch_bytes(arrays, to_bytes=writer.zip_bytes):
-    tensors = {name: writer.tensor(array) for name, array in with_counts(arrays).items()}
-    return to_bytes({"epoch": 3, "model": writer.ordered(tensors), "optimizer": {}})
+    norms = [name for name in arrays if name.endswith("running_var")]
+    counts = [name.replace("running_var", "num_batches_tracked") for name in norms]
+    return arrays | dict.fromkeys(counts, np.array(7))
 
 
 WRITERS = {
-    "model.safetensors": lambda arrays: safetensors.numpy.save(
-        {name: np.asarray(array) for name, array in with_counts(arrays).items()}
-    ),
-    "model.pth": torch_bytes,
-    "model_weights_best_acc.tar": torch_bytes,
-    "pytorch_model.bin": functools.partial(torch_bytes, to_bytes=writer.legacy_bytes),
+    "model.safetensors": safetensors.numpy.save,
+    "model.pth": lambda arrays: torch_files.zip_file(torch_files.checkpoint(arrays)),
+    "pytorch_model.bin": lambda arrays: torch_files.legacy_file(torch_files.checkpoint(arrays)),
 }
 
 
@@ -82,10 +72,10 @@ WRITERS = {
 def test_round_trip(name, file_name, tmp_path):
     written, before = small_variables(1, name), small_variables(2, name)
     path = tmp_path / file_name
-    path.write_bytes(WRITERS[file_name](names.arrays_of(*written, NAMES)))
+    path.write_bytes(WRITERS[file_name](with_counts(names.arrays_of(*written, NAMES))))
     found = load(path, before, name)
     assert_equal(found[:2], written)
-    assert found.head_is_read
+    assert found.why_new_head is None
     assert_equal(before, small_variables(2, name))  # What was given is as it was.
 
 
@@ -99,101 +89,46 @@ def test_other_precisions(dtype, file_name, tmp_path):
     assert_equal(found, jax.tree.map(lambda leaf: leaf.astype(np.float32), written))
 
 
-def without(arrays, *names):
-    return {name: array for name, array in arrays.items() if name not in names}
+# The head of the network, its classes, what the file lacks, and why the head starts anew.
+NEW_HEADS = [
+    ("linear", 9, (), f"the file's is for {NUM_CLASSES} classes, not 9"),
+    ("two_heads", NUM_CLASSES, (), "the model's is not linear"),
+    ("linear", NUM_CLASSES, ("fc.weight", "fc.bias"), "the file has none"),
+    ("linear", NUM_CLASSES, ("fc.bias",), "the file's has 'fc.weight'"),
+    ("linear", NUM_CLASSES, (), pretrained.NEW_HEAD),
+]
 
 
-@pytest.mark.parametrize(
-    ("head", "num_classes", "removed"),
-    [
-        ("linear", 9, ()),
-        ("cosine", NUM_CLASSES, ()),
-        ("two_heads", NUM_CLASSES, ()),
-        ("linear", NUM_CLASSES, ("fc.weight", "fc.bias")),
-        ("linear", NUM_CLASSES, ("fc.bias",)),
-    ],
-)
-def test_a_head_that_starts_anew(head, num_classes, removed, tmp_path):
+@pytest.mark.parametrize(("head", "num_classes", "removed", "why"), NEW_HEADS)
+def test_a_head_that_starts_anew(head, num_classes, removed, why, tmp_path):
     written = small_variables(1)
     before = small_variables(2, head=head, num_classes=num_classes)
+    arrays = names.arrays_of(*written, NAMES)
     path = tmp_path / "model.pth"
-    path.write_bytes(torch_bytes(without(names.arrays_of(*written, NAMES), *removed)))
-    found = load(path, before)
+    kept = {name: array for name, array in arrays.items() if name not in removed}
+    path.write_bytes(WRITERS[path.name](kept))
+    found = load(path, before, new_head=why == pretrained.NEW_HEAD)
     assert_equal(found.params["features"], written[0]["features"])
     assert_equal(found.batch_stats, written[1])
     assert_equal(found.params["head"], before[0]["head"])
-    assert not found.head_is_read
+    assert found.why_new_head
+    assert found.message.endswith(f"but its head starts from random weights: {why}")
 
 
-def test_a_head_starts_anew_where_that_is_asked_for(tmp_path):
-    written, before = small_variables(1), small_variables(2)
+def test_a_file_of_another_network_is_told_by_its_names(tmp_path):
+    arrays = names.arrays_of(*small_variables(1), NAMES)
+    arrays["conv2.weight"] = arrays.pop("conv1.weight")
+    arrays["bn1.bias"] = np.zeros(9, np.float32)
+    arrays["bn1.weight"] = np.zeros(2, np.int8)
     path = tmp_path / "model.safetensors"
-    path.write_bytes(safetensors.numpy.save(names.arrays_of(*written, NAMES)))
-    found = load(path, before, new_head=True)
-    assert_equal(found.params["features"], written[0]["features"])
-    assert_equal(found.params["head"], before[0]["head"])
-    assert not found.head_is_read
-
-
-# Each: the blocks of its stages, its convolutions a block, the channels of the first 3 by 3 one.
-PUBLISHED = {
-    "resnet18": ((2, 2, 2, 2), 2, 64),
-    "resnet34": ((3, 4, 6, 3), 2, 64),
-    "resnet50": ((3, 4, 6, 3), 3, 64),
-    "resnet101": ((3, 4, 23, 3), 3, 64),
-    "resnet152": ((3, 8, 36, 3), 3, 64),
-    "wide_resnet50_2": ((3, 4, 6, 3), 3, 128),
-    "wide_resnet101_2": ((3, 4, 23, 3), 3, 128),
-}
-
-
-def torchvision_shapes(stage_sizes, convolutions, width):
-    """The shapes in a state dict of torchvision with 1,000 classes, written out from its code."""
-
-    def norm(name, channels):
-        leaves = ("weight", "bias", "running_mean", "running_var")
-        return {f"{name}.{leaf}": (channels,) for leaf in leaves}
-
-    shapes = {"conv1.weight": (64, 3, 7, 7), **norm("bn1", 64)}
-    inputs = 64
-    for stage, num_blocks in enumerate(stage_sizes):
-        inner = width * 2**stage
-        outputs = 64 * 2**stage * (1 if convolutions == 2 else 4)
-        for index in range(num_blocks):
-            block = f"layer{stage + 1}.{index}"
-            sizes = ((3, 3), (3, 3)) if convolutions == 2 else ((1, 1), (3, 3), (1, 1))
-            channels = (inputs, *[inner] * (convolutions - 1), outputs)
-            for number, size in enumerate(sizes, start=1):
-                shape = (channels[number], channels[number - 1], *size)
-                shapes[f"{block}.conv{number}.weight"] = shape
-                shapes |= norm(f"{block}.bn{number}", channels[number])
-            if inputs != outputs:
-                shapes[f"{block}.downsample.0.weight"] = (outputs, inputs, 1, 1)
-                shapes |= norm(f"{block}.downsample.1", outputs)
-            inputs = outputs
-    return shapes | {"fc.weight": (1000, inputs), "fc.bias": (1000,)}
-
-
-@functools.cache
-def real_variables(name):
-    """Variables of the real size without memory: views of one number."""
-    model = build_model(name, num_classes=1000, head="linear", axis_name=None, half_precision=False)
-    _, variables = tiny.shapes(model, (64, 64, 3))
-    zero = np.zeros((), np.float32)
-    arrays = jax.tree.map(lambda leaf: np.broadcast_to(zero, leaf.shape), variables)
-    return arrays["params"], arrays["batch_stats"]
-
-
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_names_and_shapes_are_torchvisions(name):
-    expected = torchvision_shapes(*PUBLISHED[name])
-    found = {
-        NAMES.of(place): NAMES.to_torch(place, array).shape
-        for place, array in names.flatten(*real_variables(name)).items()
-    }
-    assert found == expected
-    arrays = {one: np.broadcast_to(np.float32(0), shape) for one, shape in expected.items()}
-    assert NAMES.num_parameters(arrays) == MODELS[name].num_parameters
+    path.write_bytes(safetensors.numpy.save(arrays))
+    told = (
+        "config.model.name=resnet18: it lacks conv1.weight, has also 'conv2.weight', "
+        "has no floating-point numbers in bn1.weight, has other shapes, as for other networks or "
+        "image sizes: bn1.bias (9,) instead of (2,)"
+    )
+    with pytest.raises(UserError, match=re.escape(told)):
+        load(path, small_variables(2))
 
 
 def test_axes_of_length_one_do_not_matter(tmp_path):

@@ -14,7 +14,7 @@ from train.classifiers import network, trained
 from train.configuration.parsing import parse
 from train.models import MODELS
 from train.models.model_spec import NORMALIZATIONS
-from train.prediction import exported_program
+from train.package import program
 from train.reports.rules import parse as rule_of
 from train.run import experiment
 from train.run.parts import assemble
@@ -61,7 +61,7 @@ def test_all_that_uses_a_run_normalizes_as_it_was_trained(run_by_clip):
     np.testing.assert_allclose(classifier.scores()(pixels), expected, rtol=1e-4)
     embedded = network.of_run(run_by_clip).compiled()(pixels)
     np.testing.assert_allclose(embedded, inputs, rtol=1e-4, atol=1e-5)
-    described = exported_program.describe(classifier, rule_of("top_k=1"))
+    described = program.describe(classifier, rule_of("top_k=1"))
     assert described["images"]["normalization"]["mean"] == list(CLIP.mean)
 
 

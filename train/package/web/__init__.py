@@ -1,0 +1,1 @@
+"""A classifier with its sets as a page in a browser."""

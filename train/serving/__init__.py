@@ -1,1 +1,0 @@
-"""An exported program behind HTTP: requests read within limits, answered in batches."""
