@@ -72,16 +72,21 @@ RECIPES = {
     "recipe", rows(("cifar100",), [name for name in RECIPES if name != "cifar100"])
 )
 def test_a_recipe_runs_end_to_end(tmp_path, recipe, run_seed):
-    (fields, make), (num_classes, loss, ks, steps) = RECIPES[recipe]
+    (_, make), (*_, steps) = RECIPES[recipe]
     if make is not None:
         make(tmp_path / "data")
-    workdir = tmp_path / "run"
+    train(recipe, tmp_path / "data", tmp_path / "run", run_seed, steps)
+
+
+def train(recipe, data, workdir, seed, steps):
+    """Two epochs of some steps, and a look at what every run leaves; returns its results."""
+    (fields, _), (num_classes, loss, ks, _) = RECIPES[recipe]
     printed = command(
         "tests.parts.program.small_photographs",
         f"--config={recipe}",
         f"--workdir={workdir}",
-        f"--config.dataset.data_dir={tmp_path / 'data'}",
-        f"--config.seed={run_seed}",
+        f"--config.dataset.data_dir={data}",
+        f"--config.seed={seed}",
         "--config.num_epochs=2",
         "--config.model.name=mlp",
         *(f"--config.dataset.{field}" for field in fields.split()),
@@ -106,3 +111,4 @@ def test_a_recipe_runs_end_to_end(tmp_path, recipe, run_seed):
     # The best classifier of a known law is not worse: four deviations of 1,000 examples.
     for name, best in results.get("bayes", {}).items():
         assert not name.startswith("top_") or results["test"][name] <= best + 4 * 0.04
+    return results
