@@ -13,10 +13,11 @@ from train.prediction import pages
 
 PACKAGE = "onnxruntime-web"
 VERSION = "1.30.0"
+_ENGINE = "ort-wasm-simd-threaded.wasm"
 # The digests of what is copied: it is code that the browsers of users run.
 DIGESTS = {
     "ort.wasm.bundle.min.mjs": "sha256-EeZL2P/hG9GiovDWJ1/fu7pyYvC3a5m1PSKKiiLvPZA=",
-    "ort-wasm-simd-threaded.wasm": "sha256-M5jBDQfSKb2Rs2RUjhMODlGo5XBLiMfAg+u+t4hC3uI=",
+    _ENGINE: "sha256-M5jBDQfSKb2Rs2RUjhMODlGo5XBLiMfAg+u+t4hC3uI=",
 }
 MODEL = "classifier.onnx"
 _PAGE = Path(__file__).parent / "page"
@@ -69,7 +70,7 @@ def write(
     # Not every server knows that .mjs is a script.
     contents |= {name.replace(".mjs", ".js"): code for name, code in runtime_files.items()}
     index = contents["index.html"].decode()
-    for name in (MODEL, f"{MODEL}.json"):
+    for name in (MODEL, f"{MODEL}.json", _ENGINE):
         index = index.replace(f"{{{{ {name} }}}}", _integrity(contents[name]))
     contents["index.html"] = index.encode()
     # The service worker keeps all of these in the browser, until one of them changes.

@@ -2,7 +2,6 @@
 import * as ort from "./ort.wasm.bundle.min.js";
 import { prepare } from "./prepare.js";
 
-ort.env.wasm.wasmPaths = { wasm: new URL("./ort-wasm-simd-threaded.wasm", import.meta.url).href };
 // Threads need headers that a static server does not send.
 ort.env.wasm.numThreads = 1;
 ort.env.logLevel = "error";
@@ -27,10 +26,14 @@ export class Classifier {
 
   /** The classifier of the page, whose description is shown before it can compute. */
   static async load(show) {
-    const { model, description } = document.body.dataset;
-    const files = [read("classifier.onnx.json", description), read("classifier.onnx", model)];
-    const [described, content] = await Promise.all(files);
+    const { model, description, engine } = document.body.dataset;
+    const [described, content, binary] = await Promise.all([
+      read("classifier.onnx.json", description),
+      read("classifier.onnx", model),
+      read("ort-wasm-simd-threaded.wasm", engine),
+    ]);
     show(described);
+    ort.env.wasm.wasmBinary = binary;
     const made = new Classifier(described, await ort.InferenceSession.create(content));
     // The first run prepares the memory.
     await made.run(new Uint8Array(made.shape.reduce((one, other) => one * other)));
