@@ -1,6 +1,7 @@
 """The nine flags that name a classifier."""
 
 import dataclasses
+import functools
 import json
 import re
 import unicodedata
@@ -55,7 +56,7 @@ class ChosenClassifier:
     @property
     def given(self) -> dict[str, Any]:
         """The values of the flags that are given, by their names."""
-        return {name: value for name, value in vars(self).items() if value is not None}
+        return {name: value for name in NAMES if (value := getattr(self, name)) is not None}
 
     @property
     def files(self) -> dict[Path, str]:
@@ -66,7 +67,7 @@ class ChosenClassifier:
             if name in self.given
         }
 
-    @property
+    @functools.cached_property
     def is_program(self) -> bool:
         """Whether a file is given, beside which is the description of a program."""
         if self.weights is None:

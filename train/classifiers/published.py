@@ -1,7 +1,6 @@
 """Networks with published weights as classifiers, which no run has trained here."""
 
 import dataclasses
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +77,7 @@ def _check_description(weights: Path, parts: Run) -> None:
     if not path.is_file():
         return
     described = files.read_checked(path, "a description that train.export wrote")
-    if hashlib.sha256(weights.read_bytes()).hexdigest() != described["digest"]:
+    if files.sha256(weights) != described["digest"]:
         raise UserError(f"--weights {weights} is not the file that {path} describes")
     given = described["images"]
     numbers = given["normalization"]

@@ -15,7 +15,7 @@ from train.foundation.flags import plain
 from train.foundation.kinds import did_you_mean
 
 Main = Callable[[], int | None]
-# What Python says of a text that is no number, and what is told.
+# Python's messages for a text that is not a number, and ours.
 _NO_NUMBER = {
     "invalid literal for int() with base 10:": "must be an integer; got",
     "could not convert string to float:": "must be a number; got",

@@ -187,7 +187,7 @@ def _checksum(value: Mapping[str, Any]) -> str:
 
 def write_checksums(folder: Path, paths: Iterable[Path]) -> None:
     """Writes the SHA-256 checksums of files in a folder to a file in it."""
-    known = {path.relative_to(folder).as_posix(): _sha256(path) for path in sorted(paths)}
+    known = {path.relative_to(folder).as_posix(): sha256(path) for path in sorted(paths)}
     write_whole(folder / CHECKSUMS, to_json(known))
 
 
@@ -199,10 +199,11 @@ def check_checksums(folder: Path) -> None:
         UserError: the list of checksums is damaged.
     """
     for name, known in read(folder / CHECKSUMS, dict[str, str], "a list of checksums").items():
-        if _sha256(folder / name) != known:
+        if sha256(folder / name) != known:
             raise OSError(f"{folder / name} changed since it was written")
 
 
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

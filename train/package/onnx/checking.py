@@ -44,7 +44,7 @@ def check(classifier: TrainedClassifier, rule: SetRule, content: bytes) -> str:
     infer, ours, others = jax.jit(program.make(classifier, rule)), [], []
     for batch in batches:
         ours.append(infer(batch))
-        # One example alone, too: the file is for any number.
+        # The first example of a batch is alone: the file takes any number.
         others += [call(rows) for rows in (batch[:1], batch[1:]) if len(rows)]
     wanted, found = (
         [np.concatenate(parts) for parts in zip(*outputs, strict=True)]

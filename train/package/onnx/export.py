@@ -65,7 +65,7 @@ def export(
             "numbers of the run."
         )
     checked = checking.check(adapted, fit, content)
-    # What was tested is told of the classifier with its own numbers.
+    # The accuracies of the card were measured with the numbers of the run.
     of_name = functools.partial(card.write, classifier, fit, numbers=numbers)
     return Exported(content, description, checked, of_name)
 

@@ -69,12 +69,13 @@ def write(
     contents[f"{MODEL}.json"] = files.to_json(files.with_checksum(described), indent=1)
     # Not every server knows that .mjs is a script.
     contents |= {name.replace(".mjs", ".js"): code for name, code in runtime_files.items()}
-    index = contents["index.html"].decode()
-    for name in (MODEL, f"{MODEL}.json", _ENGINE):
-        index = index.replace(f"{{{{ {name} }}}}", _integrity(contents[name]))
-    contents["index.html"] = index.encode()
     # The service worker keeps all of these in the browser, until one of them changes.
     kept = {name: _integrity(one) for name, one in contents.items() if name != "offline.js"}
+    index = contents["index.html"].decode()
+    for name in (MODEL, f"{MODEL}.json", _ENGINE):
+        index = index.replace(f"{{{{ {name} }}}}", kept[name])
+    contents["index.html"] = index.encode()
+    kept["index.html"] = _integrity(contents["index.html"])
     listed = json.dumps(kept, indent=1)
     contents["offline.js"] = contents["offline.js"].replace(b"{{ files }}", listed.encode())
     with files.new_folder(out) as partial:

@@ -89,7 +89,7 @@ def test_other_precisions(dtype, file_name, tmp_path):
     assert_equal(found, jax.tree.map(lambda leaf: leaf.astype(np.float32), written))
 
 
-# The head of the network, its classes, what the file lacks, and why the head starts anew.
+# In each row: the head, the number of classes, what the file lacks, why the head starts anew.
 NEW_HEADS = [
     ("linear", 9, (), f"the file's is for {NUM_CLASSES} classes, not 9"),
     ("two_heads", NUM_CLASSES, (), "the model's is not linear"),
