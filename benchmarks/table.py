@@ -1,95 +1,49 @@
-"""Writes the tables of the committed results to benchmarks/README.md and pages of docs.
+"""Writes the tables of the committed results to benchmarks/README.md.
 
 python -m benchmarks.table
 """
 
+import importlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import (
-    calibrated_losses,
-    chunked,
-    collection_report,
-    data,
-    deployment,
-    estimators_report,
-    exactness,
-    frozen_heads,
-    in_browser,
-    kernel,
-    losses_report,
-    near_duplicates,
-    networks_report,
-    new_classes,
-    observations,
-    on_device,
-    other_losses,
-    program_formats,
-    selection_report,
-    set_construction,
-    set_rules,
-    set_sizes,
-    steps_on_device,
-    throughput,
-    train_step_report,
-)
-
-PAGES = (
-    Path(__file__).parent / "README.md",
-    Path(__file__).parent.parent / "docs" / "evidence" / "proofs.md",
-)
+PAGE = Path(__file__).parent / "README.md"
 RESULTS = Path(__file__).parent / "results"
-_TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
-    "calibrated_losses": calibrated_losses.tables,
-    "chunked": chunked.tables,
-    "collection": collection_report.tables,
-    "data": data.tables,
-    "deployment": deployment.tables,
-    "estimators": estimators_report.tables,
-    "exactness": exactness.tables,
-    "frozen_heads": frozen_heads.tables,
-    "in_browser": in_browser.tables,
-    "kernel": kernel.tables,
-    "losses": losses_report.tables,
-    "losses_flat": losses_report.tables,
-    "losses_memory": losses_report.tables,
-    "near_duplicates": near_duplicates.tables,
-    "networks": networks_report.tables,
-    "new_classes": new_classes.tables,
-    "observations": observations.tables,
-    "on_device": on_device.tables,
-    "other_losses": other_losses.tables,
-    "program_formats": program_formats.tables,
-    "selection": selection_report.tables,
-    "set_construction": set_construction.tables,
-    "set_rules": set_rules.tables,
-    "set_sizes": set_sizes.tables,
-    "steps_on_device": steps_on_device.tables,
-    "throughput": throughput.tables,
-    "train_step": train_step_report.tables,
-    "train_step_densenet": train_step_report.tables,
-    "train_step_resnet": train_step_report.tables,
-}
-_PLACE = re.compile(
-    r"(?P<begin><!-- begin (?P<file>(?P<benchmark>\w+)-\w+\.json) -->\n).*?(?P<end><!-- end -->)",
-    re.DOTALL,
-)
+_PLACE = re.compile(r"(<!-- (\w+): (\S+\.json) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def markdown(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table with one line per row."""
+    header = list(header)
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def machine(results: Mapping[str, Any]) -> str:
+    """The hardware and the versions of a result in words."""
+    found = results["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+    return (
+        f"{found['device']}, {found['processor']}, {found['cores']} cores; Python "
+        f"{found['python']}, {versions}"
+    )
 
 
 def filled(text: str) -> str:
-    """The text, with the tables of a result between the comments that name its file."""
+    """The text, with tables between comments that name a benchmark and a file of its results."""
 
     def tables(place: re.Match[str]) -> str:
-        results = json.loads((RESULTS / place["file"]).read_text())
-        made = _TABLES[place["benchmark"]](results).strip("\n")
-        return f"{place['begin']}\n{made}\n\n{place['end']}"
+        begin, benchmark, file, end = place.groups()
+        made = importlib.import_module(f"benchmarks.{benchmark}").tables(
+            json.loads((RESULTS / file).read_text())
+        )
+        return f"{begin}\n{made}\n\n{end}"
 
     return _PLACE.sub(tables, text)
 
 
 if __name__ == "__main__":
-    for page in PAGES:
-        page.write_text(filled(page.read_text()))
+    PAGE.write_text(filled(PAGE.read_text()))

@@ -1,24 +1,60 @@
-"""Interleaved timing, memory, and a description of the machine."""
+"""What the benchmarks share: flags, calls that take turns, memory, and the machine."""
 
-import concurrent.futures
+import argparse
 import importlib.metadata
-import multiprocessing
+import json
 import os
 import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
 # Seconds of rest between turns.
 _REST = 0.05
-_PACKAGES = ("jax", "jaxlib", "numpy", "optax", "torch", "pytopk")
+_PACKAGES = ("jax", "jaxlib", "numpy", "optax")
 
 # A function that blocks until its work is done.
 Contestant = Callable[[], Any]
+Name = TypeVar("Name")
+
+
+def parser(doc: str | None, *, repetitions: int, what: str = "timed calls of each") -> Any:
+    """A parser with the flags of every benchmark.
+
+    Args:
+        doc: the benchmark's docstring.
+        repetitions: the default number of measurements.
+        what: what is repeated.
+    """
+    made = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
+    made.add_argument("--repetitions", type=int, default=repetitions, help=what)
+    made.add_argument("--output", type=Path, help="a JSON file for the results, else printed")
+    made.add_argument("--smoke", action="store_true", help="smallest sizes, to see that it works")
+    return made
+
+
+def parse(made: argparse.ArgumentParser) -> argparse.Namespace:
+    """The flags as they are given; `--smoke` means two repetitions."""
+    given = made.parse_args()
+    if given.smoke:
+        given.repetitions = 2
+    # Before the measurements, not after them.
+    if given.output is not None and not given.output.parent.is_dir():
+        made.error(f"--output must be in a folder that exists; got {given.output}")
+    return given
+
+
+def write(results: Mapping[str, Any], output: Path | None) -> None:
+    """Writes the results as JSON, or prints them without a file."""
+    text = json.dumps(results, indent=2) + "\n"
+    if output is None:
+        print(text)  # noqa: T201
+    else:
+        output.write_text(text)
 
 
 def blocking(function: Callable[..., Any], *arguments: Any) -> Contestant:
@@ -32,14 +68,9 @@ def value_and_gradient(loss: Callable[..., jax.Array]) -> Any:
     return jax.jit(jax.value_and_grad(lambda *operands: loss(*operands).mean()))
 
 
-def forward_and_backward(loss: Callable[..., jax.Array], *arguments: Any) -> Contestant:
-    """The mean loss and its gradient by the first argument."""
-    return blocking(value_and_gradient(loss), *arguments)
-
-
 def medians_in_turns(
-    contestants: Mapping[str, Contestant], repetitions: int, *, settle: bool = False
-) -> dict[str, float]:
+    contestants: Mapping[Name, Contestant], repetitions: int, *, settle: bool = False
+) -> dict[Name, float]:
     """The median seconds of each contestant.
 
     The contestants take turns, so that a slowdown of the machine affects all of them. The first two
@@ -55,7 +86,7 @@ def medians_in_turns(
     for contestant in contestants.values():
         contestant()
         contestant()
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    seconds: dict[Name, list[float]] = {name: [] for name in contestants}
     for _ in range(repetitions):
         for name, contestant in contestants.items():
             if settle:
@@ -67,73 +98,42 @@ def medians_in_turns(
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 
-def in_process_of_its_own(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of the function in a new process, so that the peak of memory is the function's."""
-    context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as executor:
-        return executor.submit(function, *arguments).result()
-
-
 def logit_arrays(compiled: Any, logits: Any) -> float:
-    """XLA's temporary memory of a compiled function, in arrays of the logits' size.
-
-    NaN if XLA does not report it.
-    """
-    analysis = compiled.memory_analysis()
-    return float("nan") if analysis is None else analysis.temp_size_in_bytes / logits.nbytes
+    """XLA's temporary memory of a compiled function, in arrays of the logits' size."""
+    return compiled.memory_analysis().temp_size_in_bytes / logits.nbytes
 
 
-def extra_memory(function: Contestant) -> int | None:
-    """The peak memory of a call in bytes, beyond the current memory of the process.
-
-    None if the system does not report it; only Linux does.
-    """
-    before, peak = resident_memory(), peak_memory(function)
-    return None if before is None or peak is None else peak - before
-
-
-def peak_memory(function: Contestant) -> int | None:
-    """The peak memory of the process during a call in bytes; None if `extra_memory` is None."""
-    status, forget = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-    if not forget.exists():
-        return None
-    forget.write_text("5")  # Resets the peak.
+def extra_memory(function: Contestant) -> int:
+    """The peak memory of a call in bytes, beyond the memory of the process; Linux only."""
+    before = _status_bytes("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # Resets the peak.
     function()
-    return _status_bytes(status, "VmHWM")
+    return _status_bytes("VmHWM") - before
 
 
-def resident_memory() -> int | None:
-    """The memory of the process in bytes; None if the system does not report it."""
-    status = Path("/proc/self/status")
-    return _status_bytes(status, "VmRSS") if status.exists() else None
-
-
-def _status_bytes(status: Path, name: str) -> int:
-    (line,) = (line for line in status.read_text().splitlines() if line.startswith(f"{name}:"))
+def _status_bytes(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith(f"{name}:"))
     return 1024 * int(line.split()[1])
 
 
-def machine(*peers: str) -> dict[str, Any]:
-    """The hardware and the versions that a result depends on, also of third-party packages."""
+def machine(*packages: str) -> dict[str, Any]:
+    """The hardware and the versions that a result depends on, also of these packages."""
     versions = {}
-    for package in (*_PACKAGES, *peers):
+    for package in (*_PACKAGES, *packages):
         try:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
+    models = {
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    }
     return {
         "device": jax.devices()[0].device_kind,
-        "processor": _processor(),
+        "processor": ", ".join(models),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "versions": versions,
     }
-
-
-def _processor() -> str:
-    information = Path("/proc/cpuinfo")
-    if information.exists():
-        for line in information.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

@@ -1,19 +1,16 @@
-"""Training steps by loss and K: images per second, and the cost of a loss beyond cross-entropy.
+"""Training steps by loss: images per second, and the cost of a loss beyond cross-entropy.
 
-    python -m benchmarks.train_step [--device=cpu] [--model densenet_40_40 resnet50] [--batch=64]
-        [--ranks 5 10] [--repetitions=21] [--output=FILE.json]
+    python -m benchmarks.train_step [--model densenet_40_40 resnet50] [--output=FILE.json]
 
-Needs jax, numpy, optax and flax, and no data set. A step is the program's own: images to float32,
-forward, backward, SGD with Nesterov momentum. Each loss is also timed without the network, forward
-and backward on logits of the same shape, because a millisecond is not measurable in a step of a
-second. On a CPU a step takes seconds, and its compilation longer. There the batches are smaller
-than in the recipes, and only the losses of the thesis's figure 4.3, at K = 5, are timed in complete
-steps.
+Needs no data set. A step is the program's own: images to float32, forward, backward, SGD with
+Nesterov momentum. Each loss is also timed without the network, forward and backward on logits of
+the same shape, because a millisecond is not measurable in a step of a second. K is 5, as in the
+thesis's figure 4.3. On a CPU a step takes seconds, and its compilation longer.
 """
 
-import importlib.metadata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -22,7 +19,7 @@ import numpy as np
 import optax
 from flax import jax_utils
 
-from benchmarks import command, timing
+from benchmarks import table, timing
 from topk_jax import losses
 from train.devices.devices import PmapDevices
 from train.models import build_model
@@ -32,202 +29,142 @@ from train.training.optimizer import Optimizer
 from train.training.state import initial_state, initializer, num_parameters
 
 AXIS_NAME = "devices"
-EPSILON = 1.0
-TAU = 1.0
 # So small that the parameters, and with them the time of a step, hardly change.
 LEARNING_RATE = 1e-6
 LOSS_REPETITIONS = 101
 
-
-@dataclass(frozen=True)
-class Loss:
-    """A loss with its set size K and its number of samples M, if it has them.
-
-    Attributes:
-        function: logits [n, L], labels [n] and one random key per example [n] to losses [n].
-        on_cpu: whether complete steps are timed on a CPU too.
-    """
-
-    name: str
-    function: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
-    k: int | None = None
-    num_samples: int | None = None
-    on_cpu: bool = False
-
-    @property
-    def title(self) -> str:
-        """A name that no other loss here has."""
-        return f"{self.name} K={self.k} M={self.num_samples}"
+# Logits [n, L], labels [n] and one random key per example [n] to losses [n].
+Loss = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+# Name, K and M.
+Title = tuple[str, int | None, int | None]
 
 
-def _noised(k: int, num_samples: int, *, on_cpu: bool = False) -> Loss:
-    def function(logits: jax.Array, labels: jax.Array, keys: jax.Array) -> jax.Array:
-        return losses.noised_top_k_hinge(
-            logits, labels, k=k, epsilon=EPSILON, num_samples=num_samples, key=keys
-        )
-
-    return Loss("noised_top_k_hinge", function, k, num_samples, on_cpu)
+def _noised(num_samples: int) -> Loss:
+    return lambda logits, labels, keys: losses.noised_top_k_hinge(
+        logits, labels, k=5, epsilon=1.0, num_samples=num_samples, key=keys
+    )
 
 
-def _expected(k: int) -> Loss:
-    def function(logits: jax.Array, labels: jax.Array, _keys: jax.Array) -> jax.Array:
-        return losses.expected_top_k_hinge(logits, labels, k=k, epsilon=EPSILON)
-
-    return Loss("expected_top_k_hinge", function, k)
+def _without_keys(loss: Callable[..., jax.Array], **parameters: Any) -> Loss:
+    return lambda logits, labels, _keys: loss(logits, labels, **parameters)
 
 
-def _smooth(k: int, *, on_cpu: bool = False) -> Loss:
-    def function(logits: jax.Array, labels: jax.Array, _keys: jax.Array) -> jax.Array:
-        return losses.smooth_top_k_hinge(logits, labels, k=k, tau=TAU)
-
-    return Loss("smooth_top_k_hinge", function, k, on_cpu=on_cpu)
-
-
-# First the loss that the others are compared with, then the others.
-CROSS_ENTROPY = Loss(
-    "cross_entropy",
-    lambda logits, labels, _keys: losses.cross_entropy(logits, labels),
-    on_cpu=True,
-)
-LOSSES = (
-    CROSS_ENTROPY,
-    _noised(1, 3),
-    _noised(5, 3, on_cpu=True),
-    _noised(10, 3),
-    _noised(20, 3),
-    _noised(5, 10),
-    _expected(5),
-    _smooth(5, on_cpu=True),
-    _smooth(10),
-    _smooth(20),
-)
-RANKS = {loss.k for loss in LOSSES}
+# First the one that the others are compared with.
+LOSSES: dict[Title, Loss] = {
+    ("cross_entropy", None, None): _without_keys(losses.cross_entropy),
+    ("noised_top_k_hinge", 5, 3): _noised(3),
+    ("noised_top_k_hinge", 5, 10): _noised(10),
+    ("expected_top_k_hinge", 5, None): _without_keys(losses.expected_top_k_hinge, k=5, epsilon=1.0),
+    ("smooth_top_k_hinge", 5, None): _without_keys(losses.smooth_top_k_hinge, k=5, tau=1.0),
+}
+_BASE = ("cross_entropy", None, None)
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What a network is trained on.
-
-    Attributes:
-        size: height and width of the images in pixels.
-        num_classes: the number of classes.
-        batch: the recipe's batch.
-        cpu_batch: a batch that a CPU gets through in seconds.
-    """
+    """What a network is trained on: height and width in pixels, classes, and the batch."""
 
     size: int
     num_classes: int
     batch: int
-    cpu_batch: int
 
 
 WORKLOADS = {
-    "densenet_40_40": Workload(size=32, num_classes=100, batch=64, cpu_batch=64),
-    "resnet50": Workload(size=224, num_classes=1081, batch=32, cpu_batch=8),
+    "densenet_40_40": Workload(size=32, num_classes=100, batch=64),
+    "resnet50": Workload(size=224, num_classes=1081, batch=32),
+    # For `--smoke`.
+    "small_cnn": Workload(size=8, num_classes=10, batch=4),
 }
 
 
 def main() -> None:
     """Measures every network and prints or writes the results as JSON."""
-    parser = command.parser(
-        __doc__, repetitions=None, what="timed steps of each; 21 by default, 5 on a CPU"
-    )
-    command.add_device(parser)
-    parser.add_argument("--model", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
-    parser.add_argument(
-        "--batch",
-        type=command.integer(1),
-        help="images per step; by default the recipe's, less on a CPU",
-    )
-    parser.add_argument(
-        "--ranks",
-        nargs="+",
-        type=command.integer(1),
-        help="only the losses with these K, beside cross-entropy",
-    )
-    arguments = parser.parse_args()
-    device = arguments.device
-    jax.config.update("jax_default_device", device)
-    on_cpu = device.platform == "cpu"
-    repetitions = arguments.repetitions or (5 if on_cpu else 21)
-    machine = timing.machine()
-    machine["versions"]["flax"] = importlib.metadata.version("flax")
+    parser = timing.parser(__doc__, repetitions=21, what="timed steps of each")
+    parser.add_argument("--model", nargs="+", choices=WORKLOADS)
+    given = timing.parse(parser)
+    chosen = given.model or (["small_cnn"] if given.smoke else ["densenet_40_40", "resnet50"])
     results = {
-        "machine": machine,
-        "step_repetitions": repetitions,
+        "machine": timing.machine("flax"),
+        "step_repetitions": given.repetitions,
         "loss_repetitions": LOSS_REPETITIONS,
-        "models": [
-            measure(
-                name,
-                [loss for loss in LOSSES if loss.k in {None, *(arguments.ranks or RANKS)}],
-                device=device,
-                batch=arguments.batch,
-                repetitions=repetitions,
-            )
-            for name in arguments.model
-        ],
+        "models": [_measure(name, given.repetitions) for name in chosen],
     }
-    command.write(results, arguments.output)
+    timing.write(results, given.output)
 
 
-def measure(
-    name: str,
-    chosen: list[Loss],
-    *,
-    device: jax.Device,
-    batch: int | None,
-    repetitions: int,
-) -> dict[str, Any]:
+def tables(results: Mapping[str, Any]) -> str:
+    """Times of a step and of only the loss, and what the loss adds to the step of cross-entropy."""
+    parts = [
+        f"{table.machine(results)}; medians of {results['step_repetitions']} steps and of "
+        f"{results['loss_repetitions']} evaluations of the loss alone, in turns."
+    ]
+    for model in results["models"]:
+        parts += [
+            f"`{model['model']}`, {model['parameters']:,} parameters, batch {model['batch']}, "
+            f"{model['size']} by {model['size']} pixels, {model['classes']:,} classes:",
+            table.markdown(
+                [
+                    *("loss", "K", "M", "loss alone, ms", "more than cross-entropy, % of a step"),
+                    *("step, ms", "images/s", "step, % over cross-entropy"),
+                ],
+                (_line(row) for row in model["losses"]),
+            ),
+        ]
+    return "\n\n".join(parts)
+
+
+def _line(row: Mapping[str, Any]) -> list[str]:
+    return [
+        row["loss"],
+        *("–" if row[name] is None else str(row[name]) for name in ("K", "M")),
+        f"{1e3 * row['loss_seconds']:.2f}",
+        f"{row['loss_overhead_percent']:.2f}",
+        f"{1e3 * row['step_seconds']:,.1f}",
+        f"{row['images_per_second']:,.0f}",
+        f"{row['step_overhead_percent']:+.1f}",
+    ]
+
+
+def _measure(name: str, repetitions: int) -> dict[str, Any]:
     """The median seconds of a step with each loss, and of only each loss, for one network."""
     workload = WORKLOADS[name]
-    on_cpu = device.platform == "cpu"
-    if batch is None:
-        batch = workload.cpu_batch if on_cpu else workload.batch
-    stepped = [loss for loss in chosen if loss.on_cpu or not on_cpu]
-    contestants, num_trained = whole_steps(name, stepped, batch=batch, device=device)
-    step_seconds = timing.medians_in_turns(contestants, repetitions)
-    loss_seconds = timing.medians_in_turns(
-        {loss.title: loss_alone(loss, batch, workload.num_classes) for loss in chosen},
+    contestants, num_trained = _whole_steps(name, workload)
+    of_step = timing.medians_in_turns(contestants, repetitions)
+    of_loss = timing.medians_in_turns(
+        {title: _loss_alone(loss, workload) for title, loss in LOSSES.items()},
         LOSS_REPETITIONS,
     )
-    step_baseline = step_seconds[CROSS_ENTROPY.title]
-    loss_baseline = loss_seconds[CROSS_ENTROPY.title]
+    step_of_base, loss_of_base = of_step[_BASE], of_loss[_BASE]
     rows = []
-    for loss in chosen:
-        row = {
-            "loss": loss.name,
-            "K": loss.k,
-            "M": loss.num_samples,
-            "loss_seconds": loss_seconds[loss.title],
-            # What the loss adds to a step of cross-entropy, by the times of the losses.
-            "loss_overhead_percent": 100
-            * (loss_seconds[loss.title] - loss_baseline)
-            / step_baseline,
-        }
-        if loss in stepped:
-            seconds = step_seconds[loss.title]
-            row["step_seconds"] = seconds
-            row["images_per_second"] = batch / seconds
-            row["step_overhead_percent"] = 100 * (seconds / step_baseline - 1)
-        rows.append(row)
+    for title in LOSSES:
+        step, alone = of_step[title], of_loss[title]
+        rows.append(
+            {
+                **dict(zip(("loss", "K", "M"), title, strict=True)),
+                "loss_seconds": alone,
+                # What the loss adds to a step of cross-entropy, by the times of the losses.
+                "loss_overhead_percent": 100 * (alone - loss_of_base) / step_of_base,
+                "step_seconds": step,
+                "images_per_second": workload.batch / step,
+                "step_overhead_percent": 100 * (step / step_of_base - 1),
+            }
+        )
     return {
         "model": name,
         "parameters": num_trained,
         "size": workload.size,
         "classes": workload.num_classes,
-        "batch": batch,
+        "batch": workload.batch,
         "losses": rows,
     }
 
 
-def whole_steps(
-    name: str, stepped: list[Loss], *, batch: int, device: jax.Device
-) -> tuple[dict[str, timing.Contestant], int]:
-    """A training step with each loss, by its title, and the number of parameters.
+def _whole_steps(name: str, workload: Workload) -> tuple[dict[Title, timing.Contestant], int]:
+    """A training step with each loss, and the number of parameters.
 
     All of them change one state in turn, so that memory holds it once.
     """
-    workload = WORKLOADS[name]
+    devices = jax.devices()[:1]
     model = build_model(
         name,
         num_classes=workload.num_classes,
@@ -247,20 +184,20 @@ def whole_steps(
     )
     # Drawn here, because the initialisation would take as long to compile as many steps take to
     # run.
-    state = jax_utils.replicate(jax.tree.map(lambda leaf: _drawn(rng, leaf), shapes), [device])
+    state = jax_utils.replicate(jax.tree.map(partial(_drawn, rng), shapes), devices)
     examples = {
-        "images": rng.integers(0, 256, (batch, *image_shape)).astype(np.uint8),
-        "labels": rng.integers(0, workload.num_classes, batch).astype(np.int32),
-        "positions": np.arange(batch, dtype=np.int32),
+        "images": rng.integers(0, 256, (workload.batch, *image_shape)).astype(np.uint8),
+        "labels": rng.integers(0, workload.num_classes, workload.batch).astype(np.int32),
+        "positions": np.arange(workload.batch, dtype=np.int32),
     }
-    examples = jax_utils.replicate(examples, [device])
+    examples = jax_utils.replicate(examples, devices)
 
     def contestant(loss: Loss) -> timing.Contestant:
         step = steps.make_train_step(
             model,
             # A training step makes no use of the loss of evaluation; no labels are estimated.
             lambda _values: Objective(
-                lambda logits, labels, keys, _estimates: loss.function(logits, labels, keys),
+                lambda logits, labels, keys, _estimates: loss(logits, labels, keys),
                 evaluation_loss=losses.cross_entropy,
             ),
             lambda _values: Optimizer(sgd, schedule),
@@ -271,7 +208,7 @@ def whole_steps(
         compiled = jax.pmap(
             lambda state, batch: step(state, hyperparameters, batch),
             axis_name=AXIS_NAME,
-            devices=[device],
+            devices=devices,
             donate_argnums=0,
         )
 
@@ -282,22 +219,25 @@ def whole_steps(
 
         return run
 
-    return {loss.title: contestant(loss) for loss in stepped}, num_parameters(shapes.params)
+    contestants = {title: contestant(loss) for title, loss in LOSSES.items()}
+    return contestants, num_parameters(shapes.params)
 
 
-def loss_alone(loss: Loss, batch: int, num_classes: int) -> timing.Contestant:
+def _loss_alone(loss: Loss, workload: Workload) -> timing.Contestant:
     """Forward and backward of the mean loss, random keys included."""
     rng = np.random.default_rng(0)
-    logits = rng.normal(size=(batch, num_classes)).astype(np.float32)
-    labels = rng.integers(0, num_classes, batch).astype(np.int32)
+    batch = workload.batch
+    logits = rng.normal(size=(batch, workload.num_classes)).astype(np.float32)
+    labels = rng.integers(0, workload.num_classes, batch).astype(np.int32)
     positions = np.arange(batch, dtype=np.int32)
 
     def with_keys(
         logits: jax.Array, labels: jax.Array, positions: jax.Array, step: jax.Array
     ) -> jax.Array:
-        return loss.function(logits, labels, randomness.loss_keys(0, step, positions))
+        return loss(logits, labels, randomness.loss_keys(0, step, positions))
 
-    return timing.forward_and_backward(with_keys, logits, labels, positions, np.int32(0))
+    compiled = timing.value_and_gradient(with_keys)
+    return timing.blocking(compiled, logits, labels, positions, np.int32(0))
 
 
 def _drawn(rng: np.random.Generator, leaf: jax.ShapeDtypeStruct) -> np.ndarray:

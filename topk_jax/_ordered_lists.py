@@ -14,7 +14,7 @@ LONGEST = 64
 # A list of 16 takes many seconds to compile, so longer selections have shorter lists.
 LONGEST_IN_ONE_PASS = 16
 # On an H100 passes of 3 entries take 0.86 to 0.99 of the time of passes of 4 for k = 21, and they
-# compile in two thirds of the time; passes of 2 take longer (benchmarks/README.md).
+# compile in two thirds of the time; passes of 2 take longer.
 _ENTRIES_ON_GPU = 3
 # The compiler of TPUs unrolls the reduction of a list for many rows. For 12 entries of 256 rows of
 # 10,000 it takes 7 seconds for passes of 2, 12 for passes of 3 and minutes for a single pass. It

@@ -14,9 +14,7 @@ COMMANDS = {
     "export": "exports a classifier and its rule to a file, for use without this program",
     "serve": "answers requests with the sets of an exported classifier, over HTTP",
     "plan": "compiles a run for a TPU or GPU that need not be here, and lists its memory",
-    "compare": "makes a table of your own runs, and the runs of a sweep",
-    "figures": "draws the figures of the papers, of runs or of the losses themselves",
-    "tables": "plans, runs and collects the tables of the papers",
+    "compare": "makes the runs of a study or of a table of the papers; tables and figures of runs",
 }
 
 

@@ -32,8 +32,8 @@ def test_processes_decode_the_photographs_of_an_own_recipe(commands, folder):
 def test_the_runs_of_a_table_are_started_in_the_same_way(commands, folder):
     table = ("--table=4.9", "--on=digits", "--rows=cross_entropy", "--columns=K=1", "--seeds=0")
     few = ("--override=num_epochs=1", "--override=model.name=mlp")
-    planned = installation.run(commands, folder, "tables", *table, *few, "--plan")
+    planned = installation.run(commands, folder, "compare", *table, *few, "--plan")
     assert planned.stdout.startswith("python -m train.main --config=digits:cross_entropy "), planned
-    done = installation.run(commands, folder, "tables", *table, *few, "--run")
+    done = installation.run(commands, folder, "compare", *table, *few)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "One seed, 0," in done.stdout
+    assert "Mean over the seeds 0 " in done.stdout

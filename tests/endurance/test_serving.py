@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from benchmarks import hostile
+from tests.endurance import hostile
 from tests.parts.program.forked import ROOT, TIME_LIMIT
 from tests.parts.program.package import small_program
 from tests.parts.program.package.served import ANSWERS_WITHIN, Server

@@ -34,7 +34,7 @@ def evaluating(_digits, workdir):
 
 def drawing(_digits, workdir):
     out = workdir.parent / "figure.svg"
-    return commands.line("figures", figure="learning_curves", workdirs=workdir, out=out)
+    return commands.line("compare", figure="curves", runs=workdir, out=out)
 
 
 def training(digits, workdir):

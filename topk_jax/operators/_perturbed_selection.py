@@ -92,7 +92,7 @@ def select_by_kernel(
     def pick(values: jax.Array, selected: jax.Array, _: Callable[[jax.Array], jax.Array]) -> Any:
         return values, selected
 
-    # A GPU has the plain selection: it took half the time of the kernel (benchmarks/README.md).
+    # A GPU has the plain selection: it took half the time of the kernel.
     values, selected = jax.lax.platform_dependent(
         scores.reshape(-1, scores.shape[-1]),
         epsilon.reshape(-1),

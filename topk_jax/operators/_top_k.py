@@ -25,7 +25,7 @@ from topk_jax._entries import take_along, take_entries
 
 __all__ = ["top_k_sum", "top_k_value"]
 
-# Measured: see benchmarks/README.md.
+# Measured on two CPU cores, with 8 to 640 rows of 100 to 100,000 scores and k from 1 to 101.
 _LONGEST_SHORT_ROW = 2048
 _HIGHEST_DESCENT = 16
 _HIGHEST_SELECTED_RANK = 8

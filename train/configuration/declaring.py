@@ -109,7 +109,7 @@ def _declared(hint: Any, one: "dataclasses.Field[Any]") -> Declared:
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
     members = typing.get_args(hint) if is_union else (hint,)
     (member,) = (member for member in members if member is not types.NoneType)
-    bounds = {"min_length": 1} if member is str else one.metadata["bounds"]
+    bounds = ({"min_length": 1} if member is str else {}) | one.metadata["bounds"]
     kind: Any = Annotated[member, msgspec.Meta(**bounds)]
     type_ = str if typing.get_origin(member) is Literal else typing.get_origin(member) or member
     return Declared(kind | None if is_union else kind, type_, one.default, *one.metadata["traits"])

@@ -5,9 +5,9 @@ from typing import Any
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The fields of a nested configuration by their dotted names."""
+    """The fields of a nested configuration by their dotted names; an empty group is one."""
     for name, value in config.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and value:
             yield from flatten(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value

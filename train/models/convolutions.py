@@ -2,7 +2,7 @@
 
 XLA has good convolutions for accelerators. On the CPU its depthwise ones take up to a hundred times
 as long as their multiplications need, and its gradients of 1 by 1 kernels a few times. The forms
-here have the same values and gradients, up to rounding. `benchmarks/networks.py` measures them.
+here have the same values and gradients, up to rounding.
 """
 
 import functools

@@ -87,26 +87,13 @@ def count_whole(*axes: Axis) -> None:
         axis.set_major_locator(MaxNLocator(integer=True))
 
 
-def limit_to_shares(axes: Axes) -> None:
-    """Ends axes of shares in [0, 1] there, with a margin for the points at the ends."""
-    for limits, set_limits in ((axes.get_xlim, axes.set_xlim), (axes.get_ylim, axes.set_ylim)):
-        low, high = limits()
-        set_limits(max(low, -0.005), min(high, 1.005))
-
-
-def draw_diagonal(axes: Axes) -> None:
-    """A line of equal coordinates, across the axes."""
-    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
-    low, high = max(left, bottom), min(right, top)
-    if low < high:
-        axes.plot([low, high], [low, high], ":", color=REFERENCE_COLOR, label="equal")
-
-
-def legend_beside(figure: Figure, axes: Axes) -> None:
-    """A legend to the right of everything, so that it hides no data."""
+def legend_below_all(figure: Figure, axes: Axes) -> None:
+    """A legend of these axes below all axes of a figure, so that it hides no data."""
     handles, labels = axes.get_legend_handles_labels()
     # Handles long enough to show how a line is broken.
-    figure.legend(handles, labels, loc="outside right upper", fontsize=8, handlelength=3.5)
+    figure.legend(
+        handles, labels, loc="outside lower center", fontsize=8, handlelength=3.5, ncols=2
+    )
 
 
 def legend_below(axes: Axes) -> None:

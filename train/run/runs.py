@@ -44,11 +44,6 @@ def identity(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def identity_without_seed(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that are equal in all seeds of one experiment."""
-    return {name: value for name, value in identity(config).items() if name != "seed"}
-
-
 def key(config: Mapping[str, Any]) -> str:
     """A text that is equal for configurations that give the same results."""
     return json.dumps(identity(config), sort_keys=True)

@@ -208,17 +208,6 @@ LOSSES = {
     "sparsemax": LossSpec("sparsemax", of_labels(losses.sparsemax_loss)),
     "entmax": LossSpec("entmax", of_labels(losses.entmax_loss), {"alpha": number(ge=1, le=2)}),
 }
-# The papers' symbols for parameters, for figures.
-SYMBOLS = {
-    "k": "K",
-    "epsilon": "ε",
-    "num_samples": "M",
-    "tau": "τ",
-    "gamma": "γ",
-    "alpha": "α",
-    "beta": "β",
-    "max_margin": "max m",
-}
 
 
 def find_loss(name: str) -> LossSpec:

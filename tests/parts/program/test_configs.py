@@ -9,7 +9,7 @@ from configs import plantnet300k_networks
 from train import data
 from train.configuration.parsing import parse
 from train.models import MODELS
-from train.papers.networks import NETWORKS
+from train.study.papers import NETWORKS
 
 RECIPES = {
     path.stem: importlib.import_module(f"configs.{path.stem}")

@@ -17,9 +17,9 @@ from train.data.classes import Classes
 from train.data.taxonomy import ClassTree
 from train.devices import devices
 from train.models import MODELS
-from train.papers.networks import NETWORKS
 from train.run.parts import assemble
 from train.run.run_folder import Facts
+from train.study.papers import NETWORKS
 from train.training.losses import LOSSES
 
 # Some for each of the eight devices: half of a batch has a quantile at an error of a tenth.

@@ -18,13 +18,13 @@ FLOORS = (
     ("train.configuration.rules",),
     ("train.configuration.parsing",),
     ("train.run",),
-    ("train.series", "train.classifiers"),
-    ("train.auditing", "train.prediction", "train.papers", "train.comparison"),
+    ("train.classifiers",),
+    ("train.auditing", "train.prediction", "train.study"),
     ("train.monitoring", "train.package", "train.evaluating"),
     (
         *("train.main", "train.evaluate", "train.predict", "train.export", "train.prepare"),
-        *("train.audit", "train.compare", "train.monitor", "train.embed", "train.figures"),
-        *("train.serve", "train.tables", "train.plan", "train.__main__"),
+        *("train.audit", "train.compare", "train.monitor", "train.embed"),
+        *("train.serve", "train.plan", "train.__main__"),
     ),
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

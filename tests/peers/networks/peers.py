@@ -4,8 +4,8 @@ import copy
 
 import torch
 
-from benchmarks import published_networks
-from benchmarks.published_networks import timm
+from tests.peers.networks import published_networks
+from tests.peers.networks.published_networks import timm
 
 NUM_CLASSES = 37
 # The embeddings of CLIP's towers, by the features of their tokens.

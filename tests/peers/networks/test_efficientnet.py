@@ -8,8 +8,8 @@ import pytest
 import torch
 from flax import linen as nn
 
-from benchmarks.published_networks import torchvision
 from tests.peers.networks import peers
+from tests.peers.networks.published_networks import torchvision
 from train.models import MODELS
 from train.models.networks.inverted_residual import InvertedResidual
 

@@ -5,9 +5,9 @@ import safetensors.numpy
 import safetensors.torch
 import torch
 
-from benchmarks.published_networks import publisher_of
 from tests.peers.networks import peers
 from tests.peers.networks.comparison import PUBLISHED, loaded
+from tests.peers.networks.published_networks import publisher_of
 from train.models import MODELS
 from train.models.weights.names import arrays_of
 

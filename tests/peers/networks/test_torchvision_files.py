@@ -6,9 +6,9 @@ import numpy as np
 import safetensors.torch
 import torch
 
-from benchmarks.published_networks import torchvision
 from tests.peers.networks import peers
 from tests.peers.networks.comparison import loaded
+from tests.peers.networks.published_networks import torchvision
 from train.models import MODELS, load_pretrained, network_of
 from train.models.model_spec import IMAGENET
 from train.models.weights.names import arrays_of

@@ -12,7 +12,7 @@ from crepes import ConformalClassifier
 from mapie.conformity_scores import APSConformityScore
 from sklearn.cluster import KMeans
 
-from benchmarks import torchcp_modules
+from tests.peers.oracle import torchcp_modules
 from topk_jax import sets
 from topk_jax.sets import _clusters
 

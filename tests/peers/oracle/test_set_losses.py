@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import torchcp_modules
+from tests.peers.oracle import torchcp_modules
 from topk_jax import losses
 
 # Its predictors warn of an argument of theirs, also without it.

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from train.classifiers.flags import ChosenClassifier
-from train.comparison import toml_files
 from train.data.sources import table
 from train.foundation import files
 from train.foundation.errors import UserError
@@ -100,7 +99,6 @@ def test_every_door_reads_what_editors_and_spreadsheets_write(tmp_path, encoding
         (tmp_path / name).write_text(text, encoding)
         return tmp_path / name
 
-    assert toml_files.read(write("a.toml", 'name = "é"'), "study") == {"name": "é"}
     assert [*table.read(write("a.csv", "forêt\n1\n"))] == ["forêt"]
     given = ChosenClassifier(classes=str(write("names.txt", "hêtre\n三\r\nash\n\n \n")))
     assert given.class_names() == ("hêtre", "三", "ash")

@@ -1,1 +1,0 @@
-"""Finished runs beside each other: grouped by what differs, with means over their seeds."""

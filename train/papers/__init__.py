@@ -1,1 +1,0 @@
-"""What belongs to the papers: published numbers, tables and figures."""

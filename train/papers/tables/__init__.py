@@ -1,1 +1,0 @@
-"""The papers' tables, planned, run and collected."""

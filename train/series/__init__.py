@@ -1,1 +1,0 @@
-"""Several runs: planned for arms and their searches, made, collected and printed."""

@@ -1,0 +1,1 @@
+"""Studies: arms and seeds make runs, and the runs a table."""
