@@ -53,7 +53,9 @@ _TABLE = flags.DEFINE_string(
     "then prints their numbers beside the published ones.",
 )
 _ON = flags.DEFINE_string(
-    "on", None, "another recipe than the thesis', which takes the same losses: synthetic_species."
+    "on",
+    None,
+    "another recipe than the thesis', which takes the same losses: synthetic_species, digits.",
 )
 _ONLY_ROWS = flags.DEFINE_list(
     "rows", None, "only these rows, as recipes call them, for example cross_entropy,focal."
@@ -103,7 +105,7 @@ _SEED = re.compile(r"\d{1,9}", re.ASCII)
 _MADE = ("study", "table")
 _ROWS = declare(
     Needed(("runs", *_MADE, "figure=level_sets"), "folders of runs, a file, or a table"),
-    Flag("study", exists=True, excludes=("table",)),
+    Flag("study", excludes=("table",)),
     *(Flag(name, needs=("table",)) for name in ("on", "rows", "columns", "seeds", "override")),
     *(Flag(name, needs=_MADE) for name in ("plan", "jobs")),
     *(
@@ -168,7 +170,7 @@ def main() -> int:
     for name, reason in failed.items():
         show_line(f"failed: {name}: {reason}")
     if to_go := len(folder.missing(study, runs)):
-        show_line(f"{to_go} runs to go")
+        show_line(f"runs to go: {to_go}")
     return int(to_go > 0)
 
 

@@ -85,6 +85,8 @@ class StoredRun:
     def read(cls, workdir: Path) -> "StoredRun | None":
         """The run in a workdir; None if there is none."""
         config = run_folder.read_config(workdir)
+        if config is None and run_folder.read_results(workdir) is not None:
+            raise UserError(f"{workdir} is damaged (it has results and no config.json): delete it")
         return None if config is None else cls(workdir, config)
 
     @functools.cached_property

@@ -99,7 +99,12 @@ class Table:
         Raises:
             UserError: the recipe does not take the rows, or no column is left.
         """
-        config = Arm("", f"{recipe}:{self.rows[0]}").run({}, 0).config
+        if self.rows[0] not in LOSSES:
+            raise UserError(f"--on is for tables of losses; of networks is {self.title}")
+        try:
+            config = Arm("", f"{recipe}:{self.rows[0]}").run({}, 0).config
+        except UserError as error:
+            raise error.within(f"--on={recipe}: ") from error
         usual, ks = dict(flatten(config)), all_fields(config)["eval.ks"]
         columns = {
             head: column
@@ -234,11 +239,15 @@ def show(console: Console, table: Table, finished: Mapping[str, StoredRun]) -> N
     best = next((run.results["bayes"] for run in finished.values() if "bayes" in run.results), None)
     if best is not None:
         metrics = [column.metric for column in table.columns.values()]
-        body.append(["best possible", *(one.format(best.get(one.name)) for one in metrics)])
+        values = [mean([best[one.name]] if one.name in best else []) for one in metrics]
+        texts = (tables.with_interval(one, of) for one, of in zip(values, metrics, strict=True))
+        body.append(["best possible", *texts])
     show_line(table.title, console)
     tables.print_table(console, ["", *table.columns], body, 1)
     seeds = ", ".join(map(str, table.seeds))
     notes = [f"Mean over the seeds {seeds} ± 95 % interval (Student's t)."]
+    if len(table.seeds) == 1:
+        notes = [f"One seed, {seeds}: no interval."]
     if table.overrides:
         changed = ", ".join(f"{name}={value}" for name, value in table.overrides.items())
         notes.append(f"Not the recipes as they are: all runs have {changed}.")

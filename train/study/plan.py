@@ -41,7 +41,6 @@ _load = functools.cache(read_configuration)
 # Each of them is checked before the first is made.
 _MOST_RUNS = 2_000
 _Seed = Annotated[int, Meta(ge=0, le=2**32 - 1)]
-_Accuracy = Annotated[str, Meta(pattern=r"^(macro_)?(top|average)_[1-9]\d{0,9}_accuracy$")]
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ class Contrast(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     first: str
     second: str
-    metric: _Accuracy
+    metric: str
     primary: bool = False
     equivalence: Annotated[float, Meta(gt=0, le=100)] | None = None
 
@@ -141,7 +140,7 @@ class Study(Struct, frozen=True, forbid_unknown_fields=True):
     arms: Sequence[Arm] = ()
     contrasts: Sequence[Contrast] = ()
     split: Literal["balanced_test", "test"] = "test"
-    select_by: _Accuracy | None = None
+    select_by: str | None = None
     candidates: Annotated[int, Meta(ge=1)] = 0
     finalists: Annotated[int, Meta(ge=1)] = 1
     tuning_seeds: Sequence[_Seed] = ()
@@ -219,8 +218,10 @@ def read(path: Path) -> Study:
     """The study of a TOML file, every first run of which can be made.
 
     Raises:
-        UserError: it is not such a study.
+        UserError: there is no such file, or it is not such a study.
     """
+    if not path.is_file():
+        raise UserError(field="--study", must_be="a file", but=f"there is no file {path}")
     with _inside(str(path)):
         file = msgspec.toml.decode(path.read_bytes(), type=_File)
         if bool(file.config) == bool(file.arms):
@@ -300,11 +301,16 @@ def check(study: Study) -> None:
     configs = {arm.name: _checked(study, arm) for arm in study.arms}
     for contrast in study.contrasts:
         with _inside(f"contrast {contrast.name!r}"):
+            metric = Metric.parse(contrast.metric)
+            if not metric.is_accuracy or metric.average not in ("micro", "macro"):
+                raise UserError(field="metric", must_be="an accuracy", got=contrast.metric)
+            if contrast.first == contrast.second:
+                raise UserError(f"first and second must be two arms; both are {contrast.first!r}")
             for side, name in (("first", contrast.first), ("second", contrast.second)):
                 if wrong := kinds.wrong(name, kinds.one_of(configs)):
                     raise UserError(field=side, must_be=wrong, got=name)
                 labels, ks = labels_of(configs[name].dataset), [*configs[name].eval.ks]
-                if labels != ONE or Metric.parse(contrast.metric).k not in ks:
+                if labels != ONE or metric.k not in ks:
                     has = f"eval.ks has {ks}, and dataset.labels is {labels}"
                     raise UserError(f"{name!r} has no {contrast.metric} of single labels: {has}")
 

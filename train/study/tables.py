@@ -73,7 +73,12 @@ class Group:
     def values(self, metric: Metric, split: str) -> dict[int, float]:
         """A metric by seed, of the runs that have it: few-shot classes may not occur."""
         of = {seed: run.results.get(split, {}).get(metric.name) for seed, run in self.seeds.items()}
-        return {seed: float(value) for seed, value in of.items() if value is not None}
+        found = {seed: float(value) for seed, value in of.items() if value is not None}
+        for seed, value in found.items():
+            if metric.is_accuracy and not 0 <= value <= 1:
+                reason = f"{metric.name} is {value}"
+                raise UserError(f"{self.seeds[seed].workdir} is damaged ({reason}): delete it")
+        return found
 
     def examples(self, metric: Metric, split: str) -> int | None:
         """The number of examples that an accuracy is a mean over; None for means over classes."""
@@ -263,6 +268,10 @@ def _find(found: Rows, baseline: str) -> dict[tuple[str, ...], Group]:
     return bases
 
 
+class _OtherExamples(UserError):
+    """Two runs were tested on other examples, or on such without a label each."""
+
+
 def _difference(ours: Group, base: Group | None, metric: Metric, split: str) -> Estimate:
     """The mean difference in the seeds that both have; one seed has the noise of the examples."""
     if base is None or (metric == LOSS and ours.loss != base.loss):
@@ -270,9 +279,11 @@ def _difference(ours: Group, base: Group | None, metric: Metric, split: str) -> 
     first, second = ours.values(metric, split), base.values(metric, split)
     shared = [seed for seed in first if seed in second]
     if len(shared) == 1 and metric.is_accuracy and metric.average in ("micro", "macro"):
-        # The validation split has no outcomes, and other examples have no paired difference.
-        with contextlib.suppress(UserError):
-            return paired([(ours.seeds[shared[0]], base.seeds[shared[0]])], metric, split)
+        pair = ours.seeds[shared[0]], base.seeds[shared[0]]
+        # The validation split has none.
+        if all(run_folder.outcomes(run.workdir, split).exists() for run in pair):
+            with contextlib.suppress(_OtherExamples):
+                return paired([pair], metric, split)
     return mean([first[seed] - second[seed] for seed in shared])
 
 
@@ -294,7 +305,7 @@ def paired(
     labels = outcomes[workdirs[0]].labels
     for workdir, one in outcomes.items():
         if not one.are_of_labels or not np.array_equal(one.labels, labels):
-            raise UserError(
+            raise _OtherExamples(
                 f"{workdirs[0]} and {workdir} have other labels on {split}: differences of runs "
                 "need the same examples, with a label each"
             )

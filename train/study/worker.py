@@ -9,8 +9,11 @@ import functools
 import gc
 import json
 import os
+import queue
+import signal
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -78,16 +81,31 @@ def main() -> int:
     Returns:
         The exit code of the first run that does not finish, as that of `train.main`; else 0.
     """
-    # The processes that a run starts must not hold these open.
-    with os.fdopen(os.dup(0)) as asked, os.fdopen(os.dup(1), "wb", 0) as answers:
-        _redirect(os.devnull, 0)
+    lines, makes = queue.SimpleQueue[bytes](), threading.Event()
+    # The processes that a run starts must not hold these open. Without a buffer, which a thread
+    # that waits would lock.
+    asked = os.fdopen(os.dup(0), "rb", 0)
+    answers = os.fdopen(os.dup(1), "wb", 0)
+    _redirect(os.devnull, 0)
+
+    def listen() -> None:
         for line in asked:
-            config, workdir, log = json.loads(line)
-            _redirect(log, 1, 2)
-            if code := exit_code(functools.partial(make, config, Path(workdir))):
-                return code
-            _redirect(os.devnull, 1, 2)
-            answers.write(_FINISHED)
+            makes.set()
+            lines.put(line)
+        lines.put(b"")
+        if makes.is_set():
+            # The command was killed: the run saves, and does not keep the device.
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=listen, daemon=True).start()
+    for line in iter(lines.get, b""):
+        config, workdir, log = json.loads(line)
+        _redirect(log, 1, 2)
+        if code := exit_code(functools.partial(make, config, Path(workdir))):
+            return code
+        _redirect(os.devnull, 1, 2)
+        makes.clear()
+        answers.write(_FINISHED)
     return 0
 
 

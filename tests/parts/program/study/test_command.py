@@ -127,7 +127,7 @@ def test_a_table_of_the_thesis_is_planned_and_shown_as_far_as_it_is(tmp_path):
     done = compare("--table=4.4", f"--runs={runs}", "--jobs=0", *given)
     assert (done.returncode, done.stderr) == (1, "")
     assert "(1 of 2 seeds)" in done.stdout
-    assert done.stdout.splitlines()[-1] == "1 runs to go"
+    assert done.stdout.splitlines()[-1] == "runs to go: 1"
 
 
 @pytest.mark.parametrize(
