@@ -268,7 +268,7 @@ def _find(found: Rows, baseline: str) -> dict[tuple[str, ...], Group]:
     return bases
 
 
-class _OtherExamples(UserError):
+class _OtherExamplesError(UserError):
     """Two runs were tested on other examples, or on such without a label each."""
 
 
@@ -282,7 +282,7 @@ def _difference(ours: Group, base: Group | None, metric: Metric, split: str) -> 
         pair = ours.seeds[shared[0]], base.seeds[shared[0]]
         # The validation split has none.
         if all(run_folder.outcomes(run.workdir, split).exists() for run in pair):
-            with contextlib.suppress(_OtherExamples):
+            with contextlib.suppress(_OtherExamplesError):
                 return paired([pair], metric, split)
     return mean([first[seed] - second[seed] for seed in shared])
 
@@ -305,7 +305,7 @@ def paired(
     labels = outcomes[workdirs[0]].labels
     for workdir, one in outcomes.items():
         if not one.are_of_labels or not np.array_equal(one.labels, labels):
-            raise _OtherExamples(
+            raise _OtherExamplesError(
                 f"{workdirs[0]} and {workdir} have other labels on {split}: differences of runs "
                 "need the same examples, with a label each"
             )
