@@ -145,9 +145,7 @@ def _our_losses(num_classes: int) -> dict[str, Loss]:
         "expected_top_k_hinge": partial(losses.expected_top_k_hinge, k=RANK, epsilon=1.0),
         "lapsum_top_k_loss": partial(losses.lapsum_top_k_loss, k=RANK, alpha=1.0),
         "sigmoid_top_k_loss": partial(losses.sigmoid_top_k_loss, k=RANK, tau=1.0),
-        "relaxed, bitonic": partial(relaxed, method="bitonic"),
         "relaxed, odd_even": partial(relaxed, method="odd_even"),
-        "relaxed, neural_sort": partial(relaxed, method="neural_sort"),
         "relaxed, soft_sort": partial(relaxed, method="soft_sort"),
         "entmax_loss, alpha 1.5": partial(losses.entmax_loss, alpha=1.5),
         "sparsemax_loss": losses.sparsemax_loss,
@@ -170,9 +168,7 @@ def _their_losses(num_classes: int) -> dict[str, Callable[[Any, Any], Any]]:
 
     found: dict[str, Callable[[Any, Any], Any]] = {
         "noised_top_k_hinge": pytopk.BalNoisedTopK(k=RANK, epsilon=1.0, n_sample=10),
-        "relaxed, bitonic": relaxed("bitonic__non_sparse", distribution="cauchy"),
         "relaxed, odd_even": relaxed("odd_even", distribution="cauchy"),
-        "relaxed, neural_sort": relaxed("neuralsort"),
         "relaxed, soft_sort": relaxed("softsort"),
         "entmax_loss, alpha 1.5": entmax.Entmax15Loss(),
         "sparsemax_loss": entmax.SparsemaxLoss(),
@@ -261,7 +257,6 @@ def _relaxations() -> dict[str, dict[str, float]]:
         "p_norm_top_k, p 2": norm(2.0),
         "p_norm_top_k, p 4/3": norm(4 / 3),
         "relaxed_ranks, soft_sort": ranks("soft_sort"),
-        "relaxed_ranks, neural_sort": ranks("neural_sort"),
     }
 
     def distance(function: Callable[[jax.Array, float], jax.Array], tau: float) -> float:

@@ -123,7 +123,7 @@ def _measure(examples: Scores, half: int, seed: int) -> dict[str, dict[str, floa
     for name, rule in _rules(known, seed).items():
         chosen, seconds = _timed(rule, blocks)
         hits = jnp.take_along_axis(chosen, labels[:, None], axis=-1)[:, 0]
-        macro = metrics.macro_accuracy(hits, labels, num_classes=len(examples.classes))
+        macro = metrics.tally_by_class(hits, labels, num_classes=len(examples.classes)).macro_mean()
         found[name] = {
             "coverage": float(hits.mean()),
             "macro_coverage": float(macro),
@@ -167,12 +167,10 @@ def _rules(known: Scores, seed: int) -> dict[str, Rule]:
     found |= _randomized(probabilities, labels, seed) | _by_rank(probabilities, labels)
     worth = sets.set_utilities("u65", num_classes=len(counts))
     mean_size = sets.average_k_threshold(probabilities, k=K)
-    macro = sets.macro_average_k_thresholds(probabilities, k=K, class_counts=counts)
     mean_error = sets.average_error_threshold(probabilities, error=ERROR)
     return found | {
         f"`top_k_set`, k = {K}": partial(sets.top_k_set, k=K),
         f"`average_k_threshold`, k = {K}": lambda p: sets.threshold_set(p, mean_size),
-        f"`macro_average_k_thresholds`, k = {K}": lambda p: sets.threshold_set(p, macro),
         "`average_error_threshold`": lambda p: sets.threshold_set(p, mean_error),
         "`adaptive_set`": partial(sets.adaptive_set, error=ERROR),
         '`utility_set`, "u65"': partial(sets.utility_set, utilities=worth),

@@ -24,16 +24,14 @@ _OF_LOSS: dict[str, dict[str, Any]] = {
     "relaxed_top_k_cross_entropy": {
         # The weight of K = 1; k has the rest.
         "top_1_weight": 0.5,
-        "method": "bitonic",
+        "method": "odd_even",
         "swap": "cauchy",
-        "art_lambda": 0.0,
         "num_candidates": 16,
     },
     "conformal_training": {
         "error": 0.1,
         "temperature": 0.5,
         "weight": 0.1,
-        "quantile": "expected",
         "smoothing": 0.1,
         "size_weight": 1.0,
     },

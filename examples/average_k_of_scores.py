@@ -28,11 +28,9 @@ def main() -> tuple[float, float]:
     threshold = calibrator.threshold()
     probabilities = jnp.asarray(classifier.predict_proba(test), jnp.float32)
     chosen = sets.threshold_set(probabilities, threshold)
-    accuracy = float(
-        metrics.accuracy(metrics.threshold_hits(probabilities, test_labels, threshold))
-    )
+    accuracy = float(metrics.threshold_hits(probabilities, test_labels, threshold).mean())
     size = float(metrics.tally(metrics.set_sizes(chosen)).mean())
-    top_1 = float(metrics.accuracy(metrics.top_k_hits(probabilities, test_labels, k=1)))
+    top_1 = float(metrics.top_k_hits(probabilities, test_labels, k=1).mean())
     print(f"top-1 accuracy {top_1:.3f}")
     print(f"sets of {K} classes on average: {accuracy:.3f}, with {size:.2f} classes per set")
     return accuracy, size

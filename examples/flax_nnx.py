@@ -54,7 +54,7 @@ def main() -> float:
         loss = step(network, optimizer, train[batch], train_labels[batch])
         if number % 100 == 99:
             print(f"step {number + 1}: loss {loss:.3f}")
-    accuracy = float(metrics.accuracy(metrics.top_k_hits(network(test), test_labels, k=3)))
+    accuracy = float(metrics.top_k_hits(network(test), test_labels, k=3).mean())
     print(f"top-3 accuracy on {len(test)} test images: {accuracy:.3f}")
     return accuracy
 

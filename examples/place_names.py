@@ -208,10 +208,11 @@ def main() -> float:
     top = {k: metrics.top_k_hits(found, test.labels, k=k) for k in (1, K)}
     hits = metrics.threshold_hits(found, test.labels, threshold)
     for rule, of_rule in {"top-1": top[1], f"top-{K}": top[K], f"average-{K}": hits}.items():
-        macro = metrics.macro_accuracy(of_rule, test.labels, num_classes=len(countries))
-        print(f"{rule} accuracy: {metrics.accuracy(of_rule):.4f}, over countries {macro:.4f}")
+        by_class = metrics.tally_by_class(of_rule, test.labels, num_classes=len(countries))
+        macro = by_class.macro_mean()
+        print(f"{rule} accuracy: {by_class.mean():.4f}, over countries {macro:.4f}")
     size = metrics.tally(metrics.set_sizes(sets.threshold_set(found, threshold))).mean()
-    accuracy = float(metrics.accuracy(hits))
+    accuracy = float(hits.mean())
     print(f"{len(hits):,} test names: {accuracy:.4f} in sets of {size:.2f} countries")
     return accuracy
 

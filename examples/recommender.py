@@ -204,7 +204,7 @@ def print_recalls(
     recalls = {}
     for name in ("top", "average"):
         hits, sizes = found[name]
-        recalls[name] = float(metrics.accuracy(hits))
+        recalls[name] = float(hits.mean())
         mean_size = metrics.tally(sizes).mean()
         print(f"{name}-{K:<18} {mean_size:8.1f} {recalls[name]:8.3f} {best[name]:8.3f}")
     return recalls

@@ -70,7 +70,7 @@ def main() -> tuple[float, float]:
     probabilities = jax.nn.softmax(network(params, test)[0])
     hits = metrics.threshold_hits(probabilities, test_labels, threshold)
     sizes = metrics.set_sizes(sets.threshold_set(probabilities, threshold))
-    accuracy, size = float(metrics.accuracy(hits)), float(metrics.tally(sizes).mean())
+    accuracy, size = float(hits.mean()), float(metrics.tally(sizes).mean())
     print(f"average-{K} accuracy: {accuracy:.3f}, with {size:.2f} classes per set")
     return accuracy, size
 

@@ -4,18 +4,16 @@
 """
 
 from collections.abc import Hashable
-from functools import partial
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _classes, _sharding
-from topk_jax._entries import take_entries, take_entry
+from topk_jax._entries import take_entries
+from topk_jax._example import FLOOR, nan_unless
 
-# Replaces -inf, because the difference of two infinities is NaN. It is far below any score of a
-# network, and its sum over 1e7 classes is still finite in float32.
-FLOOR = -1e30
+__all__ = ["FLOOR", "nan_unless"]
 
 
 def rounding_to_spare(dtype: jnp.dtype) -> float:
@@ -51,15 +49,6 @@ def score_of_label(
     if class_axis_name is not None:
         return _classes.take(logits, labels[..., None], class_axis_name)[..., 0]
     return take_entries(logits, _clip(labels, logits)[..., None])[..., 0]
-
-
-def computed_score_of_label(
-    scores: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
-) -> jax.Array:
-    """`score_of_label` of scores that are computed from logits: see `take_entry`."""
-    if class_axis_name is not None:
-        return score_of_label(scores, labels, class_axis_name)
-    return take_entry(scores, _clip(labels, scores))
 
 
 def _clip(labels: jax.Array, scores: jax.Array) -> jax.Array:
@@ -114,80 +103,12 @@ def nan_where_invalid(
     return nan_unless(are_examples(logits, labels, class_axis_name), values)
 
 
-def nan_with_slopes_where_invalid(
-    losses: jax.Array,
-    logits: jax.Array,
-    labels: jax.Array,
-    class_axis_name: Hashable | None = None,
-) -> jax.Array:
-    """As `nan_where_invalid`, with a slope of NaN in each logit [..., L] of an invalid example.
-
-    Hazard: after a product by NaN the slope in a logit that is not selected is 0. Choice: a sum
-    with 0 or NaN, which is also the slope in the sum of the logits. So the scores stay the same
-    under vmap of the labels alone. Cost: one reduction, and a sum for gradients.
-    """
-    # The losses of an empty batch may be constants, which do not vary over devices as slopes do.
-    if not losses.size:
-        return losses
-    valid = are_examples(logits, labels, class_axis_name)
-    mark = jnp.where(valid, 0.0, jnp.nan).astype(losses.dtype)
-    return _add_mark(class_axis_name, losses, logits, mark)
-
-
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _add_mark(
-    _class_axis_name: Hashable | None, losses: jax.Array, _logits: jax.Array, mark: jax.Array
-) -> jax.Array:
-    """The losses [...] plus the mark [...], 0 or NaN, which is added to all slopes, too."""
-    return losses + mark
-
-
-@_add_mark.defjvp
-def _add_mark_jvp(
-    class_axis_name: Hashable | None,
-    primals: tuple[jax.Array, jax.Array, jax.Array],
-    tangents: tuple[jax.Array, jax.Array, jax.Array],
-) -> tuple[jax.Array, jax.Array]:
-    of_losses, of_logits, _ = tangents
-    added = primals[2] * _classes.sum_classes(of_logits, class_axis_name)
-    return _add_mark(class_axis_name, *primals), of_losses + added
-
-
-def batch_with_slopes_or_nan(
-    logits: jax.Array,
-    *heads: jax.Array,
-    labels: jax.Array,
-    axis_name: Hashable | None,
-    class_axis_name: Hashable | None = None,
-) -> tuple[jax.Array, ...]:
-    """The logits of each head, whose slopes are all NaN if an example of the batch is invalid.
-
-    It is for losses that couple the examples of a batch, over all devices along `axis_name`. Cost:
-    none for values; for gradients, one reduction and a factor, and over devices one all-reduce of
-    one byte.
-    """
-    given = (logits, *heads)
-    valid = jnp.stack([are_examples(head, labels, class_axis_name).all() for head in given]).all()
-    if axis_name is not None:
-        valid = jax.lax.pmin(valid.astype(jnp.int8), axis_name) > 0
-    return tuple(with_slopes_unless(valid, head) for head in given)
-
-
 def are_examples(
     logits: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
 ) -> jax.Array:
     """Whether no logit is NaN or +inf and the label is in [0, L), `[...]`."""
     in_range = (labels >= 0) & (labels < _classes.count(logits, class_axis_name))
     return in_range & are_scores(logits, class_axis_name)
-
-
-def nan_where_invalid_labels(values: jax.Array, labels: jax.Array, num_classes: int) -> jax.Array:
-    """The values [...], with NaN where the label is outside [0, L).
-
-    Use it for values that are already NaN where a logit is NaN. It avoids the reduction over the
-    logits.
-    """
-    return nan_unless((labels >= 0) & (labels < num_classes), values)
 
 
 def valid_examples(
@@ -234,36 +155,11 @@ def zero_left_out(losses: jax.Array, where: ArrayLike | None) -> jax.Array:
     return losses if where is None else jnp.where(jnp.asarray(where), losses, 0)
 
 
-def batch_mean(values: jax.Array, axis_name: Hashable | None) -> jax.Array:
-    """The mean over all examples [...] of all devices along `axis_name`, on every device.
-
-    Identity: the parts of the devices have equal sizes, so the mean of their means is the mean of
-    the batch. Hazard: JAX transposes psum to psum. So `jax.grad` on one device gives the derivative
-    of the sum of the results of all devices, which is `axis_size` times the derivative of the mean.
-    Choice: do not correct it. All devices return the same number, so the mean of these gradients
-    over the devices, which a training step computes, is the gradient of the complete batch. Cost:
-    one scalar all-reduce.
-    """
-    local = values.mean()
-    return local if axis_name is None else jax.lax.pmean(local, axis_name)
-
-
 def nan_where_invalid_vectors(
     values: jax.Array, scores: jax.Array, class_axis_name: Hashable | None = None
 ) -> jax.Array:
     """The vectors `[..., m]` of score vectors `[..., L]`: all NaN where a score is NaN or +inf."""
     return nan_unless(are_scores(scores, class_axis_name)[..., None], values)
-
-
-def nan_unless(valid: jax.Array, values: jax.Array) -> jax.Array:
-    """The values, with NaN where they are not valid, for them and for their gradient."""
-    factor = jnp.where(valid, 1.0, jnp.nan).astype(values.dtype)
-    return values * jnp.broadcast_to(factor, values.shape)
-
-
-def with_slopes_unless(valid: jax.Array, values: jax.Array) -> jax.Array:
-    """The values, whose derivative is NaN where they are not valid."""
-    return with_slope_of(values, nan_unless(valid, values))
 
 
 @jax.custom_jvp

@@ -1,18 +1,15 @@
-"""Searches among integers, and so among floats by their ordinals, for the last one that fits."""
+"""Searches among integers for the last one that fits, and so among floats by their ordinals."""
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from topk_jax import _ordinals, _platforms
+from topk_jax import _platforms
 
 # The number of bits that an accelerator finds in one pass: 15 integers are tried at once.
 _BITS_IN_A_PASS = 4
-# The number of flags that are counted together, and of such groups.
-_GROUP = 128
 
 
 def last_where(
@@ -24,10 +21,8 @@ def last_where(
     ends have the shape and the unsigned dtype of the result, and `holds` maps such an array to
     booleans of its shape.
 
-    Hazard: a loop takes 10 times as long on a GPU as the pass over the data in it. Choice: on the
-    CPU, halve the interval, in a loop of one pass for each bit. On accelerators, find several bits
-    at once, without a loop. Cost: 32 passes (64 for float64); on accelerators a quarter of them,
-    with 15 comparisons in place of one.
+    The CPU halves the interval in a loop. On a GPU a loop takes 10 times as long as the pass in it,
+    so there several bits are found at once.
     """
 
     def by_halves(low: jax.Array, high: jax.Array) -> jax.Array:
@@ -69,12 +64,10 @@ def _last_where(
 def kth_of_rows(scores: jax.Array, k: int) -> jax.Array:
     """The index of the k-th largest score along the last axis, `[..., 1]`, for any k.
 
-    Equal scores rank in the order of their indices, and -0 is less than 0.
-
-    It is for accelerators: see `last_where`. Cost: one pass for 4 bits of a float, and one for 4
-    bits of an index.
+    Equal scores rank in the order of their indices, and -0 is less than 0. It is for accelerators,
+    which sort to select many.
     """
-    ordinals = _ordinals.to_ordinals(scores)
+    ordinals = to_ordinals(scores)
     length = scores.shape[-1]
 
     def num_where(mask: jax.Array) -> jax.Array:
@@ -95,98 +88,34 @@ def kth_of_rows(scores: jax.Array, k: int) -> jax.Array:
     return _last_where(are_fewer_before, end, length.bit_length()).astype(jnp.int32)
 
 
-def are_first(
-    parts: Sequence[tuple[jax.Array, ...]], count: jax.Array, num_bits: Sequence[int]
-) -> list[jax.Array]:
-    """Whether each entry is among the first `count` of all, in the order of its keys.
+def to_ordinals(floats: jax.Array) -> jax.Array:
+    """Unsigned integers with the same number of bits, in the order of the floats; -0 is before 0.
 
-    Entries with the same keys as the last of them are, too. It is for accelerators: see
-    `last_where`.
-
-    Args:
-        parts: for each of several arrays of entries its keys, unsigned integers of the shape of the
-            array. The first key orders entries, the next one orders those with equal first keys.
-        count: how many, `[]`, an int32.
-        num_bits: how many bits each key needs.
+    All bits of negative floats are flipped, and only the sign bit of the others.
     """
-    chosen = [jnp.zeros_like(keys[0], jnp.bool_) for keys in parts]
-    are_open = [~is_chosen for is_chosen in chosen]
-    for place, bits in enumerate(num_bits):
-        of_parts = [keys[place] for keys in parts]
-        last = _last_key(of_parts, are_open, count, bits)
-        before = _are_before(of_parts, are_open, last)
-        count = count - _num_true(before)
-        chosen = [old | new for old, new in zip(chosen, before, strict=True)]
-        are_open = [
-            is_open & (key == last) for key, is_open in zip(of_parts, are_open, strict=True)
-        ]
-    return [
-        is_chosen | (is_open & (count > 0))
-        for is_chosen, is_open in zip(chosen, are_open, strict=True)
-    ]
+    unsigned = jnp.dtype(f"uint{8 * floats.dtype.itemsize}")
+    bits = jax.lax.bitcast_convert_type(floats, unsigned)
+    sign = highest_bit(unsigned)
+    return jnp.where(bits >= sign, ~bits, bits | sign)
 
 
-def _last_key(
-    keys: Sequence[jax.Array], are_open: Sequence[jax.Array], count: jax.Array, num_bits: int
-) -> jax.Array:
-    """The key of the last of the first `count` open entries, or one above the keys of all."""
-    unsigned = keys[0].dtype
-    end = jnp.asarray(np.iinfo(unsigned).max >> (8 * unsigned.itemsize - num_bits), unsigned)
-    return _last_where(
-        lambda bound: _num_true(_are_before(keys, are_open, bound)) < count, end, num_bits
-    )
+def to_floats(ordinals: jax.Array, dtype: jnp.dtype) -> jax.Array:
+    """The floats of the given dtype with these ordinals."""
+    sign = highest_bit(ordinals.dtype)
+    bits = jnp.where(ordinals >= sign, ordinals ^ sign, ~ordinals)
+    return jax.lax.bitcast_convert_type(bits, dtype)
 
 
-def _are_before(
-    keys: Sequence[jax.Array], are_open: Sequence[jax.Array], bound: jax.Array
-) -> list[jax.Array]:
-    return [is_open & (key < bound) for key, is_open in zip(keys, are_open, strict=True)]
+def sort(floats: jax.Array) -> jax.Array:
+    """The floats in ascending order along the last axis; NaN comes last.
 
-
-def _num_true(parts: Sequence[jax.Array]) -> jax.Array:
-    counts = [part.sum(dtype=jnp.int32) for part in parts]
-    return functools.reduce(jnp.add, counts)
-
-
-def nth_true(flags: jax.Array, ranks: jax.Array) -> jax.Array:
-    """The indices [S] of the true ones of some ranks [S], from 0 on, among flags [N].
-
-    A rank that no true flag has gets any index. This is for accelerators, on which a scatter is
-    slow.
-
-    Identity: the counts of groups of flags, and of groups of groups, are a tree. Cost: one pass
-    over the flags, and a group of each level for each rank.
+    XLA on the CPU sorts floats in several times the time that it takes for integers.
     """
-    levels = [flags]
-    while len(levels[-1]) > _GROUP:
-        levels.append(_in_groups(levels[-1]).sum(axis=1, dtype=jnp.int32))
-    indices = jnp.zeros_like(ranks)
-    for height, level in reversed(list(enumerate(levels))):
-        counts = _in_groups(level)[indices].astype(jnp.int32)
-        ends = _running_sums(counts, _GROUP**height)
-        within = jnp.minimum((ends <= ranks[:, None]).sum(axis=1, dtype=jnp.int32), _GROUP - 1)
-        is_before = jnp.arange(_GROUP, dtype=jnp.int32)[None] < within[:, None]
-        ranks = ranks - jnp.where(is_before, counts, 0).sum(axis=1, dtype=jnp.int32)
-        indices = indices * _GROUP + within
-    return jnp.minimum(indices, len(flags) - 1)
+    numbers = jnp.where(jnp.isnan(floats), jnp.nan, floats)
+    ascending = jax.lax.sort(to_ordinals(numbers), is_stable=False)
+    return to_floats(ascending, floats.dtype)
 
 
-def _running_sums(counts: jax.Array, largest: int) -> jax.Array:
-    """The running sums of the rows of counts [S, G] from 0 to `largest`.
-
-    Hazard: the compiler of TPUs takes 20 seconds for a running sum over 128 columns. Choice: for
-    each digit of the counts, a product with a triangle of ones. A digit of 8 bits is exact in
-    bfloat16, and a sum of `_GROUP` digits is in float32.
-    """
-    triangle = jnp.tri(_GROUP, dtype=jnp.bfloat16).T
-    sums = jnp.zeros_like(counts)
-    for shift in range(0, largest.bit_length(), 8):
-        digits = ((counts >> shift) & 255).astype(jnp.bfloat16)
-        of_digits = jnp.matmul(digits, triangle, preferred_element_type=jnp.float32)
-        sums = sums + (of_digits.astype(jnp.int32) << shift)
-    return sums
-
-
-def _in_groups(counts: jax.Array) -> jax.Array:
-    """The flags or counts [N] with zeros after them, as groups [G, S]."""
-    return jnp.pad(counts, (0, -len(counts) % _GROUP)).reshape(-1, _GROUP)
+def highest_bit(unsigned: jnp.dtype) -> Any:
+    """The unsigned integer with only its highest bit set."""
+    return unsigned.type(1 << (8 * unsigned.itemsize - 1))

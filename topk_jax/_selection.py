@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from topk_jax import _classes, _ordinals, _platforms, _sharding
+from topk_jax import _classes, _platforms, _search, _sharding
 
 # Sums are taken over blocks of this many values, then over blocks of these sums, and so on.
 _BLOCK = 32
@@ -26,16 +26,12 @@ def largest_threshold(
     """The largest of the values [N], or infinity, such that `allows(values >= threshold)`.
 
     `allows` must hold for the smallest value. If it holds for a value, it must hold for all smaller
-    values.
-
-    Identity: ordinals keep the order of the floats, so the threshold can be found bit by bit.
-    Hazard: a full sort is slow, and a partial sort is slow for many values. Choice: one pass over
-    the values for each bit, for any rank. Cost: 32 passes (64 for float64), and one copy.
+    ones. The threshold is found bit by bit among the ordinals, in one pass for each.
 
     `class_axis_name` is the mapped axis that the values are split along; `allows` then has to
     return the same on all devices.
     """
-    ordinals = _ordinals.to_ordinals(values)
+    ordinals = _search.to_ordinals(values)
     unsigned = ordinals.dtype
 
     def try_bit(_: Any, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -46,20 +42,17 @@ def largest_threshold(
     # Only the shape of the maximum is used, so XLA does not compute it. Under shard_map the initial
     # value of the loop must vary over the devices as the values do.
     nothing = jnp.zeros_like(values.max(), dtype=unsigned)
-    start = (nothing, jnp.asarray(_ordinals.highest_bit(unsigned)))
+    start = (nothing, jnp.asarray(_search.highest_bit(unsigned)))
     largest, _ = jax.lax.fori_loop(0, 8 * unsigned.itemsize, try_bit, start)
     return _classes.min_values(jnp.where(ordinals >= largest, values, jnp.inf), class_axis_name)
 
 
 def kth_by_descent(scores: jax.Array, k: int) -> jax.Array:
-    """The index of the k-th largest score along the last axis, `[..., 1]`, for small k.
+    """The index of the k-th largest score along the last axis, `[..., 1]`, in k + 2 passes.
 
-    Equal scores rank in the order of their indices. It is for the CPU, as `kth_by_bisection` is.
-
-    Identity: the largest score below the largest is the second largest, and so on. Hazard: equal
-    scores are found only once. Choice: count the scores above the last one that was found. If there
-    are k or more, go up again, in a loop that does not run without equal scores. Cost: k + 2
-    passes.
+    Equal scores rank in the order of their indices. The largest score below the largest is the
+    second largest, and so on. Equal scores are found only once, so that the scores above the last
+    one are counted; if there are k or more, a loop goes up again.
     """
     columns = _columns(scores)
 
@@ -81,19 +74,15 @@ def kth_by_descent(scores: jax.Array, k: int) -> jax.Array:
 def kth_by_bisection(scores: jax.Array, k: int) -> jax.Array:
     """The index of the k-th largest score along the last axis, `[..., 1]`, for any k.
 
-    Equal scores rank in the order of their indices. On accelerators `kth_of_rows` is faster.
-
-    Identity: if exactly k scores reach a threshold, the k-th largest is the smallest of them.
-    Hazard: the scores may spread over all exponents, and some may be equal. Choice: bisection of
-    the values and of their ordinals in turns, until each row has such a threshold or one float is
-    left. Cost: about 20 passes for normally distributed scores, and at most two passes per bit of a
-    float.
+    Equal scores rank in the order of their indices. A bisection of the values and of their ordinals
+    in turns, because the scores may spread over all exponents, ends when exactly k scores reach a
+    threshold, or one float is left: after about 20 passes for normally distributed scores.
     """
     columns = _columns(scores)
     smallest = _over_row(_SMALLEST, _if_finite, columns)
     reached = _over_row(_SUM, _is_at_least, columns, smallest)
-    low = _ordinals.to_ordinals(jnp.where(reached >= k, smallest, -jnp.inf))
-    highest = _ordinals.to_ordinals(_over_row(_LARGEST, _if_number, columns))
+    low = _search.to_ordinals(jnp.where(reached >= k, smallest, -jnp.inf))
+    highest = _search.to_ordinals(_over_row(_LARGEST, _if_number, columns))
     one = low.dtype.type(1)
 
     def is_open(low: jax.Array, high: jax.Array, reached: jax.Array) -> jax.Array:
@@ -102,11 +91,11 @@ def kth_by_bisection(scores: jax.Array, k: int) -> jax.Array:
 
     def bisect(state: Any) -> Any:
         low, high, reached, by_value = state
-        ends = [_ordinals.to_floats(end, scores.dtype) for end in (low, high)]
-        center = _ordinals.to_ordinals(0.5 * ends[0] + 0.5 * ends[1])
+        ends = [_search.to_floats(end, scores.dtype) for end in (low, high)]
+        center = _search.to_ordinals(0.5 * ends[0] + 0.5 * ends[1])
         by_value_here = by_value & (center > low) & (center < high)
         middle = jnp.where(by_value_here, center, low + ((high - low) >> one))
-        threshold = _ordinals.to_floats(middle, scores.dtype)
+        threshold = _search.to_floats(middle, scores.dtype)
         count = _over_row(_SUM, _is_at_least, columns, threshold)
         goes_up = is_open(low, high, reached) & (count >= k)
         goes_down = is_open(low, high, reached) & (count < k)
@@ -115,7 +104,7 @@ def kth_by_bisection(scores: jax.Array, k: int) -> jax.Array:
 
     start = (low, highest + one, reached, jnp.asarray(True))
     low, *_ = jax.lax.while_loop(lambda state: is_open(*state[:3]).any(), bisect, start)
-    threshold = _ordinals.to_floats(low, scores.dtype)
+    threshold = _search.to_floats(low, scores.dtype)
     found = _over_row(_SMALLEST, _if_at_least, columns, threshold)
     above = _over_row(_SUM, _is_above, columns, found)
     return _nth_index(_is_equal, columns, found, n=k - above, length=scores.shape[-1])
@@ -130,9 +119,7 @@ def _nth_index(
 ) -> jax.Array:
     """The index of the n-th entry for which a condition holds, `[..., 1]`; else the last index.
 
-    Hazard: a running count costs more than the rest of a selection, and n is almost always 1.
-    Choice: the smallest index, and a bisection only if some n is not 1. Cost: one pass, plus one
-    pass for each bit of an index if there is a bisection.
+    n is almost always 1; otherwise a bisection, because a running count costs more than the rest.
     """
 
     def index_if_true(entries: jax.Array, indices: jax.Array, *rows: jax.Array) -> jax.Array:
@@ -226,11 +213,9 @@ def _over_row(
 ) -> jax.Array:
     """The reduction of `term(entries, indices, *rows)` over tables [..., S, W]: `[..., 1]`.
 
-    `rows` are numbers of each row, `[..., 1]`.
-
-    Hazard: XLA on the CPU splits a reduction over more than 32 entries, and writes and reads its
-    terms in between. Choice: reduce the S rows of the table entry by entry, which it fuses with the
-    terms and vectorizes, and then the W columns. Cost: none.
+    `rows` are numbers of each row, `[..., 1]`. XLA on the CPU splits a reduction over more than 32
+    entries, and writes its terms in between. So the S rows of the table are reduced entry by entry,
+    which is vectorized, and then the W columns.
     """
     width = columns.shape[-1]
     # Without a barrier XLA would compute the terms of a loop before the loop, and store them.
@@ -288,9 +273,8 @@ def sum_of_rows_in_blocks(rows: jax.Array) -> jax.Array:
 def store(function: Callable[..., Any], *operands: Any) -> Any:
     """The result of `function(*operands)`, computed once and stored.
 
-    Hazard: XLA on the CPU removes barriers before it fuses. It then computes additions and products
-    again for each use, even a random generator or a long product. Choice: on the CPU, a branch of a
-    condition that XLA does not know. Elsewhere a barrier is enough. Cost: the result is stored.
+    XLA on the CPU removes barriers before it fuses, and computes even a random generator again for
+    each use. So there it is a branch of a condition that XLA does not know.
     """
 
     def in_a_branch(*operands: Any) -> Any:
@@ -307,9 +291,9 @@ def store(function: Callable[..., Any], *operands: Any) -> Any:
 
 
 def compute_once(scores: jax.Array) -> jax.Array:
-    """The scores, behind a barrier, so that they are computed only once.
+    """The scores, behind a barrier.
 
-    Hazard: XLA may compute a score again for each use, with different rounding. A comparison of a
-    score with itself can then fail. Choice: a barrier. Cost: the scores are stored.
+    XLA may compute a score again for each use, with different rounding, so that a comparison of a
+    score with itself fails.
     """
     return jax.lax.optimization_barrier(scores)

@@ -20,12 +20,9 @@ _DIGIT_BITS = 8
 class Sum:
     """Sums in two parts, `[...]`: `high` + `low` of floats, 2^16 `high` + `low` of integers.
 
-    Hazard: a sum in float32 stays the same when it is 2^24 times what is added, and an integer of
-    32 bits becomes negative at 2^31. Choice: the lower part of floats has what the additions have
-    rounded away; integers are exact below 2^47. Cost: twice the memory, and about ten operations
-    for an addition.
-
-    Parts are sums, too, if `jax.lax.psum` adds up both parts over at most 2^15 devices.
+    A sum in float32 stays the same when it is 2^24 times what is added, and an integer of 32 bits
+    becomes negative at 2^31. The lower part of floats has what the additions have rounded away;
+    integers are exact below 2^47, also if `psum` adds up both parts over at most 2^15 devices.
     """
 
     high: jax.Array
@@ -102,11 +99,9 @@ def _add(one: Sum, other: Sum) -> Sum:
 
 
 def _add_floats(one: jax.Array, other: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The rounded sum, and what was rounded away: 0 if the sum is not finite.
+    """The rounded sum, and what was rounded away (Neumaier): 0 if the sum is not finite.
 
-    Hazard: XLA reassociates sums with constants, and would make 0 of what was rounded away. Choice:
-    it is the smaller number minus a difference from the larger one (Neumaier), and which one is
-    larger is a selection, which no rule of XLA looks through.
+    XLA reassociates sums with constants; it does not look through the selection of the larger one.
     """
     total = one + other
     is_first = jnp.abs(one) >= jnp.abs(other)
@@ -115,10 +110,7 @@ def _add_floats(one: jax.Array, other: jax.Array) -> tuple[jax.Array, jax.Array]
 
 
 def _carry(high: jax.Array, low: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The same integers with a lower part between -2^16 and 2^16.
-
-    Its sign does not change, so that the parts of thousands of sums may be added up, too.
-    """
+    """The same integers with a lower part between -2^16 and 2^16 of the same sign."""
     carried, rest = _parts(low, _LOW_BITS)
     return high + carried, rest
 

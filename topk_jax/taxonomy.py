@@ -4,11 +4,16 @@
 """
 
 import dataclasses
-from collections.abc import Iterable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, partial
+from typing import Self
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
+
+from topk_jax import _checks, _sharding
 
 __all__ = ["Taxonomy"]
 
@@ -28,12 +33,6 @@ class Taxonomy:
             root, which has all classes, is the last one.
         parents: the parent of each node, V integers. The parent of the root is the root.
 
-    Raises:
-        TypeError: `names` or `parents` is not a tuple, a name is not a string, or a parent is not
-            an integer.
-        ValueError: the parents are not a tree: there are several roots or a circle, or the root is
-            not the last node; or the classes do not come before the other nodes.
-
     Example:
         >>> from topk_jax.taxonomy import Taxonomy
         >>> taxonomy = Taxonomy.from_paths(
@@ -48,56 +47,30 @@ class Taxonomy:
     parents: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.names, tuple) or not isinstance(self.parents, tuple):
-            raise TypeError(
-                f"names and parents must be tuples, got {type(self.names).__name__} and "
-                f"{type(self.parents).__name__}."
-            )
-        if not all(isinstance(name, str) for name in self.names):
-            raise TypeError("names must be strings.")
-        if not all(isinstance(parent, int) for parent in self.parents):
-            raise TypeError("parents must be integers.")
-        size = len(self.names)
-        if size < 2 or len(self.parents) != size:
+        for name, values, kind in (("names", self.names, str), ("parents", self.parents, int)):
+            if not isinstance(values, tuple) or not all(isinstance(one, kind) for one in values):
+                raise TypeError(f"{name} must be a tuple of {kind.__name__}, got {values!r:.60}.")
+        size, inner = len(self.names), {*self.parents}
+        is_tree = size == len(self.parents) >= 2 and min(inner) >= 0 and max(inner) < size
+        if is_tree:
+            # After twice as many steps each time, all ways have come to the root.
+            reached = self.parents
+            for _ in range(size.bit_length()):
+                reached = tuple(reached[node] for node in reached)
+            is_tree = {*reached} == {size - 1} and inner == {*range(size - len(inner), size)}
+        if not is_tree:
             raise ValueError(
-                "names and parents must have one entry for each class, each node above and the "
-                f"root, got {size} names and {len(self.parents)} parents."
+                f"parents must be those of the {size} names in a tree whose classes come first, "
+                f"and whose root comes last and is its own parent, got {self.parents!r:.60}."
             )
-        for node, parent in enumerate(self.parents):
-            if not 0 <= parent < size:
-                raise ValueError(f"parents must be from 0 to {size - 1}, got {parent}.")
-            if (parent == node) != (node == size - 1):
-                roots = [other for other, above in enumerate(self.parents) if other == above]
-                raise ValueError(
-                    f"parents must have one root, the last node {size - 1}, got the roots {roots}."
-                )
-        inner = {*self.parents}
-        num_classes = size - len(inner)
-        if inner != {*range(num_classes, size)}:
-            raise ValueError("parents must be nodes that come after all classes.")
-        # A circle is not connected to the root.
-        reached = {size - 1}
-        for start in range(size):
-            node, way = start, set[int]()
-            while node not in reached:
-                if node in way:
-                    raise ValueError(f"parents must be a tree, got a circle through node {node}.")
-                way.add(node)
-                node = self.parents[node]
-            reached |= way
 
     @classmethod
-    def from_paths(cls, paths: Iterable[Sequence[str]]) -> "Taxonomy":
+    def from_paths(cls, paths: Iterable[Sequence[str]]) -> Self:
         """The taxonomy of classes that are given by their paths.
 
         Args:
             paths: for each class its names from the top down; the last one is the class. Paths may
                 have different lengths. Nodes are the same if their names and all names above are.
-
-        Raises:
-            TypeError: a path is a string, or a name is not.
-            ValueError: there is no path, a path is empty, two classes have one path, or a class is
-                above another class.
         """
         leaves: dict[tuple[str, ...], int] = {}
         for path in paths:
@@ -108,16 +81,13 @@ class Taxonomy:
                 what = f"{'/'.join(one)} twice" if one else "an empty one"
                 raise ValueError(f"paths must name each class once, got {what}.")
             leaves[one] = len(leaves)
-        if not leaves:
-            raise ValueError("paths must name at least one class, got none.")
         inner: dict[tuple[str, ...], int] = {}
         for path in leaves:
             for depth in range(1, len(path)):
                 inner.setdefault(path[:depth], len(leaves) + len(inner))
-        if above := [path for path in leaves if path in inner]:
-            raise ValueError(
-                f"paths must end at classes, got the class {'/'.join(above[0])} above others."
-            )
+        if not leaves or (above := leaves.keys() & inner):
+            what = f"the class {'/'.join(above.pop())} above others" if leaves else "none"
+            raise ValueError(f"paths must end at classes, got {what}.")
         nodes, root = leaves | inner, len(leaves) + len(inner)
         parents = (nodes.get(path[:-1], root) for path in nodes)
         return cls((*(path[-1] for path in nodes), _ROOT), (*parents, root))
@@ -135,14 +105,14 @@ class Taxonomy:
     @cached_property
     def ancestors(self) -> np.ndarray:
         """The nodes on the way from the root to each class, `[L, D + 1]`; its end is the class."""
-        ways = []
-        for leaf in range(self.num_classes):
-            way = [leaf]
-            while way[-1] != self.num_nodes - 1:
-                way.append(self.parents[way[-1]])
-            ways.append(way[::-1])
-        depth = max(map(len, ways))
-        return np.array([way + [way[-1]] * (depth - len(way)) for way in ways], np.int32)
+        parents, root = np.array(self.parents, np.int32), self.num_nodes - 1
+        ways = [np.arange(self.num_classes, dtype=np.int32)]
+        while (ways[-1] != root).any():
+            ways.append(parents[ways[-1]])
+        down = np.stack(ways[::-1], axis=1)
+        # Short ways begin at the root several times; they end at the class several times instead.
+        places = np.arange(len(ways)) + (down == root).sum(axis=1, keepdims=True) - 1
+        return np.take_along_axis(down, np.minimum(places, len(ways) - 1), axis=1)
 
     @property
     def depth(self) -> int:
@@ -152,16 +122,125 @@ class Taxonomy:
     @cached_property
     def heights(self) -> np.ndarray:
         """How many nodes are below each on the longest way to a class, `[V]`; 0 for classes."""
+        is_above = self.ancestors >= self.num_classes
+        below = is_above.sum(axis=1, keepdims=True) - np.arange(self.depth + 1)
         heights = np.zeros(self.num_nodes, np.int32)
-        for way in self.ancestors:
-            nodes = way[: len({*way.tolist()})]
-            np.maximum.at(heights, nodes, np.arange(len(nodes))[::-1])
+        np.maximum.at(heights, self.ancestors, below)
         return heights
 
     @cached_property
     def sizes(self) -> np.ndarray:
         """The number of classes of each node, `[V]`."""
-        sizes = np.zeros(self.num_nodes, np.int32)
-        for way in self.ancestors:
-            sizes[np.unique(way)] += 1
+        sizes = np.bincount(self.ancestors.ravel(), minlength=self.num_nodes).astype(np.int32)
+        sizes[: self.num_classes] = 1
         return sizes
+
+
+def check(taxonomy: Taxonomy) -> None:
+    """Raises if an argument is not a taxonomy."""
+    if not isinstance(taxonomy, Taxonomy):
+        raise TypeError(f"taxonomy must be a Taxonomy, got {_checks.describe(taxonomy)}.")
+
+
+def check_classes(shape: tuple[int, ...], name: str, taxonomy: Taxonomy) -> None:
+    """Raises if an array does not have the classes of a taxonomy as its last axis."""
+    check(taxonomy)
+    if shape[-1:] != (taxonomy.num_classes,):
+        raise ValueError(
+            f"{name} must have one entry for each of the {taxonomy.num_classes} classes of the "
+            f"taxonomy, got shape {shape}."
+        )
+
+
+def members_of(members: ArrayLike, name: str, taxonomy: Taxonomy) -> jax.Array:
+    """Returns sets of the classes of a taxonomy, booleans [..., L], or raises."""
+    found = _checks.boolean_array(members, name)
+    check_classes(found.shape, name, taxonomy)
+    return found
+
+
+def probabilities_of(probabilities: ArrayLike, name: str, taxonomy: Taxonomy) -> jax.Array:
+    """Returns probabilities of the classes of a taxonomy, [..., L], or raises."""
+    found = _checks.probabilities(probabilities, name)
+    check_classes(found.shape, name, taxonomy)
+    return found
+
+
+def depth_of(depth: int, taxonomy: Taxonomy) -> int:
+    """Returns the depth of nodes below the root, or raises."""
+    check(taxonomy)
+    return _checks.static_integer(
+        depth, "depth", minimum=1, maximum=taxonomy.depth, reason="the depth of the taxonomy"
+    )
+
+
+def map_rows(
+    function: Callable[..., jax.Array], values: jax.Array, *of_examples: jax.Array
+) -> jax.Array:
+    """`function` of rows [n, L] and arrays [n], with a result for each row, on each device."""
+
+    def of_batch(values: jax.Array, *of_examples: jax.Array) -> jax.Array:
+        own = (array.reshape(-1) for array in of_examples)
+        rows = function(values.reshape(-1, values.shape[-1]), *own)
+        return rows.reshape(*values.shape[:-1], *rows.shape[1:])
+
+    return _sharding.map_examples(of_batch, values.ndim - 1, values, *of_examples)
+
+
+def along_classes(values: np.ndarray, ndim: int) -> np.ndarray:
+    """Values of the classes, [L], beside arrays [..., L] of so many axes."""
+    return values.astype(np.int32).reshape((1,) * (ndim - 1) + (-1,))
+
+
+def look_up(table: np.ndarray, labels: jax.Array) -> jax.Array:
+    """The entries, or rows, of a table [L, ...] at labels [...]; some one if it is out of range."""
+
+    def take(labels: jax.Array) -> jax.Array:
+        return jnp.asarray(table)[jnp.clip(labels, 0, len(table) - 1)]
+
+    # JAX does not know how to split the result of a table that all devices share.
+    return _sharding.map_examples(take, labels.ndim, labels)
+
+
+def groups_at(taxonomy: Taxonomy, depth: int) -> tuple[np.ndarray, int]:
+    """The number of the node at a depth of each class, from 0, int32 [L], and how many there are.
+
+    A class that hangs higher is a node of its own.
+    """
+    nodes, groups = np.unique(taxonomy.ancestors[:, depth], return_inverse=True)
+    return groups.astype(np.int32), len(nodes)
+
+
+def group_of_label(groups: np.ndarray, number: int, labels: jax.Array) -> jax.Array:
+    """The group of each label, [...]; `number`, which no group has, for a label out of range."""
+    in_range = (labels >= 0) & (labels < len(groups))
+    return jnp.where(in_range, look_up(groups, labels), number)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def group_sums(taxonomy: Taxonomy, depth: int, rows: jax.Array) -> jax.Array:
+    """The sums of rows [..., L] over the classes of each group of `groups_at`, [..., G]."""
+    groups, number = groups_at(taxonomy, depth)
+    if number == 1:
+        # For integers and n = L, XLA on the CPU (JAX 0.10) shares one buffer between the places,
+        # all 0, and the sums.
+        return rows.sum(axis=-1, keepdims=True, dtype=rows.dtype)
+    return jnp.zeros_like(rows[..., :number]).at[..., groups].add(rows)
+
+
+def shared_depths(taxonomy: Taxonomy, labels: jax.Array) -> jax.Array:
+    """How many nodes the ways from the root to labels and to each class share, int32 [..., L].
+
+    A way is filled up with its class, so that a class shares all of its way with itself.
+    """
+    ways, shape = look_up(taxonomy.ancestors, labels), (*labels.shape, taxonomy.num_classes)
+    shared = jnp.zeros(shape, jnp.int32)
+    for depth, nodes in enumerate(taxonomy.ancestors.T):
+        is_shared = ways[..., depth, None] == along_classes(nodes, len(shape))
+        shared += is_shared.astype(jnp.int32)
+    return shared
+
+
+def heights_of_ways(taxonomy: Taxonomy, labels: jax.Array) -> jax.Array:
+    """The heights of the nodes from the root to labels, int32 [..., D + 1]."""
+    return look_up(taxonomy.heights[taxonomy.ancestors], labels)

@@ -113,9 +113,7 @@ def readings(tree: Any) -> list[np.ndarray]:
     else:
         leaves = [tree.total, tree.count, tree.mean()]
         if np.ndim(tree.count):
-            counts = np.geomspace(500, 5, np.size(tree.count)).astype(int)
-            groups = tree.shot_means(class_counts=counts)
-            leaves += [tree.macro_mean(), *(groups[name] for name in sorted(groups))]
+            leaves += [tree.macro_mean(), tree.macro_mean(np.arange(np.size(tree.count)) % 3 > 0)]
     return [np.asarray(leaf, np.float64) for leaf in leaves]
 
 

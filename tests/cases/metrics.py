@@ -17,8 +17,7 @@ OPEN = {**HITS, "is_new": "marks", **WEIGHTS}
 # Of two examples and three people.
 VOTES = {"labels": "labels", "examples": "groups", "voters": "successes"}
 SIZES_OF_VOTES = {"num_examples": 2, "num_voters": 3, "num_classes": int}
-WEIGHTS_OF_VOTERS = {"alpha": 0.5, "beta": 0.2, "offset": 1.0}
-VOTERS = {"alpha": AT_LEAST_0, "beta": AT_LEAST_0, "offset": AT_LEAST_0}
+POWERS = {"alpha": 0.5, "beta": 0.2, "offset": 1.0}
 SEVERAL_LABELS = {"chosen": "chosen", "targets": "targets"}
 
 
@@ -70,19 +69,11 @@ CASES: list[Case] = [
     ),
     # A sum for each pair of classes of the tests.
     statistic("confident_joint", {"probabilities": "probabilities", **LABELS}, sums=24),
-    metric("voter_weights", {"num_labels": "sizes"}, parameters=WEIGHTS_OF_VOTERS, ranges=VOTERS),
-    statistic(
-        "weighted_votes",
-        VOTES,
-        # The weight of two people of one class each, which no label exceeds.
-        parameters={
-            **WEIGHTS_OF_VOTERS,
-            **SIZES_OF_VOTES,
-            "authors": np.array([1, 0]),
-            "threshold": 2.0,
-        },
-        ranges={**VOTERS, "threshold": AT_LEAST_0},
-        rounding=8,
+    metric(
+        "voter_weights",
+        {"num_labels": "sizes"},
+        parameters=POWERS,
+        ranges=dict.fromkeys(POWERS, AT_LEAST_0),
     ),
     statistic(
         "dawid_skene",
@@ -90,15 +81,6 @@ CASES: list[Case] = [
         parameters={**SIZES_OF_VOTES, "smoothing": 0.5, "num_steps": 2},
         ranges={"smoothing": POSITIVE},
         rounding=8,
-    ),
-    # Small whole weights, whose sums are exact.
-    statistic("accuracy", {**HITS, **WEIGHTS}),
-    statistic("macro_accuracy", {**HITS, **LABELS, **WEIGHTS}, parameters={"num_classes": int}),
-    statistic(
-        "shot_accuracy",
-        {**HITS, **LABELS, **WEIGHTS},
-        parameters={"class_counts": counts},
-        ranges=COUNTS,
     ),
     metric("anytime_interval", {"hits": "successes", "counts": "sizes"}),
     statistic("cluster_interval", {**HITS, "groups": "groups"}, parameters={"num_groups": 2}),
@@ -110,6 +92,7 @@ CASES: list[Case] = [
     ),
     statistic("tally", {"values": "hits"}),
     statistic("tally_by_class", {"values": "hits", **LABELS}, parameters={"num_classes": int}),
+    # Small whole weights, whose sums are exact.
     statistic("tally", {"values": "hits", **WEIGHTS}, variant="weights"),
     statistic(
         "tally_by_class",
@@ -125,7 +108,6 @@ CASES: list[Case] = [
     ),
     metric("example_f1", SEVERAL_LABELS),
     metric("label_coverage", SEVERAL_LABELS),
-    statistic("macro_f1", {**SEVERAL_LABELS, **WEIGHTS}, sums=2, rounding=2),
     statistic("tally_f1", {**SEVERAL_LABELS, **WEIGHTS}, sums=2),
     # All scores and targets, of the 24 classes of the tests.
     statistic(

@@ -125,13 +125,6 @@ CASES: list[Case] = [
     ),
     statistic("average_k_threshold", PROBABILITIES, parameters={"k": 2.5}),
     statistic("average_k_threshold", PROBABILITIES, parameters={"k": 8}, variant="8"),
-    statistic("class_average_k_thresholds", {**PROBABILITIES, **LABELS}, parameters={"k": 2.5}),
-    statistic(
-        "macro_average_k_thresholds",
-        PROBABILITIES,
-        parameters={"k": 2.5, "class_counts": counts},
-        ranges={"class_counts": CLASS_COUNTS},
-    ),
     statistic("conformal_threshold", {**PROBABILITIES, **LABELS}, parameters={"error": 0.3}),
     statistic("temperature", {"logits": "logits", **LABELS}),
     combination("log_probabilities", parameters={"num_groups": 2}),

@@ -26,10 +26,12 @@ def error_of(coverage):
 def row(chosen, labels, class_counts):
     """What a report has of sets [n, L]."""
     hits, sizes = hits_of(chosen, labels), chosen.sum(axis=-1)
-    by_shot = reference.shot_accuracy(hits, labels, class_counts=class_counts)
+    by_class = reference.tally_by_class(hits, labels, num_classes=len(class_counts))
+    groups = reference.shot_groups(class_counts)
+    by_shot = {shot: by_class.macro_mean(classes) for shot, classes in groups.items()}
     return {
         "coverage": hits.mean(),
-        "macro": reference.macro_accuracy(hits, labels, num_classes=len(class_counts)),
+        "macro": by_class.macro_mean(),
         # A report is without the shots that have no example.
         **{shot: mean for shot, mean in by_shot.items() if not np.isnan(mean)},
         "set_size": sizes.mean(),

@@ -4,7 +4,6 @@ nothing for examples that do not count; one line for a wrong argument.
 """
 
 import functools
-import inspect
 
 import jax
 import jax.numpy as jnp
@@ -90,7 +89,6 @@ def test_a_loss(case):
     values, gradient = compute(jnp.where(right, -jnp.inf, heads), labels, *extra)
     assert not np.isnan(values).any()
     assert not np.isnan(gradient).any()
-    assert values.max() < 1e20 or "1e30" in inspect.getdoc(case.function)
     values, gradient = compute(1e4 * heads, labels, *extra)
     assert np.isfinite(gradient).all()
     # Relaxed sorts mix scores of all sizes.

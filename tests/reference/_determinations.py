@@ -15,39 +15,6 @@ def voter_weights(num_labels, *, alpha=0.5, beta=0.2, offset=1.0):
     return numbers**alpha - numbers**beta + offset
 
 
-def weighted_votes(
-    labels,
-    examples,
-    voters,
-    *,
-    num_examples,
-    num_voters,
-    num_classes,
-    authors=None,
-    threshold=0.0,
-    num_rounds=10,
-    **powers,
-):
-    """The weights of voters, which count the classes they named and observed, in turn."""
-    votes = _votes(labels, examples, voters, num_classes, num_examples, num_voters)
-    authors = np.full(num_examples, -1) if authors is None else authors
-    totals = np.zeros((num_examples, num_classes))
-    for _ in range(num_rounds):
-        weights = {}
-        for voter in range(num_voters):
-            named = {label for label, _, one in votes if one == voter}
-            observed = {
-                row.argmax()
-                for row, author in zip(totals, authors, strict=True)
-                if author == voter and row.max() > threshold
-            }
-            weights[voter] = voter_weights(len(named) + len(observed), **powers)
-        totals = np.zeros_like(totals)
-        for label, example, voter in votes:
-            totals[example, label] += weights[voter]
-    return totals
-
-
 def dawid_skene(
     labels, examples, voters, *, num_examples, num_voters, num_classes, smoothing, num_steps
 ):

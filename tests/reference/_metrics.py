@@ -51,15 +51,10 @@ class Tally(NamedTuple):
         return _quotient(np.sum(self.total), np.sum(self.count))
 
     def macro_mean(self, classes=slice(None)):
-        """The mean of the quotients of classes that occur."""
+        """The mean of the quotients of those of some classes that occur."""
         pairs = zip(self.total[classes], self.count[classes], strict=True)
         quotients = [total / count for total, count in pairs if count]
         return _quotient(sum(quotients), len(quotients))
-
-    def shot_means(self, *, class_counts, few=20, many=100):
-        """The same of the classes of each group."""
-        groups = shot_groups(class_counts, few=few, many=many)
-        return {name: self.macro_mean(group) for name, group in groups.items()}
 
 
 def _quotient(total, count):
@@ -86,16 +81,6 @@ def tally_by_class(values, labels, *, num_classes, where=None, weights=None):
     return Tally(*np.array(tallies).T)
 
 
-def accuracy(hits, where=None, *, weights=None):
-    """The share of hits among the examples that count; NaN if none does."""
-    return tally(hits, where, weights=weights).mean()
-
-
-def macro_accuracy(hits, labels, *, num_classes, **counted):
-    """The mean over the classes that occur of the share of hits in each; NaN if none occurs."""
-    return tally_by_class(hits, labels, num_classes=num_classes, **counted).macro_mean()
-
-
 def shot_groups(class_counts, *, few=20, many=100):
     """Which classes have few, some and many training examples (Table 4.5)."""
     counts = np.asarray(class_counts)
@@ -104,9 +89,3 @@ def shot_groups(class_counts, *, few=20, many=100):
         "medium": (counts >= few) & (counts <= many),
         "many": counts > many,
     }
-
-
-def shot_accuracy(hits, labels, *, class_counts, few=20, many=100, **counted):
-    """Macro accuracies over the classes of each group."""
-    of_classes = tally_by_class(hits, labels, num_classes=len(class_counts), **counted)
-    return of_classes.shot_means(class_counts=class_counts, few=few, many=many)

@@ -218,15 +218,3 @@ def expected_top_k_value_gradient(scores, k, *, epsilon):
             density = np.exp(-((_NODES - standard[:, None]) ** 2) / 2.0) / np.sqrt(2.0 * np.pi)
             result[position] = _SPACING * (density * others).sum(axis=-1)
     return result
-
-
-def scale_gaps(scores, weights, *, axis=-1):
-    """The scores with the gap below each rank multiplied by the weight of the rank."""
-    scores = np.moveaxis(float64(scores), axis, -1)
-    scaled = np.empty_like(scores)
-    for place in np.ndindex(scores.shape[:-1]):
-        row = scores[place]
-        order = np.argsort(-row, kind="stable")
-        falls = np.concatenate([[0.0], np.cumsum(float64(weights) * -np.diff(row[order]))])
-        scaled[place][order] = row.max() - falls
-    return np.moveaxis(scaled, -1, axis)

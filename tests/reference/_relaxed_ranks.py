@@ -90,42 +90,8 @@ def _soft_sort(row, label, k, tau):
     return _log_ranks_by_softmax(row, label, k, logits)
 
 
-def _neural_sort(row, label, k, tau):
-    def logits(scores, of_rank, rank):
-        # Relative to one score, which changes nothing and keeps the digits.
-        value = scores.value - scores.value.max()
-        gaps = value[:, None] - value[None, :]
-        signs = np.sign(gaps)
-        factor = len(value) + 1 - 2 * rank
-        slope = (factor - signs.sum(axis=1))[:, None] * scores.slope + signs @ scores.slope
-        return _Dual((factor * value - np.abs(gaps).sum(axis=1)) / tau, slope / tau)
-
-    return _log_ranks_by_softmax(row, label, k, logits)
-
-
 def _odd_even_comparators(size):
     return [(i, i + 1) for layer in range(size) for i in range(layer % 2, size - 1, 2)]
-
-
-def _bitonic_comparators(size):
-    """Knuth's definition, with pairs (lane of the smaller score, lane of the larger)."""
-    length = 1
-    while length < size:
-        length *= 2
-    missing = length - size
-    pairs = []
-    block = 2
-    while block <= length:
-        distance = block // 2
-        while distance >= 1:
-            for i in range(length):
-                j = i ^ distance
-                if j > i >= missing:
-                    low, high = i - missing, j - missing
-                    pairs.append((low, high) if i & block == 0 else (high, low))
-            distance //= 2
-        block *= 2
-    return pairs
 
 
 def _swap_probability(gap, swap):
@@ -133,38 +99,29 @@ def _swap_probability(gap, swap):
     if swap == "logistic":
         log = -np.logaddexp(0.0, -gap)
         return log, np.exp(-np.logaddexp(0.0, gap))
-    if swap == "cauchy":
-        probability = np.arctan2(1.0, -gap) / np.pi
-        return np.log(probability), 1.0 / (np.pi * (1.0 + gap * gap)) / probability
-    if abs(gap) <= 0.25:
-        return np.log(0.5 + gap), 1.0 / (0.5 + gap)
-    tail = 1.0 / (16.0 * abs(gap))
-    probability = 1.0 - tail if gap > 0 else tail
-    return np.log(probability), tail / abs(gap) / probability
+    probability = np.arctan2(1.0, -gap) / np.pi
+    return np.log(probability), 1.0 / (np.pi * (1.0 + gap * gap)) / probability
 
 
-def _gate(gap, swap, tau, art_lambda):
+def _gate(gap, swap, tau):
     """The logarithm of the probability to keep two lanes whose gap is given, with derivatives."""
     if np.isinf(gap.value):
         return _Dual(0.0 if gap.value > 0 else -np.inf, np.zeros_like(gap.slope))
-    size = abs(gap.value) + 1e-10
-    scaled = gap.value / size**art_lambda / tau
-    derivative = (1 - art_lambda * abs(gap.value) / size) / size**art_lambda / tau
-    log, slope = _swap_probability(scaled, swap)
-    return gap.mapped(log, slope * derivative)
+    log, slope = _swap_probability(gap.value / tau, swap)
+    return gap.mapped(log, slope / tau)
 
 
-def _network(row, label, k, tau, swap, art_lambda, comparators):
+def _network(row, label, k, tau, swap):
     size = len(row)
     scores = _variables(row)
     log_row = _impossible(size, size)
     log_row.value[label] = 0.0
-    for low, high in comparators:
+    for low, high in _odd_even_comparators(size):
         a, b = scores[low], scores[high]
         # Not inf - inf.
         gap = _Dual(0.0, b.slope - a.slope) if a.value == b.value else b - a
-        keep = _gate(gap, swap, tau, art_lambda)
-        change = _gate(gap.times(-1.0), swap, tau, art_lambda)
+        keep = _gate(gap, swap, tau)
+        change = _gate(gap.times(-1.0), swap, tau)
         # Only the finite scores are mixed; a masked class and another one change places at most.
         if np.isinf(a.value) or np.isinf(b.value):
             mixed = [b, a] if keep.value == -np.inf else [a, b]
@@ -183,15 +140,12 @@ def _network(row, label, k, tau, swap, art_lambda, comparators):
     return log_row[np.arange(size)[::-1][:k]]
 
 
-def _log_ranks(row, label, k, *, method, tau, swap="cauchy", art_lambda=0.0):
+def _log_ranks(row, label, k, *, method, tau, swap="cauchy"):
     """Log-probabilities of one class for ranks 1 to k."""
     with np.errstate(invalid="ignore"):
         if method == "soft_sort":
             return _soft_sort(row, label, k, tau)
-        if method == "neural_sort":
-            return _neural_sort(row, label, k, tau)
-        comparators = {"odd_even": _odd_even_comparators, "bitonic": _bitonic_comparators}
-        return _network(row, label, k, tau, swap, art_lambda, comparators[method](len(row)))
+        return _network(row, label, k, tau, swap)
 
 
 def relaxed_ranks(scores, k, *, axis=-1, **relaxation):

@@ -1,4 +1,4 @@
-"""Losses of the sets of a batch `[n, L]`, and of the thresholds of its examples."""
+"""Losses of the sets of a batch `[n, L]`."""
 
 import math
 
@@ -6,7 +6,6 @@ import numpy as np
 import scipy.optimize
 
 from tests.reference._operators import expected_top_k_value
-from tests.reference._relaxed_ranks import relaxed_ranks
 from tests.reference._rows import exact, float64, log_softmax, sigmoid, valid
 
 
@@ -24,15 +23,6 @@ def _to_logits(logits, slopes, conformity):
     return slopes - np.exp(log_softmax(float64(logits))) * slopes.sum(axis=-1, keepdims=True)
 
 
-def _quantile(scores, k, quantile, smoothing, noise):
-    if quantile == "expected":
-        return expected_top_k_value(scores, k, epsilon=smoothing)
-    if quantile == "perturbed":
-        return np.mean([np.sort(scores + smoothing * row)[-k] for row in float64(noise)])
-    swap = {} if quantile in ("soft_sort", "neural_sort") else {"swap": "logistic"}
-    return relaxed_ranks(scores, k, method=quantile, tau=smoothing, **swap)[k - 1] @ scores
-
-
 def conformal_training(
     logits,
     labels,
@@ -40,13 +30,10 @@ def conformal_training(
     error,
     temperature,
     smoothing,
-    quantile="expected",
     size_weight=1.0,
     target_size=1.0,
     loss_matrix=None,
     conformity="log_probability",
-    num_samples=None,
-    noise=None,
 ):
     """Equations 4 to 7 of Stutz et al., with the even places for the quantile."""
     if not all(valid(float64(row), label) for row, label in zip(logits, labels, strict=True)):
@@ -54,7 +41,7 @@ def conformal_training(
     scores, of_labels, indicators = _scores(logits, labels, conformity)
     calibrating = of_labels[::2]
     rank = min(math.ceil(round((len(calibrating) + 1) * (1 - error), 9)), len(calibrating))
-    threshold = _quantile(calibrating, rank, quantile, smoothing, noise)
+    threshold = expected_top_k_value(calibrating, rank, epsilon=smoothing)
     soft, indicators = sigmoid((scores[1::2] - threshold) / temperature), indicators[1::2]
     weights = np.eye(scores.shape[-1]) if loss_matrix is None else float64(loss_matrix)
     costs = indicators * (1 - soft) + (1 - indicators) * soft
@@ -157,29 +144,3 @@ def size_at_average_error_gradient(
     price = slopes.sum() / (indicators * slopes).sum()
     slopes = slopes * (1 - price * indicators) / len(of_labels)
     return _to_logits(logits, slopes, conformity)
-
-
-def size_over_errors(logits, labels, *, temperature, conformity="log_probability", axis_name=None):
-    """The mean size of soft sets, of which each label's score is a threshold."""
-    scores, of_labels, _ = _scores(logits, labels, conformity)
-    soft = sigmoid((scores[:, :, None] - of_labels) / temperature)
-    return soft.sum(axis=1).mean()
-
-
-def size_over_errors_gradient(logits, labels, *, temperature, conformity="log_probability"):
-    scores, of_labels, indicators = _scores(logits, labels, conformity)
-    scaled = (scores[:, :, None] - of_labels) / temperature
-    slopes = sigmoid(scaled) * sigmoid(-scaled) / temperature / len(of_labels) ** 2
-    slopes = slopes.sum(axis=2) - indicators * slopes.sum(axis=(0, 1))[:, None]
-    return _to_logits(logits, slopes, conformity)
-
-
-def pointwise_error(logits, labels, *, thresholds, error, weight=1.0):
-    """The cross-entropy, and the quantile loss of the threshold."""
-    own = np.take_along_axis(log_softmax(float64(logits)), np.asarray(labels)[..., None], axis=-1)
-    gaps = own[..., 0] - float64(thresholds)
-    return -own[..., 0] + weight * np.maximum(error * gaps, (error - 1) * gaps)
-
-
-def pointwise_error_gradient(logits, labels, *, thresholds, error, weight=1.0):
-    return np.exp(log_softmax(float64(logits))) - np.eye(np.shape(logits)[-1])[labels]

@@ -69,40 +69,6 @@ def _between(entries, rank):
     return min(entries[entries > lower], default=np.float64(np.inf))
 
 
-def class_average_k_thresholds(probabilities, labels, *, k):
-    """The same of each class, which `floor(k n_c)` sets have; minus infinity if all have it."""
-    probabilities, labels = float64(probabilities), np.asarray(labels)
-    size = probabilities.shape[-1]
-    if not all(valid(row, label) for row, label in zip(probabilities, labels, strict=True)):
-        return np.full(size, np.nan)
-    ranks = [whole_part(k, int((labels == label).sum())) for label in range(size)]
-    return np.array(
-        [
-            _between(column, rank) if rank < len(column) else -np.inf
-            for column, rank in zip(probabilities.T, ranks, strict=True)
-        ]
-    )
-
-
-def macro_average_k_thresholds(probabilities, *, k, class_counts):
-    """A factor of the class frequencies: halfway between two quotients, which keep k on average.
-
-    Where the next quotient ties with the last one kept, between two larger ones.
-    """
-    probabilities, counts = float64(probabilities), float64(class_counts)
-    quotients = probabilities / (counts / counts.sum())
-    rank = whole_part(k, len(probabilities))
-    if np.isnan(quotients).any():
-        return np.full(len(counts), np.nan)
-    if rank >= quotients.size:
-        return np.full(len(counts), -np.inf)
-    ordered = np.sort(quotients.ravel())[::-1]
-    excluded = ordered[rank]
-    kept = ordered[ordered > excluded * (1 + 1e-9)]
-    factor = (excluded + kept.min()) / 2 if len(kept) else np.inf
-    return factor * counts / counts.sum()
-
-
 class AverageKCalibrator:
     """`average_k_threshold` of everything seen so far; it keeps all of it."""
 

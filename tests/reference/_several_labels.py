@@ -51,11 +51,6 @@ def tally_f1(chosen, targets, *, where=None, weights=None):
     return Tally(2 * hits, found + there)
 
 
-def macro_f1(chosen, targets, **counted):
-    """The mean of the F1 scores of the classes that are in a set or a label."""
-    return tally_f1(chosen, targets, **counted).macro_mean()
-
-
 def mean_average_precision(scores, targets, *, where=None, weights=None):
     """The mean over classes of the mean, over the examples of the class, of the precision there."""
     scores, targets = float64(scores), float64(targets) == 1

@@ -2,41 +2,31 @@
 
 import numpy as np
 
-from tests.reference import _batch_losses, _losses
+from tests.reference import _losses
 from tests.reference._operators import descending
 from tests.reference._rows import float64
 
 
 def scores(features, head):
-    """`W^T x + b`, or `gamma` times the cosine of the angle; 0 for vectors without a length."""
-    features, weights = float64(features), float64(head.weights)
-    if not hasattr(head, "scale"):
-        return features @ weights + (0.0 if head.bias is None else float64(head.bias))
-    rows, columns = (
-        vectors / np.maximum(np.linalg.norm(vectors, axis=axis, keepdims=True), 1e-12)
-        for vectors, axis in ((features, -1), (weights, 0))
-    )
-    return float64(head.scale) * rows @ columns
+    """`W^T x + b`."""
+    product = float64(features) @ float64(head.weights)
+    return product if head.bias is None else product + float64(head.bias)
 
 
-def _of_scores(loss):
-    def of_features(features, head, labels, **parameters):
-        return loss(scores(features, head), labels, **parameters)
-
-    return of_features
-
-
-calibrated_top_k_hinge = _of_scores(_losses.calibrated_top_k_hinge)
-convex_top_k_hinge = _of_scores(_losses.convex_top_k_hinge)
-cross_entropy = _of_scores(_losses.cross_entropy)
-noised_top_k_hinge = _of_scores(_losses.noised_top_k_hinge)
-top_k_hinge = _of_scores(_losses.top_k_hinge)
+def unit_vectors(vectors, *, axis):
+    """Divided by the length; 0 for vectors without one."""
+    vectors = float64(vectors)
+    length = np.linalg.norm(vectors, axis=axis, keepdims=True)
+    return np.where(length < 1e-12, 0, vectors / np.maximum(length, 1e-12))
 
 
-def average_k(features, head, proposal_head, labels, **parameters):
-    """The loss of the scores of two heads."""
-    both = scores(features, head), scores(features, proposal_head)
-    return _batch_losses.average_k(*both, labels, **parameters)
+def cross_entropy(features, head, labels, **parameters):
+    return _losses.cross_entropy(scores(features, head), labels, **parameters)
+
+
+def in_blocks(loss, features, labels, *, block_size):
+    """All examples at once."""
+    return loss(features, labels)
 
 
 def top_k(features, head, *, k):

@@ -5,13 +5,7 @@ next one: a pure function, which works under `jit`, `vmap` (over many states) an
 outcomes). A state is a tree of a few arrays, so any checkpoint can store it.
 """
 
-from topk_jax.drift import _adaptive, _coverage, _exchangeability
-from topk_jax.drift._adaptive import *
-from topk_jax.drift._coverage import *
-from topk_jax.drift._exchangeability import *
+from topk_jax.drift._bets import CoverageTest, JumperMartingale, OnlineRanks
+from topk_jax.drift._quantile import AdaptiveQuantile
 
-# Each family lists what it makes public.
-__all__: list[str] = []
-__all__ += _adaptive.__all__
-__all__ += _coverage.__all__
-__all__ += _exchangeability.__all__
+__all__ = ["AdaptiveQuantile", "CoverageTest", "JumperMartingale", "OnlineRanks"]

@@ -1,24 +1,20 @@
-"""Losses and the best classes, over blocks of classes, if scores `[batch, L]` do not fit in memory.
+"""Losses and the best classes of linear heads, if scores `[batch, L]` do not fit in memory.
 
-A NaN or +inf score, or a label outside [0, L), makes the loss of its example NaN. A traced
-parameter outside its range makes every loss NaN.
+A NaN or +inf score, or a label outside [0, L), makes the loss of its example NaN.
+
+Arguments that they share:
+
+- `features`: floating-point features x, `[..., d]`.
+- `head`: a `LinearHead` of L classes.
+- `labels`, `where`: as in `topk_jax.losses`.
+- `block_size`: static number of classes whose scores are in memory at a time, at least 1. By
+  default a block has 2^20 scores on the CPU, and 2^24 elsewhere.
+- `class_axis_name`: the mapped axis of `shard_map` that the classes of the head are split along
+  into equal parts, or `None`. Along Explicit mesh axes, types show how examples and classes are
+  split, and no name is needed; see `docs/scaling.md`.
 """
 
-from topk_jax.heads import _average_k, _head, _hinge, _noised, _scores, _softmax, _top_k
-from topk_jax.heads._average_k import *
-from topk_jax.heads._head import *
-from topk_jax.heads._hinge import *
-from topk_jax.heads._noised import *
-from topk_jax.heads._scores import *
-from topk_jax.heads._softmax import *
-from topk_jax.heads._top_k import *
+from topk_jax.heads._blocks import cross_entropy, top_k
+from topk_jax.heads._head import LinearHead, in_blocks, scores, unit_vectors
 
-# Each family lists what it makes public.
-__all__: list[str] = []
-__all__ += _average_k.__all__
-__all__ += _head.__all__
-__all__ += _hinge.__all__
-__all__ += _noised.__all__
-__all__ += _scores.__all__
-__all__ += _softmax.__all__
-__all__ += _top_k.__all__
+__all__ = ["LinearHead", "cross_entropy", "in_blocks", "scores", "top_k", "unit_vectors"]

@@ -1,249 +1,386 @@
-"""Scores of a batch in blocks of classes, and gradients without the scores of all classes `[n, L]`.
+"""The cross-entropy and the best classes of a head, over blocks of classes.
 
 All blocks have one size. If the size does not divide L, the last block starts earlier and repeats
-classes of the block before it, with scores of -inf. The score of a masked class is
-`_numerics.FLOOR`, which is above -inf.
+classes of the block before it, with scores of -inf. The score of a masked class is `FLOOR`, which
+is above -inf.
 """
 
-import functools
+from __future__ import annotations
+
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
+from jax.typing import ArrayLike
 
-from topk_jax import _numerics
+from topk_jax import _checks
+from topk_jax._compilation import compiled
+from topk_jax._example import (
+    FLOOR,
+    axis_size,
+    check_classes,
+    integer_array,
+    nan_unless,
+    zero_elsewhere,
+)
+from topk_jax._numerics import with_slope_of
+from topk_jax._sharding import mesh_axes, unify
+from topk_jax.heads._head import LinearHead, check_head
+from topk_jax.operators._top_k import merge_devices, select_largest
 
 Carry = TypeVar("Carry")
+# Features, the head, the places of the labels and the scores of these.
+Given = tuple[jax.Array, LinearHead, jax.Array, jax.Array]
+Sums = tuple[jax.Array, jax.Array, jax.Array]
+
+# The number of scores in a block. On the CPU they fit in the cache; elsewhere they are small
+# compared to the memory.
+_BLOCK = {"cpu": 2**20}
+_BLOCK_OF_OTHERS = 2**24
+_USUAL_BATCH = 256
 
 
-class Layer(NamedTuple):
-    """The parameters of a head.
+def cross_entropy(
+    features: ArrayLike,
+    head: LinearHead,
+    labels: ArrayLike,
+    *,
+    where: ArrayLike | None = None,
+    block_size: int | None = None,
+    class_axis_name: Hashable | None = None,
+) -> jax.Array:
+    r"""The cross-entropy of the softmax of a head's scores, without the scores of all classes.
 
-    Attributes:
-        weights: in any floating-point type, `[d, L]`.
-        bias: in the type of the scores, `[L]`, or `None`.
+    .. math:: \ell(x, y) = \log \sum_j e^{s_j(x)} - s_y(x)
+
+    The forward pass stores a few numbers per example, and the backward pass computes the scores
+    again. Only reverse mode is supported.
+
+    Args:
+        features, head, labels, where, block_size, class_axis_name: see `topk_jax.heads`.
+
+    Returns:
+        One loss per example, `[...]`, in float32 or float64.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import heads
+        >>> features, labels = jnp.array([[1.0, 2.0]]), jnp.array([1])
+        >>> head = heads.LinearHead(jnp.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]))
+        >>> print(heads.cross_entropy(features, head, labels, block_size=2).round(4))
+        [0.4076]
+
+    Source: Wijmans et al. (2024), "Cut your losses in large-vocabulary language models".
+    """
+    given, head = check_head(features, head)
+    known = integer_array(labels, "labels", given.shape[:-1], of=("features", given.shape))
+    given, known = zero_elsewhere(where, given, known)
+    compute = partial(_cross_entropy, block_size=_checked_size(block_size))
+    losses: jax.Array = _on_each_device(compute, class_axis_name, given, head, known)
+    return losses if where is None else jnp.where(jnp.asarray(where), losses, 0)
+
+
+def top_k(
+    features: ArrayLike,
+    head: LinearHead,
+    *,
+    k: int,
+    block_size: int | None = None,
+    class_axis_name: Hashable | None = None,
+) -> tuple[jax.Array, jax.Array]:
+    r"""The k classes with the largest scores, best first, without the scores of all classes.
+
+    .. math:: s_{c_1}(x) \ge s_{c_2}(x) \ge \dots \ge s_{c_k}(x) \ge s_j(x)
+        \quad \text{for all other classes } j
+
+    These are the classes of `sets.top_k_set` of the scores. The derivative of a score is that of
+    its class. If the classes are split over devices, each device sends its k best classes.
+
+    Args:
+        features, head, block_size, class_axis_name: see `topk_jax.heads`.
+        k: static number of classes, from 1 to L. A block has at least k of the classes.
+
+    Returns:
+        The scores in descending order, in float32 or float64, and their classes, int32, both
+        `[..., k]`. Among equal scores, lower classes come first. A masked class has a score of
+        -inf, as has a class with a score below -1e30. If a score is NaN or +inf, all scores of
+        the example are NaN and its classes -1.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import heads
+        >>> head = heads.LinearHead(jnp.eye(4))
+        >>> scores, classes = heads.top_k(jnp.array([[1.0, 3.0, 2.5, 3.0]]), head, k=3)
+        >>> print(scores, classes)
+        [[3.  3.  2.5]] [[1 3 2]]
+
+    Source: Garcin (2023), thesis, equation 2.13; blocks of classes here.
+    """
+    given, head = check_head(features, head)
+    num_classes = jnp.shape(head.weights)[1] * axis_size(class_axis_name, "class_axis_name")
+    compute = partial(_top_k, k=_checks.rank(k, num_classes), block_size=_checked_size(block_size))
+    found: tuple[jax.Array, jax.Array] = _on_each_device(compute, class_axis_name, given, head)
+    return found
+
+
+def _checked_size(given: Any) -> int | None:
+    return None if given is None else _checks.static_integer(given, "block_size", minimum=1)
+
+
+def _on_each_device(
+    function: Callable[..., Any],
+    class_axis_name: Hashable | None,
+    features: jax.Array,
+    head: LinearHead,
+    *labels: jax.Array,
+) -> Any:
+    """`function(features [n, d], head, *labels [n], name=name)` of a batch of any shape.
+
+    Along Explicit mesh axes, each device calls it for its examples and classes.
     """
 
-    weights: jax.Array
-    bias: jax.Array | None
+    def of_device(
+        name: Hashable | None, features: jax.Array, head: LinearHead, *labels: jax.Array
+    ) -> Any:
+        same = (features, *labels) if name is not None else labels or (features,)
+        for array in same:
+            check_classes("head.weights", head.weights, array, name)
+        batch = features.shape[:-1]
+        rows = features.reshape(-1, features.shape[-1])
+        found = function(rows, head, *(one.reshape(-1) for one in labels), name=name)
+        return jax.tree.map(lambda one: one.reshape(*batch, *one.shape[1:]), found)
+
+    sharding = jax.typeof(features).sharding, jax.typeof(head.weights).sharding
+    of_batch = PartitionSpec(*sharding[0].spec[:-1])
+    of_classes = PartitionSpec(*sharding[1].spec[-1:])
+    names = {*mesh_axes(of_batch), *mesh_axes(of_classes)}
+    if not names:
+        return of_device(class_axis_name, features, head, *labels)
+    mesh = next(one.mesh for one in sharding if not one.mesh.empty)
+    of_head: Any = jax.tree.map(
+        lambda array: PartitionSpec(*(None,) * (array.ndim - 1), *of_classes), head
+    )
+    specs = (of_batch, of_head, *(of_batch for _ in labels))
+    placed = jax.tree.map(
+        lambda array, spec: jax.sharding.reshard(array, NamedSharding(mesh, spec)),
+        (features, head, *labels),
+        specs,
+    )
+    name = class_axis_name if not mesh_axes(of_classes) else of_classes[0]
+    mapped = jax.shard_map(
+        partial(of_device, name), mesh=mesh, in_specs=specs, out_specs=of_batch, axis_names=names
+    )
+    # Outside jit, shard_map needs the concrete mesh, and an array only carries the abstract one.
+    return jax.jit(mapped)(*placed)
 
 
-class Block(NamedTuple):
+class _Block(NamedTuple):
     """Scores of consecutive classes.
 
     Attributes:
         scores: `[n, B]`; -inf for classes of the block before.
         classes: the indices of the classes, `[B]`.
+        vectors: the weights of the classes, `[d, B]`.
+        has_slope: whether the score is new, and not that of a masked class, `[n, B]`.
+        is_valid: whether each example has no score of NaN or +inf, `[n]`.
     """
 
     scores: jax.Array
     classes: jax.Array
+    vectors: jax.Array
+    has_slope: jax.Array
+    is_valid: jax.Array
 
 
-def scan_blocks(
-    step: Callable[[Carry, Block], Carry],
-    unit: bool,
-    block_size: int,
+def _scan(
+    step: Callable[[Carry, _Block], Carry],
+    size: int,
     rows: jax.Array,
-    layer: Layer,
+    head: LinearHead,
     initial: Carry,
-) -> tuple[Carry, jax.Array]:
-    """`step` over all blocks, and marks `[n]` that are NaN where a score is NaN, and else 0."""
-    num_classes = layer.weights.shape[1]
+) -> Carry:
+    """`step` over all blocks of classes."""
+    weights, bias = jnp.asarray(head.weights), head.bias
+    num_classes = weights.shape[1]
 
-    def body(index: jax.Array, state: tuple[Carry, jax.Array]) -> tuple[Carry, jax.Array]:
-        carry, marks = state
-        start, is_new = _place(index, block_size, num_classes)
-        vectors = _vectors(unit, _slice(layer.weights, start, block_size).astype(rows.dtype))
-        scores = _scores(rows, vectors, layer.bias, start)
-        # The maximum that masks may lose a NaN.
-        marks = jnp.where(_numerics.are_scores(scores), marks, jnp.nan)
-        scores = jnp.where(is_new[None], _numerics.finite_scores(scores), -jnp.inf)
-        return step(carry, Block(scores, _classes(start, block_size))), marks
+    def body(index: jax.Array, carry: Carry) -> Carry:
+        begin = index.astype(jnp.int32) * size
+        start = jnp.minimum(begin, num_classes - size)
+        classes = start + jnp.arange(size, dtype=jnp.int32)
+        vectors = jax.lax.dynamic_slice_in_dim(weights, start, size, axis=1).astype(rows.dtype)
+        scores = rows @ vectors
+        if bias is not None:
+            scores = scores + jax.lax.dynamic_slice_in_dim(jnp.asarray(bias), start, size)[None]
+        is_new = (classes >= begin)[None]
+        block = _Block(
+            jnp.where(is_new, jnp.maximum(scores, FLOOR), -jnp.inf),
+            classes,
+            vectors,
+            is_new & ~jnp.isneginf(scores),
+            # A NaN fails the comparison. The maximum that masks may lose it.
+            (scores < jnp.inf).all(axis=1),
+        )
+        return step(carry, block)
 
-    marks = jnp.zeros_like(rows[:, 0])
-    return jax.lax.fori_loop(0, _count(block_size, num_classes), body, (initial, marks))
+    return jax.lax.fori_loop(0, math.ceil(num_classes / size), body, initial)
 
 
-def pull_back(
-    cotangent: Callable[[Block], jax.Array],
-    unit: bool,
-    block_size: int,
+def _block_size(given: int | None, rows: jax.Array, num_classes: int, at_least: int = 1) -> int:
+    """The number of classes in a block: the user's number, or one that suits the device."""
+    if given is None:
+        entries = _BLOCK.get(jax.default_backend(), _BLOCK_OF_OTHERS)
+        # A program of `jax.export` may take any number of examples.
+        num_rows = max(1, rows.shape[0]) if isinstance(rows.shape[0], int) else _USUAL_BATCH
+        # A multiple of a vector register on any device.
+        given = max(128, entries // num_rows // 128 * 128)
+    return min(max(given, at_least), num_classes)
+
+
+def _on_device(classes: jax.Array, size: int, name: Hashable | None) -> jax.Array:
+    """The places of classes [...] among the `size` classes of this device; -1 for others."""
+    first = 0 if name is None else size * jax.lax.axis_index(name)
+    return jnp.where((classes >= first) & (classes < first + size), classes - first, -1)
+
+
+def _scores_of(
+    rows: jax.Array, head: LinearHead, places: jax.Array, name: Hashable | None
+) -> jax.Array:
+    """The scores of some classes of each example, `[n, S]`, by their places on this device."""
+    inside = jnp.maximum(places, 0)
+    # The cast comes first: gradients of half precision are then added up in single precision.
+    vectors = jnp.asarray(head.weights).astype(rows.dtype)[:, inside]
+    found = jnp.einsum("nd,dns->ns", rows, vectors)
+    if head.bias is not None:
+        found = found + jnp.asarray(head.bias)[inside]
+    found = jnp.maximum(found, FLOOR)
+    return found if name is None else jax.lax.psum(jnp.where(places >= 0, found, 0), name)
+
+
+@compiled
+def _cross_entropy(
     rows: jax.Array,
-    layer: Layer,
-) -> tuple[jax.Array, Layer]:
-    """The cotangents of the rows and of the layer, from the cotangents `[n, B]` of each block.
-
-    Cost: the scores once more, and the two products that every gradient of a layer needs. Memory:
-    the result and one block.
-    """
-    num_classes = layer.weights.shape[1]
-
-    def body(index: jax.Array, state: tuple[jax.Array, Layer]) -> tuple[jax.Array, Layer]:
-        rows_cotangent, sums = state
-        start, is_new = _place(index, block_size, num_classes)
-        block = _slice(layer.weights, start, block_size).astype(rows.dtype)
-        vectors, pull = jax.vjp(functools.partial(_vectors, unit), block)
-        scores = _scores(rows, vectors, layer.bias, start)
-        has_slope = is_new[None] & ~jnp.isneginf(scores)
-        finite = jnp.where(is_new[None], _numerics.finite_scores(scores), -jnp.inf)
-        of_scores = cotangent(Block(finite, _classes(start, block_size)))
-        of_scores = jnp.where(has_slope, of_scores, 0.0)
-        rows_cotangent = rows_cotangent + jnp.einsum("nb,db->nd", of_scores, vectors)
-        (of_block,) = pull(jnp.einsum("nd,nb->db", rows, of_scores))
-        # Classes of the block before get another 0.
-        weights = _added(sums.weights, start, of_block)
-        bias = None if sums.bias is None else _added(sums.bias, start, of_scores.sum(axis=0))
-        return rows_cotangent, Layer(weights, bias)
-
-    # In place, block by block: stacked blocks would be copied into one array at the end.
-    # Hazard: XLA merges the zeros of two heads, and then copies them for each. Choice: a zero that
-    # XLA does not know to be one, of these weights. Cost: none.
-    unknown = jnp.minimum(jnp.isnan(layer.weights[0, 0]).astype(jnp.int32), 0)
-    zeros = jax.tree.map(
-        lambda array: jnp.zeros_like(array) + unknown.astype(array.dtype), (rows, layer)
-    )
-    return jax.lax.fori_loop(0, _count(block_size, num_classes), body, zeros)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def scores_of_classes(unit: bool, rows: jax.Array, layer: Layer, classes: jax.Array) -> jax.Array:
-    """The scores of some classes of each example, `[n, S]`, by `classes` [n, S] in [0, L).
-
-    The rule is custom. Reverse mode would add gradients of half precision in half precision if
-    examples share a class.
-    """
-    return _scores_of_classes_forward(unit, rows, layer, classes)[0]
-
-
-def _scores_of_classes_forward(
-    unit: bool, rows: jax.Array, layer: Layer, classes: jax.Array
-) -> tuple[jax.Array, Any]:
-    vectors = _vectors(unit, _columns(layer.weights, classes, rows.dtype))
-    scores = jnp.einsum("nd,dns->ns", rows, vectors.reshape(len(vectors), *classes.shape))
-    if layer.bias is not None:
-        scores = scores + _entries(layer.bias, classes)
-    return scores, (rows, layer, classes)
-
-
-def _scores_of_classes_backward(
-    unit: bool, residuals: Any, cotangent: jax.Array
-) -> tuple[jax.Array, Layer, None]:
-    rows, layer, classes = residuals
-    columns = _columns(layer.weights, classes, rows.dtype)
-    vectors, pull = jax.vjp(functools.partial(_vectors, unit), columns)
-    rows_cotangent = jnp.einsum(
-        "ns,dns->nd", cotangent, vectors.reshape(len(vectors), *classes.shape)
-    )
-    (of_columns,) = pull(jnp.einsum("ns,nd->dns", cotangent, rows).reshape(columns.shape))
-    # A class that several examples have selected is added up first, at the first place that it has,
-    # and then written once.
-    flat = classes.reshape(-1)
-    num_classes = layer.weights.shape[1]
-    places = jnp.zeros_like(flat) + jnp.arange(flat.size, dtype=flat.dtype)
-    # Only the shape of the sum is used, so XLA does not compute it.
-    none = jnp.full_like(layer.weights.sum(axis=0), jnp.iinfo(flat.dtype).max, flat.dtype)
-    first = none.at[flat].min(places)[flat]
-    sums = jnp.zeros_like(of_columns.T).at[first].add(of_columns.T)
-    # Elsewhere nothing is written, because there is no class with that number.
-    written = jnp.where(first == places, flat, num_classes + places)
-    weights = jnp.zeros_like(layer.weights)
-    weights = weights.at[:, written].set(
-        sums.T.astype(weights.dtype), mode="drop", unique_indices=True
-    )
-    bias = None
-    if layer.bias is not None:
-        bias = jnp.zeros_like(layer.bias).at[flat].add(cotangent.reshape(-1))
-    return rows_cotangent, Layer(weights, bias), None
-
-
-scores_of_classes.defvjp(_scores_of_classes_forward, _scores_of_classes_backward)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def with_slopes_of_scores(
-    unit: bool, values: jax.Array, rows: jax.Array, layer: Layer, classes: jax.Array
+    head: LinearHead,
+    labels: jax.Array,
+    block_size: int | None,
+    name: Hashable | None,
 ) -> jax.Array:
-    """The values [n, S], with the derivative of `scores_of_classes`, which are not computed."""
-    return _with_slopes_forward(unit, values, rows, layer, classes)[0]
+    """The cross-entropy `[n]` of checked arguments."""
+    num_classes = jnp.shape(head.weights)[1]
+    size = _block_size(block_size, rows, num_classes)
+    is_class = (labels >= 0) & (labels < num_classes * axis_size(name))
+    labels = jnp.where(is_class, labels, -1).astype(jnp.int32)
+    places = _on_device(labels, num_classes, name)
+    hidden = jax.lax.stop_gradient((rows, head))
+    score = _scores_of(*hidden, places[:, None], name)[:, 0]
+    rival = _rival(size, name, unify(rows, head, places, score))
+    if name is not None:
+        top = jax.lax.pmax(jax.lax.stop_gradient(rival), name)
+        rival = top + jnp.log(jax.lax.psum(jnp.exp(rival - top), name))
+    return nan_unless(is_class, jax.nn.softplus(rival))
 
 
-def _with_slopes_forward(
-    _unit: bool, values: jax.Array, rows: jax.Array, layer: Layer, classes: jax.Array
-) -> tuple[jax.Array, Any]:
-    return values, (rows, layer, classes)
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _rival(size: int, name: Hashable | None, given: Given) -> jax.Array:
+    """The log-odds against the label of the classes on this device, `[n]`.
 
-
-def _with_slopes_backward(
-    unit: bool, residuals: Any, cotangent: jax.Array
-) -> tuple[None, jax.Array, Layer, None]:
-    return None, *_scores_of_classes_backward(unit, residuals, cotangent)
-
-
-with_slopes_of_scores.defvjp(_with_slopes_forward, _with_slopes_backward)
-
-
-def unit_vectors(vectors: jax.Array, *, axis: int) -> jax.Array:
-    """Vectors divided by their length; 0 where the length is below 1e-12.
-
-    Hazard: the gradient grows as 1 / length. It is NaN at 0 or, with a floor under the length, so
-    large that one example with features 0 ruins the step. Choice: no gradient there.
-
-    Hazard: the squares of long vectors overflow, and the third power of their inverse length, which
-    the gradient has, underflows before. Choice: those are scaled by a power of two, which rounds
-    nothing. Cost: another sum in the same pass.
+    log sum_{j != y} e^(s_j - s_y). Its gradient is that of all scores, also of s_y.
     """
-    squares = (vectors * vectors).sum(axis=axis, keepdims=True)
-    scaled = vectors * 2.0 ** -(jnp.finfo(vectors.dtype).maxexp // 2 + 10)
-    scaled_squares = (scaled * scaled).sum(axis=axis, keepdims=True)
-    long = squares > 2.0 ** (5 * jnp.finfo(vectors.dtype).maxexp // 8)
-    # Written so that a NaN is kept.
-    tiny = squares <= 1e-24
-    inverse_length = jax.lax.rsqrt(jnp.where(tiny, 1.0, jnp.where(long, scaled_squares, squares)))
-    return jnp.where(tiny, 0.0, jnp.where(long, scaled, vectors) * inverse_length)
+    return _rival_forward(size, name, given)[0]
 
 
-def _vectors(unit: bool, columns: jax.Array) -> jax.Array:
-    return unit_vectors(columns, axis=0) if unit else columns
+def _rival_forward(size: int, _name: Hashable | None, given: Given) -> tuple[jax.Array, Any]:
+    rows, head, places, score = given
+
+    def step(sums: Sums, block: _Block) -> Sums:
+        highest, total, is_valid = sums
+        gaps = _gaps(block, places, score)
+        higher = jnp.maximum(highest, gaps.max(axis=1))
+        terms = jnp.exp(gaps - higher[:, None]).sum(axis=1)
+        return higher, total * jnp.exp(highest - higher) + terms, is_valid & block.is_valid
+
+    # As in `losses.cross_entropy`, the label has a finite score below all others here.
+    initial = (jnp.full_like(score, FLOOR), jnp.ones_like(score), jnp.isfinite(score))
+    highest, total, is_valid = _scan(step, size, rows, head, initial)
+    # Not their sum: beside a score of -1e30 of the label, rounding would lose the logarithm.
+    return nan_unless(is_valid, highest + jnp.log(total)), (given, highest, total)
 
 
-def _scores(
-    rows: jax.Array, vectors: jax.Array, bias: jax.Array | None, start: jax.Array
-) -> jax.Array:
-    scores = rows @ vectors
-    return scores if bias is None else scores + _slice(bias, start, vectors.shape[1])[None]
+def _rival_backward(
+    size: int, name: Hashable | None, residuals: Any, cotangent: jax.Array
+) -> tuple[tuple[jax.Array, LinearHead, None, None]]:
+    """Cost: the scores once more, and the two products that every gradient of a layer needs."""
+    (rows, head, places, score), highest, total = residuals
+    # The label's score is in the gaps of the classes of all devices.
+    of_label = cotangent if name is None else jax.lax.psum(cotangent, name)
+
+    def added(sums: jax.Array, block: _Block, terms: jax.Array) -> jax.Array:
+        # In place: stacked blocks would be copied into one array at the end. Classes of the block
+        # before get another 0.
+        start, width = block.classes[0], terms.shape[-1]
+        own = jax.lax.dynamic_slice_in_dim(sums, start, width, axis=-1) + terms.astype(sums.dtype)
+        return jax.lax.dynamic_update_slice_in_dim(sums, own, start, axis=-1)
+
+    def step(
+        sums: tuple[jax.Array, jax.Array, jax.Array | None], block: _Block
+    ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+        of_rows, of_weights, of_bias = sums
+        shares = jnp.exp(_gaps(block, places, score) - highest[:, None]) / total[:, None]
+        is_label = block.classes[None] == places[:, None]
+        of_scores = jnp.where(is_label, -of_label[:, None], cotangent[:, None] * shares)
+        of_scores = jnp.where(block.has_slope, of_scores, 0.0)
+        return (
+            of_rows + jnp.einsum("nb,db->nd", of_scores, block.vectors),
+            added(of_weights, block, jnp.einsum("nd,nb->db", rows, of_scores)),
+            None if of_bias is None else added(of_bias, block, of_scores.sum(axis=0)),
+        )
+
+    zeros = jax.tree.map(jnp.zeros_like, (rows, head.weights, head.bias))
+    of_rows, *of_head = _scan(step, size, rows, head, zeros)
+    return ((of_rows, LinearHead(*of_head), None, None),)
 
 
-def _columns(weights: jax.Array, classes: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    return _entries(weights, classes.reshape(-1)).astype(dtype)
+def _gaps(block: _Block, places: jax.Array, score: jax.Array) -> jax.Array:
+    """The scores of a block minus the label's score, `[n, B]`; -inf at the label."""
+    is_label = block.classes[None] == places[:, None]
+    return jnp.where(is_label, -jnp.inf, block.scores - score[:, None])
 
 
-def _entries(array: jax.Array, classes: jax.Array) -> jax.Array:
-    # A rule gets the user's argument of `jax.grad`: outside jit it may be a NumPy array.
-    return jnp.asarray(array).at[..., classes].get(mode="promise_in_bounds")
+_rival.defvjp(_rival_forward, _rival_backward)
 
 
-def _count(block_size: int, num_classes: int) -> int:
-    return math.ceil(num_classes / block_size)
+@compiled
+def _top_k(
+    rows: jax.Array, head: LinearHead, k: int, block_size: int | None, name: Hashable | None
+) -> tuple[jax.Array, jax.Array]:
+    """The largest scores of checked arguments and their classes, `[n, k]` both."""
+    rows, head = unify(rows, head)
+    num_classes = jnp.shape(head.weights)[1]
+    size, kept = _block_size(block_size, rows, num_classes, at_least=k), min(k, num_classes)
 
+    def step(found: Sums, block: _Block) -> Sums:
+        values, classes, is_valid = found
+        # Whether a product is 0 or -0 depends on the device. As for a set, both are equal.
+        new, places = select_largest(jnp.where(block.scores == 0, 0, block.scores), kept)
+        # Equal scores stay in the order of their classes, as the blocks are.
+        both = jnp.concatenate([values, new], axis=1)
+        classes = jnp.concatenate([classes, block.classes[0] + places.astype(jnp.int32)], axis=1)
+        values, order = select_largest(both, kept)
+        chosen = jnp.take_along_axis(classes, order, axis=1)
+        return values, chosen, is_valid & block.is_valid
 
-def _place(index: jax.Array, block_size: int, num_classes: int) -> tuple[jax.Array, jax.Array]:
-    """The first class of a block, and which of its classes no earlier block has, `[B]`."""
-    begin = index.astype(jnp.int32) * block_size
-    start = jnp.minimum(begin, num_classes - block_size)
-    return start, _classes(start, block_size) >= begin
-
-
-def _classes(start: jax.Array, block_size: int) -> jax.Array:
-    return start + jnp.arange(block_size, dtype=jnp.int32)
-
-
-def _slice(array: jax.Array, start: jax.Array, size: int) -> jax.Array:
-    return jax.lax.dynamic_slice_in_dim(array, start, size, axis=-1)
-
-
-def _added(sums: jax.Array, start: jax.Array, terms: jax.Array) -> jax.Array:
-    added = _slice(sums, start, terms.shape[-1]) + terms.astype(sums.dtype)
-    return jax.lax.dynamic_update_slice_in_dim(sums, added, start, axis=-1)
+    hidden = jax.lax.stop_gradient((rows, head))
+    none = jnp.broadcast_to(jnp.zeros_like(rows[:, :1]), (rows.shape[0], kept))
+    initial = jnp.full_like(none, -jnp.inf), jnp.zeros_like(none, jnp.int32), none[:, 0] == 0
+    values, classes, is_valid = _scan(step, size, *hidden, initial)
+    if name is not None:
+        values, classes = merge_devices(values, classes, k, num_classes, name)
+        is_valid = jax.lax.pmin(is_valid.astype(jnp.int8), name) > 0
+    places = _on_device(classes, num_classes, name)
+    values = with_slope_of(values, _scores_of(rows, head, places, name))
+    # The slopes of a NaN example are NaN, whatever was selected.
+    values = jnp.where(is_valid[:, None] & (values <= FLOOR), -jnp.inf, values)
+    return nan_unless(is_valid[:, None], values), jnp.where(is_valid[:, None], classes, -1)

@@ -1,23 +1,16 @@
-"""Linear and cosine heads, which turn features into the scores of the classes."""
+"""Linear heads, which turn features into the scores of the classes, and blocks of examples."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _class_axis
-from topk_jax.heads._blocks import Layer, unit_vectors
-
-__all__ = ["CosineHead", "LinearHead"]
-
-# The number of scores in a block. On the CPU they fit in the cache; elsewhere they are small
-# compared to the memory.
-_BLOCK = {"cpu": 2**20}
-_BLOCK_OF_OTHERS = 2**24
-_USUAL_BATCH = 256
+from topk_jax import _checks
+from topk_jax._example import as_array, floating_array
 
 
 class LinearHead(NamedTuple):
@@ -42,145 +35,172 @@ class LinearHead(NamedTuple):
     bias: ArrayLike | None = None
 
 
-class CosineHead(NamedTuple):
-    r"""A head whose scores are cosines of the angles between the features and one vector per class.
+# `help` shows types as they are written here, in place of the references of named tuples to them.
+_types = LinearHead.__new__.__annotations__
+_types.update({name: getattr(one, "__forward_arg__", one) for name, one in _types.items()})
 
-    .. math:: s_j = \gamma \, \frac{x \cdot w_j}{\lVert x \rVert \, \lVert w_j \rVert}
 
-    Features or vectors of a length below 1e-12 have cosines of 0 and no gradient.
+def unit_vectors(vectors: ArrayLike, *, axis: int) -> jax.Array:
+    r"""Vectors divided by their length: the scores of two such are cosines.
 
-    Attributes:
-        weights: W, one vector for each class, floating-point, `[d, L]`.
-        scale: scalar factor of the cosines (gamma above). May be traced, and has a gradient.
+    .. math:: u = v / \lVert v \rVert
+
+    A vector shorter than 1e-12 becomes 0, without a gradient: one example with features of 0 would
+    else ruin a step. A cosine head is `LinearHead(scale * unit_vectors(weights, axis=0))` of
+    features that are unit vectors too.
+
+    Args:
+        vectors: floating-point, `[..., d]` or with another axis for the d entries of a vector.
+        axis: the axis of the entries.
+
+    Returns:
+        The shape of the vectors, in float32 or float64.
 
     Example:
         >>> import jax.numpy as jnp
         >>> from topk_jax import heads
-        >>> head = heads.CosineHead(jnp.array([[2.0, 0.0], [0.0, 5.0]]), scale=3.0)
-        >>> features, labels = jnp.array([[0.3, 0.4]]), jnp.array([0])
-        >>> (loss,) = heads.top_k_hinge(features, head, labels, k=1)
-        >>> print(f"{loss:.2f}")
-        1.60
+        >>> print(heads.unit_vectors(jnp.array([[3.0, 4.0], [0.0, 0.0]]), axis=-1))
+        [[0.6 0.8]
+         [0.  0. ]]
+
+    Source: Garcin et al. (2022), "Stochastic smoothing of the top-K calibrated hinge loss for deep
+    imbalanced classification", for cosine heads.
     """
-
-    weights: ArrayLike
-    scale: ArrayLike = 1.0
-
-
-Head = LinearHead | CosineHead
-# `help` shows types as they are written here, in place of the references of named tuples to them.
-for _head in (LinearHead, CosineHead):
-    _types = _head.__new__.__annotations__
-    _types.update({name: getattr(one, "__forward_arg__", one) for name, one in _types.items()})
-
-
-class Scores(NamedTuple):
-    """The checked arguments that determine the scores of a batch, in the form of `_blocks`.
-
-    Attributes:
-        rows: the features, for a cosine head scaled vectors of length 1, `[n, d]` or `[..., d]`.
-        layer: the weights and the bias.
-        unit: whether the vectors of the classes must be divided by their length.
-    """
-
-    rows: jax.Array
-    layer: Layer
-    unit: bool
-
-    @property
-    def num_classes(self) -> int:
-        """The number of classes L."""
-        return self.layer.weights.shape[1]
+    vectors = floating_array(vectors, "vectors", axis)
+    # Squares of long vectors overflow. A power of two rounds nothing.
+    squares = (vectors * vectors).sum(axis=axis, keepdims=True)
+    scaled = vectors * 2.0 ** -(jnp.finfo(vectors.dtype).maxexp // 2 + 10)
+    scaled_squares = (scaled * scaled).sum(axis=axis, keepdims=True)
+    long = squares > 2.0 ** (5 * jnp.finfo(vectors.dtype).maxexp // 8)
+    # Written so that a NaN is kept.
+    tiny = squares <= 1e-24
+    inverse_length = jax.lax.rsqrt(jnp.where(tiny, 1.0, jnp.where(long, scaled_squares, squares)))
+    return jnp.where(tiny, 0.0, jnp.where(long, scaled, vectors) * inverse_length)
 
 
-def check_batch(
-    features: ArrayLike,
-    head: Head,
-    labels: ArrayLike,
-    name: str = "head",
-    *,
-    where: ArrayLike | None = None,
-) -> tuple[Scores, jax.Array, tuple[int, ...]]:
-    """The scores of the features, the labels `[n]` and the shape of the batch, or raises.
+def scores(features: ArrayLike, head: LinearHead) -> jax.Array:
+    r"""The scores of all classes of a head, or of the classes on this device.
 
-    The labels have 32 bits, like all classes here. Labels outside [0, L) become -1. Examples that
-    `where` leaves out get features and a label of 0; see `_numerics.zero_left_out`.
-    """
-    given = _checks.floating_array(features, "features")
-    batch_shape = given.shape[:-1]
-    labels = _checks.integer_array(labels, "labels", batch_shape, of=("features", given.shape))
-    given, labels = _checks.zero_elsewhere(where, given, labels)
-    scores = check_scores(given.reshape(-1, given.shape[-1]), head, name, given.shape)
-    _class_axis.check_not_split(
-        f"{name}.weights",
-        scores.layer.weights,
-        labels,
-        "use heads.scores and the loss of topk_jax.losses with class_axis_name={}",
-    )
-    is_inside = (labels >= 0) & (labels < scores.num_classes)
-    labels = jnp.where(is_inside, labels, -1).astype(jnp.int32)
-    return scores, labels.reshape(-1), batch_shape
-
-
-def check_scores(
-    features: ArrayLike, head: Head, name: str = "head", shape: tuple[int, ...] | None = None
-) -> Scores:
-    """The scores of features [..., d] in the form of `_blocks`, with rows [..., d], or raises.
+    Devices that have parts of the weights exchange nothing: the scores are split like the weights,
+    and a loss with `class_axis_name` takes them in `jax.shard_map`.
 
     Args:
-        features: the user's argument, or an array of them.
-        head: the user's argument.
-        name: the name of that argument.
-        shape: the shape of the features that the user gave, for the message.
+        features, head: see `topk_jax.heads`.
+
+    Returns:
+        The scores, `[..., L]`, in float32 or float64.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from jax.sharding import AxisType, NamedSharding, PartitionSpec
+        >>> from topk_jax import heads, losses
+        >>> mesh = jax.make_mesh((1,), ("classes",), axis_types=(AxisType.Explicit,))
+        >>> by_classes = NamedSharding(mesh, PartitionSpec(None, "classes"))
+        >>> with jax.set_mesh(mesh):
+        ...     head = heads.LinearHead(jax.device_put(jnp.eye(3), by_classes))
+        ...     logits = heads.scores(jnp.array([[3.0, 2.5, 1.0]]), head)
+        ...     loss = losses.top_k_hinge(logits, jnp.array([1]), k=1)
+        >>> print(*logits.sharding.spec, loss)
+        None classes [1.5]
+
+    Source: none; the product that every classifier ends with.
     """
-    given = _checks.floating_array(features, "features")
-    shape = shape or given.shape
-    if not isinstance(head, LinearHead | CosineHead):
-        raise TypeError(
-            f"{name} must be a LinearHead or a CosineHead, got {_checks.describe(head)}."
-        )
-    # Only its data type is checked here: a cast of all weights would be a copy of them.
-    weights = head.weights if isinstance(head.weights, jax.Array) else jnp.asarray(head.weights)
-    if not jnp.issubdtype(weights.dtype, jnp.floating):
-        raise TypeError(f"{name}.weights must be floating-point, got dtype {weights.dtype}.")
-    if weights.ndim != 2 or weights.shape[0] != shape[-1] or weights.shape[1] == 0:
+    given, head = check_head(features, head)
+    product = given @ jnp.asarray(head.weights).astype(given.dtype)
+    return product if head.bias is None else product + jnp.broadcast_to(head.bias, product.shape)
+
+
+def in_blocks(
+    loss: Callable[[Any, Any], jax.Array], features: Any, labels: Any, *, block_size: int
+) -> jax.Array:
+    r"""A loss of single examples, for a few examples at a time, so that many classes fit in memory.
+
+    The values are those of `loss(features, labels)`. The gradient computes each block again: the
+    scores of only one block are in memory, whatever head, loss and parameters `loss` has. Products
+    of matrices are slow if a block has few examples; `cross_entropy` has blocks of classes. Call
+    it in `jax.jit`: outside, each call compiles the loss.
+
+    Args:
+        loss: a function of the features and the labels of some examples, with a number for each,
+            `[n, ...]`. It may close over parameters, which get gradients.
+        features: an array or a tree of arrays, with the examples along their first axis,
+            `[n, ...]`.
+        labels: the same, such as `(labels, keys)`.
+        block_size: static number of examples in a block, at least 1. It need not divide n.
+
+    Returns:
+        The numbers of all examples, `[n, ...]`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import heads, losses
+        >>> weights, features, labels = jnp.eye(3), 2 * jnp.eye(3), jnp.array([0, 1, 1])
+        >>> def loss(features, labels):
+        ...     return losses.top_k_hinge(features @ weights, labels, k=1)
+        >>> print(heads.in_blocks(loss, features, labels, block_size=2))
+        [0. 0. 3.]
+
+    Source: Chen et al. (2016), "Training deep nets with sublinear memory cost".
+    """
+    size = _checks.static_integer(block_size, "block_size", minimum=1)
+    examples = {}
+    for name, given in (("features", features), ("labels", labels)):
+        try:
+            examples[name] = jax.tree.map(jnp.asarray, given)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"{name} must be an array or a tree of arrays, got {given!r}."
+            ) from error
+    shapes = {leaf.shape for leaf in jax.tree.leaves(examples)}
+    if () in shapes or len({shape[0] for shape in shapes}) != 1:
         raise ValueError(
-            f"{name}.weights must have shape ({shape[-1]}, classes) for features of shape "
-            f"{shape}, got shape {weights.shape}."
+            "features and labels must have the same number of examples along their first axes, "
+            f"got shapes {' and '.join(map(str, sorted(shapes)))}."
+        )
+    number = next(iter(shapes))[0]
+    whole = number // size * size
+
+    def of_block(block: Any) -> jax.Array:
+        found = loss(block["features"], block["labels"])
+        expected = jax.tree.leaves(block)[0].shape[:1]
+        if jnp.shape(found)[:1] != expected:
+            raise ValueError(
+                f"loss must return one number for each of {expected[0]} examples, "
+                f"got shape {jnp.shape(found)}."
+            )
+        return found
+
+    recomputed = jax.checkpoint(of_block)
+    parts = []
+    if whole:
+        blocks = jax.tree.map(
+            lambda leaf: leaf[:whole].reshape(-1, size, *leaf.shape[1:]), examples
+        )
+        found = jax.lax.map(recomputed, blocks)
+        parts.append(found.reshape(whole, *found.shape[2:]))
+    if whole < number or not number:
+        parts.append(recomputed(jax.tree.map(lambda leaf: leaf[whole:], examples)))
+    return jnp.concatenate(parts)
+
+
+def check_head(features: ArrayLike, head: LinearHead) -> tuple[jax.Array, LinearHead]:
+    """The features and the head, or raises. The weights stay in their type: a cast is a copy."""
+    given = floating_array(features, "features")
+    if not isinstance(head, LinearHead):
+        raise TypeError(f"head must be a LinearHead, got {_checks.describe(head)}.")
+    weights = as_array(head.weights, "head.weights", "floating-point array", (jnp.floating,))
+    if weights.ndim != 2 or weights.shape[0] != given.shape[-1] or weights.shape[1] == 0:
+        raise ValueError(
+            f"head.weights must have shape ({given.shape[-1]}, classes) for features of shape "
+            f"{given.shape}, got shape {weights.shape}."
         )
     widest = jnp.float64 if jnp.float64 in (given.dtype, weights.dtype) else jnp.float32
-    rows = given.astype(widest)
     bias = None
-    if isinstance(head, CosineHead):
-        scale = _checks.scalar(head.scale, f"{name}.scale", rows.dtype)
-        rows = scale * unit_vectors(rows, axis=-1)
-    elif head.bias is not None:
-        bias = _checks.floating_array(head.bias, f"{name}.bias")
+    if head.bias is not None:
+        bias = floating_array(head.bias, "head.bias").astype(widest)
         if bias.shape != weights.shape[1:]:
             raise ValueError(
-                f"{name}.bias must have shape {weights.shape[1:]} for {name}.weights of shape "
+                f"head.bias must have shape {weights.shape[1:]} for head.weights of shape "
                 f"{weights.shape}, got shape {bias.shape}."
             )
-        bias = bias.astype(rows.dtype)
-    return Scores(rows, Layer(weights, bias), isinstance(head, CosineHead))
-
-
-def size_of_block(given: Any, scores: Scores, *, at_least: int = 1) -> int:
-    """The number of classes in a block: the user's number, or a number that suits the device.
-
-    Args:
-        given: the user's argument, or `None`.
-        scores: the scores of the batch.
-        at_least: the smallest allowed number of classes in a block. The result is smaller only if L
-            is.
-    """
-    if given is None:
-        entries = _BLOCK.get(jax.default_backend(), _BLOCK_OF_OTHERS)
-        num_rows = scores.rows.shape[0]
-        # A program of `jax.export` may take any number of examples. Assume the usual number.
-        num_rows = max(1, num_rows) if isinstance(num_rows, int) else _USUAL_BATCH
-        # A multiple of a vector register on any device.
-        size = max(128, entries // num_rows // 128 * 128)
-    else:
-        size = _checks.static_integer(given, "block_size", minimum=1)
-    return min(max(size, at_least), scores.num_classes)
+    return given.astype(widest), LinearHead(weights, bias)

@@ -9,19 +9,12 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+from jax.nn import softplus
 from jax.typing import ArrayLike
 
-from topk_jax import (
-    _checks,
-    _class_axis,
-    _classes,
-    _numerics,
-    _platforms,
-    _search,
-    _sharding,
-)
+from topk_jax import _checks, _class_axis, _classes, _platforms, _search, _sharding
+from topk_jax._example import Scores, batch_loss, batch_mean, logits_and_labels, scalar
 from topk_jax.losses._multilabel import negative_log_likelihood
-from topk_jax.losses._softmax import compute_cross_entropy
 from topk_jax.operators._top_k import select_kth, select_largest, select_largest_of_split
 
 __all__ = ["average_k", "average_k_candidates"]
@@ -51,18 +44,12 @@ def average_k(
     gradient flows through the choice of the candidates. A candidate that `logits` masks with -inf
     adds nothing to the loss.
 
-    If the batch is split over devices along Explicit or Auto axes of a mesh, no `axis_name` is
-    needed. As with `axis_name`, each device gets the most likely candidates of the other devices,
-    at most (K - 1) n, because the candidates are chosen from the complete batch.
-
-    In float32, the value is right to 1e-5.
+    Each device gets the most likely candidates of the other devices, at most (K - 1) n.
 
     Args:
-        logits: floating-point scores Z of the multi-label head, `[..., L]`; all axes but the last
-            are the batch of n examples. Predict with this head. -inf masks a class. The label of
-            a masked class costs about 1e30.
+        labels, class_axis_name: see `topk_jax.losses`.
+        logits: floating-point scores Z of the multi-label head, `[..., L]`, which predicts.
         proposal_logits: floating-point scores Z' of the head that proposes candidates, `[..., L]`.
-        labels: integer classes, `[...]`.
         k: static mean set size K, from 1 to L; see `average_k_candidates` for fractions.
         alpha: scalar weight of the candidates and of the other wrong classes, at least 0.
         axis_name: the axis of `pmap` or `shard_map` that the batch is split along into equal parts.
@@ -72,17 +59,9 @@ def average_k(
             respect to values of one device, such as its logits, are too large by a factor of the
             number of devices. Under `shard_map(check_vma=True)`, both are already the gradients of
             the complete batch.
-        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
-            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
-        The loss of the batch, a scalar in float32 or float64; NaN if a logit of either head is NaN
-        or a label is outside [0, L) anywhere in the batch.
-
-    Raises:
-        TypeError: an argument has the wrong type or dtype.
-        ValueError: an argument is outside its range, shapes do not match, the batch is empty, or
-            `axis_name` is not bound.
+        The loss of the batch, a scalar.
 
     Example:
         >>> import jax.numpy as jnp
@@ -92,37 +71,32 @@ def average_k(
         >>> print(losses.average_k(logits, proposals, labels, k=1.5, alpha=0.3).round(4))
         0.9309
 
-    See Also:
-        `average_k_candidates`, `average_k_threshold`, `heads.average_k`.
-
     Source: Garcin (2023), thesis, equations 5.9, 5.10, 5.14 and 5.15; the last sum of 5.14 leaves
     the true label out, as in 5.9.
     """
-    scores, proposals, labels = _checks.two_heads(
+    first, second, labels = _checks.two_heads(
         ("logits", logits), ("proposal_logits", proposal_logits), labels
     )
-    num_classes = _classes.count(scores, class_axis_name)
-    num_examples, num_candidates = _sizes(scores, "logits", k, axis_name, class_axis_name)
-    alpha = _checks.scalar(alpha, "alpha", scores.dtype, at_least=0.0)
-    candidates = _candidates(proposals, labels, num_candidates, axis_name, class_axis_name)
-    scores, proposals = _numerics.batch_with_slopes_or_nan(
-        scores, proposals, labels=labels, axis_name=axis_name, class_axis_name=class_axis_name
+    scores, proposals = (
+        Scores.of(head, labels, class_axis_name=class_axis_name) for head in (first, second)
     )
-    positive = _numerics.is_label(scores, labels, class_axis_name)
+    num_examples, num_candidates = _sizes(scores, "logits", k, axis_name)
+    alpha = scalar(alpha, "alpha", scores.dtype, at_least=0)
+    candidates = _candidates(proposals, num_candidates, axis_name)
+    positive = scores.is_label
     # Each sum over the batch, divided by its number of terms, is a mean over the examples of
     # weighted sums over the classes. So the devices only need to add up one number each.
+    num_others = num_examples * (scores.num_classes - 1) - num_candidates
     weights = jnp.where(
         candidates,
-        divide_or_zero(num_examples, num_candidates),
-        divide_or_zero(num_examples, num_examples * (num_classes - 1) - num_candidates),
+        _divide_or_zero(num_examples, num_candidates),
+        _divide_or_zero(num_examples, num_others),
     ).astype(scores.dtype)
     weights = jnp.where(positive, jnp.ones_like(alpha), alpha * weights)
-    cost = weights * negative_log_likelihood(scores, positive | candidates)
-    cost = jnp.where(candidates & jnp.isneginf(scores), 0.0, cost)
-    cost = _classes.sum_classes(cost, class_axis_name)
-    cost = _numerics.nan_where_invalid(cost, scores, labels, class_axis_name)
-    examples = compute_cross_entropy(proposals, labels, class_axis_name) + cost
-    return _numerics.batch_mean(examples, axis_name)
+    costs = weights * negative_log_likelihood(scores.values, positive | candidates)
+    costs = scores.sum(jnp.where(candidates & jnp.isneginf(scores.given), 0.0, costs))
+    costs += softplus(proposals.rival(proposals.gaps()))
+    return batch_loss(batch_mean(costs, axis_name), axis_name, scores, proposals)
 
 
 @_class_axis.allow_split(of="entries")
@@ -140,38 +114,23 @@ def average_k_candidates(
         C = \text{the } \lfloor (K - 1) n \rfloor \text{ pairs } (i, j),\ j \ne y_i,
         \text{ of largest } \mathrm{softmax}_j(z'_i)
 
-    over the complete batch. So an ambiguous example may have many candidates, and a clear example
-    may have none. Among equal probabilities, earlier examples come first, and within an example
-    lower classes. The number of candidates is exact unless invalid examples leave too few; for K =
-    1 it is 0. In the thesis K is an integer. If (K - 1) n is not an integer it is rounded down, so
-    that the sets never have more than K classes on average. K is interpreted as its shortest
-    decimal: K = 1.15 on 100 examples gives 15 candidates, although the float is a little less than
-    1.15.
-
-    If the batch is split over devices along Explicit or Auto axes of a mesh, no `axis_name` is
-    needed. As with `axis_name`, each device gets the most likely candidates of the other devices,
-    at most (K - 1) n, because the candidates are chosen from the complete batch.
+    over the complete batch of n examples. So an ambiguous example may have many candidates, and a
+    clear example may have none. Among equal probabilities, earlier examples come first, and within
+    an example lower classes. K is interpreted as its shortest decimal: K = 1.15 on 100 examples
+    gives 15 candidates, although the float is a little less than 1.15.
 
     Args:
-        proposal_logits: floating-point scores Z', `[..., L]`; all axes but the last are the batch
-            of n examples.
-        labels: integer classes, `[...]`.
+        labels, class_axis_name: see `topk_jax.losses`.
+        proposal_logits: floating-point scores Z', `[..., L]`.
         k: static mean set size K, including the true label, from 1 to L.
         axis_name: the axis of `pmap` or `shard_map` that the batch is split along into equal parts,
             in the order of its devices. The result is then this device's part of the candidates of
             the complete batch.
-        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
-            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
         True at the candidates, `[..., L]`. An example with a NaN logit or a label outside [0, L)
         has no candidates. Other examples then get more candidates, as long as they have wrong
         classes left.
-
-    Raises:
-        TypeError: an argument has the wrong type or dtype.
-        ValueError: an argument is outside its range, shapes do not match, the batch is empty, or
-            `axis_name` is not bound.
 
     Example:
         >>> import jax.numpy as jnp
@@ -181,33 +140,26 @@ def average_k_candidates(
         [[False False False]
          [ True False  True]]
 
-    See Also:
-        `average_k`.
-
     Source: Garcin (2023), thesis, equations 5.11 and 5.12.
     """
-    proposals, labels = _checks.logits_and_labels(proposal_logits, labels, name="proposal_logits")
-    _, num_candidates = _sizes(proposals, "proposal_logits", k, axis_name, class_axis_name)
-    return _candidates(proposals, labels, num_candidates, axis_name, class_axis_name)
+    given, labels = logits_and_labels(proposal_logits, labels, name="proposal_logits")
+    proposals = Scores.of(given, labels, class_axis_name=class_axis_name)
+    _, num_candidates = _sizes(proposals, "proposal_logits", k, axis_name)
+    return _candidates(proposals, num_candidates, axis_name)
 
 
-def _candidates(
-    proposals: jax.Array,
-    labels: jax.Array,
-    num_candidates: int,
-    axis_name: Hashable | None,
-    class_axis_name: Hashable | None,
-) -> jax.Array:
+def _candidates(proposals: Scores, num_candidates: int, axis_name: Hashable | None) -> jax.Array:
     """A mask, [..., L], of the batch's candidates on this device."""
+    name, labels = proposals.name, proposals.labels
     if num_candidates == 0:
-        return jnp.zeros_like(proposals, jnp.bool_)
-    proposals = jax.lax.stop_gradient(_numerics.finite_scores(proposals))
-    if class_axis_name is not None:
-        return _candidates_of_classes(num_candidates, axis_name, class_axis_name, proposals, labels)
+        return jnp.zeros_like(proposals.values, jnp.bool_)
+    values = jax.lax.stop_gradient(proposals.given)
+    if name is not None:
+        return _candidates_of_classes(num_candidates, axis_name, name, values, labels)
     if axis_name is not None:
-        return _candidates_of_part(num_candidates, axis_name, proposals, labels)
+        return _candidates_of_part(num_candidates, axis_name, values, labels)
     of_part = partial(_candidates_of_part, num_candidates)
-    return _sharding.select_from_batch(of_part, labels.ndim, proposals, labels)
+    return _sharding.select_from_batch(of_part, labels.ndim, values, labels)
 
 
 def _candidates_of_part(
@@ -227,7 +179,7 @@ def _candidates_of_part(
         # The list is in descending order, with equal entries in ascending order of their index. So
         # the candidates of this device come first in its list.
         values, indices = select_largest(entries, size)
-        count = count_on_device(values, num_candidates, axis_name)
+        count = _count_on_device(values, num_candidates, axis_name)
         marks = _mark(entries, indices, jnp.arange(size) < count)
     return (marks & (entries > -jnp.inf)).reshape(proposals.shape)
 
@@ -235,9 +187,8 @@ def _candidates_of_part(
 def _mark_largest(entries: jax.Array, size: int) -> jax.Array:
     """Whether each of the entries [N] is one of the largest; equal ones rank by their index.
 
-    Hazard: an accelerator sorts all entries to select many. Choice: on accelerators, a search for
-    the last one, and a comparison of each entry with it. Cost: one pass for 4 bits of a float or of
-    an index.
+    An accelerator sorts all entries to select many. So it searches for the last one, with one pass
+    for 4 bits of a float or of an index.
     """
 
     def by_search(entries: jax.Array) -> jax.Array:
@@ -261,16 +212,12 @@ def _entries(
     proposals: jax.Array, labels: jax.Array, class_axis_name: Hashable | None
 ) -> jax.Array:
     """The log-odds of the wrong classes of valid examples, and -inf for all others, [n L]."""
-    log_odds = _numerics.nan_where_invalid(
-        _log_odds(proposals, class_axis_name),
-        proposals[..., None, :],
-        labels[..., None],
-        class_axis_name,
-    )
-    # A masked class has log-odds of about FLOOR, which is above the -inf of excluded entries.
-    excluded = _numerics.is_label(proposals, labels, class_axis_name) | jnp.isnan(log_odds)
+    scores = Scores.of(proposals, labels, class_axis_name=class_axis_name)
+    log_odds = _log_odds(scores)
     # Equal probabilities may have log-odds of -0 and 0, which a selection would not take as equal.
     log_odds = jnp.where(log_odds == 0, 0, log_odds)
+    # A masked class has log-odds of about FLOOR, which is above the -inf of excluded entries.
+    excluded = scores.is_label | ~scores.is_valid[..., None]
     return jnp.where(excluded, -jnp.inf, log_odds).reshape(-1)
 
 
@@ -314,38 +261,30 @@ def _not_after(entries: tuple[jax.Array, ...], last: list[jax.Array]) -> jax.Arr
     return found
 
 
-def _log_odds(scores: jax.Array, class_axis_name: Hashable | None) -> jax.Array:
+def _log_odds(scores: Scores) -> jax.Array:
     """The log-odds log(p / (1 - p)) of the softmax p, which have the same order as p.
 
-    Hazard: float32 probabilities of unlikely classes underflow to 0, and probabilities of nearly
-    certain classes round to 1 (their logarithms to 0), so they would tie. Choice: log-odds, which
-    do not saturate. For the largest score use the log-sum-exp of the others, because 1 - p would
-    cancel; for all others p is at most 1/2. Cost: one more log-sum-exp.
+    Unlike probabilities, they neither underflow nor round to 1. The largest score is compared with
+    the log-sum-exp of the others, because 1 - p would cancel; for all others p is at most 1/2.
     """
-    largest_score = _classes.max_classes(scores, class_axis_name, keepdims=True)
-    if class_axis_name is None:
-        first = scores.argmax(axis=-1, keepdims=True)
-        log_probabilities = jax.nn.log_softmax(scores, axis=-1)
+    values, name = scores.values, scores.name
+    largest = _classes.max_classes(values, name, keepdims=True)
+    if name is None:
+        first = values.argmax(axis=-1, keepdims=True)
     else:
-        first = select_largest_of_split(scores, 1, class_axis_name)[1]
-        first = _classes.localize(first, scores.shape[-1], class_axis_name)
-        log_probabilities = (scores - largest_score) - _classes.log_sum_exp(
-            scores - largest_score, class_axis_name, keepdims=True
-        )
-    is_first = jax.lax.broadcasted_iota(first.dtype, scores.shape, scores.ndim - 1) == first
-    others = _classes.log_sum_exp(
-        jnp.where(is_first, -jnp.inf, scores), class_axis_name, keepdims=True
-    )
-    of_the_rest = log_probabilities - jnp.log1p(-jnp.exp(log_probabilities))
-    return jnp.where(scores == largest_score, largest_score - others, of_the_rest)
+        first = select_largest_of_split(values, 1, name)[1]
+        first = _classes.localize(first, values.shape[-1], name)
+    is_first = jax.lax.broadcasted_iota(first.dtype, values.shape, values.ndim - 1) == first
+    others = jnp.where(is_first, -jnp.inf, values)
+    others = _classes.log_sum_exp(others, name, keepdims=True)
+    logs = scores.log_softmax()
+    return jnp.where(values == largest, largest - others, logs - jnp.log1p(-jnp.exp(logs)))
 
 
-def count_on_device(values: jax.Array, num_candidates: int, axis_name: Hashable) -> jax.Array:
+def _count_on_device(values: jax.Array, num_candidates: int, axis_name: Hashable) -> jax.Array:
     """The number of the batch's m candidates that are on this device.
 
-    Communication: each device sends min(m, own wrong classes) values, without indices. At K = 5,
-    with 8 devices of 32 examples and 1,081 classes, each device receives 8 * 1,024 floats (32 KiB).
-    All probabilities would be 8 * 32 * 1,081 floats (1.1 MiB).
+    Each device sends min(m, own wrong classes) values, without indices.
     """
     lists = jax.lax.all_gather(values, axis_name)
     (threshold,) = select_kth(lists.reshape(-1), num_candidates)[0]
@@ -358,20 +297,14 @@ def count_on_device(values: jax.Array, num_candidates: int, axis_name: Hashable)
     return (above + given)[jax.lax.axis_index(axis_name)]
 
 
-def _sizes(
-    logits: jax.Array,
-    name: str,
-    k: float,
-    axis_name: Hashable | None,
-    class_axis_name: Hashable | None,
-) -> tuple[int, int]:
+def _sizes(scores: Scores, name: str, k: float, axis_name: Hashable | None) -> tuple[int, int]:
     """The numbers of examples n and of candidates floor((K - 1) n) of the complete batch."""
-    size = _checks.mean_set_size(k, _classes.count(logits, class_axis_name))
-    _checks.some_examples(logits, name)
-    num_examples = logits.size // logits.shape[-1] * _checks.axis_size(axis_name)
+    size = _checks.mean_set_size(k, scores.num_classes)
+    _checks.some_examples(scores.values, name)
+    num_examples = scores.labels.size * _checks.axis_size(axis_name)
     return num_examples, math.floor((size - 1) * num_examples)
 
 
-def divide_or_zero(numerator: int, denominator: int) -> float:
+def _divide_or_zero(numerator: int, denominator: int) -> float:
     """The quotient, or 0 for a mean over nothing."""
     return float(Fraction(numerator, denominator)) if denominator else 0.0

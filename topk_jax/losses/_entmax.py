@@ -1,4 +1,4 @@
-"""The losses of the entmax family, from cross-entropy to the sparsemax loss."""
+"""Fenchel-Young losses with sparse gradients: of entmax, and of the sparse top-k."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _classes, _numerics
+from topk_jax._example import FLOOR, Scores, scalar
 from topk_jax.operators import _entmax
 
-__all__ = ["entmax_loss", "sparsemax_loss"]
+__all__ = ["entmax_loss", "sparse_top_loss", "sparsemax_loss"]
 
 # Gauss-Legendre on [0, 1]. The integrand of `_doubt` has its singularity at 2 or beyond, so each
 # node adds one and a half digits. Twelve nodes are enough for float64.
@@ -42,22 +43,11 @@ def entmax_loss(
     scores at least :math:`1 / (\alpha - 1)` above all other classes.
 
     Args:
-        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
-            class costs about 1e30.
-        labels: integer classes, `[...]`.
-        alpha: scalar from 1 to 2; with larger values fewer classes have a gradient. May be traced.
-        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
-            gradient of the others are 0, whatever their logits and label are.
-        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
-            parts, or `None`; see `docs/scaling.md`.
+        logits, labels, where, class_axis_name: see `topk_jax.losses`.
+        alpha: scalar from 1 to 2; with larger values fewer classes have a gradient.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
-        the label is outside [0, L).
-
-    Raises:
-        TypeError: `logits` is not floating-point, `labels` is not integer, or `alpha` is not real.
-        ValueError: the shapes do not match, or `alpha` is not a scalar in [1, 2].
+        One loss per example, `[...]`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -66,16 +56,12 @@ def entmax_loss(
         >>> print(losses.entmax_loss(logits, jnp.array([0, 3]), alpha=1.5).round(4))
         [0.0642 3.0642]
 
-    See Also:
-        `sparsemax_loss`, `entmax`.
-
     Source: Peters, Niculae and Martins (2019), "Sparse sequence-to-sequence models";
     Blondel, Martins and Niculae (2020), "Learning with Fenchel-Young losses".
     """
-    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
-    alpha = _checks.scalar(alpha, "alpha", scores.dtype, at_least=1, at_most=2)
-    losses = _compute_entmax_loss(scores, labels, alpha, class_axis_name)
-    return _numerics.zero_left_out(losses, where)
+    scores = Scores.of(logits, labels, where, class_axis_name)
+    alpha = scalar(alpha, "alpha", scores.dtype, at_least=1, at_most=2)
+    return scores.losses(_loss(class_axis_name, scores.values, alpha, scores.labels)[0])
 
 
 @_class_axis.allow_split()
@@ -96,21 +82,10 @@ def sparsemax_loss(
     above lambda. This is also `sparse_top_loss` with the true class as the only target.
 
     Args:
-        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
-            class costs about 1e30.
-        labels: integer classes, `[...]`.
-        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
-            gradient of the others are 0, whatever their logits and label are.
-        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
-            parts, or `None`; see `docs/scaling.md`.
+        logits, labels, where, class_axis_name: see `topk_jax.losses`.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
-        the label is outside [0, L).
-
-    Raises:
-        TypeError: `logits` is not floating-point or `labels` is not integer.
-        ValueError: the shapes do not match.
+        One loss per example, `[...]`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -119,22 +94,62 @@ def sparsemax_loss(
         >>> print(losses.sparsemax_loss(logits, jnp.array([0, 2])))
         [0.0625 2.0625]
 
-    See Also:
-        `entmax_loss`, `sparse_top_loss`.
-
     Source: Martins and Astudillo (2016), "From softmax to sparsemax"; thesis, equation 6.12.
     """
-    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
-    alpha = jnp.asarray(2, scores.dtype)
-    losses = _compute_entmax_loss(scores, labels, alpha, class_axis_name)
+    return entmax_loss(logits, labels, alpha=2.0, where=where, class_axis_name=class_axis_name)
+
+
+def sparse_top_loss(
+    logits: ArrayLike, targets: ArrayLike, *, where: ArrayLike | None = None
+) -> jax.Array:
+    r"""A multi-label loss that is zero if all targets score at least 1 above all other classes.
+
+    .. math::
+        \ell(s, Y) = -\sum_{j \in Y} s_j + \sum_{j \in H} \Bigl(s_j - \frac12\Bigr)
+        + \frac12 \sum_{j \in M} (s_j^2 - \lambda^2) + \frac{|Y|}2,
+        \qquad \nabla \ell = \mathrm{sparse\text{-}top}(|Y|, s) - 1_Y
+
+    where H are the classes with projection 1, M those with a projection between 0 and 1, and lambda
+    is the threshold of the projection. Without targets, or with all classes as targets, the loss
+    and its gradient are zero.
+
+    Args:
+        logits, where: see `topk_jax.losses`.
+        targets: 1 for each class that is present and 0 for the others, booleans or numbers,
+            `[..., L]`.
+
+    Returns:
+        One loss per example, `[...]`; NaN where a traced target is neither 0 nor 1.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import losses
+        >>> logits = jnp.array([[3.0, 2.0, 0.5, 0.0], [3.0, 2.0, 0.5, 0.0]])
+        >>> targets = jnp.array([[1, 1, 0, 0], [1, 0, 1, 0]])
+        >>> print(losses.sparse_top_loss(logits, targets))
+        [0.  1.5]
+
+    Source: Garcin (2023), thesis, equations 6.24 and 6.25.
+    """
+    scores, targets = _checks.logits_and_targets(logits, targets, where=where)
+    scores = _numerics.finite_scores(scores)
+    present = targets == 1
+    projection = _entmax.compute_sparse_top(scores, present.sum(axis=-1))
+    loss = _projection_loss(scores, present.astype(scores.dtype), projection)
+    losses = _numerics.nan_where_invalid_targets(loss, scores, targets)
     return _numerics.zero_left_out(losses, where)
 
 
-def _compute_entmax_loss(
-    scores: jax.Array, labels: jax.Array, alpha: jax.Array, class_axis_name: Hashable | None
-) -> jax.Array:
-    loss, _ = _loss(class_axis_name, _numerics.finite_scores(scores), alpha, labels)
-    return _numerics.nan_where_invalid(loss, scores, labels, class_axis_name)
+def _projection_loss(scores: jax.Array, targets: jax.Array, projection: jax.Array) -> jax.Array:
+    """The loss of targets t and projection q, which have the same sum, [...].
+
+    It is sum_j (q_j - t_j) (s_j - c - (q_j + t_j) / 2) for any constant c. Squared scores lose all
+    digits at 1e4; with the threshold of the projection for c, all terms are nonnegative.
+    """
+    below_one = jnp.where(projection < 1, scores - projection, FLOOR)
+    threshold = jax.lax.stop_gradient(below_one.max(axis=-1, keepdims=True))
+    terms = (projection - targets) * (scores - threshold - (projection + targets) / 2)
+    return terms.sum(axis=-1)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -143,11 +158,9 @@ def _loss(
 ) -> tuple[jax.Array, jax.Array]:
     """The loss, [...], and the probabilities, [..., L], which its derivatives need.
 
-    Identity: with c such that s - c is the deformed logarithm of p, the loss is c - s_y - (1 - sum
-    p^alpha) / alpha. It is also the sum of p^alpha / alpha over the other classes and of `_doubt`
-    of the true class. Hazard: the first form cancels if the true class is almost certain, and both
-    divide by alpha - 1. Choice: the second form, whose terms are all nonnegative, if the true class
-    has at least half of the probability. Cost: two sums over the classes.
+    With c such that s - c is the deformed logarithm of p, the loss is c - s_y - (1 - sum p^alpha) /
+    alpha. This form cancels if the true class is likely; then the loss is the sum of p^alpha /
+    alpha over the other classes and of `_doubt` of the true class, which are nonnegative.
     """
     solution = _entmax.solve(scores, alpha, class_axis_name)
     bases, slopes = solution.bases(scores, alpha)
@@ -194,10 +207,8 @@ _loss.defjvp(_loss_jvp, symbolic_zeros=True)
 def _doubt(others: jax.Array, alpha: jax.Array) -> jax.Array:
     """The true class's part of the loss if the others have the probability e <= 1/2, [...].
 
-    Identity: (1 - (1 - e)^(alpha - 1) (1 + (alpha - 1) e)) / (alpha (alpha - 1)) is the integral
-    of x (1 - x)^(alpha - 2) from 0 to e. Hazard: the closed form loses the digits of a small e, and
-    is undefined at alpha = 1. Choice: quadrature, whose terms are positive. Cost: twelve powers per
-    example.
+    (1 - (1 - e)^(alpha - 1) (1 + (alpha - 1) e)) / (alpha (alpha - 1)) loses the digits of a small
+    e, and is undefined at alpha = 1. So it is the integral of x (1 - x)^(alpha - 2) from 0 to e.
     """
     shape = (*others.shape, len(_NODES))
     nodes = jnp.broadcast_to(jnp.asarray(_NODES, others.dtype), shape)

@@ -10,8 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _class_axis, _numerics, _sharding, _tree
+from topk_jax import _checks, _sharding
+from topk_jax import taxonomy as _tree
 from topk_jax._entries import take_along
+from topk_jax._example import FLOOR, Scores, known_values, nan_unless, numbers, scalar
 from topk_jax.taxonomy import Taxonomy
 
 __all__ = [
@@ -22,7 +24,6 @@ __all__ = [
 ]
 
 
-@_class_axis.refuse_split
 def hierarchical_cross_entropy(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -42,22 +43,12 @@ def hierarchical_cross_entropy(
     the choice among the species of a genus.
 
     Args:
-        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
-            class costs about 1e30.
-        labels: integer classes, `[...]`.
+        logits, labels, where: see `topk_jax.losses`.
         taxonomy: a tree whose leaves are the L classes.
-        alpha: real scalar, how fast weights fall with the height, at least 0. May be traced.
-        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
-            gradient of the others are 0, whatever their logits and label are.
+        alpha: real scalar, how fast weights fall with the height, at least 0.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
-        the label is outside [0, L).
-
-    Raises:
-        TypeError: `logits` is not floating-point, `labels` is not integer, `alpha` is not real, or
-            `taxonomy` is not a `Taxonomy`.
-        ValueError: the shapes do not match, or `alpha` is negative or not a scalar.
+        One loss per example, `[...]`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -72,16 +63,22 @@ def hierarchical_cross_entropy(
         >>> print((1000 * loss(logits, labels, taxonomy, alpha=0.5)).round())
         [370.]
 
-    See Also:
-        `soft_label_cross_entropy`, `sum_over_depths`, `cross_entropy`.
-
     Source: Bertinetto et al. (2020), "Making better mistakes: leveraging class hierarchies with
     deep networks", section 3.1.
     """
-    return _of_examples(_hierarchical, logits, labels, taxonomy, where, alpha=alpha)
+    scores = Scores.of(logits, labels, where)
+    _tree.check_classes(scores.values.shape, "logits", taxonomy)
+    alpha = scalar(alpha, "alpha", scores.dtype, at_least=0)
+    losses = _sharding.map_examples(
+        partial(_hierarchical, taxonomy),
+        scores.labels.ndim,
+        scores.gaps(),
+        scores.labels,
+        shared=(alpha,),
+    )
+    return scores.losses(losses)
 
 
-@_class_axis.refuse_split
 def soft_labels(labels: ArrayLike, taxonomy: Taxonomy, *, beta: ArrayLike) -> jax.Array:
     r"""Labels that are spread over the classes by their distances in a taxonomy.
 
@@ -91,18 +88,14 @@ def soft_labels(labels: ArrayLike, taxonomy: Taxonomy, *, beta: ArrayLike) -> ja
     divided by the height of the root. A large :math:`\beta` gives one-hot labels.
 
     Args:
-        labels: integer classes, `[...]`.
+        labels: see `topk_jax.losses`.
         taxonomy: a tree whose leaves are the L classes.
-        beta: real scalar, how fast the label falls with the distance, at least 0. May be traced.
+        beta: real scalar, how fast the label falls with the distance, at least 0.
 
     Returns:
         The part of each class, `[..., L]`, with sum 1, in the default floating-point type, for
         `soft_label_cross_entropy` and, with few classes, for `expect_over_labels` with any loss;
         NaN where the label is outside [0, L).
-
-    Raises:
-        TypeError: `labels` is not integer, `beta` is not real, or `taxonomy` is not a `Taxonomy`.
-        ValueError: `beta` is negative or not a scalar.
 
     Example:
         >>> import jax.numpy as jnp
@@ -114,22 +107,18 @@ def soft_labels(labels: ArrayLike, taxonomy: Taxonomy, *, beta: ArrayLike) -> ja
         >>> print((1000 * labels).round())
         [[867. 117.  16.]]
 
-    See Also:
-        `soft_label_cross_entropy`, `expect_over_labels`, `mistake_heights`.
-
     Source: Bertinetto et al. (2020), section 3.2.
     """
     _tree.check(taxonomy)
     labels = _checks.integer_array(labels, "labels")
-    beta = _checks.scalar(beta, "beta", jnp.result_type(float), at_least=0)
+    beta = scalar(beta, "beta", jnp.result_type(float), at_least=0)
     found = _sharding.map_examples(
         partial(_soft_labels, taxonomy), labels.ndim, labels, shared=(beta,)
     )
     in_range = (labels >= 0) & (labels < taxonomy.num_classes)
-    return _numerics.nan_unless(in_range[..., None], found)
+    return nan_unless(in_range[..., None], found)
 
 
-@_class_axis.refuse_split
 def soft_label_cross_entropy(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -143,22 +132,12 @@ def soft_label_cross_entropy(
     .. math:: \ell(s, y) = -\sum_l t_l \log \mathrm{softmax}_l(s)
 
     Args:
-        logits: floating-point scores, `[..., L]`; -inf masks a class, whose part of the label
-            goes to the class of the label. The label of a masked class costs about 1e30.
-        labels: integer classes, `[...]`.
+        logits, labels, where: see `topk_jax.losses`. The part of a masked class goes to the label.
         taxonomy: a tree whose leaves are the L classes.
-        beta: real scalar, how fast the label falls with the distance, at least 0. May be traced.
-        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
-            gradient of the others are 0, whatever their logits and label are.
+        beta: real scalar, how fast the label falls with the distance, at least 0.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
-        the label is outside [0, L).
-
-    Raises:
-        TypeError: `logits` is not floating-point, `labels` is not integer, `beta` is not real, or
-            `taxonomy` is not a `Taxonomy`.
-        ValueError: the shapes do not match, or `beta` is negative or not a scalar.
+        One loss per example, `[...]`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -171,15 +150,17 @@ def soft_label_cross_entropy(
         >>> print((1000 * loss).round())
         [557.]
 
-    See Also:
-        `soft_labels`, `hierarchical_cross_entropy`, `cross_entropy`.
-
     Source: Bertinetto et al. (2020), section 3.2.
     """
-    return _of_examples(_soft_label, logits, labels, taxonomy, where, beta=beta)
+    scores = Scores.of(logits, labels, where)
+    _tree.check_classes(scores.values.shape, "logits", taxonomy)
+    gaps = scores.gaps()
+    targets = soft_labels(scores.labels, taxonomy, beta=beta).astype(scores.dtype)
+    # The loss is CE(s, y) + sum_l t_l (s_y - s_l), without masked classes l.
+    spread = scores.sum(jnp.where(scores.values > FLOOR, targets * gaps, 0))
+    return scores.losses(jax.nn.softplus(scores.rival(gaps)) - spread)
 
 
-@_class_axis.refuse_split
 def sum_over_depths(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -200,22 +181,14 @@ def sum_over_depths(
     own. A depth whose weight is a concrete 0 is not computed.
 
     Args:
-        logits: floating-point scores, `[..., L]`; -inf masks a class.
-        labels: integer classes, `[...]`.
+        logits, labels, where: see `topk_jax.losses`.
         taxonomy: a tree whose leaves are the L classes, with the depth D.
         loss: a function of logits `[..., G]` and integer labels `[...]` to one loss per example,
             `[...]`, as `functools.partial(losses.top_k_hinge, k=5)`; G is the number of nodes.
         weights: real, at least 0, `[D]`: from the nodes right below the root to the classes.
-        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
-            gradient of the others are 0, whatever their logits and label are.
 
     Returns:
         One loss per example, `[...]`; NaN where the loss of a depth is NaN.
-
-    Raises:
-        TypeError: `logits` is not floating-point, `labels` is not integer, `weights` are not real,
-            or `taxonomy` is not a `Taxonomy`.
-        ValueError: the shapes do not match, or a concrete weight is negative or not finite.
 
     Example:
         >>> import jax.numpy as jnp
@@ -229,66 +202,42 @@ def sum_over_depths(
         >>> print((1000 * loss).round())
         [455.]
 
-    See Also:
-        `hierarchical_cross_entropy`, `expect_over_labels`, `ancestor_ranks`.
-
     Source: here; the sum over ranks is common practice.
     """
-    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
-    _tree.check_classes(scores.shape, "logits", taxonomy)
-    factors, counts = _checks.weights_of_depths(weights, taxonomy.depth, scores.dtype)
-    total = jnp.zeros(labels.shape, scores.dtype)
+    scores = Scores.of(logits, labels, where)
+    _tree.check_classes(scores.values.shape, "logits", taxonomy)
+    factors = numbers(weights, "weights", scores.dtype, ((taxonomy.depth,),), at_least=0)
+    known = known_values(weights)
+    total = jnp.zeros(scores.labels.shape, scores.dtype)
     for depth in range(1, taxonomy.depth + 1):
-        if not counts[depth - 1]:
+        if known is not None and known[depth - 1] == 0:
             continue
         groups, number = _tree.groups_at(taxonomy, depth)
-        of_nodes = scores
+        of_nodes = scores.given
         # Nodes of one class each may have another order than the classes.
         if not np.array_equal(groups, np.arange(taxonomy.num_classes)):
-            of_nodes = _tree.map_rows(partial(_log_sums, taxonomy, depth), scores)
-        total += factors[depth - 1] * loss(of_nodes, _tree.group_of_label(groups, number, labels))
-    return _numerics.zero_left_out(total, where)
-
-
-def _of_examples(
-    compute: Callable[..., jax.Array],
-    logits: ArrayLike,
-    labels: ArrayLike,
-    taxonomy: Taxonomy,
-    where: ArrayLike | None,
-    **parameter: ArrayLike,
-) -> jax.Array:
-    """Checks the arguments and one parameter, and returns what `compute` makes of them."""
-    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
-    _tree.check_classes(scores.shape, "logits", taxonomy)
-    ((name, value),) = parameter.items()
-    checked = _checks.scalar(value, name, scores.dtype, at_least=0)
-    losses = _sharding.map_examples(
-        partial(compute, taxonomy), labels.ndim, scores, labels, shared=(checked,)
-    )
-    return _numerics.zero_left_out(_numerics.nan_where_invalid(losses, scores, labels), where)
+            of_nodes = _tree.map_rows(partial(_log_sums, taxonomy, depth), of_nodes)
+        label = _tree.group_of_label(groups, number, scores.labels)
+        total += factors[depth - 1] * loss(of_nodes, label)
+    return scores.counted(total)
 
 
 def _hierarchical(
-    taxonomy: Taxonomy, scores: jax.Array, labels: jax.Array, alpha: jax.Array
+    taxonomy: Taxonomy, gaps: jax.Array, labels: jax.Array, alpha: jax.Array
 ) -> jax.Array:
-    """`hierarchical_cross_entropy` of checked arguments.
+    """`hierarchical_cross_entropy`, from the scores minus that of the label, `[..., L]`.
 
-    Identity: -log(P(v) / P(above)) = softplus(r - s), with the logarithms r of the sum over the
-    classes of the node above that are not below v, and s of the sum over the classes below v.
-    Hazard: the difference of two logarithms of sums loses the digits of a small loss. Choice: r and
-    s, of classes that are a finite score apart. Cost: D + 1 passes over the scores.
+    -log(P(v) / P(above)) is softplus(r - s), with the log-sum-exps r of the classes of the node
+    above that are not below v, and s of those below v. A difference of logarithms of P would lose
+    the digits of a small loss.
     """
-    rows = scores.reshape(-1, scores.shape[-1])
-    flat = labels.reshape(-1)
-    gaps = _numerics.finite_scores(rows)
-    gaps = gaps - _numerics.score_of_label(gaps, flat)[:, None]
+    rows, flat = gaps.reshape(-1, gaps.shape[-1]), labels.reshape(-1)
     shared = _tree.shared_depths(taxonomy, flat)
     heights = _tree.heights_of_ways(taxonomy, flat)
 
     def log_sum(is_member: jax.Array) -> jax.Array:
         # A finite score: the logarithm of an empty sum has a NaN gradient.
-        return jax.nn.logsumexp(jnp.where(is_member, gaps, _numerics.FLOOR), axis=-1)
+        return jax.nn.logsumexp(jnp.where(is_member, rows, FLOOR), axis=-1)
 
     losses = jnp.zeros(flat.shape, rows.dtype)
     for depth in range(1, taxonomy.depth + 1):
@@ -310,37 +259,15 @@ def _soft_labels(taxonomy: Taxonomy, labels: jax.Array, beta: jax.Array) -> jax.
     return targets.reshape(*labels.shape, taxonomy.num_classes)
 
 
-def _soft_label(
-    taxonomy: Taxonomy, scores: jax.Array, labels: jax.Array, beta: jax.Array
-) -> jax.Array:
-    """`soft_label_cross_entropy` of checked arguments.
-
-    Identity: the loss is CE(s, y) + sum_l t_l (s_y - s_l). Hazard: a masked class l makes the
-    sum infinite, though the softmax does not count it. Choice: it is left out, as by smoothed
-    labels. Cost: one more reduction over the logits.
-    """
-    finite = _numerics.finite_scores(scores)
-    gaps = finite - _numerics.score_of_label(finite, labels)[..., None]
-    is_label = _numerics.is_label(gaps, labels)
-    # A finite score: the logarithm of an empty sum has a NaN gradient.
-    rival = jax.nn.logsumexp(jnp.where(is_label, _numerics.FLOOR, gaps), axis=-1)
-    targets = _soft_labels(taxonomy, labels, beta)
-    spread = jnp.where(finite > _numerics.FLOOR, targets * gaps, 0).sum(axis=-1)
-    return jax.nn.softplus(rival) - spread
-
-
 def _log_sums(taxonomy: Taxonomy, depth: int, rows: jax.Array) -> jax.Array:
-    """The logarithms of the sums of the exponentials over the classes of nodes, `[n, G]`.
-
-    Hazard: the logarithm of a sum of masked classes has a NaN gradient. Choice: finite scores, and
-    -inf for a node of masked classes. Cost: one pass over the nodes.
-    """
+    """The log-sum-exps of the classes of nodes, `[n, G]`; -inf for a node of masked classes."""
     groups, number = _tree.groups_at(taxonomy, depth)
-    finite = _numerics.finite_scores(rows)
-    largest = jnp.full((rows.shape[0], number), _numerics.FLOOR, rows.dtype)
+    # The logarithm of a sum of masked classes has a NaN gradient.
+    finite = jnp.maximum(rows, FLOOR)
+    largest = jnp.full((rows.shape[0], number), FLOOR, rows.dtype)
     largest = jax.lax.stop_gradient(largest.at[:, groups].max(finite))
     sums = _tree.group_sums(taxonomy, depth, jnp.exp(finite - largest[:, groups]))
     # A NaN may be lost in a maximum.
-    masked = ~(largest > _numerics.FLOOR)
+    masked = ~(largest > FLOOR)
     found = jnp.where(masked, -jnp.inf, largest + jnp.log(sums))
-    return _numerics.nan_where_invalid_vectors(found, rows)
+    return nan_unless((rows < jnp.inf).all(axis=-1, keepdims=True), found)

@@ -1,4 +1,4 @@
-"""Cross-entropies of soft memberships in the k largest scores."""
+"""Cross-entropies of soft memberships in the k largest scores, which the field compares with."""
 
 from __future__ import annotations
 
@@ -8,15 +8,26 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _class_axis, _numerics
-from topk_jax.operators._lapsum import distances_from_threshold
-from topk_jax.operators._sigmoid import REASON_BETWEEN, distances_from_middle
-from topk_jax.operators._successive_softmax import log_successive_softmax
+from topk_jax import _checks
+from topk_jax._entries import take_entries
+from topk_jax._example import FLOOR, Scores, nan_unless, scalar
+from topk_jax.operators._relaxed_ranks import check_relaxation, log_mixture_over_ranks
+from topk_jax.operators._rivals import (
+    REASON_BETWEEN,
+    distances_from_middle,
+    log_successive_softmax,
+)
+from topk_jax.operators._soft_top_k import distances_from_threshold
+from topk_jax.operators._top_k import select_largest
 
-__all__ = ["lapsum_top_k_loss", "sigmoid_top_k_loss", "successive_softmax_top_k_loss"]
+__all__ = [
+    "lapsum_top_k_loss",
+    "relaxed_top_k_cross_entropy",
+    "sigmoid_top_k_loss",
+    "successive_softmax_top_k_loss",
+]
 
 
-@_class_axis.refuse_split
 def lapsum_top_k_loss(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -35,28 +46,14 @@ def lapsum_top_k_loss(
     where p and q are defined in `operators.lapsum_top_k`. Far below the threshold b the loss is
     :math:`(b - s_y) / \alpha + \log 2`.
 
-    In float32, for alpha from 1e-4 to 1e4, the value is right to a relative 2e-6, and the gradient
-    to 2e-5 / alpha.
-
     Args:
-        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
-            class costs about 1e30.
-        labels: integer classes, `[...]`.
+        logits, labels, where: see `topk_jax.losses`.
         k: set size K: an integer from 1 to L, or a real scalar greater than 0 and at most L, as in
             `operators.lapsum_top_k`. With k = L the loss is 0.
-        alpha: positive scalar scale, in the units of the logits. May be traced.
-        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
-            gradient of the others are 0, whatever their logits and label are.
+        alpha: positive scalar scale, in the units of the logits.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
-        the label is outside [0, L).
-
-    Raises:
-        TypeError: `logits` is not floating-point, `labels` is not integer, or `k` or `alpha` is
-            not real.
-        ValueError: the shapes do not match, `k` is outside its range, or `alpha` is not a positive
-            scalar.
+        One loss per example, `[...]`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -66,22 +63,18 @@ def lapsum_top_k_loss(
         >>> print(f"{loss[0]:.4f} {loss[1]:.4f}")
         0.0701 2.6931
 
-    See Also:
-        `sigmoid_top_k_loss`, `lapsum_top_k`.
-
     Source: Struski, Bednarczyk, Podolak and Tabor (2025), "LapSum: one method to differentiate them
     all: ranking, sorting and top-k selection".
     """
-    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
-    k = _checks.rank_or_sum(k, scores.shape[-1], scores.dtype)
-    alpha = _checks.scalar(alpha, "alpha", scores.dtype, above=0)
-    distances = distances_from_threshold(scores, k, alpha)
-    loss = -_log_laplace_cdf(_numerics.score_of_label(distances, labels))
-    losses = _numerics.nan_where_invalid_labels(loss, labels, scores.shape[-1])
-    return _numerics.zero_left_out(losses, where)
+    scores = Scores.of(logits, labels, where)
+    k = _checks.rank_or_sum(k, scores.num_classes, scores.dtype)
+    alpha = scalar(alpha, "alpha", scores.dtype, above=0)
+    distances = distances_from_threshold(scores.given, k, alpha)
+    losses = -_log_laplace_cdf(scores.of_label(distances))
+    # The distances of an invalid example are NaN with all slopes.
+    return scores.counted(nan_unless(scores.is_class, losses))
 
 
-@_class_axis.refuse_split
 def sigmoid_top_k_loss(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -96,31 +89,13 @@ def sigmoid_top_k_loss(
         \ell(s, y) = \log\Bigl(1 + e^{(\theta - s_y) / \tau}\Bigr), \qquad
         \theta = \frac{s_{[k]} + s_{[k+1]}}2
 
-    This is -log p_y with the memberships p of `operators.sigmoid_top_k`: the loss of the authors
-    for a set of relevant items, with the true class as the only one. Only three scores have a
-    gradient.
-
-    In float32, for tau from 1e-4 to 1e4, the value is right to a relative 2e-6, and the gradient to
-    2e-5 / tau.
-
     Args:
-        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
-            class costs about 1e30.
-        labels: integer classes, `[...]`.
+        logits, labels, where: see `topk_jax.losses`.
         k: static set size K, from 1 to L - 1.
-        tau: positive scalar temperature, in the units of the logits. May be traced.
-        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
-            gradient of the others are 0, whatever their logits and label are.
+        tau: positive scalar temperature, in the units of the logits.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
-        the label is outside [0, L).
-
-    Raises:
-        TypeError: `logits` is not floating-point, `labels` is not integer, `k` is not a static
-            integer, or `tau` is not real.
-        ValueError: the shapes do not match, `k` is outside [1, L - 1], or `tau` is not a positive
-            scalar.
+        One loss per example, `[...]`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -130,22 +105,16 @@ def sigmoid_top_k_loss(
         >>> print(f"{loss[0]:.4f} {loss[1]:.4f}")
         0.0181 4.0181
 
-    See Also:
-        `lapsum_top_k_loss`, `sigmoid_top_k`.
-
     Source: Zhu et al. (2025), "Differentiable fast top-k selection for large-scale recommendation"
     (DFTopK), its loss of one stage.
     """
-    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
-    k = _checks.rank(k, scores.shape[-1] - 1, reason=REASON_BETWEEN)
-    tau = _checks.scalar(tau, "tau", scores.dtype, above=0)
-    distances = distances_from_middle(scores, k, tau)
-    loss = jax.nn.softplus(-_numerics.score_of_label(distances, labels))
-    losses = _numerics.nan_with_slopes_where_invalid(loss, scores, labels)
-    return _numerics.zero_left_out(losses, where)
+    scores = Scores.of(logits, labels, where)
+    k = _checks.rank(k, scores.num_classes - 1, reason=REASON_BETWEEN)
+    tau = scalar(tau, "tau", scores.dtype, above=0)
+    distances = distances_from_middle(scores.given, k, tau)
+    return scores.losses_of_few(jax.nn.softplus(-scores.of_label(distances)))
 
 
-@_class_axis.refuse_split
 def successive_softmax_top_k_loss(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -162,23 +131,12 @@ def successive_softmax_top_k_loss(
     it is the cross-entropy. The sum of the shares can exceed 1, so it is not a probability.
 
     Args:
-        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
-            class costs about 1e30.
-        labels: integer classes, `[...]`.
+        logits, labels, where: see `topk_jax.losses`.
         k: static set size K, from 1 to L. Time and memory grow with it.
-        tau: positive scalar temperature, in the units of the logits. May be traced.
-        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
-            gradient of the others are 0, whatever their logits and label are.
+        tau: positive scalar temperature, in the units of the logits.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
-        the label is outside [0, L).
-
-    Raises:
-        TypeError: `logits` is not floating-point, `labels` is not integer, `k` is not a static
-            integer, or `tau` is not real.
-        ValueError: the shapes do not match, `k` is outside [1, L], or `tau` is not a positive
-            scalar.
+        One loss per example, `[...]`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -188,31 +146,118 @@ def successive_softmax_top_k_loss(
         >>> print(f"{loss[0]:.4f} {loss[1]:.4f}")
         0.1283 2.9770
 
-    See Also:
-        `successive_softmax_top_k`, `lapsum_top_k_loss`, `cross_entropy`.
-
     Source: Xie and Ermon (2019), "Reparameterizable subset sampling via continuous relaxations";
     Garcin (2023), thesis, section 4.2. They have the shares; this chance of them is ours.
     """
-    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
-    k = _checks.rank(k, scores.shape[-1])
-    tau = _checks.scalar(tau, "tau", scores.dtype, above=0)
-    rounds = log_successive_softmax(scores, k, tau)
-    # Identity: 1 - prod (1 - p_j) = sum_j p_j prod_{i < j} (1 - p_i). Hazard: the product rounds to
-    # 1 if all shares are small. Choice: the sum, of logarithms. Cost: none.
+    scores = Scores.of(logits, labels, where)
+    k = _checks.rank(k, scores.num_classes)
+    tau = scalar(tau, "tau", scores.dtype, above=0)
+    rounds = log_successive_softmax(scores.given, k, tau)
+    # 1 - prod (1 - p_j) is sum_j p_j prod_{i < j} (1 - p_i), whose logarithms do not round to 0.
     chances = rounds.of_rounds + rounds.left_before
-    chosen = [_numerics.score_of_label(chance, labels) for chance in chances]
-    loss = -jax.nn.logsumexp(jnp.stack(chosen), axis=0)
-    losses = _numerics.nan_where_invalid(jax.nn.relu(loss), scores, labels)
-    return _numerics.zero_left_out(losses, where)
+    chosen = jnp.stack([scores.of_label(chance) for chance in chances])
+    return scores.losses(jax.nn.relu(-jax.nn.logsumexp(chosen, axis=0)))
+
+
+def relaxed_top_k_cross_entropy(
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    top_k_weights: ArrayLike,
+    method: str,
+    tau: ArrayLike,
+    swap: str = "cauchy",
+    num_candidates: int | None = None,
+    softmax_top_1: bool = True,
+    where: ArrayLike | None = None,
+) -> jax.Array:
+    r"""The cross-entropy of the relaxed probability that the label is in a top-K set of random K.
+
+    .. math::
+        \ell(s, y) = -\log \sum_k w_k \, q_k, \qquad
+        q_1 = \mathrm{softmax}_y(s), \qquad q_k = \sum_{j \le k} P_{j,y}
+
+    P are the `relaxed_ranks` and w the distribution of K. Without `softmax_top_1`, q_1 is
+    :math:`P_{1,y}`. With w = [1] the loss is the cross-entropy. With the method "soft_sort", q_k
+    can exceed 1, and the loss can be a little less than 0.
+
+    Args:
+        logits, labels, where: see `topk_jax.losses`.
+        top_k_weights: w, nonnegative numbers with a sum of 1, the first for K = 1 and the last for
+            the largest K: `[K]` with K from 1 to L. Its length is static; its values may be traced.
+        method: "soft_sort" or "odd_even": see `relaxed_ranks`. The network depends on the order of
+            the classes, except with `num_candidates`.
+        tau: positive scalar temperature, in the units of the logits.
+        swap: how the network swaps: "logistic" or "cauchy".
+        num_candidates: static number of classes, from K to L, that take part: the label and the
+            classes with the largest other logits, in this order. Others get no gradient. None is
+            for all classes, in their own order. The network needs a small number: the paper has 16
+            and 50.
+        softmax_top_1: static; whether the part of K = 1 is a softmax (of the candidates), which
+            makes training more stable.
+
+    Returns:
+        One loss per example, `[...]`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import losses
+        >>> logits, labels = jnp.array([[1.0, 2.0, 0.0, 1.5]]), jnp.array([3])
+        >>> options = {"method": "odd_even", "tau": 0.1, "num_candidates": 3}
+        >>> for weights in ([1.0], [0.0, 1.0], [0.5, 0.5]):
+        ...     loss = losses.relaxed_top_k_cross_entropy(
+        ...         logits, labels, top_k_weights=weights, **options
+        ...     )
+        ...     print(f"{loss[0]:.4f}")
+        1.1803
+        0.0628
+        0.4729
+
+    Source: Petersen et al. (2022), "Differentiable top-k classification learning"; the package
+    difftopk, whose `top1_mode` is "sm" by default and "sort" without `softmax_top_1`, and which
+    adds 1e-7 to the probability, so that its loss is at most 16.1.
+    """
+    scores = Scores.of(logits, labels, where)
+    num_classes = scores.num_classes
+    weights = _checks.weights_of_sizes(top_k_weights, "top_k_weights", num_classes, scores.dtype)
+    relaxation = check_relaxation(method, tau, swap, scores.dtype)
+    softmax_top_1 = _checks.static_boolean(softmax_top_1, "softmax_top_1")
+    taking_part = scores
+    if num_candidates is not None:
+        fewest, reason = len(weights), "the number of classes"
+        _checks.static_integer(
+            num_candidates, "num_candidates", minimum=fewest, maximum=num_classes, reason=reason
+        )
+        taking_part = _candidates(scores, num_candidates)
+    values = taking_part.values
+    first = weights[:1]
+    others = weights.at[0].set(0) if softmax_top_1 else weights
+    # The weight of rank j is the weight of all sets with at least j classes.
+    rank_weights = jax.lax.cumsum(others, reverse=True)
+    positions = jnp.clip(taking_part.labels, 0, values.shape[-1] - 1)
+    log_probability = log_mixture_over_ranks(values, positions, rank_weights, relaxation)
+    if softmax_top_1:
+        log_first = jnp.where(first > 0, jnp.log(jnp.where(first > 0, first, 1)), FLOOR)
+        log_top_1 = log_first[0] + taking_part.of_label(taking_part.log_softmax())
+        log_probability = jnp.logaddexp(log_top_1, log_probability)
+    # Logarithms and maxima of the weights may lose the NaN of traced weights outside their range.
+    return scores.losses_of_few(nan_unless(~jnp.isnan(weights).any(), -log_probability))
+
+
+def _candidates(scores: Scores, count: int) -> Scores:
+    """The scores of the label, and of the largest others in descending order."""
+    values = scores.of_label(scores.values)[..., None]
+    if count > 1:
+        _, indices = select_largest(jax.lax.stop_gradient(scores.others()), count - 1)
+        values = jnp.concatenate([values, take_entries(scores.values, indices)], axis=-1)
+    return Scores(values, values, jnp.zeros_like(scores.labels))
 
 
 def _log_laplace_cdf(distances: jax.Array) -> jax.Array:
     """The logarithm of the CDF of the Laplace distribution.
 
-    Identity: it is r - log 2 up to 0, and log(1 - e^-r / 2) above. Hazard: the CDF underflows below
-    -87, and e^-r overflows there, which would make the gradient NaN. Choice: the logarithm does not
-    get distances below 0. Cost: none.
+    It is r - log 2 up to 0, and log(1 - e^-r / 2) above, which must not get distances below -87:
+    e^-r overflows there, and the gradient would be NaN.
     """
     above = jnp.where(distances > 0, distances, 0)
     return jnp.where(distances > 0, jnp.log1p(-jnp.exp(-above) / 2), distances - math.log(2))

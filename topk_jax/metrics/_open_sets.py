@@ -1,16 +1,14 @@
 """Known classes, and examples of new classes that no training example has."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics
-from topk_jax.metrics._curves import compute_area, compute_sums, scores_and_weights, share
-from topk_jax.metrics._tally import compute_weights, tally
+from topk_jax import _checks
+from topk_jax.metrics._ranking import all_examples, area, curve
+from topk_jax.metrics._tally import tally, weights_of
 
-__all__ = ["auroc", "open_set_accuracy", "oscr_area", "oscr_curve"]
+__all__ = ["open_set_accuracy", "oscr_area", "oscr_curve"]
 
 
 def open_set_accuracy(
@@ -24,12 +22,11 @@ def open_set_accuracy(
     r"""The shares of right answers, if an answer may be "a new class" beside a set of known ones.
 
     Args:
+        where, weights: see `topk_jax.metrics`.
         hits: whether the set has the label, booleans `[...]`, as from `top_k_hits`; not used for
             examples of new classes.
         says_new: whether the answer has "new", with or without a set, booleans `[...]`.
         is_new: whether the example is of a new class, booleans `[...]`.
-        where: booleans, `[...]`, the examples to include; all if `None`.
-        weights: real, `[...]`, how much each example counts: finite, at least 0; all 1 if `None`.
 
     Returns:
         A dictionary of float scalars in [0, 1]; NaN without such examples. "known": the hits among
@@ -37,10 +34,6 @@ def open_set_accuracy(
         examples of new classes, which is how many are detected. "known_as_new": the answers with
         "new" among the examples of known classes. "all": the right answers among all examples, for
         which the sets of known classes and "new" have a joint guarantee.
-
-    Raises:
-        TypeError: a mask is not boolean or `weights` is not real.
-        ValueError: the shapes do not match, or a concrete weight is negative or not finite.
 
     Example:
         >>> import jax.numpy as jnp
@@ -50,76 +43,14 @@ def open_set_accuracy(
         >>> print({name: round(float(value), 2) for name, value in rates.items()})
         {'known': 0.5, 'new': 1.0, 'known_as_new': 0.5, 'all': 0.67}
 
-    See Also:
-        `auroc`, `oscr_area`, `new_class_p_values`, `accuracy`.
-
     Source: Xie et al. (2025), "Conformal inference for open-set and imbalanced classification",
     section 3, for the joint guarantee.
     """
     right = _checks.boolean_array(hits, "hits")
     says = _checks.boolean_array(says_new, "says_new", right.shape)
     new = _checks.boolean_array(is_new, "is_new", right.shape)
-    counts = compute_weights(right.shape, where, weights)
-
-    def mean_of(values: jax.Array, included: jax.Array | bool) -> jax.Array:
-        return tally(values, weights=jnp.where(included, counts, 0)).mean()
-
-    return {
-        "known": mean_of(right, ~new),
-        "new": mean_of(says, new),
-        "known_as_new": mean_of(says, ~new),
-        "all": mean_of(jnp.where(new, says, right), True),
-    }
-
-
-def auroc(
-    scores: ArrayLike,
-    positives: ArrayLike,
-    *,
-    where: ArrayLike | None = None,
-    weights: ArrayLike | None = None,
-) -> jax.Array:
-    r"""The area under the ROC curve: how often a positive example has the larger score.
-
-    .. math:: P(s_+ > s_-) + \frac{1}{2} P(s_+ = s_-)
-
-    Here :math:`s_+` and :math:`s_-` are the scores of a positive and of a negative example, each
-    drawn in proportion to its weight. A tie counts one half. All examples are needed at once: the
-    areas of batches have no useful mean.
-
-    Args:
-        scores: floating-point and larger for positive examples, `[...]`: for example outlier scores
-            to distinguish new classes from known ones.
-        positives: which examples are positive, booleans `[...]`.
-        where: booleans, `[...]`, the examples to include; all if `None`.
-        weights: real, `[...]`, how much each example counts: finite, at least 0; all 1 if `None`.
-
-    Returns:
-        A float scalar in [0, 1]; NaN without positive or without negative examples, if a score is
-        NaN, or if a traced weight is negative or not finite.
-
-    Raises:
-        TypeError: `scores` is not floating-point, `positives` or `where` is not boolean, or
-            `weights` is not real.
-        ValueError: the shapes do not match, or a concrete weight is negative or not finite.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import metrics
-        >>> scores = jnp.array([0.1, 0.4, 0.4, 0.8])
-        >>> print(metrics.auroc(scores, jnp.array([False, False, True, True])))
-        0.875
-
-    See Also:
-        `oscr_area`, `open_set_accuracy`, `new_class_p_values`.
-
-    Source: Fawcett (2006), "An introduction to ROC analysis".
-    """
-    values, (positive,), counts, valid = scores_and_weights(
-        scores, "scores", {"positives": positives}, where, weights
-    )
-    masses = jnp.where(positive, 0, counts), jnp.where(positive, counts, 0)
-    return _numerics.nan_unless(valid, compute_area(*_curve(values, masses, masses)))
+    rates = _open_set_accuracy(right, says, new, weights_of(right.shape, where, weights))
+    return dict(zip(("known", "new", "known_as_new", "all"), rates, strict=True))
 
 
 def oscr_curve(
@@ -137,23 +68,17 @@ def oscr_curve(
         \mathrm{CCR}(t) = P(\text{hit and confidence} \ge t \mid \text{known})
 
     Args:
+        where, weights: see `topk_jax.metrics`.
         confidences: floating-point, `[...]`, the score that an answer must reach, such as the
             largest probability.
         hits: whether the answer is right, booleans `[...]`, as from `top_k_hits`; not used for
             examples of new classes.
         is_new: whether the example is of a new class, booleans `[...]`.
-        where: booleans, `[...]`, the examples to include; all if `None`.
-        weights: real, `[...]`, how much each example counts: finite, at least 0; all 1 if `None`.
 
     Returns:
         The rates FPR and CCR, floats `[n + 1]` for the n examples, from (0, 0) on. Examples of one
-        confidence have one point, which is repeated. NaN if a rate has no examples, if a confidence
-        is NaN, or if a traced weight is negative or not finite.
-
-    Raises:
-        TypeError: `confidences` is not floating-point, a mask is not boolean, or `weights` is not
-            real.
-        ValueError: the shapes do not match, or a concrete weight is negative or not finite.
+        confidence have one point, which is repeated. NaN if a rate has no examples, or if a
+        confidence is NaN.
 
     Example:
         >>> import jax.numpy as jnp
@@ -163,16 +88,13 @@ def oscr_curve(
         >>> print(wrong, right)
         [0. 0. 1. 1.] [0.  0.5 0.5 1. ]
 
-    See Also:
-        `oscr_area`, `open_set_accuracy`.
-
     Source: Dhamija, Günther and Boult (2018), "Reducing network agnostophobia", equation 8.
     """
-    x, y = _oscr(confidences, hits, is_new, where, weights)
-    if not x.size:
-        return jnp.full(1, jnp.nan, x.dtype), jnp.full(1, jnp.nan, y.dtype)
-    start = jnp.where(jnp.isnan(x[:1]), jnp.nan, 0), jnp.where(jnp.isnan(y[:1]), jnp.nan, 0)
-    return jnp.concatenate([start[0], x]), jnp.concatenate([start[1], y])
+    values, (right, new), counts = all_examples(
+        "confidences", confidences, {"hits": hits, "is_new": is_new}, where, weights
+    )
+    of_new, of_known = jnp.where(new, counts, 0), jnp.where(new, 0, counts)
+    return curve(values, (of_new, jnp.where(right, of_known, 0)), (of_new, of_known))
 
 
 def oscr_area(
@@ -189,25 +111,15 @@ def oscr_area(
 
     Here :math:`c_k` and :math:`c_u` are the confidences of an example of a known and of a new
     class, each drawn in proportion to its weight. So it is at most the accuracy of the known
-    classes. A tie counts one half.
+    classes.
 
     Args:
-        confidences: floating-point, `[...]`, the score that an answer must reach, such as the
-            largest probability.
-        hits: whether the answer is right, booleans `[...]`, as from `top_k_hits`; not used for
-            examples of new classes.
-        is_new: whether the example is of a new class, booleans `[...]`.
-        where: booleans, `[...]`, the examples to include; all if `None`.
-        weights: real, `[...]`, how much each example counts: finite, at least 0; all 1 if `None`.
+        where, weights: see `topk_jax.metrics`.
+        confidences, hits, is_new: see `oscr_curve`.
 
     Returns:
-        A float scalar in [0, 1]; NaN without known or without new examples, if a confidence is NaN,
-        or if a traced weight is negative or not finite.
-
-    Raises:
-        TypeError: `confidences` is not floating-point, a mask is not boolean, or `weights` is not
-            real.
-        ValueError: the shapes do not match, or a concrete weight is negative or not finite.
+        A float scalar in [0, 1]; NaN without known or without new examples, or if a confidence is
+        NaN.
 
     Example:
         >>> import jax.numpy as jnp
@@ -216,35 +128,20 @@ def oscr_area(
         >>> print(metrics.oscr_area(jnp.array([0.9, 0.5, 0.4]), hits, is_new))
         0.5
 
-    See Also:
-        `oscr_curve`, `auroc`, `open_set_accuracy`.
-
     Source: Dhamija, Günther and Boult (2018), "Reducing network agnostophobia"; Vaze et al. (2022),
     "Open-set recognition: a good closed-set classifier is all you need", for its area.
     """
-    return compute_area(*_oscr(confidences, hits, is_new, where, weights))
+    return area(*oscr_curve(confidences, hits, is_new, where=where, weights=weights))
 
 
-def _oscr(
-    confidences: ArrayLike,
-    hits: ArrayLike,
-    is_new: ArrayLike,
-    where: ArrayLike | None,
-    weights: ArrayLike | None,
-) -> tuple[jax.Array, jax.Array]:
-    values, (right, new), counts, valid = scores_and_weights(
-        confidences, "confidences", {"hits": hits, "is_new": is_new}, where, weights
-    )
+@jax.jit
+def _open_set_accuracy(
+    right: jax.Array, says: jax.Array, new: jax.Array, counts: jax.Array
+) -> tuple[jax.Array, ...]:
     of_new, of_known = jnp.where(new, counts, 0), jnp.where(new, 0, counts)
-    x, y = _curve(values, (of_new, jnp.where(right, of_known, 0)), (of_new, of_known))
-    return _numerics.nan_unless(valid, x), _numerics.nan_unless(valid, y)
-
-
-def _curve(
-    scores: jax.Array,
-    masses: tuple[jax.Array, jax.Array],
-    wholes: tuple[jax.Array, jax.Array],
-) -> tuple[jax.Array, jax.Array]:
-    """The sums of each mass from the largest score down, as shares of its total."""
-    x, y = compute_sums(scores, *masses)
-    return share(x, wholes[0].sum()), share(y, wholes[1].sum())
+    return (
+        tally(right, weights=of_known).mean(),
+        tally(says, weights=of_new).mean(),
+        tally(says, weights=of_known).mean(),
+        tally(jnp.where(new, says, right), weights=counts).mean(),
+    )

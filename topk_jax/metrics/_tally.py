@@ -1,9 +1,8 @@
-"""Masked and weighted sums and counts, which add up over batches and devices."""
-
-from __future__ import annotations
+"""Masked and weighted sums and counts, which add up over batches and devices, and their means."""
 
 import dataclasses
 from functools import partial
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -12,23 +11,20 @@ from jax.typing import ArrayLike
 from topk_jax import _checks, _sharding
 from topk_jax._entries import add_by_group
 from topk_jax._sums import Sum
-from topk_jax.metrics._shots import shot_groups
 
-__all__ = ["Tally", "tally", "tally_by_class"]
+__all__ = ["Tally", "shot_groups", "tally", "tally_by_class"]
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Tally:
-    """Sums and counts of values, over all examples (`[]`) or per class (`[L]`).
+    r"""Sums and counts of values, over all examples (`[]`) or per class (`[L]`).
 
     Tallies of parts of the data add up to the tally of all data, in any order: with `+` or `sum`
     over batches, and with `jax.lax.psum` over devices. They do not drift, however many parts there
-    are. Counts without weights, and sums of hits and sizes, are integers and exact below 2^47. With
-    weights, or of real values, the numbers are floats. What an addition rounds away is added later.
-
-    `total` and `count` have the integers of 32 bits (64 in JAX's 64-bit mode), of which the largest
-    one also stands for all that are larger. The means use the exact numbers.
+    are. Counts without weights, and sums of hits and sizes, are integers and exact below 2^47;
+    `total` and `count` have the largest integer of 32 bits (64 in JAX's 64-bit mode) for all that
+    are larger. With weights, or of real values, the numbers are floats.
 
     Example:
         >>> import jax.numpy as jnp
@@ -52,57 +48,49 @@ class Tally:
         """The number of examples, or the sum of their weights."""
         return self._count.value()
 
-    def __add__(self, other: Tally) -> Tally:
+    def __add__(self, other: "Tally") -> "Tally":
         """The tally of both parts."""
         if not isinstance(other, Tally):
             return NotImplemented
-        if self._total.shape != other._total.shape:
-            raise ValueError(
-                f"other must be a tally of shape {self._total.shape}, got shape "
-                f"{other._total.shape}."
-            )
-        own, others = ((each._total.dtype, each._count.dtype) for each in (self, other))
+        own, others = (
+            (each._total.shape, each._total.dtype.name, each._count.dtype.name)
+            for each in (self, other)
+        )
         if own != others:
-            raise TypeError(
-                "other must be a tally with weights if and only if this one is, and of the same "
-                f"type of values: {own[0]} and counts in {own[1]}, got {others[0]} and {others[1]}."
+            raise ValueError(
+                "other must be a tally of shape {}, of sums in {} and counts in {}; ".format(*own)
+                + "got {}, {} and {}; counts with weights are floats.".format(*others)
             )
         return Tally(self._total + other._total, self._count + other._count)
 
-    def __radd__(self, other: int) -> Tally:
+    def __radd__(self, other: int) -> Self:
         """The tally itself, for the 0 that the function `sum` starts with."""
         if not isinstance(other, int) or other != 0:
             return NotImplemented
         return self
 
     def mean(self) -> jax.Array:
-        """The mean over examples, a scalar; NaN without examples."""
-        return _ratio(*_floats(self._total.total(), self._count.total()))
+        r"""The mean over examples, a scalar; NaN without examples. Of hits, it is the accuracy.
 
-    def macro_mean(self) -> jax.Array:
-        """The mean of the class means, over classes with examples; NaN without such classes."""
-        return self._mean_over(jnp.ones(self._count.shape, jnp.bool_))
+        .. math:: \frac{\sum_i w_i v_i}{\sum_i w_i}
+        """
+        return _mean(self._total, self._count)
 
-    def shot_means(
-        self, *, class_counts: ArrayLike, few: int = 20, many: int = 100
-    ) -> dict[str, jax.Array]:
-        """`macro_mean` over few-shot, medium-shot and many-shot classes, as in `shot_accuracy`."""
-        groups = shot_groups(class_counts, few=few, many=many)
-        shape = groups["few"].shape
-        if shape != self._count.shape:
-            raise ValueError(
-                f"class_counts must have one value for each of the classes in the tally, shape "
-                f"{self._count.shape}, got shape {shape}."
-            )
-        return {name: self._mean_over(classes) for name, classes in groups.items()}
+    def macro_mean(self, classes: ArrayLike | None = None) -> jax.Array:
+        r"""The mean of the means of the classes that have examples; NaN if none has.
 
-    def _mean_over(self, classes: jax.Array) -> jax.Array:
-        totals, counts = _floats(self._total, self._count)
-        # The count of wrong weights is NaN, which counts as present.
-        present = classes & (counts != 0)
-        # Absent classes count 1, because even an unused NaN would trigger JAX's NaN checks.
-        means = jnp.where(present, _ratio(totals, jnp.where(present, counts, 1)), 0.0)
-        return _ratio(means.sum(), present.sum().astype(means.dtype))
+        .. math::
+            \frac{1}{|C|} \sum_{c \in C} \frac{1}{n_c} \sum_{i : y_i = c} w_i v_i, \qquad
+            n_c = \sum_{i : y_i = c} w_i, \qquad C = \{ c : n_c > 0 \}
+
+        Of hits, it is the macro accuracy of Garcin (2023), thesis, section 3.3.1.
+
+        Args:
+            classes: booleans, `[L]`, the classes to include, as from `shot_groups`; `None` for all.
+        """
+        if classes is not None:
+            classes = _checks.boolean_array(classes, "classes", self._count.shape)
+        return _macro_mean(self._total, self._count, classes)
 
 
 def tally(
@@ -112,32 +100,22 @@ def tally(
 
     Args:
         values: hits (booleans), set sizes (integers) or real values such as `example_f1`, `[...]`.
-        where: booleans, `[...]`, the examples to include; all if `None`.
-        weights: real, `[...]`, how much each example counts: finite, at least 0; all 1 if `None`.
-            An example with a weight of 0 counts as one that is left out, whatever its value is.
+        where, weights: see `topk_jax.metrics`.
 
     Returns:
-        A `Tally` of scalars: integers, or floats of real values or weights. Its means are NaN if a
-        traced weight is negative or not finite.
-
-    Raises:
-        TypeError: `values` or `weights` is not real, or `where` is not boolean.
-        ValueError: the shapes do not match, or a concrete weight is negative or not finite.
+        A `Tally` of scalars: integers, or floats of real values or weights.
 
     Example:
         >>> import jax.numpy as jnp
         >>> from topk_jax import metrics
-        >>> sizes = metrics.set_sizes(jnp.array([[True, True, False], [True, False, False]]))
-        >>> print(metrics.tally(sizes).mean())
-        1.5
+        >>> hits, where = jnp.array([True, False, True]), jnp.array([True, True, False])
+        >>> print(metrics.tally(hits).mean(), metrics.tally(hits, where).mean())
+        0.6666667 0.5
 
-    See Also:
-        `tally_by_class`, `accuracy`.
-
-    Source: masked sums and counts, so padding and streaming do not change the result.
+    Source: Garcin (2023), thesis, equations 5.16 and 5.17, for accuracies.
     """
     totals, counts = _totals_and_counts(values, where, weights)
-    return Tally(Sum.over(totals, jnp.sum), Sum.of(counts.sum()))
+    return _tally(totals, counts)
 
 
 def tally_by_class(
@@ -148,24 +126,16 @@ def tally_by_class(
     where: ArrayLike | None = None,
     weights: ArrayLike | None = None,
 ) -> Tally:
-    """The sum and the count of the values of each class, for `macro_mean` and `shot_means`.
+    """The sum and the count of the values of each class, for `macro_mean`.
 
     Args:
         values: hits (booleans), set sizes (integers) or real values, `[...]`.
         labels: integer classes, `[...]`. An example whose label is outside [0, L) is left out.
         num_classes: static number of classes L.
-        where: booleans, `[...]`, the examples to include; all if `None`.
-        weights: real, `[...]`, how much each example counts: finite, at least 0; all 1 if `None`.
-            An example with a weight of 0 counts as one that is left out, whatever its value is.
+        where, weights: see `topk_jax.metrics`.
 
     Returns:
         A `Tally` with one sum and one count per class, `[L]`; see `tally`.
-
-    Raises:
-        TypeError: `values` or `weights` is not real, `labels` is not integer, `num_classes` is not
-            a static integer, or `where` is not boolean.
-        ValueError: the shapes do not match, `num_classes` is less than 1, or a concrete weight is
-            negative or not finite.
 
     Example:
         >>> import jax.numpy as jnp
@@ -175,10 +145,7 @@ def tally_by_class(
         >>> print(counts.total, counts.count, counts.macro_mean())
         [1 0 1] [2 0 1] 0.75
 
-    See Also:
-        `tally`, `macro_accuracy`.
-
-    Source: masked sums and counts, so padding and streaming do not change the result.
+    Source: Garcin (2023), thesis, section 3.3.1, for macro accuracies.
     """
     totals, counts = _totals_and_counts(values, where, weights)
     labels = _checks.integer_array(labels, "labels", totals.shape)
@@ -187,6 +154,52 @@ def tally_by_class(
     # Other labels get an index past the end and are dropped. JAX would wrap -1 to the last class.
     index = jnp.where(has_class, labels, num_classes)
     return _tally_by_class(num_classes, index, totals, counts)
+
+
+def shot_groups(class_counts: ArrayLike, *, few: int = 20, many: int = 100) -> dict[str, jax.Array]:
+    r"""Groups of the classes with few, medium and many training examples, for `Tally.macro_mean`.
+
+    .. math::
+        n_l < n_{\text{few}}, \qquad n_{\text{few}} \le n_l \le n_{\text{many}}, \qquad
+        n_l > n_{\text{many}}
+
+    Args:
+        class_counts: integers, `[L]`, the number of training examples of each class.
+        few: static; a class with fewer training examples is few-shot.
+        many: static, at least `few`; a class with more training examples is many-shot. All other
+            classes are medium-shot.
+
+    Returns:
+        A dictionary of boolean masks, `[L]`, with the keys "few", "medium" and "many". Each class
+        is in exactly one group; in none if a traced count is negative.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import metrics
+        >>> hits, labels = jnp.array([True, False, True, True]), jnp.array([0, 0, 1, 2])
+        >>> counts = metrics.tally_by_class(hits, labels, num_classes=3)
+        >>> for name, classes in metrics.shot_groups(jnp.array([5, 20, 300])).items():
+        ...     print(name, classes, counts.macro_mean(classes))
+        few [ True False False] 0.5
+        medium [False  True False] 1.0
+        many [False False  True] 1.0
+
+    Source: Garcin (2023), thesis, tables 4.5 and 5.2, whose numbers imply means over classes.
+    """
+    counts = _checks.training_counts(class_counts, "class_counts")
+    few = _checks.static_integer(few, "few", minimum=0)
+    many = _checks.static_integer(many, "many", minimum=few)
+    valid = (counts >= 0).all()
+    return {
+        "few": valid & (counts < few),
+        "medium": valid & (counts >= few) & (counts <= many),
+        "many": valid & (counts > many),
+    }
+
+
+@jax.jit
+def _tally(totals: jax.Array, counts: jax.Array) -> Tally:
+    return Tally(Sum.over(totals, jnp.sum), Sum.of(counts.sum()))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -208,32 +221,43 @@ def _totals_and_counts(
     if where is None and weights is None:
         # Like the values, on the devices that they are on.
         return numbers, jnp.ones_like(numbers, dtype=int)
-    counts = compute_weights(numbers.shape, where, weights)
+    counts = weights_of(numbers.shape, where, weights)
     if weights is not None:
-        dtype = jnp.result_type(float)
-        if jnp.issubdtype(numbers.dtype, jnp.floating):
-            dtype = numbers.dtype
-        counts = counts.astype(dtype)
-        numbers = numbers.astype(dtype) * counts
+        is_real = jnp.issubdtype(numbers.dtype, jnp.floating)
+        counts = counts.astype(numbers.dtype if is_real else float)
+        numbers = numbers.astype(counts.dtype) * counts
     # A product is not enough: the value of an example that is left out may be NaN.
     return jnp.where(counts == 0, jnp.zeros_like(numbers), numbers), counts
 
 
-def compute_weights(
+def weights_of(
     shape: tuple[int, ...], where: ArrayLike | None, weights: ArrayLike | None
 ) -> jax.Array:
-    """The weights of examples [...], 0 for those left out; integers without `weights`.
-
-    Raises if `where` or `weights` is neither an array of this shape nor `None`.
-    """
-    counts = (
-        jnp.ones(shape, int)
-        if weights is None
-        else _checks.weights_of_examples(weights, "weights", shape)
-    )
+    """The weights of examples [...], 0 for those left out; integers without `weights`."""
+    if weights is None:
+        counts = jnp.ones(shape, int)
+    else:
+        counts = _checks.weights_of_examples(weights, "weights", shape)
     if where is None:
         return counts
     return jnp.where(_checks.boolean_array(where, "where", shape), counts, 0)
+
+
+@jax.jit
+def _mean(total: Sum, count: Sum) -> jax.Array:
+    return _ratio(*_floats(total.total(), count.total()))
+
+
+@jax.jit
+def _macro_mean(total: Sum, count: Sum, classes: jax.Array | None) -> jax.Array:
+    totals, counts = _floats(total, count)
+    # The count of wrong weights is NaN, which counts as present.
+    present = counts != 0
+    if classes is not None:
+        present &= classes
+    # Absent classes count 1, because even an unused NaN would trigger JAX's NaN checks.
+    means = jnp.where(present, _ratio(totals, jnp.where(present, counts, 1)), 0.0)
+    return _ratio(means.sum(), present.sum().astype(means.dtype))
 
 
 def _floats(total: Sum, count: Sum) -> tuple[jax.Array, jax.Array]:

@@ -1,4 +1,4 @@
-"""Entmax: the family of sparse probabilities from the softmax to the sparsemax."""
+"""Sparse probabilities: entmax, from softmax to sparsemax, and the projection with a sum of k."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _classes, _numerics
+from topk_jax import _checks, _classes, _numerics, _search
 from topk_jax._compilation import compiled
 from topk_jax.operators._top_k import move_classes_last
 
-__all__ = ["entmax"]
+__all__ = ["entmax", "sparse_top"]
 
 # Each step of Newton's method on a convex function divides the product of value and slope by four
 # or more. It starts at most at the square of the number of classes, and ends at the rounding of
@@ -36,8 +36,8 @@ def entmax(scores: ArrayLike, *, alpha: ArrayLike, axis: int = -1) -> jax.Array:
         + \frac{1 - \sum_l p_l^\alpha}{\alpha (\alpha - 1)}
         = \bigl[(\alpha - 1) s - t\bigr]_+^{1 / (\alpha - 1)}
 
-    Here t is the number for which the sum is 1. With :math:`q_l = p_l^{2 - \alpha}` where
-    :math:`p_l > 0`, and 0 elsewhere, the derivatives are
+    Here t makes the sum 1. With :math:`q_l = p_l^{2 - \alpha}` where :math:`p_l > 0`, and 0
+    elsewhere, the derivatives are
 
     .. math::
         \frac{\partial p}{\partial s} = \mathrm{diag}(q) - \frac{q q^\top}{\sum_l q_l}, \qquad
@@ -47,18 +47,12 @@ def entmax(scores: ArrayLike, *, alpha: ArrayLike, axis: int = -1) -> jax.Array:
     The last derivative is at a fixed :math:`p_l`. Outside the support the derivatives are zero.
 
     Args:
-        scores: floating-point array with L entries along `axis`.
-        alpha: scalar from 1 to 2; larger values make more entries zero. May be traced.
-        axis: the axis of the classes.
+        scores, axis: see `topk_jax.operators`.
+        alpha: scalar from 1 to 2; larger values make more entries zero.
 
     Returns:
         An array of the scores' shape, in float32 or float64; NaN along `axis` where a score is NaN
         or +inf. A score of -inf gets 0. If all scores are -inf, each gets 1 / L.
-
-    Raises:
-        TypeError: `scores` is not floating-point, `alpha` is not real, or `axis` is not a static
-            integer.
-        ValueError: `alpha` is not a scalar in [1, 2], or `scores` has no such axis.
 
     Example:
         >>> import jax.numpy as jnp
@@ -67,9 +61,6 @@ def entmax(scores: ArrayLike, *, alpha: ArrayLike, axis: int = -1) -> jax.Array:
         >>> print(operators.entmax(scores, alpha=1.5).round(4))
         [0.8146 0.1621 0.0233 0.    ]
 
-    See Also:
-        `sparse_top`, `entmax_loss`.
-
     Source: Peters, Niculae and Martins (2019), "Sparse sequence-to-sequence models"; Correia,
     Niculae and Martins (2019), "Adaptively sparse transformers", for the derivative in alpha.
     """
@@ -77,6 +68,45 @@ def entmax(scores: ArrayLike, *, alpha: ArrayLike, axis: int = -1) -> jax.Array:
     alpha = _checks.scalar(alpha, "alpha", last.dtype, at_least=1, at_most=2)
     result = probabilities(_numerics.finite_scores(last), alpha)
     return jnp.moveaxis(_numerics.nan_where_invalid_vectors(result, last), -1, axis)
+
+
+def sparse_top(scores: ArrayLike, k: ArrayLike, *, axis: int = -1) -> jax.Array:
+    r"""The projection of the scores onto the vectors with entries in [0, 1] that sum to k.
+
+    .. math::
+        \arg\min_q \Bigl\{ \|q - s\|^2 : 0 \le q \le 1, \; \sum_l q_l = k \Bigr\}
+        = \min(1, \max(0, s - \lambda)), \qquad
+        \frac{\partial q}{\partial s} = \mathrm{diag}(m) - \frac{m m^\top}{|m|}
+
+    Here lambda is the number for which the sum is k, and m indicates the coordinates of q strictly
+    between 0 and 1. Without such coordinates the Jacobian is zero. With k = 1 this is the
+    sparsemax.
+
+    If the k-th score is at least 1 above the next one, the result is exactly 0 and 1. In float32,
+    each coordinate is right to :math:`2^{-21}`, also for 100,000 classes and ties.
+
+    Args:
+        scores, axis: see `topk_jax.operators`.
+        k: the sum. Either an integer from 1 to L, or one integer per example from 0 to L, in an
+            array with the scores' shape without `axis`. An array may be traced.
+
+    Returns:
+        An array of the scores' shape, in float32 or float64. NaN along `axis` where a score is NaN
+        or +inf, or a traced k is outside [0, L]. A score of -inf gets 0. If fewer than k scores are
+        above -inf, these get 1 each, and the others share the rest equally.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import operators
+        >>> print(operators.sparse_top(jnp.array([2.0, 0.5, 0.5, -1.0]), 2))
+        [1.  0.5 0.5 0. ]
+
+    Source: Garcin (2023), thesis, equations 6.13 to 6.15 and 6.21; for k = 1, Martins and
+    Astudillo (2016), "From softmax to sparsemax".
+    """
+    last = move_classes_last(scores, axis)
+    sums = _checks.ranks(k, last.shape[-1], last.shape[:-1])
+    return jnp.moveaxis(compute_sparse_top(last, sums), -1, axis)
 
 
 @jax.custom_jvp
@@ -111,17 +141,12 @@ class Solution(NamedTuple):
 def solve(scores: jax.Array, alpha: jax.Array, class_axis_name: Hashable | None = None) -> Solution:
     """Solves for the numbers that determine the entmax of finite scores [..., L].
 
-    Identity: let z be the scores minus the largest score, a = alpha - 1, b(w) = (1 + a w z)_+ and
-    r(w) = b(w)^(1/a), which is e^z at a = 0. Then p = r(w) / sum r(w), and w solves w = (sum
-    r(w))^a, that is w = 1 / p_max^a. Hazard: if many classes share the probability, the threshold t
-    is the difference of 1 and a number near 1, which loses digits. All terms are divided by a,
-    which may be 0. Choice: w has full relative precision for any alpha. The right-hand side is a
-    norm of convex functions of w, so Newton's method from w = 1 increases to the solution. Cost:
-    the steps of `_search`.
-
-    Identity: with fewer classes the sum is smaller, and so is w. Hazard: from w = 1, the search
-    takes seven steps or more over 10,000 classes. Choice: start at the w of the largest scores of
-    the blocks. Cost: seven cheap steps over the blocks, and half of the steps over the classes.
+    Let z be the scores minus the largest, a = alpha - 1, b(w) = (1 + a w z)_+, and r(w) be
+    b(w)^(1/a), which is e^z at a = 0. Then p = r(w) / sum r(w), and w = (sum r(w))^a. Unlike the
+    threshold t, w keeps its digits if many classes share the probability, and a may be 0. The
+    right-hand side is convex in w, so Newton's method from w = 1 increases to the solution. Over
+    10,000 classes this takes seven steps or more; so it starts at the w of the largest scores of
+    blocks, which is smaller, and takes half of the steps.
 
     If the classes are split over devices, the devices exchange two sums per example in each step.
     """
@@ -131,8 +156,8 @@ def solve(scores: jax.Array, alpha: jax.Array, class_axis_name: Hashable | None 
     top = _classes.max_classes(highest, class_axis_name, keepdims=True)
     scale = jnp.ones_like(top)
     if blocks is not None:
-        scale = _search(blocks - top, power, scale, class_axis_name).scale
-    found = _search(scores - top, power, scale, class_axis_name)
+        scale = _newton(blocks - top, power, scale, class_axis_name).scale
+    found = _newton(scores - top, power, scale, class_axis_name)
     return Solution(top, found.scale, found.offset, found.total)
 
 
@@ -157,16 +182,14 @@ class _State(NamedTuple):
     steps: int
 
 
-def _search(
+def _newton(
     gaps: jax.Array, power: jax.Array, scale: jax.Array, class_axis_name: Hashable | None
 ) -> _State:
-    """Newton's method for w, starting at or below the solution.
+    """Newton's method for w, starting at or below the solution; usually four to seven steps.
 
-    Hazard: if many classes are barely above the threshold, a last bit of w changes their sum.
-    Choice: once w hardly grows, the steps change a small number that is added to the bases. A row
-    stops at an error of a few last bits, or when rounding keeps the error from falling. Cost:
-    usually four to seven steps. A step takes two sums over the classes: of products if alpha is
-    known to be 1.5 or 2, of powers otherwise.
+    If many classes are barely above the threshold, a last bit of w changes their sum. So once w
+    hardly grows, the steps change a small number that is added to the bases. A row stops at an
+    error of a few last bits, or when rounding keeps the error from falling.
     """
     resolution = 4 * jnp.finfo(gaps.dtype).eps
     # An offset o changes log r by o / a.
@@ -207,9 +230,8 @@ def _bases(
 ) -> tuple[jax.Array, jax.Array]:
     """The bases b = (1 + a w z)_+, with an offset, and b^(1/a - 1), [..., L]. Their product is r.
 
-    Hazard: a logarithm and an exponential cost ten times as much as the rest of a step. Choice:
-    products if alpha is 1.5 or 2. XLA removes the logarithm and the exponential if it knows alpha.
-    Cost: two selections if it does not.
+    If alpha is known to be 1.5 or 2, XLA removes the logarithm and the exponential, which cost ten
+    times as much as the rest.
     """
     logs, bases = log_of_bases(power * gaps * scale, offset)
     # At alpha = 1 and alpha = 2 other formulas hold. At 2 the exponent would be 0, and some
@@ -229,15 +251,9 @@ def _norm(total: jax.Array, power: jax.Array) -> jax.Array:
 def log_of_bases(bent: jax.Array, offset: jax.Array | float) -> tuple[jax.Array, jax.Array]:
     """The logarithms of the bases b = (1 + x)_+ with a small offset, and the bases.
 
-    An offset far below the last bit of x still changes a base that is near zero.
-
-    Identity: log(1 + x) = log(b) x / (b - 1). Hazard: b has lost the digits of an x near 0. Choice:
-    in this form the rounding of b cancels. Cost: one logarithm, instead of two for `log1p` and
-    `log`.
-
-    Hazard: some compiled loops round a product x before they add 1, and others do not. The sum of
-    many bases near zero then differs between the search and the result. Choice: a maximum between
-    the product and the sum, which does not change any base. Cost: none.
+    log(b) x / (b - 1) is log(1 + x) without the rounding of b. The maximum, which changes no base,
+    stands between a product x and the sum: some compiled loops would round the product, others not,
+    and the sum of many bases near zero would differ between the search and the result.
     """
     bent = jnp.maximum(bent, -4)
     bases = jnp.maximum(1 + bent + offset, 0)
@@ -302,9 +318,8 @@ def deformed_log(values: jax.Array, alpha: jax.Array) -> jax.Array:
 def deformation_slope(values: jax.Array, alpha: jax.Array) -> jax.Array:
     """The derivative of `deformed_log` in alpha, 0 where a value is 0.
 
-    Identity: log(v)^2 chi(y) with y = (alpha - 1) log v and chi(y) = (1 + (y - 1) e^y) / y^2.
-    Hazard: the numerator cancels near y = 0. Choice: its series there. Cost: fifteen products, only
-    if alpha is differentiated.
+    It is log(v)^2 chi(y) with y = (alpha - 1) log v and chi(y) = (1 + (y - 1) e^y) / y^2, whose
+    series replaces it near y = 0, where the numerator cancels.
     """
     logs = _logs(values)
     exponents = (alpha - 1) * logs
@@ -320,3 +335,79 @@ def deformation_slope(values: jax.Array, alpha: jax.Array) -> jax.Array:
 
 def _logs(values: jax.Array) -> jax.Array:
     return jnp.log(jnp.where(values == 0, 1, values))
+
+
+def compute_sparse_top(scores: jax.Array, sums: jax.Array) -> jax.Array:
+    """`sparse_top` of checked scores [..., L] and sums [...]."""
+    in_range = ((sums >= 0) & (sums <= scores.shape[-1]))[..., None]
+    marked = jnp.where(in_range, scores, jnp.nan)
+    finite = _numerics.nan_where_invalid_vectors(_numerics.finite_scores(scores), marked)
+    return _project(finite, sums[..., None].astype(scores.dtype))
+
+
+@jax.custom_jvp
+def _project(scores: jax.Array, k: jax.Array) -> jax.Array:
+    """The projection of scores [..., L] for sums k [..., 1] of the scores' dtype.
+
+    Near a threshold of 1e4 float32 has steps of 1e-3, and 1e5 tied classes multiply the error by
+    1e5; cumulative sums lose as much. So a search finds the next float above lambda, and Newton's
+    method their difference.
+    """
+    above = _float_above_threshold(scores, k)
+    # No score is strictly between lambda and the next float above it. So only coordinates that
+    # reach 1 can change the slope; these are few and within rounding. The first step is exact, or
+    # two more steps correct it.
+    shifted = scores - above
+    offset = jnp.zeros_like(k)
+    for _ in range(3):
+        projection = jnp.clip(shifted - offset, 0, 1)
+        moving = (shifted >= offset) & (projection < 1)
+        offset -= _missing(projection, k) / jnp.maximum(
+            moving.sum(axis=-1, keepdims=True), 1
+        ).astype(k.dtype)
+    projection = jnp.clip(shifted - offset, 0, 1)
+    # If the k-th score is at least 1 above the next, q is exactly 0 or 1. A rounded value would
+    # make the Jacobian nonzero.
+    chosen = projection > 0.5
+    lowest_chosen = jnp.where(chosen, scores, jnp.inf).min(axis=-1, keepdims=True)
+    highest_other = jnp.where(chosen, -jnp.inf, scores).max(axis=-1, keepdims=True)
+    num_chosen = chosen.sum(axis=-1, keepdims=True).astype(k.dtype)
+    separated = (num_chosen == k) & (lowest_chosen - highest_other >= 1)
+    return jnp.where(separated, chosen.astype(k.dtype), projection)
+
+
+@_project.defjvp
+def _project_jvp(
+    primals: tuple[jax.Array, jax.Array], tangents: tuple[jax.Array, jax.Array]
+) -> tuple[jax.Array, jax.Array]:
+    projection = _project(*primals)
+    moving = ((projection > 0) & (projection < 1)).astype(projection.dtype)
+    # XLA rewrites a product with converted booleans as a selection, which would lose a NaN tangent.
+    moving = jnp.where(jnp.isnan(projection), projection, moving)
+    num_moving = jnp.maximum(moving.sum(axis=-1, keepdims=True), 1)
+    tangent = moving * tangents[0]
+    mean = tangent.sum(axis=-1, keepdims=True) / num_moving
+    return projection, tangent - moving * mean
+
+
+@compiled
+def _float_above_threshold(scores: jax.Array, k: jax.Array) -> jax.Array:
+    """The smallest float t with sum clip(scores - t, 0, 1) < k, or the largest score: [..., 1]."""
+    highest = _search.to_ordinals(scores.max(axis=-1, keepdims=True))
+    minus_infinity = jnp.array(-jnp.inf, scores.dtype)
+    lowest = jnp.full_like(highest, _search.to_ordinals(minus_infinity))
+
+    def is_not_above(ordinals: jax.Array) -> jax.Array:
+        threshold = _search.to_floats(ordinals, scores.dtype)
+        return ~(_missing(jnp.clip(scores - threshold, 0, 1), k) > 0)
+
+    not_above = _search.last_where(is_not_above, lowest, highest)
+    one = highest.dtype.type(1)
+    return _search.to_floats(jnp.minimum(not_above + one, highest), scores.dtype)
+
+
+def _missing(projection: jax.Array, k: jax.Array) -> jax.Array:
+    """The gap k - sum q, [..., 1]. Ones are counted separately to keep the digits of the rest."""
+    is_one = projection == 1
+    num_ones = is_one.sum(axis=-1, keepdims=True).astype(k.dtype)
+    return k - num_ones - jnp.where(is_one, 0, projection).sum(axis=-1, keepdims=True)

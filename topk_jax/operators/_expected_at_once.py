@@ -2,35 +2,29 @@
 
 On an accelerator a program waits longer for the start of a few kernels than for a million tails of
 the normal distribution. So nothing is binned: each sum over the classes is one pass over the scores
-for all nodes of all ranks, or for as many as a compiler of TPUs takes in seconds. Arrays with all
-classes at all nodes are not stored.
+for all nodes of all ranks. Arrays with all classes at all nodes are not stored.
 
-Identity: the j-th largest is the k-th largest if k - j further classes are certain to be above all
-others. They multiply the polynomial of the other classes by x^(k-j). So all ranks need polynomials
-modulo x^k only for the largest rank k.
-
-A polynomial is a list of its coefficients here, [N, b] for N nodes and b examples. The nodes of a
-rank stand together.
+The j-th largest is the k-th largest if k - j further classes are certain to be above all others.
+They multiply the polynomial of the other classes by x^(k-j). So all ranks need polynomials modulo
+x^k only for the largest rank k. A polynomial is a list of its coefficients here, [N, b] for N nodes
+and b examples. The nodes of a rank stand together.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from topk_jax import _classes, _platforms, _sharding
+from topk_jax import _classes
 from topk_jax._entries import compare_with
-from topk_jax.operators import _poisson_binomial, _polynomials, _quadrature
+from topk_jax.operators import _poisson_binomial, _symmetric
 from topk_jax.operators._top_k import select_largest_of_split
 
 # The polynomials of all nodes are computed at once if they fit in this many bytes.
 _BYTES_AT_ONCE = 1 << 26
-# A compiler of TPUs unrolls the classes at all nodes of one pass. For 10,000 classes it takes 7
-# seconds for 32 nodes, and 2 for 4 to 8 of them in a loop.
-MOST_UNROLLED = 50_000
-# Every tenth threshold of `_quadrature.COARSE` is tried, then the thresholds after one of these.
+# Every tenth threshold of `_poisson_binomial.COARSE` is tried, then those after one of these.
 _PART = 10
 _Polynomial = list[jax.Array]
 
@@ -47,7 +41,7 @@ class _Noise(NamedTuple):
             part.reshape(*[1] * (origins.ndim - 1), -1, 1) for part in (self.epsilon, self.smooth)
         )
         every = scores.reshape(*[1] * (origins.ndim - 1), *scores.shape)
-        return _quadrature.in_units_of_noise(every - origins[..., None], epsilon, smooth)
+        return _poisson_binomial.in_units_of_noise(every - origins[..., None], epsilon, smooth)
 
 
 class _Others(NamedTuple):
@@ -58,61 +52,31 @@ class _Others(NamedTuple):
         noise: the noise of the scores.
         highest_chance: the number at which their probabilities are clipped.
         class_axis_name: the axis that the classes are split along, or `None`.
-        most_unrolled: how many classes at nodes are in one pass, or `None` for all.
     """
 
     scores: jax.Array
     noise: _Noise
     highest_chance: float
     class_axis_name: Hashable | None
-    most_unrolled: int | None
 
     def chances(self, nodes: jax.Array, origins: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The probabilities that the classes exceed nodes [..., b], and the densities there."""
         gaps = self.noise.gaps(self.scores, origins)
-        above, density = _quadrature.normal(nodes[..., None] - gaps)
+        above, density = _poisson_binomial.normal(nodes[..., None] - gaps)
         return jnp.minimum(above, self.highest_chance), density
-
-    def group_size(self, num_nodes: int) -> int:
-        """The number of nodes in one pass, which divides `num_nodes`."""
-        if self.most_unrolled is None:
-            return num_nodes
-        most = self.most_unrolled // self.scores.shape[-1]
-        return max(
-            size
-            for size in range(1, num_nodes + 1)
-            if num_nodes % size == 0 and size <= max(most, 1)
-        )
-
-    def at_nodes(
-        self,
-        compute: Callable[[jax.Array, jax.Array], jax.Array],
-        nodes: jax.Array,
-        origins: jax.Array,
-    ) -> jax.Array:
-        """`compute(nodes, origins)`, which are [N, b], in groups of nodes; [N, ...]."""
-        size = self.group_size(len(nodes))
-        if size == len(nodes):
-            return compute(nodes, origins)
-        groups = (part.reshape(-1, size, *part.shape[1:]) for part in (nodes, origins))
-        found = jax.lax.map(lambda group: compute(*group), tuple(groups))
-        return found.reshape(len(nodes), *found.shape[2:])
 
 
 def sums_of_ranks(
     ranks: tuple[int, ...],
     num_nodes: int,
     class_axis_name: Hashable | None,
-    most_unrolled: int | None,
     scores: jax.Array,
     epsilon: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The expected scores [b] of R ranks added up, and the derivatives, as `_expected` has them.
 
     The C most likely classes are multiplied out. The others are symmetric functions, as if they
-    were binned.
-
-    Communication: each device sends its C most likely classes, and k sums for each node.
+    were binned. Each device sends its C most likely classes, and k sums for each node.
     """
     k = max(ranks)
     num_classes = _classes.count(scores, class_axis_name)
@@ -129,13 +93,12 @@ def sums_of_ranks(
         # Low ones are far below all origins in units of the noise, but not so far that derivatives
         # are infinite. Without a barrier every pass would compare each class with all likely ones.
         last = highest[:, k - 1]
-        far = 2 * _quadrature.FAR * jnp.maximum(jax.lax.stop_gradient(epsilon), 1)
+        far = 2 * _poisson_binomial.FAR * jnp.maximum(jax.lax.stop_gradient(epsilon), 1)
         low_ones = (last - jnp.abs(last) - far)[:, None]
         of_others = jax.lax.optimization_barrier(
             jnp.where(is_likely.any(axis=-2), low_ones, scores)
         )
-        highest_chance = odds / (1 + odds)
-        others = _Others(of_others, noise, highest_chance, class_axis_name, most_unrolled)
+        others = _Others(of_others, noise, odds / (1 + odds), class_axis_name)
     origins = jnp.stack([highest[:, rank - 1] for rank in ranks])
     low, high = _interval(
         ranks, num_nodes, num_classes, noise.gaps(highest, origins), others, origins
@@ -154,12 +117,11 @@ def sums_of_ranks(
         return parts.reshape(len(ranks), num_nodes, *parts.shape[1:]).sum(axis=1)
 
     # Rounding can make probabilities near zero negative.
-    chances = found.reshape(num_likely, len(ranks), num_nodes, *nodes.shape[1:]).sum(axis=2)
-    chances = jnp.maximum(jnp.moveaxis(chances, 0, -1), 0)
+    chances = jnp.maximum(over_nodes(jnp.moveaxis(found, 0, -1)), 0)
     sums = chances.sum(axis=-1)
     means = (chances * noise.gaps(scores_of_likely, origins)).sum(axis=-1)
     if others is not None:
-        densities = _densities_of_others(len(ranks), others, total, nodes, origins_of_nodes)
+        densities = over_nodes(_densities_of_others(others, total, nodes, origins_of_nodes))
         densities = jax.lax.optimization_barrier(jnp.maximum(densities, 0))
         sums += _classes.sum_classes(densities, class_axis_name)
         means += _classes.sum_classes(densities * noise.gaps(scores, origins), class_axis_name)
@@ -190,7 +152,9 @@ def _interval(
     enough is found in two passes.
     """
     num_likely, dtype = highest.shape[-1], highest.dtype
-    bounds = [_quadrature.bounds(rank, num_classes, num_nodes, num_likely, dtype) for rank in ranks]
+    bounds = [
+        _poisson_binomial.bounds(rank, num_classes, num_nodes, num_likely, dtype) for rank in ranks
+    ]
     none = [np.inf] * num_likely
     above = [none[: rank - 1] + one.above for rank, one in zip(ranks, bounds, strict=True)]
     below = [one.below + none[rank:] for rank, one in zip(ranks, bounds, strict=True)]
@@ -204,16 +168,10 @@ def _interval(
 
     def num_reached(thresholds: jax.Array) -> jax.Array:
         """How many of the thresholds [T, R, b] have means that are large enough."""
-        num_flat = thresholds.shape[0] * thresholds.shape[1]
-        flat = thresholds.reshape(num_flat, *thresholds.shape[2:])
-        of_each = jnp.broadcast_to(origins[None], thresholds.shape).reshape(flat.shape)
-        means = hidden.at_nodes(
-            lambda nodes, origins: hidden.chances(nodes, origins)[0].sum(axis=-1), flat, of_each
-        )
-        means = _classes.sum_devices(means, others.class_axis_name)
-        return (means.reshape(thresholds.shape) >= sure).sum(axis=0)
+        means = hidden.chances(thresholds, origins[None])[0].sum(axis=-1)
+        return (_classes.sum_devices(means, others.class_axis_name) >= sure).sum(axis=0)
 
-    thresholds = _quadrature.COARSE
+    thresholds = _poisson_binomial.COARSE
     step = float(thresholds[1] - thresholds[0])
     nothing = jnp.zeros_like(low)[None]
     first = num_reached(nothing + jnp.asarray(thresholds[::_PART], dtype)[:, None, None])
@@ -227,48 +185,28 @@ def _interval(
 def _polynomial(
     k: int, others: _Others | None, nodes: jax.Array, origins: jax.Array
 ) -> _Polynomial:
-    """The polynomial of the other classes at the nodes."""
+    """The polynomial of the other classes at the nodes.
+
+    XLA stores what several sums have in common, for all classes at all nodes. So the power sums are
+    one sum of an array with one more axis, two of them as one complex number.
+    """
     if others is None:
         return [*_poisson_binomial.no_events(k, nodes)]
-
-    def together(nodes: jax.Array, origins: jax.Array) -> jax.Array:
-        above, _ = others.chances(nodes, origins)
-        odds = above / (1 - above)
-        terms = [jnp.log1p(-above)]
-        power = odds
-        for _ in range(k - 1):
-            terms.append(power)
-            power = power * odds
-        return jnp.moveaxis(_sums(*terms), 0, 1)
-
-    def in_pairs(nodes: jax.Array, origins: jax.Array) -> jax.Array:
-        """The same sums, two of them as one complex number.
-
-        Hazard: XLA on GPUs stores what several sums have in common, for all classes at all nodes.
-        Choice: one sum of an array with one more axis. Cost: the chances are computed for each
-        pair.
-        """
-        num_pairs = (k + 1) // 2
-        shape = (num_pairs, *nodes.shape)
-        above, _ = others.chances(
-            jnp.broadcast_to(nodes[None], shape), jnp.broadcast_to(origins[None], shape)
-        )
-        odds = above / (1 - above)
-        pair = jnp.arange(num_pairs)[:, None, None, None]
-        power = even = jnp.ones_like(odds)
-        for place in range(1, num_pairs):
-            power = power * odds * odds
-            even = jnp.where(pair == place, power, even)
-        first = jnp.where(pair == 0, jnp.log1p(-above), even)
-        sums = jax.lax.complex(first, even * odds).sum(axis=-1)
-        both = jnp.stack([sums.real, sums.imag], axis=1)
-        return both.reshape(2 * num_pairs, *nodes.shape)[:k]
-
-    def in_groups(nodes: jax.Array, origins: jax.Array) -> jax.Array:
-        return jnp.moveaxis(others.at_nodes(together, nodes, origins), 1, 0)
-
-    sums = _platforms.choose_accelerator(nodes, origins, cuda=in_pairs, default=in_groups)
-    log_none, *powers = _classes.sum_devices(sums, others.class_axis_name)
+    num_pairs = (k + 1) // 2
+    shape = (num_pairs, *nodes.shape)
+    above, _ = others.chances(
+        jnp.broadcast_to(nodes[None], shape), jnp.broadcast_to(origins[None], shape)
+    )
+    odds = above / (1 - above)
+    pair = jnp.arange(num_pairs)[:, None, None, None]
+    power = even = jnp.ones_like(odds)
+    for place in range(1, num_pairs):
+        power = power * odds * odds
+        even = jnp.where(pair == place, power, even)
+    first = jnp.where(pair == 0, jnp.log1p(-above), even)
+    sums = jax.lax.complex(first, even * odds).sum(axis=-1)
+    both = jnp.stack([sums.real, sums.imag], axis=1).reshape(2 * num_pairs, *nodes.shape)[:k]
+    log_none, *powers = _classes.sum_devices(both, others.class_axis_name)
     return _poisson_binomial.polynomial_of_few_power_sums(log_none, powers)
 
 
@@ -290,46 +228,28 @@ def _shifted(ranks: tuple[int, ...], num_nodes: int, polynomial: _Polynomial) ->
 
 
 def _densities_of_others(
-    num_ranks: int, others: _Others, total: _Polynomial, nodes: jax.Array, origins: jax.Array
+    others: _Others, total: _Polynomial, nodes: jax.Array, origins: jax.Array
 ) -> jax.Array:
-    """The density of each class times P(N = k - 1), summed over the nodes of each rank, [R, b, L].
+    """The density of each class at the nodes times P(N = k - 1), `[N, b, L]`.
 
     N counts all classes but this one: see `_lattice.densities_without`.
     """
     # Without a barrier XLA would store the chances of `_polynomial`.
-    arrays = jax.lax.optimization_barrier((nodes, origins, *total))
-
-    def densities(nodes: jax.Array, origins: jax.Array, *total: jax.Array) -> jax.Array:
-        above, density = others.chances(nodes, origins)
-        odds = above / (1 - above)
-        without = total[0][..., None]
-        for coefficient in total[1:]:
-            without = coefficient[..., None] - odds * without
-        return density / (1 - above) * without
-
-    num_nodes = len(nodes) // num_ranks
-    if others.group_size(len(nodes)) == len(nodes):
-        found = densities(*arrays)
-        return found.reshape(num_ranks, num_nodes, *found.shape[1:]).sum(axis=1)
-
-    def add(found: jax.Array, group: tuple[jax.Array, ...]) -> tuple[jax.Array, None]:
-        return found + densities(*group).sum(axis=0), None
-
-    def of_rank(groups: tuple[jax.Array, ...]) -> jax.Array:
-        nothing, _ = _sharding.unify(jnp.zeros_like(others.scores), (others.scores, groups))
-        return jax.lax.scan(add, nothing, groups)[0]
-
-    size = others.group_size(num_nodes)
-    groups = tuple(part.reshape(num_ranks, -1, size, *part.shape[1:]) for part in arrays)
-    return jax.lax.map(of_rank, groups)
+    nodes, origins, *total = jax.lax.optimization_barrier((nodes, origins, *total))
+    above, density = others.chances(nodes, origins)
+    odds = above / (1 - above)
+    without = total[0][..., None]
+    for coefficient in total[1:]:
+        without = coefficient[..., None] - odds * without
+    return density / (1 - above) * without
 
 
 def _over_nodes(
     gaps: jax.Array, rest: _Polynomial, nodes: jax.Array
 ) -> tuple[_Polynomial, jax.Array]:
-    """The polynomial of all classes, and the densities of the likely ones times P(N = k - 1).
+    """The polynomials of all classes, and the densities times P(N = k - 1) of the likely ones.
 
-    The latter are [C, N, b].
+    The gaps are [C, N, b], and so are the densities.
     """
     # In a program of `jax.export` for any number of examples, the memory is not known.
     size = 4 * len(gaps) * nodes.dtype.itemsize
@@ -348,17 +268,16 @@ def _over_nodes(
 def _at_nodes(
     gaps: jax.Array, rest: _Polynomial, nodes: jax.Array
 ) -> tuple[_Polynomial, jax.Array]:
-    """As `_over_nodes`, of gaps [C, N, b].
+    """As `_over_nodes`, at all nodes at once.
 
-    Identity: the polynomial of C classes without one is the quotient by a linear factor. Hazard:
-    division from the lowest coefficient multiplies errors by p / (1 - p), division from the highest
-    by the inverse. Choice: the one that does not increase errors. Cost: C products for each class,
-    and an error of some last bits of one.
+    The polynomial of C classes without one is the quotient by a linear factor. Division from the
+    lowest coefficient multiplies errors by p / (1 - p), from the highest by the inverse: each class
+    takes the one that does not increase them.
     """
     k, num_likely = len(rest), len(gaps)
-    above, density = _quadrature.normal(nodes[None] - gaps)
+    above, density = _poisson_binomial.normal(nodes[None] - gaps)
     leaves = jnp.stack([1 - above, above])
-    root = [*_polynomials.product(leaves, num_likely, num_likely)[0][:, 0]]
+    root = [*_symmetric.product(leaves, num_likely, num_likely)[0][:, 0]]
     total = [_sum([rest[i] * root[degree - i] for i in range(degree + 1)]) for degree in range(k)]
     small, large = jnp.minimum(above, 0.5), jnp.maximum(above, 0.5)
     upward: list[jax.Array] = []
@@ -376,25 +295,3 @@ def _at_nodes(
 
 def _sum(terms: Sequence[jax.Array]) -> jax.Array:
     return sum(terms[1:], start=terms[0])
-
-
-@jax.custom_jvp
-def _sums(*arrays: jax.Array) -> jax.Array:
-    """The sums over the classes of arrays [N, b, L], stacked, [m, N, b].
-
-    Hazard: XLA stores what several reductions have in common. Choice: one reduction.
-    """
-    zeros = (jnp.zeros((), arrays[0].dtype),) * len(arrays)
-
-    def add(one: tuple[jax.Array, ...], other: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        return tuple(a + b for a, b in zip(one, other, strict=True))
-
-    operands = _sharding.unify(*arrays)
-    return jnp.stack(jax.lax.reduce(operands, zeros, add, (arrays[0].ndim - 1,)))
-
-
-@_sums.defjvp
-def _sums_jvp(
-    primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]
-) -> tuple[jax.Array, jax.Array]:
-    return _sums(*primals), jnp.stack([tangent.sum(axis=-1) for tangent in tangents])

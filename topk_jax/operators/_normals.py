@@ -33,8 +33,7 @@ _LOGARITHM = (
 def row_words(keys: jax.Array, num_rows: int) -> jax.Array:
     """Two words of 32 bits per row, `[n, 2]`, from one random key `[]` or one key per row `[n]`.
 
-    With one key, the words are a function of the key and the row's index. With one key per row,
-    they are a function of the row's key. Keys of all implementations work.
+    With one key they depend on the row's index. Keys of all implementations work.
     """
     data = jax.random.key_data(keys)
     first, second = data[..., 0], data[..., 1]
@@ -52,10 +51,9 @@ def row_words(keys: jax.Array, num_rows: int) -> jax.Array:
 def normals(words: jax.Array, sample: jax.Array, classes: jax.Array, dtype: jnp.dtype) -> jax.Array:
     """The noise of one sample under a key, one value per class.
 
-    Hazard: `jax.random.normal` on the CPU stores the counters and the bits of its generator, and
-    took two to three times as long. Choice: the same generator, threefry with 20 rounds, written
-    out. XLA then fuses it with the quantile function and the use of the noise, and each value can
-    be computed again on its own. Cost: several uses of the same noise need a barrier.
+    It has the generator of `jax.random.normal`, threefry with 20 rounds, which on the CPU stores
+    its counters and bits, and took two to three times as long. Written out, XLA fuses it with the
+    quantile function and with the use of the noise. Several uses need a barrier.
 
     Args:
         words: a row of the result of `row_words`, `[2]`.
@@ -109,12 +107,10 @@ def _between_minus_one_and_one(bits: jax.Array, dtype: jnp.dtype) -> jax.Array:
 def _normal_quantile(x: jax.Array) -> jax.Array:
     """The number that a standard normal exceeds with probability (1 - x) / 2, in float32.
 
-    Identity: divided by x, it is a smooth function of w = -log((1 - x)(1 + x)) (Giles, 2012,
-    "Approximating the erfinv function"). Hazards: the general inverse error function computes
-    log1p(-x^2), which loses the digits of 1 - x near x = 1, an error of 2e-5 here. And XLA does not
-    fuse a square root or a logarithm with the code that follows, but draws the noise twice.
-    Choice: use both factors, which are exact for these x, and only polynomials. Cost: none; the
-    error is below 5e-6 in the tail and 1e-6 elsewhere.
+    Divided by x, it is a smooth function of w = -log((1 - x)(1 + x)) (Giles, 2012, "Approximating
+    the erfinv function"): both factors are exact for these x, while log1p(-x^2) has an error of
+    2e-5 near x = 1. XLA would not fuse a root or a logarithm with the code that follows, so there
+    are polynomials alone. The error is below 5e-6 in the tail and 1e-6 elsewhere.
     """
     w = -_logarithm((1 - x) * (1 + x))
     in_center = w < 6

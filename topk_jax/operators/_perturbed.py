@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Hashable
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics
-from topk_jax.operators import _normals, _perturbed_devices
-from topk_jax.operators._perturbed_selection import Selection, is_noise
-from topk_jax.operators._top_k import move_classes_last
+from topk_jax import _checks, _classes, _numerics, _platforms, _sharding
+from topk_jax._compilation import compiled
+from topk_jax._entries import compare_with
+from topk_jax.operators import _normals
+from topk_jax.operators._perturbed_selection import (
+    Selection,
+    draw_for_classes,
+    is_noise,
+    map_samples,
+    select_in_rows,
+)
+from topk_jax.operators._top_k import merge_devices, move_classes_last
 
 __all__ = ["perturbed_top_k_sum", "perturbed_top_k_value"]
+
+# The most selected classes of a row that each class is compared with. For more, a scatter costs
+# less.
+_MOST_COMPARED = 128
 
 
 class Perturbation(NamedTuple):
@@ -33,80 +45,6 @@ class Perturbation(NamedTuple):
     source: jax.Array
 
 
-def perturbed_top_k_sum(
-    key: jax.Array | None,
-    scores: ArrayLike,
-    k: int,
-    *,
-    epsilon: ArrayLike,
-    num_samples: int,
-    noise: ArrayLike | None = None,
-    axis: int = -1,
-    implementation: Literal["xla", "pallas"] = "xla",
-) -> jax.Array:
-    r"""The sum of the k largest scores, averaged over Gaussian perturbations of the scores.
-
-    .. math::
-        \frac1M \sum_{m=1}^M \mathrm{top}\Sigma_k(s + \varepsilon Z_m), \qquad
-        \nabla = \frac1M \sum_{m=1}^M \arg \mathrm{top}\Sigma_k(s + \varepsilon Z_m),
-        \qquad Z_m \sim \mathcal N(0, I_L)
-
-    The gradient is the frequency of each class among the k largest. The value and the gradient are
-    unbiased estimates of the value and gradient of the smoothed operator. The backward pass stores
-    only the selected coordinates. Only reverse mode is supported. The gradient is piecewise
-    constant, so second derivatives are zero.
-
-    The normals and the bounds in float32 are the same as for `perturbed_top_k_value`.
-
-    Args:
-        key: one random key, or an array of keys of the batch's shape; `None` if `noise` is given.
-            With one key per example, the noise of an example does not depend on its batch. With one
-            key for all, it depends on the position of the example in the batch.
-        scores: floating-point array with L entries along `axis`.
-        k: static number of scores to add up, from 1 to L.
-        epsilon: scalar standard deviation of the noise, in the units of the scores, at least 0;
-            0 gives `top_k_sum`. May be traced, and has a gradient.
-        num_samples: static number M of perturbations, at least 1.
-        noise: standard normal noise to use instead of a key, `[M, *scores.shape]`. It is a
-            constant: no gradient flows to it.
-        axis: the axis of the classes.
-        implementation: "xla", or "pallas" for one kernel on TPU, with the same noise: for float32,
-            with a key, and a batch size that is known. No measurement has shown yet that it is
-            faster. On the CPU it is slow and only for tests; in `shard_map` it needs
-            `check_vma=False`. On GPU both are the same.
-
-    Returns:
-        The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN or +inf.
-
-    Raises:
-        TypeError: `scores` or `noise` is not floating-point, `k`, `num_samples` or `axis` is not a
-            static integer, or `key` is not a random key.
-        ValueError: an argument is outside its range or has the wrong shape, or not exactly one of
-            `key` and `noise` is given.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> from topk_jax import operators
-        >>> scores = jnp.array([2.5, 2.75, 2.25, 0.5])
-        >>> def smoothed(scores):
-        ...     return operators.perturbed_top_k_sum(
-        ...         jax.random.key(0), scores, 2, epsilon=1e-3, num_samples=10)
-        >>> value, gradient = jax.value_and_grad(smoothed)(scores)
-        >>> print(f"{value:.2f}", gradient)
-        5.25 [1. 1. 0. 0.]
-
-    See Also:
-        `perturbed_top_k_value`, `top_k_sum`.
-
-    Source: Garcin et al. (2022); thesis, equations 4.6, 4.7 and 4.11. Berthet et al. (2020),
-    "Learning with differentiable perturbed optimizers".
-    """
-    last = move_classes_last(scores, axis)
-    k = _checks.rank(k, last.shape[-1])
-    selection = Selection(k, False, num_samples, implementation)
-    return compute_perturbed(last, check_perturbation(selection, last, key, noise, epsilon, axis))
-
-
 def perturbed_top_k_value(
     key: jax.Array | None,
     scores: ArrayLike,
@@ -116,7 +54,6 @@ def perturbed_top_k_value(
     num_samples: int,
     noise: ArrayLike | None = None,
     axis: int = -1,
-    implementation: Literal["xla", "pallas"] = "xla",
 ) -> jax.Array:
     r"""The k-th largest score, averaged over Gaussian perturbations of the scores.
 
@@ -126,38 +63,21 @@ def perturbed_top_k_value(
         \qquad Z_m \sim \mathcal N(0, I_L)
 
     The gradient is the share of the perturbations in which each class has rank k. Only reverse
-    mode is supported. The gradient is piecewise constant, so second derivatives are zero.
-
-    A normal is one of :math:`2^{23}` numbers; the largest is 5.29. So the expected largest of L
-    equal scores is too low by 7e-5 epsilon at L = 10,000, and by 7e-4 epsilon at 100,000. With
-    given noise, the gradient is exact, and the value is right to :math:`5 (k + 5) 2^{-23}` in
-    float32.
+    mode is supported; second derivatives are zero. A normal is one of :math:`2^{23}` numbers, so
+    the expected largest of L equal scores is too low by 7e-5 epsilon at L = 10,000.
 
     Args:
+        scores, axis: see `topk_jax.operators`.
         key: one random key, or an array of keys of the batch's shape; `None` if `noise` is given.
-            With one key per example, the noise of an example does not depend on its batch. With one
-            key for all, it depends on the position of the example in the batch.
-        scores: floating-point array with L entries along `axis`.
+            With one key per example, the noise of an example does not depend on its batch.
         k: static rank, from 1 (the largest) to L.
         epsilon: scalar standard deviation of the noise, in the units of the scores, at least 0;
-            0 gives `top_k_value`. May be traced, and has a gradient.
+            0 gives `top_k_value`. It has a gradient.
         num_samples: static number M of perturbations, at least 1.
-        noise: standard normal noise to use instead of a key, `[M, *scores.shape]`. It is a
-            constant: no gradient flows to it.
-        axis: the axis of the classes.
-        implementation: "xla", or "pallas" for one kernel on TPU, with the same noise: for float32,
-            with a key, and a batch size that is known. No measurement has shown yet that it is
-            faster. On the CPU it is slow and only for tests; in `shard_map` it needs
-            `check_vma=False`. On GPU both are the same.
+        noise: standard normal noise to use instead of a key, `[M, *scores.shape]`, a constant.
 
     Returns:
         The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN or +inf.
-
-    Raises:
-        TypeError: `scores` or `noise` is not floating-point, `k`, `num_samples` or `axis` is not a
-            static integer, or `key` is not a random key.
-        ValueError: an argument is outside its range or has the wrong shape, or not exactly one of
-            `key` and `noise` is given.
 
     Example:
         The example of the paper, with its three noise vectors:
@@ -176,14 +96,59 @@ def perturbed_top_k_value(
         >>> print(gradient.round(4))
         [0.3333 0.3333 0.3333 0.    ]
 
-    See Also:
-        `expected_top_k_value`, `perturbed_top_k_sum`, `top_k_value`.
-
     Source: Garcin et al. (2022); thesis, definition 4.3.4, equation 4.12 and its illustration.
     """
     last = move_classes_last(scores, axis)
     k = _checks.rank(k, last.shape[-1])
-    selection = Selection(k, True, num_samples, implementation)
+    selection = Selection(k, True, num_samples)
+    return compute_perturbed(last, check_perturbation(selection, last, key, noise, epsilon, axis))
+
+
+def perturbed_top_k_sum(
+    key: jax.Array | None,
+    scores: ArrayLike,
+    k: int,
+    *,
+    epsilon: ArrayLike,
+    num_samples: int,
+    noise: ArrayLike | None = None,
+    axis: int = -1,
+) -> jax.Array:
+    r"""The sum of the k largest scores, averaged over Gaussian perturbations of the scores.
+
+    .. math::
+        \frac1M \sum_{m=1}^M \mathrm{top}\Sigma_k(s + \varepsilon Z_m), \qquad
+        \nabla = \frac1M \sum_{m=1}^M \arg \mathrm{top}\Sigma_k(s + \varepsilon Z_m),
+        \qquad Z_m \sim \mathcal N(0, I_L)
+
+    The gradient is the frequency of each class among the k largest. Both are unbiased estimates of
+    those of the smoothed operator. Only reverse mode is supported; second derivatives are zero.
+
+    Args:
+        scores, axis: see `topk_jax.operators`.
+        key, epsilon, num_samples, noise: as for `perturbed_top_k_value`.
+        k: static number of scores to add up, from 1 to L.
+
+    Returns:
+        The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN or +inf.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from topk_jax import operators
+        >>> scores = jnp.array([2.5, 2.75, 2.25, 0.5])
+        >>> def smoothed(scores):
+        ...     return operators.perturbed_top_k_sum(
+        ...         jax.random.key(0), scores, 2, epsilon=1e-3, num_samples=10)
+        >>> value, gradient = jax.value_and_grad(smoothed)(scores)
+        >>> print(f"{value:.2f}", gradient)
+        5.25 [1. 1. 0. 0.]
+
+    Source: Garcin et al. (2022); thesis, equations 4.6, 4.7 and 4.11. Berthet et al. (2020),
+    "Learning with differentiable perturbed optimizers".
+    """
+    last = move_classes_last(scores, axis)
+    k = _checks.rank(k, last.shape[-1])
+    selection = Selection(k, False, num_samples)
     return compute_perturbed(last, check_perturbation(selection, last, key, noise, epsilon, axis))
 
 
@@ -194,7 +159,6 @@ def check_perturbation(
     noise: ArrayLike | None,
     epsilon: ArrayLike,
     axis: int = -1,
-    class_axis_name: Hashable | None = None,
 ) -> Perturbation:
     """The arguments of an operator on checked scores [..., L], or raises.
 
@@ -206,30 +170,11 @@ def check_perturbation(
     if (key is None) == (noise is None):
         given = "neither" if key is None else "both"
         raise ValueError(f"exactly one of key and noise must be given, got {given}.")
-    _check_implementation(selection.implementation, scores.dtype, noise, class_axis_name)
     if noise is None:
         source = _words_of_key(key, scores)
     else:
         source = _check_noise(noise, num_samples, scores, axis)
     return Perturbation(selection._replace(num_samples=num_samples), epsilon, source)
-
-
-def _check_implementation(
-    implementation: str,
-    dtype: jnp.dtype,
-    noise: ArrayLike | None,
-    class_axis_name: Hashable | None,
-) -> None:
-    if _checks.choice(implementation, "implementation", ("xla", "pallas")) == "xla":
-        return
-    reasons = {
-        "with noise instead of a key": noise is not None,
-        "for classes that are split over devices": class_axis_name is not None,
-        f"for scores in {dtype}": dtype != jnp.float32,
-    }
-    for reason, holds in reasons.items():
-        if holds:
-            raise ValueError(f'implementation must be "xla" {reason}, got "pallas".')
 
 
 def _words_of_key(key: Any, scores: jax.Array) -> jax.Array:
@@ -273,18 +218,14 @@ def compute_perturbed(
     if math.prod(batch_shape) == 0:
         return jnp.zeros(batch_shape, scores.dtype)
     zeros = jnp.zeros_like(source).sum(axis=tuple(range(len(batch_shape), source.ndim)))
-    # Under shard_map the type of an array shows whether it varies over the devices. The gradients
-    # of a custom rule must have the types of its arguments. Adding zeros that are computed from the
-    # other arguments gives all of them one type; its transpose sums over devices. This also carries
-    # a NaN in epsilon to the gradients.
+    # The gradients of a custom rule must vary over the same devices as its arguments, so zeros of
+    # the other arguments are added. They also carry a NaN in epsilon to the gradients.
     scores += (zeros.astype(scores.dtype) + 0 * epsilon)[..., None]
     if class_axis_name is None:
         epsilons = epsilon + jnp.zeros_like(scores[..., 0])
         values = _mean_selected(selection, scores, epsilons, source)
     else:
-        values = _perturbed_devices.mean_selected_of_split(
-            selection, scores, epsilon, source, class_axis_name
-        )
+        values = _mean_selected_of_split(selection, scores, epsilon, source, class_axis_name)
     if is_noise(source):
         # The selection could hide a NaN in the noise, as it could in the scores.
         scores += jnp.where(jnp.isnan(source).any(axis=-2), jnp.nan, 0.0).astype(scores.dtype)
@@ -297,16 +238,16 @@ def _mean_selected(
 ) -> jax.Array:
     """The sum of the selected perturbed scores, averaged over the samples: [...].
 
-    `scores` is [..., L] and `epsilon` is [...]. The rule is custom, because reverse mode through
-    the selection would store the perturbed scores and scatter into [M, n, L].
+    `scores` is [..., L] and `epsilon` is [...]. Reverse mode through the selection would store the
+    perturbed scores and scatter into [M, n, L].
     """
-    return _perturbed_devices.select(selection, scores, epsilon, source)[0]
+    return _select(selection, scores, epsilon, source)[0]
 
 
 def _mean_selected_forward(
     selection: Selection, scores: jax.Array, epsilon: jax.Array, source: jax.Array
 ) -> tuple[jax.Array, Any]:
-    values, selected, slope = _perturbed_devices.select(selection, scores, epsilon, source)
+    values, selected, slope = _select(selection, scores, epsilon, source)
     # Scores without rows pass the number of classes and the dtype to the backward pass.
     no_scores = jnp.zeros((0, scores.shape[-1]), scores.dtype)
     return values, (selected, slope, no_scores)
@@ -316,9 +257,136 @@ def _mean_selected_backward(
     selection: Selection, residuals: Any, cotangent: jax.Array
 ) -> tuple[jax.Array, jax.Array, None]:
     selected, slope, no_scores = residuals
-    counts = _perturbed_devices.count_selected(selection, selected, like=no_scores)
+    counts = _count_selected(selection, selected, like=no_scores)
     shares = cotangent / selection.num_samples
     return counts * shares[..., None], slope * cotangent, None
 
 
 _mean_selected.defvjp(_mean_selected_forward, _mean_selected_backward)
+
+
+@compiled
+def _select(
+    selection: Selection, scores: jax.Array, epsilon: jax.Array, source: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """`select_in_rows`, on each device for its examples, along Auto axes also for its classes."""
+    batch_ndim, arrays = scores.ndim - 1, (scores, epsilon, source)
+    return _sharding.select_by_example(
+        functools.partial(select_in_rows, selection),
+        batch_ndim,
+        *arrays,
+        of_split=functools.partial(_mean_of_split, selection),
+        of_classes=(0, 2) if is_noise(source) else (0,),
+    )
+
+
+@compiled
+def _count_selected(selection: Selection, selected: jax.Array, *, like: jax.Array) -> jax.Array:
+    """How often each class was selected, [..., L], from `selected` [..., M, k or 1].
+
+    `like`, [..., L], has the number of classes and the dtype of the result.
+    """
+    num_classes, dtype = like.shape[-1], like.dtype
+    *batch_shape, num_samples, size = selected.shape
+
+    def compare(selected: jax.Array) -> jax.Array:
+        # One place at a time. XLA would otherwise store the classes of all places as one array.
+        chosen = [
+            compare_with(selected[..., place : place + 1], num_classes).astype(dtype)
+            for place in range(size)
+        ]
+        return functools.reduce(jnp.add, chosen).sum(axis=(-3, -2))
+
+    if selection.only_last and _sharding.is_split_later(selected):
+        # The compiler splits comparisons like the classes. It would compute a scatter for all
+        # classes on each device.
+        return compare(selected)
+    scatter = functools.partial(_count, num_classes, dtype)
+    few = compare if num_samples * size <= _MOST_COMPARED else scatter
+
+    def count(selected: jax.Array) -> jax.Array:
+        return _platforms.choose(selected, cpu=scatter, default=few)
+
+    return _sharding.select_by_example(count, len(batch_shape), selected)
+
+
+def _count(num_classes: int, dtype: jnp.dtype, selected: jax.Array) -> jax.Array:
+    """The counts on one device: integers, the same in any order of the additions."""
+    *batch_shape, num_samples, size = selected.shape
+    num_rows = math.prod(batch_shape)
+    counts = jnp.zeros((num_rows, num_classes), dtype)
+    rows = selected.reshape(num_rows, num_samples * size)
+    counts = counts.at[jnp.arange(num_rows)[:, None], rows].add(1)
+    return counts.reshape(*batch_shape, num_classes)
+
+
+def _mean_selected_of_split(
+    selection: Selection,
+    scores: jax.Array,
+    epsilon: jax.Array,
+    source: jax.Array,
+    class_axis_name: Hashable,
+) -> jax.Array:
+    """The selected perturbed scores of split classes, added up, averaged over the samples: [...].
+
+    Communication: as for `_select_of_split`, and the selected scores of each sample.
+    """
+    hidden, hidden_epsilon = jax.lax.stop_gradient((scores, epsilon))
+    epsilons = jnp.broadcast_to(hidden_epsilon, scores.shape[:-1])
+    found = _select_of_split(selection, class_axis_name, hidden, epsilons, source)
+    shape = found[0].shape
+    values, selected, noise = (part.reshape(*shape[:-2], math.prod(shape[-2:])) for part in found)
+    followed = _classes.take(scores, selected, class_axis_name) + epsilon * noise
+    # A slope of NaN reaches all classes, not only the selected ones.
+    followed += 0 * _classes.sum_classes(scores, class_axis_name)[..., None]
+    return _numerics.with_slope_of(values, followed).reshape(shape).sum(axis=-1).mean(axis=-1)
+
+
+def _mean_of_split(
+    selection: Selection,
+    class_axis_name: Hashable,
+    scores: jax.Array,
+    epsilon: jax.Array,
+    source: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """`select_in_rows` of split classes."""
+    values, selected, noise = _select_of_split(selection, class_axis_name, scores, epsilon, source)
+    return values.sum(axis=-1).mean(axis=-1), selected, noise.sum(axis=-1).mean(axis=-1)
+
+
+def _select_of_split(
+    selection: Selection,
+    class_axis_name: Hashable,
+    scores: jax.Array,
+    epsilon: jax.Array,
+    source: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The selected perturbed scores of split classes, these classes, and their noise.
+
+    All are `[..., M, k or 1]`.
+
+    Communication: each device sends its k largest perturbed scores of each sample, and their
+    classes.
+    """
+    k, only_last, num_samples = selection
+    batch_shape, size = scores.shape[:-1], scores.shape[-1]
+    # Given noise belongs to the classes of the device, so it is taken by their places.
+    first = None if is_noise(source) else jax.lax.axis_index(class_axis_name) * size
+
+    def pick(
+        values: jax.Array, places: jax.Array, _: Callable[[jax.Array], jax.Array]
+    ) -> tuple[jax.Array, jax.Array]:
+        return values, places
+
+    own_selection = selection._replace(k=min(k, size), only_last=False)
+    own, places = map_samples(pick, own_selection, scores, epsilon, source, first)
+    values, classes = (
+        part[..., -1:] if only_last else part
+        for part in merge_devices(own, places, k, size, class_axis_name)
+    )
+    shape = (*batch_shape, num_samples, values.shape[-1])
+    if is_noise(source):
+        noise = _classes.take(source, classes.reshape(shape), class_axis_name)
+    else:
+        noise = draw_for_classes(source.reshape(-1, 2), num_samples, classes, scores.dtype)
+    return values.reshape(shape), classes.reshape(shape), noise.reshape(shape)

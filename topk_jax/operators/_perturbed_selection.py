@@ -1,7 +1,6 @@
 """The selection among perturbed scores on one device, in blocks of rows and samples."""
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,15 +16,6 @@ from topk_jax.operators._top_k import pad_for_selection, select_kth, select_larg
 # small compared to the memory.
 _BLOCK_SIZE_ON_CPU = 2**19
 _BLOCK_SIZE_ELSEWHERE = 2**24
-# XLA's kernels of reductions on a GPU.
-_WARP = 32
-_ENTRIES_OF_A_THREAD = 16
-# Half of the threads that an H100 has at once. XLA of JAX 0.10.2 expects that a kernel with fewer
-# threads is slow.
-_FEWEST_THREADS = 132 * 1024
-# If more entries are selected from parts of rows, XLA stores the noise, however many threads there
-# are.
-_MOST_FROM_PARTS = 12
 
 # Makes a tree of the selected perturbed scores of a row and sample, of their places, and of the
 # noise, a function of the place.
@@ -33,19 +23,17 @@ _Pick = Callable[[jax.Array, jax.Array, Callable[[jax.Array], jax.Array]], Any]
 
 
 class Selection(NamedTuple):
-    """What is selected from the perturbed scores of an example, and how; all of it is static.
+    """What is selected from the perturbed scores of an example; all of it is static.
 
     Attributes:
         k: the number of the largest scores.
         only_last: whether only the k-th of them is selected.
         num_samples: the number M of perturbations.
-        implementation: "xla" or "pallas".
     """
 
     k: int
     only_last: bool
     num_samples: int
-    implementation: str
 
 
 def is_noise(source: jax.Array) -> bool:
@@ -76,39 +64,6 @@ def select_in_rows(
     )
 
 
-def select_by_kernel(
-    selection: Selection, scores: jax.Array, epsilon: jax.Array, source: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """`select_in_rows`, on TPU by one kernel, from the words of keys."""
-    from topk_jax.operators import _perturbed_kernel  # noqa: PLC0415 (it takes a second to import)
-
-    k, only_last, num_samples, _ = selection
-    batch_shape = epsilon.shape
-    words = source.reshape(-1, 2)
-    kernel = functools.partial(
-        _perturbed_kernel.select_perturbed, k=k, num_samples=num_samples, only_last=only_last
-    )
-
-    def pick(values: jax.Array, selected: jax.Array, _: Callable[[jax.Array], jax.Array]) -> Any:
-        return values, selected
-
-    # A GPU has the plain selection: it took half the time of the kernel.
-    values, selected = jax.lax.platform_dependent(
-        scores.reshape(-1, scores.shape[-1]),
-        epsilon.reshape(-1),
-        words,
-        cpu=functools.partial(kernel, interpret=True),
-        tpu=functools.partial(kernel, interpret=False),
-        default=functools.partial(map_samples, pick, selection),
-    )
-    noise = draw_for_classes(words, num_samples, selected, scores.dtype)
-    return (
-        values.sum(axis=-1).mean(axis=1).reshape(batch_shape),
-        selected.reshape(*batch_shape, *selected.shape[1:]),
-        noise.sum(axis=-1).mean(axis=1).reshape(batch_shape),
-    )
-
-
 def draw_for_classes(
     words: jax.Array, num_samples: int, classes: jax.Array, dtype: jnp.dtype
 ) -> jax.Array:
@@ -135,9 +90,8 @@ def map_samples(
     in_blocks = functools.partial(_map_in_blocks, pick, selection, first)
 
     def on_cpu(scores: jax.Array, *arrays: jax.Array) -> Any:
-        return in_blocks(
-            pad_for_selection(scores, k, only_last=only_last), *arrays, block=_BLOCK_SIZE_ON_CPU
-        )
+        padded = pad_for_selection(scores, k, only_last=only_last)
+        return in_blocks(padded, *arrays, block=_BLOCK_SIZE_ON_CPU)
 
     elsewhere = functools.partial(in_blocks, block=_BLOCK_SIZE_ELSEWHERE)
     if k <= _ordered_lists.LONGEST_IN_ONE_PASS:
@@ -155,7 +109,7 @@ def _map_in_blocks(
     *,
     block: int,
 ) -> Any:
-    """`map_samples` by blocks of that many normals, which are stored."""
+    """`map_samples` by blocks of that many normals, which are stored and stay in the cache."""
     num_rows, num_classes = epsilon.size, scores.shape[-1]
     integer = _integer(source, first)
 
@@ -178,12 +132,12 @@ def _map_in_blocks(
 
             # XLA would run the generator again for each use.
             stored = _selection.store(perturb, scores, epsilon, tied_source, tied_sample)
-            return pick(*_select(selection, stored), noise_of)
+            select = select_kth if selection.only_last else select_largest
+            return pick(*select(stored, selection.k), noise_of)
 
         return _map(select, jnp.arange(selection.num_samples, dtype=integer), samples_at_once)
 
-    # The blocks stay in the cache, and their memory does not grow with M. In a program for any
-    # number of rows, which `jax.export` makes, a block is one sample of all of them.
+    # In a program for any number of rows, which `jax.export` makes, a block is one sample of all.
     rows_at_once, samples_at_once = num_rows, 1
     if isinstance(num_rows, int):
         rows_at_once = max(1, min(num_rows, block // num_classes))
@@ -214,7 +168,14 @@ def _map_at_once(
     if not is_noise(source):
         noise = jax.vmap(jax.vmap(draw, in_axes=(None, 0)), in_axes=(0, None))(sources, samples)
     perturbed = rows[:, None] + epsilons[:, None, None] * noise
-    select = _select if is_noise(source) else _select_while_drawing
+    if is_noise(source):
+        select = select_kth if selection.only_last else select_largest
+        found = select(perturbed, selection.k)
+    else:
+        # One pass, which is fused with the generator.
+        found = _ordered_lists.select_in_passes(perturbed, selection.k, entries=selection.k)
+        if selection.only_last:
+            found = (found[0][..., -1:], found[1][..., -1:])
 
     def pick_in_row(values: jax.Array, places: jax.Array, source: jax.Array) -> Any:
         def pick_one(values: jax.Array, places: jax.Array, sample: jax.Array) -> Any:
@@ -222,7 +183,7 @@ def _map_at_once(
 
         return jax.vmap(pick_one)(values, places, samples)
 
-    return map_rows(pick_in_row, *select(selection, perturbed), sources)
+    return map_rows(pick_in_row, *found, sources)
 
 
 def _in_rows(
@@ -246,53 +207,6 @@ def _classes(num_classes: int, integer: Any, first: jax.Array | None) -> jax.Arr
     """The classes of a row of scores: from `first` on, or from 0."""
     classes = jnp.arange(num_classes, dtype=integer)
     return classes if first is None else first + classes
-
-
-def _select(selection: Selection, perturbed: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The selected entries of rows [..., L], [..., k or 1], and their places."""
-    select = select_kth if selection.only_last else select_largest
-    return select(perturbed, selection.k)
-
-
-def _select_while_drawing(
-    selection: Selection, perturbed: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """`_select` on accelerators, for few entries of rows [n, M, L] with drawn noise.
-
-    Hazard: on a GPU, XLA's kernel of such a selection has one thread for 16 entries of a row. With
-    few threads, XLA draws the noise of all samples in another kernel, and stores it. Choice: there,
-    first a selection from parts of each row, if the rows are few. Cost: a kernel that merges what
-    is selected from the parts.
-    """
-    k = selection.k
-    *batch_shape, length = perturbed.shape
-    num_rows, num_parts = math.prod(batch_shape), 1
-    if isinstance(num_rows, int) and k <= _MOST_FROM_PARTS:
-        num_parts = _num_parts(num_rows, length, k)
-
-    def select(num_parts: int, perturbed: jax.Array) -> tuple[jax.Array, jax.Array]:
-        values, places = _ordered_lists.select_in_passes(
-            perturbed, k, entries=k, num_parts=num_parts
-        )
-        return (values[..., -1:], places[..., -1:]) if selection.only_last else (values, places)
-
-    whole = functools.partial(select, 1)
-    if num_parts == 1:
-        return whole(perturbed)
-    in_parts = functools.partial(select, num_parts)
-    return _platforms.choose_accelerator(perturbed, cuda=in_parts, default=whole)
-
-
-def _num_parts(num_rows: int, length: int, k: int) -> int:
-    """The smallest power of 2 of parts of each row that gives a GPU enough threads, or 1."""
-    num_parts = 1
-    # What is selected from the parts takes no more memory than the rows.
-    while 2 * k * num_parts <= length and math.ceil(length / num_parts) >= _WARP:
-        num_warps = math.ceil(math.ceil(length / num_parts) / (_ENTRIES_OF_A_THREAD * _WARP))
-        if num_rows * num_parts * num_warps * _WARP > _FEWEST_THREADS:
-            return num_parts
-        num_parts *= 2
-    return 1
 
 
 def _draw(source: jax.Array, sample: jax.Array, classes: jax.Array, dtype: jnp.dtype) -> jax.Array:

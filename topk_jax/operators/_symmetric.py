@@ -1,110 +1,319 @@
-"""Elementary symmetric polynomials in log space, computed with a product tree."""
+"""The ratio of two consecutive symmetric polynomials, and products of many polynomials in a tree.
 
-from __future__ import annotations
+A polynomial has its coefficients along axis 0, from the lowest degree on.
+"""
 
-import functools
+from collections.abc import Hashable
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics, _sharding
-from topk_jax.operators._top_k import move_classes_last
+from topk_jax import _classes, _platforms, _sharding
+from topk_jax._compilation import compiled
 
-__all__ = ["log_symmetric_polynomials"]
+# Up to this degree a sum gives a good enough tilt; above it bisection is used.
+_HIGHEST_SUMMED_DEGREE = 32
+_BISECTIONS = 12
+# Up to this number there is no loop on an accelerator, because a loop starts kernels in each pass.
+# The number of terms grows with the square.
+_MOST_UNROLLED_COEFFICIENTS = 16
+_MOST_UNROLLED_TERMS = 129
 
 
-def log_symmetric_polynomials(log_values: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
-    r"""Logarithms of the elementary symmetric polynomials of degree 0 to k.
+@partial(jax.custom_jvp, nondiff_argnums=(2, 3))
+def log_ratio_of_sigmas(
+    factors: jax.Array,
+    rest: jax.Array | None,
+    k: int,
+    class_axis_name: Hashable | None = None,
+) -> jax.Array:
+    """log(sigma_k / sigma_{k-1}) of the exponentials of all entries, `[...]`.
 
-    .. math::
-        \log \sigma_j(e^x), \qquad
-        \sigma_j(v) = \sum_{l_1 < \dots < l_j} v_{l_1} \cdots v_{l_j}, \qquad j = 0, \dots, k
+    In `factors`, [..., C], k-1 entries are at least 0 and one is 0. All other entries, including
+    the entries of `rest`, [..., R], are at most 0; -inf masks a class. No entry of `rest` is above
+    any entry of `factors`. The derivatives are nonnegative and add up to 1.
 
-    The gradient of the j-th is a probability for each class: that a random set of j classes
-    contains the class, if a set is drawn with probability proportional to the product of its
-    values. It adds up to j. Time and memory are O(L k), also in reverse mode.
-
-    In float32, for up to 100,000 entries and arguments of 1e7, the error is :math:`2^{-22}` for
-    each level of a binary tree over the classes, relative to the logarithm or to 1.
-
-    Args:
-        log_values: floating-point array with L entries x along `axis`; -inf is a value of zero,
-            which masks the class. Entries below -1e30 count as -1e30.
-        k: static highest degree, from 0 to L.
-        axis: the axis of the classes.
-
-    Returns:
-        An array of the shape of `log_values`, with k + 1 entries along `axis`, in float32 or
-        float64. The j-th is -inf, with a gradient of zero, if fewer than j entries are above -inf.
-        NaN where an entry of `log_values` along `axis` is NaN or +inf.
-
-    Raises:
-        TypeError: `log_values` is not floating-point, or `k` or `axis` is not a static integer.
-        ValueError: `k` is outside [0, L], or `log_values` has no such axis.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import operators
-        >>> log_values = jnp.log(jnp.array([1.0, 2.0, 3.0, 0.0]))
-        >>> print(jnp.exp(operators.log_symmetric_polynomials(log_values, 2)).round())
-        [ 1.  6. 11.]
-
-    See Also:
-        `smooth_top_k_hinge`, `top_k_sum`.
-
-    Source: Berrada et al. (2018), "Smooth loss functions for deep top-k classification", section 4.
+    A factor e^(-t) on every value (the tilt) divides the ratio by e^t, and a common factor of the
+    sigmas does not change it. So each class has the factor 1 - p + z p with p = sigmoid(x - t), and
+    the sigmas become the probabilities that k and k-1 of independent classes are drawn: nothing
+    overflows, and no term needs a logarithm. The tilt draws about k on average, so that the two
+    are at least about (2 e)^-k, and terms that underflow are negligible. For `rest` see
+    `_polynomial_of_rest`. If the classes are split over devices, so is the rest, and the devices
+    exchange k sums of it.
     """
-    last = move_classes_last(log_values, axis, "log_values")
-    reason = "the number of classes"
-    k = _checks.static_integer(k, "k", minimum=0, maximum=last.shape[-1], reason=reason)
-    finite = _numerics.finite_scores(last)
-    logs = _sharding.map_examples(functools.partial(_product, k=k), last.ndim - 1, finite)
-    # A product with more factors than values above zero is zero. The tree has only finite numbers,
-    # and gives a multiple of the floor there.
-    num_values = jnp.sum(last > -jnp.inf, axis=-1, keepdims=True)
-    degrees = jax.lax.broadcasted_iota(num_values.dtype, logs.shape, logs.ndim - 1)
-    logs = jnp.where(degrees > num_values, -jnp.inf, logs)
-    return jnp.moveaxis(_numerics.nan_where_invalid_vectors(logs, last), -1, axis)
+    return _ratio_on_each_device(factors, rest, k, class_axis_name)[0]
 
 
-def _product(log_values: jax.Array, k: int) -> jax.Array:
-    """Log coefficients `[..., k+1]` of the product over l of 1 + z exp(x_l), modulo z^(k+1).
+@log_ratio_of_sigmas.defjvp
+def _log_ratio_of_sigmas_jvp(
+    k: int,
+    class_axis_name: Hashable | None,
+    primals: tuple[jax.Array, Any],
+    tangents: tuple[jax.Array, Any],
+) -> tuple[jax.Array, jax.Array]:
+    value, slopes, slopes_of_rest = _ratio_on_each_device(*primals, k, class_axis_name)
+    tangent = (slopes * tangents[0]).sum(axis=-1)
+    if slopes_of_rest is not None:
+        tangent += _classes.sum_classes(slopes_of_rest * tangents[1], class_axis_name)
+    return value, tangent
 
-    Identity: the coefficient of z^j is sigma_j. Hazard: the values overflow, and a loop over the
-    classes is sequential. Choice: log coefficients and a tree of pairwise products. A product
-    of m factors has degree min(m, k). Cost: a level has L/m products of O(min(m, k)^2) terms each,
-    which is O(L k) in all. An odd level is padded with the polynomial 1. The nodes are the last
-    axis, because the coefficients are too few to fill a vector register.
+
+@compiled
+def _ratio_on_each_device(
+    factors: jax.Array, rest: jax.Array | None, k: int, class_axis_name: Hashable | None
+) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+    of_batch = partial(_log_ratio_and_slopes, k, class_axis_name)
+    return _sharding.map_examples(of_batch, factors.ndim - 1, factors, rest)
+
+
+def _log_ratio_and_slopes(
+    k: int, class_axis_name: Hashable | None, factors: jax.Array, rest: jax.Array | None
+) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+    """The logarithm of the ratio, and its derivatives in the factors and in the rest."""
+    batch_shape, num_factors = factors.shape[:-1], factors.shape[-1]
+    factors = factors.reshape(-1, num_factors)
+    values = None if rest is None else jnp.exp(rest.reshape(-1, rest.shape[-1]))
+    power_sums = [] if values is None else _power_sums(values, k, class_axis_name)
+    tilt = _tilt(factors, power_sums, k)
+    of_rest = _polynomial_of_rest(power_sums, tilt) if power_sums else jnp.ones_like(tilt)[None]
+    # The axes are (coefficients, classes and examples), which fills vector registers for any k. The
+    # last two stay apart if the compiler splits the examples over devices.
+    tilted = (factors - tilt[:, None]).T[None]
+    if not _sharding.is_split_later(tilted):
+        tilted = tilted.reshape(1, -1)
+    drawn, left = jax.nn.sigmoid(tilted), jax.nn.sigmoid(-tilted)
+    # If most classes are drawn, count those that are not drawn.
+    counts_left = rest is None and 2 * k > num_factors + 1
+    ranks = (num_factors - k, num_factors - k + 1) if counts_left else (k, k - 1)
+    leaves = jnp.concatenate([drawn, left] if counts_left else [left, drawn])
+    root, levels = product(leaves, num_factors, max(ranks))
+    shape_of_root = root.shape
+    root = root.reshape(len(root), -1)
+    highest, next_highest = (_coefficient(root, of_rest, rank) for rank in ranks)
+    value = jnp.log(highest / next_highest) + tilt
+    by_root = _slopes_of_ratio(of_rest, root.shape[0], ranks, highest, next_highest)
+    by_leaf = back_to_leaves(by_root.reshape(shape_of_root), levels)
+    change = by_leaf[1:] - by_leaf[:1]
+    slopes = drawn * left * (-change if counts_left else change)
+    slopes = slopes.reshape(num_factors, -1).T.reshape(*batch_shape, num_factors)
+    value = value.reshape(batch_shape)
+    if rest is None or values is None:
+        return value, slopes, None
+    by_rest = _slopes_of_ratio(root, k + 1, ranks, highest, next_highest)
+    slopes_of_rest = _slopes_of_rest(values, by_rest, of_rest, tilt)
+    return value, slopes, slopes_of_rest.reshape(rest.shape)
+
+
+def _tilt(factors: jax.Array, power_sums: list[jax.Array], k: int) -> jax.Array:
+    """A tilt t, [examples], at which about k classes are drawn; a constant for the derivative.
+
+    Let u be the values of all classes except the k-1 largest, at most 1 each. With
+    t = log(max(1, sum u / k)) at most k of these are drawn on average, and if t is not 0, the
+    coefficients of their polynomial up to k are at least about 1. The bracket of the bisection is
+    valid because k values are at least 1, and all but k-1 are at most 1.
     """
-    log_coefficients = jnp.stack([jnp.zeros_like(log_values), log_values], axis=-2)[..., : k + 1, :]
-    while (num_nodes := log_coefficients.shape[-1]) > 1:
-        half = (num_nodes + 1) // 2
-        first, second = log_coefficients[..., :half], log_coefficients[..., half:]
+    factors = jax.lax.stop_gradient(factors)
+    if k <= _HIGHEST_SUMMED_DEGREE:
+        others = jnp.exp(jnp.minimum(factors, 0)).sum(axis=-1) - (k - 1)
+        others += jax.lax.stop_gradient(power_sums[0]) if power_sums else 0
+        return jnp.log(jnp.maximum(others / k, 1))
+
+    def halve(_: int, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = bounds
+        middle = (low + high) / 2
+        too_many = jax.nn.sigmoid(factors - middle).sum(axis=-1, keepdims=True) > k - 0.5
+        return jnp.where(too_many, middle, low), jnp.where(too_many, high, middle)
+
+    zero = jnp.zeros_like(factors[:, :1])
+    bounds = (zero - jnp.log(2.0 * k), zero + jnp.log(2.0 * factors.shape[-1]))
+    low, high = jax.lax.fori_loop(0, _BISECTIONS, halve, bounds)
+    return ((low + high) / 2)[:, 0]
+
+
+def _power_sums(values: jax.Array, k: int, class_axis_name: Hashable | None) -> list[jax.Array]:
+    """The sums of the values' powers 1 to k over the classes."""
+    power, sums = values, [values.sum(axis=-1)]
+    for _ in range(k - 1):
+        power = power * values
+        sums.append(power.sum(axis=-1))
+    return sums if class_axis_name is None else jax.lax.psum(sums, class_axis_name)
+
+
+def _polynomial_of_rest(power_sums: list[jax.Array], tilt: jax.Array) -> jax.Array:
+    """The coefficients [k+1, examples] of the product of 1 + z v over the rest.
+
+    Newton's identity is m e_m = sum_i (-1)^(i-1) e_{m-i} P_i, with P_i the sum of v^i. Its terms
+    have both signs. After C >= k-1 values that are at least as large are multiplied out, the errors
+    are at most (1 + (k-1)/C)^k times those of positive terms: e^2 for C = k^2 / 2.
+    """
+    k = len(power_sums)
+    signs = jnp.array([(-1) ** index for index in range(k)], tilt.dtype)
+    signed = signs[:, None] * jnp.stack(power_sums) * _scales(tilt, k)
+
+    one = jnp.ones_like(tilt)[None]
+
+    # A loop, because XLA on the CPU would compute the terms of unrolled coefficients again for each
+    # later one.
+    def in_a_loop(signed: jax.Array, one: jax.Array) -> jax.Array:
+        def next_coefficient(
+            newest_first: jax.Array, degree: jax.Array
+        ) -> tuple[jax.Array, jax.Array]:
+            coefficient = (signed * newest_first).sum(axis=0, keepdims=True) / degree
+            return jnp.concatenate([coefficient, newest_first[:-1]]), coefficient[0]
+
+        start = jnp.concatenate([one, jnp.zeros_like(signed[1:])])
+        degrees = jnp.arange(1, k + 1, dtype=signed.dtype)
+        return jnp.concatenate([one, jax.lax.scan(next_coefficient, start, degrees)[1]])
+
+    def unrolled(signed: jax.Array, one: jax.Array) -> jax.Array:
+        found = [one]
+        for degree in range(1, k + 1):
+            terms = [signed[i : i + 1] * found[-1 - i] for i in range(degree)]
+            found.append(sum(terms[1:], start=terms[0]) / degree)
+        return jnp.concatenate(found)
+
+    elsewhere = unrolled if k <= _MOST_UNROLLED_COEFFICIENTS else in_a_loop
+    return _platforms.choose(signed, one, cpu=in_a_loop, default=elsewhere)
+
+
+def _scales(tilt: jax.Array, k: int) -> jax.Array:
+    """The factors that tilt the powers 1 to k of values, [k, examples]."""
+    powers = jnp.arange(1, k + 1, dtype=tilt.dtype)
+    return jnp.exp(-powers[:, None] * tilt[None])
+
+
+def _slopes_of_rest(
+    values: jax.Array, by_rest: jax.Array, of_rest: jax.Array, tilt: jax.Array
+) -> jax.Array:
+    """The derivatives [examples, R] in the logarithms of the rest's values.
+
+    By the same identity, the product without one value is a polynomial in that value. Its
+    coefficients are the same for all classes.
+    """
+    k = of_rest.shape[0] - 1
+    scales = _scales(tilt, k)
+    coefficients = [
+        (-1) ** index * scales[index] * (by_rest[index + 1 :] * of_rest[: k - index]).sum(axis=0)
+        for index in range(k)
+    ]
+    slopes = coefficients.pop()[:, None]
+    while coefficients:
+        slopes = coefficients.pop()[:, None] + values * slopes
+    return values * slopes
+
+
+def _coefficient(first: jax.Array, second: jax.Array, rank: int) -> jax.Array:
+    """The coefficient of z^rank in the product of two polynomials [coefficients, examples]."""
+    lowest = max(0, rank - (second.shape[0] - 1))
+    highest = min(rank, first.shape[0] - 1)
+    opposite = second[rank - highest : rank - lowest + 1][::-1]
+    return (first[lowest : highest + 1] * opposite).sum(axis=0)
+
+
+def _slopes_of_ratio(
+    other: jax.Array,
+    num_coefficients: int,
+    ranks: tuple[int, int],
+    highest: jax.Array,
+    next_highest: jax.Array,
+) -> jax.Array:
+    """The derivatives of log(a / b) in the coefficients of one of two polynomials.
+
+    a and b are the coefficients of the two ranks in the product with the polynomial `other`.
+    """
+    return _reversed(other, num_coefficients, ranks[0]) / highest[None] - (
+        _reversed(other, num_coefficients, ranks[1]) / next_highest[None]
+    )
+
+
+def _reversed(polynomial: jax.Array, num_coefficients: int, rank: int) -> jax.Array:
+    """The coefficients of z^rank, z^(rank-1), ..., with zeros for those that do not exist."""
+    after = rank + 1 - polynomial.shape[0]
+    before = num_coefficients - 1 - rank
+    return jax.lax.pad(
+        polynomial[::-1], jnp.zeros((), polynomial.dtype), [(after, before, 0), (0, 0, 0)]
+    )
+
+
+def product(
+    leaves: jax.Array, num_nodes: int, degree: int
+) -> tuple[jax.Array, list[tuple[jax.Array, int]]]:
+    """The product modulo z^(degree+1) of polynomials [2, nodes * examples], and the levels below.
+
+    Nodes and examples may also be two axes. The first half of a level's nodes is multiplied with
+    the second half. The last node of an odd level moves up unchanged.
+    """
+    level, levels = leaves, []
+    size = leaves.shape[1] // num_nodes
+    while num_nodes > 1:
+        half = num_nodes // 2
+        levels.append((level, half))
+        first, second, single = _halves_and_rest(level, half * size)
+        width = min(2 * level.shape[0] - 1, degree + 1)
+        products = multiply(first, second, width)
         if num_nodes % 2:
-            one = jnp.full((*second.shape[:-1], 1), _numerics.FLOOR, second.dtype)
-            second = jnp.concatenate([second, one.at[..., 0, :].set(0)], axis=-1)
-        log_coefficients = _multiply(first, second, k)
-    return log_coefficients[..., 0]
+            single = _pad_coefficients(single, 0, width - single.shape[0])
+            products = jnp.concatenate([products, single], axis=1)
+        level, num_nodes = products, num_nodes - half
+    return level, levels
 
 
-def _multiply(first: jax.Array, second: jax.Array, k: int) -> jax.Array:
-    """Log coefficients `[..., min(2d, k)+1, nodes]` of products of polynomials `[..., d+1, nodes]`.
+def back_to_leaves(slopes: jax.Array, levels: list[tuple[jax.Array, int]]) -> jax.Array:
+    """The derivatives in the leaves' coefficients, given those in the root's."""
+    size = slopes.shape[1]
+    for level, half in reversed(levels):
+        first, second, _ = _halves_and_rest(level, half * size)
+        width = level.shape[0]
+        of_products = slopes[:, : half * size]
+        of_single = slopes[:width, half * size :]
+        slopes = jnp.concatenate(
+            [
+                _correlate(of_products, second, width),
+                _correlate(of_products, first, width),
+                of_single,
+            ],
+            axis=1,
+        )
+    return slopes
 
-    Row i has `second` shifted down by i, so that all terms of one degree are aligned. Hazard: XLA
-    on the CPU has compiled a shift of rows by a reshape, of a broadcast of padded values, to wrong
-    values. Choice: a gather with constant indices. Cost: none, but the backward pass is a scatter
-    that adds up to d + 1 numbers, on an accelerator in no fixed order.
+
+def _halves_and_rest(level: jax.Array, length: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The first half of a level's nodes, the second half, and the node left over."""
+    return level[:, :length], level[:, length : 2 * length], level[:, 2 * length :]
+
+
+def _pad_coefficients(polynomials: jax.Array, before: int, after: int) -> jax.Array:
+    """The polynomials [coefficients, ...] with zero coefficients before and after."""
+    return jnp.pad(polynomials, [(before, max(0, after)), *[(0, 0)] * (polynomials.ndim - 1)])
+
+
+def multiply(first: jax.Array, second: jax.Array, width: int) -> jax.Array:
+    """The first `width` coefficients of products of polynomials [coefficients, ...]."""
+    degree = first.shape[0] - 1
+    padded = _pad_coefficients(second, degree, width - second.shape[0])
+    return _sum_of_windows(first[::-1], padded, width)
+
+
+def _correlate(slopes: jax.Array, factor: jax.Array, width: int) -> jax.Array:
+    """The derivatives in one factor's coefficients, from those in the product's coefficients."""
+    missing = width + factor.shape[0] - 1 - slopes.shape[0]
+    return _sum_of_windows(factor, _pad_coefficients(slopes, 0, missing), width)
+
+
+def _sum_of_windows(weights: jax.Array, rows: jax.Array, width: int) -> jax.Array:
+    """The sum over i of weights[i] times rows i to i + width.
+
+    Unrolled code is a single pass, but its compile time grows with the number of terms.
     """
-    *batch, num_coefficients, _ = first.shape
-    degrees = min(2 * num_coefficients - 1, k + 1)
-    after = max(0, degrees - num_coefficients)
-    padding = [(0, 0)] * len(batch) + [(num_coefficients - 1, after), (0, 0)]
-    padded = jnp.pad(second, padding, constant_values=-jnp.inf)
-    shifts = np.arange(num_coefficients - 1, -1, -1)[:, None]
-    shifted = padded.at[..., shifts + np.arange(degrees)[None], :].get(mode="promise_in_bounds")
-    terms = first[..., :, None, :] + shifted
-    # Every coefficient has a finite term, so this log-sum-exp is safe.
-    largest = jax.lax.stop_gradient(terms.max(axis=-3))
-    return largest + jnp.log(jnp.exp(terms - largest[..., None, :, :]).sum(axis=-3))
+    num_terms = weights.shape[0]
+    if num_terms <= _MOST_UNROLLED_TERMS:
+        terms = [weights[i : i + 1] * rows[i : i + width] for i in range(num_terms)]
+        return sum(terms[1:], start=terms[0])
+
+    def add(total: jax.Array, index: jax.Array) -> tuple[jax.Array, None]:
+        weight = jax.lax.dynamic_slice_in_dim(weights, index, 1)
+        return total + weight * jax.lax.dynamic_slice_in_dim(rows, index, width), None
+
+    return jax.lax.scan(add, jnp.zeros_like(rows[:width]), jnp.arange(num_terms))[0]

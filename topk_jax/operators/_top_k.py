@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
-from typing import Any
+from collections.abc import Hashable
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +15,6 @@ from topk_jax import (
     _numerics,
     _ordered_lists,
     _platforms,
-    _search,
     _selection,
     _sharding,
 )
@@ -25,7 +23,9 @@ from topk_jax._entries import take_along, take_entries
 
 __all__ = ["top_k_sum", "top_k_value"]
 
-# Measured on two CPU cores, with 8 to 640 rows of 100 to 100,000 scores and k from 1 to 101.
+# Microseconds on two CPU cores of descent, of XLA's selection, of that in chunks and of bisection:
+# for 320 rows of 1,081 scores 246, 731, 684, 423 (k = 6) and 1,313, 6,175, 8,442, 542 (k = 101),
+# for 64 rows of 10,000 scores 1,491, 844, 393, 2,398 and 13,305, 2,890, 2,920, 2,786.
 _LONGEST_SHORT_ROW = 2048
 _HIGHEST_DESCENT = 16
 _HIGHEST_SELECTED_RANK = 8
@@ -43,19 +43,12 @@ def top_k_value(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
     one with the lower index ranks first. It depends on the device and on L whether -0 is less than
     0, or equal to it.
 
-    The value is exact.
-
     Args:
-        scores: floating-point array with L entries along `axis`.
+        scores, axis: see `topk_jax.operators`.
         k: static rank, from 1 (the largest) to L.
-        axis: the axis of the classes.
 
     Returns:
         The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN or +inf.
-
-    Raises:
-        TypeError: `scores` is not floating-point, or `k` or `axis` is not a static integer.
-        ValueError: `k` is outside [1, L], or `scores` has no such axis.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -65,9 +58,6 @@ def top_k_value(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
         2.4
         >>> print(jax.grad(operators.top_k_value)(scores, 2))
         [1. 0. 0. 0.]
-
-    See Also:
-        `top_k_sum`, `perturbed_top_k_value`, `expected_top_k_value`.
 
     Source: Garcin et al. (2022), "Stochastic smoothing of the top-K calibrated hinge loss for deep
     imbalanced classification", the operator top-K; thesis, equation 4.1.
@@ -81,23 +71,15 @@ def top_k_sum(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
 
     .. math:: \mathrm{top}\Sigma_k(s) = s_{[1]} + \dots + s_{[k]}
 
-    The gradient is one at the k coordinates of the largest scores and zero elsewhere. Among equal
-    scores the one with the lower index ranks first. It depends on the device and on L whether -0 is
-    less than 0, or equal to it.
-
-    In float32, the sum is right to :math:`6 k^2 \cdot 2^{-23}` for scores of order 1.
+    The gradient is one at the k coordinates of the largest scores and zero elsewhere. Equal scores
+    rank as in `top_k_value`.
 
     Args:
-        scores: floating-point array with L entries along `axis`.
+        scores, axis: see `topk_jax.operators`.
         k: static number of scores to add up, from 1 to L.
-        axis: the axis of the classes.
 
     Returns:
         The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN or +inf.
-
-    Raises:
-        TypeError: `scores` is not floating-point, or `k` or `axis` is not a static integer.
-        ValueError: `k` is outside [1, L], or `scores` has no such axis.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -107,9 +89,6 @@ def top_k_sum(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
         5.25
         >>> print(jax.grad(operators.top_k_sum)(scores, 2))
         [1. 1. 0. 0.]
-
-    See Also:
-        `top_k_value`, `perturbed_top_k_sum`.
 
     Source: Garcin (2023), thesis, equation 4.2.
     """
@@ -168,12 +147,9 @@ def _largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
 
 
 def _in_chunks(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
-    """The selection among chunks of the classes.
+    """The selection among the chunks of the classes with the k largest maxima, on the CPU.
 
-    Hazard: XLA's selection on the CPU processes one entry at a time; a maximum is vectorized.
-    Choice: first select the k chunks with the largest maxima, which contain the k largest entries,
-    then select among these. The chunks are sorted to keep the order of the indices. Cost: one more
-    pass.
+    A maximum is vectorized there. The chunks are sorted to keep the order of the indices.
     """
     chunks = pad_for_selection(scores, k)
     chunks = chunks.reshape(*scores.shape[:-1], chunks.shape[-1] // _CHUNK, _CHUNK)
@@ -217,53 +193,39 @@ def merge_devices(
 def select_kth(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     """The k-th largest entry along the last axis and its index, `[..., 1]` both.
 
-    Equal entries rank in the order of their indices. It depends on the method whether -0 and 0 are
-    equal.
-
-    Hazard: the time of a partial selection grows with k, and on the CPU it processes one entry at a
-    time. Choice: for large k a bisection, whose time does not depend on k. On the CPU, for short
-    rows, passes over all entries that XLA vectorizes: one for each of the k largest, or a
-    bisection.
+    Equal entries rank in the order of their indices; whether -0 and 0 are equal depends on the
+    method. The CPU makes a partial selection one entry at a time, in a time that grows with k, and
+    vectorizes passes over all entries: one for each of the k largest, or a bisection.
     """
     hidden = jax.lax.stop_gradient(scores)
     length = scores.shape[-1]
 
     def by_rank(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
-        if k <= _ordered_lists.LONGEST or length >= _SELECTED_LENGTH_PER_RANK * k:
-            values, indices = select_largest(scores, k)
-            return values[..., -1:], indices[..., -1:]
-        return at(_search.kth_of_rows)(scores)
+        values, indices = select_largest(scores, k)
+        return values[..., -1:], indices[..., -1:]
 
     def on_cpu(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
-        if length > _LONGEST_SHORT_ROW:
-            is_quick = k <= _HIGHEST_SELECTED_RANK or length >= _SELECTED_LENGTH_PER_RANK * k
-            return by_rank(scores) if is_quick else at(_selection.kth_by_bisection)(scores)
-        if k <= _HIGHEST_DESCENT:
-            return at(_selection.kth_by_descent)(scores)
-        return at(_selection.kth_by_bisection)(scores)
+        is_short = length <= _LONGEST_SHORT_ROW
+        is_quick = k <= _HIGHEST_SELECTED_RANK or length >= _SELECTED_LENGTH_PER_RANK * k
+        if not is_short and is_quick:
+            return by_rank(scores)
+        by_descent = is_short and k <= _HIGHEST_DESCENT
+        find = _selection.kth_by_descent if by_descent else _selection.kth_by_bisection
+        index = find(scores, k)
+        return take_entries(scores, index), index
 
-    def at(find: Callable[[jax.Array, int], jax.Array]) -> Any:
-        def find_both(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
-            index = find(scores, k)
-            return take_entries(scores, index), index
-
-        return find_both
-
-    if 0 in scores.shape:
-        # With an empty batch, `jnp.where` returns a constant, whose type a loop under `shard_map`
-        # refuses.
-        values, indices = select_largest(hidden, k)
-        value, index = values[..., -1:], indices[..., -1:]
-    else:
-        value, index = _platforms.choose(hidden, cpu=on_cpu, default=by_rank)
+    # With an empty batch, `jnp.where` returns a constant, whose type a loop under `shard_map`
+    # refuses.
+    cpu = by_rank if 0 in scores.shape else on_cpu
+    value, index = _platforms.choose(hidden, cpu=cpu, default=by_rank)
     return _numerics.with_slope_of(value, take_entries(scores, index)), index
 
 
 def pad_for_selection(scores: jax.Array, k: int, *, only_last: bool = False) -> jax.Array:
     """Pads the last axis with `-inf`, as `select_largest` or `select_kth` would on the CPU.
 
-    Hazard: if XLA fuses the padding with code that draws noise, that code is not vectorized on the
-    CPU and runs once for each use. Choice: pad the scores before the noise is added. Cost: none.
+    If XLA fuses the padding with code that draws noise, that code is not vectorized there and runs
+    once for each use. So the scores are padded before the noise is added.
     """
     length = scores.shape[-1]
     if only_last and length <= _LONGEST_SHORT_ROW:
@@ -282,10 +244,10 @@ def _has_chunks(length: int, k: int) -> bool:
 def _selected(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     """The result of `jax.lax.top_k`, without a full sort.
 
-    Hazard: XLA on the CPU merges a slice of the values into the selection, which then becomes a
-    full sort, some 60 times slower at 1,081 classes. Choice: one barrier on the values and one on
-    the indices. A single barrier on the pair can become a direct user of the selection, and the
-    compiler then aborts the process (seen under `pmap` with jaxlib 0.10.2). Cost: not measurable.
+    XLA on the CPU merges a slice of the values into the selection, which then becomes a full sort,
+    some 60 times slower at 1,081 classes. The values and the indices have a barrier each: a single
+    one can become a direct user of the selection, and the compiler then aborts the process (seen
+    under `pmap` with jaxlib 0.10.2).
     """
 
     def select(scores: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -10,8 +10,8 @@ file that `_making` imports.
 
 from topk_jax.rules._calibration import CalibratedOn, TooFewError
 from topk_jax.rules._conformal import CONFORMAL
+from topk_jax.rules._kinds import COSTS, named_costs
 from topk_jax.rules._making import fit, from_json, parse
-from topk_jax.rules._risk import COSTS, named_costs
 from topk_jax.rules._rule import KINDS, Answer, Promise, Rule
 
 __all__ = [

@@ -56,13 +56,7 @@ class CalibratedOn:
 
         The limit is the score of rank r = ceil((n + 1) coverage) among n, and the coverage is then
         beta(r, n + 1 - r). If the examples of each of g groups are alike, it is the score of rank
-        g r / n among the groups. It varies less if they are less alike.
-
-        Args:
-            coverage: the promised coverage.
-
-        Returns:
-            The parameters; None for limits of which nothing is promised, or that have all classes.
+        g r / n among the groups. None for limits of which nothing is promised.
         """
         rank = math.ceil((self.examples + 1) * Decimal(repr(coverage)))
         if not 0 < rank <= self.examples:
@@ -148,9 +142,8 @@ class Calibration:
     def check_number(self, ratio: Decimal, *, by_class: bool = False) -> None:
         """Raises `TooFewError` if limits could only be those of sets of all classes.
 
-        Args:
-            ratio: how often the error that is allowed is in the largest one.
-            by_class: whether each class has a limit from its own examples. One is enough then.
+        `ratio` is how often the allowed error is in the largest one. With limits by class, one
+        class is enough.
         """
         fewest = math.ceil(ratio) - 1
         number = int(np.bincount(self.labels).max()) if by_class else len(self)

@@ -9,9 +9,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from topk_jax import sets
-from topk_jax.rules import _sorting
 from topk_jax.rules._calibration import Calibration
-from topk_jax.rules._rule import Rule, each_example, error_of, percent
+from topk_jax.rules._rule import Rule, error_of, percent
 
 # The clusters of classes are drawn from it.
 _SEED = 0
@@ -144,18 +143,10 @@ class Coverage(Rule):
         if score is None:
             return super().choose(scores)
         if tree is not None and self.conformal == "taxonomic":
-            return each_example(
-                lambda row: sets.score_set(sets.node_scores(row, tree), limits), scores
-            )
+            return sets.score_set(sets.node_scores(scores, tree), limits)
         counts = {} if self.class_counts is None else {"class_counts": self.class_counts}
         more: Mapping[str, Any] = {**score, **counts}
-        return each_example(lambda row: sets.conformal_set(row, limits, **more), scores)
-
-    def choose_by_sorting(self, scores: jax.Array) -> jax.Array:
-        score = self._rule.score
-        if score is None or score["kind"] not in _sorting.ORDERED:
-            return self.choose(scores)
-        return _sorting.ordered_sets(scores, self.fitted_limits, **score)
+        return sets.conformal_set(scores, limits, **more)
 
     def describe_effect(self) -> str:
         return (

@@ -11,9 +11,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, sets
-from topk_jax.rules import _kinds, _risk  # noqa: F401  # They register their kinds.
 from topk_jax.rules._calibration import CalibratedOn, Calibration, TooFewError
 from topk_jax.rules._conformal import CONFORMAL
+from topk_jax.rules._kinds import COSTS
 from topk_jax.rules._rule import KINDS, LEAVES, SIZE, Rule, error_of, number_of
 from topk_jax.taxonomy import Taxonomy
 
@@ -35,10 +35,6 @@ def parse(text: str) -> Rule:
 
     Returns:
         The rule. Its text is this one, or the long form of it.
-
-    Raises:
-        TypeError: `text` is not a text.
-        ValueError: there is no such rule; the message says what it may be.
 
     Example:
         >>> from topk_jax import rules
@@ -124,11 +120,6 @@ def fit(
     Returns:
         The rule with its limits, for `Rule.__call__`.
 
-    Raises:
-        TypeError: the scores are not floating-point, or the labels are not integer.
-        ValueError: a shape does not match, or the scores are not what the rule needs. Its subclass
-            `TooFewError`: the examples are too few for what is to be promised.
-
     Example:
         >>> import numpy as np
         >>> from topk_jax import rules
@@ -138,13 +129,10 @@ def fit(
         0.5 [[ True  True]
          [ True False]]
 
-    See Also:
-        `parse`, `from_json`.
-
     Source: the functions of `topk_jax.sets` that it calls.
     """
     rule = parse(rule) if isinstance(rule, str) else rule
-    if (costs is not None or similar is not None) and rule.costs in (None, *_risk.COSTS):
+    if (costs is not None or similar is not None) and rule.costs in (None, *COSTS):
         raise ValueError(
             "costs must be given only for a risk whose costs have a name of their own, as "
             f"risk=0.1, costs=mine; got {rule}"
@@ -186,9 +174,6 @@ def from_json(plain: Mapping[str, Any], *, taxonomy: Taxonomy | None = None) -> 
 
     Returns:
         The rule.
-
-    Raises:
-        ValueError: it is damaged, or its sets have names and there is no taxonomy.
 
     Example:
         >>> from topk_jax import rules

@@ -136,10 +136,6 @@ class Rule:
         """The sets of scores `[..., L]`, before they are widened; pure."""
         return sets.threshold_set(scores, self.fitted_limits)
 
-    def choose_by_sorting(self, scores: jax.Array) -> jax.Array:
-        """The same sets, without the bits of floats."""
-        return self.choose(scores)
-
     @property
     def promised(self) -> float | None:
         """The probability that a set has the label; None if it promises none."""
@@ -210,23 +206,16 @@ class Rule:
         """The members of the sets; see `answer`."""
         return self.answer(scores, outliers).members
 
-    def answer(
-        self, scores: ArrayLike, outliers: ArrayLike | None = None, *, sorting: bool = False
-    ) -> Answer:
+    def answer(self, scores: ArrayLike, outliers: ArrayLike | None = None) -> Answer:
         """The sets, their names, and whether they are "none of these"; a pure function.
 
         Args:
             scores: what the classifier says, floating-point, `[..., L]`.
             outliers: how unusual each example is, `[...]`, with a `new_score`.
-            sorting: whether the same sets are made by sorting only, without the bits of floats,
-                which formats such as ONNX do not have.
-
-        Raises:
-            ValueError: the rule is not fitted, or it needs outlier scores.
         """
         if not self.is_fitted:
             raise ValueError(f"{self} must be fitted before it makes sets: call rules.fit")
-        members = (self.choose_by_sorting if sorting else self.choose)(jnp.asarray(scores))
+        members = self.choose(jnp.asarray(scores))
         nodes = none_of_these = None
         if self.has_names:
             assert self.taxonomy is not None
@@ -285,13 +274,6 @@ class Rule:
             "promised": self.promised,
             "in_words": self.in_words if self.is_fitted else None,
         }
-
-
-def each_example(function: Callable[[jax.Array], jax.Array], scores: jax.Array) -> jax.Array:
-    """`function` of each row of scores `[..., L]`, so that programs can be exported for any n."""
-    for _ in range(scores.ndim - 1):
-        function = jax.vmap(function)
-    return function(scores)
 
 
 def number_of(name: str, text: str, must_be: str) -> float | int:

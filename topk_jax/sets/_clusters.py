@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis
-from topk_jax.sets import _calibration
+from topk_jax.sets import _quantiles
 
 __all__ = ["clustered_quantiles"]
 
@@ -35,48 +36,28 @@ def clustered_quantiles(
 ) -> jax.Array:
     r"""A conformal quantile for each cluster of classes whose scores are distributed alike.
 
+    .. math:: \hat q_c = \hat q \text{ of the other examples of the cluster of class } c
+
     A random part of the examples describes the classes, each by five quantiles of its scores, from
-    0.5 to 0.9. A k-means, in which a class has the weight :math:`\sqrt{n_c}`, makes clusters of
-    them. The quantile of a class is the conformal quantile of the other examples of its cluster. A
-    class with fewer than :math:`1 / \varepsilon - 1` examples in the first part gets the conformal
-    quantile of all other examples. So does a class with an infinite score among its five quantiles,
-    which does not have a distance to other classes. So do all classes if the remaining classes do
-    not outnumber the clusters.
-
-    The sets miss the examples of each cluster at a rate of at most :math:`\varepsilon`, and the
-    examples of a class at this rate if its scores are distributed like the scores of its cluster.
-
-    If the examples are split over devices, each device gets the scores of all labels, and the
-    labels, because a quantile needs them in one order.
+    0.5 to 0.9, of which a k-means with class weights :math:`\sqrt{n_c}` makes clusters. A class
+    with an infinite one or with fewer than :math:`1 / \varepsilon - 1` examples in this part gets
+    the quantile of all other examples. So do all classes if the remaining ones do not outnumber the
+    clusters. The sets miss the examples of each cluster at a rate of at most :math:`\varepsilon`.
 
     Args:
-        scores: floating-point scores of all classes, `[..., L]`, or of the labels alone, a vector
-            `[n]`; at least one example.
-        labels: integer classes, `[...]`; `[n]` with scores of the labels alone.
+        scores, labels, error, num_classes: see `topk_jax.sets`.
         key: one key of `jax.random.key`, for the part of the examples and the starts of k-means.
-        error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
-            decimal.
         num_clusters: the static number of clusters, at least 1. By default it is the authors'
             choice for the given labels, which then must not be traced: m K / (75 + K) / 2 rounded
             down, where m is the size of the smallest class, but at least 1 / error - 1, and K is
             the number of classes with m examples.
         clustering_part: the scalar part of the examples that describes the classes, in [0, 1); by
             default m K / (75 + K) rounded down, divided by m (the authors take K / (75 + K)), or 0
-            if there are fewer than two clusters. It is given if and only if `num_clusters` is. May
-            be traced.
-        num_classes: the static number L of classes; needed with scores of the labels alone.
+            if there are fewer than two clusters. It is given if and only if `num_clusters` is.
 
     Returns:
-        One quantile per class, `[L]`, for `conformal_set` or `score_set`, in the scores' dtype
-        (float32 or float64); infinity for a cluster with too few examples; all are NaN if a score
-        is NaN, a label is outside [0, L) or a traced `clustering_part` is outside [0, 1).
-
-    Raises:
-        TypeError: an argument has a wrong type, `error` is not a static real number, or the labels
-            are traced and the number of clusters is not given.
-        ValueError: the shapes do not match, there is no example, `num_classes` is missing or does
-            not match the scores, `error` or `clustering_part` is outside [0, 1), or only one of
-            `num_clusters` and `clustering_part` is given.
+        One quantile per class, `[L]`, for `conformal_set` or `score_set`; infinity for a cluster
+        with too few examples; all are NaN if a traced `clustering_part` is outside [0, 1).
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -90,14 +71,11 @@ def clustered_quantiles(
         >>> print((10 * quantiles).round())
         [ 9.  9. 19. 19.]
 
-    See Also:
-        `class_conditional_quantiles`, `interpolated_quantiles`.
-
     Source: Ding et al. (2023), "Class-conditional conformal prediction with many classes".
     """
-    calibration, num_classes = _calibration.calibration_by_class(scores, labels, num_classes)
+    calibration, num_classes = _quantiles.calibration_by_class(scores, labels, num_classes)
     key = _checks.random_keys(key, "key", ())
-    rate, num_examples = _checks.static_error(error), calibration.labels.size
+    rate = _checks.static_error(error)
     if (num_clusters is None) != (clustering_part is None):
         only = "clustering_part" if num_clusters is None else "num_clusters"
         raise ValueError(
@@ -108,14 +86,9 @@ def clustered_quantiles(
     part = _checks.scalar(
         clustering_part, "clustering_part", calibration.scores.dtype, at_least=0, below=1
     )
-    return _clustered_quantiles(
-        calibration,
-        key,
-        part,
-        _calibration.covered_of_each_size(num_examples, rate),
-        _checks.static_integer(num_clusters, "num_clusters", minimum=1),
-        num_classes,
-    )
+    num_clusters = _checks.static_integer(num_clusters, "num_clusters", minimum=1)
+    covered = _quantiles.covered_of_each_size(calibration.size, rate)
+    return _clustered_quantiles(calibration, key, part, covered, num_clusters, num_classes)
 
 
 def _authors_choice(labels: ArrayLike, num_classes: int, error: Fraction) -> tuple[int, float]:
@@ -131,14 +104,12 @@ def _authors_choice(labels: ArrayLike, num_classes: int, error: Fraction) -> tup
     smallest = max(int(counts.min()), math.ceil(1 / error - 1))
     num_described = int((counts >= smallest).sum())
     num_describing = smallest * num_described // (75 + num_described)
-    if num_describing < 4:
-        return 1, 0.0
-    return num_describing // 2, num_describing / smallest
+    return (num_describing // 2, num_describing / smallest) if num_describing >= 4 else (1, 0.0)
 
 
 @partial(jax.jit, static_argnames=("num_clusters", "num_classes"))
 def _clustered_quantiles(
-    calibration: _calibration.Calibration,
+    calibration: _quantiles.Calibration,
     key: jax.Array,
     part: jax.Array,
     covered: jax.Array,
@@ -149,7 +120,7 @@ def _clustered_quantiles(
     split_key, means_key = jax.random.split(key)
     labels = calibration.labels
     describes = jax.random.uniform(split_key, labels.shape, part.dtype) < part
-    classes = _calibration.group_scores(
+    classes = _quantiles.group_scores(
         calibration, jnp.where(describes, labels, num_classes), num_classes
     )
     # With fewer examples the quantile of the class would be infinite.
@@ -164,24 +135,25 @@ def _clustered_quantiles(
 
     beyond = num_clusters + 1
     of_examples = jnp.where(describes, beyond, clusters.at[labels].get(mode="clip"))
-    of_clusters = _calibration.group_scores(calibration, of_examples, num_clusters)
-    quantiles = _calibration.value_of_rank(of_clusters, covered[of_clusters.sizes])
-    others = _calibration.group_scores(calibration, describes.astype(int), 1)
-    of_others = _calibration.value_of_rank(others, covered[others.sizes])
+    of_clusters = _quantiles.group_scores(calibration, of_examples, num_clusters)
+    quantiles = _quantiles.value_of_rank(of_clusters, covered[of_clusters.sizes])
+    others = _quantiles.group_scores(calibration, describes.astype(int), 1)
+    of_others = _quantiles.value_of_rank(others, covered[others.sizes])
     by_class = jnp.append(quantiles, of_others)[clusters]
     return jnp.where(calibration.valid & ~jnp.isnan(part), by_class, jnp.nan)
 
 
-def _descriptions(classes: _calibration.Groups) -> jax.Array:
+def _descriptions(classes: _quantiles.Groups) -> jax.Array:
     """The quantiles of the scores of each class, linear between two scores, `[L, levels]`."""
-    dtype = classes.ascending.dtype
     last = jnp.maximum(classes.sizes - 1, 0)[:, None]
+    dtype = classes.ascending.dtype
     place = last.astype(dtype) * jnp.array(_LEVELS, dtype)[None]
     below = jnp.floor(place).astype(int)
     above = jnp.minimum(below + 1, last)
-    starts = classes.starts[:, None]
-    lower = classes.ascending.at[starts + below].get(mode="clip")
-    upper = classes.ascending.at[starts + above].get(mode="clip")
+    lower, upper = (
+        classes.ascending.at[classes.starts[:, None] + one].get(mode="clip")
+        for one in (below, above)
+    )
     part = place - below.astype(dtype)
     # 0 times an infinite difference is NaN.
     return jnp.where(part > 0, lower + part * (upper - lower), lower)
@@ -190,8 +162,7 @@ def _descriptions(classes: _calibration.Groups) -> jax.Array:
 def _k_means(key: jax.Array, points: jax.Array, weights: jax.Array, num_clusters: int) -> jax.Array:
     """The cluster of each weighted point [N, D] in the best of ten k-means from random starts.
 
-    It is written here because no dependency of the library has a k-means that can be compiled. It
-    takes the distances of a few thousand points.
+    No dependency of the library has a k-means that can be compiled.
     """
     starts = jax.random.split(key, _NUM_STARTS)
     run = partial(_one_k_means, points=points, weights=weights, num_clusters=num_clusters)
@@ -204,29 +175,26 @@ def _one_k_means(
 ) -> tuple[jax.Array, jax.Array]:
     """Lloyd's steps until no point changes its cluster; the clusters and their cost."""
 
-    def nearest(centers: jax.Array) -> tuple[jax.Array, jax.Array]:
-        distances = ((points[:, None] - centers[None]) ** 2).sum(axis=-1)
-        return distances.argmin(axis=-1), distances.min(axis=-1)
+    def distances(centers: jax.Array) -> jax.Array:
+        return ((points[:, None] - centers[None]) ** 2).sum(axis=-1)
 
-    def unfinished(state: tuple[jax.Array, jax.Array, jax.Array, jax.Array]) -> jax.Array:
+    def unfinished(state: tuple[jax.Array, ...]) -> jax.Array:
         _, clusters, before, steps = state
         return (clusters != before).any() & (steps < _MOST_STEPS)
 
-    def step(
-        state: tuple[jax.Array, jax.Array, jax.Array, jax.Array],
-    ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    def step(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         centers, clusters, _, steps = state
         totals = jnp.zeros(num_clusters, weights.dtype).at[clusters].add(weights)[:, None]
         sums = jnp.zeros_like(centers).at[clusters].add(weights[:, None] * points)
         # A cluster without points stays where it is.
         centers = jnp.where(totals > 0.0, sums / jnp.where(totals > 0.0, totals, 1.0), centers)
-        return centers, nearest(centers)[0], clusters, steps + 1
+        return centers, distances(centers).argmin(axis=-1), clusters, steps + 1
 
     centers = _spread_centers(key, points, weights, num_clusters)
-    clusters = nearest(centers)[0]
-    start = (centers, clusters, jnp.full_like(clusters, -1), jnp.asarray(0))
+    clusters = distances(centers).argmin(axis=-1)
+    start: Any = (centers, clusters, jnp.full_like(clusters, -1), jnp.asarray(0))
     centers, clusters, _, _ = jax.lax.while_loop(unfinished, step, start)
-    return clusters, (weights * nearest(centers)[1]).sum()
+    return clusters, (weights * distances(centers).min(axis=-1)).sum()
 
 
 def _spread_centers(

@@ -28,17 +28,10 @@ def good_turing_p_value(class_counts: ArrayLike) -> jax.Array:
     Returns:
         The p-value, a scalar in the default floating-point type; NaN if a traced count is negative.
 
-    Raises:
-        TypeError: `class_counts` is not integer.
-        ValueError: `class_counts` is not a vector, is empty, or a concrete count is negative.
-
     Example:
         >>> from topk_jax import sets
         >>> print(sets.good_turing_p_value([4, 1, 3, 1, 0]))
         0.3
-
-    See Also:
-        `new_class_p_values`.
 
     Source: Xie et al. (2025), "Conformal inference for open-set and imbalanced classification",
     equation 5; Good (1953), "The population frequencies of species".
@@ -57,26 +50,20 @@ def new_class_p_values(
     .. math::
         p(x) = \frac{1 + |\{ i : y_i \text{ was seen once}, \; u(x_i) \le u(x) \}|}{n + 1}
 
-    An example of a class that was seen once was of a new class when it came. So a new class is
-    unlikely if the example is more usual than most of those. The probability that an example is of
-    a new class and that its p-value is at most :math:`\varepsilon` is at most :math:`\varepsilon`.
-    The score u must not depend on the examples of classes that were seen once: fit it with the
-    others. With one score for all examples this is `good_turing_p_value`.
+    An example of a class that was seen once was of a new class when it came. The probability that
+    an example is of a new class and that its p-value is at most :math:`\varepsilon` is at most
+    :math:`\varepsilon`, if u does not depend on the examples of classes that were seen once: fit it
+    with the others.
 
     Args:
-        outlier_scores: u, floating-point and smaller for usual examples, `[...]`: for example minus
-            the largest logit, or the distance to the nearest training features.
+        outlier_scores: u, floating-point and smaller for usual examples, `[...]`.
         calibration_outlier_scores: u of the n calibration examples, `[n]`.
         seen_once: whether the class of a calibration example is the class of no other one,
             booleans `[n]`.
 
     Returns:
-        One p-value per example, `[...]`, in float32 or float64; NaN where a score is NaN. All are
-        NaN if a calibration score is NaN.
-
-    Raises:
-        TypeError: the scores are not floating-point or `seen_once` is not boolean.
-        ValueError: the shapes of the calibration arrays do not match, or there is no example.
+        One p-value per example, `[...]`; NaN where a score is NaN. All are NaN if a calibration
+        score is NaN.
 
     Example:
         >>> import jax.numpy as jnp
@@ -85,25 +72,20 @@ def new_class_p_values(
         >>> print(sets.new_class_p_values(jnp.array([0.3, 0.8, 1.0]), known, once))
         [0.25 0.5  0.75]
 
-    See Also:
-        `new_class_threshold`, `good_turing_p_value`, `outlier_scores`.
-
-    Source: Xie et al. (2025), "Conformal inference for open-set and imbalanced classification",
-    section 3.
+    Source: Xie et al. (2025), section 3.
     """
     values = _checks.floating_numbers(outlier_scores, "outlier_scores")
-    known, once = _calibration(calibration_outlier_scores, seen_once)
-    known = known.astype(values.dtype)
-    ascending = jnp.sort(jnp.where(once, known, jnp.inf))
+    ascending, number, valid = _seen_once(calibration_outlier_scores, seen_once)
+    ascending = ascending.astype(values.dtype)
 
     def count_below(values: jax.Array, ascending: jax.Array) -> jax.Array:
         return jnp.searchsorted(ascending, values, side="right")
 
     below = _sharding.map_examples(count_below, values.ndim, values, shared=(ascending,))
-    # Infinity also stands for the examples of other classes.
-    number = jnp.minimum(below, once.sum(dtype=below.dtype)) + 1
-    p_values = number.astype(values.dtype) / (known.shape[0] + 1)
-    return _numerics.nan_unless(~jnp.isnan(values) & ~jnp.isnan(known).any(), p_values)
+    p_values = (jnp.minimum(below, number.astype(below.dtype)) + 1).astype(values.dtype) / (
+        ascending.shape[0] + 1
+    )
+    return _numerics.nan_unless(~jnp.isnan(values) & valid, p_values)
 
 
 def new_class_threshold(
@@ -115,27 +97,16 @@ def new_class_threshold(
         \tau = \text{the } r\text{-th smallest } u(x_i) \text{ of the examples seen once}, \qquad
         r = \lfloor \varepsilon (n + 1) \rfloor
 
-    The scores of at least tau are those whose `new_class_p_values` exceed :math:`\varepsilon`. So
-    the probability that a new example is of a new class and has a smaller score is at most
-    :math:`\varepsilon`. If r is 0, tau is minus infinity: with so few labels, a new class cannot be
-    excluded for any example. If r exceeds the number of examples seen once, it is infinity: new
-    classes are rarer than :math:`\varepsilon`, whatever the example.
+    The scores of at least tau are those whose `new_class_p_values` exceed :math:`\varepsilon`. If r
+    is 0, tau is minus infinity: with so few labels, a new class cannot be excluded. If r exceeds
+    the number of examples seen once, it is infinity: new classes are rarer than the error.
 
     Args:
-        calibration_outlier_scores: scores of the n calibration examples, floating-point and smaller
-            for usual ones, `[n]`. See `new_class_p_values` for what they may depend on.
-        seen_once: whether the class of a calibration example is the class of no other one,
-            booleans `[n]`.
-        error: static rate of new classes that may be missed, a real number in [0, 1), interpreted
-            as its shortest decimal.
+        error: see `topk_jax.sets`; the rate of new classes that may be missed.
+        calibration_outlier_scores, seen_once: as for `new_class_p_values`, `[n]`.
 
     Returns:
-        A scalar for `open_set`, in float32 or float64; NaN if a score is NaN.
-
-    Raises:
-        TypeError: the scores are not floating-point, `seen_once` is not boolean, or `error` is not
-            a static real number.
-        ValueError: the shapes do not match, there is no example, or `error` is outside [0, 1).
+        A scalar for `open_set`; NaN if a score is NaN.
 
     Example:
         >>> import jax.numpy as jnp
@@ -144,17 +115,12 @@ def new_class_threshold(
         >>> print(sets.new_class_threshold(known, once, error=0.5))
         0.875
 
-    See Also:
-        `new_class_p_values`, `open_set`, `outlier_scores`, `neighbor_scores`.
-
     Source: Xie et al. (2025), section 3.
     """
-    known, once = _calibration(calibration_outlier_scores, seen_once)
-    rank = math.floor(_checks.static_error(error) * (known.shape[0] + 1))
-    # Infinity also stands for the examples of other classes.
-    ascending = jnp.sort(jnp.where(once, known, jnp.inf))
+    ascending, _, valid = _seen_once(calibration_outlier_scores, seen_once)
+    rank = math.floor(_checks.static_error(error) * (ascending.shape[0] + 1))
     from_rank_0 = jnp.pad(ascending, (1, 0), constant_values=-jnp.inf)
-    return jnp.where(jnp.isnan(known).any(), jnp.nan, from_rank_0[rank])
+    return jnp.where(valid, from_rank_0[rank], jnp.nan)
 
 
 @_class_axis.refuse_split
@@ -171,16 +137,12 @@ def open_set(
         \Gamma'(x) = \{ l \in \Gamma(x) : u(x) \le \kappa \} \cup
         \{ \text{new} : u(x) \ge \tau \text{ or } u(x) > \kappa \}
 
-    An example whose score exceeds :math:`\kappa` is like none of the known ones: its set is only
-    "new". From :math:`\tau` on, the set has "new" beside the classes. A set with "new" is right for
-    an example of an unseen class. Three errors add up. With a :math:`\Gamma` that misses the labels
-    of known classes with a probability of at most :math:`\varepsilon_1`, with the
-    `conformal_quantile` of the outlier scores of known classes at :math:`\varepsilon_2` as
-    :math:`\kappa`, and with the `new_class_threshold` at :math:`\varepsilon_3` as :math:`\tau`, the
-    set of a new example is wrong with a probability of at most
-    :math:`\varepsilon_1 + \varepsilon_2 + \varepsilon_3`. With an infinite :math:`\kappa` the
-    second is 0. With the default :math:`\tau`, the first two are the error of an example of a known
-    class, and nothing is promised for others.
+    A set with "new" is right for an example of an unseen class. With sets that miss the labels of
+    known classes at :math:`\varepsilon_1`, the `conformal_quantile` of outlier scores at
+    :math:`\varepsilon_2` as :math:`\kappa`, and the `new_class_threshold` at :math:`\varepsilon_3`
+    as :math:`\tau`, a set is wrong with a probability of at most the sum of the three. With an
+    infinite :math:`\kappa` the second is 0. With an infinite :math:`\tau`, the first two are the
+    error of an example of a known class, and nothing is promised for others.
 
     Args:
         members: whether each class is in the set of an example, booleans, `[..., L]`.
@@ -193,10 +155,6 @@ def open_set(
         Booleans, `[..., L + 1]`; the last one is "new". A set is empty where a score or a limit is
         NaN.
 
-    Raises:
-        TypeError: `members` is not boolean, or the scores or limits are not real.
-        ValueError: the shapes do not match, or a limit is not a scalar.
-
     Example:
         >>> import jax.numpy as jnp
         >>> from topk_jax import sets
@@ -206,9 +164,6 @@ def open_set(
         [[ True False False]
          [ True  True  True]
          [False False  True]]
-
-    See Also:
-        `new_class_threshold`, `conformal_quantile`, `outlier_scores`, `neighbor_scores`.
 
     Source: Xie et al. (2025), section 3, for the symbol and the sum of the errors; Bates et al.
     (2023), "Testing for outliers with conformal p-values", for the limit of known examples.
@@ -227,12 +182,13 @@ def open_set(
     return jnp.concatenate([chosen & is_known & is_number, may_be_new & is_number], axis=-1)
 
 
-def _calibration(scores: ArrayLike, seen_once: ArrayLike) -> tuple[jax.Array, jax.Array]:
-    """Returns the scores and whether each class was seen once, [n] on each device, or raises."""
+def _seen_once(scores: ArrayLike, seen_once: ArrayLike) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The ascending scores of classes seen once, then infinity, [n]; their number; no NaN."""
     known = _checks.floating_array(scores, "calibration_outlier_scores")
     if known.ndim != 1:
         raise ValueError(
             f"calibration_outlier_scores must be a vector of scores, got shape {known.shape}."
         )
     once = _checks.boolean_array(seen_once, "seen_once", known.shape)
-    return _sharding.gather(known), _sharding.gather(once)
+    known, once = _sharding.gather(known), _sharding.gather(once)
+    return jnp.sort(jnp.where(once, known, jnp.inf)), once.sum(), ~jnp.isnan(known).any()

@@ -1,14 +1,9 @@
-"""How unusual an example is: from its logits, or from its features and the training features.
-
-All scores are smaller for usual examples, so that each of them suits every function that takes
-outlier scores.
-"""
+"""How unusual an example is: from its logits, or from its features and the training features."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +16,8 @@ from topk_jax.operators import _top_k
 __all__ = ["class_gaussian", "mahalanobis_scores", "neighbor_scores", "outlier_scores"]
 
 _KINDS = ("energy", "logit", "probability")
-# The distances in memory at a time: from this number of examples to this number of others.
-_ROWS, _OTHERS = 1024, 4096
+# About as many distances are in memory at a time.
+_BLOCK = 2**22
 # The vectors whose distances are computed besides the k that are asked for.
 _SPARE = 4
 
@@ -39,27 +34,18 @@ def outlier_scores(
         \text{probability:} \quad & 1 - \max_l p_l, \quad p = \mathrm{softmax}(s)
 
     Args:
-        logits: floating-point scores, `[..., L]`.
+        class_axis_name: see `topk_jax.sets`.
+        logits: floating-point scores, larger for likelier classes, `[..., L]`.
         kind: "energy", "logit" or "probability".
-        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
-            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
-        One score for each example, smaller for usual ones, `[...]`, in float32 or float64; NaN
-        where a logit is NaN or +inf.
-
-    Raises:
-        TypeError: `logits` is not floating-point.
-        ValueError: `logits` has no axis or no class, or `kind` is unknown.
+        One score for each example, `[...]`; NaN where a logit is NaN or +inf.
 
     Example:
         >>> import jax.numpy as jnp
         >>> from topk_jax import sets
         >>> print(sets.outlier_scores(jnp.array([[4.0, 1.0], [0.0, 0.0]]), kind="logit"))
         [-4. -0.]
-
-    See Also:
-        `neighbor_scores`, `mahalanobis_scores`, `open_set`, `new_class_threshold`.
 
     Source: Liu et al. (2020), "Energy-based out-of-distribution detection"; Hendrycks and Gimpel
     (2017), "A baseline for detecting misclassified and out-of-distribution examples", for the
@@ -77,25 +63,18 @@ def neighbor_scores(features: ArrayLike, known_features: ArrayLike, *, k: int) -
 
     .. math:: u(x) = \text{the } k\text{-th smallest of } \lVert x - x_j \rVert, \; j = 1, \dots, m
 
-    An example that is among the known ones is its own nearest neighbour. Features of a network are
-    often divided by their lengths before.
-
-    A block of the distances is in memory at a time, so that the memory does not depend on the
-    number of examples or on m. In groups of features that are a thousand times as far from each
-    other as their own members are, float32 may take another member for the neighbour.
+    An example that is among the known ones is its own nearest neighbour. A block of the distances
+    is in memory at a time. In groups of features that are a thousand times as far from each other
+    as their own members are, float32 may take another member for the neighbour.
 
     Args:
-        features: floating-point, `[..., d]`.
+        features: floating-point, `[..., d]`; often divided by their lengths before.
         known_features: features of examples of known classes, `[m, d]`.
         k: static number of neighbours, from 1 to m.
 
     Returns:
-        One distance for each example, `[...]`, in float32 or float64; NaN where a feature is NaN.
-        All are NaN if a known feature is NaN.
-
-    Raises:
-        TypeError: the features are not floating-point or `k` is not a static integer.
-        ValueError: `known_features` is not a matrix of d columns, or `k` is outside [1, m].
+        One distance for each example, `[...]`; NaN where a feature is NaN. All are NaN if a known
+        feature is NaN.
 
     Example:
         >>> import jax.numpy as jnp
@@ -103,9 +82,6 @@ def neighbor_scores(features: ArrayLike, known_features: ArrayLike, *, k: int) -
         >>> known = jnp.array([[0.0, 0.0], [0.0, 2.0], [8.0, 0.0]])
         >>> print(sets.neighbor_scores(jnp.array([[0.0, 1.0], [8.0, 8.0]]), known, k=2))
         [ 1. 10.]
-
-    See Also:
-        `mahalanobis_scores`, `outlier_scores`, `open_set`, `new_class_threshold`.
 
     Source: Sun et al. (2022), "Out-of-distribution detection with deep nearest neighbors".
     """
@@ -128,20 +104,15 @@ def class_gaussian(
     With fewer examples than features, only a shrinkage :math:`\rho` above 0 has an inverse.
 
     Args:
+        labels: see `topk_jax.sets`.
         features: floating-point features of examples of known classes, `[..., d]`.
-        labels: integer classes, `[...]`.
         num_classes: the static number L of classes.
-        shrinkage: :math:`\rho`, a real scalar, at least 0 and at most 1. May be traced.
+        shrinkage: :math:`\rho`, a real scalar, at least 0 and at most 1.
 
     Returns:
-        The means, `[L, d]`, and the whitening W, a lower triangular matrix `[d, d]`, in float32 or
-        float64. The mean of a class without examples is infinity. All are NaN if a feature is NaN
-        or a label is outside [0, L); W is NaN if no inverse exists.
-
-    Raises:
-        TypeError: `features` is not floating-point, or `labels` or `num_classes` is not integer.
-        ValueError: the shapes do not match, there is no example, or `num_classes` or `shrinkage` is
-            outside its range.
+        The means, `[L, d]`, and the whitening W, a lower triangular matrix `[d, d]`. The mean of a
+        class without examples is infinity. All are NaN if a feature is NaN or a label is outside
+        [0, L); W is NaN if no inverse exists.
 
     Example:
         >>> import jax.numpy as jnp
@@ -152,9 +123,6 @@ def class_gaussian(
         >>> print(means, whitening.diagonal())
         [[2. 0.]
          [0. 6.]] [1.4142135  0.70710677]
-
-    See Also:
-        `mahalanobis_scores`.
 
     Source: Lee et al. (2018), "A simple unified framework for detecting out-of-distribution samples
     and adversarial attacks", section 2.1.
@@ -177,13 +145,8 @@ def mahalanobis_scores(features: ArrayLike, means: ArrayLike, whitening: ArrayLi
         whitening: the matrix W, `[d, d]`.
 
     Returns:
-        One distance for each example, `[...]`, in float32 or float64; infinity without any class,
-        and NaN where a feature is NaN. All are NaN if a mean or an entry of W is NaN.
-
-    Raises:
-        TypeError: the arrays are not floating-point.
-        ValueError: `means` or `whitening` is not a matrix of d columns, or `whitening` is not
-            square.
+        One distance for each example, `[...]`; infinity without any class, and NaN where a feature
+        is NaN. All are NaN if a mean or an entry of W is NaN.
 
     Example:
         >>> import jax.numpy as jnp
@@ -191,9 +154,6 @@ def mahalanobis_scores(features: ArrayLike, means: ArrayLike, whitening: ArrayLi
         >>> means, whitening = jnp.array([[0.0, 0.0], [0.0, 8.0]]), jnp.diag(jnp.array([2.0, 0.5]))
         >>> print(sets.mahalanobis_scores(jnp.array([[0.0, 2.0], [1.0, 8.0]]), means, whitening))
         [1. 2.]
-
-    See Also:
-        `class_gaussian`, `neighbor_scores`, `open_set`, `new_class_threshold`.
 
     Source: Lee et al. (2018), section 2.1.
     """
@@ -228,9 +188,8 @@ def _outlier_scores(logits: jax.Array, kind: str, name: Hashable | None) -> jax.
     largest += _classes.sum_classes(own, name, keepdims=True) / jnp.maximum(ties, 1)
     if kind == "logit":
         return -largest[..., 0]
-    # Identity: 1 - p = r / (1 + r), with r the sum of exp(s - max) of all classes but one largest.
-    # Hazard: for confident examples p is 1 in float32, and 1 - p is 0 for all of them. Choice: the
-    # sum without the largest, which ties count for once less. Cost: none.
+    # 1 - p = r / (1 + r), with r the sum of exp(s - max) of all classes but one largest: for
+    # confident examples p is 1 in float32.
     others = jnp.where(is_largest, 0, jnp.exp(scores - largest))
     rest = _classes.sum_classes(others, name) + (ties[..., 0] - 1)
     return rest / (1 + rest)
@@ -247,44 +206,40 @@ def _class_gaussian(
     def counts_of(index: jax.Array) -> jax.Array:
         return add_by_group(num_classes, index.reshape(-1), 1)
 
+    def differences(index: jax.Array, features: jax.Array, means: jax.Array) -> jax.Array:
+        return features.reshape(-1, size) - means.at[index.reshape(-1)].get(mode="clip")
+
     def sums_of(index: jax.Array, features: jax.Array, means: jax.Array) -> jax.Array:
-        index, rows = index.reshape(-1), features.reshape(-1, size)
-        differences = rows - means.at[index].get(mode="clip")
-        return jnp.zeros_like(means).at[index].add(differences, mode="drop")
+        rows = differences(index, features, means)
+        return jnp.zeros_like(means).at[index.reshape(-1)].add(rows, mode="drop")
+
+    def products_of(index: jax.Array, features: jax.Array, means: jax.Array) -> jax.Array:
+        rows = differences(index, features, means)
+        return jnp.matmul(rows.T, rows, precision=jax.lax.Precision.HIGHEST)
 
     counts = _sharding.sum_examples(counts_of, index)
     number = jnp.maximum(counts, 1)[:, None].astype(features.dtype)
-    # Hazard: the sum of a million features in float32 loses three digits. Choice: once more the sum
-    # of what differs from the mean. Cost: another pass.
+    # The sum of a million features in float32 loses three digits: once more the sum of what differs
+    # from the mean.
     means = jnp.zeros((num_classes, size), features.dtype)
     for _ in range(2):
         means += _sharding.sum_examples(sums_of, index, features, shared=(means,)) / number
-
-    # Hazard: products of features minus a product of means cancel. Choice: a second pass over
-    # differences. Cost: that pass.
-    def products_of(index: jax.Array, features: jax.Array, means: jax.Array) -> jax.Array:
-        index, rows = index.reshape(-1), features.reshape(-1, size)
-        differences = rows - means.at[index].get(mode="clip")
-        return jnp.matmul(differences.T, differences, precision=jax.lax.Precision.HIGHEST)
-
+    # Products of features minus a product of means would cancel.
     products = _sharding.sum_examples(products_of, index, features, shared=(means,))
     covariance = products / counts.sum().astype(features.dtype)
     # If features are constant within classes, the distance is the distance of the plain features.
     trace = jnp.trace(covariance)
     spread = shrinkage * jnp.where(trace == 0, 1, trace / size)
     shrunk = (1 - shrinkage) * covariance + spread * jnp.eye(size, dtype=covariance.dtype)
-    whitening = _whitening(shrunk)
     valid = is_class.all() & ~jnp.isnan(shrunk).any()
     means = jnp.where(counts[:, None] > 0, means, jnp.inf)
-    return _numerics.nan_unless(valid, means), _numerics.nan_unless(valid, whitening)
+    return _numerics.nan_unless(valid, means), _numerics.nan_unless(valid, _whitening(shrunk))
 
 
 def _whitening(matrix: jax.Array) -> jax.Array:
     """The inverse W of the Cholesky factor, so that W^T W is the inverse of the matrix.
 
-    Hazard: kernels of factorizations belong to one platform each, and a program for others cannot
-    have them. Choice: Gauss elimination of the matrix and the identity. Cost: one step for each
-    feature, in a function that is called once.
+    By Gauss elimination: kernels of factorizations belong to one platform each.
     """
     size = matrix.shape[0]
 
@@ -321,46 +276,27 @@ def _distances(values: jax.Array, known: jax.Array, present: jax.Array, k: int) 
 def _kth_distances(k: int, values: jax.Array, known: jax.Array, present: jax.Array) -> jax.Array:
     """The same on one device.
 
-    Identity: the distances are in the order of |y|^2 - 2 x y, a product of matrices. Hazard: the
-    squares cancel, most of all near 0 and in a group of vectors far from it, whose order is lost.
-    Choice: the origin is the mean of the known vectors, the product only chooses more vectors than
-    are asked for, and their distances are computed from the differences. Cost: as many more
-    vectors for each example, of fewer examples at a time.
+    A product of matrices, |y|^2 - 2 x y, has the order of the distances, but its terms cancel near
+    0 and far from the mean. So it only chooses a few more vectors than are asked for, whose
+    distances are computed from differences.
     """
     rows = values.reshape(-1, values.shape[-1])
     number, size = known.shape
     origin = known.sum(axis=0) / number
     candidates = min(number, k + _SPARE)
-    # The first block has all candidates.
-    block = min(number, max(_OTHERS, candidates))
-    missing = -number % block
-    vectors = jnp.pad(known - origin[None], ((0, missing), (0, 0)))
-    squares = jnp.where(jnp.pad(present, (0, missing)), (vectors**2).sum(axis=-1), jnp.inf)
-    blocks = vectors.reshape(-1, block, size), squares.reshape(-1, block)
-    starts = block * jnp.arange(len(blocks[0]), dtype=jnp.int32)
+    vectors = known - origin[None]
+    squares = jnp.where(present, (vectors**2).sum(axis=-1), jnp.inf)
 
     def of_row(row: jax.Array) -> jax.Array:
-        def nearest(vectors: jax.Array, squares: jax.Array) -> tuple[jax.Array, jax.Array]:
-            product = jnp.matmul(vectors, row - origin, precision=jax.lax.Precision.HIGHEST)
-            return _top_k.select_largest(2 * product - squares, candidates)
-
-        def add(best: tuple[jax.Array, jax.Array], part: Any) -> tuple[Any, None]:
-            start, *of_block = part
-            found, places = nearest(*of_block)
-            both = jnp.concatenate([best[0], found])
-            kept, order = _top_k.select_largest(both, candidates)
-            return (kept, jnp.concatenate([best[1], start + places])[order]), None
-
-        first = nearest(*(parts[0] for parts in blocks))
-        others = (starts[1:], *(parts[1:] for parts in blocks))
-        (nearness, places), _ = jax.lax.scan(add, first, others)
+        product = jnp.matmul(vectors, row - origin, precision=jax.lax.Precision.HIGHEST)
+        nearness, places = _top_k.select_largest(2 * product - squares, candidates)
         distances = ((row[None] - known[places]) ** 2).sum(axis=-1)
         distances = jnp.where(nearness == -jnp.inf, jnp.inf, distances)
         return jnp.sqrt(-_top_k.select_largest(-distances, k)[0][-1])
 
     # A program of `jax.export` for any number of rows does not have blocks.
     is_any_number = not isinstance(rows.size, int)
-    fitting = _ROWS * _OTHERS // max(1, candidates * size)
-    in_blocks = partial(jax.lax.map, of_row, batch_size=min(max(fitting, 1), _ROWS))
+    block = max(1, _BLOCK // max(number, candidates * size))
+    in_blocks = partial(jax.lax.map, of_row, batch_size=block)
     of_rows = partial(map_rows, of_row) if is_any_number else in_blocks
     return of_rows(rows).reshape(values.shape[:-1])

@@ -1,14 +1,22 @@
-"""Conformal risk control: a bound on the expected loss of a set, whatever the loss is."""
+"""Risk control: a bound on the expected loss of sets, and on the errors among confident answers."""
 
 from __future__ import annotations
 
+import decimal
+from decimal import Decimal
+from fractions import Fraction
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _numerics, _sharding
 
-__all__ = ["false_negative_rates", "risk_controlled_index"]
+__all__ = ["false_negative_rates", "risk_controlled_index", "selective_threshold"]
+
+# Half of the digits that p-values have beyond those that they lose.
+_SPARE_DIGITS = 20
 
 
 def risk_controlled_index(losses: ArrayLike, *, error: float, bound: float = 1.0) -> jax.Array:
@@ -20,25 +28,17 @@ def risk_controlled_index(losses: ArrayLike, *, error: float, bound: float = 1.0
 
     Column j has the losses of the sets of parameter j, such as a threshold that falls from column
     to column. A larger set must not have a larger loss. For an example exchangeable with these, the
-    expected loss of the sets of parameter :math:`\hat\jmath` is at most :math:`\varepsilon`. A
-    usual loss is the part of the labels of an example that its set misses.
+    expected loss of the sets of parameter :math:`\hat\jmath` is at most :math:`\varepsilon`.
 
     Args:
         losses: floating-point losses in [0, B] of each example with each parameter, `[..., m]`.
-        error: static bound of the expected loss, a real number in [0, B), interpreted as its
-            shortest decimal.
+        error: static bound of the expected loss, a real number in [0, B), taken as its shortest
+            decimal.
         bound: static number B, the largest possible loss, positive.
 
     Returns:
         The index of the parameter, an integer scalar. It is m if no parameter is good enough, or if
-        a loss is NaN or a traced loss is outside [0, B]. A positive sum of losses that exceeds
-        the limit by at most 16 roundings, of the limit or of B, counts as equal to it.
-
-    Raises:
-        TypeError: `losses` is not floating-point, or `error` or `bound` is not a static real
-            number.
-        ValueError: `losses` has fewer than two axes or is empty, a concrete loss is outside [0,
-            B], or `error` or `bound` is outside its range.
+        a loss is NaN or a traced loss is outside [0, B].
 
     Example:
         >>> import jax.numpy as jnp
@@ -46,9 +46,6 @@ def risk_controlled_index(losses: ArrayLike, *, error: float, bound: float = 1.0
         >>> losses = jnp.array([[1.0, 0.5, 0.0], [1.0, 0.0, 0.0], [0.5, 0.5, 0.0]])
         >>> print(sets.risk_controlled_index(losses, error=0.5))
         1
-
-    See Also:
-        `false_negative_rates`, `conformal_quantile`, `conformal_threshold`.
 
     Source: Angelopoulos et al. (2024), "Conformal risk control", equation 4.
     """
@@ -90,13 +87,8 @@ def false_negative_rates(
         thresholds: real, `[m]`, which never grow, so that the losses do not grow either.
 
     Returns:
-        The losses in [0, 1], `[..., m]`, in the scores' dtype (float32 or float64); NaN where a
-        score is NaN or a traced target is neither 0 nor 1. All are NaN if traced thresholds grow.
-
-    Raises:
-        TypeError: `probabilities` is not floating-point, or `targets` or `thresholds` is not real.
-        ValueError: the shapes do not match, a concrete target is neither 0 nor 1, or concrete
-            thresholds grow or are NaN.
+        The losses in [0, 1], `[..., m]`; NaN where a score is NaN or a traced target is neither 0
+        nor 1. All are NaN if traced thresholds grow.
 
     Example:
         >>> import jax.numpy as jnp
@@ -109,34 +101,126 @@ def false_negative_rates(
         [[0.5 0.5 0. ]
          [0.5 0.  0. ]] 1
 
-    See Also:
-        `risk_controlled_index`, `threshold_set`, `label_coverage`.
-
     Source: Angelopoulos et al. (2024), "Conformal risk control", section 3.
     """
     values = _checks.floating_array(probabilities, "probabilities")
     labels, is_target = _checks.multi_hot(targets, "targets", values.shape)
     limits = _checks.descending(thresholds, "thresholds", values.dtype)
     valid = is_target.all(axis=-1) & ~jnp.isnan(values).any(axis=-1)
-    batch_ndim = values.ndim - 1
     rates = _sharding.map_examples(
-        _false_negative_rates, batch_ndim, values, labels, shared=(limits,)
+        _false_negative_rates, values.ndim - 1, values, labels, shared=(limits,)
     )
     return _numerics.nan_unless(valid[..., None] & ~jnp.isnan(limits).any(), rates)
+
+
+def selective_threshold(
+    confidences: ArrayLike, hits: ArrayLike, *, error: float, delta: float
+) -> jax.Array:
+    r"""The confidence above which the answers are wrong at most at a given rate.
+
+    With the number :math:`n_\lambda` of examples whose confidence exceeds :math:`\lambda`, and the
+    number :math:`k_\lambda` of wrong answers among them:
+
+    .. math::
+        p_\lambda = P\big( \mathrm{Bin}(n_\lambda, \varepsilon) \le k_\lambda \big), \qquad
+        \hat\lambda = \inf \{ \lambda : p_{\lambda'} \le \delta
+        \text{ for all } \lambda' \ge \lambda \text{ with }
+        P( \mathrm{Bin}(n_{\lambda'}, \varepsilon) \le 1 ) \le \delta \}
+
+    These are the p-values of fixed-sequence testing, from the largest threshold down; one that so
+    few examples exceed that no error is allowed is left out. With a probability of at least
+    :math:`1 - \delta` over the calibration examples, the rate of errors among the answers,
+    :math:`P(\text{wrong} \mid c > \hat\lambda)`, is at most :math:`\varepsilon`, if this rate does
+    not fall as the threshold falls.
+
+    Args:
+        confidences: floating-point and larger for surer answers, `[...]`, such as the largest
+            probability.
+        hits: whether each answer is right, booleans, `[...]`.
+        error: static rate of errors among the answers, a real number in [0, 1), taken as its
+            shortest decimal.
+        delta: static probability that the rate is larger, a real number in (0, 1).
+
+    Returns:
+        A scalar: give an answer if the confidence is greater. It is infinity if no threshold is
+        good enough, minus infinity if every answer may be given, and NaN if a confidence is NaN.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import sets
+        >>> confidences = jnp.arange(128) / 128
+        >>> hits = confidences > 0.5
+        >>> print(sets.selective_threshold(confidences, hits, error=0.125, delta=0.05))
+        0.4765625
+
+    Source: Angelopoulos et al. (2021), "Learn then test: calibrating predictive algorithms to
+    achieve risk control", sections 3 and 4; Geifman and El-Yaniv (2017), "Selective classification
+    for deep neural networks".
+    """
+    values = _checks.floating_numbers(confidences, "confidences")
+    _checks.some_examples(values, "confidences")
+    right = _checks.boolean_array(hits, "hits", values.shape)
+    rate, level = _checks.static_error(error), _checks.static_positive(delta, "delta")
+    if level >= 1:
+        raise ValueError(f"delta must be less than 1, got {delta}.")
+    allowed = jnp.asarray(_allowed_errors(values.size, rate, level))
+    return _selective_threshold(_sharding.gather(values), _sharding.gather(right), allowed)
 
 
 def _false_negative_rates(values: jax.Array, labels: jax.Array, thresholds: jax.Array) -> jax.Array:
     """The rates of values [..., L] for thresholds [m].
 
-    Hazard: comparing every label with every threshold takes memory for all pairs. Choice: the first
-    threshold that keeps the class, and a count of labels for each. Cost: a search per class.
+    The first threshold that keeps a class, and a count of labels for each: comparing all pairs
+    would take memory for them.
     """
     number = thresholds.shape[0]
     first = jnp.searchsorted(-thresholds, -values.reshape(-1, values.shape[-1]), side="left")
-    rows = jnp.arange(first.shape[0])[:, None]
+    rows, of_rows = jnp.arange(first.shape[0])[:, None], labels.reshape(first.shape)
     kept = jnp.zeros((first.shape[0], number), jnp.int32)
-    kept = kept.at[rows, first].add(labels.reshape(first.shape).astype(jnp.int32), mode="drop")
-    sizes = labels.reshape(first.shape).sum(axis=-1, keepdims=True, dtype=jnp.int32)
+    kept = kept.at[rows, first].add(of_rows.astype(jnp.int32), mode="drop")
+    sizes = of_rows.sum(axis=-1, keepdims=True, dtype=jnp.int32)
     missed = (sizes - jnp.cumsum(kept, axis=-1)).astype(values.dtype)
     rates = missed / jnp.maximum(sizes, 1).astype(values.dtype)
     return rates.reshape(*values.shape[:-1], number)
+
+
+def _allowed_errors(number: int, error: Fraction, delta: Fraction) -> np.ndarray:
+    """The most errors among m answers with which p <= delta, for m from 0; -1 if there are none.
+
+    By P(Bin(m + 1, e) <= k) = P(Bin(m, e) <= k) - e P(Bin(m, e) = k), in decimals, because floats
+    that fall from 1 to a small p have few right digits of it. A million answers take a second.
+    """
+    num_digits = 2 * _SPARE_DIGITS + len(str(delta.denominator // delta.numerator))
+    allowed = np.empty(number + 1, np.int32)
+    too_many, below, own = 0, Decimal(1), Decimal(1)
+    with decimal.localcontext(decimal.Context(prec=num_digits)):
+        rate, level = (Decimal(each.numerator) / each.denominator for each in (error, delta))
+        odds, right = rate / (1 - rate), 1 - rate
+        # A p that is delta exactly is allowed, whichever way its last digit is rounded.
+        level += level.scaleb(-_SPARE_DIGITS)
+        for answers in range(number + 1):
+            if below <= level:
+                own *= odds * (answers - too_many) / (too_many + 1)
+                too_many += 1
+                below += own
+            allowed[answers] = too_many - 1
+            below -= rate * own
+            own *= right * (answers + 1) / (answers + 1 - too_many)
+    return allowed
+
+
+@jax.jit
+def _selective_threshold(values: jax.Array, hits: jax.Array, allowed: jax.Array) -> jax.Array:
+    confidences = values.reshape(-1)
+    order = jnp.argsort(-confidences)
+    descending = confidences[order]
+    errors = (~hits.reshape(-1)[order]).cumsum(dtype=allowed.dtype)
+    # Either all or none of several equal confidences are above a threshold.
+    is_last = jnp.append(descending[1:] < descending[:-1], True)
+    is_tested = is_last & (allowed[1:] >= 1)
+    fails = is_tested & (errors > allowed[1:])
+    first = jnp.argmax(fails)
+    none_before = ~is_tested.any() | (fails.any() & (is_tested.argmax() == first))
+    threshold = jnp.where(fails.any(), descending[first], -jnp.inf)
+    threshold = jnp.where(none_before, jnp.inf, threshold)
+    return jnp.where(jnp.isnan(confidences).any(), jnp.nan, threshold)

@@ -9,19 +9,19 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import (
-    _checks,
-    _class_axis,
-    _classes,
-    _numerics,
-    _ordinals,
-    _selection,
-    _sharding,
-)
+from topk_jax import _checks, _class_axis, _classes, _numerics, _platforms, _search
 from topk_jax.operators import _top_k
-from topk_jax.sets import _rows
 
-__all__ = ["adaptive_set", "threshold_set", "top_k_set"]
+__all__ = ["adaptive_set", "set_utilities", "threshold_set", "top_k_set", "utility_set"]
+
+# The parameters of each kind of utility.
+_PARAMETERS: dict[str, set[str]] = {
+    "precision": set(),
+    "f_beta": {"beta"},
+    "u65": set(),
+    "u80": set(),
+    "reject": {"alpha", "beta"},
+}
 
 
 @_class_axis.allow_split(of="entries")
@@ -31,27 +31,19 @@ def top_k_set(scores: ArrayLike, *, k: int, class_axis_name: Hashable | None = N
     .. math:: \Gamma(x) = \{ l : s_l \text{ is among } s_{[1]}, \dots, s_{[k]} \}
 
     Args:
-        scores: floating-point scores or probabilities, `[..., L]`.
+        class_axis_name: see `topk_jax.sets`.
+        scores: floating-point scores or probabilities, larger for likelier classes, `[..., L]`.
         k: static set size, from 1 to L.
-        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
-            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
         Booleans, `[..., L]`, exactly k of them true. Among equal scores, lower indices come first.
         None is true where a score is NaN.
-
-    Raises:
-        TypeError: `scores` is not floating-point or `k` is not a static integer.
-        ValueError: `k` is outside [1, L].
 
     Example:
         >>> import jax.numpy as jnp
         >>> from topk_jax import sets
         >>> print(sets.top_k_set(jnp.array([0.2, 0.4, 0.2, 0.2]), k=2))
         [ True  True False False]
-
-    See Also:
-        `threshold_set`, `average_k_threshold`.
 
     Source: Garcin (2023), thesis, equation 2.13.
     """
@@ -74,28 +66,19 @@ def threshold_set(
     .. math:: \Gamma(x) = \{ l : p_l \ge \lambda_l \}
 
     Args:
+        class_axis_name: see `topk_jax.sets`.
         probabilities: floating-point, `[..., L]`.
-        threshold: one real number for all classes, or one for each, `[L]`, converted to the
-            probabilities' dtype (float32 or float64). All classes reach minus infinity; no class
-            reaches infinity or NaN.
-        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
-            parts, or `None`; see `docs/scaling.md`.
+        threshold: one real number for all classes, or one for each, `[L]`. All classes reach minus
+            infinity; no class reaches infinity or NaN.
 
     Returns:
         Booleans, `[..., L]`; none is true where a probability is NaN.
-
-    Raises:
-        TypeError: `probabilities` is not floating-point or `threshold` is not real.
-        ValueError: `threshold` has a wrong shape.
 
     Example:
         >>> import jax.numpy as jnp
         >>> from topk_jax import sets
         >>> print(sets.threshold_set(jnp.array([0.5, 0.25, 0.25]), 0.25))
         [ True  True  True]
-
-    See Also:
-        `average_k_threshold`, `conformal_threshold`, `top_k_set`.
 
     Source: Garcin (2023), thesis, equation 2.31.
     """
@@ -115,29 +98,21 @@ def adaptive_set(probabilities: ArrayLike, *, error: ArrayLike) -> jax.Array:
         m = \min \Big\{ m : \sum_{j \le m} p_{[j]} \ge 1 - \varepsilon \Big\}
 
     In float32, a total within 2e-6 of 1 counts as 1, and a missed probability within a relative
-    2e-6 of the error is allowed. Up to 100,000 classes, it is added up to a relative 1e-6.
+    2e-6 of the error is allowed.
 
     Args:
         probabilities: floating-point, from 0 to 1, `[..., L]`, with sum 1 over the classes.
-        error: a real scalar in [0, 1), the probability that a set may miss. May be traced.
+        error: a real scalar in [0, 1), the probability that a set may miss.
 
     Returns:
         Booleans, `[..., L]`. Among equal probabilities, lower indices come first. All are true
         where the sum is less than `1 - error`; none is true where a probability is NaN.
-
-    Raises:
-        TypeError: `probabilities` is not floating-point or `error` is not real.
-        ValueError: `error` is not a scalar, or it is concrete and outside [0, 1), or a concrete
-            probability is not from 0 to 1; a traced one empties its set.
 
     Example:
         >>> import jax.numpy as jnp
         >>> from topk_jax import sets
         >>> print(sets.adaptive_set(jnp.array([0.125, 0.5, 0.25, 0.125]), error=0.25))
         [False  True  True False]
-
-    See Also:
-        `average_error_threshold`, `conformal_set`.
 
     Source: Garcin (2023), thesis, table 2.1, point-wise error.
     """
@@ -146,10 +121,107 @@ def adaptive_set(probabilities: ArrayLike, *, error: ArrayLike) -> jax.Array:
     return _adaptive_set(probabilities, error)
 
 
+def utility_set(probabilities: ArrayLike, *, utilities: ArrayLike) -> jax.Array:
+    r"""The set of the largest expected utility, if g is the value of a set with the label, by size.
+
+    .. math::
+        \Gamma(x) = \operatorname*{arg\,max}_S \; g(|S|) \sum_{l \in S} p_l
+        = \{ l : p_l \text{ is among } p_{[1]}, \dots, p_{[m]} \}, \qquad
+        m = \operatorname*{arg\,max}_m \; g(m) \sum_{j \le m} p_{[j]}
+
+    The value of a set without the label is 0. Among several sizes with the same expected utility,
+    up to 16 roundings, the smallest one is chosen. The set is never empty, except for a NaN.
+
+    Args:
+        probabilities: floating-point, from 0 to 1, `[..., L]`, with sum 1 over the classes.
+        utilities: g, the value of a set of each size from 1 to L that has the label, `[L]`; see
+            `set_utilities`.
+
+    Returns:
+        Booleans, `[..., L]`. Among equal probabilities, lower indices come first. None is true
+        where a probability is NaN, or if a traced utility is not finite.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import sets
+        >>> probabilities = jnp.array([[0.5, 0.375, 0.125], [0.75, 0.125, 0.125]])
+        >>> u65 = sets.set_utilities("u65", num_classes=3)
+        >>> print(sets.utility_set(probabilities, utilities=u65))
+        [[ True  True False]
+         [ True False False]]
+
+    Source: Mortier et al. (2021), "Efficient set-valued prediction in multi-class classification",
+    theorem 1; del Coz, Díez and Bahamonde (2009), "Learning nondeterministic classifiers".
+    """
+    values = _checks.probabilities(probabilities, "probabilities")
+    of_sizes = _checks.numbers(utilities, "utilities", values.dtype, (values.shape[-1:],))
+    return _utility_set(values, of_sizes)
+
+
+def set_utilities(
+    kind: str,
+    *,
+    num_classes: int,
+    alpha: ArrayLike | None = None,
+    beta: ArrayLike | None = None,
+) -> jax.Array:
+    r"""The value of a set of each size that has the label, for `utility_set`.
+
+    .. math::
+        \text{precision:} \quad & 1 / m \\
+        F_\beta: \quad & (1 + \beta^2) / (\beta^2 + m) \\
+        \text{u65:} \quad & 1.6 / m - 0.6 / m^2 \\
+        \text{u80:} \quad & 2.2 / m - 1.2 / m^2 \\
+        \text{reject:} \quad & 1 - \alpha \left( \frac{m - 1}{L - 1} \right)^\beta
+
+    All of them give 1 to a set of one class. Sets get larger from "precision" to "u65" to "u80",
+    which give 0.5, 0.65 and 0.8 to a set of two classes.
+
+    Args:
+        kind: "precision", "f_beta", "u65", "u80" or "reject".
+        num_classes: the static number L of classes, at least 1; there are `[L]` sizes.
+        alpha: for "reject": scalar, what the set of all classes loses, from 0 to 1.
+        beta: for "f_beta" and "reject": positive scalar; a larger one gives larger sets.
+
+    Returns:
+        One value for each size from 1 to L, `[L]`, in the default floating-point type.
+
+    Example:
+        >>> from topk_jax import sets
+        >>> print(sets.set_utilities("precision", num_classes=2))
+        [1.  0.5]
+        >>> print(sets.set_utilities("reject", num_classes=3, alpha=1.0, beta=1.0))
+        [1.  0.5 0. ]
+
+    Source: Mortier et al. (2021), section 3; Zaffalon, Corani and Mauá (2012), "Evaluating credal
+    classifiers by utility-discounted predictive accuracy", for "u65" and "u80".
+    """
+    kind = _checks.choice(kind, "kind", tuple(_PARAMETERS))
+    num_classes = _checks.static_integer(num_classes, "num_classes", minimum=1)
+    given = _checks.parameters_of_kind(
+        kind, {"alpha": alpha, "beta": beta}, needed=_PARAMETERS[kind]
+    )
+    dtype = jnp.result_type(float)
+    sizes = jnp.arange(1, num_classes + 1, dtype=dtype)
+    if kind == "precision":
+        return 1 / sizes
+    if kind == "u65":
+        return 1.6 / sizes - 0.6 / sizes**2
+    if kind == "u80":
+        return 2.2 / sizes - 1.2 / sizes**2
+    power = _checks.scalar(given["beta"], "beta", dtype, above=0)
+    if kind == "f_beta":
+        return (1 + power**2) / (power**2 + sizes)
+    loss = _checks.scalar(given["alpha"], "alpha", dtype, at_least=0, at_most=1)
+    lost = loss * ((sizes - 1) / max(num_classes - 1, 1)) ** power
+    # A power of 1 loses the NaN of a traced exponent.
+    return _numerics.nan_unless(~jnp.isnan(power), 1 - lost)
+
+
 @partial(jax.jit, static_argnames="k")
 def _top_k_set(scores: jax.Array, k: int) -> jax.Array:
-    scores = _selection.compute_once(scores)
-    return largest_set(scores, _top_k.select_largest(scores, k)[0][..., -1], k)
+    scores = jax.lax.optimization_barrier(scores)
+    return _largest_set(scores, _top_k.select_largest(scores, k)[0][..., -1:], k)
 
 
 def _top_k_set_of_split(scores: jax.Array, k: int, class_axis_name: Hashable) -> jax.Array:
@@ -164,82 +236,67 @@ def _top_k_set_of_split(scores: jax.Array, k: int, class_axis_name: Hashable) ->
 
 @jax.jit
 def _adaptive_set(probabilities: jax.Array, error: jax.Array) -> jax.Array:
-    """The adaptive set, computed from the probability that it misses.
+    """The adaptive set, by the probability that it misses.
 
-    Identity: the kept probability is the total minus the missed one. Hazard: near 1 float32 has
-    steps of 6e-8, which is too coarse for many classes or a small error, and a softmax adds up to 1
-    only up to rounding. A sort costs more than all else. Choice: add up the missed ones, which is
-    precise at the cut, treat a total within rounding of 1 as 1 and a sum within rounding of the
-    error as the error, and find the cut by bisection.
-    Cost: at most one pass over the probabilities for each bit, in the cache of a core.
+    Near 1 float32 has steps of 6e-8, which is too coarse for many classes or a small error, and a
+    softmax adds up to 1 only up to rounding: a total within rounding of 1 is 1.
     """
-    probabilities = _selection.compute_once(probabilities)
-
-    def of_batch(probabilities: jax.Array, error: jax.Array) -> tuple[jax.Array, jax.Array]:
-        rows = probabilities.reshape(-1, probabilities.shape[-1])
-        cuts = _rows.in_blocks(partial(_adaptive_cut, error), rows)
-        smallest, size = (cut.reshape(probabilities.shape[:-1]) for cut in cuts)
-        return smallest, size
-
-    smallest, size = _sharding.map_examples(
-        of_batch, probabilities.ndim - 1, probabilities, shared=(error,)
-    )
-    return largest_set(probabilities, smallest, size) & ~jnp.isnan(error)
-
-
-def _adaptive_cut(error: jax.Array, probabilities: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The smallest probability of the adaptive set of one example [L], and the size of the set."""
-    values = _numerics.flush(probabilities)
-    padded = _rows.pad(values, jnp.inf)
-    ordinals = _ordinals.to_ordinals(padded)
-
-    def below(ordinal: jax.Array) -> tuple[jax.Array, jax.Array]:
-        mask = ordinals < ordinal
-        missed = _rows.sum_of(jnp.where(mask, padded, 0.0))
-        return _selection.compute_once(missed), _rows.sum_of(mask.astype(jnp.result_type(int)))
-
-    excess = _rows.sum_of(_rows.pad(values, 0.0)) - 1.0
+    values = jax.lax.optimization_barrier(probabilities)
+    descending = sort_descending(values)
+    missed = jax.lax.cumsum(descending, axis=values.ndim - 1, reverse=True)
+    excess = missed[..., :1] - 1.0
     rounding = _numerics.rounding_to_spare(values.dtype)
     allowed = (error + jnp.where(jnp.abs(excess) <= rounding, 0.0, excess)) * (1.0 + rounding)
-
-    def several(bracket: tuple[jax.Array, ...]) -> jax.Array:
-        lower, upper, num_lower, num_upper = bracket
-        return (upper - lower > 1) & (num_upper - num_lower > 1)
-
-    def halve(bracket: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        # All below the lower end may be missed, but not all below the upper one.
-        lower, upper, num_lower, num_upper = bracket
-        middle = lower + (upper - lower) // 2
-        missed, num = below(middle)
-        fits = missed <= allowed
-        return (
-            jnp.where(fits, middle, lower),
-            jnp.where(fits, upper, middle),
-            jnp.where(fits, num, num_lower),
-            jnp.where(fits, num_upper, num),
-        )
-
-    lower = _ordinals.to_ordinals(values.min())
-    # The most likely class is always kept, even if rounding changes the total.
-    upper = _ordinals.to_ordinals(values.max()) + 1
-    start: tuple[jax.Array, ...] = (lower, upper, below(lower)[1], below(upper)[1])
-    lower, *_ = jax.lax.while_loop(several, halve, start)
-    smallest = jnp.where(ordinals >= lower, padded, jnp.inf).min()
-    missed, num_missed = below(_ordinals.to_ordinals(smallest))
-    num_tied = (values == smallest).sum()
-    # Among equal probabilities, as many as possible are missed.
-    ranks = jnp.arange(1, values.size + 1)
-    fits = missed + ranks.astype(values.dtype) * smallest <= allowed
-    num_missed += (fits & (ranks <= num_tied)).sum()
-    return smallest, jnp.maximum(values.size - num_missed, 1)
+    # The most likely class is always kept.
+    size = jnp.maximum((missed > allowed).sum(axis=-1, keepdims=True), 1)
+    return _largest_of_sorted(values, descending, size) & ~jnp.isnan(error)
 
 
-def largest_set(scores: jax.Array, smallest: jax.Array, size: jax.Array | int) -> jax.Array:
+@jax.jit
+def _utility_set(probabilities: jax.Array, utilities: jax.Array) -> jax.Array:
+    """The set of the best size: the first whose expected utility is within 16 roundings."""
+    values = jax.lax.optimization_barrier(probabilities)
+    descending = sort_descending(values)
+    expected = jnp.broadcast_to(utilities, values.shape) * jnp.cumsum(descending, axis=-1)
+    largest = expected.max(axis=-1, keepdims=True)
+    room = _numerics.rounding_to_spare(expected.dtype) * jnp.abs(largest)
+    is_best = expected >= largest - room
+    size = jnp.where(is_best, _sizes(values), values.shape[-1]).min(axis=-1, keepdims=True)
+    return _largest_of_sorted(values, descending, size) & jnp.isfinite(utilities).all()
+
+
+def sort_descending(values: jax.Array) -> jax.Array:
+    """The values [..., L] from the largest on; NaN comes last.
+
+    On the CPU, XLA sorts integers in a quarter of the time of floats. ONNX does not have the bits.
+    """
+
+    def by_bits(values: jax.Array) -> jax.Array:
+        return -_search.sort(-values)
+
+    def by_values(values: jax.Array) -> jax.Array:
+        return -jnp.sort(-values, axis=-1)
+
+    found: jax.Array = _platforms.choose(values, cpu=by_bits, default=by_values)
+    return found
+
+
+def _sizes(values: jax.Array) -> jax.Array:
+    """1 to L for each example, [..., L]."""
+    return jnp.broadcast_to(jnp.arange(1, values.shape[-1] + 1), values.shape)
+
+
+def _largest_of_sorted(values: jax.Array, descending: jax.Array, size: jax.Array) -> jax.Array:
+    """A mask of the `size` [..., 1] largest of values [..., L] that are also given in order."""
+    kept = jnp.where(_sizes(values) <= size, descending, jnp.inf)
+    return _largest_set(values, kept.min(axis=-1, keepdims=True), size)
+
+
+def _largest_set(scores: jax.Array, smallest: jax.Array, size: jax.Array | int) -> jax.Array:
     """A mask of the `size` largest scores, given the smallest of them; empty with a NaN score."""
-    above = scores > smallest[..., None]
-    tied = scores == smallest[..., None]
-    room = size - above.sum(axis=-1)
-    chosen = above | (tied & (jnp.cumsum(tied, axis=-1) <= room[..., None]))
+    above, tied = scores > smallest, scores == smallest
+    room = size - above.sum(axis=-1, keepdims=True)
+    chosen = above | (tied & (jnp.cumsum(tied, axis=-1) <= room))
     return chosen & _without_nan(scores)
 
 

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _class_axis, _numerics, _selection, _sharding
-from topk_jax.sets import _rows
-from topk_jax.sets._ordered_scores import (
-    ORDERED,
-    are_plausible,
-    score_classes,
-    score_labels,
-    search_set,
-)
+from topk_jax import _checks, _class_axis, _numerics, _sharding
+from topk_jax._entries import map_rows, take_along
+from topk_jax.sets._rules import sort_descending
 
 __all__ = ["conformal_label_scores", "conformal_scores", "conformal_set", "score_set"]
 
@@ -33,12 +26,15 @@ _PARAMETERS: dict[str, tuple[set[str], set[str]]] = {
     "saps": ({"rank_penalty"}, {"key"}),
     "pas": ({"class_counts"}, {"class_weights"}),
 }
+# Those that need the order of the classes, and those that add up probabilities.
+_ORDERED = ("rank", "aps", "raps", "saps")
+_CUMULATIVE = ("aps", "raps")
 
 
 class _Terms(NamedTuple):
     """The parameters of a score, as arrays."""
 
-    # U of each example, [n], and the penalty of that part of a rank.
+    # U of each example, [..., 1], and the penalty of that part of a rank.
     uniform: jax.Array
     shift: jax.Array
     # The penalty of a class with that many likelier ones, [L + 1].
@@ -73,11 +69,8 @@ def conformal_scores(
         \text{pas:} \quad & -\omega_l \, p_l / \pi_l
 
     "aps", "raps" and "saps" are randomised by `key`. Without a key U is 1 in "aps" and "raps", and
-    0 in "saps". These are the smallest scores over U, so the sets of a given quantile are the
-    largest: they are conservative for a quantile of scores with a key. A quantile of scores without
-    a key is valid only for scores without a key. Use another key for each batch.
-
-    Rounded probabilities may add up to a little more than 1. No score "aps" exceeds 1.
+    0 in "saps", which gives the largest sets of a quantile; a quantile of scores without a key is
+    valid only for scores without a key. Use another key for each batch.
 
     Classes of equal probability have equal scores. So do a label here and in
     `conformal_label_scores`, to the last bit. In float32 the scores are right to 3e-7.
@@ -88,21 +81,15 @@ def conformal_scores(
         kind: "lac", "margin", "rank", "aps", "raps", "saps" or "pas".
         key: one key of `jax.random.key` for "aps", "raps" and "saps".
         rank_penalty: for "raps" and "saps": the scalar penalty of a rank (lambda above), at least
-            0. May be traced.
+            0.
         unpenalized_ranks: for "raps": the static number of ranks without a penalty (k above).
         class_counts: for "pas": the number of training examples of each class, `[L]`, positive.
         class_weights: for "pas": the weight of each class (omega above), at least 0: a scalar, or
             one value per class, `[L]`; 1 by default. With weights this is the score WPAS.
 
     Returns:
-        Scores, `[..., L]`, in float32 or float64; NaN for all classes where a probability is NaN,
-        where a traced one is not from 0 to 1, and for "aps" and "raps" where their sum is greater
-        than 1.5.
-
-    Raises:
-        TypeError: `probabilities` or a parameter has a wrong type.
-        ValueError: a concrete probability is not from 0 to 1, `kind` is unknown, or a parameter is
-            missing, is not one of this kind, or has a wrong shape or a wrong value.
+        Scores, `[..., L]`; NaN for all classes where a probability is NaN, where a traced one is
+        not from 0 to 1, and for "aps" and "raps" where their sum is greater than 1.5.
 
     Example:
         >>> import jax.numpy as jnp
@@ -113,9 +100,6 @@ def conformal_scores(
         >>> print(sets.conformal_scores(probabilities, kind="aps"))
         [0.   0.75 0.5  0.75]
 
-    See Also:
-        `conformal_label_scores`, `conformal_set`.
-
     Source: "lac": Sadinle, Lei and Wasserman (2019), "Least ambiguous set-valued classifiers with
     bounded error levels"; "aps": Romano, Sesia and Candès (2020), "Classification with valid and
     adaptive coverage"; "raps": Angelopoulos et al. (2021), "Uncertainty sets for image classifiers
@@ -125,8 +109,8 @@ def conformal_scores(
     prediction for long-tailed classification".
     """
     values = _checks.probabilities(probabilities, "probabilities")
-    given = _parameters(kind, key, rank_penalty, unpenalized_ranks, class_counts, class_weights)
-    return _of_rows(partial(_scores, kind), values, _terms(values, kind, given))
+    terms = _terms(values, kind, key, rank_penalty, unpenalized_ranks, class_counts, class_weights)
+    return _scores(kind, values, terms)
 
 
 @_class_axis.refuse_split
@@ -147,23 +131,13 @@ def conformal_label_scores(
     passes over the probabilities instead of a sort.
 
     Args:
-        probabilities: floating-point, `[..., L]`, as for `conformal_scores`.
-        labels: integer classes, `[...]`.
-        kind: the kind of the score.
-        key: as for `conformal_scores`, as are the following.
-        rank_penalty: for "raps" and "saps".
-        unpenalized_ranks: for "raps".
-        class_counts: for "pas".
-        class_weights: for "pas".
+        labels: see `topk_jax.sets`.
+        probabilities, kind, key, rank_penalty, unpenalized_ranks, class_counts, class_weights: as
+            for `conformal_scores`.
 
     Returns:
-        One score per example, `[...]`, in float32 or float64; NaN where `conformal_scores` are NaN
-        or the label is outside [0, L). The functions that calibrate with them take vectors: if a
-        batch has several axes, flatten the scores and the labels first.
-
-    Raises:
-        TypeError: `probabilities`, `labels` or a parameter has a wrong type.
-        ValueError: the shapes do not match, or as for `conformal_scores`.
+        One score per example, `[...]`; NaN where `conformal_scores` are NaN or the label is outside
+        [0, L). Flatten a batch of several axes before you calibrate.
 
     Example:
         >>> import jax.numpy as jnp
@@ -172,24 +146,12 @@ def conformal_label_scores(
         >>> print(sets.conformal_label_scores(probabilities, jnp.array([0, 2]), kind="aps"))
         [0.  0.5]
 
-        Batches of two examples, flattened for a quantile:
-
-        >>> batches = jnp.stack([probabilities, probabilities])
-        >>> labels = jnp.array([[0, 2], [1, 1]])
-        >>> scores = sets.conformal_label_scores(batches, labels, kind="aps")
-        >>> print(sets.conformal_quantile(scores.ravel(), labels.ravel(), error=0.5))
-        0.5
-
-    See Also:
-        `conformal_scores`, `conformal_quantile`.
-
     Source: as for `conformal_scores`.
     """
     values, labels = _checks.logits_and_labels(probabilities, labels, name="probabilities")
     values = _checks.only_probabilities(probabilities, values, "probabilities")
-    given = _parameters(kind, key, rank_penalty, unpenalized_ranks, class_counts, class_weights)
-    terms = _terms(values, kind, given)
-    return _of_rows(partial(_label_scores, kind), values, terms, of_examples=(labels,))
+    terms = _terms(values, kind, key, rank_penalty, unpenalized_ranks, class_counts, class_weights)
+    return _label_scores(kind, values, labels, terms)
 
 
 def conformal_set(
@@ -207,27 +169,17 @@ def conformal_set(
 
     .. math:: \Gamma(x) = \{ l : s_l(x) \le q_l \}
 
-    It equals `score_set` of the `conformal_scores`. With one quantile for all classes, "rank",
-    "aps", "raps" and "saps" take a search for the last class of each set instead of a sort.
+    It equals `score_set` of the `conformal_scores`.
 
     Args:
-        probabilities: floating-point, `[..., L]`, as for `conformal_scores`.
         quantiles: one real number for all classes, as from `conformal_quantile`, or one for each,
             `[L]`, as from `class_conditional_quantiles`. All classes are kept at infinity, and none
             at NaN.
-        kind: the kind of the score.
-        key: as for `conformal_scores`, as are the following.
-        rank_penalty: for "raps" and "saps".
-        unpenalized_ranks: for "raps".
-        class_counts: for "pas".
-        class_weights: for "pas".
+        probabilities, kind, key, rank_penalty, unpenalized_ranks, class_counts, class_weights: as
+            for `conformal_scores`.
 
     Returns:
-        Booleans, `[..., L]`; none is true where the scores are NaN.
-
-    Raises:
-        TypeError: `probabilities`, `quantiles` or a parameter has a wrong type.
-        ValueError: `quantiles` has a wrong shape, or as for `conformal_scores`.
+        Booleans, `[..., L]`; none where the scores are NaN.
 
     Example:
         >>> import jax.numpy as jnp
@@ -237,18 +189,15 @@ def conformal_set(
         [[ True  True  True]
          [False  True False]]
 
-    See Also:
-        `conformal_scores`, `conformal_quantile`.
-
     Source: as for `conformal_scores`.
     """
     values = _checks.probabilities(probabilities, "probabilities")
-    given = _parameters(kind, key, rank_penalty, unpenalized_ranks, class_counts, class_weights)
+    terms = _terms(values, kind, key, rank_penalty, unpenalized_ranks, class_counts, class_weights)
     limits = _checks.limits(quantiles, "quantiles", values.shape[-1], values.dtype)
-    terms = _terms(values, kind, given)
-    if limits.ndim == 0 and kind in ORDERED:
-        return _of_rows(partial(_ordered_set, kind), values, terms, shared=(limits,))
-    return _at_most(_of_rows(partial(_scores, kind), values, terms), limits)
+    if limits.ndim == 0 and kind in _ORDERED:
+        return _ordered_set(kind, values, limits, terms)
+    scores = _scores(kind, values, terms)
+    return scores <= jnp.broadcast_to(limits, scores.shape)
 
 
 def score_set(scores: ArrayLike, quantiles: ArrayLike) -> jax.Array:
@@ -263,10 +212,6 @@ def score_set(scores: ArrayLike, quantiles: ArrayLike) -> jax.Array:
     Returns:
         Booleans, `[..., L]`; none is true where a score is NaN.
 
-    Raises:
-        TypeError: `scores` is not floating-point or `quantiles` is not real.
-        ValueError: `quantiles` has a wrong shape.
-
     Example:
         >>> import jax.numpy as jnp
         >>> from topk_jax import sets
@@ -276,26 +221,25 @@ def score_set(scores: ArrayLike, quantiles: ArrayLike) -> jax.Array:
         >>> print(sets.score_set(scores, jnp.array([0.25, 0.25, jnp.inf])))
         [[False  True  True]]
 
-    See Also:
-        `conformal_set`, `threshold_set`.
-
     Source: Vovk et al. (2005), "Algorithmic learning in a random world", section 4.5, for one
     quantile per class.
     """
     scores = _checks.floating_array(scores, "scores")
     limits = _checks.limits(quantiles, "quantiles", scores.shape[-1], scores.dtype)
-    return _at_most(scores, limits) & ~jnp.isnan(scores).any(axis=-1, keepdims=True)
+    is_below = scores <= jnp.broadcast_to(limits, scores.shape)
+    return is_below & ~jnp.isnan(scores).any(axis=-1, keepdims=True)
 
 
-def _parameters(
+def _terms(
+    values: jax.Array,
     kind: str,
     key: jax.Array | None,
     rank_penalty: ArrayLike | None,
     unpenalized_ranks: int | None,
     class_counts: ArrayLike | None,
     class_weights: ArrayLike | None,
-) -> dict[str, Any]:
-    """The parameters that were given, by name, or raises if the kind does not have them."""
+) -> _Terms:
+    """The parameters, or raises if one is wrong or the kind does not have it."""
     kind = _checks.choice(kind, "kind", tuple(_PARAMETERS))
     parameters = {
         "key": key,
@@ -305,121 +249,151 @@ def _parameters(
         "class_weights": class_weights,
     }
     needed, possible = _PARAMETERS[kind]
-    return _checks.parameters_of_kind(kind, parameters, needed=needed, possible=possible)
-
-
-def _terms(values: jax.Array, kind: str, given: dict[str, Any]) -> _Terms:
-    """The parameters as arrays, or raises if one has a wrong type, shape or value."""
+    given = _checks.parameters_of_kind(kind, parameters, needed=needed, possible=possible)
     num_classes, dtype = values.shape[-1], values.dtype
-    num_examples = values.size // num_classes
-    uniform = jnp.full(num_examples, 0.0 if kind == "saps" else 1.0, dtype)
-    if "key" in given:
-        key = _checks.random_keys(given["key"], "key", ())
-        uniform = jax.random.uniform(key, (num_examples,), dtype)
+    uniform = jnp.full(values.shape[:-1], 0.0 if kind == "saps" else 1.0, dtype)
+    if key is not None:
+        key = _checks.random_keys(key, "key", ())
+        uniform = jax.random.uniform(key, values.shape[:-1], dtype)
     penalty = _checks.scalar(given.get("rank_penalty", 0.0), "rank_penalty", dtype, at_least=0)
     unpenalized = 2
     if kind == "raps":
-        unpenalized = _checks.static_integer(
-            given["unpenalized_ranks"], "unpenalized_ranks", minimum=0
-        )
+        unpenalized = _checks.static_integer(unpenalized_ranks, "unpenalized_ranks", minimum=0)
     penalized = np.maximum(np.arange(1, num_classes + 2) - unpenalized, 0)
     factors = jnp.ones(num_classes, dtype)
     if kind == "pas":
-        counts = _checks.class_counts(given["class_counts"], "class_counts").astype(dtype)
-        if counts.shape != (num_classes,):
-            raise ValueError(
-                f"class_counts must have shape ({num_classes},) for probabilities of shape "
-                f"{values.shape}, got shape {counts.shape}."
-            )
+        counts = given["class_counts"]
+        counts = _checks.numbers(counts, "class_counts", dtype, ((num_classes,),), above=0)
         weights = given.get("class_weights", 1.0)
-        weights = _checks.per_class(weights, "class_weights", num_classes, dtype)
+        weights = _checks.numbers(weights, "class_weights", dtype, ((), (num_classes,)), at_least=0)
         factors = weights * (counts.sum() / counts)
-    return _Terms(uniform, penalty * uniform, penalty * penalized.astype(dtype), factors)
-
-
-def _of_rows(
-    function: Callable[..., jax.Array],
-    values: jax.Array,
-    terms: _Terms,
-    of_examples: tuple[jax.Array, ...] = (),
-    shared: tuple[jax.Array, ...] = (),
-) -> jax.Array:
-    """`function(rows, terms, *of_examples, *shared)` of values [..., L], on each device.
-
-    The function is one of rows [n, L] and of arrays [n], and has one result for each row.
-    """
-
-    def of_batch(
-        values: jax.Array,
-        own: tuple[jax.Array, ...],
-        of_all: tuple[jax.Array, ...],
-        shared: tuple[jax.Array, ...],
-    ) -> jax.Array:
-        rows = values.reshape(-1, values.shape[-1])
-        uniform, shift, *others = (array.reshape(-1) for array in own)
-        result = function(rows, _Terms(uniform, shift, *of_all), *others, *shared)
-        return result.reshape(*values.shape[:-1], *result.shape[1:])
-
-    uniform, shift, *of_all = terms
-    own = (uniform.reshape(values.shape[:-1]), shift.reshape(values.shape[:-1]), *of_examples)
-    return _sharding.map_examples(
-        of_batch, values.ndim - 1, values, own, shared=(tuple(of_all), shared)
-    )
+    shift = (penalty * uniform)[..., None]
+    return _Terms(uniform[..., None], shift, penalty * penalized.astype(dtype), factors)
 
 
 @partial(jax.jit, static_argnums=0)
-def _scores(kind: str, rows: jax.Array, terms: _Terms) -> jax.Array:
-    """The scores of all classes, [n, L]."""
-    rows, terms = _selection.compute_once(rows), _compute_once(terms)
-    if kind in ORDERED:
-        score = partial(score_classes, terms.penalties, kind)
-        return _rows.in_blocks(score, rows, terms.uniform, terms.shift)
-    if kind == "lac":
-        scores = 1.0 - rows
+def _scores(kind: str, values: jax.Array, terms: _Terms) -> jax.Array:
+    """The scores of all classes, [..., L]."""
+    values, terms = jax.lax.optimization_barrier((values, terms))
+    if kind in _ORDERED:
+        flushed = _numerics.flush(values)
+        descending = sort_descending(flushed)
+        num_above = _sharding.map_examples(_count_above, values.ndim - 1, descending, flushed)
+        units = _units(descending, kind)
+        above = take_along(jnp.cumsum(units, axis=-1) - units, num_above)
+        scores = _ordered_scores(kind, values, num_above, above, descending[..., :1], terms)
+    elif kind == "lac":
+        scores = 1.0 - values
     elif kind == "pas":
-        scores = -(terms.factors[None] * rows)
+        scores = -(jnp.broadcast_to(terms.factors, values.shape) * values)
     else:
-        is_largest = _numerics.is_label(rows, rows.argmax(axis=-1))
-        others = jnp.where(is_largest, -jnp.inf, rows).max(axis=-1, keepdims=True)
-        scores = jnp.where(is_largest, others, rows.max(axis=-1, keepdims=True)) - rows
-    return jnp.where(are_plausible(rows, kind)[:, None], scores, jnp.nan)
+        is_largest = _numerics.is_label(values, values.argmax(axis=-1))
+        others = jnp.where(is_largest, -jnp.inf, values).max(axis=-1, keepdims=True)
+        scores = jnp.where(is_largest, others, values.max(axis=-1, keepdims=True)) - values
+    return jnp.where(_are_plausible(values, kind), scores, jnp.nan)
 
 
 @partial(jax.jit, static_argnums=0)
-def _label_scores(kind: str, rows: jax.Array, terms: _Terms, labels: jax.Array) -> jax.Array:
-    """The scores of the labels, [n]."""
-    rows, terms = _selection.compute_once(rows), _compute_once(terms)
-    of_labels = _numerics.score_of_label(rows, labels)
+def _label_scores(kind: str, values: jax.Array, labels: jax.Array, terms: _Terms) -> jax.Array:
+    """The scores of the labels, [...]."""
+    values, terms = jax.lax.optimization_barrier((values, terms))
+    of_labels = _numerics.score_of_label(values, labels)
     if kind == "lac":
         scores = 1.0 - of_labels
     elif kind == "pas":
         scores = -(_numerics.value_of_class(terms.factors, labels) * of_labels)
     elif kind == "margin":
-        scores = _numerics.without_label(rows, labels).max(axis=-1) - of_labels
+        scores = _numerics.without_label(values, labels).max(axis=-1) - of_labels
     else:
-        scores = score_labels(terms.penalties, kind, rows, of_labels, terms.uniform, terms.shift)
-    in_range = (labels >= 0) & (labels < rows.shape[-1])
-    return jnp.where(are_plausible(rows, kind) & in_range, scores, jnp.nan)
+        own = of_labels[..., None]
+        is_above = _numerics.flush(values) > _numerics.flush(own)
+        units = jnp.where(is_above, _units(values, kind), 0)
+        num_above, above = (
+            each.sum(axis=-1, keepdims=True, dtype=units.dtype) for each in (is_above, units)
+        )
+        largest = values.max(axis=-1, keepdims=True)
+        scores = _ordered_scores(kind, own, num_above, above, largest, terms)[..., 0]
+    in_range = (labels >= 0) & (labels < values.shape[-1])
+    return jnp.where(_are_plausible(values, kind)[..., 0] & in_range, scores, jnp.nan)
 
 
 @partial(jax.jit, static_argnums=0)
-def _ordered_set(kind: str, rows: jax.Array, terms: _Terms, limit: jax.Array) -> jax.Array:
-    """The classes whose score is at most a limit, [n, L], found without all scores.
+def _ordered_set(kind: str, values: jax.Array, limit: jax.Array, terms: _Terms) -> jax.Array:
+    """The classes whose score is at most a limit, [..., L]: those from some probability up.
 
-    Identity: scores grow from the likeliest class to the unlikeliest, so a set has the classes
-    above some probability. Hazard: a sort costs more than all else. Choice: a bisection of the
-    ordinals of the probabilities. Cost: at most one pass over the probabilities for each bit, and
-    about 15 of 1,000 classes, in the cache of a core.
+    The first of equal probabilities has the score of all of them.
     """
-    rows, terms = _selection.compute_once(rows), _compute_once(terms)
-    search = partial(search_set, limit, terms.penalties, kind)
-    return _rows.in_blocks(search, rows, terms.uniform, terms.shift)
+    values, terms = jax.lax.optimization_barrier((values, terms))
+    flushed = _numerics.flush(values)
+    descending = sort_descending(flushed)
+    units = _units(descending, kind)
+    places = jnp.broadcast_to(jnp.arange(values.shape[-1]), values.shape)
+    above = jnp.cumsum(units, axis=-1) - units
+    scores = _ordered_scores(kind, descending, places, above, descending[..., :1], terms)
+    smallest = jnp.where(scores <= limit, descending, jnp.inf).min(axis=-1, keepdims=True)
+    # A traced penalty out of its range is NaN in the shift too.
+    return (flushed >= smallest) & _are_plausible(values, kind) & ~jnp.isnan(terms.shift)
 
 
-def _at_most(scores: jax.Array, limits: jax.Array) -> jax.Array:
-    return scores <= jnp.broadcast_to(limits, scores.shape)
+def _count_above(descending: jax.Array, values: jax.Array) -> jax.Array:
+    """How many of the sorted rows [..., L] exceed each of the values [..., L]."""
+    count = partial(jnp.searchsorted, side="left")
+    for _ in range(values.ndim - 1):
+        count = partial(map_rows, count)
+    found: jax.Array = count(-descending, -values)
+    return found
 
 
-def _compute_once(terms: _Terms) -> _Terms:
-    """The terms, computed only once: see `_ordered_scores._score`."""
-    return _Terms(*map(_selection.compute_once, terms))
+def _ordered_scores(
+    kind: str,
+    probabilities: jax.Array,
+    num_above: jax.Array,
+    above: jax.Array,
+    largest: jax.Array,
+    terms: _Terms,
+) -> jax.Array:
+    """The scores of classes [..., m] with so many likelier ones, of so many units.
+
+    No sum has a term that is a product: XLA may fuse both with one rounding, and then a label could
+    miss the set of the quantile that it has determined.
+    """
+    shape, size = probabilities.shape, terms.penalties.size
+    penalties = jnp.broadcast_to(terms.penalties, (*shape[:-1], size))
+    penalty = take_along(penalties, num_above)
+    if kind == "rank":
+        return (num_above + 1).astype(probabilities.dtype)
+    if kind == "saps":
+        later = (largest + terms.shift) + penalty
+        return jnp.where(num_above == 0, terms.uniform * largest, later)
+    own = _units((1.0 - terms.uniform) * probabilities, kind)
+    # Rounded probabilities may add up to more than 1.
+    unit = _unit(probabilities.dtype)
+    mass = jnp.minimum(above + own, int(unit)).astype(probabilities.dtype) / unit
+    return mass if kind == "aps" else mass + penalty
+
+
+def _units(probabilities: jax.Array, kind: str) -> jax.Array:
+    """The probabilities as integers, which have the same sum in any order; or zeros.
+
+    They are multiples of 2^-30 (2^-62 in float64), finer than the steps of the sum. An implausible
+    sum could overflow; its scores are NaN.
+    """
+    dtype = probabilities.dtype
+    integer = jnp.dtype(f"int{8 * dtype.itemsize}")
+    if kind not in _CUMULATIVE:
+        return jnp.zeros(probabilities.shape, integer)
+    return jnp.round(probabilities * _unit(dtype)).astype(integer)
+
+
+def _unit(dtype: jnp.dtype) -> float:
+    """How many units add up to 1; a power of two, so that products with it are exact."""
+    return 2.0 ** (8 * dtype.itemsize - 2)
+
+
+def _are_plausible(probabilities: jax.Array, kind: str) -> jax.Array:
+    """Whether the scores of examples [..., L] are not NaN, `[..., 1]`."""
+    if kind not in _CUMULATIVE:
+        return ~jnp.isnan(probabilities).any(axis=-1, keepdims=True)
+    # The sum is NaN where a probability is NaN; the smallest one need not be on the CPU.
+    total = probabilities.sum(axis=-1, keepdims=True)
+    return (probabilities.min(axis=-1, keepdims=True) >= 0.0) & (total <= 1.5)

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _class_axis, _numerics, _tree
+from topk_jax import _checks, _class_axis, _numerics
+from topk_jax import taxonomy as _tree
 from topk_jax._entries import map_rows, take_along
 from topk_jax.taxonomy import Taxonomy
 
@@ -33,13 +34,8 @@ def node_probabilities(probabilities: ArrayLike, taxonomy: Taxonomy) -> jax.Arra
         taxonomy: a tree of V nodes; the first L nodes are the classes.
 
     Returns:
-        One probability for each node, `[..., V]`, in float32 or float64; the classes come first,
-        and the last one is the sum over all classes.
-
-    Raises:
-        TypeError: `probabilities` is not floating-point or `taxonomy` is not a `Taxonomy`.
-        ValueError: the numbers of classes differ, or a concrete probability is not from 0 to 1; a
-            traced one makes its example NaN.
+        One probability for each node, `[..., V]`; the classes come first, and the last one is the
+        sum over all classes.
 
     Example:
         >>> import jax.numpy as jnp
@@ -49,9 +45,6 @@ def node_probabilities(probabilities: ArrayLike, taxonomy: Taxonomy) -> jax.Arra
         ...     [("Quercus", "robur"), ("Quercus", "ilex"), ("Salix", "alba")])
         >>> print(sets.node_probabilities(jnp.array([0.5, 0.25, 0.25]), taxonomy))
         [0.5  0.25 0.25 0.75 0.25 1.  ]
-
-    See Also:
-        `node_scores`, `fewest_names`.
 
     Source: Mortier et al. (2025), "Conformal prediction in hierarchical classification with
     constrained representation complexity", section 2.
@@ -74,8 +67,7 @@ def node_scores(
 
     The set :math:`\{ l : s_l \le q \}` is one of these nodes, so it has a name and is never empty.
     With a key the score is uniform between :math:`P(v_{i - 1})` and :math:`P(v_i)`, with one number
-    U for each example, and the coverage is exact. Then a set may be empty. Use another key for each
-    batch. Node sets are larger than sets without a name.
+    for each example, the coverage is exact, and a set may be empty. Use another key for each batch.
 
     Args:
         probabilities: floating-point, from 0 to 1, `[..., L]`, with sum 1 over the classes.
@@ -83,14 +75,8 @@ def node_scores(
         key: one key of `jax.random.key`, or `None` for scores without randomness.
 
     Returns:
-        Scores that are smaller for classes that fit better, `[..., L]`, in float32 or float64, for
-        `conformal_quantile` and `score_set`; all NaN where a probability is NaN.
-
-    Raises:
-        TypeError: `probabilities` is not floating-point, `taxonomy` is not a `Taxonomy`, or `key`
-            is not a key.
-        ValueError: the numbers of classes differ, there are several keys, or a concrete probability
-            is not from 0 to 1; a traced one makes its example NaN.
+        Scores, `[..., L]`, for `conformal_quantile` and `score_set`; all NaN where a probability is
+        NaN.
 
     Example:
         >>> import jax.numpy as jnp
@@ -101,9 +87,6 @@ def node_scores(
         >>> scores = sets.node_scores(jnp.array([0.5, 0.25, 0.25]), taxonomy)
         >>> print(scores, sets.score_set(scores, 0.6))
         [0.   0.5  0.75] [ True  True False]
-
-    See Also:
-        `node_probabilities`, `fewest_names`, `conformal_quantile`, `score_set`.
 
     Source: Mortier et al. (2025), section 4.
     """
@@ -126,7 +109,7 @@ def fewest_names(members: ArrayLike, taxonomy: Taxonomy, *, names: int) -> jax.A
         \Bigl| \bigcup N \Bigr|
 
     Among several solutions, one with the fewest names is chosen. A set that contains a valid set is
-    valid. It takes about V r^2 steps for each example.
+    valid.
 
     Args:
         members: the classes of each set, booleans `[..., L]`.
@@ -135,11 +118,6 @@ def fewest_names(members: ArrayLike, taxonomy: Taxonomy, *, names: int) -> jax.A
 
     Returns:
         The nodes whose names are used, booleans `[..., V]`; none for an empty set.
-
-    Raises:
-        TypeError: `members` is not boolean, `taxonomy` is not a `Taxonomy`, or `names` is not a
-            static integer.
-        ValueError: the numbers of classes differ, or `names` is less than 1.
 
     Example:
         >>> import jax.numpy as jnp
@@ -150,9 +128,6 @@ def fewest_names(members: ArrayLike, taxonomy: Taxonomy, *, names: int) -> jax.A
         >>> chosen = sets.fewest_names(jnp.array([True, True, True, False]), taxonomy, names=2)
         >>> print([name for name, used in zip(taxonomy.names, chosen) if used])
         ['alba', 'Quercus']
-
-    See Also:
-        `node_set`, `node_scores`, `node_probabilities`.
 
     Source: Mortier et al. (2025), section 3; "Hierarchical conformal classification"
     (arXiv:2508.13288).
@@ -177,10 +152,6 @@ def node_set(nodes: ArrayLike, taxonomy: Taxonomy) -> jax.Array:
     Returns:
         The classes of each set, booleans `[..., L]`.
 
-    Raises:
-        TypeError: `nodes` is not boolean or `taxonomy` is not a `Taxonomy`.
-        ValueError: the numbers of nodes differ.
-
     Example:
         >>> import jax.numpy as jnp
         >>> from topk_jax import sets
@@ -190,9 +161,6 @@ def node_set(nodes: ArrayLike, taxonomy: Taxonomy) -> jax.Array:
         >>> members = jnp.array([True, True, True, False])
         >>> print(sets.node_set(sets.fewest_names(members, taxonomy, names=1), taxonomy))
         [ True  True  True  True]
-
-    See Also:
-        `fewest_names`, `node_scores`.
 
     Source: Mortier et al. (2025), section 2.
     """
@@ -240,13 +208,11 @@ def _node_set(taxonomy: Taxonomy, rows: jax.Array) -> jax.Array:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Plan:
-    """How costs go up a taxonomy, whose nodes are joined two by two.
-
-    The nodes have numbers by which those below come first: the classes, and then level by level.
+    """How costs go up a taxonomy, whose nodes are joined two by two, and numbered level by level.
 
     Attributes:
         names: the largest number of names.
-        num_classes: the number of classes.
+        num_classes: the number of classes, which have the first numbers.
         levels: of each level the numbers of its nodes, and of the two nodes below each.
         sizes: the number of classes of each node that has a name, 0 for one that only joins two.
         order: the number of each node of the taxonomy.
@@ -302,13 +268,12 @@ def _plan(taxonomy: Taxonomy, names: int) -> _Plan:
 @partial(jax.jit, static_argnums=0)
 def _fewest_names(plan: _Plan, rows: jax.Array) -> jax.Array:
     of_row = partial(_fewest_names_of_row, plan)
+    block = max(1, _BLOCK // (len(plan.sizes) * (plan.names + 1)))
     # A program of `jax.export` for any number of rows does not have blocks.
     is_any_number = not isinstance(rows.size, int)
-    if is_any_number:
-        found: jax.Array = map_rows(of_row, rows)
-        return found
-    block = max(1, _BLOCK // (len(plan.sizes) * (plan.names + 1)))
-    return jax.lax.map(of_row, rows, batch_size=block)
+    in_blocks = partial(jax.lax.map, of_row, batch_size=block)
+    found: jax.Array = (partial(map_rows, of_row) if is_any_number else in_blocks)(rows)
+    return found
 
 
 def _fewest_names_of_row(plan: _Plan, members: jax.Array) -> jax.Array:

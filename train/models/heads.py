@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from topk_jax.heads._blocks import unit_vectors
+from topk_jax.heads import unit_vectors
 
 
 class TwoLogits(NamedTuple):

@@ -22,14 +22,13 @@ _MOST_BYTES = 2**31 - 2**16
 
 
 def make(
-    classifier: TrainedClassifier, rule: SetRule, *, sorting: bool = False
+    classifier: TrainedClassifier, rule: SetRule
 ) -> Callable[[jax.Array], tuple[jax.Array, ...]]:
     """The program, a pure function for any number of examples: inputs to `outputs`.
 
     Args:
         classifier: the classifier.
         rule: the fitted rule that makes the sets.
-        sorting: whether only operations are used that ONNX has.
     """
     scores, new_score = classifier.scores(), rule.rule.new_score
     outliers = None if new_score is None else classifier.outliers(new_score)
@@ -37,7 +36,7 @@ def make(
     def infer(inputs: jax.Array) -> tuple[jax.Array, ...]:
         probabilities = scores(inputs).astype(jnp.float32)
         unusual = None if outliers is None else outliers(inputs)
-        answer = rule.answer(probabilities, unusual, sorting=sorting)
+        answer = rule.answer(probabilities, unusual)
         return tuple(one for one in (probabilities, *answer, unusual) if one is not None)
 
     return infer

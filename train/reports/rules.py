@@ -129,9 +129,9 @@ class SetRule:
             raise UserError(f"{self}: {error}") from error
         return SetRule(rule, scores.classes, combination, costs)
 
-    def answer(self, values: Any, outliers: Any = None, *, sorting: bool = False) -> rules.Answer:
+    def answer(self, values: Any, outliers: Any = None) -> rules.Answer:
         """The sets of scores [n, L], of examples or observations; see `topk_jax.rules.Rule`."""
-        return self.rule.answer(values, outliers, sorting=sorting)
+        return self.rule.answer(values, outliers)
 
     def to_json(self) -> dict[str, Any]:
         """The rule as files have it."""

@@ -30,8 +30,6 @@ _TAU = {"tau": NOT_NEGATIVE}
 _MARGINS = {"max_margin": NOT_NEGATIVE, "scale": number(gt=0)}
 _ERROR = number(gt=0, lt=1)
 _OF_SETS = {"temperature": number(gt=0), "weight": NOT_NEGATIVE}
-# The quantiles without noise.
-_QUANTILES = ("bitonic", "expected", "neural_sort", "odd_even", "soft_sort")
 # Every configuration has the field.
 _LABEL_SMOOTHING = declaring.of_group(LossFields)["label_smoothing"].kind
 # Each class can have a probability of its own.
@@ -115,10 +113,9 @@ LOSSES = {
         {
             **_MEAN_SIZE,
             "top_1_weight": number(ge=0, le=1),
-            "method": one_of(("bitonic", "neural_sort", "odd_even", "soft_sort")),
+            "method": one_of(("odd_even", "soft_sort")),
             "tau": number(gt=0),
-            "swap": one_of(("cauchy", "logistic", "optimal")),
-            "art_lambda": number(ge=0, lt=1),
+            "swap": one_of(("cauchy", "logistic")),
             "num_candidates": COUNT,
         },
     ),
@@ -165,7 +162,6 @@ LOSSES = {
             **_OF_SETS,
             # A constant of the steps: it determines the rank of the quantile.
             "error": Annotated[_ERROR, CONSTANT],
-            "quantile": one_of(_QUANTILES),
             "smoothing": number(gt=0),
             "size_weight": NOT_NEGATIVE,
         },

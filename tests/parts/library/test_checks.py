@@ -40,7 +40,6 @@ REFUSALS = {
         lambda value, name: _checks.boolean_array(value, name, (2,)),
         [jnp.ones(2), jnp.ones(3, bool)],
     ),
-    "counting_array": (_checks.counting_array, [jnp.ones(2)]),
     "targets": (
         lambda value, _: _checks.logits_and_targets(LOGITS, value),
         ["y", jnp.ones(3), jnp.ones(3, complex)],
@@ -85,15 +84,14 @@ REFUSALS = {
     "scalar that float32 takes for 0": (scalar(above=0), [1e-50, 1e-40]),
     "scalar from below": (scalar(at_least=0, below=1), [-0.5, 1.0]),
     "scalar without bounds": (scalar(), [np.nan]),
-    "threshold": (lambda value, _: _checks.threshold(value, FLOAT), [np.ones(2), True]),
+    "limits": (lambda value, name: _checks.limits(value, name, None, FLOAT), [np.ones(2), True]),
     "per_class": (
-        lambda value, name: _checks.per_class(value, name, 3, FLOAT),
+        lambda value, name: _checks.numbers(value, name, FLOAT, ((), (3,)), at_least=0),
         [np.ones(2), [1, -0.5, 2], np.nan, np.inf, [1, 1e39, 2]],
     ),
-    # The last ones have no sum, or shares of it, within float32.
     "class_counts": (
-        _checks.class_counts,
-        [1, [3, 0], [3, np.inf], [1, 1e39], [3e38, 3e38], [1e-5, 1e35], [1e-40, 1e-40]],
+        lambda value, name: _checks.numbers(value, name, FLOAT, ((2,),), above=0),
+        [1, [3, 0], [3, np.inf], [1, 1e39], [1e-40, 1e-40]],
     ),
     "training_counts": (_checks.training_counts, [[[3]], [3, -1]]),
 }
@@ -127,7 +125,7 @@ def test_traced_values_are_not_looked_at():
     @jax.jit
     def check(number, counts):
         _checks.scalar(number, "tau", FLOAT, above=0)
-        _checks.class_counts([counts[0], counts[1]], "counts")
+        _checks.numbers([counts[0], counts[1]], "counts", FLOAT, ((2,),), above=0)
         return _checks.ranks(counts, 3, (2,))
 
     np.testing.assert_array_equal(check(-1.0, jnp.array([-1, 9])), [-1, 9])
@@ -170,8 +168,8 @@ def test_what_is_allowed_comes_back():
     assert _checks.scalar(smallest, "tau", FLOAT, above=0) == smallest
     assert _checks.scalar(1e-40, "tau", FLOAT, at_least=0).dtype == FLOAT
     assert _checks.scalar(1 - 1e-9, "error", FLOAT, below=1) == 1
-    assert _checks.threshold(np.inf, FLOAT) == np.inf
-    assert _checks.per_class([1, 2, 3], "margins", 3, FLOAT).dtype == FLOAT
+    assert _checks.limits(np.inf, "threshold", None, FLOAT) == np.inf
+    assert _checks.numbers([1, 2, 3], "margins", FLOAT, ((3,),)).dtype == FLOAT
     assert _checks.axis_size(None) == 1
     sizes = jax.vmap(lambda _: _checks.axis_size("batch"), axis_name="batch")(jnp.ones(3))
     np.testing.assert_array_equal(sizes, 3)

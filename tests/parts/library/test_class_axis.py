@@ -216,17 +216,17 @@ ALL_SPLIT = (PartitionSpec(None, "classes"), PartitionSpec("classes"))
 
 
 @pytest.mark.parametrize(
-    ("name", "labels", "specs", "message"),
+    ("name", "labels", "specs"),
     [
-        ("models", LABELS, SPLIT, "class_axis_name must be"),
-        (["classes"], LABELS, SPLIT, "class_axis_name must be"),
-        ("classes", LABELS, SAME, "logits is the same on all device"),
-        ("classes", jnp.tile(LABELS, 2), ALL_SPLIT, "'classes', along which labels vary"),
+        ("models", LABELS, SPLIT),
+        (["classes"], LABELS, SPLIT),
+        ("classes", LABELS, SAME),
+        ("classes", jnp.tile(LABELS, 2), ALL_SPLIT),
     ],
 )
-def test_wrong_names_are_refused(name, labels, specs, message):
+def test_wrong_names_are_refused(name, labels, specs):
     loss = functools.partial(losses.cross_entropy, class_axis_name=name)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="class_axis_name must be"):
         jax.eval_shape(in_shard_map(loss, specs), LOGITS, labels)
 
 

@@ -18,7 +18,6 @@ NUM_EXAMPLES = NUM_CLASSES = 8
 # Static numbers that determine the shapes of a program: how many candidates there are, which rank
 # a quantile has.
 OF_SHAPES = {
-    ("heads.average_k", "k"),
     ("losses.average_k", "k"),
     ("losses.average_k_candidates", "k"),
     ("losses.conformal_training", "error"),
@@ -66,7 +65,12 @@ def others(value):
         yield np.flip(value)
 
 
-@pytest.mark.parametrize("case", CASES_WITH_HEADS, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    # A function of a user's function is compiled in the user's `jit`.
+    [case for case in CASES_WITH_HEADS if case.public != "heads.in_blocks"],
+    ids=lambda case: case.name,
+)
 def test_a_function_compiles_only_once(case):
     arrays = drawn()
     given = {argument: arrays[name] for argument, name in case.arrays.items()}
@@ -84,7 +88,7 @@ def observed():
     hits = jnp.array([True, False])
     counts = metrics.tally_by_class(hits, jnp.array([0, 1]), num_classes=2)
     counts = sum([counts, counts])
-    yield counts.mean(), counts.macro_mean(), counts.shot_means(class_counts=jnp.array([5, 500]))
+    yield counts.mean(), counts.macro_mean(), counts.macro_mean(jnp.array([True, False]))
     quantile = drift.AdaptiveQuantile.start(jnp.array([0.25, 0.5]), error=0.1)
     coverage, ranks = drift.CoverageTest.start(error=0.1), drift.OnlineRanks.start(edges=[0.5])
     martingale = drift.JumperMartingale.start()

@@ -64,7 +64,7 @@ def test_scores_without_a_key_are_the_reference(rng, kind):
 )
 def test_labels_and_sets_have_the_scores_of_all_classes_to_the_last_bit(rng, key, kind, drawn):
     given = parameters_of(kind, drawn, key)
-    # The first two share a compiled program, and the others, which are taken in blocks.
+    # The first two share a compiled program, and so do the others.
     batches = [tied_probabilities(rng), np.asarray(softmax_of(rng, N, L, scale=8.0))]
     if kind != "pas":
         batches.append(np.asarray(softmax_of(rng, 40, 500)))
@@ -388,21 +388,3 @@ def test_temperature_of_labels_without_doubt_and_without_sense():
     assert sets.temperature(logits, 1 - right) == pytest.approx(2.0**20)
     assert jnp.isnan(sets.temperature(logits, jnp.array([0, 2])))
     assert jnp.isnan(sets.temperature(logits.at[0, 0].set(jnp.nan), right))
-
-
-# Thresholds of classes for a mean size
-
-
-@pytest.mark.parametrize("k", [1, 1.25, 2, 4.5, 5])
-def test_thresholds_of_classes_are_the_references(rng, k):
-    labels = np.arange(N, dtype=np.int32) % 4
-    for probabilities in (tied_probabilities(rng), np.asarray(softmax_of(rng, N, L))):
-        found, expected = (
-            (
-                room.macro_average_k_thresholds(probabilities, k=k, class_counts=COUNTS),
-                room.class_average_k_thresholds(probabilities, labels, k=k),
-            )
-            for room in (sets, reference)
-        )
-        for one, other in zip(found, expected, strict=True):
-            np.testing.assert_allclose(one, other, rtol=3e-7)

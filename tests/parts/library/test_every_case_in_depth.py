@@ -23,13 +23,18 @@ AXES_OF_EXAMPLES = (2, 2, 3)
 ROUNDING = 1e-12
 # Searches end at a root of the rounding of what they minimize, and quadratures at their own error.
 ROUNDINGS = {
-    "losses.conformal_training-expected": 1e-8,
+    "losses.conformal_training": 1e-8,
     "operators.expected_top_k_value": 1e-7,
     "sets.group_weights": 1e-5,
     "sets.temperature": 1e-6,
 }
 # Where every number minimizes, infinity is no score, or a matrix has no inverse.
-WITHOUT_EDGES = {"sets.temperature", "sets.group_weights", "metrics.label_margins"}
+WITHOUT_EDGES = {
+    "heads.in_blocks",
+    "sets.temperature",
+    "sets.group_weights",
+    "metrics.label_margins",
+}
 OF_MORE_EXAMPLES = {"sets.temperature", "sets.class_gaussian"}
 OF_MORE_CLASSES = {
     "sets.temperature",

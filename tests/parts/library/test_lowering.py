@@ -43,7 +43,6 @@ OF_A_KNOWN_SIZE = {
     "losses.efficiency_gap": _RANKS,
     "sets.average_error_threshold": _BLOCKS,
     "sets.average_k_threshold": _RANKS,
-    "sets.class_average_k_thresholds": _RANKS,
     "sets.class_conditional_quantiles": _RANKS,
     "sets.clustered_quantiles": _RANKS,
     "sets.conformal_quantile": _RANKS,
@@ -52,7 +51,6 @@ OF_A_KNOWN_SIZE = {
     "sets.hierarchical_quantile": "a search among the sums of examples needs their number",
     "sets.interpolated_quantiles": _RANKS,
     "sets.label_shift_quantiles": _RANKS,
-    "sets.macro_average_k_thresholds": _RANKS,
     "sets.rank_calibrated_quantiles": _RANKS,
     "sets.risk_controlled_index": _RANKS,
     "sets.selective_threshold": "the errors of each number of answers are counted on the host",
@@ -63,7 +61,6 @@ OF_A_KNOWN_SIZE = {
 OF_SOME_EXAMPLES = (
     "losses.p_value_uniformity",
     "losses.size_at_average_error",
-    "losses.size_over_errors",
 )
 # What JAX raises if it needs a number and gets a symbol.
 REFUSALS = (TypeError, NotImplementedError, jax.errors.InconclusiveDimensionOperation)

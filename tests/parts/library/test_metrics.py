@@ -25,18 +25,7 @@ def examples(rng, size):
     return hits, labels, rng.random(size) < 0.7
 
 
-def same(ours, theirs):
-    """Equal but for roundings: means of at most 6 ratios in float32, each good to 2**-24."""
-    np.testing.assert_allclose(ours, theirs, rtol=8 * 2**-24)
-
-
 # Hits
-
-
-HITS = {
-    "top_k_hits": lambda scores, labels: metrics.top_k_hits(scores, labels, k=scores.shape[-1]),
-    "threshold_hits": lambda scores, labels: metrics.threshold_hits(scores, labels, 0.0),
-}
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16, np.uint32])
@@ -51,12 +40,13 @@ def test_labels_of_any_integer_type(rng, dtype):
     np.testing.assert_array_equal(by_class.count, np.bincount(labels, minlength=300))
 
 
-@pytest.mark.parametrize("function", HITS.values(), ids=list(HITS))
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
-def test_hits_of_half_precision_are_those_of_the_same_numbers(rng, function, dtype):
+def test_hits_of_half_precision_are_those_of_the_same_numbers(rng, dtype):
     scores = jnp.asarray(rng.normal(size=(50, 4)), dtype)
-    labels = jnp.asarray(rng.integers(4, size=50))
-    assert (function(scores, labels) == function(scores.astype(jnp.float32), labels)).all()
+    labels, wide = jnp.asarray(rng.integers(4, size=50)), scores.astype(jnp.float32)
+    assert (metrics.label_ranks(scores, labels) == metrics.label_ranks(wide, labels)).all()
+    reached = metrics.threshold_hits(scores, labels, 0.0)
+    assert (reached == metrics.threshold_hits(wide, labels, 0.0)).all()
 
 
 def test_float64_scores_are_compared_in_float64():
@@ -68,7 +58,7 @@ def test_float64_scores_are_compared_in_float64():
         assert hits == [False, False, True, True]
         assert metrics.threshold_hits(scores, np.int64(3), scores[3])
         assert not metrics.threshold_hits(scores, np.int64(2), scores[3])
-        assert metrics.accuracy(np.array(hits)).dtype == jnp.float64
+        assert metrics.tally(np.array(hits)).mean().dtype == jnp.float64
 
 
 # Means
@@ -87,13 +77,13 @@ def test_shot_groups_are_the_reference_and_every_class_is_in_one(few, many):
 def test_where_nothing_counts_there_is_no_mean():
     hits, labels = np.ones(3, bool), np.array([0, 1, 7])
     nothing = np.zeros(3, bool)
-    assert jnp.isnan(metrics.accuracy(hits, nothing))
-    assert jnp.isnan(metrics.accuracy(hits[:0]))
-    assert jnp.isnan(metrics.macro_accuracy(hits, labels, num_classes=3, where=nothing))
-    assert jnp.isnan(metrics.macro_accuracy(hits[2:], labels[2:], num_classes=3))
-    by_shot = metrics.shot_accuracy(hits, labels, class_counts=np.array([5, 200, 1]))
-    assert (by_shot["few"], by_shot["many"]) == (1.0, 1.0)
-    assert jnp.isnan(by_shot["medium"])
+    assert jnp.isnan(metrics.tally(hits, nothing).mean())
+    assert jnp.isnan(metrics.tally(hits[:0]).mean())
+    none = metrics.tally_by_class(hits, labels, num_classes=3, where=nothing)
+    assert jnp.isnan(none.macro_mean())
+    by_class = metrics.tally_by_class(hits, labels, num_classes=3)
+    assert by_class.macro_mean(np.array([True, False, True])) == 1
+    assert jnp.isnan(by_class.macro_mean(np.array([False, False, True])))
 
 
 # Parts and the whole
@@ -107,14 +97,8 @@ def tallies(hits, labels, where):
 
 
 def means(micro, by_class):
-    by_shot = by_class.shot_means(class_counts=CLASS_COUNTS)
-    return np.array([micro.mean(), by_class.macro_mean(), *by_shot.values()])
-
-
-def whole(hits, labels, where):
-    by_shot = metrics.shot_accuracy(hits, labels, class_counts=CLASS_COUNTS, where=where)
-    macro = metrics.macro_accuracy(hits, labels, num_classes=NUM_CLASSES, where=where)
-    return np.array([metrics.accuracy(hits, where), macro, *by_shot.values()])
+    groups = (None, *metrics.shot_groups(CLASS_COUNTS).values())
+    return np.array([micro.mean(), *(by_class.macro_mean(group) for group in groups)])
 
 
 @settings(max_examples=40, deadline=None, derandomize=True, database=None)
@@ -135,7 +119,7 @@ def test_padded_batches_add_up_to_the_whole(seed, cuts, padding):
     for part in parts:
         totals = tuple(a + b for a, b in zip(part, totals, strict=True))
     # Integers add up exactly, so the means are equal to the last bit (NaN to NaN).
-    np.testing.assert_array_equal(means(*totals), whole(hits, labels, where))
+    np.testing.assert_array_equal(means(*totals), means(*tallies(hits, labels, where)))
 
 
 def test_devices_add_up_to_the_whole(rng):
@@ -144,7 +128,7 @@ def test_devices_add_up_to_the_whole(rng):
     on_devices = jax.device_get(add_up(hits, labels, where))
     for device in range(8):
         totals = jax.tree.map(operator.itemgetter(device), on_devices)
-        np.testing.assert_array_equal(means(*totals), whole(hits, labels, where))
+        np.testing.assert_array_equal(means(*totals), means(*tallies(hits, labels, where)))
 
 
 HOWEVER_IT_IS_CALLED = [lambda f: f, jax.jit, lambda f: lambda t: f(jax.device_get(t))]
@@ -176,10 +160,6 @@ def doubled(tally, times):
 # Batches of one size, whose values are of the given mean, after many others of the mean one half.
 KINDS_OF_TALLIES = {
     "tally": metrics.tally,
-    "tally-weights": lambda values: metrics.tally(values, weights=jnp.full(values.shape, 0.25)),
-    "tally_by_class": lambda values: metrics.tally_by_class(
-        values, jnp.arange(values.size) % 2, num_classes=2
-    ),
     "tally_by_class-weights": lambda values: metrics.tally_by_class(
         values,
         jnp.arange(values.size) % 2,
@@ -277,27 +257,6 @@ def test_a_million_equal_weights_add_up_to_their_number(rng):
     np.testing.assert_allclose(counts.count, 0.1 * np.bincount(labels), rtol=1e-4)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_tallies_in_a_program_for_any_number_of_examples(rng, weighted):
-    hits, labels = rng.integers(2, size=40).astype(bool), rng.integers(5, size=40)
-    weights = rng.random(40).astype(np.float32) if weighted else None
-
-    def tally(*arrays):
-        given, labels, *weights = arrays
-        weights = weights[0] if weights else None
-        return metrics.tally_by_class(given, labels, num_classes=5, weights=weights)
-
-    arrays = [array for array in (hits, labels, weights) if array is not None]
-    (size,) = jax.export.symbolic_shape("n")
-    shapes = [jax.ShapeDtypeStruct((size,), jnp.asarray(array).dtype) for array in arrays]
-    found = jax.export.export(
-        jax.jit(lambda *arrays: (tally(*arrays).total, tally(*arrays).count))
-    )(*shapes).call(*map(jnp.asarray, arrays))
-    expected = tally(*arrays)
-    np.testing.assert_allclose(found[0], expected.total, rtol=1e-6)
-    np.testing.assert_allclose(found[1], expected.count, rtol=1e-6)
-
-
 def test_expected_hits_are_at_most_one():
     for number in range(1, 30):
         votes = jnp.full((1, number), 1 / number)
@@ -324,16 +283,10 @@ untyped: Any = metrics
         (lambda: untyped.label_ranks(S > 0, LABELS), TypeError, "scores"),
         (lambda: untyped.shot_groups([5, 30], few=30, many=29), ValueError, "many"),
         (lambda: untyped.tally(S + 1j), TypeError, "values"),
-        (
-            lambda: untyped.tally(HITS_OF_TWO).shot_means(class_counts=[5]),
-            ValueError,
-            "class_count",
-        ),
+        (lambda: untyped.tally(HITS_OF_TWO).macro_mean([True]), ValueError, "classes"),
         (lambda: untyped.tally(HITS_OF_TWO) + 1, TypeError, "unsupported operand"),
         (
-            lambda: jax.jit(lambda n: untyped.macro_accuracy(HITS_OF_TWO, LABELS, num_classes=n))(
-                3
-            ),
+            lambda: jax.jit(lambda n: untyped.tally_by_class(LABELS, LABELS, num_classes=n))(3),
             TypeError,
             "num_classes",
         ),

@@ -47,28 +47,6 @@ def test_a_utility_set_is_the_best_of_all_subsets(kind, rng):
         assert found >= max(values) * (1 - ROUNDING)
 
 
-@pytest.mark.parametrize("kind", ["precision", "u65", "u80"])
-def test_a_utility_set_of_many_classes_is_that_of_a_complete_sort(kind, rng):
-    # Some of the best sizes are among the few that are sorted at first, and others are not. Of a
-    # power of two, sums are exact and many classes are equal.
-    num_classes = 300
-    utilities = sets.set_utilities(kind, num_classes=num_classes)
-    counts = rng.integers(0, 4, size=(8, num_classes))
-    counts[:4, 0] = 1024 - counts[:4, 1:].sum(axis=1)
-    counts[-1] = 1
-    probabilities = (counts / 1024).astype(np.float32)
-    chosen = np.asarray(sets.utility_set(probabilities, utilities=utilities))
-    for row, members in zip(probabilities, chosen, strict=True):
-        order = np.argsort(-row, kind="stable")
-        values = [UTILITIES[kind][1](m + 1, num_classes) for m in range(num_classes)]
-        values = np.array(values) * np.cumsum(row[order], dtype=np.float64)
-        # The first of those that are equal but for rounding.
-        size = np.argmax(values >= values.max() * (1 - 1e-6)) + 1
-        np.testing.assert_array_equal(members, np.isin(np.arange(num_classes), order[:size]))
-    assert chosen[:4].sum(axis=1).max() < 64
-    assert kind == "precision" or np.median(chosen[4:].sum(axis=1)) > 64
-
-
 def test_of_equal_utilities_the_smallest_set_is_chosen():
     # 0.5 + 0.5 with half the value.
     chosen = sets.utility_set(jnp.array([[0.5, 0.5, 0.0]]), utilities=np.array([1.0, 0.5, 0.25]))

@@ -44,7 +44,7 @@ LABELLED = {
     "sparsemax_loss": {},
     "relaxed_top_k_cross_entropy": {
         "top_k_weights": [0.2, 0.3, 0.5],
-        "method": "bitonic",
+        "method": "odd_even",
         "tau": 0.5,
         "num_candidates": 5,
     },

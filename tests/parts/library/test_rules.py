@@ -1,6 +1,6 @@
 """What every rule of `topk_jax.rules` promises, over the registry: limits and sets of a float64
 reference; its coverage on drawn data; one text; the same sets after JSON, under `jit`, exported for
-any number of examples, and by sorting; one line for a mistake.
+any number of examples; one line for a mistake.
 """
 
 import functools
@@ -192,7 +192,6 @@ def test_a_rule_is_the_same_in_every_form(text):
     assert plain["in_words"] == rule.in_words
     assert again.calibrated_on == rule.calibrated_on
     assert_same(again.answer(probabilities, outliers), answer)
-    assert_same(rule.answer(probabilities, outliers, sorting=True), answer)
     of_one = jax.vmap(lambda row, outlier: tuple(rule.answer(row, outlier)))
     assert_same(of_one(probabilities, outliers), answer)
     # Limits are arguments of a compiled function; it is not compiled again for others.

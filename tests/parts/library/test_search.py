@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from topk_jax import _ordinals, _platforms, _search, losses, operators
+from topk_jax import _platforms, _search, losses, operators
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -16,7 +16,7 @@ def test_ordinals_have_the_order_of_the_floats(rng, dtype):
     special = [-np.inf, -1e30, -1.0, -1e-45, -0.0, 0.0, 1e-45, 1.0, 1e30, np.inf]
     with jax.enable_x64(dtype == np.float64), np.errstate(over="ignore", under="ignore"):
         floats = np.concatenate([special, np.sort(rng.normal(size=200))]).astype(dtype)
-        ordinals = _ordinals.to_ordinals(jnp.asarray(floats))
+        ordinals = _search.to_ordinals(jnp.asarray(floats))
         # In 16 bits some of them are equal, but -0 and 0 never are.
         for part, drawn in zip(
             np.split(np.asarray(ordinals), [10]), np.split(floats, [10]), strict=True
@@ -24,7 +24,7 @@ def test_ordinals_have_the_order_of_the_floats(rng, dtype):
             differ = np.diff(part.astype(object))
             assert ((differ > 0) == (np.diff(drawn.view(part.dtype)) != 0)).all()
             assert (differ >= 0).all()
-        back = _ordinals.to_floats(ordinals, jnp.dtype(dtype))
+        back = _search.to_floats(ordinals, jnp.dtype(dtype))
         assert np.asarray(back).tobytes() == floats.tobytes()
 
 
@@ -48,26 +48,6 @@ def test_the_last_integer(monkeypatch):
     np.testing.assert_array_equal(jax.jit(last_at_most)(bounds), expected)
     trace_as_elsewhere(monkeypatch)
     np.testing.assert_array_equal(jax.jit(last_at_most)(bounds), expected)
-
-
-@pytest.mark.parametrize("sigmoids_at_once", [2**28, 70])
-def test_the_size_over_errors_in_blocks(rng, monkeypatch, sigmoids_at_once):
-    from topk_jax.losses import _set_size  # noqa: PLC0415 (private)
-
-    def size_over_errors(logits, labels, temperature):
-        return losses.size_over_errors(logits, labels, temperature=temperature)
-
-    logits = rng.normal(size=(5, 7)).astype(np.float32)
-    labels = rng.integers(0, 7, 5)
-    both = functools.partial(jax.value_and_grad, argnums=(0, 2))
-    expected = jax.jit(both(size_over_errors))(logits, labels, 0.5)
-    monkeypatch.setattr(_set_size, "_SIGMOIDS_AT_ONCE", sigmoids_at_once)
-    trace_as_elsewhere(monkeypatch)
-    found = jax.jit(both(functools.partial(size_over_errors)))(logits, labels, 0.5)
-    # Sums of 175 numbers up to 1 in another order.
-    jax.tree.map(
-        functools.partial(np.testing.assert_allclose, rtol=2e-5, atol=1e-6), found, expected
-    )
 
 
 def has_loop(function, *arguments):
@@ -116,27 +96,6 @@ def test_candidates_of_one_device_are_searched_and_not_sorted(rng, monkeypatch):
     split = jax.vmap(functools.partial(candidates, axis_name="devices"), axis_name="devices")
     assert "top_k" not in str(jax.make_jaxpr(split)(logits, labels))
     np.testing.assert_array_equal(split(logits, labels)[0], candidates(logits[0], labels[0]))
-
-
-@pytest.mark.parametrize("count", [0, 1, 5, 29, 40, 100])
-def test_the_first_entries_of_several_arrays(rng, count):
-    # Few values of each key, so that many are equal; the last keys are all different.
-    sizes = (10, (3, 10))
-    rest = iter(rng.permutation(40).astype(np.uint32))
-    parts = [
-        (
-            rng.integers(2**32 - 3, 2**32 - 1, size).astype(np.uint32),
-            rng.integers(0, 3, size).astype(np.uint32),
-            np.array([next(rest) for _ in range(np.prod(size))], np.uint32).reshape(size),
-        )
-        for size in sizes
-    ]
-    found = jax.jit(functools.partial(_search.are_first, num_bits=(32, 2, 6)))(parts, count)
-    keys = [np.concatenate([part.reshape(-1) for part in key]) for key in zip(*parts, strict=True)]
-    expected = np.zeros(40, np.bool_)
-    expected[np.lexsort(keys[::-1])[:count]] = True
-    for is_first, expected_of_part in zip(found, np.split(expected, [10]), strict=True):
-        np.testing.assert_array_equal(is_first.reshape(-1), expected_of_part)
 
 
 def nested(x):

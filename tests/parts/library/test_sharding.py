@@ -14,7 +14,6 @@ from tests.cases import CASES
 from tests.cases.case import AXES, Case, draw
 from topk_jax import sets
 from topk_jax.operators import _perturbed_selection
-from topk_jax.sets import _rows
 
 # What is compiled in every run of the tests: a selection, a loop over rows, a coupled batch, and a
 # statistic.
@@ -37,7 +36,6 @@ SHAPE = re.compile(r"([a-z]+\d*)\[([\d,]*)\]")
 def small_groups(monkeypatch):
     """Loops over groups of rows, which take a device's own rows."""
     monkeypatch.setattr(_perturbed_selection, "_BLOCK_SIZE_ON_CPU", 2 * NUM_CLASSES)
-    monkeypatch.setattr(_rows, "_BLOCK", 2 * NUM_CLASSES)
 
 
 def every(cases):

@@ -105,17 +105,3 @@ def test_the_gap_of_conformal_temperature_scaling(batch):
     np.testing.assert_allclose(value, expected, **CLOSE)
     with_sets = slice(NUMBER // 2, None)
     np.testing.assert_allclose(found[order[with_sets]], gradient[with_sets], **CLOSE)
-
-
-def test_the_adapter_loss_of_one_example_is_the_number_of_classes_less_theirs(rng):
-    """TorchCP compares within an example, and counts the classes that conform worse."""
-    logits = 2 * rng.normal(size=(1, CLASSES)).astype(np.float32)
-    labels = np.array([2], np.int32)
-    of_theirs = of_torchcp("CDLoss", "LAC", {"score_type": "log_softmax"}, epsilon=TEMPERATURE)
-    given = torch.tensor(logits, requires_grad=True), torch.tensor([2])
-    expected, gradient = value_and_gradient(of_theirs, *given)
-    value, found = jax.value_and_grad(losses.size_over_errors)(
-        logits, labels, temperature=TEMPERATURE
-    )
-    np.testing.assert_allclose(value, CLASSES * (1 - expected), **CLOSE)
-    np.testing.assert_allclose(found, -CLASSES * gradient, **CLOSE)

@@ -77,7 +77,7 @@ def serialize(classifier: TrainedClassifier, rule: SetRule, description: dict[st
         UserError: ONNX has no form of an operation, or the file would be too large.
     """
     return lowering.make(
-        program.make(classifier, rule, sorting=True),
+        program.make(classifier, rule),
         classifier.inputs,
         classifier.shape,
         INPUT_DTYPES[classifier.inputs],

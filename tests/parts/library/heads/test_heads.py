@@ -1,6 +1,6 @@
-"""Losses of a head over blocks of classes, beside references that have the scores of all classes.
+"""A head over blocks of classes, beside references that have the scores of all classes.
 
-Most tests share one shape, so that each loss is compiled once for each kind of head.
+Most tests share one shape, so that each function is compiled once.
 """
 
 import functools
@@ -12,37 +12,18 @@ import numpy as np
 import pytest
 
 from tests import reference
-from topk_jax import heads, losses
-from topk_jax.operators import _normals
+from tests.parts import lowered
+from topk_jax import heads
 
-NUM_EXAMPLES, NUM_FEATURES, NUM_CLASSES, NUM_SAMPLES = 6, 5, 21, 4
-# It does not divide the classes.
+NUM_EXAMPLES, NUM_FEATURES, NUM_CLASSES, K = 6, 5, 21, 12
+# It does not divide the classes, and is smaller than K.
 BLOCK = 8
-KEY = jax.random.key(7)
-MARGINS = np.linspace(0.5, 2.0, NUM_CLASSES, dtype=np.float32)
-# Weights of the examples in what is differentiated.
-SHARES = jnp.arange(1.0, NUM_EXAMPLES + 1)
-PARAMETERS = {
-    "cross_entropy": {},
-    "top_k_hinge": {"k": 3},
-    "convex_top_k_hinge": {"k": 3},
-    "calibrated_top_k_hinge": {"k": 3},
-    "noised_top_k_hinge": {
-        "k": 3,
-        "epsilon": 0.5,
-        "num_samples": NUM_SAMPLES,
-        "margins": MARGINS,
-        "scale": 1.5,
-    },
-}
-# Other arguments of a loss, which a reference does not take.
-EXTRA = {"noised_top_k_hinge": {"key": KEY}}
+# Weights of the examples in what is differentiated, and of the K scores: they show the order.
+SHARES, OF_RANKS = np.arange(1.0, NUM_EXAMPLES + 1), np.arange(1.0, K + 1)
 # A dozen roundings of float32, relative to scores of about 5.
 ROUNDING = 1e-5
-SCALE = 3.0
 
-each_loss = pytest.mark.parametrize("name", PARAMETERS)
-each_head = pytest.mark.parametrize("kind", ["linear", "cosine"])
+each_function = pytest.mark.parametrize("name", ["cross_entropy", "top_k"])
 
 
 def drawn(rng):
@@ -60,72 +41,42 @@ def drawn(rng):
     return features, eighths(NUM_FEATURES, NUM_CLASSES), bias, labels
 
 
-def head_of(kind, weights, bias):
-    if kind == "linear":
-        return heads.LinearHead(weights, bias)
-    return heads.CosineHead(weights, SCALE)
+def total(name, features, weights, bias, labels, k=K, **options):
+    """A weighted sum of the results, and the results."""
+    head = heads.LinearHead(weights, bias)
+    if name == "cross_entropy":
+        losses = heads.cross_entropy(features, head, labels, **options)
+        return (jnp.asarray(np.resize(SHARES, losses.shape), losses.dtype) * losses).sum(), losses
+    values, classes = heads.top_k(features, head, k=k, **options)
+    finite = jnp.where(jnp.isneginf(values), 0, values)
+    return (jnp.asarray(OF_RANKS[:k], values.dtype)[None] * finite).sum(), (values, classes)
 
 
 @functools.cache
-def compiled(name, kind, block_size=BLOCK):
-    """Values, and gradients of their weighted sum by features, weights and bias."""
+def compiled(name, block_size=BLOCK, k=K):
+    """Results, and gradients of their weighted sum by features, weights and bias."""
+    function = functools.partial(total, name, k=k, block_size=block_size)
+    program = jax.value_and_grad(function, argnums=(0, 1, 2), has_aux=True)
 
-    def total(features, weights, bias, labels):
-        head = head_of(kind, weights, bias)
-        options = PARAMETERS[name] | EXTRA.get(name, {})
-        values = getattr(heads, name)(features, head, labels, block_size=block_size, **options)
-        return (SHARES.astype(values.dtype) * values).sum(), values
+    @jax.jit
+    def results(*arrays):
+        (_, found), slopes = program(*arrays)
+        return found, slopes
 
-    return jax.jit(lambda *arrays: _values_first(total, arrays))
-
-
-def _values_first(total, arrays):
-    (_, values), gradients = jax.value_and_grad(total, argnums=(0, 1, 2), has_aux=True)(*arrays)
-    return values, gradients
+    return results
 
 
-def scores_of(kind, features, weights, bias):
-    """The scores in float64; a slope in them to slopes in features, weights and bias."""
+def expected(name, features, weights, bias, labels, k=K, shares=SHARES):
+    """The same in float64."""
     features, weights, bias = (np.asarray(array, np.float64) for array in (features, weights, bias))
-    if kind == "linear":
-        return features @ weights + bias, lambda slope: (
-            slope @ weights.T,
-            features.T @ slope,
-            slope.sum(axis=0),
-        )
-    long, wide = np.linalg.norm(features, axis=1, keepdims=True), np.linalg.norm(weights, axis=0)
-    rows, columns = features / long, weights / wide
-
-    def pulled_back(slope):
-        of_rows, of_columns = SCALE * slope @ columns.T, SCALE * rows.T @ slope
-        of_rows -= rows * (rows * of_rows).sum(axis=1, keepdims=True)
-        of_columns -= columns * (columns * of_columns).sum(axis=0)
-        return of_rows / long, of_columns / wide, np.zeros(NUM_CLASSES)
-
-    return SCALE * rows @ columns, pulled_back
-
-
-def expected(name, kind, features, weights, bias, labels, shares=SHARES):
-    """The same in float64, from the reference's gradient by the scores of all classes."""
-    given = {"noise": noise()} if name == "noised_top_k_hinge" else {}
-    scores, pulled_back = scores_of(kind, features, weights, bias)
-    arguments = PARAMETERS[name] | given
-    values = getattr(reference, name)(scores, labels, **arguments)
-    slope = getattr(reference, f"{name}_gradient")(scores, labels, **arguments)
-    return values, pulled_back(slope * np.asarray(shares)[:, None])
-
-
-@functools.cache
-def noise():
-    """The noise of KEY, as the plain loss draws it, `[M, n, L]`."""
-    words = _normals.row_words(KEY, NUM_EXAMPLES)
-    classes = jnp.arange(NUM_CLASSES)
-    return np.stack(
-        [
-            [_normals.normals(row, jnp.uint32(sample), classes, jnp.float32) for row in words]
-            for sample in range(NUM_SAMPLES)
-        ]
-    ).astype(np.float64)
+    scores = features @ weights + bias
+    if name == "cross_entropy":
+        found = reference.cross_entropy(scores, labels)
+        slope = reference.cross_entropy_gradient(scores, labels) * shares[:, None]
+    else:
+        found = reference.heads.largest(scores, k)
+        slope = reference.heads.largest_gradient(scores, OF_RANKS[:k], k)
+    return found, (slope @ weights.T, features.T @ slope, slope.sum(axis=0))
 
 
 def assert_close(ours, theirs, tolerance=ROUNDING):
@@ -135,249 +86,242 @@ def assert_close(ours, theirs, tolerance=ROUNDING):
         )
 
 
-@each_loss
-@each_head
-def test_values_and_gradients_are_those_of_all_scores(name, kind, rng):
+@pytest.mark.parametrize(
+    ("name", "block_size", "k"),
+    [
+        *(("cross_entropy", size, K) for size in (1, BLOCK, NUM_CLASSES, None)),
+        *(("top_k", *pair) for pair in ((BLOCK, K), (1, 1), (None, 3))),
+    ],
+)
+def test_results_and_gradients_are_those_of_all_scores(name, block_size, k, rng):
     arrays = drawn(rng)
-    assert_close(compiled(name, kind)(*arrays), expected(name, kind, *arrays))
+    assert_close(compiled(name, block_size, k)(*arrays), expected(name, *arrays, k=k))
 
 
-@each_loss
-@pytest.mark.parametrize("block_size", [1, NUM_CLASSES, None])
-def test_the_size_of_the_blocks_changes_nothing(name, block_size, rng):
-    arrays = drawn(rng)
-    assert_close(compiled(name, "linear", block_size)(*arrays), compiled(name, "linear")(*arrays))
-
-
-@each_loss
-def test_classes_of_equal_scores_rank_by_their_index(name, rng):
+@each_function
+def test_equal_scores_rank_by_their_class_over_blocks(name, rng):
     features, weights, bias, labels = drawn(rng)
-    # Three vectors for all classes, so that most scores are equal; gradients show the ranks.
-    arrays = (features, weights[:, jnp.arange(NUM_CLASSES) % 3], 0 * jnp.maximum(bias, 0), labels)
-    assert_close(compiled(name, "linear")(*arrays), expected(name, "linear", *arrays))
+    # Three vectors for all classes, and an example whose scores are all 0.
+    weights = weights[:, jnp.arange(NUM_CLASSES) % 3]
+    arrays = (features.at[2].set(0), weights, jnp.zeros_like(bias), labels)
+    assert_close(compiled(name)(*arrays), expected(name, *arrays))
 
 
-@each_loss
-def test_scores_of_1e4(name, rng):
+def test_0_and_minus_0_are_equal():
+    head = heads.LinearHead(jnp.array([[0.0, -0.0, 0.0, -1.0]]), jnp.array([-0.0, 0.0, -0.0, 0.0]))
+    for feature in (1.0, -0.0):
+        values, classes = heads.top_k(jnp.array([[feature]]), head, k=4, block_size=2)
+        np.testing.assert_array_equal(classes, [[0, 1, 2, 3]])
+        assert not np.signbit(values[:, :3]).any()
+
+
+def test_scores_of_1e4(rng):
     features, weights, bias, labels = drawn(rng)
     arrays = (8192 * features, weights, bias, labels)
-    values, gradients = compiled(name, "linear")(*arrays)
+    values, gradients = compiled("cross_entropy")(*arrays)
+    wanted, wanted_gradients = expected("cross_entropy", *arrays)
+    assert_close(values, wanted)
     assert all(np.isfinite(gradient).all() for gradient in gradients)
-    expected_values, expected_gradients = expected(name, "linear", *arrays)
-    assert_close(values, expected_values)
     # Sums of such features.
-    assert_close(gradients[1:], expected_gradients[1:], 1e-6 * 8192)
+    assert_close(gradients[1:], wanted_gradients[1:], 1e-6 * 8192)
 
 
-@each_loss
-def test_masked_classes_are_harmless(name, rng):
+def test_masked_classes_are_harmless(rng):
     features, weights, bias, labels = drawn(rng)
     masked = jnp.ones(NUM_CLASSES, jnp.bool_).at[labels].set(False)
     arrays = (features, weights, jnp.where(masked, -jnp.inf, bias), labels)
-    values, gradients = compiled(name, "linear")(*arrays)
-    assert_close(values, expected(name, "linear", *arrays)[0])
+    values, gradients = compiled("cross_entropy")(*arrays)
+    assert_close(values, expected("cross_entropy", *arrays)[0])
     assert all(np.isfinite(gradient).all() for gradient in gradients)
     assert (np.asarray(gradients[1])[:, masked] == 0).all()
     # A masked true class has a huge loss and a finite gradient.
-    values, gradients = compiled(name, "linear")(
+    values, gradients = compiled("cross_entropy")(
         features, weights, bias.at[labels[0]].set(-jnp.inf), labels
     )
     assert not np.isnan(values).any()
     assert all(np.isfinite(gradient).all() for gradient in gradients)
 
 
-@each_loss
-@each_head
-def test_examples_that_do_not_count_have_no_part(name, kind, rng):
+def test_the_best_classes_have_masked_ones_last_and_without_a_slope(rng):
+    features, weights, _, labels = drawn(rng)
+    bias = jnp.full(NUM_CLASSES, -jnp.inf).at[jnp.array([9, 20])].set(0)
+    (values, classes), slopes = compiled("top_k")(features, weights, bias, labels)
+    assert np.isfinite(values[:, :2]).all()
+    assert np.isneginf(values[:, 2:]).all()
+    # A set has all k classes, as in `sets.top_k_set`.
+    np.testing.assert_array_equal(classes[:, 2:], [[0, 1, 2, 3, 4, 5, 6, 7, 8, 10]] * NUM_EXAMPLES)
+    assert all(np.isfinite(slope).all() for slope in slopes)
+    assert (np.asarray(slopes[1])[:, np.isneginf(bias)] == 0).all()
+
+
+def test_examples_that_do_not_count_have_no_part(rng):
     features, weights, bias, labels = drawn(rng)
     counts = np.arange(NUM_EXAMPLES) % 3 != 1
-    options = PARAMETERS[name] | EXTRA.get(name, {})
-
-    @jax.jit
-    def results(features, weights, bias, labels):
-        def total(features, weights, bias):
-            head = head_of(kind, weights, bias)
-            values = getattr(heads, name)(
-                features, head, labels, where=jnp.asarray(counts), block_size=BLOCK, **options
-            )
-            return (SHARES * values).sum(), values
-
-        return _values_first(total, (features, weights, bias))
-
     hurt = features.at[1].set(jnp.nan), weights, bias, labels.at[jnp.array([1, 4])].set(-100)
-    values, (of_features, *of_head) = results(*hurt)
-    assert (np.asarray(of_features)[~counts] == 0).all()
-    # As with a weight of 0.
-    expected_values, (expected_features, *expected_head) = expected(
-        name, kind, features, weights, bias, labels, shares=np.where(counts, SHARES, 0)
+    function = functools.partial(total, "cross_entropy", where=counts, block_size=BLOCK)
+    (_, values), gradients = jax.jit(jax.value_and_grad(function, argnums=(0, 1, 2), has_aux=True))(
+        *hurt
     )
-    assert_close(values, np.where(counts, expected_values, 0))
-    assert_close(of_features, expected_features)
-    assert_close(of_head, expected_head)
+    assert (np.asarray(gradients[0])[~counts] == 0).all()
+    # As with a weight of 0.
+    wanted, wanted_gradients = expected(
+        "cross_entropy", features, weights, bias, labels, shares=np.where(counts, SHARES, 0)
+    )
+    assert_close(values, np.where(counts, wanted, 0))
+    assert_close(gradients, wanted_gradients)
 
 
-@each_loss
-def test_a_label_out_of_range_and_nan_features_are_nan_for_their_example_alone(name, rng):
+@each_function
+def test_what_is_wrong_is_nan_for_its_example_alone(name, rng):
     features, weights, bias, labels = drawn(rng)
-    clean_values, clean_gradients = compiled(name, "linear")(features, weights, bias, labels)
+    clean, clean_gradients = compiled(name)(features, weights, bias, labels)
     others = np.arange(NUM_EXAMPLES) != 2
-    for arrays in (
-        (features, weights, bias, labels.at[2].set(-1)),
-        (features, weights, bias, labels.at[2].set(NUM_CLASSES)),
-        (features.at[2, 3].set(jnp.nan), weights, bias, labels),
-    ):
-        values, gradients = compiled(name, "linear")(*arrays)
-        assert np.isnan(values[2])
-        np.testing.assert_array_equal(values[others], clean_values[others])
-        of_features = np.asarray(gradients[0])
-        assert np.isnan(of_features[2]).all()
-        np.testing.assert_array_equal(of_features[others], clean_gradients[0][others])
+    wrong = [(features.at[2, 3].set(-jnp.nan), weights, bias, labels)]
+    if name == "cross_entropy":
+        wrong += [(features, weights, bias, labels.at[2].set(label)) for label in (-1, NUM_CLASSES)]
+    for arrays in wrong:
+        found, gradients = compiled(name)(*arrays)
+        assert np.isnan(jax.tree.leaves(found)[0][2]).all()
+        assert name == "cross_entropy" or (found[1][2] == -1).all()
+        for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(clean), strict=True):
+            np.testing.assert_array_equal(one[others], other[others])
+        assert np.isnan(gradients[0][2]).all()
+        np.testing.assert_array_equal(gradients[0][others], clean_gradients[0][others])
         assert np.isnan(gradients[1]).any()
 
 
-@each_loss
-@each_head
-def test_a_nan_weight_is_nan_for_all_examples(name, kind, rng):
+@each_function
+def test_a_nan_or_infinity_of_any_class_is_nan_for_all_examples(name, rng):
     features, weights, bias, labels = drawn(rng)
-    # A class in the first block, which a selection need not find.
-    values, _ = compiled(name, kind)(features, weights.at[0, 1].set(-jnp.nan), bias, labels)
-    assert np.isnan(values).all()
+    # A class in the first block, and one in the last; a selection need not find either.
+    for hurt, biases in (
+        (weights.at[0, 1].set(-jnp.nan), bias),
+        (weights.at[0, 20].set(jnp.nan), bias),
+        (weights, bias.at[7].set(jnp.inf)),
+    ):
+        found, _ = compiled(name)(features, hurt, biases, labels)
+        assert np.isnan(jax.tree.leaves(found)[0]).all()
 
 
-@each_loss
+@each_function
 def test_half_precision(name, rng):
     features, weights, bias, labels = drawn(rng)
-    arrays = (features, weights.astype(jnp.bfloat16), bias, labels)
-    values, gradients = compiled(name, "linear")(*arrays)
-    assert values.dtype == jnp.float32
-    assert gradients[1].dtype == jnp.bfloat16
-    # Eighths are exact in bfloat16. Computed and added up in float32: only the result is rounded.
-    theirs, expected_gradients = expected(name, "linear", *arrays)
-    assert_close(values, theirs)
-    assert_close(gradients[1], expected_gradients[1], float(jnp.finfo(jnp.bfloat16).eps))
+    arrays = (features.astype(jnp.float16), weights.astype(jnp.bfloat16), bias, labels)
+    found, slopes = compiled(name)(*arrays)
+    assert jax.tree.leaves(found)[0].dtype == jnp.float32
+    assert [slope.dtype for slope in slopes] == [jnp.float16, jnp.bfloat16, jnp.float32]
+    # Eighths are exact in half precision: computed and added up in float32, only the result is
+    # rounded.
+    wanted, wanted_slopes = expected(name, features, weights, bias, labels)
+    assert_close(found, wanted)
+    assert_close(slopes, wanted_slopes, float(jnp.finfo(jnp.bfloat16).eps))
 
 
-# The noise of float64 is other noise, so there is no reference for the noised hinge.
-@pytest.mark.parametrize("name", [name for name in PARAMETERS if name != "noised_top_k_hinge"])
+@each_function
 def test_float64_stays(name, rng):
     with jax.enable_x64(True):
         *real, labels = drawn(rng)
         # No exact scores, so that roundings are seen.
         arrays = (*(array.astype(jnp.float64) / 3 for array in real), labels)
-        ours = compiled(name, "cosine")(*arrays)
-        assert ours[0].dtype == ours[1][1].dtype == jnp.float64
+        found, slopes = compiled(name)(*arrays)
+        assert jax.tree.leaves(found)[0].dtype == slopes[1].dtype == jnp.float64
         # Some roundings of 1e-16 each.
-        assert_close(ours, expected(name, "cosine", *arrays), 1e-12)
+        assert_close((found, slopes), expected(name, *arrays), 1e-12)
 
 
-@pytest.mark.parametrize("block_size", [8, 64])
-def test_the_noise_is_that_of_the_plain_loss(block_size, rng):
+@each_function
+def test_a_batch_of_any_shape_and_vmap(name, rng):
     features, weights, bias, labels = drawn(rng)
-    options = PARAMETERS["noised_top_k_hinge"] | EXTRA["noised_top_k_hinge"]
-
-    @jax.jit
-    def both(features, weights, bias):
-        head = heads.LinearHead(weights, bias)
-        ours = jax.value_and_grad(
-            lambda features: heads.noised_top_k_hinge(
-                features, head, labels, block_size=block_size, **options
-            ).sum()
-        )
-        theirs = jax.value_and_grad(
-            lambda features: losses.noised_top_k_hinge(
-                features @ weights + bias[None], labels, **options
-            ).sum()
-        )
-        return ours(features), theirs(features)
-
-    (ours, our_gradient), (theirs, their_gradient) = both(features, weights, bias)
-    # The scores are exact. The gradient shows the selected classes: multiples of 1.5 / 4 / 8.
-    np.testing.assert_array_equal(our_gradient, their_gradient)
-    # A product and a sum may be contracted in one of the two.
-    np.testing.assert_allclose(ours, theirs, rtol=3e-7)
-
-
-def test_slopes_of_epsilon_margins_and_scales(rng):
-    with jax.enable_x64(True):
-        features, weights, _, labels = drawn(rng)
-        features, weights = features.astype(jnp.float64), weights.astype(jnp.float64)
-
-        @jax.jit
-        def total(epsilon, margin, scale, of_cosines):
-            return heads.noised_top_k_hinge(
-                features,
-                heads.CosineHead(weights, of_cosines),
-                labels,
-                k=2,
-                epsilon=epsilon,
-                num_samples=3,
-                key=KEY,
-                margins=margin,
-                scale=scale,
-                block_size=BLOCK,
-            ).sum()
-
-        point = tuple(map(jnp.float64, (0.3, 0.7, 1.5, 2.0)))
-        slopes = jax.jit(jax.grad(total, argnums=(0, 1, 2, 3)))(*point)
-        for index, slope in enumerate(slopes):
-            above, below = (
-                total(*(x + step * (i == index) for i, x in enumerate(point)))
-                for step in (1e-6, -1e-6)
-            )
-            # Piecewise a product of two of them: 1e-12, and 1e-15 over the step.
-            np.testing.assert_allclose(slope, (above - below) / 2e-6, atol=1e-7)
-
-
-@each_loss
-def test_exported_for_any_number_of_examples(name, rng):
-    features, weights, bias, labels = drawn(rng)
-
-    def total(weights, features, labels):
-        options = PARAMETERS[name] | EXTRA.get(name, {})
-        head = heads.LinearHead(weights, bias)
-        return getattr(heads, name)(features, head, labels, **options).sum()
-
-    (size,) = jax.export.symbolic_shape("n")
-    program = jax.export.export(
-        jax.jit(jax.value_and_grad(total)), platforms=("cpu", "cuda", "tpu")
-    )(
-        jax.ShapeDtypeStruct(weights.shape, weights.dtype),
-        jax.ShapeDtypeStruct((size, NUM_FEATURES), features.dtype),
-        jax.ShapeDtypeStruct((size,), labels.dtype),
-    )
-    # Without jit, and with weights of NumPy, which the custom rules then get.
-    alone = jax.value_and_grad(total)(np.asarray(weights), features, labels)
-    assert_close(program.call(weights, features, labels), alone)
-
-
-def test_a_head_of_one_class_has_no_wrong_class():
-    head, labels = heads.LinearHead(jnp.ones((1, 1))), jnp.array([0, 1, 0])
-    features = jnp.array([[2.0], [2.0], [jnp.nan]])
-    found = heads.convex_top_k_hinge(features, head, labels, k=1)
-    np.testing.assert_array_equal(found, [0, np.nan, np.nan])
-
-
-def test_a_batch_of_any_shape_and_vmap(rng):
-    features, weights, bias, labels = drawn(rng)
-    values = compiled("top_k_hinge", "linear")(features, weights, bias, labels)[0]
+    wanted = jax.tree.leaves(compiled(name)(features, weights, bias, labels)[0])
 
     @jax.jit
     def shaped(features, labels):
-        def loss(features, labels):
-            return heads.top_k_hinge(
-                features, heads.LinearHead(weights, bias), labels, k=3, block_size=BLOCK
-            )
+        def found(features, labels):
+            head = heads.LinearHead(weights, bias)
+            if name == "top_k":
+                return heads.top_k(features, head, k=K, block_size=BLOCK)
+            return (heads.cross_entropy(features, head, labels, block_size=BLOCK),)
 
         return (
-            loss(features, labels),
-            jax.vmap(loss)(features, labels),
-            loss(features[0, 0], labels[0, 0]),
+            found(features, labels),
+            jax.vmap(found)(features, labels),
+            found(features[0, 0], labels[0, 0]),
+            found(features[:0], labels[:0]),
         )
 
-    grid, mapped, single = shaped(features.reshape(2, 3, NUM_FEATURES), labels.reshape(2, 3))
-    np.testing.assert_array_equal(grid, values.reshape(2, 3))
-    np.testing.assert_array_equal(mapped, values.reshape(2, 3))
-    assert single == values[0]
+    *grids, single, empty = shaped(features.reshape(2, 3, NUM_FEATURES), labels.reshape(2, 3))
+    for index, whole in enumerate(wanted):
+        for grid in grids:
+            np.testing.assert_array_equal(grid[index], whole.reshape(2, 3, *whole.shape[1:]))
+        np.testing.assert_array_equal(single[index], whole[0])
+        assert empty[index].shape == (0, 3, *whole.shape[1:])
+
+
+@each_function
+def test_exported_for_any_number_of_examples_on_each_platform(name, rng):
+    features, weights, bias, labels = drawn(rng)
+    (size,) = jax.export.symbolic_shape("n")
+    shapes = (jax.ShapeDtypeStruct((size, NUM_FEATURES), jnp.float32), weights, bias)
+    platforms = ("cpu", *lowered.PLATFORMS)
+
+    def summed(features, weights, bias, labels):
+        head = heads.LinearHead(weights, bias)
+        if name == "top_k":
+            return heads.top_k(features, head, k=K)[0].sum()
+        return heads.cross_entropy(features, head, labels).sum()
+
+    program = lowered.lowered(
+        jax.jit(jax.value_and_grad(summed, argnums=1)),
+        *shapes,
+        jax.ShapeDtypeStruct((size,), jnp.int32),
+        platforms=platforms,
+    )
+    # Without jit, and with weights of NumPy, which the custom rules then get.
+    alone = jax.value_and_grad(summed, argnums=1)(features, np.asarray(weights), bias, labels)
+    assert_close(program.call(features, weights, bias, labels), alone)
+
+
+@each_function
+def test_the_scores_of_all_classes_are_never_in_memory(name):
+    num_examples = 64
+
+    def temporary(num_classes):
+        features = jax.ShapeDtypeStruct((num_examples, 16), jnp.float32)
+        weights = jax.ShapeDtypeStruct((16, num_classes), jnp.float32)
+        labels = jax.ShapeDtypeStruct((num_examples,), jnp.int32)
+
+        def summed(weights, features, labels):
+            return total(name, features, weights, None, labels, block_size=2**20 // num_examples)
+
+        # What the gradient of the best classes is added up in would be as large as the weights.
+        program = jax.grad(summed, has_aux=True) if name == "cross_entropy" else summed
+        compiled = jax.jit(program).lower(weights, features, labels).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    # All scores have 25 MB and 77 MB; a block and what XLA reads it from have 4 MB each.
+    few = temporary(100_000)
+    assert few < 20 * 2**20
+    assert temporary(300_000) == few
+
+
+@pytest.mark.parametrize("length", [2.0**-30, 1.0, 2.0**60, 2.0**66, 2.0**100])
+def test_cosines_do_not_depend_on_lengths(length):
+    direction = jnp.array([[0.6, 0.8]])
+
+    def loss(features, weights):
+        head = heads.LinearHead(10 * heads.unit_vectors(weights, axis=0))
+        unit = heads.unit_vectors(features, axis=-1)
+        return heads.cross_entropy(unit, head, jnp.array([0])).sum()
+
+    wanted, wanted_gradient = jax.value_and_grad(loss)(direction, jnp.eye(2))
+    value, gradient = jax.value_and_grad(loss)(length * direction, length * jnp.eye(2))
+    # The same numbers, times powers of two.
+    np.testing.assert_array_equal(value, wanted)
+    # Below the smallest normal number, XLA on the CPU has 0.
+    atol = length * float(jnp.finfo(jnp.float32).tiny)
+    np.testing.assert_allclose(np.float64(gradient) * length, wanted_gradient, rtol=0, atol=atol)
+    # A vector without a length has no gradient.
+    assert (jax.grad(loss)(0 * direction, jnp.eye(2)) == 0).all()
 
 
 @pytest.mark.parametrize(
@@ -385,9 +329,8 @@ def test_a_batch_of_any_shape_and_vmap(rng):
     [
         (heads.LinearHead(jnp.ones((4, 21))), "head.weights"),
         (heads.LinearHead(jnp.ones((5, 3)), jnp.ones(4)), "head.bias"),
-        (heads.CosineHead(jnp.ones((5, 3)), jnp.ones(3)), "head.scale"),
     ],
 )
 def test_a_wrong_head_is_refused(head, name):
     with pytest.raises(ValueError, match=name):
-        heads.top_k_hinge(jnp.ones((6, 5)), head, jnp.zeros(6, jnp.int32), k=1)
+        heads.cross_entropy(jnp.ones((6, 5)), head, jnp.zeros(6, jnp.int32))

@@ -83,7 +83,7 @@ OF_MANY_CLASSES = named(
     "losses.average_k",
     "losses.entmax_loss",
     "losses.lapsum_top_k_loss",
-    "losses.relaxed_top_k_cross_entropy-bitonic",
+    "losses.relaxed_top_k_cross_entropy-odd_even",
 )
 
 

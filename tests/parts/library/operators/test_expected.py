@@ -7,14 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import expit
 from scipy.stats import binom, norm
 
 from tests import reference
 from tests.compilation import for_users
 from tests.rows import rows
 from topk_jax import operators
-from topk_jax.operators import _contour, _expected
+from topk_jax.operators import _expected
 
 EPS = float(np.finfo(np.float32).eps)
 # What is promised at the default number of nodes, in units of epsilon and as chances.
@@ -297,42 +296,3 @@ def test_twice_the_nodes_square_the_error(rng):
             for num_nodes in (9, 18, 36, 72)
         ]
         assert (np.array(errors) < [1e-2, 1e-4, 1e-8, 1e-12]).all()
-
-
-def chances_of_counts(probabilities, k):
-    """P(N = j) for j = 0 .. k - 1, by multiplication of all events."""
-    polynomial = np.eye(1, k)[0]
-    for probability in probabilities:
-        polynomial = (1 - probability) * polynomial + probability * np.append(0, polynomial[:-1])
-    return polynomial
-
-
-def events(logits):
-    both = (jnp.float32(expit(sign * logits))[:, None, None] for sign in (1, -1))
-    return _contour.Events(*both)
-
-
-def test_a_sum_over_a_circle_leaves_out_each_event(rng):
-    size, k, ranks = 48, 20, np.arange(48)
-    certain = np.where(ranks < k - 1, 30.0, -30.0)
-    logits = [
-        3 * rng.normal(size=size),
-        np.zeros(size),
-        # All but one or none are certain.
-        np.where(ranks == k - 1, 0.3, certain),
-        certain,
-        # Far from rank k: the probability is small, but not its error.
-        np.full(size, 2.0),
-    ]
-    # The last ones are 20 unlikely events each, which decide the k-th.
-    none, unlikely = (np.full(16, -60.0), 0), (np.full(16, -4.0), 20)
-    leave_one_out = jax.jit(functools.partial(_contour.leave_one_out, k))
-    for row, (repeated, times) in [(row, none) for row in logits] + [(certain, unlikely)]:
-        single = -np.sort(-row)
-        found, _ = leave_one_out(
-            events(single), _contour.Repeated(events(repeated), jnp.full((16, 1, 1), float(times)))
-        )
-        chances = expit(np.concatenate([single, np.repeat(repeated, times)]))
-        expected = [chances_of_counts(np.delete(chances, index), k)[-1] for index in range(size)]
-        # The logarithms of 48 factors add up to at most some 100.
-        assert_close(found[:, 0, 0], expected, 150 * EPS * max(expected) + 1e-30)

@@ -11,40 +11,33 @@ from tests.cases import operators as operators_cases
 from tests.cases.case import draw
 from tests.rows import rows
 from topk_jax import _ordered_lists
-from topk_jax._entries import in_ascending_order, take_entry
+from topk_jax._entries import take_entries
 
 SELECTING = [
-    case
-    for case in [*losses_cases.CASES, *operators_cases.CASES]
-    if "k" in case.parameters and case.parameters.get("implementation") != "pallas"
+    case for case in [*losses_cases.CASES, *operators_cases.CASES] if "k" in case.parameters
 ]
 # What is compared in every run of the tests: a rank alone, noise, quadrature, two heads.
 SOME = ("operators.top_k_sum", "losses.calibrated_top_k_hinge", "losses.noised_top_k_hinge-keys")
 
 
 @pytest.mark.parametrize(
-    ("shape", "k", "num_parts"),
+    ("shape", "k"),
     [
-        ((7, 100), 5, 1),
-        # Parts that do not divide the row, and shorter ones than what is selected.
-        ((2, 3, 70), 5, 4),
-        ((3, 10), 4, 8),
-        ((64,), 16, 1),
-        ((2, 3, 70), 17, 1),
-        pytest.param((2, 70), 64, 1),
-        ((4,), 1, 1),
-        ((0, 9), 3, 1),
+        ((7, 100), 5),
+        ((64,), 16),
+        ((2, 3, 70), 17),
+        ((2, 70), 64),
+        ((4,), 1),
+        ((0, 9), 3),
     ],
 )
-def test_passes_select_what_a_sort_does(rng, shape, k, num_parts):
+def test_passes_select_what_a_sort_does(rng, shape, k):
     scores = rng.normal(size=shape).astype(np.float32).round(1)
     scores[scores > 1.9] = -np.inf
     # Some of these are -0.
     scores[np.abs(scores) < 0.15] *= 0
     for entries in {2, 3, min(k, 16)}:
-        select = functools.partial(
-            _ordered_lists.select_in_passes, k=k, entries=entries, num_parts=num_parts
-        )
+        select = functools.partial(_ordered_lists.select_in_passes, k=k, entries=entries)
         found = jax.jit(select)(scores)
         for array, expected in zip(found, jax.lax.top_k(scores, k), strict=True):
             assert np.asarray(array).tobytes() == np.asarray(expected).tobytes()
@@ -76,19 +69,6 @@ def test_a_program_for_accelerators_has_the_results_of_one_for_the_cpu(case, mon
     )
 
 
-@pytest.mark.parametrize("shape", [(7, 6), (2, 3, 17), (4, 80), (0, 3), (1,)])
-def test_few_indices_are_ordered_without_a_sort(rng, monkeypatch, shape):
-    # The label of an invalid example is 0, which may be selected, too.
-    indices = rng.integers(0, 30, shape).astype(np.int32)
-    expected = np.sort(indices, axis=-1)
-    np.testing.assert_array_equal(jax.jit(in_ascending_order)(indices), expected)
-    monkeypatch.setattr(
-        jax.lax, "platform_dependent", lambda *arrays, default, **_: default(*arrays)
-    )
-    elsewhere = jax.jit(functools.partial(in_ascending_order))
-    np.testing.assert_array_equal(elsewhere(indices), expected)
-
-
 @pytest.mark.parametrize("on_accelerator", [False, True])
 def test_an_entry_and_its_gradient_ignore_the_others(rng, monkeypatch, on_accelerator):
     rows = rng.normal(size=(4, 6)).astype(np.float32)
@@ -98,7 +78,7 @@ def test_an_entry_and_its_gradient_ignore_the_others(rng, monkeypatch, on_accele
         monkeypatch.setattr(
             jax.lax, "platform_dependent", lambda *arrays, default, **_: default(*arrays)
         )
-    value, vjp = jax.vjp(functools.partial(take_entry, index=index), rows)
+    value, vjp = jax.vjp(lambda rows: take_entries(rows, index[:, None])[:, 0], rows)
     np.testing.assert_array_equal(value, rows[range(4), index])
     (gradient,) = vjp(np.arange(1, 5, dtype=np.float32))
     expected = np.zeros_like(rows)

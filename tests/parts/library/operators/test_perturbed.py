@@ -300,27 +300,3 @@ def test_noise_scales_with_the_scores(name, key, rng, scale):
     # Numbers of order 10, each rounded a few times in another place.
     np.testing.assert_allclose(scaled[0] / scale, value, rtol=0, atol=100 * EPS)
     np.testing.assert_array_equal(scaled[1], gradient)
-
-
-@both
-def test_a_gpu_selects_the_same_from_parts_of_rows(name, key, rng, monkeypatch):
-    scores = jnp.asarray(rng.normal(size=(3, 70)), jnp.float32)
-    on_cpu = value_and_gradients(name, key, scores)
-    # Two parts of the rows of 4 samples have more.
-    monkeypatch.setattr(_perturbed_selection, "_FEWEST_THREADS", 700)
-    of_cuda = []
-
-    def choose(*arrays, default, cuda=None, **_):
-        of_cuda.append(cuda is not None)
-        return (cuda or default)(*arrays)
-
-    monkeypatch.setattr(jax.lax, "platform_dependent", choose)
-    # Another function, or the program for the CPU would be taken.
-    on_gpu = for_users(
-        functools.partial(value_and_gradients.__wrapped__, name, k=2, epsilon=0.5, num_samples=4)
-    )(key, scores)
-    assert any(of_cuda)
-    # What is selected is equal; the perturbed scores and their noise are rounded otherwise.
-    np.testing.assert_array_equal(on_gpu[1], on_cpu[1])
-    for elsewhere, here in zip(on_gpu, on_cpu, strict=True):
-        np.testing.assert_allclose(elsewhere, here, rtol=2e-5, atol=2e-5)

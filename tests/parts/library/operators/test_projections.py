@@ -274,22 +274,6 @@ def test_mask_is_feasible_and_the_reference(scores, p, regularization):
     assert (np.diff(mask[order]) >= 0).all()
 
 
-@pytest.mark.parametrize("k", [1, 5, 60])
-def test_p_of_2_is_the_sparse_top(rng, k):
-    scores = jnp.asarray(rng.normal(size=(4, 100)), jnp.float32)
-    for regularization in (0.25, 4.0):
-        expected = sparse_top(scores / regularization, k)
-        mask = mask_of(scores, k, 2.0, regularization)
-        np.testing.assert_allclose(mask, expected, rtol=0, atol=16 * EPS)
-
-
-@pytest.mark.parametrize("p", NORMS)
-def test_k_of_1_is_entmax(rng, p):
-    scores = jnp.asarray(rng.normal(size=(4, 100)), jnp.float32)
-    mask = mask_of(scores, 1, p, 1 / (p - 1))
-    np.testing.assert_allclose(mask, entmax(scores, alpha=p), rtol=0, atol=16 * EPS)
-
-
 @for_users
 def pushforward(scores, p):
     """The mask of 300 scores, and the derivative in the direction of the scores."""

@@ -10,25 +10,17 @@ from jax.sharding import Mesh, PartitionSpec
 
 from tests import reference
 from tests.compilation import for_users
-from tests.rows import rows
 from topk_jax import losses, operators
 
-# One of each method and each swap; 5 lanes are not a power of two.
+# One of each method and each swap.
 RELAXATIONS = {
     "soft_sort": {"method": "soft_sort", "tau": 0.7},
-    "neural_sort": {"method": "neural_sort", "tau": 2.0},
-    "odd_even": {"method": "odd_even", "tau": 0.3, "swap": "cauchy"},
-    "bitonic": {"method": "bitonic", "tau": 0.5, "swap": "logistic", "art_lambda": 0.3},
-    "optimal": {"method": "bitonic", "tau": 0.5, "swap": "optimal"},
+    "cauchy": {"method": "odd_even", "tau": 0.3, "swap": "cauchy"},
+    "logistic": {"method": "odd_even", "tau": 0.5, "swap": "logistic"},
 }
-NETWORKS = ("odd_even", "bitonic", "optimal")
 SIZE, K = 5, 3
 
-# The optimal swap is the dearest to compile: as much as two others.
-every_relaxation = pytest.mark.parametrize(
-    "name",
-    rows([name for name in RELAXATIONS if name != "optimal"], ["optimal"]),
-)
+every_relaxation = pytest.mark.parametrize("name", RELAXATIONS)
 
 
 @functools.partial(for_users, static_argnums=(0, 1))
@@ -49,10 +41,7 @@ def draw(rng, shape=(8, SIZE)):
 
 
 def assert_reference(name, ranks, gradient, scores):
-    """Probabilities and derivatives after a dozen layers of float32.
-
-    Derivatives are of order 1 / tau, but 1e3 at ties with a power of the gap.
-    """
+    """Probabilities and derivatives, of order 1 / tau, after some layers of float32."""
     expected = reference.relaxed_ranks(scores, K, **RELAXATIONS[name])
     np.testing.assert_allclose(ranks, expected, rtol=0, atol=2e-6)
     cotangent = np.asarray(weights(), np.float64)
@@ -65,8 +54,7 @@ def assert_reference(name, ranks, gradient, scores):
 
 @every_relaxation
 def test_values_and_gradients_are_the_reference(name, rng):
-    # Half a temperature apart, the linear part of the optimal swap would be 0.
-    scores = draw(rng).at[0].set(jnp.arange(SIZE) / 4)
+    scores = draw(rng)
     assert_reference(name, *ranks_and_gradient(name, K, scores, weights()), scores)
 
 
@@ -101,11 +89,11 @@ def test_edges(name, rng):
 def test_equal_scores_far_below_the_largest_stay_equal():
     """In float32 a rounded mixture of two scores of 1e4 would differ from both by 1e-3."""
     scores = jnp.zeros((8, SIZE)).at[:, 0].set(1e4)
-    ranks, gradient = ranks_and_gradient("odd_even", K, scores, weights())
-    assert_reference("odd_even", ranks, gradient, scores)
+    ranks, gradient = ranks_and_gradient("cauchy", K, scores, weights())
+    assert_reference("cauchy", ranks, gradient, scores)
 
 
-@pytest.mark.parametrize("name", ["neural_sort", "bitonic"])
+@pytest.mark.parametrize("name", ["soft_sort", "logistic"])
 def test_axes_vmap_devices_and_half_precision(name, rng):
     scores = draw(rng)
     relaxed = functools.partial(operators.relaxed_ranks, k=K, **RELAXATIONS[name])
@@ -125,26 +113,10 @@ def test_axes_vmap_devices_and_half_precision(name, rng):
     np.testing.assert_allclose(half, expected, rtol=0, atol=2e-6)
 
 
-def test_neural_sort_keeps_its_digits_at_10000_classes(rng):
-    scores = (2 * rng.normal(size=(1, 10_000))).astype(np.float32)
-    relaxed = functools.partial(operators.relaxed_ranks, k=2, method="neural_sort", tau=0.5)
-    ranks = np.asarray(jax.jit(relaxed)(scores), np.float64)[0]
-    row = scores[0].astype(np.float64)
-    likely = np.argsort(-row)[:20]
-    distances = np.abs(row[likely, None] - row).sum(axis=1)
-    for rank in (1, 2):
-        logits = ((10_001 - 2 * rank) * row[likely] - distances) / 0.5
-        expected = np.exp(logits - logits.max())
-        # Gaps of scores of order 1, with steps of 2e-7, times a dozen.
-        np.testing.assert_allclose(
-            ranks[rank - 1, likely], expected / expected.sum(), rtol=0, atol=1e-5
-        )
-
-
 @every_relaxation
 def test_the_loss_does_not_saturate(name):
     logits = jnp.array([[0.0, 1.0, 2.0, 3.0, 900.0], [0.0, 1.0, 2.0, 3.0, 4.0]])
-    relaxation = RELAXATIONS[name] | {"tau": 0.5, "art_lambda": 0.0}
+    relaxation = RELAXATIONS[name] | {"tau": 0.5}
 
     @jax.jit
     def value_and_gradient(logits):
@@ -161,12 +133,12 @@ def test_the_loss_does_not_saturate(name):
 
     value, gradient = value_and_gradient(logits)
     assert np.isfinite(value)
-    if name in ("odd_even", "optimal"):
+    if name == "cauchy":
         ranks = reference.relaxed_ranks(np.asarray(logits), 1, **relaxation)[:, 0]
         # The tails have all their digits. A lane at 900 is rounded to 3e-5, of a loss of 15.
         np.testing.assert_allclose(value, -np.log(ranks[0, 0] * ranks[1, 4]), rtol=5e-6)
     # A logistic tail is exponential; the others have a logarithmic loss, whose slope is small.
-    assert gradient[0, 0] < (0 if name in ("odd_even", "optimal") else -0.5)
+    assert gradient[0, 0] < (0 if name == "cauchy" else -0.5)
 
 
 def test_sizes_without_weight_have_finite_slopes():

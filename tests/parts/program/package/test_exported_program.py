@@ -69,8 +69,8 @@ class AllRules:
             of_kind = limits if has_many else limits[num_classes // 2]
             self.rules.append(fitted_rules.of(f"coverage=0.9, rule={kind}", of_kind, **given))
 
-    def answer(self, probabilities, _outliers, *, sorting):
-        members = [rule.answer(probabilities, sorting=sorting).members for rule in self.rules]
+    def answer(self, probabilities, _outliers):
+        members = [rule.answer(probabilities).members for rule in self.rules]
         return Answer(jnp.stack(members, axis=1))
 
 

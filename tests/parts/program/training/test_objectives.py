@@ -104,7 +104,7 @@ def test_smoothed_labels_train_and_are_not_evaluated(rng):
     [
         (
             "conformal_training",
-            {"error": 0.1, "temperature": 0.5, "smoothing": 0.1, "quantile": "expected"},
+            {"error": 0.1, "temperature": 0.5, "smoothing": 0.1},
         ),
         ("size_at_average_error", {"error": 0.1, "temperature": 0.5}),
     ],

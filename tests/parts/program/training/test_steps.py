@@ -30,7 +30,7 @@ LOSS = {
     "beta": 0.01,
     "weight": 0.01,
     "label_learning_rate": 3.0,
-    "method": "bitonic",
+    "method": "odd_even",
     "num_candidates": 5,
 }
 CLASS_COUNTS = np.arange(1, 11)

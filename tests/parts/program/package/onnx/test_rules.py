@@ -67,11 +67,11 @@ RULES = {
 }
 
 
-def answers(rule, *, sorting, outliers=None):
+def answers(rule, *, outliers=None):
     """The parts of the answer that a rule gives, as a function of probabilities."""
 
     def answer(probabilities):
-        found = rule.answer(probabilities, outliers, sorting=sorting)
+        found = rule.answer(probabilities, outliers)
         return tuple(one for one in found if one is not None)
 
     return answer
@@ -90,8 +90,8 @@ def test_of_many_classes(text, limit):
 
 
 def check(rule, probabilities):
-    call = in_onnx.lowered(answers(rule, sorting=True), probabilities)
-    expected = jax.jit(answers(rule, sorting=False))(probabilities)
+    call = in_onnx.lowered(answers(rule), probabilities)
+    expected = jax.jit(answers(rule))(probabilities)
     for rows in (slice(None), slice(1, 2)):
         for found, wanted in zip(call(probabilities[rows]), expected, strict=True):
             np.testing.assert_array_equal(found, wanted[rows])
@@ -121,7 +121,7 @@ def test_none_of_these():
     energy = outliers_of("energy")
 
     def infer(logits):
-        answer = rule.answer(jax.nn.softmax(logits), energy(logits), sorting=True)
+        answer = rule.answer(jax.nn.softmax(logits), energy(logits))
         return answer.members, answer.none_of_these
 
     in_onnx.check(infer, LOGITS)
