@@ -43,7 +43,7 @@ def score_of_label(
 ) -> jax.Array:
     """The score of the true class, `[...]`. A label out of range gives some number.
 
-    `nan_where_invalid` turns the results of such labels into NaN. JAX would silently clamp or wrap
+    `Scores.mark` turns the results of such labels into NaN. JAX would silently clamp or wrap
     the labels.
     """
     if class_axis_name is not None:
@@ -86,29 +86,6 @@ def without_label(
     # With an empty batch, `jnp.where` returns its second argument, which has to vary as the scores
     # do.
     return jnp.where(~is_label(scores, labels, class_axis_name), scores, -jnp.inf)
-
-
-def nan_where_invalid(
-    values: jax.Array,
-    logits: jax.Array,
-    labels: jax.Array,
-    class_axis_name: Hashable | None = None,
-) -> jax.Array:
-    """The values [...], with NaN where a logit is NaN or +inf or the label is outside [0, L).
-
-    Hazard: sorts, selections and clamps can turn either into a plausible number. Choice: multiply
-    by NaN instead of `where`, so that the gradient of such an example is NaN too. Cost: one
-    reduction over the logits.
-    """
-    return nan_unless(are_examples(logits, labels, class_axis_name), values)
-
-
-def are_examples(
-    logits: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
-) -> jax.Array:
-    """Whether no logit is NaN or +inf and the label is in [0, L), `[...]`."""
-    in_range = (labels >= 0) & (labels < _classes.count(logits, class_axis_name))
-    return in_range & are_scores(logits, class_axis_name)
 
 
 def valid_examples(
