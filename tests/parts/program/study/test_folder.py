@@ -123,6 +123,10 @@ def test_finished_runs_are_found_under_any_name_each_once(made):
     (made.runs / "mine" / "results.json").write_text("{")
     with pytest.raises(UserError, match="is not the results of a run, or is damaged"):
         made.missing(TWO_RUNS)
+    finish(made.runs, "mine", first.config)
+    (made.runs / "mine" / "config.json").unlink()
+    with pytest.raises(UserError, match=r"has results and no config\.json\): delete it"):
+        made.missing(TWO_RUNS)
 
 
 def test_a_second_command_on_the_folder_is_told_of_the_first(made):

@@ -175,6 +175,9 @@ def test_a_mistake_is_one_line(make):
         with pytest.raises(UserError, match=message):
             tables.choose(runs, split, names)
     assert tables.choose(runs, "test") == [TOP_3, TOP_1]
+    runs = make({1: 7.5})
+    with pytest.raises(UserError, match=r"is damaged \(top_1_accuracy is 7\.5\): delete it"):
+        shown(runs)
 
 
 def test_the_file_has_a_line_a_run_and_nothing_that_a_spreadsheet_obeys(make):
