@@ -303,9 +303,9 @@ def numbers(
     if shapes is None and (values.ndim != 1 or not values.size):
         raise ValueError(f"{name} must be a vector of numbers, got shape {values.shape}.")
     if shapes is not None and values.shape not in shapes:
-        must_be = " or ".join("a scalar" if not shape else f"of shape {shape}" for shape in shapes)
+        must = " or ".join("be a scalar" if not one else f"have shape {one}" for one in shapes)
         hint = "; jax.vmap takes one of each example" if shapes == ((),) else ""
-        raise ValueError(f"{name} must be {must_be}, got shape {values.shape}{hint}.")
+        raise ValueError(f"{name} must {must}, got shape {values.shape}{hint}.")
     # NaN fails each of these comparisons.
     bounds = [
         (at_least, "at least", operator.ge),

@@ -89,6 +89,8 @@ def main() -> int:
     _redirect(os.devnull, 0)
 
     def listen() -> None:
+        # A signal interrupts what the main thread waits for.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         for line in asked:
             makes.set()
             lines.put(line)

@@ -355,8 +355,16 @@ def few(number):
         ("aps=0.8", {"scores": SCORES / 2}, "scores must be probabilities that add up to 1"),
         ("margin=0.8", {"scores": SCORES * 2}, "probabilities must be from 0 to 1"),
         ("pas=0.8", {"class_counts": None}, "class_counts must be given"),
-        ("pas=0.8", {"class_counts": COUNTS - 10}, "class_counts must be positive"),
-        ("risk=0.2, costs=macro", {"class_counts": COUNTS - 10}, "class_counts must be positive"),
+        (
+            "pas=0.8",
+            {"class_counts": COUNTS - 10},
+            "class_counts must be finite and greater than 0",
+        ),
+        (
+            "risk=0.2, costs=macro",
+            {"class_counts": COUNTS - 10},
+            "class_counts must be finite and greater than 0",
+        ),
         ("taxonomic=0.8", {"taxonomy": None}, "taxonomy must be given"),
         ("top_k=2, max_names=1", {"taxonomy": None}, "taxonomy must be given"),
         ("risk=0.2, costs=macro", {"class_counts": None}, "class_counts, the training"),
