@@ -170,7 +170,7 @@ class Scores:
 
     def counted(self, losses: jax.Array) -> jax.Array:
         """The losses `[...]`, 0 for the examples that are left out."""
-        return losses if self.where is None else jnp.where(jnp.asarray(self.where), losses, 0)
+        return zero_left_out(losses, self.where)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -258,6 +258,11 @@ def zero_elsewhere(
         jnp.where(of_vectors, vectors, 0),
         jnp.where(counts if others.shape == counts.shape else of_vectors, others, 0),
     )
+
+
+def zero_left_out(losses: jax.Array, where: ArrayLike | None) -> jax.Array:
+    """The losses [...], 0 for the examples that `where` leaves out: see `zero_elsewhere`."""
+    return losses if where is None else jnp.where(jnp.asarray(where), losses, 0)
 
 
 def scalar(number: ArrayLike, name: str, dtype: jnp.dtype, **bounds: float) -> jax.Array:

@@ -7,7 +7,6 @@ from collections.abc import Hashable
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from topk_jax import _classes, _sharding
 from topk_jax._entries import take_entries
@@ -120,16 +119,6 @@ def nan_where_invalid_targets(
     """
     is_right = (targets >= 0) & (targets <= 1) if may_be_soft else (targets == 0) | (targets == 1)
     return nan_unless(is_right.all(axis=-1), nan_where_invalid_scores(values, scores))
-
-
-def zero_left_out(losses: jax.Array, where: ArrayLike | None) -> jax.Array:
-    """The losses [...], with 0 for the examples that `where` leaves out; `None` leaves out none.
-
-    Hazard: the gradient of an example with a NaN is NaN, even if it is multiplied by 0. Choice: the
-    checks of the arguments have replaced the scores and labels of these examples by 0. Cost: one
-    elementwise pass over the scores and one over the losses, which XLA fuses into others.
-    """
-    return losses if where is None else jnp.where(jnp.asarray(where), losses, 0)
 
 
 def nan_where_invalid_vectors(

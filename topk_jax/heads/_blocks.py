@@ -26,6 +26,7 @@ from topk_jax._example import (
     integer_array,
     nan_unless,
     zero_elsewhere,
+    zero_left_out,
 )
 from topk_jax._numerics import with_slope_of
 from topk_jax._sharding import mesh_axes, unify
@@ -81,7 +82,7 @@ def cross_entropy(
     given, known = zero_elsewhere(where, given, known)
     compute = partial(_cross_entropy, block_size=_checked_size(block_size))
     losses: jax.Array = _on_each_device(compute, class_axis_name, given, head, known)
-    return losses if where is None else jnp.where(jnp.asarray(where), losses, 0)
+    return zero_left_out(losses, where)
 
 
 def top_k(

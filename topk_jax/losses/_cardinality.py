@@ -10,7 +10,15 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from topk_jax import _checks
-from topk_jax._example import FLOOR, Scores, floating_array, nan_unless, scalar, zero_elsewhere
+from topk_jax._example import (
+    FLOOR,
+    Scores,
+    floating_array,
+    nan_unless,
+    scalar,
+    zero_elsewhere,
+    zero_left_out,
+)
 
 __all__ = ["cardinality_aware", "cardinality_costs"]
 
@@ -54,7 +62,7 @@ def cardinality_aware(
     surprises = -jax.nn.log_softmax(finite, axis=-1)
     is_valid = ((scores < jnp.inf) & (costs >= 0) & (costs <= 1)).all(axis=-1)
     values = nan_unless(is_valid, (weights * surprises).sum(axis=-1))
-    return values if where is None else jnp.where(jnp.asarray(where), values, 0)
+    return zero_left_out(values, where)
 
 
 def cardinality_costs(

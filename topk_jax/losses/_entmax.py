@@ -13,7 +13,7 @@ from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _classes, _numerics
-from topk_jax._example import FLOOR, Scores, scalar
+from topk_jax._example import FLOOR, Scores, scalar, zero_left_out
 from topk_jax.operators import _entmax
 
 __all__ = ["entmax_loss", "sparse_top_loss", "sparsemax_loss"]
@@ -137,7 +137,7 @@ def sparse_top_loss(
     projection = _entmax.compute_sparse_top(scores, present.sum(axis=-1))
     loss = _projection_loss(scores, present.astype(scores.dtype), projection)
     losses = _numerics.nan_where_invalid_targets(loss, scores, targets)
-    return _numerics.zero_left_out(losses, where)
+    return zero_left_out(losses, where)
 
 
 def _projection_loss(scores: jax.Array, targets: jax.Array, projection: jax.Array) -> jax.Array:

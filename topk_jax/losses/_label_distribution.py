@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _sharding
-from topk_jax._example import nan_unless
+from topk_jax._example import nan_unless, zero_left_out
 from topk_jax.operators._top_k import select_largest
 
 __all__ = ["expect_over_labels"]
@@ -87,4 +87,4 @@ def expect_over_labels(
     rounding = _checks.rounding_of_sum(jnp.asarray(plausibilities).dtype)
     is_one = jnp.abs(weights.sum(axis=-1) - 1) <= rounding
     losses = nan_unless((plausible >= 0).all(axis=-1) & is_one, losses)
-    return losses if where is None else jnp.where(jnp.asarray(where), losses, 0)
+    return zero_left_out(losses, where)

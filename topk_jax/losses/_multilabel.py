@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics
-from topk_jax._example import FLOOR, Scores, batch_loss, batch_mean, scalar
+from topk_jax._example import FLOOR, Scores, batch_loss, batch_mean, scalar, zero_left_out
 
 __all__ = [
     "assume_negative",
@@ -58,7 +58,7 @@ def binary_cross_entropy(
     absent = jnp.where(targets < 1, (1 - targets) * negative_log_likelihood(scores, False), 0)
     loss = (present + absent).sum(axis=-1)
     losses = _numerics.nan_where_invalid_targets(loss, scores, targets, may_be_soft=True)
-    return _numerics.zero_left_out(losses, where)
+    return zero_left_out(losses, where)
 
 
 def asymmetric(
@@ -130,7 +130,7 @@ def asymmetric(
     is_wrong = jnp.isnan(gamma_positive + gamma_negative + margin)
     losses = jnp.where(is_wrong, jnp.nan, 1) * (present + absent).sum(axis=-1)
     losses = _numerics.nan_where_invalid_targets(losses, scores, targets, may_be_soft=True)
-    return _numerics.zero_left_out(losses, where)
+    return zero_left_out(losses, where)
 
 
 def positive_cross_entropy(
