@@ -1,7 +1,7 @@
 """Decorators of functions of scores: check `class_axis_name`, infer it, or refuse split classes."""
 
 import inspect
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 
@@ -11,6 +11,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from topk_jax import _checks, _sharding
+from topk_jax._example import check_classes
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -52,10 +53,9 @@ def allow_split(
             ):
                 return function(*args, **kwargs)
             given = signature.bind(*args, **kwargs).arguments
+            check_classes(first, given[first], given.get("labels"), name)
             if name is not None:
-                check_name(name, first, given[first], {"labels": given.get("labels")})
                 return function(*args, **kwargs)
-            check_not_split(first, scores, given.get("labels"), "give class_axis_name={}")
             spec = _explicit_spec(scores)
             if not spec or spec[-1] is None:
                 return function(*args, **kwargs)
@@ -83,71 +83,10 @@ def refuse_split(function: Callable[Parameters, Result]) -> Callable[Parameters,
         scores = args[0] if args else kwargs.get(first)
         if isinstance(scores, jax.Array) and not jax.typeof(scores).sharding.mesh.empty:
             given = signature.bind(*args, **kwargs).arguments
-            check_not_split(first, scores, given.get("labels"), "gather its classes")
+            check_classes(first, scores, given.get("labels"), None, way="gather its classes")
         return function(*args, **kwargs)
 
     return called
-
-
-def check_name(name: Hashable, first: str, scores: Any, same: dict[str, Any]) -> None:
-    """Raises if no map binds the name, or if the classes are not split along it.
-
-    Args:
-        name: the user's argument `class_axis_name`.
-        first: the name of the argument whose classes are split.
-        scores: that argument, or an array of it.
-        same: the arguments that are the same on all devices along this axis, by name.
-    """
-    _checks.axis_size(name, "class_axis_name")
-    names = set(name) if isinstance(name, tuple) else {name}
-    # Without check_vma, types do not show along which axes an array varies.
-    if not names & _varying(jax.lax.axis_index(name)):
-        return
-    if not names <= _varying(scores):
-        raise ValueError(
-            f"class_axis_name must be an axis that the classes of {first} are split along, got "
-            f"{name!r}, along which {first} is the same on all devices."
-        )
-    for other, array in same.items():
-        if names & _varying(array):
-            raise ValueError(
-                f"class_axis_name must be an axis along which all devices have the same {other}, "
-                f"got {name!r}, along which {other} vary."
-            )
-
-
-def check_not_split(
-    name: str, scores: Any, labels: Any, way: str, *, of_labels: str = "labels"
-) -> None:
-    """Raises if the scores vary along a mapped axis and the labels do not.
-
-    Hazard: each device would treat its classes as all classes, and the loss would be a plausible
-    number. Choice: different examples on each device have labels that vary, too. Cost: labels that
-    are the same on all devices, for different examples, have to be marked.
-
-    Args:
-        name: the argument's name.
-        scores: the argument, or an array of it.
-        labels: the labels, or `None` for a function without labels.
-        way: what to do if the classes are split; a format string for the names of the axes.
-        of_labels: the name of the argument that is in the place of the labels.
-    """
-    if labels is None:
-        return
-    missing = sorted(map(str, _varying(scores) - _varying(labels)))
-    if missing:
-        names = repr(missing[0] if len(missing) == 1 else tuple(missing))
-        raise ValueError(
-            f"{name} must have all classes on each device where {of_labels} are the same on all, "
-            f"got {name} that vary along {names} and {of_labels} that do not: if the classes are "
-            f"split, {way.format(names)}; else mark the {of_labels} with "
-            f"jax.lax.pcast({of_labels}, {names}, to='varying')."
-        )
-
-
-def _varying(array: Any) -> frozenset[Hashable]:
-    """The mapped axes along which an array is known to vary."""
-    return jax.typeof(array).mat.varying if isinstance(array, jax.Array) else frozenset()
 
 
 def _explicit_spec(scores: jax.Array) -> tuple[Any, ...]:

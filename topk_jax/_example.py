@@ -474,8 +474,17 @@ def axis_size(axis_name: Hashable | None, name: str = "axis_name") -> int:
         ) from error
 
 
-def check_classes(name: str, scores: Any, labels: Any, class_axis_name: Hashable | None) -> None:
+def check_classes(
+    name: str,
+    scores: Any,
+    labels: Any,
+    class_axis_name: Hashable | None,
+    *,
+    way: str = "give class_axis_name={}",
+) -> None:
     """Raises if the classes of the scores are split, and not as `class_axis_name` says.
+
+    `way` is what to do if they are, with a place for the names of their axes.
 
     Hazard: each device would treat its classes as all classes, and the loss would be a plausible
     number. Choice: in `shard_map`, types show along which axes arrays vary, unless `check_vma` is
@@ -484,17 +493,18 @@ def check_classes(name: str, scores: Any, labels: Any, class_axis_name: Hashable
     split = _varying(scores) - _varying(labels)
     if class_axis_name is None:
         if split and labels is not None:
-            axes = ", ".join(sorted(map(repr, split)))
+            names = sorted(map(str, split))
+            axes = repr(names[0] if len(names) == 1 else tuple(names))
             raise ValueError(
                 f"{name} must have all classes on each device where labels are the same on all, "
                 f"got {name} that vary along {axes} and labels that do not: if the classes are "
-                f"split, give class_axis_name or gather them; else mark the labels with "
+                f"split, {way.format(axes)}; else mark the labels with "
                 f"jax.lax.pcast(labels, {axes}, to='varying')."
             )
         return
     axis_size(class_axis_name, "class_axis_name")
-    names = set(class_axis_name) if isinstance(class_axis_name, tuple) else {class_axis_name}
-    if names & _varying(jax.lax.axis_index(class_axis_name)) and not names <= split:
+    given = set(class_axis_name) if isinstance(class_axis_name, tuple) else {class_axis_name}
+    if given & _varying(jax.lax.axis_index(class_axis_name)) and not given <= split:
         raise ValueError(
             f"class_axis_name must be an axis along which {name} vary and labels do not, got "
             f"{class_axis_name!r}."
