@@ -28,7 +28,7 @@ nitpick_ignore = [
     ("py:class", "numpy.ndarray"),
     ("py:class", "numpy.number"),
     # A part of two states, which their attributes describe.
-    ("py:class", "topk_jax.drift._bets.Wealth"),
+    ("py:class", "topk_jax.drift.Wealth"),
 ]
 
 myst_enable_extensions = ["dollarmath"]

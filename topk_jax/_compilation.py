@@ -1,5 +1,6 @@
-"""Computations that are compiled once, also outside of a user's `jax.jit`."""
+"""Computations that are compiled once, and code for the CPU beside code for accelerators."""
 
+import contextvars
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -7,23 +8,47 @@ from typing import Any, ParamSpec, TypeVar
 import jax
 import numpy as np
 
-from topk_jax import _platforms
-
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+# Whether what is being traced is for the CPU; without a value it is for all platforms.
+_IS_FOR_CPU: contextvars.ContextVar[bool] = contextvars.ContextVar("is_for_cpu")
+
+
+def choose(*operands: Any, cpu: Callable[..., Any], default: Callable[..., Any]) -> Any:
+    """`cpu(*operands)` on the CPU, and `default(*operands)` on other platforms.
+
+    `jax.lax.platform_dependent` would trace both again in each part of a choice inside of a choice.
+    Here only the part of the known platform is traced. So a function that `jax.jit` compiles itself
+    must not choose there: JAX would use its trace for other platforms, too; one that is `compiled`
+    may.
+    """
+    if cpu is default:
+        return cpu(*operands)
+    is_for_cpu = _IS_FOR_CPU.get(None)
+    if is_for_cpu is not None:
+        return (cpu if is_for_cpu else default)(*operands)
+
+    def part(function: Callable[..., Any], *, is_for_cpu: bool) -> Callable[..., Any]:
+        def trace(*operands: Any) -> Any:
+            token = _IS_FOR_CPU.set(is_for_cpu)
+            try:
+                return function(*operands)
+            finally:
+                _IS_FOR_CPU.reset(token)
+
+        return trace
+
+    return jax.lax.platform_dependent(
+        *operands, cpu=part(cpu, is_for_cpu=True), default=part(default, is_for_cpu=False)
+    )
 
 
 def compiled(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Decorates a computation of checked arguments: `jax.jit`, with all but arrays static.
 
-    Arguments may be trees. Their leaves that are not arrays have to be hashable.
-
-    Hazard: outside of `jit`, JAX compiles a loop anew in every call if its body is a closure.
-    Choice: one program for each type of the arrays and each value of the other leaves. Inside of
-    `jit` it is inlined, so that the user's program is the same as without it. Cost: none.
-
-    Hazard: inside of a choice by the platform (`_platforms.choose`), JAX would take a trace that is
-    for another platform. Choice: what is known of the platform is static, too. Cost: none.
+    Arguments may be trees, whose leaves that are not arrays have to be hashable. Outside of `jit`,
+    JAX compiles a loop anew in every call if its body is a closure: here there is one program for
+    each type of the arrays and each value of the other leaves. Inside of `jit` it is inlined.
     """
 
     def of_arrays(static: tuple[Any, ...], arrays: list[Any]) -> Result:
@@ -46,6 +71,7 @@ def compiled(function: Callable[Parameters, Result]) -> Callable[Parameters, Res
         others = tuple(
             leaf if array is None else None for leaf, array in zip(leaves, arrays, strict=True)
         )
-        return program((_platforms.known(), tree, others), arrays)
+        # Inside of a choice, JAX would take a trace that is for another platform.
+        return program((_IS_FOR_CPU.get(None), tree, others), arrays)
 
     return called

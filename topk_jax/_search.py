@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from topk_jax import _platforms
+from topk_jax import _compilation
 
 # The number of bits that an accelerator finds in one pass: 15 integers are tried at once.
 _BITS_IN_A_PASS = 4
@@ -26,21 +26,29 @@ def last_where(
     """
 
     def by_halves(low: jax.Array, high: jax.Array) -> jax.Array:
-        def halve(_: int, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            low, high = ends
-            # The mean of two integers, rounded down, without overflow.
-            middle = (low & high) + ((low ^ high) >> low.dtype.type(1))
-            fits = holds(middle)
-            return jnp.where(fits, middle, low), jnp.where(fits, high, middle)
-
-        return jax.lax.fori_loop(0, 8 * low.dtype.itemsize, halve, (low, high))[0]
+        return last_by_halves(holds, low, high)
 
     def by_bits(low: jax.Array, high: jax.Array) -> jax.Array:
         return low + _last_where(
             lambda steps: holds(low + steps), high - low, low.dtype.itemsize * 8
         )
 
-    return _platforms.choose(low, high, cpu=by_halves, default=by_bits)
+    return _compilation.choose(low, high, cpu=by_halves, default=by_bits)
+
+
+def last_by_halves(
+    holds: Callable[[jax.Array], jax.Array], low: jax.Array, high: jax.Array
+) -> jax.Array:
+    """`last_where` in a loop on all platforms."""
+
+    def halve(_: int, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = ends
+        # The mean of two integers, rounded down, without overflow.
+        middle = (low & high) + ((low ^ high) >> low.dtype.type(1))
+        fits = holds(middle)
+        return jnp.where(fits, middle, low), jnp.where(fits, high, middle)
+
+    return jax.lax.fori_loop(0, 8 * low.dtype.itemsize, halve, (low, high))[0]
 
 
 def _last_where(

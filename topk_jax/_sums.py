@@ -1,7 +1,5 @@
 """Sums to which numbers are added again and again, without drift."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 
@@ -29,18 +27,16 @@ class Sum:
     low: jax.Array
 
     @staticmethod
-    def of(numbers: jax.Array) -> Sum:
+    def of(numbers: jax.Array) -> "Sum":
         """The sums that are these numbers `[...]`."""
         if jnp.issubdtype(numbers.dtype, jnp.floating):
             return Sum(numbers, jnp.zeros_like(numbers))
-        return Sum(*_carry(jnp.zeros_like(numbers), numbers))
+        return Sum(*_parts(numbers, _LOW_BITS))
 
     @staticmethod
-    def over(numbers: jax.Array, add_up: Callable[[jax.Array], jax.Array]) -> Sum:
-        """The sums of numbers `[...]`, which `add_up` makes of them or of digits of them.
-
-        Booleans count as 0 and 1.
-        """
+    def over(numbers: jax.Array, add_up: Callable[[jax.Array], jax.Array]) -> "Sum":
+        """The sums of numbers `[...]`, which `add_up` makes of them or of digits of them."""
+        # Booleans count as 0 and 1.
         if numbers.dtype == jnp.bool_:
             return Sum.of(add_up(numbers.astype(int)))
         if jnp.issubdtype(numbers.dtype, jnp.floating):
@@ -67,66 +63,57 @@ class Sum:
         """The shape of the sums."""
         return self.high.shape
 
-    def __add__(self, other: Sum) -> Sum:
-        """The sums of both."""
-        return _add(self, other)
+    @property
+    def is_real(self) -> bool:
+        """Whether the numbers are floats."""
+        return jnp.issubdtype(self.dtype, jnp.floating)
 
-    def total(self) -> Sum:
+    @jax.jit
+    def __add__(self, other: "Sum") -> "Sum":
+        """The sums of both."""
+        if self.is_real:
+            high, rounded = _add_floats(self.high, other.high)
+            return Sum(*_add_floats(high, self.low + other.low + rounded))
+        # The lower part is between -2^16 and 2^16 and has one sign.
+        carried, low = _parts(self.low + other.low, _LOW_BITS)
+        return Sum(self.high + other.high + carried, low)
+
+    def total(self) -> "Sum":
         """The sum of all sums, a scalar."""
-        if jnp.issubdtype(self.dtype, jnp.floating):
+        if self.is_real:
             return Sum(jnp.sum(self.high), jnp.sum(self.low))
         # Those on the host are NumPy's.
         lower = Sum.over(jnp.asarray(self.low), jnp.sum)
         return Sum(jnp.sum(self.high) + lower.high, lower.low)
 
+    @jax.jit
     def value(self) -> jax.Array:
         """The numbers `[...]`. Integers beyond their range are the smallest or the largest ones."""
-        return _value(self)
+        if self.is_real:
+            return self.high + self.low
+        high = self.high + (self.low >> _LOW_BITS)
+        limits = jnp.iinfo(self.dtype)
+        value = (high << _LOW_BITS) | (self.low & ((1 << _LOW_BITS) - 1))
+        value = jnp.where(high > limits.max >> _LOW_BITS, limits.max, value)
+        return jnp.where(high < limits.min >> _LOW_BITS, limits.min, value)
 
     def as_floats(self, dtype: jnp.dtype) -> jax.Array:
         """The numbers as floats, `[...]`."""
         high, low = jnp.asarray(self.high).astype(dtype), jnp.asarray(self.low).astype(dtype)
-        unit = 1.0 if jnp.issubdtype(self.dtype, jnp.floating) else 2.0**_LOW_BITS
-        return high * unit + low
-
-
-@jax.jit
-def _add(one: Sum, other: Sum) -> Sum:
-    if not jnp.issubdtype(one.dtype, jnp.floating):
-        return Sum(*_carry(one.high + other.high, one.low + other.low))
-    high, rounded = _add_floats(one.high, other.high)
-    return Sum(*_add_floats(high, one.low + other.low + rounded))
+        return high * (1.0 if self.is_real else 2.0**_LOW_BITS) + low
 
 
 def _add_floats(one: jax.Array, other: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The rounded sum, and what was rounded away (Neumaier): 0 if the sum is not finite.
-
-    XLA reassociates sums with constants; it does not look through the selection of the larger one.
-    """
+    """The rounded sum, and what was rounded away (Neumaier): 0 if the sum is not finite."""
+    # XLA reassociates sums with constants; it does not look through the selection of the larger
+    # one.
     total = one + other
     is_first = jnp.abs(one) >= jnp.abs(other)
     larger, smaller = jnp.where(is_first, one, other), jnp.where(is_first, other, one)
     return total, jnp.where(jnp.isfinite(total), smaller - (total - larger), 0)
 
 
-def _carry(high: jax.Array, low: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The same integers with a lower part between -2^16 and 2^16 of the same sign."""
-    carried, rest = _parts(low, _LOW_BITS)
-    return high + carried, rest
-
-
 def _parts(numbers: jax.Array, bits: int) -> tuple[jax.Array, jax.Array]:
     """Integers without their lowest bits, and these bits, both with the sign of the integer."""
     unit = jnp.full_like(numbers, 1 << bits)
     return jax.lax.div(numbers, unit), jax.lax.rem(numbers, unit)
-
-
-@jax.jit
-def _value(numbers: Sum) -> jax.Array:
-    if jnp.issubdtype(numbers.dtype, jnp.floating):
-        return numbers.high + numbers.low
-    high = numbers.high + (numbers.low >> _LOW_BITS)
-    limits = jnp.iinfo(numbers.dtype)
-    value = (high << _LOW_BITS) | (numbers.low & ((1 << _LOW_BITS) - 1))
-    value = jnp.where(high > limits.max >> _LOW_BITS, limits.max, value)
-    return jnp.where(high < limits.min >> _LOW_BITS, limits.min, value)

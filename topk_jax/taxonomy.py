@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from typing import Self
@@ -13,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _sharding
+from topk_jax import _checks, _classes, _sharding
 
 __all__ = ["Taxonomy"]
 
@@ -34,13 +35,9 @@ class Taxonomy:
         parents: the parent of each node, V integers. The parent of the root is the root.
 
     Example:
-        >>> from topk_jax.taxonomy import Taxonomy
-        >>> taxonomy = Taxonomy.from_paths(
-        ...     [("Quercus", "robur"), ("Quercus", "ilex"), ("Salix", "alba")])
-        >>> taxonomy.names
-        ('robur', 'ilex', 'alba', 'Quercus', 'Salix', 'all')
-        >>> taxonomy.parents
-        (3, 3, 4, 5, 5, 5)
+        >>> tree = Taxonomy.from_paths([("oak", "robur"), ("oak", "ilex"), ("willow", "alba")])
+        >>> print(tree.names, tree.parents)
+        ('robur', 'ilex', 'alba', 'oak', 'willow', 'all') (3, 3, 4, 5, 5, 5)
     """
 
     names: tuple[str, ...]
@@ -51,13 +48,14 @@ class Taxonomy:
             if not isinstance(values, tuple) or not all(isinstance(one, kind) for one in values):
                 raise TypeError(f"{name} must be a tuple of {kind.__name__}, got {values!r:.60}.")
         size, inner = len(self.names), {*self.parents}
-        is_tree = size == len(self.parents) >= 2 and min(inner) >= 0 and max(inner) < size
+        # The nodes above others are the last ones.
+        is_tree = size == len(self.parents) >= 2 and inner == {*range(size - len(inner), size)}
         if is_tree:
             # After twice as many steps each time, all ways have come to the root.
             reached = self.parents
             for _ in range(size.bit_length()):
                 reached = tuple(reached[node] for node in reached)
-            is_tree = {*reached} == {size - 1} and inner == {*range(size - len(inner), size)}
+            is_tree = {*reached} == {size - 1}
         if not is_tree:
             raise ValueError(
                 f"parents must be those of the {size} names in a tree whose classes come first, "
@@ -66,31 +64,23 @@ class Taxonomy:
 
     @classmethod
     def from_paths(cls, paths: Iterable[Sequence[str]]) -> Self:
-        """The taxonomy of classes that are given by their paths.
+        """The taxonomy of classes by their paths: names from the top down, the class at the end.
 
-        Args:
-            paths: for each class its names from the top down; the last one is the class. Paths may
-                have different lengths. Nodes are the same if their names and all names above are.
+        Paths may have different lengths. Nodes are the same if their names and all names above are.
         """
-        leaves: dict[tuple[str, ...], int] = {}
+        leaves: Counter[tuple[str, ...]] = Counter()
         for path in paths:
             if isinstance(path, str) or not all(isinstance(name, str) for name in path):
                 raise TypeError(f"paths must be sequences of names, got {path!r}.")
-            one = tuple(path)
-            if not one or one in leaves:
-                what = f"{'/'.join(one)} twice" if one else "an empty one"
-                raise ValueError(f"paths must name each class once, got {what}.")
-            leaves[one] = len(leaves)
-        inner: dict[tuple[str, ...], int] = {}
-        for path in leaves:
-            for depth in range(1, len(path)):
-                inner.setdefault(path[:depth], len(leaves) + len(inner))
-        if not leaves or (above := leaves.keys() & inner):
-            what = f"the class {'/'.join(above.pop())} above others" if leaves else "none"
-            raise ValueError(f"paths must end at classes, got {what}.")
-        nodes, root = leaves | inner, len(leaves) + len(inner)
-        parents = (nodes.get(path[:-1], root) for path in nodes)
-        return cls((*(path[-1] for path in nodes), _ROOT), (*parents, root))
+            leaves[tuple(path)] += 1
+        inner = dict.fromkeys(path[:depth] for path in leaves for depth in range(1, len(path)))
+        wrong = [path for path, times in leaves.items() if times > 1 or not path or path in inner]
+        if wrong or not leaves:
+            got = repr("/".join(wrong[0])) if wrong else "none"
+            raise ValueError(f"paths must name each class once, and none above another, got {got}.")
+        nodes = {path: place for place, path in enumerate([*leaves, *inner])}
+        parents = (nodes.get(path[:-1], len(nodes)) for path in nodes)
+        return cls((*(path[-1] for path in nodes), _ROOT), (*parents, len(nodes)))
 
     @property
     def num_nodes(self) -> int:
@@ -194,12 +184,7 @@ def along_classes(values: np.ndarray, ndim: int) -> np.ndarray:
 
 def look_up(table: np.ndarray, labels: jax.Array) -> jax.Array:
     """The entries, or rows, of a table [L, ...] at labels [...]; some one if it is out of range."""
-
-    def take(labels: jax.Array) -> jax.Array:
-        return jnp.asarray(table)[jnp.clip(labels, 0, len(table) - 1)]
-
-    # JAX does not know how to split the result of a table that all devices share.
-    return _sharding.map_examples(take, labels.ndim, labels)
+    return _classes.value_of_class(jnp.asarray(table), labels)
 
 
 def groups_at(taxonomy: Taxonomy, depth: int) -> tuple[np.ndarray, int]:

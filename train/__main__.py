@@ -1,7 +1,12 @@
-"""Lists the commands: `python -m train`."""
+"""The commands: `python -m train` lists them, and `topk-jax COMMAND` runs one."""
 
+import difflib
+import importlib
+import importlib.metadata
 import sys
 from collections.abc import Mapping
+
+_USER_ERROR = 2
 
 COMMANDS = {
     "prepare": "prepares a data set that was downloaded",
@@ -22,6 +27,42 @@ def listed(start: str, words: Mapping[str, str]) -> str:
     """The text that lists commands, each after what starts it."""
     lines = [f"  {name:<10}{what}\n" for name, what in words.items()]
     return f"The commands; {start}COMMAND --help lists the flags of each:\n\n{''.join(lines)}"
+
+
+def main() -> None:
+    """Runs the command that the first argument of `topk-jax` names."""
+    modules = {{"main": "train"}.get(module, module): module for module in COMMANDS}
+    name, *arguments = sys.argv[1:] or ["--help"]
+    if name in ("--help", "-h"):
+        words = {name: COMMANDS[module] for name, module in modules.items()}
+        sys.stdout.write(listed("topk-jax ", words))
+    elif name == "--version":
+        sys.stdout.write(f"topk_jax {importlib.metadata.version('topk_jax')}\n")
+    elif name not in modules:
+        near = "".join(
+            f"; did you mean {one}?" for one in difflib.get_close_matches(name, modules, 1)
+        )
+        _fail(f"the command must be one of {', '.join(sorted(modules))}; got {name!r}{near}")
+    else:
+        sys.argv = [f"topk-jax {name}", *arguments]
+        _run(f"train.{modules[name]}")
+
+
+def _run(name: str) -> None:
+    try:
+        module = importlib.import_module(name)
+        command = importlib.import_module("train.foundation.command")
+    except ModuleNotFoundError as error:
+        missing = str(error.name).partition(".")[0]
+        if missing in ("configs", "topk_jax", "train"):
+            raise
+        _fail(f'the program needs the package {missing}: pip install "topk_jax[train]"')
+    command.run(module.main)
+
+
+def _fail(message: str) -> None:
+    sys.stderr.write(f"error: {message}\n")
+    sys.exit(_USER_ERROR)
 
 
 if __name__ == "__main__":

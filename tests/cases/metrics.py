@@ -18,6 +18,10 @@ OPEN = {**HITS, "is_new": "marks", **WEIGHTS}
 VOTES = {"labels": "labels", "examples": "groups", "voters": "successes"}
 SIZES_OF_VOTES = {"num_examples": 2, "num_voters": 3, "num_classes": int}
 POWERS = {"alpha": 0.5, "beta": 0.2, "offset": 1.0}
+POSITIVE_POWERS = dict.fromkeys(POWERS, AT_LEAST_0)
+SHARES = {"probabilities": "probabilities"}
+ANY_LIMITS = {"thresholds": Listed(())}
+OF_CLASSES = {"values": "hits", **LABELS, **WEIGHTS}
 SEVERAL_LABELS = {"chosen": "chosen", "targets": "targets"}
 
 
@@ -46,7 +50,7 @@ def in_tree(name: str, arrays: dict[str, str], **options: Any) -> Case:
 
 
 CASES: list[Case] = [
-    in_tree("ancestor_ranks", {"probabilities": "probabilities", **LABELS}, depth=2),
+    in_tree("ancestor_ranks", {**SHARES, **LABELS}, depth=2),
     in_tree("ancestor_hits", {"chosen": "chosen", **LABELS}, depth=1),
     in_tree("node_counts", {"chosen": "chosen"}, depth=2),
     in_tree("set_heights", {"chosen": "chosen"}),
@@ -54,27 +58,13 @@ CASES: list[Case] = [
     in_tree("mistake_heights", {"predictions": "sizes", **LABELS}),
     metric("label_ranks", {"scores": "logits", **LABELS}),
     metric("top_k_hits", {"scores": "logits", **LABELS}, parameters={"k": 3}),
-    metric(
-        "threshold_hits",
-        {"probabilities": "probabilities", **LABELS},
-        parameters={"threshold": 0.125},
-    ),
+    metric("threshold_hits", {**SHARES, **LABELS}, parameters={"threshold": 0.125}),
     metric("set_sizes", {"chosen": "chosen"}),
     metric("label_margins", {"scores": "logits", **LABELS}),
-    metric(
-        "confident_classes",
-        {"probabilities": "probabilities"},
-        parameters={"thresholds": thresholds},
-        ranges={"thresholds": Listed(())},
-    ),
+    metric("confident_classes", SHARES, parameters={"thresholds": thresholds}, ranges=ANY_LIMITS),
     # A sum for each pair of classes of the tests.
-    statistic("confident_joint", {"probabilities": "probabilities", **LABELS}, sums=24),
-    metric(
-        "voter_weights",
-        {"num_labels": "sizes"},
-        parameters=POWERS,
-        ranges=dict.fromkeys(POWERS, AT_LEAST_0),
-    ),
+    statistic("confident_joint", {**SHARES, **LABELS}, sums=24),
+    metric("voter_weights", {"num_labels": "sizes"}, parameters=POWERS, ranges=POSITIVE_POWERS),
     statistic(
         "dawid_skene",
         VOTES,
@@ -84,27 +74,15 @@ CASES: list[Case] = [
     ),
     metric("anytime_interval", {"hits": "successes", "counts": "sizes"}),
     statistic("cluster_interval", {**HITS, "groups": "groups"}, parameters={"num_groups": 2}),
-    statistic(
-        "shot_groups",
-        {},
-        parameters={"class_counts": counts},
-        ranges=COUNTS,
-    ),
+    statistic("shot_groups", {}, parameters={"class_counts": counts}, ranges=COUNTS),
     statistic("tally", {"values": "hits"}),
     statistic("tally_by_class", {"values": "hits", **LABELS}, parameters={"num_classes": int}),
     # Small whole weights, whose sums are exact.
     statistic("tally", {"values": "hits", **WEIGHTS}, variant="weights"),
-    statistic(
-        "tally_by_class",
-        {"values": "hits", **LABELS, **WEIGHTS},
-        parameters={"num_classes": int},
-        variant="weights",
-    ),
+    statistic("tally_by_class", OF_CLASSES, parameters={"num_classes": int}, variant="weights"),
     # Sums of floats in another order, on each device of split classes.
     metric(
-        "expected_hits",
-        {"chosen": "chosen", "plausibilities": "probabilities"},
-        class_rounding=4,
+        "expected_hits", {"chosen": "chosen", "plausibilities": "probabilities"}, class_rounding=4
     ),
     metric("example_f1", SEVERAL_LABELS),
     metric("label_coverage", SEVERAL_LABELS),

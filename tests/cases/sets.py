@@ -29,6 +29,10 @@ def of_entries(name: str, arrays: dict[str, str] = PROBABILITIES, **options: Any
     return Case(public=f"sets.{name}", arrays=arrays, of="entries", **options)
 
 
+def of_examples(name: str, arrays: dict[str, str], **options: Any) -> Case:
+    return Case(public=f"sets.{name}", arrays=arrays, **options)
+
+
 def statistic(name: str, arrays: dict[str, str], **options: Any) -> Case:
     return Case(public=f"sets.{name}", arrays=arrays, of="batch", couples=True, **options)
 
@@ -40,12 +44,7 @@ def calibration(name: str, arrays: dict[str, str] = LABELS, **options: Any) -> C
 
 
 def conformal(
-    kind: str,
-    *,
-    needs_key: bool = False,
-    ranges: Any = (),
-    rounding: float = 0,
-    **parameters: Any,
+    kind: str, *, needs_key: bool = False, ranges: Any = (), rounding: float = 0, **parameters: Any
 ) -> list[Case]:
     """The three functions of a kind of score."""
     key = {"key": "key"} if needs_key else {}
@@ -67,6 +66,10 @@ def conformal(
 
 
 GROUPS = {"groups": "groups"}
+SEEN: dict[str, Any] = {
+    "calibration_outlier_scores": np.array([0.25, 0.75, 0.5], np.float32),
+    "seen_once": np.array([True, True, False]),
+}
 
 
 def vectors(num_classes: int) -> np.ndarray:
@@ -140,14 +143,11 @@ CASES: list[Case] = [
         },
     ),
     statistic(
-        "group_weights",
-        {"log_probabilities": "log_probabilities", "sizes": "sizes", **LABELS},
+        "group_weights", {"log_probabilities": "log_probabilities", "sizes": "sizes", **LABELS}
     ),
     statistic("group_labels", {**LABELS, **GROUPS}, parameters={"num_groups": 2}),
     calibration(
-        "hierarchical_quantile",
-        {**LABELS, **GROUPS},
-        parameters={"error": 0.5, "num_groups": 2},
+        "hierarchical_quantile", {**LABELS, **GROUPS}, parameters={"error": 0.5, "num_groups": 2}
     ),
     calibration("conformal_quantile"),
     calibration("class_conditional_quantiles"),
@@ -161,19 +161,16 @@ CASES: list[Case] = [
     calibration(
         "interpolated_quantiles",
         parameters={"error": 0.5, "weight": 0.5, "largest_score": 1.0},
-        ranges={
-            "weight": Range((1.5, -0.5, -INFINITY)),
-            "largest_score": Listed((INFINITY, NAN)),
-        },
+        ranges={"weight": Range((1.5, -0.5, -INFINITY)), "largest_score": Listed((INFINITY, NAN))},
     ),
     calibration(
         "label_shift_quantiles",
         parameters={"error": 0.5, "weights": margins},
         ranges={"weights": MARGINS},
     ),
-    Case(
-        public="sets.covariate_shift_quantiles",
-        arrays={"log_weights": "outliers"},
+    of_examples(
+        "covariate_shift_quantiles",
+        {"log_weights": "outliers"},
         parameters={
             "calibration_scores": np.array([0.25, 0.5, 0.75], np.float32),
             "calibration_log_weights": np.array([0.0, 1.0, -1.0], np.float32),
@@ -197,32 +194,17 @@ CASES: list[Case] = [
         ranges={"class_counts": Listed((np.array([3, 1, -1, 0]),))},
         of="batch",
     ),
-    Case(
-        public="sets.new_class_p_values",
-        arrays={"outlier_scores": "outliers"},
-        parameters={
-            "calibration_outlier_scores": np.array([0.25, 0.75, 0.5], np.float32),
-            "seen_once": np.array([True, True, False]),
-        },
-    ),
-    Case(
-        public="sets.new_class_threshold",
-        parameters={
-            "calibration_outlier_scores": np.array([0.25, 0.75, 0.5], np.float32),
-            "seen_once": np.array([True, True, False]),
-            "error": 0.5,
-        },
-        of="batch",
-    ),
+    of_examples("new_class_p_values", {"outlier_scores": "outliers"}, parameters=SEEN),
+    Case(public="sets.new_class_threshold", parameters=SEEN | {"error": 0.5}, of="batch"),
     of_entries(
         "open_set",
         {"members": "chosen", "outlier_scores": "outliers"},
         parameters={"known_to": 0.75, "new_from": 0.5},
     ),
     *(
-        Case(
-            public="sets.outlier_scores",
-            arrays={"logits": "logits"},
+        of_examples(
+            "outlier_scores",
+            {"logits": "logits"},
             parameters={"kind": kind},
             slopes=1,
             class_rounding=8,
@@ -230,9 +212,9 @@ CASES: list[Case] = [
         )
         for kind in ("energy", "logit", "probability")
     ),
-    Case(
-        public="sets.neighbor_scores",
-        arrays={"features": "probabilities"},
+    of_examples(
+        "neighbor_scores",
+        {"features": "probabilities"},
         parameters={"known_features": vectors, "k": 2},
         # A product of matrices may be added up in another order for fewer examples.
         rounding=8,
@@ -246,9 +228,9 @@ CASES: list[Case] = [
         rounding=64,
         sums=24,
     ),
-    Case(
-        public="sets.mahalanobis_scores",
-        arrays={"features": "probabilities"},
+    of_examples(
+        "mahalanobis_scores",
+        {"features": "probabilities"},
         parameters={"means": vectors, "whitening": np.eye},
         rounding=8,
     ),
@@ -258,9 +240,9 @@ CASES: list[Case] = [
         parameters={"error": 0.5, "delta": 0.4},
     ),
     statistic("risk_controlled_index", {"losses": "curves"}, parameters={"error": 0.5}),
-    Case(
-        public="sets.false_negative_rates",
-        arrays={"probabilities": "probabilities", "targets": "targets"},
+    of_examples(
+        "false_negative_rates",
+        {"probabilities": "probabilities", "targets": "targets"},
         parameters={"thresholds": np.array([0.5, 0.125, 0.125, 0.0625], np.float32)},
         ranges={"thresholds": Listed((np.array([0.125, 0.5, 0.125, 0.125], np.float32),))},
     ),
@@ -277,11 +259,7 @@ CASES: list[Case] = [
         {"scores": "ranks", "plausibilities": "probabilities", "key": "key"},
         parameters={"error": 0.25, "num_samples": 3},
     ),
-    Case(
-        public="sets.node_probabilities",
-        arrays=PROBABILITIES,
-        parameters={"taxonomy": genera},
-    ),
+    of_examples("node_probabilities", PROBABILITIES, parameters={"taxonomy": genera}),
     of_entries(
         "node_scores",
         {**PROBABILITIES, "key": "key"},
@@ -289,14 +267,6 @@ CASES: list[Case] = [
         # A product and a sum may be contracted for one number of examples.
         rounding=1,
     ),
-    Case(
-        public="sets.fewest_names",
-        arrays={"members": "chosen"},
-        parameters={"taxonomy": genera, "names": 2},
-    ),
-    Case(
-        public="sets.node_set",
-        arrays={"nodes": "chosen"},
-        parameters={"taxonomy": of_nodes},
-    ),
+    of_examples("fewest_names", {"members": "chosen"}, parameters={"taxonomy": genera, "names": 2}),
+    of_examples("node_set", {"nodes": "chosen"}, parameters={"taxonomy": of_nodes}),
 ]

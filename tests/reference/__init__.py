@@ -7,13 +7,11 @@ ignored. Most know one axis of examples.
 
 from tests.reference import heads as heads
 from tests.reference._batch_losses import *
-from tests.reference._cardinality import *
 from tests.reference._conformal import *
 from tests.reference._determinations import *
 from tests.reference._drift import *
 from tests.reference._entmax import *
 from tests.reference._groups import *
-from tests.reference._label_noise import *
 from tests.reference._label_quality import *
 from tests.reference._long_tail import *
 from tests.reference._losses import *

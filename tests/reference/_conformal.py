@@ -167,7 +167,8 @@ def clustered_quantiles(
     points, weights = {}, {}
     for label in range(size):
         own = np.sort(scores[describes & (labels == label)])
-        if len(own) >= math.ceil((len(own) + 1) * (1 - exact(error))) and len(own):
+        is_finite = len(own) and np.isfinite(own[-1])
+        if is_finite and len(own) >= math.ceil((len(own) + 1) * (1 - exact(error))):
             points[label] = np.quantile(own, [0.5, 0.6, 0.7, 0.8, 0.9])
             weights[label] = np.sqrt(len(own))
     clusters = dict.fromkeys(range(size))

@@ -142,10 +142,7 @@ class AdaptiveQuantile:
 
     @staticmethod
     def start(
-        calibration_scores,
-        *,
-        error,
-        rates=(0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128),
+        calibration_scores, *, error, rates=(0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
     ):
         number, ascending = len(rates), np.sort(float64(calibration_scores))
         same = np.full(number, error), np.full(number, 1 / number)

@@ -6,13 +6,7 @@ from scipy import optimize, special, stats
 from tests.reference._conformal import calibration
 from tests.reference._rows import exact, float64, valid
 
-__all__ = [
-    "cluster_interval",
-    "combine",
-    "group_labels",
-    "group_weights",
-    "hierarchical_quantile",
-]
+__all__ = ["cluster_interval", "combine", "group_labels", "group_weights", "hierarchical_quantile"]
 
 
 def combine(

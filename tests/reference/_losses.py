@@ -379,19 +379,11 @@ def sparse_top_loss_gradient(logits, targets):
 
 @each_example
 def sparsemax_loss(logits, label):
-    """`-s_y + 1/2 sum_S (s^2 - tau^2) + 1/2` (6.12), S the scores above tau.
-
-    tau solves `sum max(0, s - tau) = 1` (6.8): of the means `(s_[1] + ... + s_[j] - 1) / j`, the
-    largest.
-    """
-    row = logits - logits.max()
-    ordered = np.sort(row[np.isfinite(row)])[::-1]
-    threshold = ((np.cumsum(ordered) - 1.0) / np.arange(1, len(ordered) + 1)).max()
-    support = row[row > threshold]
-    return -row[label] + (support**2 - threshold**2).sum() / 2.0 + 0.5
+    """The loss with the label as the only target (6.12)."""
+    return sparse_top_loss(logits, one_hot(label, len(logits)))
 
 
 @each_example
 def sparsemax_loss_gradient(logits, label):
     """`sparse_top(s, 1) - e_y` (6.11)."""
-    return operators.sparse_top(logits, 1) - one_hot(label, len(logits))
+    return sparse_top_loss_gradient(logits, one_hot(label, len(logits)))

@@ -1,7 +1,5 @@
 """Operators on scores: sorts, loops over samples, recursions, bisection and quadrature."""
 
-import itertools
-
 import numpy as np
 from scipy.special import ndtr
 
@@ -89,24 +87,6 @@ def log_symmetric_polynomials(log_values, k, *, axis=-1):
     """`log sigma_j(exp(x))`, j = 0..k, on the last axis, by `sigma_j += e^{x_l} sigma_{j-1}`."""
     *_, whole = _partial_polynomials(classes_last(log_values, axis), k)
     return whole
-
-
-def log_symmetric_polynomials_by_subsets(log_values, k, *, axis=-1):
-    """`log sigma_j(exp(x))`, j = 0..k: the log-sum-exp of the sums of every j-subset."""
-    log_values = classes_last(log_values, axis)
-    return np.stack(
-        [
-            np.logaddexp.reduce(
-                [
-                    log_values[..., list(subset)].sum(axis=-1)
-                    for subset in itertools.combinations(range(log_values.shape[-1]), degree)
-                ],
-                axis=0,
-            )
-            for degree in range(k + 1)
-        ],
-        axis=-1,
-    )
 
 
 def log_symmetric_polynomials_gradient(log_values, k):

@@ -1,4 +1,4 @@
-"""Losses of the sets of a batch `[n, L]`."""
+"""Losses of the sets of a batch `[n, L]`, and of the choice of a set size."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 import scipy.optimize
 
 from tests.reference._operators import expected_top_k_value
-from tests.reference._rows import exact, float64, log_softmax, sigmoid, valid
+from tests.reference._rows import each_example, exact, float64, log_softmax, sigmoid, valid
 
 
 def _scores(logits, labels, conformity):
@@ -144,3 +144,26 @@ def size_at_average_error_gradient(
     price = slopes.sum() / (indicators * slopes).sum()
     slopes = slopes * (1 - price * indicators) / len(of_labels)
     return _to_logits(logits, slopes, conformity)
+
+
+def cardinality_aware(selector_logits, costs, *, where=None):
+    """`sum_j (1 - c_j) log sum_i e^(r_i - r_j)` (Cortes et al.)."""
+    logs, weights = log_softmax(selector_logits), 1 - float64(costs)
+    weights = np.where(float64(selector_logits) == -np.inf, 0.0, weights)
+    terms = np.where(weights == 0, 0.0, weights * np.where(weights == 0, 0.0, logs))
+    return np.where(True if where is None else where, -terms.sum(axis=-1), 0.0)
+
+
+def cardinality_aware_gradient(selector_logits, costs):
+    """`sum_i (1 - c_i) softmax(r) - (1 - c)`."""
+    weights = np.where(float64(selector_logits) == -np.inf, 0.0, 1 - float64(costs))
+    probabilities = np.exp(log_softmax(selector_logits))
+    return weights.sum(axis=-1, keepdims=True) * probabilities - weights
+
+
+@each_example
+def cardinality_costs(logits, label, *, sizes, weight):
+    """`(1{y not among the k best} + lambda log k) / (1 + lambda log max k)` by sorting."""
+    ordered = np.sort(logits)[::-1]
+    missed = np.array([logits[label] < ordered[size - 1] for size in sizes])
+    return (missed + weight * np.log(sizes)) / (1 + weight * np.log(max(sizes)))

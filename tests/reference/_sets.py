@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 
+from tests.reference._conformal import conformal_quantile
 from tests.reference._draws import uniform
 from tests.reference._operators import descending
-from tests.reference._rows import exact, float64, valid, whole_part
+from tests.reference._rows import exact, float64, whole_part
 
 
 def top_k_set(scores, *, k):
@@ -98,17 +99,8 @@ def average_error_threshold(probabilities, *, error):
 
 
 def conformal_threshold(probabilities, labels, *, error):
-    """`1 - qhat`, qhat the `ceil((n+1)(1-error))`-th smallest of `1 - p_y` (before 2.5).
-
-    That is the `ceil((n+1)(1-error))`-th largest `p_y`; with fewer than that many examples qhat is
-    infinite, and every class is in the set. NaN beside a NaN, or a label out of range.
-    """
-    probabilities, labels = float64(probabilities), np.asarray(labels)
-    if not all(valid(row, label) for row, label in zip(probabilities, labels, strict=True)):
-        return np.float64(np.nan)
-    true = np.sort(probabilities[np.arange(len(labels)), labels])[::-1]
-    rank = math.ceil((len(true) + 1) * (1 - exact(error)))
-    return true[rank - 1] if rank <= len(true) else np.float64(-np.inf)
+    """The `ceil((n + 1)(1 - error))`-th largest `p_y` (before 2.5), or minus infinity."""
+    return np.float64(-conformal_quantile(-float64(probabilities), labels, error=error))
 
 
 def utility_set(probabilities, *, utilities):

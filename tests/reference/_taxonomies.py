@@ -12,6 +12,11 @@ from tests.reference._metrics import label_ranks
 from tests.reference._rows import each_example, float64, log_softmax, one_hot
 
 
+def num_classes(taxonomy):
+    """The nodes that are above no other."""
+    return len(taxonomy.parents) - len(set(taxonomy.parents))
+
+
 def way(taxonomy, leaf):
     """The nodes from the root down to a class."""
     nodes = [leaf]
@@ -22,8 +27,7 @@ def way(taxonomy, leaf):
 
 def members(taxonomy, node):
     """Which classes are below a node, [L]."""
-    size = len(taxonomy.parents) - len(set(taxonomy.parents))
-    return np.array([node in way(taxonomy, leaf) for leaf in range(size)])
+    return np.array([node in way(taxonomy, leaf) for leaf in range(num_classes(taxonomy))])
 
 
 def height(taxonomy, node):
@@ -52,7 +56,7 @@ class Taxonomy:
 
     def __init__(self, names, parents):
         self.names, self.parents = names, parents
-        self.num_nodes, self.num_classes = len(parents), len(parents) - len(set(parents))
+        self.num_nodes, self.num_classes = len(parents), num_classes(self)
         ways = [way(self, leaf) for leaf in range(self.num_classes)]
         self.depth = max(map(len, ways)) - 1
         self.ancestors = np.array([one + [one[-1]] * (self.depth + 1 - len(one)) for one in ways])
@@ -126,8 +130,7 @@ def fewest_names(members, taxonomy, *, names):
 
 def _groups(taxonomy, depth):
     """The classes of each node at a depth, `[G, L]`, and the number of the node of each class."""
-    size = len(taxonomy.parents) - len(set(taxonomy.parents))
-    nodes = [node_at(taxonomy, leaf, depth) for leaf in range(size)]
+    nodes = [node_at(taxonomy, leaf, depth) for leaf in range(num_classes(taxonomy))]
     order = sorted(set(nodes))
     below = np.stack([members(taxonomy, node) for node in order])
     return below, np.array([order.index(node) for node in nodes])
@@ -183,14 +186,9 @@ def name_counts(chosen, taxonomy):
 
 def mistake_heights(predictions, labels, taxonomy):
     """The height of the lowest node that has both; -1 if one is out of range."""
-    inside = range(len(taxonomy.parents) - len(set(taxonomy.parents)))
+    inside = {*range(num_classes(taxonomy))}
     pairs = zip(np.asarray(predictions), np.asarray(labels), strict=True)
-    return np.array(
-        [
-            common_height(taxonomy, *pair) if all(one in inside for one in pair) else -1
-            for pair in pairs
-        ]
-    )
+    return np.array([common_height(taxonomy, *pair) if {*pair} <= inside else -1 for pair in pairs])
 
 
 def sum_over_depths(logits, labels, taxonomy, *, loss, weights, where=None):
@@ -198,15 +196,11 @@ def sum_over_depths(logits, labels, taxonomy, *, loss, weights, where=None):
     logits, total = float64(logits), 0.0
     for depth, weight in enumerate(weights, start=1):
         below, groups = _groups(taxonomy, depth)
-        scores = np.stack([_log_sums(np.where(one, logits, -np.inf)) for one in below], axis=-1)
+        scores = np.stack([_log_sum(np.where(one, logits, -np.inf)) for one in below], axis=-1)
         scores[np.isnan(logits).any(axis=-1)] = np.nan
         if weight:
             total = total + weight * loss(scores, _groups_of(labels, groups))
     return total if where is None else np.where(where, total, 0.0)
-
-
-def _log_sums(scores):
-    return np.logaddexp.reduce(scores, axis=-1)
 
 
 @each_example
@@ -238,12 +232,12 @@ def _nodes(label, taxonomy, alpha):
 
 
 def _log_sum(scores):
-    return np.logaddexp.reduce(scores)
+    return np.logaddexp.reduce(scores, axis=-1)
 
 
 def soft_labels(labels, *, taxonomy, beta):
     """`e^(-beta d) / sum` with the height of the lowest common node over that of the root."""
-    size = len(taxonomy.parents) - len(set(taxonomy.parents))
+    size = num_classes(taxonomy)
     root = height(taxonomy, len(taxonomy.parents) - 1)
     rows = []
     for label in np.asarray(labels).reshape(-1).tolist():

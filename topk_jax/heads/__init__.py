@@ -1,5 +1,7 @@
 """Losses and the best classes of linear heads, if scores `[batch, L]` do not fit in memory.
 
+Examples take `jnp` and the names of this module as imported.
+
 A NaN or +inf score, or a label outside [0, L), makes the loss of its example NaN.
 
 Arguments that they share:
@@ -14,7 +16,8 @@ Arguments that they share:
   split, and no name is needed; see `docs/scaling.md`.
 """
 
-from topk_jax.heads._blocks import cross_entropy, top_k
-from topk_jax.heads._head import LinearHead, in_blocks, scores, unit_vectors
+from topk_jax.heads._blocks import *
+from topk_jax.heads._head import *
 
-__all__ = ["LinearHead", "cross_entropy", "in_blocks", "scores", "top_k", "unit_vectors"]
+# Each file lists its public names.
+__all__ = [name for name in dir() if not name.startswith("_")]

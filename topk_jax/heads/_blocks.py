@@ -18,30 +18,24 @@ from jax.sharding import NamedSharding, PartitionSpec
 from jax.typing import ArrayLike
 
 from topk_jax import _checks
+from topk_jax._checks import axis_size, integer_array
+from topk_jax._classes import FLOOR, nan_unless, own_places, with_slope_of
 from topk_jax._compilation import compiled
-from topk_jax._example import (
-    FLOOR,
-    axis_size,
-    check_classes,
-    integer_array,
-    nan_unless,
-    zero_elsewhere,
-    zero_left_out,
-)
-from topk_jax._numerics import with_slope_of
+from topk_jax._example import check_classes, zero_elsewhere, zero_left_out
 from topk_jax._sharding import mesh_axes, unify
 from topk_jax.heads._head import LinearHead, check_head
 from topk_jax.operators._top_k import merge_devices, select_largest
+
+__all__ = ["cross_entropy", "top_k"]
 
 Carry = TypeVar("Carry")
 # Features, the head, the places of the labels and the scores of these.
 Given = tuple[jax.Array, LinearHead, jax.Array, jax.Array]
 Sums = tuple[jax.Array, jax.Array, jax.Array]
 
-# The number of scores in a block. On the CPU they fit in the cache; elsewhere they are small
-# compared to the memory.
-_BLOCK = {"cpu": 2**20}
-_BLOCK_OF_OTHERS = 2**24
+# The number of scores in a block on the CPU, whose cache they fit in, and elsewhere; and the number
+# of examples of a program of `jax.export` for any number.
+_BLOCK, _BLOCK_OF_OTHERS = 2**20, 2**24
 _USUAL_BATCH = 256
 
 
@@ -58,8 +52,7 @@ def cross_entropy(
 
     .. math:: \ell(x, y) = \log \sum_j e^{s_j(x)} - s_y(x)
 
-    The forward pass stores a few numbers per example, and the backward pass computes the scores
-    again. Only reverse mode is supported.
+    Only reverse mode is supported. The backward pass computes the scores again.
 
     Args:
         features, head, labels, where, block_size, class_axis_name: see `topk_jax.heads`.
@@ -68,12 +61,9 @@ def cross_entropy(
         One loss per example, `[...]`, in float32 or float64.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import heads
-        >>> features, labels = jnp.array([[1.0, 2.0]]), jnp.array([1])
-        >>> head = heads.LinearHead(jnp.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]))
-        >>> print(heads.cross_entropy(features, head, labels, block_size=2).round(4))
-        [0.4076]
+        >>> head = LinearHead(jnp.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]))
+        >>> print(cross_entropy(jnp.array([1.0, 2.0]), head, jnp.array(1)).round(4))
+        0.4076
 
     Source: Wijmans et al. (2024), "Cut your losses in large-vocabulary language models".
     """
@@ -98,9 +88,6 @@ def top_k(
     .. math:: s_{c_1}(x) \ge s_{c_2}(x) \ge \dots \ge s_{c_k}(x) \ge s_j(x)
         \quad \text{for all other classes } j
 
-    These are the classes of `sets.top_k_set` of the scores. The derivative of a score is that of
-    its class. If the classes are split over devices, each device sends its k best classes.
-
     Args:
         features, head, block_size, class_axis_name: see `topk_jax.heads`.
         k: static number of classes, from 1 to L. A block has at least k of the classes.
@@ -108,16 +95,12 @@ def top_k(
     Returns:
         The scores in descending order, in float32 or float64, and their classes, int32, both
         `[..., k]`. Among equal scores, lower classes come first. A masked class has a score of
-        -inf, as has a class with a score below -1e30. If a score is NaN or +inf, all scores of
-        the example are NaN and its classes -1.
+        -inf. If a score is NaN or +inf, all scores of the example are NaN and its classes -1.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import heads
-        >>> head = heads.LinearHead(jnp.eye(4))
-        >>> scores, classes = heads.top_k(jnp.array([[1.0, 3.0, 2.5, 3.0]]), head, k=3)
-        >>> print(scores, classes)
-        [[3.  3.  2.5]] [[1 3 2]]
+        >>> head = LinearHead(jnp.eye(3))
+        >>> print(*top_k(jnp.array([1.0, 3.0, 2.5]), head, k=2))
+        [3.  2.5] [1 2]
 
     Source: Garcin (2023), thesis, equation 2.13; blocks of classes here.
     """
@@ -162,38 +145,28 @@ def _on_each_device(
     if not names:
         return of_device(class_axis_name, features, head, *labels)
     mesh = next(one.mesh for one in sharding if not one.mesh.empty)
-    of_head: Any = jax.tree.map(
-        lambda array: PartitionSpec(*(None,) * (array.ndim - 1), *of_classes), head
-    )
-    specs = (of_batch, of_head, *(of_batch for _ in labels))
-    placed = jax.tree.map(
-        lambda array, spec: jax.sharding.reshard(array, NamedSharding(mesh, spec)),
-        (features, head, *labels),
-        specs,
-    )
-    name = class_axis_name if not mesh_axes(of_classes) else of_classes[0]
-    mapped = jax.shard_map(
-        partial(of_device, name), mesh=mesh, in_specs=specs, out_specs=of_batch, axis_names=names
-    )
+    if mesh_axes(of_classes):
+        class_axis_name = of_classes[0]
+    of_head: Any = (PartitionSpec(None, *of_classes), None if head.bias is None else of_classes)
+    specs = (of_batch, LinearHead(*of_head), *(of_batch for _ in labels))
+    given, shardings = (features, head, *labels), jax.tree.map(partial(NamedSharding, mesh), specs)
+    placed = jax.tree.map(jax.sharding.reshard, given, shardings)
+    on_each = partial(of_device, class_axis_name)
+    mapped = jax.shard_map(on_each, mesh=mesh, in_specs=specs, out_specs=of_batch, axis_names=names)
     # Outside jit, shard_map needs the concrete mesh, and an array only carries the abstract one.
     return jax.jit(mapped)(*placed)
 
 
 class _Block(NamedTuple):
-    """Scores of consecutive classes.
+    """Consecutive classes, `[B]`, with their weights `[d, B]` and scores `[n, B]`."""
 
-    Attributes:
-        scores: `[n, B]`; -inf for classes of the block before.
-        classes: the indices of the classes, `[B]`.
-        vectors: the weights of the classes, `[d, B]`.
-        has_slope: whether the score is new, and not that of a masked class, `[n, B]`.
-        is_valid: whether each example has no score of NaN or +inf, `[n]`.
-    """
-
+    # -inf for classes of the block before.
     scores: jax.Array
     classes: jax.Array
     vectors: jax.Array
+    # Whether the score is new, and not that of a masked class, `[n, B]`.
     has_slope: jax.Array
+    # Whether each example has no score of NaN or +inf, `[n]`.
     is_valid: jax.Array
 
 
@@ -233,32 +206,25 @@ def _scan(
 def _block_size(given: int | None, rows: jax.Array, num_classes: int, at_least: int = 1) -> int:
     """The number of classes in a block: the user's number, or one that suits the device."""
     if given is None:
-        entries = _BLOCK.get(jax.default_backend(), _BLOCK_OF_OTHERS)
-        # A program of `jax.export` may take any number of examples.
+        entries = _BLOCK if jax.default_backend() == "cpu" else _BLOCK_OF_OTHERS
         num_rows = max(1, rows.shape[0]) if isinstance(rows.shape[0], int) else _USUAL_BATCH
         # A multiple of a vector register on any device.
         given = max(128, entries // num_rows // 128 * 128)
     return min(max(given, at_least), num_classes)
 
 
-def _on_device(classes: jax.Array, size: int, name: Hashable | None) -> jax.Array:
-    """The places of classes [...] among the `size` classes of this device; -1 for others."""
-    first = 0 if name is None else size * jax.lax.axis_index(name)
-    return jnp.where((classes >= first) & (classes < first + size), classes - first, -1)
-
-
 def _scores_of(
-    rows: jax.Array, head: LinearHead, places: jax.Array, name: Hashable | None
+    rows: jax.Array, head: LinearHead, classes: jax.Array, name: Hashable | None
 ) -> jax.Array:
-    """The scores of some classes of each example, `[n, S]`, by their places on this device."""
-    inside = jnp.maximum(places, 0)
+    """The scores of some classes of each example, `[n, S]`."""
+    places, is_own = own_places(classes, jnp.shape(head.weights)[1], name)
     # The cast comes first: gradients of half precision are then added up in single precision.
-    vectors = jnp.asarray(head.weights).astype(rows.dtype)[:, inside]
+    vectors = jnp.asarray(head.weights).astype(rows.dtype)[:, places]
     found = jnp.einsum("nd,dns->ns", rows, vectors)
     if head.bias is not None:
-        found = found + jnp.asarray(head.bias)[inside]
+        found = found + jnp.asarray(head.bias)[places]
     found = jnp.maximum(found, FLOOR)
-    return found if name is None else jax.lax.psum(jnp.where(places >= 0, found, 0), name)
+    return found if name is None else jax.lax.psum(jnp.where(is_own, found, 0), name)
 
 
 @compiled
@@ -274,9 +240,10 @@ def _cross_entropy(
     size = _block_size(block_size, rows, num_classes)
     is_class = (labels >= 0) & (labels < num_classes * axis_size(name))
     labels = jnp.where(is_class, labels, -1).astype(jnp.int32)
-    places = _on_device(labels, num_classes, name)
+    places, is_own = own_places(labels, num_classes, name)
+    places = jnp.where(is_own, places, -1)
     hidden = jax.lax.stop_gradient((rows, head))
-    score = _scores_of(*hidden, places[:, None], name)[:, 0]
+    score = _scores_of(*hidden, labels[:, None], name)[:, 0]
     rival = _rival(size, name, unify(rows, head, places, score))
     if name is not None:
         top = jax.lax.pmax(jax.lax.stop_gradient(rival), name)
@@ -286,9 +253,9 @@ def _cross_entropy(
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _rival(size: int, name: Hashable | None, given: Given) -> jax.Array:
-    """The log-odds against the label of the classes on this device, `[n]`.
+    """The logarithm of sum_{j != y} e^(s_j - s_y) over the classes on this device, `[n]`.
 
-    log sum_{j != y} e^(s_j - s_y). Its gradient is that of all scores, also of s_y.
+    Its gradient is that of all scores, also of s_y.
     """
     return _rival_forward(size, name, given)[0]
 
@@ -325,9 +292,7 @@ def _rival_backward(
         own = jax.lax.dynamic_slice_in_dim(sums, start, width, axis=-1) + terms.astype(sums.dtype)
         return jax.lax.dynamic_update_slice_in_dim(sums, own, start, axis=-1)
 
-    def step(
-        sums: tuple[jax.Array, jax.Array, jax.Array | None], block: _Block
-    ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+    def step(sums: Any, block: _Block) -> Any:
         of_rows, of_weights, of_bias = sums
         shares = jnp.exp(_gaps(block, places, score) - highest[:, None]) / total[:, None]
         is_label = block.classes[None] == places[:, None]
@@ -380,8 +345,7 @@ def _top_k(
     if name is not None:
         values, classes = merge_devices(values, classes, k, num_classes, name)
         is_valid = jax.lax.pmin(is_valid.astype(jnp.int8), name) > 0
-    places = _on_device(classes, num_classes, name)
-    values = with_slope_of(values, _scores_of(rows, head, places, name))
+    values = with_slope_of(values, _scores_of(rows, head, classes, name))
     # The slopes of a NaN example are NaN, whatever was selected.
     values = jnp.where(is_valid[:, None] & (values <= FLOOR), -jnp.inf, values)
     return nan_unless(is_valid[:, None], values), jnp.where(is_valid[:, None], classes, -1)

@@ -10,7 +10,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks
-from topk_jax._example import as_array, floating_array
+from topk_jax._checks import as_array, floating_array
+
+__all__ = ["LinearHead", "in_blocks", "scores", "unit_vectors"]
 
 
 class LinearHead(NamedTuple):
@@ -23,12 +25,9 @@ class LinearHead(NamedTuple):
         bias: b, floating-point, `[L]`, or `None` for none. A bias of -inf masks a class.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import heads
-        >>> head = heads.LinearHead(jnp.eye(3), bias=jnp.array([0.0, 0.0, -1.0]))
-        >>> features, labels = jnp.array([[1.0, 2.0, 1.0]]), jnp.array([1])
-        >>> print(heads.cross_entropy(features, head, labels).round(4))
-        [0.4076]
+        >>> head = LinearHead(jnp.eye(3), bias=jnp.array([0.0, 0.0, -1.0]))
+        >>> print(scores(jnp.array([1.0, 2.0, 1.0]), head))
+        [1. 2. 0.]
     """
 
     weights: ArrayLike
@@ -45,9 +44,8 @@ def unit_vectors(vectors: ArrayLike, *, axis: int) -> jax.Array:
 
     .. math:: u = v / \lVert v \rVert
 
-    A vector shorter than 1e-12 becomes 0, without a gradient: one example with features of 0 would
-    else ruin a step. A cosine head is `LinearHead(scale * unit_vectors(weights, axis=0))` of
-    features that are unit vectors too.
+    A vector shorter than 1e-12 becomes 0, without a gradient. A cosine head is
+    `LinearHead(scale * unit_vectors(weights, axis=0))` of features that are unit vectors too.
 
     Args:
         vectors: floating-point, `[..., d]` or with another axis for the d entries of a vector.
@@ -57,14 +55,10 @@ def unit_vectors(vectors: ArrayLike, *, axis: int) -> jax.Array:
         The shape of the vectors, in float32 or float64.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import heads
-        >>> print(heads.unit_vectors(jnp.array([[3.0, 4.0], [0.0, 0.0]]), axis=-1))
-        [[0.6 0.8]
-         [0.  0. ]]
+        >>> print(unit_vectors(jnp.array([3.0, 4.0]), axis=-1))
+        [0.6 0.8]
 
-    Source: Garcin et al. (2022), "Stochastic smoothing of the top-K calibrated hinge loss for deep
-    imbalanced classification", for cosine heads.
+    Source: Garcin et al. (2022), "Stochastic smoothing of the top-K calibrated hinge loss".
     """
     vectors = floating_array(vectors, "vectors", axis)
     # Squares of long vectors overflow. A power of two rounds nothing.
@@ -81,8 +75,7 @@ def unit_vectors(vectors: ArrayLike, *, axis: int) -> jax.Array:
 def scores(features: ArrayLike, head: LinearHead) -> jax.Array:
     r"""The scores of all classes of a head, or of the classes on this device.
 
-    Devices that have parts of the weights exchange nothing: the scores are split like the weights,
-    and a loss with `class_axis_name` takes them in `jax.shard_map`.
+    Devices that have parts of the weights exchange nothing: the scores are split like the weights.
 
     Args:
         features, head: see `topk_jax.heads`.
@@ -91,17 +84,9 @@ def scores(features: ArrayLike, head: LinearHead) -> jax.Array:
         The scores, `[..., L]`, in float32 or float64.
 
     Example:
-        >>> import jax, jax.numpy as jnp
-        >>> from jax.sharding import AxisType, NamedSharding, PartitionSpec
-        >>> from topk_jax import heads, losses
-        >>> mesh = jax.make_mesh((1,), ("classes",), axis_types=(AxisType.Explicit,))
-        >>> by_classes = NamedSharding(mesh, PartitionSpec(None, "classes"))
-        >>> with jax.set_mesh(mesh):
-        ...     head = heads.LinearHead(jax.device_put(jnp.eye(3), by_classes))
-        ...     logits = heads.scores(jnp.array([[3.0, 2.5, 1.0]]), head)
-        ...     loss = losses.top_k_hinge(logits, jnp.array([1]), k=1)
-        >>> print(*logits.sharding.spec, loss)
-        None classes [1.5]
+        >>> head = LinearHead(jnp.eye(2), bias=jnp.array([0.0, 1.0]))
+        >>> print(scores(jnp.array([[3.0, 2.5]]), head))
+        [[3.  3.5]]
 
     Source: none; the product that every classifier ends with.
     """
@@ -113,31 +98,27 @@ def scores(features: ArrayLike, head: LinearHead) -> jax.Array:
 def in_blocks(
     loss: Callable[[Any, Any], jax.Array], features: Any, labels: Any, *, block_size: int
 ) -> jax.Array:
-    r"""A loss of single examples, for a few examples at a time, so that many classes fit in memory.
+    """A loss of single examples, for a few examples at a time, so that many classes fit in memory.
 
-    The values are those of `loss(features, labels)`. The gradient computes each block again: the
-    scores of only one block are in memory, whatever head, loss and parameters `loss` has. Products
-    of matrices are slow if a block has few examples; `cross_entropy` has blocks of classes. Call
-    it in `jax.jit`: outside, each call compiles the loss.
+    The gradient computes each block again: the scores of only one block are in memory. Products of
+    matrices are slow if a block has few examples. Call it in `jax.jit`: outside, each call compiles
+    the loss.
 
     Args:
         loss: a function of the features and the labels of some examples, with a number for each,
             `[n, ...]`. It may close over parameters, which get gradients.
-        features: an array or a tree of arrays, with the examples along their first axis,
-            `[n, ...]`.
+        features: an array or a tree of arrays, with the examples along their first axis.
         labels: the same, such as `(labels, keys)`.
         block_size: static number of examples in a block, at least 1. It need not divide n.
 
     Returns:
-        The numbers of all examples, `[n, ...]`.
+        The numbers of all examples, `[n, ...]`, as from `loss(features, labels)`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import heads, losses
-        >>> weights, features, labels = jnp.eye(3), 2 * jnp.eye(3), jnp.array([0, 1, 1])
+        >>> from topk_jax import losses
         >>> def loss(features, labels):
-        ...     return losses.top_k_hinge(features @ weights, labels, k=1)
-        >>> print(heads.in_blocks(loss, features, labels, block_size=2))
+        ...     return losses.top_k_hinge(features @ jnp.eye(3), labels, k=1)
+        >>> print(in_blocks(loss, 2 * jnp.eye(3), jnp.array([0, 1, 1]), block_size=2))
         [0. 0. 3.]
 
     Source: Chen et al. (2016), "Training deep nets with sublinear memory cost".

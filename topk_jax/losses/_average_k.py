@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from fractions import Fraction
 from functools import partial
 
 import jax
@@ -12,15 +11,16 @@ import jax.numpy as jnp
 from jax.nn import softplus
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _class_axis, _classes, _platforms, _search, _sharding
-from topk_jax._example import Scores, batch_loss, batch_mean, logits_and_labels, scalar
+from topk_jax import _checks, _compilation, _search, _sharding
+from topk_jax._checks import scalar
+from topk_jax._example import Scores, batch_loss, batch_mean, two_heads
 from topk_jax.losses._multilabel import negative_log_likelihood
-from topk_jax.operators._top_k import select_kth, select_largest, select_largest_of_split
+from topk_jax.operators._top_k import select_largest, select_largest_of_split
 
 __all__ = ["average_k", "average_k_candidates"]
 
 
-@_class_axis.allow_split(of="batch")
+@_sharding.allow_split(of="batch")
 def average_k(
     logits: ArrayLike,
     proposal_logits: ArrayLike,
@@ -39,12 +39,8 @@ def average_k(
         - \frac{\alpha}{m} \sum_{(i, j) \in C} \log\sigma(z_{ij})
         - \frac{\alpha}{n (L - 1) - m} \sum_{(i, j) \notin C,\, j \ne y_i} \log(1 - \sigma(z_{ij}))
 
-    where C are the m candidates of `average_k_candidates`, with m = (K - 1) n rounded down. At K =
-    1 there are no candidates, and at K = L every class is a candidate. An empty sum is 0. No
-    gradient flows through the choice of the candidates. A candidate that `logits` masks with -inf
-    adds nothing to the loss.
-
-    Each device gets the most likely candidates of the other devices, at most (K - 1) n.
+    where C are the m candidates of `average_k_candidates`, without a gradient. An empty sum is 0. A
+    candidate that `logits` masks with -inf adds nothing to the loss.
 
     Args:
         labels, class_axis_name: see `topk_jax.losses`.
@@ -52,34 +48,23 @@ def average_k(
         proposal_logits: floating-point scores Z' of the head that proposes candidates, `[..., L]`.
         k: static mean set size K, from 1 to L; see `average_k_candidates` for fractions.
         alpha: scalar weight of the candidates and of the other wrong classes, at least 0.
-        axis_name: the axis of `pmap` or `shard_map` that the batch is split along into equal parts.
-            Every device then returns the loss of the complete batch. Under `pmap` and
-            `shard_map(check_vma=False)`, average the gradients of shared parameters over the
-            devices (`jax.lax.pmean`) to get the gradient of the complete batch. Gradients with
-            respect to values of one device, such as its logits, are too large by a factor of the
-            number of devices. Under `shard_map(check_vma=True)`, both are already the gradients of
-            the complete batch.
+        axis_name: see `topk_jax.losses`. Under `pmap` and `shard_map(check_vma=False)`, average the
+            gradients of shared parameters over the devices (`jax.lax.pmean`); those of values of
+            one device are too large by the number of devices.
 
     Returns:
         The loss of the batch, a scalar.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
         >>> logits, labels = jnp.array([[2.0, 1.0, 0.0], [0.0, 1.0, 1.0]]), jnp.array([0, 2])
         >>> proposals = jnp.array([[3.0, 1.0, 0.0], [0.0, 2.0, 2.5]])
-        >>> print(losses.average_k(logits, proposals, labels, k=1.5, alpha=0.3).round(4))
+        >>> print(average_k(logits, proposals, labels, k=1.5, alpha=0.3).round(4))
         0.9309
 
-    Source: Garcin (2023), thesis, equations 5.9, 5.10, 5.14 and 5.15; the last sum of 5.14 leaves
-    the true label out, as in 5.9.
+    Source: thesis, equations 5.9, 5.10, 5.14 (whose last sum leaves the label out here) and 5.15.
     """
-    first, second, labels = _checks.two_heads(
-        ("logits", logits), ("proposal_logits", proposal_logits), labels
-    )
-    scores, proposals = (
-        Scores.of(head, labels, class_axis_name=class_axis_name) for head in (first, second)
-    )
+    heads = ("logits", logits), ("proposal_logits", proposal_logits)
+    scores, proposals = two_heads(*heads, labels, class_axis_name)
     num_examples, num_candidates = _sizes(scores, "logits", k, axis_name)
     alpha = scalar(alpha, "alpha", scores.dtype, at_least=0)
     candidates = _candidates(proposals, num_candidates, axis_name)
@@ -87,19 +72,16 @@ def average_k(
     # Each sum over the batch, divided by its number of terms, is a mean over the examples of
     # weighted sums over the classes. So the devices only need to add up one number each.
     num_others = num_examples * (scores.num_classes - 1) - num_candidates
-    weights = jnp.where(
-        candidates,
-        _divide_or_zero(num_examples, num_candidates),
-        _divide_or_zero(num_examples, num_others),
-    ).astype(scores.dtype)
-    weights = jnp.where(positive, jnp.ones_like(alpha), alpha * weights)
+    per_candidate = num_examples / max(num_candidates, 1)
+    weights = jnp.where(candidates, per_candidate, num_examples / max(num_others, 1))
+    weights = jnp.where(positive, jnp.ones_like(alpha), alpha * weights.astype(scores.dtype))
     costs = weights * negative_log_likelihood(scores.values, positive | candidates)
     costs = scores.sum(jnp.where(candidates & jnp.isneginf(scores.given), 0.0, costs))
     costs += softplus(proposals.rival(proposals.gaps()))
     return batch_loss(batch_mean(costs, axis_name), axis_name, scores, proposals)
 
 
-@_class_axis.allow_split(of="entries")
+@_sharding.allow_split(of="entries")
 def average_k_candidates(
     proposal_logits: ArrayLike,
     labels: ArrayLike,
@@ -114,36 +96,27 @@ def average_k_candidates(
         C = \text{the } \lfloor (K - 1) n \rfloor \text{ pairs } (i, j),\ j \ne y_i,
         \text{ of largest } \mathrm{softmax}_j(z'_i)
 
-    over the complete batch of n examples. So an ambiguous example may have many candidates, and a
-    clear example may have none. Among equal probabilities, earlier examples come first, and within
-    an example lower classes. K is interpreted as its shortest decimal: K = 1.15 on 100 examples
-    gives 15 candidates, although the float is a little less than 1.15.
+    over the complete batch of n examples. Among equal probabilities, earlier examples come first,
+    and within an example lower classes.
 
     Args:
-        labels, class_axis_name: see `topk_jax.losses`.
+        labels, axis_name, class_axis_name: see `topk_jax.losses`.
         proposal_logits: floating-point scores Z', `[..., L]`.
-        k: static mean set size K, including the true label, from 1 to L.
-        axis_name: the axis of `pmap` or `shard_map` that the batch is split along into equal parts,
-            in the order of its devices. The result is then this device's part of the candidates of
-            the complete batch.
+        k: static mean set size K, including the true label, from 1 to L; of a float, its shortest
+            decimal counts.
 
     Returns:
-        True at the candidates, `[..., L]`. An example with a NaN logit or a label outside [0, L)
-        has no candidates. Other examples then get more candidates, as long as they have wrong
-        classes left.
+        True at the candidates, `[..., L]`. A wrong example has none; others get more then.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
         >>> proposals = jnp.array([[9.0, 1.0, 0.0], [2.0, 2.5, 1.0]])
-        >>> print(losses.average_k_candidates(proposals, jnp.array([0, 1]), k=2))
+        >>> print(average_k_candidates(proposals, jnp.array([0, 1]), k=2))
         [[False False False]
          [ True False  True]]
 
-    Source: Garcin (2023), thesis, equations 5.11 and 5.12.
+    Source: thesis, equations 5.11 and 5.12.
     """
-    given, labels = logits_and_labels(proposal_logits, labels, name="proposal_logits")
-    proposals = Scores.of(given, labels, class_axis_name=class_axis_name)
+    proposals = Scores.of(proposal_logits, labels, None, class_axis_name, "proposal_logits")
     _, num_candidates = _sizes(proposals, "proposal_logits", k, axis_name)
     return _candidates(proposals, num_candidates, axis_name)
 
@@ -165,22 +138,18 @@ def _candidates(proposals: Scores, num_candidates: int, axis_name: Hashable | No
 def _candidates_of_part(
     num_candidates: int, axis_name: Hashable | None, proposals: jax.Array, labels: jax.Array
 ) -> jax.Array:
-    """The mask of this device's candidates among the examples of all devices on a mapped axis.
-
-    Cost: a partial selection of at most m = (K - 1) n of the device's entries.
-    """
-    num_classes = proposals.shape[-1]
+    """The mask of this device's candidates among the examples of all devices on a mapped axis."""
     entries = _entries(proposals, labels, None)
     # No device has more than all m candidates or more than its own wrong classes.
-    size = min(num_candidates, entries.size - entries.size // num_classes)
+    size = min(num_candidates, entries.size - entries.size // proposals.shape[-1])
     if _checks.axis_size(axis_name) == 1:
         marks = _mark_largest(entries, size)
     else:
-        # The list is in descending order, with equal entries in ascending order of their index. So
-        # the candidates of this device come first in its list.
+        # The lists of all devices have equal entries in the order of the batch.
         values, indices = select_largest(entries, size)
-        count = _count_on_device(values, num_candidates, axis_name)
-        marks = _mark(entries, indices, jnp.arange(size) < count)
+        lists = jax.lax.all_gather(values, axis_name)
+        chosen = _mark_largest(lists.reshape(-1), num_candidates).reshape(lists.shape)
+        marks = _mark(entries, indices, chosen[jax.lax.axis_index(axis_name)])
     return (marks & (entries > -jnp.inf)).reshape(proposals.shape)
 
 
@@ -201,7 +170,7 @@ def _mark_largest(entries: jax.Array, size: int) -> jax.Array:
         _, indices = select_largest(entries, size)
         return _mark(entries, indices, jnp.ones(size, jnp.bool_))
 
-    return _platforms.choose(entries, cpu=by_selection, default=by_search)
+    return _compilation.choose(entries, cpu=by_selection, default=by_search)
 
 
 def _mark(entries: jax.Array, indices: jax.Array, marks: jax.Array) -> jax.Array:
@@ -230,71 +199,41 @@ def _candidates_of_classes(
 ) -> jax.Array:
     """Like `_candidates_of_part`, but the classes are split, too.
 
-    Communication: each device sends at most m log-odds, and the example and the class of each,
-    because the devices are not in the order of the entries.
+    The lists of the devices are not in the order of the batch, so they have examples and classes.
     """
     num_own = proposals.shape[-1]
     entries = _entries(proposals, labels, class_axis_name)
-    size = min(num_candidates, entries.size)
-    values, indices = select_largest(entries, size)
-    examples, classes = indices // num_own, indices % num_own
-    classes = classes + num_own * jax.lax.axis_index(class_axis_name).astype(classes.dtype)
-    names: tuple[Hashable, ...] = (class_axis_name,)
+    values, indices = select_largest(entries, min(num_candidates, entries.size))
+    first_class = num_own * jax.lax.axis_index(class_axis_name).astype(indices.dtype)
+    first_example = jnp.zeros_like(first_class)
+    everyone = (-values, indices // num_own, indices % num_own + first_class)
     if axis_name is not None:
-        batch = jax.lax.axis_index(axis_name).astype(examples.dtype)
-        examples = examples + labels.size * batch
-        names = (axis_name, class_axis_name)
-    own = (-values, examples, classes)
-    everyone = own
-    for name in names:
-        everyone = jax.lax.all_gather(everyone, name, tiled=True)
-    last = [part[num_candidates - 1] for part in jax.lax.sort(everyone, num_keys=3)]
-    chosen = _not_after(own, last) & (values > -jnp.inf)
-    return _mark(entries, indices, chosen).reshape(proposals.shape)
-
-
-def _not_after(entries: tuple[jax.Array, ...], last: list[jax.Array]) -> jax.Array:
-    """Which entries are not after the last one, in lexicographic order."""
-    found = jnp.ones_like(entries[0], jnp.bool_)
-    for part, bound in zip(reversed(entries), reversed(last), strict=True):
-        found = (part < bound) | ((part == bound) & found)
-    return found
+        first_example = labels.size * jax.lax.axis_index(axis_name).astype(indices.dtype)
+        everyone = (everyone[0], everyone[1] + first_example, everyone[2])
+        everyone = jax.lax.all_gather(everyone, axis_name, tiled=True)
+    everyone = jax.lax.all_gather(everyone, class_axis_name, tiled=True)
+    opposites, examples, classes = (
+        part[:num_candidates] for part in jax.lax.sort(everyone, num_keys=3)
+    )
+    rows, columns = examples - first_example, classes - first_class
+    is_own = (rows >= 0) & (columns >= 0) & (columns < num_own) & (opposites < jnp.inf)
+    marks = jnp.zeros((labels.size, num_own), jnp.bool_)
+    rows = jnp.where(is_own, rows, labels.size)
+    return marks.at[rows, columns].set(True, mode="drop").reshape(proposals.shape)
 
 
 def _log_odds(scores: Scores) -> jax.Array:
     """The log-odds log(p / (1 - p)) of the softmax p, which have the same order as p.
 
-    Unlike probabilities, they neither underflow nor round to 1. The largest score is compared with
-    the log-sum-exp of the others, because 1 - p would cancel; for all others p is at most 1/2.
+    They neither underflow nor round to 1. For all but the first of the largest scores p is at most
+    1/2; of this one, 1 - p would cancel.
     """
-    values, name = scores.values, scores.name
-    largest = _classes.max_classes(values, name, keepdims=True)
-    if name is None:
-        first = values.argmax(axis=-1, keepdims=True)
-    else:
-        first = select_largest_of_split(values, 1, name)[1]
-        first = _classes.localize(first, values.shape[-1], name)
-    is_first = jax.lax.broadcasted_iota(first.dtype, values.shape, values.ndim - 1) == first
-    others = jnp.where(is_first, -jnp.inf, values)
-    others = _classes.log_sum_exp(others, name, keepdims=True)
+    first = select_largest_of_split(scores.values, 1, scores.name)[1][..., 0]
+    as_label = Scores(scores.values, scores.values, first, scores.name)
+    gaps = as_label.gaps()
     logs = scores.log_softmax()
-    return jnp.where(values == largest, largest - others, logs - jnp.log1p(-jnp.exp(logs)))
-
-
-def _count_on_device(values: jax.Array, num_candidates: int, axis_name: Hashable) -> jax.Array:
-    """The number of the batch's m candidates that are on this device.
-
-    Each device sends min(m, own wrong classes) values, without indices.
-    """
-    lists = jax.lax.all_gather(values, axis_name)
-    (threshold,) = select_kth(lists.reshape(-1), num_candidates)[0]
-    above = (lists > threshold).sum(axis=-1)
-    ties = (lists == threshold).sum(axis=-1)
-    # Entries that equal the threshold are chosen from earlier devices first. A list that is cut off
-    # at m entries still has enough of them: m minus the entries above the threshold on this device.
-    before = jnp.cumsum(ties) - ties
-    given = jnp.clip(num_candidates - above.sum() - before, 0, ties)
-    return (above + given)[jax.lax.axis_index(axis_name)]
+    of_largest = -as_label.rival(gaps)[..., None]
+    return jnp.where(gaps == 0, of_largest, logs - jnp.log1p(-jnp.exp(logs)))
 
 
 def _sizes(scores: Scores, name: str, k: float, axis_name: Hashable | None) -> tuple[int, int]:
@@ -303,8 +242,3 @@ def _sizes(scores: Scores, name: str, k: float, axis_name: Hashable | None) -> t
     _checks.some_examples(scores.values, name)
     num_examples = scores.labels.size * _checks.axis_size(axis_name)
     return num_examples, math.floor((size - 1) * num_examples)
-
-
-def _divide_or_zero(numerator: int, denominator: int) -> float:
-    """The quotient, or 0 for a mean over nothing."""
-    return float(Fraction(numerator, denominator)) if denominator else 0.0

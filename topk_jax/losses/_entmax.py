@@ -12,19 +12,22 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _class_axis, _classes, _numerics
-from topk_jax._example import FLOOR, Scores, scalar, zero_left_out
+from topk_jax import _sharding
+from topk_jax._checks import scalar
+from topk_jax._classes import FLOOR
+from topk_jax._example import Scores
+from topk_jax.losses._multilabel import scores_and_targets
 from topk_jax.operators import _entmax
 
 __all__ = ["entmax_loss", "sparse_top_loss", "sparsemax_loss"]
 
-# Gauss-Legendre on [0, 1]. The integrand of `_doubt` has its singularity at 2 or beyond, so each
-# node adds one and a half digits. Twelve nodes are enough for float64.
+# Gauss-Legendre on [0, 1]. The singularity of the integrand of `_doubt` is at 2 or beyond, so
+# twelve nodes are enough for float64.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _NODES, _WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2
 
 
-@_class_axis.allow_split()
+@_sharding.allow_split()
 def entmax_loss(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -39,9 +42,6 @@ def entmax_loss(
         \ell(s, y) = (p - e_y) \cdot s + \frac{1 - \sum_l p_l^\alpha}{\alpha (\alpha - 1)}, \qquad
         p = \mathrm{entmax}_\alpha(s), \qquad \nabla \ell = p - e_y
 
-    At alpha = 2 this is `sparsemax_loss`. For alpha above 1 the loss is zero if the true class
-    scores at least :math:`1 / (\alpha - 1)` above all other classes.
-
     Args:
         logits, labels, where, class_axis_name: see `topk_jax.losses`.
         alpha: scalar from 1 to 2; with larger values fewer classes have a gradient.
@@ -50,21 +50,17 @@ def entmax_loss(
         One loss per example, `[...]`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
-        >>> logits = jnp.array([[2.0, 1.0, 0.5, -1.0], [2.0, 1.0, 0.5, -1.0]])
-        >>> print(losses.entmax_loss(logits, jnp.array([0, 3]), alpha=1.5).round(4))
-        [0.0642 3.0642]
+        >>> print(entmax_loss(jnp.array([[2.0, 1.0, 0.5]]), jnp.array([2]), alpha=1.5).round(2))
+        [1.56]
 
-    Source: Peters, Niculae and Martins (2019), "Sparse sequence-to-sequence models";
-    Blondel, Martins and Niculae (2020), "Learning with Fenchel-Young losses".
+    Source: Peters, Niculae and Martins (2019), "Sparse sequence-to-sequence models".
     """
     scores = Scores.of(logits, labels, where, class_axis_name)
     alpha = scalar(alpha, "alpha", scores.dtype, at_least=1, at_most=2)
     return scores.losses(_loss(class_axis_name, scores.values, alpha, scores.labels)[0])
 
 
-@_class_axis.allow_split()
+@_sharding.allow_split()
 def sparsemax_loss(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -78,8 +74,7 @@ def sparsemax_loss(
         \ell(s, y) = -s_y + \frac12 \sum_{j \in S} (s_j^2 - \lambda^2) + \frac12,
         \qquad \nabla \ell = \mathrm{sparsemax}(s) - e_y
 
-    where lambda solves :math:`\sum_j (s_j - \lambda)_+ = 1`, and S are the classes with scores
-    above lambda. This is also `sparse_top_loss` with the true class as the only target.
+    where lambda solves :math:`\sum_j (s_j - \lambda)_+ = 1`, and S are the classes above it.
 
     Args:
         logits, labels, where, class_axis_name: see `topk_jax.losses`.
@@ -88,11 +83,8 @@ def sparsemax_loss(
         One loss per example, `[...]`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
-        >>> logits = jnp.array([[1.0, 0.5, -1.0], [1.0, 0.5, -1.0]])
-        >>> print(losses.sparsemax_loss(logits, jnp.array([0, 2])))
-        [0.0625 2.0625]
+        >>> print(sparsemax_loss(jnp.array([[1.0, 0.5, -1.0]]), jnp.array([2])))
+        [2.0625]
 
     Source: Martins and Astudillo (2016), "From softmax to sparsemax"; thesis, equation 6.12.
     """
@@ -110,46 +102,30 @@ def sparse_top_loss(
         \qquad \nabla \ell = \mathrm{sparse\text{-}top}(|Y|, s) - 1_Y
 
     where H are the classes with projection 1, M those with a projection between 0 and 1, and lambda
-    is the threshold of the projection. Without targets, or with all classes as targets, the loss
-    and its gradient are zero.
+    is the threshold of the projection.
 
     Args:
         logits, where: see `topk_jax.losses`.
-        targets: 1 for each class that is present and 0 for the others, booleans or numbers,
-            `[..., L]`.
+        targets: 1 (or true) for the classes that are present, 0 for the others, `[..., L]`.
 
     Returns:
         One loss per example, `[...]`; NaN where a traced target is neither 0 nor 1.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
-        >>> logits = jnp.array([[3.0, 2.0, 0.5, 0.0], [3.0, 2.0, 0.5, 0.0]])
-        >>> targets = jnp.array([[1, 1, 0, 0], [1, 0, 1, 0]])
-        >>> print(losses.sparse_top_loss(logits, targets))
-        [0.  1.5]
+        >>> print(sparse_top_loss(jnp.array([[3.0, 2.0, 0.5, 0.0]]), jnp.array([[1, 0, 1, 0]])))
+        [1.5]
 
-    Source: Garcin (2023), thesis, equations 6.24 and 6.25.
+    Source: thesis, equations 6.24 and 6.25.
     """
-    scores, targets = _checks.logits_and_targets(logits, targets, where=where)
-    scores = _numerics.finite_scores(scores)
-    present = targets == 1
-    projection = _entmax.compute_sparse_top(scores, present.sum(axis=-1))
-    loss = _projection_loss(scores, present.astype(scores.dtype), projection)
-    losses = _numerics.nan_where_invalid_targets(loss, scores, targets)
-    return zero_left_out(losses, where)
-
-
-def _projection_loss(scores: jax.Array, targets: jax.Array, projection: jax.Array) -> jax.Array:
-    """The loss of targets t and projection q, which have the same sum, [...].
-
-    It is sum_j (q_j - t_j) (s_j - c - (q_j + t_j) / 2) for any constant c. Squared scores lose all
-    digits at 1e4; with the threshold of the projection for c, all terms are nonnegative.
-    """
-    below_one = jnp.where(projection < 1, scores - projection, FLOOR)
+    scores, targets = scores_and_targets(logits, targets, where)
+    present = (targets == 1).astype(scores.dtype)
+    projection = _entmax.compute_sparse_top(scores.values, present.sum(axis=-1))
+    # The loss of a projection q and targets t is sum_j (q_j - t_j) (s_j - c - (q_j + t_j) / 2) for
+    # any c. Squared scores lose all digits at 1e4; no term is negative if c is the threshold of q.
+    below_one = jnp.where(projection < 1, scores.values - projection, FLOOR)
     threshold = jax.lax.stop_gradient(below_one.max(axis=-1, keepdims=True))
-    terms = (projection - targets) * (scores - threshold - (projection + targets) / 2)
-    return terms.sum(axis=-1)
+    terms = scores.values - threshold - (projection + present) / 2
+    return scores.losses(((projection - present) * terms).sum(axis=-1))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -162,16 +138,15 @@ def _loss(
     alpha. This form cancels if the true class is likely; then the loss is the sum of p^alpha /
     alpha over the other classes and of `_doubt` of the true class, which are nonnegative.
     """
+    given = Scores(scores, scores, labels, class_axis_name)
     solution = _entmax.solve(scores, alpha, class_axis_name)
     bases, slopes = solution.bases(scores, alpha)
     total, norm = solution.total[..., 0], solution.norm(alpha)[..., 0]
-    is_label = _numerics.is_label(scores, labels, class_axis_name)
-    bases_of_others = jnp.where(is_label, 0, bases)
+    bases_of_others = jnp.where(given.is_label, 0, bases)
     ratios_of_others = bases_of_others * slopes
-    others = _classes.sum_classes(ratios_of_others, class_axis_name) / total
-    powers_of_others = _classes.sum_classes(bases_of_others * ratios_of_others, class_axis_name)
-    powers_of_others = powers_of_others / (total * norm)
-    score = _numerics.score_of_label(scores, labels, class_axis_name)[..., None]
+    others = given.sum(ratios_of_others) / total
+    powers_of_others = given.sum(bases_of_others * ratios_of_others) / (total * norm)
+    score = given.of_label(scores)[..., None]
     base, slope = (number[..., 0] for number in solution.bases(score, alpha))
     of_label = base * slope / total
     highest = solution.probabilities(solution.top, alpha)
@@ -189,14 +164,16 @@ def _loss_jvp(
 ) -> Any:
     scores, alpha, labels = primals
     of_scores, of_alpha, _ = tangents
+    given = Scores(scores, scores, labels, class_axis_name)
     value, probabilities = _loss(class_axis_name, scores, alpha, labels)
     tangent = jnp.zeros_like(value)
     if not isinstance(of_scores, SymbolicZero):
-        target = _numerics.is_label(scores, labels, class_axis_name).astype(scores.dtype)
-        terms = (probabilities - target) * of_scores
-        tangent = tangent + _classes.sum_classes(terms, class_axis_name)
+        tangent += given.sum((probabilities - given.is_label.astype(scores.dtype)) * of_scores)
     if not isinstance(of_alpha, SymbolicZero):
-        tangent = tangent + _slope_in_alpha(probabilities, alpha, class_axis_name) * of_alpha
+        # Of sum_l (p_l - p_l^alpha) / (alpha (alpha - 1)) at fixed p.
+        logs = _entmax.deformed_log(probabilities, alpha)
+        slopes = _entmax.deformation_slope(probabilities, alpha)
+        tangent += given.sum(probabilities * (logs / alpha - slopes)) / alpha * of_alpha
     of_probabilities = _entmax.tangent(probabilities, alpha, of_scores, of_alpha, class_axis_name)
     return (value, probabilities), (tangent, of_probabilities)
 
@@ -215,12 +192,3 @@ def _doubt(others: jax.Array, alpha: jax.Array) -> jax.Array:
     weights = jnp.broadcast_to(jnp.asarray(_WEIGHTS * _NODES, others.dtype), shape)
     powers = jnp.exp((alpha - 2) * jnp.log1p(-others[..., None] * nodes))
     return others**2 * (weights * powers).sum(axis=-1)
-
-
-def _slope_in_alpha(
-    probabilities: jax.Array, alpha: jax.Array, class_axis_name: Hashable | None
-) -> jax.Array:
-    """The derivative of sum_l (p_l - p_l^alpha) / (alpha (alpha - 1)) at fixed p, [...]."""
-    logs = _entmax.deformed_log(probabilities, alpha)
-    slopes = _entmax.deformation_slope(probabilities, alpha)
-    return _classes.sum_classes(probabilities * (logs / alpha - slopes), class_axis_name) / alpha

@@ -12,8 +12,9 @@ from jax.typing import ArrayLike
 
 from topk_jax import _checks, _sharding
 from topk_jax import taxonomy as _tree
-from topk_jax._entries import take_along
-from topk_jax._example import FLOOR, Scores, known_values, nan_unless, numbers, scalar
+from topk_jax._checks import known_values, numbers, scalar
+from topk_jax._classes import FLOOR, nan_unless, take_along
+from topk_jax._example import Scores
 from topk_jax.taxonomy import Taxonomy
 
 __all__ = [
@@ -34,37 +35,26 @@ def hierarchical_cross_entropy(
 ) -> jax.Array:
     r"""The sum of the cross-entropies of the choice of a child at each node above the label.
 
-    .. math::
-        \ell(s, y) = -\sum_{i = 1}^{d} e^{-\alpha h(v_i)} \log \frac{P(v_i)}{P(v_{i - 1})}
+    .. math:: \ell(s, y) = -\sum_{i = 1}^{d} e^{-\alpha h(v_i)} \log \frac{P(v_i)}{P(v_{i - 1})}
 
     with the nodes :math:`v_0, \dots, v_d` from the root to the label, their heights h (0 of the
-    label, see `set_heights`) and their probabilities P, sums of the softmax. With :math:`\alpha`
-    of 0 this is `cross_entropy`. A larger one gives the choice among the families less weight than
-    the choice among the species of a genus.
+    label, see `set_heights`) and their probabilities P, sums of the softmax.
 
     Args:
         logits, labels, where: see `topk_jax.losses`.
         taxonomy: a tree whose leaves are the L classes.
-        alpha: real scalar, how fast weights fall with the height, at least 0.
+        alpha: scalar, how fast weights fall with the height, at least 0; 0 gives `cross_entropy`.
 
     Returns:
         One loss per example, `[...]`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
-        >>> from topk_jax.taxonomy import Taxonomy
-        >>> taxonomy = Taxonomy.from_paths(
-        ...     [("Quercus", "robur"), ("Quercus", "ilex"), ("Salix", "alba")])
-        >>> logits, labels = jnp.array([[1.0, 2.0, 0.0]]), jnp.array([1])
-        >>> loss = losses.hierarchical_cross_entropy
-        >>> print((1000 * loss(logits, labels, taxonomy, alpha=0.0)).round())
-        [408.]
-        >>> print((1000 * loss(logits, labels, taxonomy, alpha=0.5)).round())
-        [370.]
+        >>> paths = [("Quercus", "robur"), ("Quercus", "ilex"), ("Salix", "alba")]
+        >>> tree, logits = Taxonomy.from_paths(paths), jnp.array([[1.0, 2.0, 0.0]])
+        >>> print(hierarchical_cross_entropy(logits, jnp.array([1]), tree, alpha=0.5).round(2))
+        [0.37]
 
-    Source: Bertinetto et al. (2020), "Making better mistakes: leveraging class hierarchies with
-    deep networks", section 3.1.
+    Source: Bertinetto et al. (2020), "Making better mistakes", section 3.1.
     """
     scores = Scores.of(logits, labels, where)
     _tree.check_classes(scores.values.shape, "logits", taxonomy)
@@ -85,7 +75,7 @@ def soft_labels(labels: ArrayLike, taxonomy: Taxonomy, *, beta: ArrayLike) -> ja
     .. math:: t_l = \frac{e^{-\beta d(l, y)}}{\sum_j e^{-\beta d(j, y)}}
 
     The distance d is the height of the lowest node that has both classes (see `mistake_heights`),
-    divided by the height of the root. A large :math:`\beta` gives one-hot labels.
+    divided by the height of the root.
 
     Args:
         labels: see `topk_jax.losses`.
@@ -93,19 +83,13 @@ def soft_labels(labels: ArrayLike, taxonomy: Taxonomy, *, beta: ArrayLike) -> ja
         beta: real scalar, how fast the label falls with the distance, at least 0.
 
     Returns:
-        The part of each class, `[..., L]`, with sum 1, in the default floating-point type, for
-        `soft_label_cross_entropy` and, with few classes, for `expect_over_labels` with any loss;
-        NaN where the label is outside [0, L).
+        The part of each class, `[..., L]`, in the default floating-point type, for
+        `expect_over_labels`; NaN where the label is outside [0, L).
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
-        >>> from topk_jax.taxonomy import Taxonomy
-        >>> taxonomy = Taxonomy.from_paths(
-        ...     [("Quercus", "robur"), ("Quercus", "ilex"), ("Salix", "alba")])
-        >>> labels = losses.soft_labels(jnp.array([0]), taxonomy, beta=4.0)
-        >>> print((1000 * labels).round())
-        [[867. 117.  16.]]
+        >>> paths = [("Quercus", "robur"), ("Quercus", "ilex"), ("Salix", "alba")]
+        >>> print(soft_labels(jnp.array([0]), Taxonomy.from_paths(paths), beta=4.0).round(2))
+        [[0.87 0.12 0.02]]
 
     Source: Bertinetto et al. (2020), section 3.2.
     """
@@ -133,22 +117,16 @@ def soft_label_cross_entropy(
 
     Args:
         logits, labels, where: see `topk_jax.losses`. The part of a masked class goes to the label.
-        taxonomy: a tree whose leaves are the L classes.
-        beta: real scalar, how fast the label falls with the distance, at least 0.
+        taxonomy, beta: see `soft_labels`.
 
     Returns:
         One loss per example, `[...]`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
-        >>> from topk_jax.taxonomy import Taxonomy
-        >>> taxonomy = Taxonomy.from_paths(
-        ...     [("Quercus", "robur"), ("Quercus", "ilex"), ("Salix", "alba")])
-        >>> logits, labels = jnp.array([[1.0, 2.0, 0.0]]), jnp.array([1])
-        >>> loss = losses.soft_label_cross_entropy(logits, labels, taxonomy, beta=4.0)
-        >>> print((1000 * loss).round())
-        [557.]
+        >>> paths = [("Quercus", "robur"), ("Quercus", "ilex"), ("Salix", "alba")]
+        >>> tree, logits = Taxonomy.from_paths(paths), jnp.array([[1.0, 2.0, 0.0]])
+        >>> print(soft_label_cross_entropy(logits, jnp.array([1]), tree, beta=4.0).round(2))
+        [0.56]
 
     Source: Bertinetto et al. (2020), section 3.2.
     """
@@ -176,31 +154,24 @@ def sum_over_depths(
         \ell(s, y) = \sum_{d = 1}^{D} w_d \, \ell_d(s^{(d)}, a_d(y)),
         \qquad s^{(d)}_v = \log \sum_{l \text{ below } v} e^{s_l}
 
-    The scores of the nodes of a depth are the logarithms of their probabilities, up to a number
-    that all share; the label is the node that has it. A class that hangs higher is a node of its
-    own. A depth whose weight is a concrete 0 is not computed.
+    A class that hangs higher is a node of its own. A depth whose weight is 0 is not computed.
 
     Args:
         logits, labels, where: see `topk_jax.losses`.
         taxonomy: a tree whose leaves are the L classes, with the depth D.
-        loss: a function of logits `[..., G]` and integer labels `[...]` to one loss per example,
-            `[...]`, as `functools.partial(losses.top_k_hinge, k=5)`; G is the number of nodes.
+        loss: a function of the logits `[..., G]` and labels `[...]` of G nodes to one loss per
+            example, `[...]`, as `functools.partial(losses.top_k_hinge, k=5)`.
         weights: real, at least 0, `[D]`: from the nodes right below the root to the classes.
 
     Returns:
         One loss per example, `[...]`; NaN where the loss of a depth is NaN.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
-        >>> from topk_jax.taxonomy import Taxonomy
-        >>> taxonomy = Taxonomy.from_paths(
-        ...     [("Quercus", "robur"), ("Quercus", "ilex"), ("Salix", "alba")])
-        >>> logits, labels = jnp.array([[1.0, 2.0, 0.0]]), jnp.array([1])
-        >>> loss = losses.sum_over_depths(
-        ...     logits, labels, taxonomy, loss=losses.cross_entropy, weights=[0.5, 1.0])
-        >>> print((1000 * loss).round())
-        [455.]
+        >>> paths = [("Quercus", "robur"), ("Quercus", "ilex"), ("Salix", "alba")]
+        >>> tree, logits = Taxonomy.from_paths(paths), jnp.array([[1.0, 2.0, 0.0]])
+        >>> options = {"loss": lambda scores, _: scores.max(axis=-1), "weights": [1, 1]}
+        >>> print(sum_over_depths(logits, jnp.array([1]), tree, **options).round(2))
+        [4.31]
 
     Source: here; the sum over ranks is common practice.
     """
@@ -225,12 +196,7 @@ def sum_over_depths(
 def _hierarchical(
     taxonomy: Taxonomy, gaps: jax.Array, labels: jax.Array, alpha: jax.Array
 ) -> jax.Array:
-    """`hierarchical_cross_entropy`, from the scores minus that of the label, `[..., L]`.
-
-    -log(P(v) / P(above)) is softplus(r - s), with the log-sum-exps r of the classes of the node
-    above that are not below v, and s of those below v. A difference of logarithms of P would lose
-    the digits of a small loss.
-    """
+    """`hierarchical_cross_entropy`, from the scores minus that of the label, `[..., L]`."""
     rows, flat = gaps.reshape(-1, gaps.shape[-1]), labels.reshape(-1)
     shared = _tree.shared_depths(taxonomy, flat)
     heights = _tree.heights_of_ways(taxonomy, flat)
@@ -241,7 +207,8 @@ def _hierarchical(
 
     losses = jnp.zeros(flat.shape, rows.dtype)
     for depth in range(1, taxonomy.depth + 1):
-        # The classes that share the way down to the node, and those that leave it right above.
+        # The classes that share the way down to the node v, and those that leave it right above:
+        # -log(P(v) / P(above)) is the softplus of their difference, with all digits.
         own, others = log_sum(shared > depth), log_sum(shared == depth)
         weights = jnp.exp(-alpha * heights[:, depth].astype(rows.dtype))
         losses += weights * jax.nn.softplus(others - own)

@@ -1,4 +1,4 @@
-"""Sigmoid losses: one binary problem per class, for labels that may be incomplete.
+"""Losses of several labels: a distribution of the label, or one binary problem for each class.
 
 A sigmoid rounds to 0 below scores of -88 and to 1 above 17. So all logarithms are the log-sigmoid
 of the score, or of minus the score for a class that is absent.
@@ -6,23 +6,88 @@ of the score, or of minus the score for a class that is absent.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics
-from topk_jax._example import FLOOR, Scores, batch_loss, batch_mean, scalar, zero_left_out
+from topk_jax import _checks, _sharding
+from topk_jax._checks import scalar
+from topk_jax._classes import FLOOR, nan_unless
+from topk_jax._example import (
+    Scores,
+    batch_loss,
+    batch_mean,
+    logits_and_targets,
+    two_heads,
+    zero_left_out,
+)
+from topk_jax.operators._top_k import select_largest
 
 __all__ = [
     "assume_negative",
     "asymmetric",
     "binary_cross_entropy",
+    "expect_over_labels",
     "expected_positive_regularization",
     "positive_cross_entropy",
     "role",
 ]
+
+
+def expect_over_labels(
+    logits: ArrayLike,
+    plausibilities: ArrayLike,
+    *,
+    loss: Callable[[jax.Array, jax.Array], jax.Array],
+    num_labels: int | None = None,
+    where: ArrayLike | None = None,
+) -> jax.Array:
+    r"""The expected value of a loss of single examples over a distribution of the label.
+
+    .. math:: \ell(s, \lambda) = \sum_y \lambda_y \, \ell(s, y)
+
+    Several classes that are present at once are not a distribution; see `binary_cross_entropy`.
+
+    Args:
+        logits, where: see `topk_jax.losses`.
+        plausibilities: the probability of each class to be the label, `[..., L]`: booleans or
+            numbers, at least 0, with sum 1 up to 1e-4 or twice the eps of their type.
+        loss: a function of logits `[..., L]` and integer labels `[...]` to one loss per example,
+            `[...]`, as `functools.partial(losses.top_k_hinge, k=5)`.
+        num_labels: the static number of most plausible labels, which must add up to 1, that the
+            loss is computed for: 1 for one-hot targets, 2 for mixtures of two; `None` for all.
+
+    Returns:
+        One loss per example, `[...]`; NaN where the plausibilities are not a distribution.
+
+    Example:
+        >>> logits, mixture = jnp.array([[1.0, 2.0, 0.0]]), jnp.array([[0.25, 0.75, 0.0]])
+        >>> print(expect_over_labels(logits, mixture, loss=positive_cross_entropy).round(4))
+        [0.1735]
+
+    Source: Stutz et al. (2023), "Conformal prediction under ambiguous ground truth".
+    """
+    scores, plausible = logits_and_targets(
+        logits, plausibilities, name="plausibilities", where=where, may_be_soft=True
+    )
+    if where is None:
+        _checks.sums_of_one(plausibilities, "plausibilities")
+    num_classes = scores.shape[-1]
+    if num_labels is None:
+        classes = jnp.broadcast_to(jnp.arange(num_classes), scores.shape)
+        weights, (_, labels) = plausible, _sharding.unify(scores, classes)
+    else:
+        (num_labels,) = _checks.set_sizes((num_labels,), "num_labels", num_classes)
+        weights, labels = select_largest(plausible, num_labels)
+    of_labels = jax.vmap(loss, in_axes=(None, -1), out_axes=-1)(scores, labels)
+    # 0 times an infinite loss, of a label that is not plausible, is NaN.
+    losses = jnp.where(weights > 0, weights * of_labels, 0).sum(axis=-1)
+    rounding = _checks.rounding_of_sum(jnp.asarray(plausibilities).dtype)
+    is_one = jnp.abs(weights.sum(axis=-1) - 1) <= rounding
+    losses = nan_unless((plausible >= 0).all(axis=-1) & is_one, losses)
+    return zero_left_out(losses, where)
 
 
 def binary_cross_entropy(
@@ -34,31 +99,20 @@ def binary_cross_entropy(
 
     Args:
         logits, where: see `topk_jax.losses`.
-        targets: 1 (or true) for the classes that are present and 0 for the others, `[..., L]`;
-            booleans, integers or floats. A number between them is the probability that the class
-            is present.
+        targets: 1 (or true) for the classes that are present, 0 for the others, `[..., L]`; a
+            number between them is the probability that the class is present.
 
     Returns:
         One loss per example, `[...]`; NaN where a traced target is not from 0 to 1.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
-        >>> logits, targets = jnp.array([[1.0, 0.0, -2.0]]), jnp.array([[1, 1, 0]])
-        >>> print(losses.binary_cross_entropy(logits, targets).round(4))
-        [1.1333]
-        >>> print(losses.binary_cross_entropy(logits, jnp.array([[0.5, 1.0, 0.0]])).round(4))
-        [1.6333]
+        >>> print(binary_cross_entropy(jnp.array([[1.0, -2.0]]), jnp.array([[1, 0]])).round(2))
+        [0.44]
 
-    Source: Garcin (2023), thesis, equation 6.3.
+    Source: thesis, equation 6.3.
     """
-    scores, targets = _checks.logits_and_targets(logits, targets, where=where, may_be_soft=True)
-    # 0 times the infinite loss of a masked class is NaN: no product there.
-    present = jnp.where(targets > 0, targets * negative_log_likelihood(scores, True), 0)
-    absent = jnp.where(targets < 1, (1 - targets) * negative_log_likelihood(scores, False), 0)
-    loss = (present + absent).sum(axis=-1)
-    losses = _numerics.nan_where_invalid_targets(loss, scores, targets, may_be_soft=True)
-    return zero_left_out(losses, where)
+    scores, targets = scores_and_targets(logits, targets, where, may_be_soft=True)
+    return scores.losses(_binary(scores.values, targets, 1 - targets).sum(axis=-1))
 
 
 def asymmetric(
@@ -77,15 +131,9 @@ def asymmetric(
         + (1 - t_j) \, q_j^{\gamma_-} \log(1 - q_j), \qquad
         p_j = \sigma(s_j), \quad q_j = \max(p_j - m, 0)
 
-    If few of many classes are present, the others dominate `binary_cross_entropy`. An absent class
-    whose probability is at most the margin m costs nothing. With 0 for all three parameters it is
-    `binary_cross_entropy`.
-
     Args:
         logits, where: see `topk_jax.losses`.
-        targets: 1 (or true) for the classes that are present and 0 for the others, `[..., L]`;
-            booleans, integers or floats. A number between them is the probability that the class
-            is present.
+        targets: see `binary_cross_entropy`.
         gamma_positive: scalar strength of the scaling of classes that are present, at least 0.
         gamma_negative: the same for absent classes.
         margin: scalar m, in [0, 1).
@@ -94,29 +142,18 @@ def asymmetric(
         One loss per example, `[...]`; NaN where a traced target is not from 0 to 1.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
-        >>> logits, targets = jnp.array([[1.0, 0.0, -4.0]]), jnp.array([[1, 0, 0]])
-        >>> print(losses.asymmetric(logits, targets).round(4))
+        >>> print(asymmetric(jnp.array([[1.0, 0.0, -4.0]]), jnp.array([[1, 0, 0]])).round(4))
         [0.3378]
-        >>> print(losses.binary_cross_entropy(logits, targets).round(4))
-        [1.0246]
 
     Source: Ridnik et al. (2021), "Asymmetric loss for multi-label classification", equation 8.
     """
-    scores, targets = _checks.logits_and_targets(logits, targets, where=where, may_be_soft=True)
+    scores, targets = scores_and_targets(logits, targets, where, may_be_soft=True)
     gamma_positive = scalar(gamma_positive, "gamma_positive", scores.dtype, at_least=0)
     gamma_negative = scalar(gamma_negative, "gamma_negative", scores.dtype, at_least=0)
     margin = scalar(margin, "margin", scores.dtype, at_least=0, below=1)
-    # The slope of classes below the margin is 0, but NaN if the example is invalid.
-    marked = _numerics.nan_where_invalid_targets(
-        scores, scores[..., None, :], targets[..., None, :], may_be_soft=True
-    )
-    rows = _numerics.with_slope_of(scores, marked)
-    likely = negative_log_likelihood(rows, True)
-    unlikely = negative_log_likelihood(rows, False)
-    # 0 times the infinite loss of a masked class is NaN: no product there.
-    present = jnp.where(targets > 0, targets * jnp.exp(-gamma_positive * unlikely) * likely, 0)
+    likely = negative_log_likelihood(scores.values, True)
+    unlikely = negative_log_likelihood(scores.values, False)
+    present = targets * jnp.exp(-gamma_positive * unlikely) * likely
     above = jnp.exp(-likely) - margin
     counts = (targets < 1) & ~(above <= 0)
     # 1 - q is sigmoid(-s) + m, which has all digits near p = 1. Powers of 0 have infinite slopes,
@@ -126,11 +163,9 @@ def asymmetric(
     complement = jnp.where(counts & has_margin, jnp.exp(-unlikely) + margin, 1)
     costs = jnp.where(has_margin, -jnp.log(complement), unlikely)
     absent = jnp.where(counts, (1 - targets) * above**gamma_negative * costs, 0)
-    # A NaN parameter is not used by all classes. A factor marks the gradient, too.
-    is_wrong = jnp.isnan(gamma_positive + gamma_negative + margin)
-    losses = jnp.where(is_wrong, jnp.nan, 1) * (present + absent).sum(axis=-1)
-    losses = _numerics.nan_where_invalid_targets(losses, scores, targets, may_be_soft=True)
-    return zero_left_out(losses, where)
+    # The slopes of classes that do not count are 0, also in a NaN parameter.
+    is_right = scores.is_valid & ~jnp.isnan(gamma_positive + gamma_negative + margin)
+    return scores.losses_of_few(nan_unless(is_right, (present + absent).sum(axis=-1)))
 
 
 def positive_cross_entropy(
@@ -144,8 +179,7 @@ def positive_cross_entropy(
 
     .. math:: \ell(z, y) = -\log\sigma(z_y)
 
-    Large scores of all classes minimise it. Add a term for the size of the sets, as
-    `expected_positive_regularization` does.
+    Large scores of all classes minimise it: add a term for the size of the sets.
 
     Args:
         logits, labels, where, class_axis_name: see `topk_jax.losses`.
@@ -154,13 +188,10 @@ def positive_cross_entropy(
         One loss per example, `[...]`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
-        >>> logits, labels = jnp.array([[1.0, 2.0, 0.0]]), jnp.array([1])
-        >>> print(losses.positive_cross_entropy(logits, labels).round(4))
+        >>> print(positive_cross_entropy(jnp.array([[1.0, 2.0, 0.0]]), jnp.array([1])).round(4))
         [0.1269]
 
-    Source: Cole et al. (2021); Garcin (2023), thesis, equation 5.6.
+    Source: Cole et al. (2021); thesis, equation 5.6.
     """
     scores = Scores.of(logits, labels, where, class_axis_name)
     return scores.losses_of_few(_positive_loss(scores))
@@ -173,8 +204,6 @@ def assume_negative(
 
     .. math:: \ell(z, y) = -\log\sigma(z_y) - \frac{1}{L-1} \sum_{j \ne y} \log(1 - \sigma(z_j))
 
-    With a single class the second term is 0.
-
     Args:
         logits, labels, where: see `topk_jax.losses`.
 
@@ -182,12 +211,10 @@ def assume_negative(
         One loss per example, `[...]`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
-        >>> print(losses.assume_negative(jnp.array([[1.0, 2.0, 0.0]]), jnp.array([1])).round(4))
+        >>> print(assume_negative(jnp.array([[1.0, 2.0, 0.0]]), jnp.array([1])).round(4))
         [1.1301]
 
-    Source: Cole et al. (2021); Garcin (2023), thesis, equation 5.5.
+    Source: Cole et al. (2021); thesis, equation 5.5.
     """
     scores = Scores.of(logits, labels, where)
     positive = scores.is_label
@@ -209,8 +236,6 @@ def expected_positive_regularization(
         \ell(Z, y) = -\frac1n \sum_i \log\sigma(z_{i, y_i}) + \beta \, (\hat K(Z) - K)^2, \qquad
         \hat K(Z) = \frac1n \sum_i \sum_j \sigma(z_{ij})
 
-    It couples the examples: :math:`\hat K` is a mean over the complete batch.
-
     Args:
         logits, labels, axis_name: see `topk_jax.losses`.
         expected_positives: scalar K, the expected number of classes per set, in [0, L].
@@ -220,14 +245,12 @@ def expected_positive_regularization(
         The loss of the batch, a scalar.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
         >>> logits, labels = jnp.array([[2.0, 1.0, 0.0], [0.0, 1.0, 1.0]]), jnp.array([0, 2])
-        >>> print(losses.expected_positive_regularization(
-        ...     logits, labels, expected_positives=1.0, beta=0.1).round(4))
+        >>> options = {"expected_positives": 1.0, "beta": 0.1}
+        >>> print(expected_positive_regularization(logits, labels, **options).round(4))
         0.3276
 
-    Source: Cole et al. (2021); Garcin (2023), thesis, equations 5.7 and 5.8.
+    Source: Cole et al. (2021); thesis, equations 5.7 and 5.8.
     """
     scores = Scores.of(logits, labels)
     _checks.some_examples(scores.values, "logits")
@@ -256,8 +279,7 @@ def role(
         + w \, (\hat K(U) - K)^2
 
     with :math:`\hat K` as in `expected_positive_regularization`, and :math:`\bar v = \sigma(v)`
-    without a gradient. Cole et al. average over the classes and divide the gap by L: with their
-    weight :math:`\lambda`, their loss is this loss at :math:`w = \lambda / L`, divided by L.
+    without a gradient. Cole et al. have this loss divided by L, with :math:`w = \lambda / L`.
 
     Args:
         logits, labels, axis_name: see `topk_jax.losses`. Rows of Theta that only one device holds
@@ -272,55 +294,68 @@ def role(
         The loss of the batch, a scalar.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
         >>> logits, labels = jnp.array([[2.0, 1.0, 0.0], [0.0, 1.0, 1.0]]), jnp.array([0, 2])
-        >>> theta = jnp.zeros_like(logits)
-        >>> print(losses.role(
-        ...     logits, theta, labels, expected_positives=1.0, weight=0.1).round(4))
+        >>> theta, options = jnp.zeros_like(logits), {"expected_positives": 1.0, "weight": 0.1}
+        >>> print(role(logits, theta, labels, **options).round(4))
         2.8009
 
-    Source: Cole et al. (2021), "Multi-label learning from single positive labels"; Garcin (2023),
-    thesis, section 5.4.6.
+    Source: Cole et al. (2021), "Multi-label learning from single positive labels"; thesis, 5.4.6.
     """
-    first, second, labels = _checks.two_heads(
-        ("logits", logits), ("label_logits", label_logits), labels
-    )
-    network, estimate = Scores.of(first, labels), Scores.of(second, labels)
+    network, estimate = two_heads(("logits", logits), ("label_logits", label_logits), labels)
     _checks.some_examples(network.values, "logits")
     _checks.axis_size(axis_name)
     expected = _expected(expected_positives, network)
     weight = scalar(weight, "weight", network.dtype, at_least=0)
-    of_examples = (
-        _positive_loss(network)
-        + _positive_loss(estimate)
-        + _cross_loss(network.given, estimate.given)
-        + _cross_loss(estimate.given, network.given)
-    )
+    of_examples = _positive_loss(network) + _cross_loss(network, estimate)
+    of_examples += _positive_loss(estimate) + _cross_loss(estimate, network)
     gaps = [_squared_gap(head, expected, axis_name) for head in (network, estimate)]
     loss = 0.5 * (batch_mean(of_examples, axis_name) + weight * (gaps[0] + gaps[1]))
     return batch_loss(loss, axis_name, network, estimate)
 
 
+def scores_and_targets(
+    logits: ArrayLike,
+    targets: ArrayLike,
+    where: ArrayLike | None,
+    *,
+    may_be_soft: bool = False,
+) -> tuple[Scores, jax.Array]:
+    """The scores and targets, `[..., L]` both; soft targets are between 0 and 1."""
+    scores, targets = logits_and_targets(logits, targets, where=where, may_be_soft=may_be_soft)
+    is_right = (targets >= 0) & (targets <= 1) if may_be_soft else (targets == 0) | (targets == 1)
+    return scores_alone(scores, is_right, where), targets
+
+
+def scores_alone(scores: jax.Array, is_right: jax.Array, where: ArrayLike | None) -> Scores:
+    """The scores of examples without a label, which are wrong unless all entries are right."""
+    given = nan_unless(is_right, scores)
+    no_labels = jnp.zeros_like(given[..., 0], jnp.int32)
+    return Scores(given, jnp.maximum(given, FLOOR), no_labels, where=where)
+
+
 def negative_log_likelihood(scores: jax.Array, positive: jax.Array | bool) -> jax.Array:
-    """The loss [..., L] of each class: -log sigmoid(score), or of -score for negative classes."""
-    finite = jnp.maximum(scores, FLOOR)
-    return -jax.nn.log_sigmoid(jnp.where(positive, finite, -finite))
+    """The loss [..., L] of finite scores: -log sigmoid(score), or of -score for absent classes."""
+    return -jax.nn.log_sigmoid(jnp.where(positive, scores, -scores))
+
+
+def _binary(scores: jax.Array, present: jax.Array, absent: jax.Array) -> jax.Array:
+    """The losses of the classes, with the weights of their presence and absence, `[..., L]`."""
+    likely, unlikely = (negative_log_likelihood(scores, positive) for positive in (True, False))
+    return present * likely + absent * unlikely
 
 
 def _positive_loss(scores: Scores) -> jax.Array:
     return -jax.nn.log_sigmoid(scores.of_label(scores.values))
 
 
-def _cross_loss(scores: jax.Array, others: jax.Array) -> jax.Array:
-    """The binary cross-entropy [...] of scores against the sigmoids of other, constant scores.
+def _cross_loss(scores: Scores, others: Scores) -> jax.Array:
+    """The binary cross-entropy [...] against the sigmoids of other scores, which are constants.
 
-    A class that only one argument masks has an infinite loss, which counts as 0.
+    A class that only `scores` masks would have an infinite loss, and counts 0.
     """
-    others = jax.lax.stop_gradient(others)
-    present = jax.nn.sigmoid(others) * negative_log_likelihood(scores, True)
-    absent = jax.nn.sigmoid(-others) * negative_log_likelihood(scores, False)
-    return jnp.where(jnp.isneginf(scores), 0.0, present + absent).sum(axis=-1)
+    logits = jax.lax.stop_gradient(others.given)
+    costs = _binary(scores.values, jax.nn.sigmoid(logits), jax.nn.sigmoid(-logits))
+    return jnp.where(jnp.isneginf(scores.given), 0.0, costs).sum(axis=-1)
 
 
 def _squared_gap(scores: Scores, expected: jax.Array, axis_name: Hashable | None) -> jax.Array:

@@ -9,8 +9,10 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _class_axis
-from topk_jax._example import FLOOR, Scores, nan_unless, per_class, scalar
+from topk_jax import _checks, _sharding
+from topk_jax._checks import scalar
+from topk_jax._classes import FLOOR, nan_unless
+from topk_jax._example import Scores, per_class
 from topk_jax.losses._hinges import REASON_NEXT_RANK, REASON_WITHOUT_LABEL
 from topk_jax.operators._expected import check_expectation, compute_expected_mean
 from topk_jax.operators._perturbed import check_perturbation, compute_perturbed, derive_keys
@@ -18,10 +20,8 @@ from topk_jax.operators._perturbed_selection import Selection
 
 __all__ = ["expected_top_k_hinge", "noised_top_k_hinge"]
 
-_HINGES = ("calibrated", "convex", "lapin")
 
-
-@_class_axis.allow_split(derive_keys=derive_keys)
+@_sharding.allow_split(derive_keys=derive_keys)
 def noised_top_k_hinge(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -40,43 +40,35 @@ def noised_top_k_hinge(
     r"""The calibrated top-K hinge, with its top-(K+1) operator smoothed with Gaussian noise.
 
     .. math::
-        \ell(s, y) = \gamma \, \bigl(m_y + \hat\tau_{K+1,\varepsilon,M}(s) - s_y\bigr)_+
-
-    With margins of 1 this is the balanced loss. With larger margins for rarer classes (see
-    `class_margins`) it is the imbalanced loss. The other hinges are smoothed in the same way:
-
-    .. math::
+        \text{calibrated: } \gamma \, \bigl(m_y + \hat\tau_{K+1,\varepsilon,M}(s) - s_y\bigr)_+,
+        \qquad
         \text{lapin: } \gamma \, \bigl(m_y + \hat\tau_{K,\varepsilon,M}(s_{\setminus y})
-        - s_y\bigr)_+, \qquad
+        - s_y\bigr)_+, \\
         \text{convex: } \gamma \, \Bigl(\frac1K \,
         \mathrm{top}\Sigma_{K,\varepsilon,M}(s + m_y (1 - e_y)) - s_y\Bigr)_+
 
-    Only reverse mode is supported, as for `perturbed_top_k_value`.
+    With larger margins for rarer classes it is the imbalanced loss. It has only reverse mode.
 
     Args:
-        logits, labels, where, class_axis_name: see `topk_jax.losses`. The logits of the imbalanced
-            loss are usually cosines.
+        logits, labels, where, class_axis_name: see `topk_jax.losses`.
         k: static set size K, from 1 to L - 1; up to L for the convex hinge.
         epsilon: scalar standard deviation of the noise, in the units of the logits, at least 0.
         num_samples: static number M of noise vectors per example, at least 1.
         key: one random key, or one per example, `[...]`; use a new one for each call.
         noise: standard normal noise `[M, ..., L]` instead of a key.
-        margins: m, in the units of the logits, at least 0: a scalar, or one value per class, `[L]`.
-        scale: positive scalar factor of the loss (gamma above), needed for cosines.
-        hinge: "calibrated", or "lapin" for the noised `top_k_hinge` and "convex" for the noised
-            `convex_top_k_hinge`, which are not calibrated for the top-k error.
+        margins: m, at least 0: a scalar, or one value per class, `[L]`, as of `class_margins`.
+        scale: positive scalar gamma, needed for cosines.
+        hinge: "calibrated" for the top-k error; "lapin" or "convex" for the noised `top_k_hinge`
+            or `convex_top_k_hinge`.
 
     Returns:
         One loss per example, `[...]`.
 
     Example:
-        >>> import jax, jax.numpy as jnp
-        >>> from topk_jax import losses
-        >>> logits = jnp.array([[3.0, 2.0, 0.0, 0.0], [3.0, 2.0, 0.0, 0.0]])
-        >>> loss = losses.noised_top_k_hinge(
-        ...     logits, jnp.array([0, 3]), k=1, epsilon=1e-4, num_samples=10, key=jax.random.key(0))
-        >>> print(loss.round(2))
-        [0. 3.]
+        >>> options = {"k": 1, "epsilon": 1e-4, "num_samples": 10, "key": jax.random.key(0)}
+        >>> logits, labels = jnp.array([[3.0, 2.0, 0.0, 0.0]]), jnp.array([3])
+        >>> print(noised_top_k_hinge(logits, labels, **options).round(2))
+        [3.]
 
     Source: Garcin et al. (2022); thesis, equations 4.10 and 4.13, and section 4.2 for the others.
     """
@@ -92,7 +84,7 @@ def noised_top_k_hinge(
     return _smoothed_hinge(scores, margins, scale, hinge, smooth)
 
 
-@_class_axis.allow_split()
+@_sharding.allow_split()
 def expected_top_k_hinge(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -112,30 +104,18 @@ def expected_top_k_hinge(
         \ell(s, y) = \gamma \, \bigl(m_y + \tau_{K+1,\varepsilon}(s) - s_y\bigr)_+, \qquad
         \tau_{K+1,\varepsilon}(s) = \mathbb E\bigl[(s + \varepsilon Z)_{[K+1]}\bigr]
 
-    This is the limit of `noised_top_k_hinge` for many samples. It is deterministic, needs no key,
-    and is twice differentiable.
-
     Args:
-        logits, labels, where, class_axis_name: see `topk_jax.losses`. The logits of the imbalanced
-            loss are usually cosines.
-        k: static set size K, from 1 to L - 1; up to L for the convex hinge.
-        epsilon: scalar standard deviation of the noise, in the units of the logits, at least 0.
-        margins: m, in the units of the logits, at least 0: a scalar, or one value per class, `[L]`.
-        scale: positive scalar factor of the loss (gamma above), needed for cosines.
-        hinge: "calibrated", "lapin" or "convex", as in `noised_top_k_hinge`. The convex one takes
-            the time of K expectations.
+        logits, labels, where, class_axis_name: see `topk_jax.losses`.
+        k, epsilon, margins, scale, hinge: as in `noised_top_k_hinge`.
         num_nodes: static number of nodes of the quadrature, as in `expected_top_k_value`.
 
     Returns:
         One loss per example, `[...]`.
 
     Example:
-        >>> import jax, jax.numpy as jnp
-        >>> from topk_jax import losses
-        >>> logits = jnp.array([[3.0, 2.0, 0.0, 0.0], [3.0, 2.0, 0.0, 0.0]])
-        >>> loss = losses.expected_top_k_hinge(logits, jnp.array([0, 3]), k=1, epsilon=0.5)
-        >>> print(loss.round(2))
-        [0.   2.98]
+        >>> logits, labels = jnp.array([[3.0, 2.0, 0.0, 0.0]]), jnp.array([3])
+        >>> print(expected_top_k_hinge(logits, labels, k=1, epsilon=0.5).round(2))
+        [2.98]
 
     Source: Garcin et al. (2022); thesis, equation 4.8.
     """
@@ -157,7 +137,7 @@ def expected_top_k_hinge(
 
 def _rank(k: int, hinge: str, scores: Scores) -> int:
     """The rank of the score that the hinge compares with the label's."""
-    if _checks.choice(hinge, "hinge", _HINGES) == "convex":
+    if _checks.choice(hinge, "hinge", ("calibrated", "convex", "lapin")) == "convex":
         return _checks.rank(k, scores.num_classes)
     if hinge == "lapin":
         return _checks.rank(k, scores.num_classes - 1, reason=REASON_WITHOUT_LABEL)

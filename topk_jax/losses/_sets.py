@@ -1,4 +1,4 @@
-"""Losses of the sets of a batch, by the scores of its labels; larger scores conform better.
+"""Losses of the sets of a batch, by the scores of its labels, and the choice of a set size.
 
 Each device gets the scores of the labels of all others, one number for each example.
 """
@@ -6,30 +6,32 @@ Each device gets the scores of the labels of all others, one number for each exa
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from fractions import Fraction
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics, _search, _sharding
+from topk_jax import _checks, _classes, _search, _sharding
+from topk_jax._checks import scalar
+from topk_jax._classes import FLOOR, nan_unless
 from topk_jax._compilation import compiled
-from topk_jax._example import Scores, batch_loss, batch_mean, scalar
-from topk_jax.operators._expected import check_expectation, compute_expected_top_k_value
+from topk_jax._example import Scores, batch_loss, batch_mean, zero_elsewhere
+from topk_jax.losses._multilabel import scores_alone
+from topk_jax.operators._expected import check_expectation, compute_expected_mean
 from topk_jax.operators._top_k import compute_top_k_value
 
 __all__ = [
+    "cardinality_aware",
+    "cardinality_costs",
     "conformal_training",
     "efficiency_gap",
     "p_value_uniformity",
     "size_at_average_error",
 ]
-
-_CONFORMITIES = ("log_probability", "logit")
-# Added below the logarithm, for a batch whose sets cost nothing.
-_SMALLEST = 1e-8
 
 
 def conformal_training(
@@ -59,41 +61,30 @@ def conformal_training(
 
     The examples at places 0, 2, ... of the batch calibrate: q is the `expected_top_k_value` of
     their labels' scores, the k-th largest of m with :math:`k = \lceil (m + 1)(1 - \varepsilon)
-    \rceil`, at most m. The others, P, get the soft sets C. With the identity for W, :math:`\Omega`
-    is the missed coverage.
-
-    Add a cross-entropy. After training, calibrate the sets again (`conformal_threshold`): the
-    guarantee comes from this calibration.
+    \rceil`, at most m. The others, P, get the soft sets C. Add a cross-entropy. After training,
+    calibrate the sets again (`conformal_threshold`): the guarantee comes from this calibration.
 
     Args:
         logits, labels, axis_name, class_axis_name: see `topk_jax.losses`; at least two examples.
         error: static rate :math:`\varepsilon` of missed labels, a real number in [0, 1).
         temperature: positive scalar T, in the units of the scores s.
-        smoothing: positive scalar standard deviation of the noise of the quantile, in the units of
-            the scores s.
+        smoothing: positive scalar standard deviation of the quantile's noise, in the same units.
         size_weight: scalar weight w of the sizes, at least 0.
         target_size: scalar kappa, at least 0: smaller sets do not cost less.
-        loss_matrix: W, `[L, L]`, at least 0 and finite: on the diagonal the cost of missing a
-            class, and in row y the costs of other classes in the set of an example of class y.
-            `None` for the identity. With split classes, each device needs the complete matrix.
-        conformity: "log_probability" for s = log softmax(Z), as in the sets of "lac", or "logit"
-            for s = Z.
+        loss_matrix: W, `[L, L]` also if the classes are split, at least 0 and finite: row y has the
+            costs of an example of class y; `None` for the identity.
+        conformity: "log_probability" for s = log softmax(Z), or "logit" for s = Z.
 
     Returns:
         The loss of the batch, a scalar.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
         >>> logits = jnp.array([[3.0, 0.0], [2.0, 1.0], [1.0, 3.0], [0.0, 0.5]])
-        >>> loss = losses.conformal_training(
-        ...     logits, jnp.array([0, 1, 1, 1]), error=0.1, temperature=0.5, smoothing=0.1
-        ... )
-        >>> print(f"{loss:.3f}")
-        -0.245
+        >>> labels, options = jnp.array([0, 1, 1, 1]), {"temperature": 0.5, "smoothing": 0.1}
+        >>> print(conformal_training(logits, labels, error=0.1, **options).round(2))
+        -0.24
 
-    Source: Stutz, Dvijotham, Cemgil and Doucet (2022), "Learning optimal conformal classifiers",
-    equations 4 to 7. The smooth quantile is ours.
+    Source: Stutz et al. (2022), "Learning optimal conformal classifiers", with our own quantile.
     """
     given, scores, of_labels = _conformity(logits, labels, conformity, axis_name, class_axis_name)
     dtype = scores.dtype
@@ -105,14 +96,13 @@ def conformal_training(
     epsilon, num_nodes = check_expectation(rank, calibrating.size, smoothing, None, dtype)
     # Differences to the hard quantile, because sums of scores of 1e4 are rounded by a temperature.
     origin = jax.lax.stop_gradient(compute_top_k_value(calibrating, rank))
-    threshold = compute_expected_top_k_value(calibrating - origin, rank, epsilon, num_nodes)
+    threshold = compute_expected_mean(calibrating - origin, (rank,), epsilon, (num_nodes,))
     gaps = (scores - origin - threshold) / temperature
     memberships = jax.nn.sigmoid(gaps)
-    is_label = given.is_label.astype(dtype)
-    costs = is_label * jax.nn.sigmoid(-gaps) + (1 - is_label) * memberships
+    costs = jnp.where(given.is_label, jax.nn.sigmoid(-gaps), memberships)
     costs = given.sum(costs * _weights(loss_matrix, given))
     costs += size_weight * jax.nn.relu(given.sum(memberships) - target_size)
-    loss = jnp.log(_mean_of_odd_places(costs, axis_name) + _SMALLEST)
+    loss = jnp.log(_mean_of_odd_places(costs, axis_name) + 1e-8)
     return batch_loss(loss, axis_name, given)
 
 
@@ -122,12 +112,14 @@ def _weights(loss_matrix: ArrayLike | None, given: Scores) -> jax.Array:
     if loss_matrix is None:
         return given.is_label.astype(dtype)
     shape = (given.num_classes, given.num_classes)
-    matrix = _checks.real_array(loss_matrix, "loss_matrix", shape, dtype)
-    matrix = _checks.within(loss_matrix, matrix, "loss_matrix", (0, float(jnp.finfo(dtype).max)))
+    matrix = _checks.real_array(loss_matrix, "loss_matrix", dtype, shape)
+    matrix = _checks.within(
+        loss_matrix, matrix, "loss_matrix", at_least=0, at_most=float(jnp.finfo(dtype).max)
+    )
     if given.name is not None:
         start = num_own * jax.lax.axis_index(given.name)
         matrix = jax.lax.dynamic_slice_in_dim(matrix, start, num_own, axis=1)
-    return _numerics.value_of_class(matrix, given.labels)
+    return _classes.value_of_class(matrix, given.labels)
 
 
 def size_at_average_error(
@@ -147,41 +139,25 @@ def size_at_average_error(
         u_{ij} = \sigma\Bigl(\frac{s_{ij} - t}T\Bigr), \qquad
         \frac1n \sum_i u_{i, y_i} = 1 - \varepsilon
 
-    The second equation determines the threshold t, which the gradient goes through. With
-    :math:`u' = u (1 - u) / T`,
-
-    .. math::
-        \frac{\partial \ell}{\partial s_{ij}}
-        = \frac1n u'_{ij} \bigl(1 - \Lambda \, \mathbb 1\{j = y_i\}\bigr), \qquad
-        \Lambda = \frac{\sum_{ij} u'_{ij}}{\sum_i u'_{i, y_i}}
-
-    So the scores of the classes that are more likely than :math:`1 / \Lambda` rise, and the others
-    fall. It is the dual of the average-K loss: the rate is given, and the size is minimised. The
-    gradient vanishes if all sets are certain, so add it to a cross-entropy.
+    The second equation determines the threshold t, which the gradient goes through. Add a
+    cross-entropy, because the gradient vanishes if all sets are certain.
 
     Args:
         logits, labels, axis_name, class_axis_name: see `topk_jax.losses`.
         error: scalar rate :math:`\varepsilon` of missed labels, in (0, 1).
-        temperature: positive scalar T, in the units of the scores.
-        conformity: "log_probability" for s = log softmax(Z), as in the sets of "lac", or "logit"
-            for s = Z, whose sets can be empty for some examples.
+        temperature: positive scalar T, in the units of the scores s.
+        conformity: "log_probability" for s = log softmax(Z), or "logit" for s = Z.
 
     Returns:
         The mean size, a scalar from 0 to L.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
         >>> logits = jnp.array([[4.0, 0.0, 0.0], [2.0, 1.0, -2.0], [0.0, 0.0, 3.0]])
         >>> labels = jnp.array([0, 1, 2])
-        >>> for error in (0.1, 0.4):
-        ...     size = losses.size_at_average_error(logits, labels, error=error, temperature=0.1)
-        ...     print(f"{size:.3f}")
-        1.233
-        0.735
+        >>> print(size_at_average_error(logits, labels, error=0.1, temperature=0.1).round(2))
+        1.23
 
-    Source: here; the problem is the average error of Garcin (2023), thesis, sections 2.2.1 and 6.1,
-    and of Sadinle, Lei and Wasserman (2019).
+    Source: here, for the average error of the thesis, sections 2.2.1 and 6.1.
     """
     given, scores, of_labels = _conformity(logits, labels, conformity, axis_name, class_axis_name)
     error = scalar(error, "error", scores.dtype, above=0, below=1)
@@ -219,11 +195,10 @@ def _root_jvp(
     primals: tuple[jax.Array, jax.Array, jax.Array],
     tangents: tuple[jax.Array, jax.Array, jax.Array],
 ) -> tuple[jax.Array, jax.Array]:
-    """The derivative of the implicit function.
+    """Returns dt = sum w (dgap - (gap - t) dT / T) - n T dcoverage / sum v, with w = v / sum v.
 
-    With the slopes v of the sigmoids and their shares w of the sum of v, dt = sum w (dgap -
-    (gap - t) dT / T) - n T dcoverage / sum v. If all sigmoids are 0 or 1, all slopes round to 0:
-    so w is the softmax of their logarithms, and an infinite slope in the coverage is finite.
+    The slopes v of the sigmoids may all round to 0: so w is the softmax of their logarithms, and an
+    infinite slope in the coverage is finite.
     """
     gaps, _, temperature = primals
     slope, of_coverage, of_temperature = tangents
@@ -253,11 +228,7 @@ def efficiency_gap(
 
     The examples at places 0, 2, ... of the batch calibrate: q is the r-th smallest of their m
     scores, with :math:`r = \lceil (m + 1)(1 - \varepsilon) \rceil`, at most m. The others are P.
-
-    Conformal temperature scaling (ConfTS) changes the temperature T of a finished classifier by
-    steps of gradient descent on this loss of `logits / T`. No temperature is best for the loss: it
-    goes to 0 with T. So the result depends on the start and on the number of steps. Which classes
-    are above the label is constant, so the gradient is exact almost everywhere.
+    A loss of `logits / T` goes to 0 with T: the number of steps decides the temperature.
 
     Args:
         logits, labels, axis_name, class_axis_name: see `topk_jax.losses`; at least two examples.
@@ -267,18 +238,12 @@ def efficiency_gap(
         The mean, a scalar from 0 to 1.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
         >>> logits = jnp.array([[3.0, 0.0], [2.0, 1.0], [1.0, 3.0], [0.0, 0.5]])
         >>> labels = jnp.array([0, 1, 1, 1])
-        >>> for temperature in (1.0, 0.5):
-        ...     gap = losses.efficiency_gap(logits / temperature, labels, error=0.1)
-        ...     print(f"{gap:.2f}")
+        >>> print(efficiency_gap(logits, labels, error=0.1).round(2))
         0.06
-        0.04
 
-    Source: Xi et al. (2025), "Does confidence calibration improve conformal prediction?". TorchCP
-    divides a batch into two parts, too.
+    Source: Xi et al. (2025), "Does confidence calibration improve conformal prediction?", ConfTS.
     """
     given = Scores.of(logits, labels, class_axis_name=class_axis_name)
     masses = _mass_up_to_labels(given, jnp.ones((), given.dtype))
@@ -304,38 +269,28 @@ def p_value_uniformity(
         a_i = \sum_{j : z_{ij} > z_{i, y_i}} p_{ij} + U_i \, p_{i, y_i}, \qquad
         p = \mathrm{softmax}(Z)
 
-    with :math:`a_{(1)} \le \dots \le a_{(n)}`. If p is the law of the label, the score a is uniform
-    on [0, 1] for every x; an overconfident network has too many scores near 1. Add the loss to a
-    cross-entropy of other examples of the batch, because a network that fits all labels has uniform
-    scores only with labels that it was not trained on.
-
-    The gradient goes to the example at which the distance is reached, and is exact almost
-    everywhere; the source relaxes both sorts.
+    with :math:`a_{(1)} \le \dots \le a_{(n)}`. Add a cross-entropy of other examples: the scores of
+    a network that fits its labels are not uniform.
 
     Args:
         logits, labels, axis_name, class_axis_name: see `topk_jax.losses`.
-        uniform: U, one number from 0 to 1 of each example, `[...]`; draw new ones for each call
-            (`jax.random.uniform`).
+        uniform: U, one new draw of `jax.random.uniform` for each example and call, `[...]`.
 
     Returns:
         The distance, a scalar from 0 to 1.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
         >>> logits = jnp.array([[5.0, 0.0], [5.0, 0.0]])
         >>> labels, uniform = jnp.array([0, 0]), jnp.array([0.1, 0.6])
-        >>> distance = losses.p_value_uniformity(logits, labels, uniform=uniform)
-        >>> print(f"{distance:.3f}")
-        0.404
+        >>> print(f"{p_value_uniformity(logits, labels, uniform=uniform):.2f}")
+        0.40
 
-    Source: Einbinder, Romano, Sesia and Zhou (2022), "Training uncertainty-aware classifiers with
-    conformalized deep learning", equations 4 to 7.
+    Source: Einbinder et al. (2022), "Training uncertainty-aware classifiers", equations 4 to 7.
     """
     given = Scores.of(logits, labels, class_axis_name=class_axis_name)
     _checks.some_examples(given.values, "logits")
-    drawn = _checks.real_array(uniform, "uniform", given.labels.shape, given.dtype)
-    drawn = _checks.within(uniform, drawn, "uniform", (0.0, 1.0))
+    drawn = _checks.real_array(uniform, "uniform", given.dtype, given.labels.shape)
+    drawn = _checks.within(uniform, drawn, "uniform", at_least=0, at_most=1)
     ascending = jnp.sort(_of_whole_batch(_mass_up_to_labels(given, drawn), axis_name))
     steps = jnp.arange(ascending.size + 1, dtype=ascending.dtype) / ascending.size
     distance = jnp.maximum(steps[1:] - ascending, ascending - steps[:-1]).max()
@@ -354,7 +309,7 @@ def _conformity(
 ) -> tuple[Scores, jax.Array, jax.Array]:
     """The arguments, the scores `[..., L]`, and those of the labels on all devices, `[n]`."""
     given = Scores.of(logits, labels, class_axis_name=class_axis_name)
-    kind = _checks.choice(conformity, "conformity", _CONFORMITIES)
+    kind = _checks.choice(conformity, "conformity", ("log_probability", "logit"))
     _checks.some_examples(given.values, "logits")
     scores = given.log_softmax() if kind == "log_probability" else given.values
     return given, scores, _of_whole_batch(given.of_label(scores), axis_name)
@@ -392,3 +347,70 @@ def _mean_of_odd_places(values: jax.Array, axis_name: Hashable | None) -> jax.Ar
     odd = (places % 2).reshape(values.shape).astype(values.dtype)
     num_examples = values.size * _checks.axis_size(axis_name)
     return batch_mean(odd * values, axis_name) / ((num_examples // 2) / num_examples)
+
+
+def cardinality_aware(
+    selector_logits: ArrayLike, costs: ArrayLike, *, where: ArrayLike | None = None
+) -> jax.Array:
+    r"""The cost-sensitive logistic loss of a network that chooses one of M set sizes.
+
+    .. math:: \ell(r, c) = \sum_j (1 - c_j) \log \sum_i e^{r_i - r_j}
+
+    Args:
+        selector_logits: floating-point scores r of the set sizes, `[..., M]`; -inf masks a size.
+        costs: the costs of the set sizes, numbers in [0, 1], `[..., M]`; see `cardinality_costs`.
+        where: see `topk_jax.losses`.
+
+    Returns:
+        One loss per example, `[...]`; NaN where a cost is outside [0, 1].
+
+    Example:
+        >>> print(cardinality_aware(jnp.array([[1.0, 0.0]]), jnp.array([[0.0, 0.25]])).round(4))
+        [1.2982]
+
+    Source: Cortes et al. (2024), "Cardinality-aware set prediction and top-k classification".
+    """
+    given = _checks.floating_array(selector_logits, "selector_logits")
+    costs = _checks.real_array(costs, "costs", given.dtype, given.shape)
+    given, costs = zero_elsewhere(where, given, costs)
+    scores = scores_alone(given, (costs >= 0) & (costs <= 1), where)
+    weights = jnp.where(scores.values <= FLOOR, 0, 1 - costs)
+    return scores.losses(-scores.sum(weights * scores.log_softmax()))
+
+
+def cardinality_costs(
+    logits: ArrayLike, labels: ArrayLike, *, sizes: Sequence[int], weight: ArrayLike
+) -> jax.Array:
+    r"""The cost of each of M set sizes: a missed label, and the logarithm of the size.
+
+    .. math::
+        c_j = \frac{\mathbf 1[y \notin \mathrm{top}_{k_j}(s)] + \lambda \log k_j}
+        {1 + \lambda \log \max_i k_i}
+
+    A label that ties with other classes is in the set. The costs have no gradient.
+
+    Args:
+        logits, labels: see `topk_jax.losses`.
+        sizes: the set sizes k, a sequence of M static integers from 1 to L.
+        weight: scalar lambda, at least 0: a set e times as large costs as much as this error rate.
+
+    Returns:
+        One cost per example and size, `[..., M]`.
+
+    Example:
+        >>> logits, labels = jnp.array([[3.0, 2.0, 1.0, 0.0]]), jnp.array([1])
+        >>> print(cardinality_costs(logits, labels, sizes=(1, 2), weight=0.05).round(4))
+        [[0.9665 0.0335]]
+
+    Source: Cortes et al. (2024), the cardinality-aware loss with costs log k.
+    """
+    scores = Scores.of(logits, labels)
+    sizes = _checks.set_sizes(sizes, "sizes", scores.num_classes)
+    weight = scalar(weight, "weight", scores.dtype, at_least=0)
+    above = scores.given > scores.of_label(scores.given)[..., None]
+    shape = (*scores.labels.shape, len(sizes))
+    is_missed = above.sum(axis=-1, keepdims=True) >= jnp.broadcast_to(jnp.asarray(sizes), shape)
+    logs = jnp.asarray(np.log(sizes), scores.dtype)
+    penalties = weight * jnp.broadcast_to(logs, shape)
+    costs = (is_missed.astype(scores.dtype) + penalties) / (1 + weight * float(np.log(max(sizes))))
+    return jax.lax.stop_gradient(nan_unless(scores.is_valid[..., None], costs))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
-
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks
-from topk_jax._entries import take_entries
-from topk_jax._example import FLOOR, Scores, nan_unless, scalar
+from topk_jax._checks import scalar
+from topk_jax._classes import FLOOR, nan_unless, take_along
+from topk_jax._example import Scores
 from topk_jax.operators._relaxed_ranks import check_relaxation, log_mixture_over_ranks
 from topk_jax.operators._rivals import (
     REASON_BETWEEN,
@@ -43,36 +42,31 @@ def lapsum_top_k_loss(
         \frac{\partial \ell}{\partial s_j} = \frac1\alpha \Bigl(\frac1{\max(p_y, 1/2)} - 1\Bigr)
         (q_j - \delta_{jy})
 
-    where p and q are defined in `operators.lapsum_top_k`. Far below the threshold b the loss is
-    :math:`(b - s_y) / \alpha + \log 2`.
+    where p and q are defined in `operators.lapsum_top_k`.
 
     Args:
         logits, labels, where: see `topk_jax.losses`.
-        k: set size K: an integer from 1 to L, or a real scalar greater than 0 and at most L, as in
-            `operators.lapsum_top_k`. With k = L the loss is 0.
+        k: set size K: an integer from 1 to L, or a real scalar greater than 0 and at most L.
         alpha: positive scalar scale, in the units of the logits.
 
     Returns:
         One loss per example, `[...]`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
-        >>> logits = jnp.array([[2.0, 0.0, 0.0, -2.0], [2.0, 0.0, 0.0, -2.0]])
-        >>> loss = losses.lapsum_top_k_loss(logits, jnp.array([0, 3]), k=2, alpha=1.0)
-        >>> print(f"{loss[0]:.4f} {loss[1]:.4f}")
-        0.0701 2.6931
+        >>> logits, labels = jnp.array([[2.0, 0.0, 0.0, -2.0]]), jnp.array([3])
+        >>> print(lapsum_top_k_loss(logits, labels, k=2, alpha=1.0).round(2))
+        [2.69]
 
-    Source: Struski, Bednarczyk, Podolak and Tabor (2025), "LapSum: one method to differentiate them
-    all: ranking, sorting and top-k selection".
+    Source: Struski et al. (2025), "LapSum: one method to differentiate them all".
     """
     scores = Scores.of(logits, labels, where)
     k = _checks.rank_or_sum(k, scores.num_classes, scores.dtype)
     alpha = scalar(alpha, "alpha", scores.dtype, above=0)
-    distances = distances_from_threshold(scores.given, k, alpha)
-    losses = -_log_laplace_cdf(scores.of_label(distances))
+    distance = scores.of_label(distances_from_threshold(scores.given, k, alpha))
+    # The logarithm of the CDF of the Laplace distribution: e^-r overflows for r below -87.
+    above = jnp.log1p(-jnp.exp(-jnp.maximum(distance, 0)) / 2)
     # The distances of an invalid example are NaN with all slopes.
-    return scores.counted(nan_unless(scores.is_class, losses))
+    return scores.counted(nan_unless(scores.is_class, -(jnp.minimum(distance, 0) + above)))
 
 
 def sigmoid_top_k_loss(
@@ -98,15 +92,11 @@ def sigmoid_top_k_loss(
         One loss per example, `[...]`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
-        >>> logits = jnp.array([[2.0, 0.5, -0.5, -2.0], [2.0, 0.5, -0.5, -2.0]])
-        >>> loss = losses.sigmoid_top_k_loss(logits, jnp.array([0, 3]), k=2, tau=0.5)
-        >>> print(f"{loss[0]:.4f} {loss[1]:.4f}")
-        0.0181 4.0181
+        >>> logits, labels = jnp.array([[2.0, 0.5, -0.5, -2.0]]), jnp.array([3])
+        >>> print(sigmoid_top_k_loss(logits, labels, k=2, tau=0.5).round(2))
+        [4.02]
 
-    Source: Zhu et al. (2025), "Differentiable fast top-k selection for large-scale recommendation"
-    (DFTopK), its loss of one stage.
+    Source: Zhu et al. (2025), "Differentiable fast top-k selection" (DFTopK), loss of one stage.
     """
     scores = Scores.of(logits, labels, where)
     k = _checks.rank(k, scores.num_classes - 1, reason=REASON_BETWEEN)
@@ -127,8 +117,7 @@ def successive_softmax_top_k_loss(
 
     .. math:: \ell(s, y) = -\log \Bigl( 1 - \prod_{j=1}^k \bigl(1 - p^{(j)}_y\bigr) \Bigr)
 
-    where the shares p are defined in `operators.successive_softmax_top_k`. With k = 1 and tau = 1
-    it is the cross-entropy. The sum of the shares can exceed 1, so it is not a probability.
+    where the shares p are defined in `operators.successive_softmax_top_k`.
 
     Args:
         logits, labels, where: see `topk_jax.losses`.
@@ -139,15 +128,11 @@ def successive_softmax_top_k_loss(
         One loss per example, `[...]`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
-        >>> logits = jnp.array([[2.0, 0.0, 0.0, -2.0], [2.0, 0.0, 0.0, -2.0]])
-        >>> loss = losses.successive_softmax_top_k_loss(logits, jnp.array([0, 3]), k=2, tau=1.0)
-        >>> print(f"{loss[0]:.4f} {loss[1]:.4f}")
-        0.1283 2.9770
+        >>> logits, labels = jnp.array([[2.0, 0.0, 0.0, -2.0]]), jnp.array([3])
+        >>> print(successive_softmax_top_k_loss(logits, labels, k=2, tau=1.0).round(2))
+        [2.98]
 
-    Source: Xie and Ermon (2019), "Reparameterizable subset sampling via continuous relaxations";
-    Garcin (2023), thesis, section 4.2. They have the shares; this chance of them is ours.
+    Source: here, from the shares of Xie and Ermon (2019), "Reparameterizable subset sampling".
     """
     scores = Scores.of(logits, labels, where)
     k = _checks.rank(k, scores.num_classes)
@@ -177,45 +162,29 @@ def relaxed_top_k_cross_entropy(
         \ell(s, y) = -\log \sum_k w_k \, q_k, \qquad
         q_1 = \mathrm{softmax}_y(s), \qquad q_k = \sum_{j \le k} P_{j,y}
 
-    P are the `relaxed_ranks` and w the distribution of K. Without `softmax_top_1`, q_1 is
-    :math:`P_{1,y}`. With w = [1] the loss is the cross-entropy. With the method "soft_sort", q_k
-    can exceed 1, and the loss can be a little less than 0.
+    P are the `relaxed_ranks`. With the method "soft_sort" the loss can be a little less than 0.
 
     Args:
         logits, labels, where: see `topk_jax.losses`.
-        top_k_weights: w, nonnegative numbers with a sum of 1, the first for K = 1 and the last for
-            the largest K: `[K]` with K from 1 to L. Its length is static; its values may be traced.
-        method: "soft_sort" or "odd_even": see `relaxed_ranks`. The network depends on the order of
-            the classes, except with `num_candidates`.
+        top_k_weights: w, the probabilities of K = 1, 2, ...: at least 0 with a sum of 1, `[K]`.
+        method: "soft_sort" or "odd_even": see `relaxed_ranks`.
         tau: positive scalar temperature, in the units of the logits.
-        swap: how the network swaps: "logistic" or "cauchy".
+        swap: how the network "odd_even" swaps: "logistic" or "cauchy".
         num_candidates: static number of classes, from K to L, that take part: the label and the
-            classes with the largest other logits, in this order. Others get no gradient. None is
-            for all classes, in their own order. The network needs a small number: the paper has 16
-            and 50.
-        softmax_top_1: static; whether the part of K = 1 is a softmax (of the candidates), which
-            makes training more stable.
+            classes with the largest other logits, in this order; `None` for all, in their own
+            order. The network needs a small number, such as 16.
+        softmax_top_1: static; whether q_1 is a softmax (of the candidates) and not :math:`P_{1,y}`.
 
     Returns:
         One loss per example, `[...]`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
         >>> logits, labels = jnp.array([[1.0, 2.0, 0.0, 1.5]]), jnp.array([3])
-        >>> options = {"method": "odd_even", "tau": 0.1, "num_candidates": 3}
-        >>> for weights in ([1.0], [0.0, 1.0], [0.5, 0.5]):
-        ...     loss = losses.relaxed_top_k_cross_entropy(
-        ...         logits, labels, top_k_weights=weights, **options
-        ...     )
-        ...     print(f"{loss[0]:.4f}")
-        1.1803
-        0.0628
-        0.4729
+        >>> options = {"top_k_weights": [0.5, 0.5], "method": "odd_even", "tau": 0.1}
+        >>> print(relaxed_top_k_cross_entropy(logits, labels, **options).round(2))
+        [0.5]
 
-    Source: Petersen et al. (2022), "Differentiable top-k classification learning"; the package
-    difftopk, whose `top1_mode` is "sm" by default and "sort" without `softmax_top_1`, and which
-    adds 1e-7 to the probability, so that its loss is at most 16.1.
+    Source: Petersen et al. (2022), "Differentiable top-k classification learning".
     """
     scores = Scores.of(logits, labels, where)
     num_classes = scores.num_classes
@@ -249,15 +218,5 @@ def _candidates(scores: Scores, count: int) -> Scores:
     values = scores.of_label(scores.values)[..., None]
     if count > 1:
         _, indices = select_largest(jax.lax.stop_gradient(scores.others()), count - 1)
-        values = jnp.concatenate([values, take_entries(scores.values, indices)], axis=-1)
+        values = jnp.concatenate([values, take_along(scores.values, indices)], axis=-1)
     return Scores(values, values, jnp.zeros_like(scores.labels))
-
-
-def _log_laplace_cdf(distances: jax.Array) -> jax.Array:
-    """The logarithm of the CDF of the Laplace distribution.
-
-    It is r - log 2 up to 0, and log(1 - e^-r / 2) above, which must not get distances below -87:
-    e^-r overflows there, and the gradient would be NaN.
-    """
-    above = jnp.where(distances > 0, distances, 0)
-    return jnp.where(distances > 0, jnp.log1p(-jnp.exp(-above) / 2), distances - math.log(2))

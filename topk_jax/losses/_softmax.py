@@ -12,15 +12,9 @@ import jax.numpy as jnp
 from jax.nn import softplus
 from jax.typing import ArrayLike
 
-from topk_jax._example import (
-    FLOOR,
-    Scores,
-    counts_per_class,
-    nan_unless,
-    numbers,
-    per_class,
-    scalar,
-)
+from topk_jax._checks import numbers, scalar
+from topk_jax._classes import FLOOR, nan_unless
+from topk_jax._example import Scores, counts_per_class, per_class
 
 __all__ = [
     "class_balanced_weights",
@@ -49,26 +43,18 @@ def cross_entropy(
         \ell(s, y) = -(1 - \varepsilon) \log \mathrm{softmax}_y(s)
         - \frac{\varepsilon}{L} \sum_j \log \mathrm{softmax}_j(s)
 
-    A tiny loss keeps its digits: in float32 its relative error is at most 2e-6, also for scores of
-    1e4. With a single class the loss is 0.
-
     Args:
         logits, labels, where, class_axis_name: see `topk_jax.losses`.
-        label_smoothing: scalar part of the label, at least 0 and less than 1, that is spread over
-            all classes (epsilon above); classes with a logit of -inf get nothing.
+        label_smoothing: scalar epsilon, at least 0 and less than 1; masked classes get no part.
 
     Returns:
         One loss per example, `[...]`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
-        >>> logits, labels = jnp.array([[1.0, 2.0, 0.0]]), jnp.array([1])
-        >>> print(losses.cross_entropy(logits, labels).round(4))
+        >>> print(cross_entropy(jnp.array([[1.0, 2.0, 0.0]]), jnp.array([1])).round(4))
         [0.4076]
 
-    Source: Garcin (2023), thesis, table 4.1; Szegedy et al. (2016), "Rethinking the Inception
-    architecture for computer vision", section 7, for smoothed labels.
+    Source: thesis, table 4.1; Szegedy et al. (2016), "Rethinking the Inception architecture".
     """
     scores = Scores.of(logits, labels, where, class_axis_name)
     smoothing = scalar(label_smoothing, "label_smoothing", scores.dtype, at_least=0, below=1)
@@ -95,8 +81,6 @@ def focal(
     .. math::
         \ell(s, y) = (1 - p_y)^\gamma \, \mathrm{CE}(s, y), \qquad p_y = e^{-\mathrm{CE}(s, y)}
 
-    The gradient is finite at :math:`p_y = 1`.
-
     Args:
         logits, labels, where, class_axis_name: see `topk_jax.losses`.
         gamma: scalar strength of the scaling, at least 0; 0 gives `cross_entropy`.
@@ -105,14 +89,10 @@ def focal(
         One loss per example, `[...]`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
-        >>> logits = jnp.array([[1.0, 2.0, 0.0]])
-        >>> print(losses.focal(logits, jnp.array([1]), gamma=2.0).round(4))
+        >>> print(focal(jnp.array([[1.0, 2.0, 0.0]]), jnp.array([1]), gamma=2.0).round(4))
         [0.0457]
 
-    Source: Lin et al. (2017), "Focal loss for dense object detection"; thesis, table 4.1, where
-    the formula is misprinted.
+    Source: Lin et al. (2017), "Focal loss for dense object detection"; thesis, table 4.1.
     """
     scores = Scores.of(logits, labels, where, class_axis_name)
     gamma = scalar(gamma, "gamma", scores.dtype, at_least=0)
@@ -135,24 +115,18 @@ def ldam(
     .. math:: \ell(s, y) = \mathrm{CE}\bigl(\gamma \, (s - m_y e_y), \, y\bigr)
 
     Args:
-        logits, labels, where, class_axis_name: see `topk_jax.losses`. The logits are usually
-            cosines.
-        margins: m, in the units of the logits, at least 0: a scalar, or one value per class,
-            `[L]` (see `class_margins`).
-        scale: positive scalar factor of the logits (gamma above), needed for cosines.
+        logits, labels, where, class_axis_name: see `topk_jax.losses`; the logits can be cosines.
+        margins: m, at least 0: a scalar, or one value per class, `[L]`, as of `class_margins`.
+        scale: positive scalar gamma, needed for cosines.
 
     Returns:
         One loss per example, `[...]`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
-        >>> logits = jnp.array([[0.5, 0.75, 0.0]])
-        >>> print(losses.ldam(logits, jnp.array([1]), margins=0.25, scale=20.0).round(4))
-        [0.6932]
+        >>> print(ldam(jnp.array([[0.5, 0.7]]), jnp.array([1]), margins=0.2, scale=20.0).round(2))
+        [0.69]
 
-    Source: Cao et al. (2019), "Learning imbalanced datasets with label-distribution-aware margin
-    loss"; thesis, table 4.1.
+    Source: Cao et al. (2019), "Learning imbalanced datasets with LDAM loss"; thesis, table 4.1.
     """
     scores = Scores.of(logits, labels, where, class_axis_name)
     margin = scores.of_label(per_class(margins, "margins", scores))
@@ -172,8 +146,6 @@ def generalized_cross_entropy(
 
     .. math:: \ell(s, y) = \frac{1 - p_y^q}{q}, \qquad p = \mathrm{softmax}(s)
 
-    The loss is at most 1/q, so a wrong label costs little.
-
     Args:
         logits, labels, where, class_axis_name: see `topk_jax.losses`.
         q: scalar from above 0 to 1. A smaller one learns faster, a larger one bears more noise.
@@ -182,14 +154,11 @@ def generalized_cross_entropy(
         One loss per example, `[...]`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
         >>> logits = jnp.array([[1.0, 2.0, 0.0]])
-        >>> print(losses.generalized_cross_entropy(logits, jnp.array([0]), q=0.7).round(4))
+        >>> print(generalized_cross_entropy(logits, jnp.array([0]), q=0.7).round(4))
         [0.8953]
 
-    Source: Zhang and Sabuncu (2018), "Generalized cross entropy loss for training deep neural
-    networks with noisy labels", without its truncation.
+    Source: Zhang and Sabuncu (2018), "Generalized cross entropy loss", without its truncation.
     """
     scores = Scores.of(logits, labels, where, class_axis_name)
     q = scalar(q, "q", scores.dtype, above=0, at_most=1)
@@ -208,28 +177,20 @@ def symmetric_cross_entropy(
 ) -> jax.Array:
     r"""The cross-entropy plus the cross-entropy with the roles of label and softmax exchanged.
 
-    .. math::
-        \ell(s, y) = -\alpha \log p_y - \beta A \, (1 - p_y), \qquad p = \mathrm{softmax}(s)
-
-    where A stands for the logarithm of 0. The second term is at most :math:`-\beta A`, however
-    unlikely the label is.
+    .. math:: \ell(s, y) = -\alpha \log p_y - \beta A \, (1 - p_y), \qquad p = \mathrm{softmax}(s)
 
     Args:
         logits, labels, where, class_axis_name: see `topk_jax.losses`.
         alpha: scalar weight of the cross-entropy, at least 0.
         beta: scalar weight of the reverse cross-entropy, at least 0.
-        log_zero: scalar A, less than 0. The paper has -4; its authors' code replaces 0 by 1e-4,
-            which is A = -9.21.
+        log_zero: scalar A, less than 0, for the logarithm of 0; -9.21 in the authors' code.
 
     Returns:
         One loss per example, `[...]`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
-        >>> logits = jnp.array([[1.0, 2.0, 0.0]])
-        >>> print(losses.symmetric_cross_entropy(
-        ...     logits, jnp.array([1]), alpha=0.1, beta=1.0).round(4))
+        >>> logits, labels = jnp.array([[1.0, 2.0, 0.0]]), jnp.array([1])
+        >>> print(symmetric_cross_entropy(logits, labels, alpha=0.1, beta=1.0).round(4))
         [1.3798]
 
     Source: Wang et al. (2019), "Symmetric cross entropy for robust learning with noisy labels".
@@ -257,8 +218,7 @@ def logit_adjusted_cross_entropy(
     .. math::
         \ell(s, y) = \mathrm{CE}(s + \tau \log \pi, \, y), \qquad \pi_l = \frac{n_l}{\sum_j n_j}
 
-    The network learns what the frequencies do not explain. With tau = 1, which is the balanced
-    softmax, its logits rank the classes by :math:`p(y \mid x) / \pi_y`: use them as they are.
+    With tau = 1 the logits rank the classes by :math:`p(y \mid x) / \pi_y`: use them as they are.
 
     Args:
         logits, labels, where, class_axis_name: see `topk_jax.losses`.
@@ -269,15 +229,12 @@ def logit_adjusted_cross_entropy(
         One loss per example, `[...]`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
         >>> logits, labels = jnp.array([[1.0, 2.0, 0.0]]), jnp.array([1])
-        >>> print(losses.logit_adjusted_cross_entropy(
-        ...     logits, labels, class_counts=[80, 15, 5]).round(4))
+        >>> counts = [80, 15, 5]
+        >>> print(logit_adjusted_cross_entropy(logits, labels, class_counts=counts).round(4))
         [1.101]
 
-    Source: Menon et al. (2021), "Long-tail learning via logit adjustment", equation 10; Ren et al.
-    (2020), "Balanced meta-softmax for long-tailed visual recognition", for tau = 1.
+    Source: Menon et al. (2021), "Long-tail learning via logit adjustment", equation 10.
     """
     scores = Scores.of(logits, labels, where, class_axis_name)
     tau = scalar(tau, "tau", scores.dtype, at_least=0)
@@ -312,16 +269,12 @@ def vector_scaling(
         One loss per example, `[...]`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
         >>> logits, labels = jnp.array([[1.0, 2.0, 0.0]]), jnp.array([1])
-        >>> print(losses.vector_scaling(
-        ...     logits, labels, class_counts=[80, 20, 5], gamma=0.5, tau=0.0).round(4))
+        >>> options = {"class_counts": [80, 20, 5], "gamma": 0.5, "tau": 0.0}
+        >>> print(vector_scaling(logits, labels, **options).round(4))
         [0.862]
 
-    Source: Kini et al. (2021), "Label-imbalanced and group-sensitive classification under
-    overparameterization", the VS-loss without its weights. With tau = 0 it is the loss with
-    class-dependent temperatures of Ye et al. (2020).
+    Source: Kini et al. (2021), "Label-imbalanced and group-sensitive classification", VS-loss.
     """
     scores = Scores.of(logits, labels, where)
     counts = counts_per_class(class_counts, "class_counts", scores)
@@ -350,11 +303,10 @@ def class_margins(class_counts: ArrayLike, *, max_margin: ArrayLike) -> jax.Arra
         One margin per class, `[L]`, in the default floating-point type.
 
     Example:
-        >>> from topk_jax import losses
-        >>> print(losses.class_margins([16, 1, 256], max_margin=0.5).round(4))
+        >>> print(class_margins([16, 1, 256], max_margin=0.5).round(4))
         [0.25  0.5   0.125]
 
-    Source: Cao et al. (2019); thesis, equation 4.13, with its constant C given by `max_margin`.
+    Source: Cao et al. (2019); thesis, equation 4.13.
     """
     dtype = jnp.result_type(float)
     counts = numbers(class_counts, "class_counts", dtype, None, above=0)
@@ -365,36 +317,28 @@ def class_margins(class_counts: ArrayLike, *, max_margin: ArrayLike) -> jax.Arra
 def class_balanced_weights(class_counts: ArrayLike, *, beta: ArrayLike) -> jax.Array:
     r"""Larger weights for rarer classes, for any loss: one over the effective number of examples.
 
-    .. math::
-        w_c \propto \frac{1 - \beta}{1 - \beta^{n_c}}, \qquad \frac1L \sum_c w_c = 1
+    .. math:: w_c \propto \frac{1 - \beta}{1 - \beta^{n_c}}, \qquad \frac1L \sum_c w_c = 1
 
-    Multiply the loss of each example by the weight of its label. With beta = 0 the weights are all
-    1. In the limit beta = 1 they are in proportion to :math:`1 / n_c`.
-
-    In float32, the weights are right to 1e-6 for beta up to :math:`1 - 2^{-52}`.
+    Multiply the loss of each example by the weight of its label.
 
     Args:
         class_counts: the number of training examples of each class, positive, `[L]`.
-        beta: scalar, at least 0 and less than 1; 0.9999 is common. A Python number
-            may be closer to 1 than the floating-point type of the result resolves.
+        beta: scalar, at least 0 and less than 1; 0.9999 is common.
 
     Returns:
         One weight per class, `[L]`, with mean 1, in the default floating-point type.
 
     Example:
-        >>> from topk_jax import losses
-        >>> print(losses.class_balanced_weights([1, 2, 4], beta=0.5).round(4))
+        >>> print(class_balanced_weights([1, 2, 4], beta=0.5).round(4))
         [1.3636 0.9091 0.7273]
 
-    Source: Cui et al. (2019), "Class-balanced loss based on effective number of samples", with the
-    scaling of its section 4.
+    Source: Cui et al. (2019), "Class-balanced loss based on effective number of samples".
     """
     dtype = jnp.result_type(float)
     counts = numbers(class_counts, "class_counts", dtype, None, above=0)
     checked = scalar(beta, "beta", dtype, at_least=0, below=1)
-    # Identity: 1 - beta^n = -expm1(n log1p(-(1 - beta))). Hazard: float32 keeps three digits of 1 -
-    # 0.9999, and none of 1 - beta^n if n (1 - beta) is small. Choice: 1 - beta of the number as it
-    # was given, before it is rounded to float32. Cost: none.
+    # float32 has three digits of 1 - 0.9999: so 1 - beta before beta is rounded. 1 - beta^n is
+    # -expm1(n log1p(-(1 - beta))), with all digits if n (1 - beta) is small.
     remainder = nan_unless(~jnp.isnan(checked), jnp.asarray(1 - beta, dtype))
     weights = remainder / -jnp.expm1(counts * jnp.log1p(-remainder))
     return weights / weights.mean()

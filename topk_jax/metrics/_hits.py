@@ -18,29 +18,22 @@ def label_ranks(
 ) -> jax.Array:
     r"""How many classes come before the true class when they are ordered by their scores.
 
-    .. math::
-        r(s, y) = \#\{ j : s_j > s_y \text{, or } s_j = s_y \text{ and } j < y \}
+    .. math:: r(s, y) = \#\{ j : s_j > s_y \text{, or } s_j = s_y \text{ and } j < y \}
 
     Args:
-        labels, class_axis_name: see `topk_jax.metrics`.
-        scores: floating-point scores or probabilities, `[..., L]`.
+        scores, labels, class_axis_name: see `topk_jax.metrics`.
 
     Returns:
         Integers, `[...]`, from 0 to L - 1. Where a score is NaN or the label is outside [0, L), the
         rank is L, which is not less than any k.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import metrics
-        >>> scores = jnp.array([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25]])
-        >>> print(metrics.label_ranks(scores, jnp.array([0, 2])))
-        [0 2]
+        >>> print(label_ranks(jnp.array([0.5, 0.25, 0.25]), jnp.array(2)))
+        2
 
     Source: Garcin (2023), thesis, equation 2.13.
     """
-    _example.check_classes("scores", scores, labels, class_axis_name)
-    values, known = _example.logits_and_labels(scores, labels, name="scores")
-    return _label_ranks(values, known, class_axis_name)
+    return _label_ranks(*_checked(scores, labels, class_axis_name), class_axis_name)
 
 
 def top_k_hits(
@@ -48,32 +41,25 @@ def top_k_hits(
 ) -> jax.Array:
     r"""Whether the true class is among the k classes with the largest scores.
 
-    .. math::
-        h(s, y) = \mathbf 1 \big[ \#\{ j : s_j > s_y \text{, or } s_j = s_y \text{ and } j < y \}
-        < k \big]
+    .. math:: h(s, y) = \mathbf 1[ r(s, y) < k ]
 
-    Ties go to the class with the lower index, as in `sets.top_k_set`. So constant scores do not hit
-    every class. `label_ranks` has the hits of all k at once.
+    with the r of `label_ranks`, which has the hits of all k at once.
 
     Args:
-        labels, class_axis_name: see `topk_jax.metrics`.
-        scores: floating-point scores or probabilities, `[..., L]`.
-        k: static set size, from 1 to L.
+        scores, labels, class_axis_name: see `topk_jax.metrics`.
+        k: static set size, from 1 to L. Ties go to the class with the lower index.
 
     Returns:
         Booleans, `[...]`. NaN scores and labels outside [0, L) are misses.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import metrics
         >>> scores = jnp.array([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25]])
-        >>> print(metrics.top_k_hits(scores, jnp.array([1, 2]), k=2))
+        >>> print(top_k_hits(scores, jnp.array([1, 2]), k=2))
         [ True False]
 
     Source: Garcin (2023), thesis, equation 2.13.
     """
-    _example.check_classes("scores", scores, labels, class_axis_name)
-    values, known = _example.logits_and_labels(scores, labels, name="scores")
+    values, known = _checked(scores, labels, class_axis_name)
     k = _checks.rank(k, _classes.count(values, class_axis_name))
     return _label_ranks(values, known, class_axis_name) < k
 
@@ -90,25 +76,21 @@ def threshold_hits(
     .. math:: h(p, y) = \mathbf 1[p_y \ge \lambda]
 
     Args:
-        labels, class_axis_name: see `topk_jax.metrics`.
-        probabilities: floating-point, `[..., L]`.
+        probabilities, labels, class_axis_name: see `topk_jax.metrics`.
         threshold: a real scalar, as for `sets.threshold_set`.
 
     Returns:
         Booleans, `[...]`. NaN probabilities, labels outside [0, L) and a NaN threshold are misses.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import metrics
         >>> probabilities = jnp.array([[0.5, 0.25, 0.25], [0.75, 0.125, 0.125]])
-        >>> print(metrics.threshold_hits(probabilities, jnp.array([1, 2]), 0.25))
+        >>> print(threshold_hits(probabilities, jnp.array([1, 2]), 0.25))
         [ True False]
 
     Source: Garcin (2023), thesis, equations 5.16 and 5.17.
     """
-    _example.check_classes("probabilities", probabilities, labels, class_axis_name)
-    values, known = _example.logits_and_labels(probabilities, labels, name="probabilities")
-    limit = _checks.limits(threshold, "threshold", None, values.dtype)
+    values, known = _checked(probabilities, labels, class_axis_name, "probabilities")
+    limit = _checks.real_array(threshold, "threshold", values.dtype, ())
     scores = Scores(values, values, known, class_axis_name)
     return (scores.of_label(values) >= limit) & _has_rank(scores)
 
@@ -123,9 +105,7 @@ def set_sizes(chosen: ArrayLike, *, class_axis_name: Hashable | None = None) -> 
         Integers, `[...]`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import metrics
-        >>> print(metrics.set_sizes(jnp.array([[True, True, False], [True, False, False]])))
+        >>> print(set_sizes(jnp.array([[True, True, False], [True, False, False]])))
         [2 1]
 
     Source: Garcin (2023), thesis, equation 2.1.
@@ -140,26 +120,18 @@ def expected_hits(
 
     .. math:: h(S, \lambda) = \sum_{y \in S} \lambda_y
 
-    The mean over examples is the coverage of the sets. For the sets of `sets.top_k_set` it is the
-    top-K accuracy against votes.
-
     Args:
         chosen, class_axis_name: see `topk_jax.metrics`.
         plausibilities: the part of the votes that each class has, `[..., L]`: at least 0, with sum
             1 over the classes, up to 1e-4, or twice the eps of their type if that is more.
 
     Returns:
-        Floats in [0, 1], `[...]`, for `tally`; NaN where traced plausibilities are not a
-        distribution.
+        Floats in [0, 1], `[...]`; NaN where traced plausibilities are not a distribution.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import metrics, sets
-        >>> votes = jnp.array([[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]])
-        >>> scores = jnp.array([[2.0, 0.0, 1.0], [0.0, 1.0, 2.0]])
-        >>> hits = metrics.expected_hits(sets.top_k_set(scores, k=2), votes)
-        >>> print(hits, metrics.tally(hits).mean())
-        [0.75 1.  ] 0.875
+        >>> chosen, votes = jnp.array([True, False, True]), jnp.array([0.5, 0.25, 0.25])
+        >>> print(expected_hits(chosen, votes))
+        0.75
 
     Source: Stutz et al. (2023), "Conformal prediction under ambiguous ground truth", section 2.
     """
@@ -176,10 +148,17 @@ def expected_hits(
 def members_of(chosen: ArrayLike, class_axis_name: Hashable | None) -> jax.Array:
     """Sets, booleans [..., L], or raises."""
     _example.check_classes("chosen", chosen, None, class_axis_name)
-    members = _example.boolean_array(chosen, "chosen")
+    members = _checks.boolean_array(chosen, "chosen")
     if members.ndim == 0:
         raise ValueError(f"chosen must have an axis of classes, got shape {members.shape}.")
     return members
+
+
+def _checked(
+    scores: ArrayLike, labels: ArrayLike, class_axis_name: Hashable | None, name: str = "scores"
+) -> tuple[jax.Array, jax.Array]:
+    """Scores and labels that fit each other, or raises."""
+    return _example.logits_and_labels(scores, labels, name=name, class_axis_name=class_axis_name)
 
 
 @partial(jax.jit, static_argnums=2)
@@ -194,10 +173,9 @@ def _label_ranks(
     classes = jax.lax.broadcasted_iota(own_labels.dtype, values.shape, values.ndim - 1)
     tied_before = (values == score) & (classes < own_labels[..., None])
     ranks = scores.sum((values > score) | tied_before)
-    return jnp.where(_has_rank(scores), ranks, _classes.count(values, class_axis_name))
+    return jnp.where(_has_rank(scores), ranks, scores.num_classes)
 
 
 def _has_rank(scores: Scores) -> jax.Array:
     """Whether no score is NaN and the label is a class; a score may be infinite."""
-    is_class = (scores.labels >= 0) & (scores.labels < _classes.count(scores.values, scores.name))
-    return is_class & ~_classes.any_class(jnp.isnan(scores.values), scores.name)
+    return scores.is_class & ~_classes.any_class(jnp.isnan(scores.values), scores.name)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _example
+from topk_jax import _checks, _classes
 from topk_jax.metrics._tally import tally_by_class
 
 __all__ = ["anytime_interval", "cluster_interval"]
@@ -39,44 +39,29 @@ def cluster_interval(
         v = \frac{G}{G - 1} \frac{\sum_g (h_g - R \, n_g)^2}{(\sum_g n_g)^2}, \qquad
         m = \frac{R (1 - R)}{v} \frac{z^2}{t_{G-1}^2}
 
-    m is the number of independent examples with the variance v, with a correction for few groups;
-    it is at most the number of examples. If v is 0, the first factor of m is G. The interval is
-    Wilson's for m examples:
-
-    .. math::
-        \frac{1}{1 + z^2 / m} \Big( R + \frac{z^2}{2 m}
-        \pm z \sqrt{\frac{R (1 - R)}{m} + \frac{z^2}{4 m^2}} \Big)
-
-    An interval that takes photographs of one plant as independent examples is too short.
+    The interval is Wilson's for m independent examples, at most as many as there are. If v is 0,
+    the first factor of m is G.
 
     Args:
         where: see `topk_jax.metrics`.
         hits: booleans, `[...]`.
-        groups: the integer group of each example, `[...]`. An example whose group is outside [0,
-            num_groups) is left out.
+        groups: the integer group of each example, `[...]`; one outside [0, num_groups) is left out.
         num_groups: static largest number of groups.
         level: static probability that an interval has the share, in (0, 1).
         counted: what counts alike in the share. "examples" is the accuracy. "groups" is the mean of
-            the shares of the groups, which is the probability of a hit for one example, drawn at
-            random, of a group: :math:`h_g` is divided by :math:`n_g` and :math:`n_g` is 1 above.
+            the shares of the groups: :math:`h_g` is divided by :math:`n_g`, which is 1 above.
 
     Returns:
-        The two bounds, float scalars in [0, 1]. They are 0 and 1 with a single group, and NaN
-        without any.
+        The two bounds, float scalars in [0, 1]: 0 and 1 with a single group, NaN without any.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import metrics
-        >>> hits = jnp.array([True, True, False, False, True, True, True, True])
-        >>> low, high = metrics.cluster_interval(
-        ...     hits, jnp.array([0, 0, 1, 1, 2, 2, 3, 3]), num_groups=4)
+        >>> hits, groups = jnp.array([True, True, False, True]), jnp.array([0, 0, 1, 2])
+        >>> low, high = cluster_interval(hits, groups, num_groups=3)
         >>> print((100 * low).round(), (100 * high).round())
-        13.0 98.0
+        6.0 99.0
 
-    Source: Cochran (1977), "Sampling techniques", section 9A, for the variance; Korn and Graubard
-    (1998), "Confidence intervals for proportions with small expected number of positive counts
-    estimated from survey data", for the effective number of examples; Wilson (1927), "Probable
-    inference, the law of succession, and statistical inference".
+    Source: Korn and Graubard (1998), "Confidence intervals for proportions with small expected
+    number of positive counts"; Cochran (1977), "Sampling techniques", section 9A, for v.
     """
     values = _checks.boolean_array(hits, "hits")
     of_examples = _checks.integer_array(groups, "groups", values.shape)
@@ -101,12 +86,10 @@ def anytime_interval(
         \frac{e^{\lambda_j h}}{(1 - m + m e^{\lambda_j})^t} < \frac{2}{1 - \text{level}},
         \qquad \lambda_j = 2^{3 - j},
 
-    and the upper bound is 1 minus the lower bound of the t - h others. Let :math:`\mu_t` be the
-    probability of hit t, given all that came before. The probability that all means
-    :math:`\frac1t \sum_{s \le t} \mu_s` are in their intervals, for t = 1, 2, …, is at least
-    `level`. So the outcomes may depend on each other, their probability may drift, and one may stop
-    at any time. An interval for one number of outcomes that was chosen before is about half as
-    long.
+    and the upper bound is 1 minus the lower bound of the t - h others. With a probability of
+    `level`, the means of the probabilities of the first t hits, each given what came before, are
+    in their intervals for all t. So outcomes may depend on each other, their probability may drift,
+    and one may stop at any time.
 
     Args:
         hits: the numbers of hits so far, integers `[...]`.
@@ -118,16 +101,11 @@ def anytime_interval(
         there are fewer than 0 hits, or more hits than outcomes.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import metrics
-        >>> hits, counts = jnp.array([9, 90, 900]), jnp.array([10, 100, 1000])
-        >>> low, high = metrics.anytime_interval(hits, counts)
+        >>> low, high = anytime_interval(jnp.array([9, 900]), jnp.array([10, 1000]))
         >>> print((100 * low).round(), (100 * high).round())
-        [37. 76. 86.] [100.  98.  93.]
+        [37. 86.] [100.  93.]
 
-    Source: Howard et al. (2021), "Time-uniform, nonparametric, nonasymptotic confidence sequences",
-    with a discrete mixture; Robbins (1970), "Statistical methods related to the law of the iterated
-    logarithm".
+    Source: Howard et al. (2021), "Time-uniform, nonparametric, nonasymptotic confidence sequences".
     """
     found = _checks.integer_array(hits, "hits")
     total = _checks.integer_array(counts, "counts", found.shape, of=("hits", found.shape))
@@ -138,12 +116,12 @@ def anytime_interval(
     low, high = (_bound(rarer, total, limit, sign) for sign in (1, -1))
     low, high = jnp.where(are_rare, low, 1 - high), jnp.where(are_rare, high, 1 - low)
     valid = (found >= 0) & (found <= total)
-    return _example.nan_unless(valid, low), _example.nan_unless(valid, high)
+    return _classes.nan_unless(valid, low), _classes.nan_unless(valid, high)
 
 
 def _level(level: float) -> float:
     """The static probability of an interval, or raises."""
-    share = _checks.static_positive(level, "level")
+    share = _checks.static_number(level, "level", above=0)
     if share >= 1:
         raise ValueError(f"level must be less than 1, got {level}.")
     return float(share)
@@ -189,8 +167,7 @@ def _cluster_interval(
 def _student(z: jax.Array, freedom: jax.Array) -> jax.Array:
     """The quantile of Student's distribution, from the normal one: Abramowitz and Stegun, 26.7.5.
 
-    With 1 and 2 degrees of freedom it is exact. At the level 0.95 the series is within a hundredth
-    of the exact one with 3, and within a thousandth from 5 on.
+    It is exact with 1 and 2 degrees of freedom, and within a hundredth with 3 at the level 0.95.
     """
     # Rounding may make it 1, for which there is no quantile.
     level = jnp.minimum(jax.lax.erf(z / 2**0.5), 1 - float(jnp.finfo(z.dtype).epsneg))
@@ -208,8 +185,7 @@ def _bound(hits: jax.Array, counts: jax.Array, limit: jax.Array, sign: int) -> j
     """The lower bounds for a sign of 1, the upper bounds for -1: where evidence reaches the limit.
 
     The exponent is t (lambda h / t - log(1 - m + m e^lambda)). Its two parts apart would have an
-    error of t roundings in float32; their difference has some sqrt(t), because the parameters that
-    matter are below 5 / sqrt(t).
+    error of t roundings in float32; their difference has some sqrt(t).
     """
     dtype = jnp.result_type(float)
     number = counts.astype(dtype)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _classes, _example
+from topk_jax import _classes, _example
 from topk_jax._sums import Sum
 from topk_jax.metrics._hits import members_of
 from topk_jax.metrics._tally import Tally, weights_of
@@ -21,28 +21,20 @@ def example_f1(
 
     .. math:: F_1(S, Y) = \frac{2 \, |S \cap Y|}{|S| + |Y|}
 
-    It is 1 for an empty set of an example without labels, which is right. scikit-learn has 0 there,
-    unless `zero_division` is 1.
-
     Args:
         chosen, targets, class_axis_name: see `topk_jax.metrics`.
 
     Returns:
-        Floats in [0, 1], `[...]`, for `tally`; NaN where a traced target is neither 0 nor 1.
+        Floats in [0, 1], `[...]`: 1 for an empty set without labels; scikit-learn has 0 by default.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import metrics
         >>> chosen = jnp.array([[True, True, False], [False, False, False]])
-        >>> print(metrics.example_f1(chosen, jnp.array([[1, 1, 0], [0, 0, 1]])))
+        >>> print(example_f1(chosen, jnp.array([[1, 1, 0], [0, 0, 1]])))
         [1. 0.]
 
     Source: Tsoumakas, Katakis and Vlahavas (2010), "Mining multi-label data", section 7.
     """
-    members, labels, valid = _members_and_labels(chosen, targets, class_axis_name)
-    hits, size, number = (
-        _classes.sum_classes(each, class_axis_name) for each in (members & labels, members, labels)
-    )
+    hits, size, number, valid = _overlaps(chosen, targets, class_axis_name)
     return _share(2 * hits, size + number, valid)
 
 
@@ -53,27 +45,21 @@ def label_coverage(
 
     .. math:: c(S, Y) = \frac{|S \cap Y|}{|Y|}
 
-    It is 1 for an example without labels. One minus the recall is the false negative rate;
-    `sets.false_negative_rates` computes it for many thresholds.
-
     Args:
         chosen, targets, class_axis_name: see `topk_jax.metrics`.
 
     Returns:
-        Floats in [0, 1], `[...]`, for `tally`; NaN where a traced target is neither 0 nor 1.
+        Floats in [0, 1], `[...]`: 1 without labels.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import metrics
         >>> chosen = jnp.array([[True, True, False], [False, True, False]])
-        >>> print(metrics.label_coverage(chosen, jnp.array([[1, 1, 0], [0, 1, 1]])))
+        >>> print(label_coverage(chosen, jnp.array([[1, 1, 0], [0, 1, 1]])))
         [1.  0.5]
 
     Source: Angelopoulos et al. (2024), "Conformal risk control", section 3.
     """
-    members, labels, valid = _members_and_labels(chosen, targets, class_axis_name)
-    hits = _classes.sum_classes(members & labels, class_axis_name)
-    return _share(hits, _classes.sum_classes(labels, class_axis_name), valid)
+    hits, _, number, valid = _overlaps(chosen, targets, class_axis_name)
+    return _share(hits, number, valid)
 
 
 def tally_f1(
@@ -85,27 +71,23 @@ def tally_f1(
 ) -> Tally:
     r"""The F1 score of each class, as sums that add up over batches and devices.
 
-    .. math::
-        F_{1,c} = \frac{2 \, n(c \in S \cap Y)}{n(c \in S) + n(c \in Y)}
+    .. math:: F_{1,c} = \frac{2 \, n(c \in S \cap Y)}{n(c \in S) + n(c \in Y)}
 
     Here n is the sum of the weights of such examples. `macro_mean` is the macro F1 score, of the
     classes that are in a set or a label; scikit-learn counts others as 0, unless `zero_division` is
     NaN. `mean` is the micro F1 score, of all pairs of an example and a class.
 
     Args:
-        chosen, targets, where, weights: see `topk_jax.metrics`. An example with a traced target
-            that is neither 0 nor 1 is left out.
+        chosen, targets, where, weights: see `topk_jax.metrics`.
 
     Returns:
         A `Tally` with the numerator and the denominator of each class, `[L]`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import metrics
         >>> chosen = jnp.array([[True, True, False], [False, True, False]])
-        >>> scores = metrics.tally_f1(chosen, jnp.array([[1, 0, 0], [0, 1, 1]]))
-        >>> print(scores.total, scores.count, scores.mean(), scores.macro_mean())
-        [2 2 0] [2 3 1] 0.6666667 0.5555556
+        >>> scores = tally_f1(chosen, jnp.array([[1, 0, 0], [0, 1, 1]]))
+        >>> print(scores.mean(), scores.macro_mean())
+        0.6666667 0.5555556
 
     Source: Tsoumakas, Katakis and Vlahavas (2010), "Mining multi-label data", section 7.
     """
@@ -124,11 +106,20 @@ def _members_and_labels(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The booleans of both, [..., L], and whether all targets of an example are 0 or 1, [...]."""
     members = members_of(chosen, class_axis_name)
-    labels, valid = _checks.multi_hot(targets, "targets", members.shape)
+    labels, valid = _example.multi_hot(targets, "targets", members.shape)
     return members, labels, ~_classes.any_class(~valid, class_axis_name)
+
+
+def _overlaps(
+    chosen: ArrayLike, targets: ArrayLike, class_axis_name: Hashable | None
+) -> tuple[jax.Array, ...]:
+    """How many classes are in both, in the set and among the labels; and what is valid, `[...]`."""
+    members, labels, valid = _members_and_labels(chosen, targets, class_axis_name)
+    masks = (members & labels, members, labels)
+    return *(_classes.sum_classes(mask, class_axis_name) for mask in masks), valid
 
 
 def _share(part: jax.Array, whole: jax.Array, valid: jax.Array) -> jax.Array:
     """The quotient of integers; 1 where both are 0, and NaN where the example is not valid."""
     share = part.astype(float) / jnp.maximum(whole, 1).astype(float)
-    return _example.nan_unless(valid, jnp.where(whole > 0, share, 1.0))
+    return _classes.nan_unless(valid, jnp.where(whole > 0, share, 1.0))

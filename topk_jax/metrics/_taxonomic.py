@@ -7,6 +7,7 @@ from jax.typing import ArrayLike
 
 from topk_jax import _checks, _example
 from topk_jax import taxonomy as trees
+from topk_jax.metrics._hits import label_ranks
 from topk_jax.taxonomy import Taxonomy
 
 __all__ = [
@@ -32,26 +33,19 @@ def ancestor_ranks(
     the hits of the top k genera, if these have the depth.
 
     Args:
-        labels, taxonomy, depth: see `topk_jax.metrics`.
-        probabilities: floating-point, from 0 to 1, `[..., L]`.
+        probabilities, labels, taxonomy, depth: see `topk_jax.metrics`.
 
     Returns:
         Integers, `[...]`, from 0. Where a probability is NaN or the label is outside [0, L), it is
         the number of nodes of that depth, which is not less than any k.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import metrics
-        >>> from topk_jax.taxonomy import Taxonomy
-        >>> tree = Taxonomy.from_paths([("oak", "robur"), ("oak", "ilex"), ("willow", "alba")])
-        >>> probabilities, labels = jnp.array([[0.25, 0.35, 0.4]]), jnp.array([0])
-        >>> print(metrics.ancestor_ranks(probabilities, labels, tree, depth=1))
-        [0]
-        >>> print(metrics.label_ranks(probabilities, labels))
-        [2]
+        >>> tree = Taxonomy.from_paths([("oak", "robur"), ("oak", "ilex"), ("alba",)])
+        >>> probabilities = jnp.array([0.25, 0.35, 0.4])
+        >>> print(ancestor_ranks(probabilities, jnp.array(0), tree, depth=1))
+        0
 
-    Source: Mortier et al. (2025), "Conformal prediction in hierarchical classification with
-    constrained representation complexity", section 2.
+    Source: Mortier et al. (2025), "Conformal prediction in hierarchical classification", section 2.
     """
     _example.check_classes("probabilities", probabilities, labels, None)
     values = trees.probabilities_of(probabilities, "probabilities", taxonomy)
@@ -60,11 +54,7 @@ def ancestor_ranks(
     groups, number = trees.groups_at(taxonomy, depth)
     sums = trees.group_sums(taxonomy, depth, values)
     own = trees.group_of_label(groups, number, labels)
-    of_label = jnp.take_along_axis(sums, own[..., None], axis=-1, mode="clip")
-    before = trees.along_classes(np.arange(number), sums.ndim) < own[..., None]
-    ranks = ((sums > of_label) | ((sums == of_label) & before)).sum(axis=-1, dtype=jnp.int32)
-    valid = (own < number) & ~jnp.isnan(values).any(axis=-1)
-    return jnp.where(valid, ranks, number)
+    return label_ranks(sums, own).astype(jnp.int32)
 
 
 def ancestor_hits(
@@ -74,8 +64,7 @@ def ancestor_hits(
 
     .. math:: h(S, y) = \mathbf 1[ S \cap a(y) \ne \emptyset ]
 
-    with the classes :math:`a(y)` of the node at that depth that has the label. `accuracy` of these
-    hits is the coverage by rank.
+    with the classes :math:`a(y)` of the node at that depth that has the label.
 
     Args:
         chosen, labels, taxonomy, depth: see `topk_jax.metrics`.
@@ -84,12 +73,9 @@ def ancestor_hits(
         Booleans, `[...]`. A label outside [0, L) is a miss.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import metrics
-        >>> from topk_jax.taxonomy import Taxonomy
-        >>> tree = Taxonomy.from_paths([("oak", "robur"), ("oak", "ilex"), ("willow", "alba")])
+        >>> tree = Taxonomy.from_paths([("oak", "robur"), ("oak", "ilex"), ("alba",)])
         >>> chosen = jnp.array([[True, False, False], [True, False, False]])
-        >>> print(metrics.ancestor_hits(chosen, jnp.array([1, 2]), tree, depth=1))
+        >>> print(ancestor_hits(chosen, jnp.array([1, 2]), tree, depth=1))
         [ True False]
 
     Source: here; the coverage of Mortier et al. (2025) at each rank.
@@ -105,9 +91,7 @@ def ancestor_hits(
 def node_counts(chosen: ArrayLike, taxonomy: Taxonomy, *, depth: int) -> jax.Array:
     r"""How many genera, or nodes of another depth, each set has classes of.
 
-    .. math:: c(S) = \#\{ v : v \cap S \ne \emptyset \}
-
-    over the nodes of that depth.
+    .. math:: c(S) = \#\{ v \text{ at the depth} : v \cap S \ne \emptyset \}
 
     Args:
         chosen, taxonomy, depth: see `topk_jax.metrics`.
@@ -116,12 +100,9 @@ def node_counts(chosen: ArrayLike, taxonomy: Taxonomy, *, depth: int) -> jax.Arr
         Integers, `[...]`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import metrics
-        >>> from topk_jax.taxonomy import Taxonomy
-        >>> tree = Taxonomy.from_paths([("oak", "robur"), ("oak", "ilex"), ("willow", "alba")])
+        >>> tree = Taxonomy.from_paths([("oak", "robur"), ("oak", "ilex"), ("alba",)])
         >>> chosen = jnp.array([[True, True, False], [True, False, True]])
-        >>> print(metrics.node_counts(chosen, tree, depth=1))
+        >>> print(node_counts(chosen, tree, depth=1))
         [1 2]
 
     Source: here; the sizes of Mortier et al. (2025) at each rank.
@@ -136,26 +117,21 @@ def set_heights(chosen: ArrayLike, taxonomy: Taxonomy) -> jax.Array:
 
     .. math:: h(S) = \min \{ h(v) : S \subseteq v \}
 
-    The height of a node is the number of nodes below it on the longest way to a class: 0 for a
-    class, and 1 for a genus.
+    The height of a node is the number of nodes below it on the longest way to a class.
 
     Args:
         chosen, taxonomy: see `topk_jax.metrics`.
 
     Returns:
-        Integers, `[...]`; -1 for an empty set.
+        Integers, `[...]`: 0 for one class, 1 for classes of a genus; -1 for an empty set.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import metrics
-        >>> from topk_jax.taxonomy import Taxonomy
-        >>> tree = Taxonomy.from_paths([("oak", "robur"), ("oak", "ilex"), ("willow", "alba")])
+        >>> tree = Taxonomy.from_paths([("oak", "robur"), ("oak", "ilex"), ("alba",)])
         >>> chosen = jnp.array([[True, False, False], [True, True, False], [True, False, True]])
-        >>> print(metrics.set_heights(chosen, tree))
+        >>> print(set_heights(chosen, tree))
         [0 1 2]
 
-    Source: Bertinetto et al. (2020), "Making better mistakes: leveraging class hierarchies with
-    deep networks", section 3, for the height.
+    Source: Bertinetto et al. (2020), "Making better mistakes", section 3, for the height.
     """
     members = trees.members_of(chosen, "chosen", taxonomy)
     found = jnp.full_like(members[..., 0], -1, jnp.int32)
@@ -173,8 +149,6 @@ def name_counts(chosen: ArrayLike, taxonomy: Taxonomy) -> jax.Array:
 
     .. math:: \#\{ v : v \subseteq S, \, \text{the node above } v \not\subseteq S \}
 
-    `fewest_names` with a smaller number has to add classes.
-
     Args:
         chosen, taxonomy: see `topk_jax.metrics`.
 
@@ -182,14 +156,10 @@ def name_counts(chosen: ArrayLike, taxonomy: Taxonomy) -> jax.Array:
         Integers, `[...]`; 0 for an empty set.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import metrics
-        >>> from topk_jax.taxonomy import Taxonomy
-        >>> tree = Taxonomy.from_paths(
-        ...     [("oak", "robur"), ("oak", "ilex"), ("willow", "alba"), ("willow", "nigra")])
-        >>> chosen = jnp.array([[True, True, False, True], [True, False, False, True]])
-        >>> print(metrics.name_counts(chosen, tree))
-        [2 2]
+        >>> tree = Taxonomy.from_paths([("oak", "robur"), ("oak", "ilex"), ("alba",)])
+        >>> chosen = jnp.array([[True, True, False], [True, False, True]])
+        >>> print(name_counts(chosen, tree))
+        [1 2]
 
     Source: Mortier et al. (2025), section 3, the representation complexity.
     """
@@ -211,23 +181,18 @@ def mistake_heights(predictions: ArrayLike, labels: ArrayLike, taxonomy: Taxonom
 
     .. math:: h(\hat y, y) = \min \{ h(v) : \hat y \in v, \, y \in v \}
 
-    It is 0 if they are equal, and 1 for two species of a genus. The mean over the mistakes is the
-    severity of the mistakes. See `set_heights` for the height.
-
     Args:
         labels, taxonomy: see `topk_jax.metrics`.
         predictions: integer classes, `[...]`.
 
     Returns:
-        Integers, `[...]`; -1 where a class is outside [0, L).
+        Integers, `[...]`: 0 where they are equal, 1 for two species of a genus (see `set_heights`),
+        and -1 where a class is outside [0, L).
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import metrics
-        >>> from topk_jax.taxonomy import Taxonomy
-        >>> tree = Taxonomy.from_paths([("oak", "robur"), ("oak", "ilex"), ("willow", "alba")])
+        >>> tree = Taxonomy.from_paths([("oak", "robur"), ("oak", "ilex"), ("alba",)])
         >>> predictions, labels = jnp.array([0, 0, 0]), jnp.array([0, 1, 2])
-        >>> print(metrics.mistake_heights(predictions, labels, tree))
+        >>> print(mistake_heights(predictions, labels, tree))
         [0 1 2]
 
     Source: Bertinetto et al. (2020), section 4.1.

@@ -11,15 +11,14 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _classes, _numerics, _search
+from topk_jax import _checks, _classes, _search
 from topk_jax._compilation import compiled
 from topk_jax.operators._top_k import move_classes_last
 
 __all__ = ["entmax", "sparse_top"]
 
 # Each step of Newton's method on a convex function divides the product of value and slope by four
-# or more. It starts at most at the square of the number of classes, and ends at the rounding of
-# float64.
+# or more, from at most the square of the number of classes to the rounding of float64.
 _MAX_STEPS = 64
 # Below this growth of w, relative to alpha - 1, steps change an offset instead of w.
 _COARSE = 2.0**-10
@@ -36,15 +35,7 @@ def entmax(scores: ArrayLike, *, alpha: ArrayLike, axis: int = -1) -> jax.Array:
         + \frac{1 - \sum_l p_l^\alpha}{\alpha (\alpha - 1)}
         = \bigl[(\alpha - 1) s - t\bigr]_+^{1 / (\alpha - 1)}
 
-    Here t makes the sum 1. With :math:`q_l = p_l^{2 - \alpha}` where :math:`p_l > 0`, and 0
-    elsewhere, the derivatives are
-
-    .. math::
-        \frac{\partial p}{\partial s} = \mathrm{diag}(q) - \frac{q q^\top}{\sum_l q_l}, \qquad
-        \frac{\partial p}{\partial \alpha} = -\frac{\partial p}{\partial s} \, \kappa, \qquad
-        \kappa_l = \frac{\partial}{\partial \alpha} \frac{p_l^{\alpha - 1} - 1}{\alpha - 1}
-
-    The last derivative is at a fixed :math:`p_l`. Outside the support the derivatives are zero.
+    Here t makes the sum 1. Outside the support the derivatives are zero.
 
     Args:
         scores, axis: see `topk_jax.operators`.
@@ -55,10 +46,8 @@ def entmax(scores: ArrayLike, *, alpha: ArrayLike, axis: int = -1) -> jax.Array:
         or +inf. A score of -inf gets 0. If all scores are -inf, each gets 1 / L.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import operators
         >>> scores = jnp.array([2.0, 1.0, 0.5, -1.0])
-        >>> print(operators.entmax(scores, alpha=1.5).round(4))
+        >>> print(entmax(scores, alpha=1.5).round(4))
         [0.8146 0.1621 0.0233 0.    ]
 
     Source: Peters, Niculae and Martins (2019), "Sparse sequence-to-sequence models"; Correia,
@@ -66,8 +55,8 @@ def entmax(scores: ArrayLike, *, alpha: ArrayLike, axis: int = -1) -> jax.Array:
     """
     last = move_classes_last(scores, axis)
     alpha = _checks.scalar(alpha, "alpha", last.dtype, at_least=1, at_most=2)
-    result = probabilities(_numerics.finite_scores(last), alpha)
-    return jnp.moveaxis(_numerics.nan_where_invalid_vectors(result, last), -1, axis)
+    result = probabilities(_classes.finite_scores(last), alpha)
+    return jnp.moveaxis(_classes.nan_where_invalid_scores(result, last), -1, axis)
 
 
 def sparse_top(scores: ArrayLike, k: ArrayLike, *, axis: int = -1) -> jax.Array:
@@ -75,15 +64,10 @@ def sparse_top(scores: ArrayLike, k: ArrayLike, *, axis: int = -1) -> jax.Array:
 
     .. math::
         \arg\min_q \Bigl\{ \|q - s\|^2 : 0 \le q \le 1, \; \sum_l q_l = k \Bigr\}
-        = \min(1, \max(0, s - \lambda)), \qquad
-        \frac{\partial q}{\partial s} = \mathrm{diag}(m) - \frac{m m^\top}{|m|}
+        = \min(1, \max(0, s - \lambda))
 
-    Here lambda is the number for which the sum is k, and m indicates the coordinates of q strictly
-    between 0 and 1. Without such coordinates the Jacobian is zero. With k = 1 this is the
-    sparsemax.
-
-    If the k-th score is at least 1 above the next one, the result is exactly 0 and 1. In float32,
-    each coordinate is right to :math:`2^{-21}`, also for 100,000 classes and ties.
+    Here lambda is the number for which the sum is k. With k = 1 this is the sparsemax. If the k-th
+    score is at least 1 above the next one, the result is exactly 0 and 1.
 
     Args:
         scores, axis: see `topk_jax.operators`.
@@ -96,9 +80,7 @@ def sparse_top(scores: ArrayLike, k: ArrayLike, *, axis: int = -1) -> jax.Array:
         above -inf, these get 1 each, and the others share the rest equally.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import operators
-        >>> print(operators.sparse_top(jnp.array([2.0, 0.5, 0.5, -1.0]), 2))
+        >>> print(sparse_top(jnp.array([2.0, 0.5, 0.5, -1.0]), 2))
         [1.  0.5 0.5 0. ]
 
     Source: Garcin (2023), thesis, equations 6.13 to 6.15 and 6.21; for k = 1, Martins and
@@ -144,11 +126,8 @@ def solve(scores: jax.Array, alpha: jax.Array, class_axis_name: Hashable | None 
     Let z be the scores minus the largest, a = alpha - 1, b(w) = (1 + a w z)_+, and r(w) be
     b(w)^(1/a), which is e^z at a = 0. Then p = r(w) / sum r(w), and w = (sum r(w))^a. Unlike the
     threshold t, w keeps its digits if many classes share the probability, and a may be 0. The
-    right-hand side is convex in w, so Newton's method from w = 1 increases to the solution. Over
-    10,000 classes this takes seven steps or more; so it starts at the w of the largest scores of
-    blocks, which is smaller, and takes half of the steps.
-
-    If the classes are split over devices, the devices exchange two sums per example in each step.
+    right-hand side is convex in w, so Newton's method from w = 1 increases to the solution. With
+    10,000 classes it takes half of the steps from the w of the largest scores of blocks.
     """
     power = alpha - 1
     blocks = _max_of_blocks(scores) if scores.shape[-1] >= _LONG else None
@@ -185,7 +164,7 @@ class _State(NamedTuple):
 def _newton(
     gaps: jax.Array, power: jax.Array, scale: jax.Array, class_axis_name: Hashable | None
 ) -> _State:
-    """Newton's method for w, starting at or below the solution; usually four to seven steps.
+    """Newton's method for w, starting at or below the solution.
 
     If many classes are barely above the threshold, a last bit of w changes their sum. So once w
     hardly grows, the steps change a small number that is added to the bases. A row stops at an
@@ -341,7 +320,7 @@ def compute_sparse_top(scores: jax.Array, sums: jax.Array) -> jax.Array:
     """`sparse_top` of checked scores [..., L] and sums [...]."""
     in_range = ((sums >= 0) & (sums <= scores.shape[-1]))[..., None]
     marked = jnp.where(in_range, scores, jnp.nan)
-    finite = _numerics.nan_where_invalid_vectors(_numerics.finite_scores(scores), marked)
+    finite = _classes.nan_where_invalid_scores(_classes.finite_scores(scores), marked)
     return _project(finite, sums[..., None].astype(scores.dtype))
 
 

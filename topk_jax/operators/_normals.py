@@ -49,31 +49,17 @@ def row_words(keys: jax.Array, num_rows: int) -> jax.Array:
 # It has many operations, so it is compiled into one program when it is called outside jit.
 @functools.partial(jax.jit, static_argnames="dtype")
 def normals(words: jax.Array, sample: jax.Array, classes: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """The noise of one sample under a key, one value per class.
+    """The noise of the sample with this index for some classes, under the words [2] of a row.
 
     It has the generator of `jax.random.normal`, threefry with 20 rounds, which on the CPU stores
     its counters and bits, and took two to three times as long. Written out, XLA fuses it with the
     quantile function and with the use of the noise. Several uses need a barrier.
-
-    Args:
-        words: a row of the result of `row_words`, `[2]`.
-        sample: the index of the sample.
-        classes: the indices of the classes.
-        dtype: float32 or float64.
     """
     counter = sample.astype(jnp.uint32), classes.astype(jnp.uint32)
+    first, second = threefry(words[0], words[1], *counter)
     if dtype == jnp.float64:
-        first, second = threefry(words[0], words[1], *counter)
         wide = first.astype(jnp.uint64) << _WORD_BITS | second.astype(jnp.uint64)
         return np.sqrt(2) * jax.lax.erf_inv(_between_minus_one_and_one(wide, dtype))
-    return of_words(words[0], words[1], *counter)
-
-
-def of_words(
-    first_key: jax.Array, second_key: jax.Array, sample: jax.Array, classes: jax.Array
-) -> jax.Array:
-    """The noise in float32, with the words of a key and the two words of the counter as arrays."""
-    first, second = threefry(first_key, second_key, sample, classes)
     return _normal_quantile(_between_minus_one_and_one(first ^ second, jnp.dtype(jnp.float32)))
 
 

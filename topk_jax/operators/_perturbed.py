@@ -11,9 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _classes, _numerics, _platforms, _sharding
+from topk_jax import _checks, _classes, _compilation, _sharding
 from topk_jax._compilation import compiled
-from topk_jax._entries import compare_with
 from topk_jax.operators import _normals
 from topk_jax.operators._perturbed_selection import (
     Selection,
@@ -34,10 +33,7 @@ _MOST_COMPARED = 128
 class Perturbation(NamedTuple):
     """The checked arguments of a perturbed operator besides the scores.
 
-    Attributes:
-        selection: the static ones.
-        epsilon: the standard deviation of the noise, `[]`.
-        source: the noise, `[..., M, L]`, or the two words of one key per example, `[..., 2]`.
+    The source is the noise, `[..., M, L]`, or the two words of one key per example, `[..., 2]`.
     """
 
     selection: Selection
@@ -63,8 +59,7 @@ def perturbed_top_k_value(
         \qquad Z_m \sim \mathcal N(0, I_L)
 
     The gradient is the share of the perturbations in which each class has rank k. Only reverse
-    mode is supported; second derivatives are zero. A normal is one of :math:`2^{23}` numbers, so
-    the expected largest of L equal scores is too low by 7e-5 epsilon at L = 10,000.
+    mode is supported; second derivatives are zero.
 
     Args:
         scores, axis: see `topk_jax.operators`.
@@ -80,23 +75,13 @@ def perturbed_top_k_value(
         The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN or +inf.
 
     Example:
-        The example of the paper, with its three noise vectors:
-
-        >>> import jax, jax.numpy as jnp
-        >>> from topk_jax import operators
-        >>> scores = jnp.array([2.4, 2.6, 2.3, 0.5])
-        >>> noise = jnp.array(
-        ...     [[0.2, -0.1, 0.1, 0.3], [0.1, 0.1, -0.1, 0.1], [-0.1, -0.1, 0.1, -0.1]])
-        >>> def smoothed(scores):
-        ...     return operators.perturbed_top_k_value(
-        ...         None, scores, 2, epsilon=1.0, num_samples=3, noise=noise)
-        >>> value, gradient = jax.value_and_grad(smoothed)(scores)
+        >>> noise = jnp.array([[0.2, -0.1, 0.1], [0.1, 0.1, -0.1], [-0.1, -0.1, 0.1]])
+        >>> value = perturbed_top_k_value(
+        ...     None, jnp.array([2.4, 2.6, 2.3]), 2, epsilon=1.0, num_samples=3, noise=noise)
         >>> print(f"{value:.4f}")
         2.4667
-        >>> print(gradient.round(4))
-        [0.3333 0.3333 0.3333 0.    ]
 
-    Source: Garcin et al. (2022); thesis, definition 4.3.4, equation 4.12 and its illustration.
+    Source: Garcin et al. (2022); thesis, definition 4.3.4 and equation 4.12.
     """
     last = move_classes_last(scores, axis)
     k = _checks.rank(k, last.shape[-1])
@@ -121,8 +106,8 @@ def perturbed_top_k_sum(
         \nabla = \frac1M \sum_{m=1}^M \arg \mathrm{top}\Sigma_k(s + \varepsilon Z_m),
         \qquad Z_m \sim \mathcal N(0, I_L)
 
-    The gradient is the frequency of each class among the k largest. Both are unbiased estimates of
-    those of the smoothed operator. Only reverse mode is supported; second derivatives are zero.
+    The gradient is the frequency of each class among the k largest. Only reverse mode is supported;
+    second derivatives are zero.
 
     Args:
         scores, axis: see `topk_jax.operators`.
@@ -133,15 +118,10 @@ def perturbed_top_k_sum(
         The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN or +inf.
 
     Example:
-        >>> import jax, jax.numpy as jnp
-        >>> from topk_jax import operators
-        >>> scores = jnp.array([2.5, 2.75, 2.25, 0.5])
-        >>> def smoothed(scores):
-        ...     return operators.perturbed_top_k_sum(
-        ...         jax.random.key(0), scores, 2, epsilon=1e-3, num_samples=10)
-        >>> value, gradient = jax.value_and_grad(smoothed)(scores)
-        >>> print(f"{value:.2f}", gradient)
-        5.25 [1. 1. 0. 0.]
+        >>> total = perturbed_top_k_sum(
+        ...     jax.random.key(0), jnp.array([2.5, 2.75, 2.25]), 2, epsilon=1e-3, num_samples=10)
+        >>> print(f"{total:.2f}")
+        5.25
 
     Source: Garcin et al. (2022); thesis, equations 4.6, 4.7 and 4.11. Berthet et al. (2020),
     "Learning with differentiable perturbed optimizers".
@@ -160,10 +140,9 @@ def check_perturbation(
     epsilon: ArrayLike,
     axis: int = -1,
 ) -> Perturbation:
-    """The arguments of an operator on checked scores [..., L], or raises.
+    """The arguments of an operator on checked scores [..., L] and a checked rank, or raises.
 
-    The rank in `selection` is checked, the other fields are the user's. `axis` is the axis of the
-    classes in the user's scores and noise.
+    `axis` is the axis of the classes in the user's scores and noise.
     """
     num_samples = _checks.static_integer(selection.num_samples, "num_samples", minimum=1)
     epsilon = _checks.scalar(epsilon, "epsilon", scores.dtype, at_least=0)
@@ -171,18 +150,13 @@ def check_perturbation(
         given = "neither" if key is None else "both"
         raise ValueError(f"exactly one of key and noise must be given, got {given}.")
     if noise is None:
-        source = _words_of_key(key, scores)
+        batch_shape = scores.shape[:-1]
+        keys = _checks.random_keys(key, "key", batch_shape)
+        # One key with a single example is that example's key, so `vmap` over keys changes nothing.
+        source = _words(keys.reshape(1) if scores.ndim == 1 else keys, batch_shape)
     else:
         source = _check_noise(noise, num_samples, scores, axis)
     return Perturbation(selection._replace(num_samples=num_samples), epsilon, source)
-
-
-def _words_of_key(key: Any, scores: jax.Array) -> jax.Array:
-    batch_shape = scores.shape[:-1]
-    keys = _checks.random_keys(key, "key", batch_shape)
-    # One key with a single example is that example's key, so `vmap` over keys changes nothing.
-    keys = keys.reshape(1) if scores.ndim == 1 else keys
-    return _normals.row_words(keys, math.prod(batch_shape)).reshape(*batch_shape, 2)
 
 
 def _check_noise(noise: ArrayLike, num_samples: int, scores: jax.Array, axis: int) -> jax.Array:
@@ -205,8 +179,11 @@ def derive_keys(key: Any, batch_shape: tuple[int, ...]) -> jax.Array:
     key = _checks.random_keys(key, "key", batch_shape)
     if key.ndim == len(batch_shape):
         return key
-    words = _normals.row_words(key, math.prod(batch_shape)).reshape(*batch_shape, 2)
-    return jax.random.wrap_key_data(words, impl="threefry2x32")
+    return jax.random.wrap_key_data(_words(key, batch_shape), impl="threefry2x32")
+
+
+def _words(keys: jax.Array, batch_shape: tuple[int, ...]) -> jax.Array:
+    return _normals.row_words(keys, math.prod(batch_shape)).reshape(*batch_shape, 2)
 
 
 def compute_perturbed(
@@ -229,17 +206,16 @@ def compute_perturbed(
     if is_noise(source):
         # The selection could hide a NaN in the noise, as it could in the scores.
         scores += jnp.where(jnp.isnan(source).any(axis=-2), jnp.nan, 0.0).astype(scores.dtype)
-    return _numerics.nan_where_invalid_scores(values, scores, class_axis_name)
+    return _classes.nan_where_invalid_scores(values, scores, class_axis_name)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _mean_selected(
     selection: Selection, scores: jax.Array, epsilon: jax.Array, source: jax.Array
 ) -> jax.Array:
-    """The sum of the selected perturbed scores, averaged over the samples: [...].
+    """The sum of the selected perturbed scores [..., L], averaged over the samples: [...].
 
-    `scores` is [..., L] and `epsilon` is [...]. Reverse mode through the selection would store the
-    perturbed scores and scatter into [M, n, L].
+    Reverse mode through the selection would store the perturbed scores and scatter into [M, n, L].
     """
     return _select(selection, scores, epsilon, source)[0]
 
@@ -292,7 +268,7 @@ def _count_selected(selection: Selection, selected: jax.Array, *, like: jax.Arra
     def compare(selected: jax.Array) -> jax.Array:
         # One place at a time. XLA would otherwise store the classes of all places as one array.
         chosen = [
-            compare_with(selected[..., place : place + 1], num_classes).astype(dtype)
+            jax.nn.one_hot(selected[..., place : place + 1], num_classes, dtype=dtype)
             for place in range(size)
         ]
         return functools.reduce(jnp.add, chosen).sum(axis=(-3, -2))
@@ -305,7 +281,7 @@ def _count_selected(selection: Selection, selected: jax.Array, *, like: jax.Arra
     few = compare if num_samples * size <= _MOST_COMPARED else scatter
 
     def count(selected: jax.Array) -> jax.Array:
-        return _platforms.choose(selected, cpu=scatter, default=few)
+        return _compilation.choose(selected, cpu=scatter, default=few)
 
     return _sharding.select_by_example(count, len(batch_shape), selected)
 
@@ -327,10 +303,7 @@ def _mean_selected_of_split(
     source: jax.Array,
     class_axis_name: Hashable,
 ) -> jax.Array:
-    """The selected perturbed scores of split classes, added up, averaged over the samples: [...].
-
-    Communication: as for `_select_of_split`, and the selected scores of each sample.
-    """
+    """The selected perturbed scores of split classes, summed, averaged over the samples: [...]."""
     hidden, hidden_epsilon = jax.lax.stop_gradient((scores, epsilon))
     epsilons = jnp.broadcast_to(hidden_epsilon, scores.shape[:-1])
     found = _select_of_split(selection, class_axis_name, hidden, epsilons, source)
@@ -339,7 +312,7 @@ def _mean_selected_of_split(
     followed = _classes.take(scores, selected, class_axis_name) + epsilon * noise
     # A slope of NaN reaches all classes, not only the selected ones.
     followed += 0 * _classes.sum_classes(scores, class_axis_name)[..., None]
-    return _numerics.with_slope_of(values, followed).reshape(shape).sum(axis=-1).mean(axis=-1)
+    return _classes.with_slope_of(values, followed).reshape(shape).sum(axis=-1).mean(axis=-1)
 
 
 def _mean_of_split(
@@ -361,12 +334,9 @@ def _select_of_split(
     epsilon: jax.Array,
     source: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The selected perturbed scores of split classes, these classes, and their noise.
+    """The selected perturbed scores of split classes, these, and their noise, `[..., M, k or 1]`.
 
-    All are `[..., M, k or 1]`.
-
-    Communication: each device sends its k largest perturbed scores of each sample, and their
-    classes.
+    Each device sends its k largest perturbed scores of each sample, and their classes.
     """
     k, only_last, num_samples = selection
     batch_shape, size = scores.shape[:-1], scores.shape[-1]

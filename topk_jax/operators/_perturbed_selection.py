@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from topk_jax import _ordered_lists, _platforms, _selection
-from topk_jax._entries import map_rows
+from topk_jax import _compilation, _selection
+from topk_jax._classes import map_rows
 from topk_jax.operators import _normals
 from topk_jax.operators._top_k import pad_for_selection, select_kth, select_largest
 
@@ -23,13 +23,7 @@ _Pick = Callable[[jax.Array, jax.Array, Callable[[jax.Array], jax.Array]], Any]
 
 
 class Selection(NamedTuple):
-    """What is selected from the perturbed scores of an example; all of it is static.
-
-    Attributes:
-        k: the number of the largest scores.
-        only_last: whether only the k-th of them is selected.
-        num_samples: the number M of perturbations.
-    """
+    """The k largest of the perturbed scores in each of M samples, or only the k-th; static."""
 
     k: int
     only_last: bool
@@ -44,10 +38,10 @@ def is_noise(source: jax.Array) -> bool:
 def select_in_rows(
     selection: Selection, scores: jax.Array, epsilon: jax.Array, source: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The selected perturbed scores, these classes, and their noise.
+    """The selected perturbed scores [..., L], these classes, and their noise.
 
     The scores and the noise are added up for each sample and averaged over the samples, `[...]`.
-    The classes are `[..., M, k or 1]`. `scores` is [..., L] and `epsilon` is [...].
+    The classes are `[..., M, k or 1]`.
     """
     batch_shape = epsilon.shape
 
@@ -94,9 +88,9 @@ def map_samples(
         return in_blocks(padded, *arrays, block=_BLOCK_SIZE_ON_CPU)
 
     elsewhere = functools.partial(in_blocks, block=_BLOCK_SIZE_ELSEWHERE)
-    if k <= _ordered_lists.LONGEST_IN_ONE_PASS:
+    if k <= _selection.LONGEST_IN_ONE_PASS:
         elsewhere = functools.partial(_map_at_once, pick, selection, first)
-    return _platforms.choose(scores, epsilon, source, cpu=on_cpu, default=elsewhere)
+    return _compilation.choose(scores, epsilon, source, cpu=on_cpu, default=elsewhere)
 
 
 def _map_in_blocks(
@@ -173,7 +167,7 @@ def _map_at_once(
         found = select(perturbed, selection.k)
     else:
         # One pass, which is fused with the generator.
-        found = _ordered_lists.select_in_passes(perturbed, selection.k, entries=selection.k)
+        found = _selection.select_in_lists(perturbed, selection.k)
         if selection.only_last:
             found = (found[0][..., -1:], found[1][..., -1:])
 

@@ -1,4 +1,4 @@
-"""The number N of independent events that occur, and the quadrature of its distribution.
+"""The number N of independent events that occur: its distribution, and bounds of it.
 
 A polynomial here is sum_j P(N = j) x^j modulo x^k, stored as its first k coefficients along axis 0.
 Events are along axis 0 too. All other axes are batch axes.
@@ -6,23 +6,15 @@ Events are along axis 0 too. All other axes are batch axes.
 
 import functools
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 # Probabilities below this are neglected: a hundredth of the documented error.
 NEGLIGIBLE = 1e-6
-# The coefficients of `polynomial_of_few_power_sums`: their terms grow with the square.
-_MOST_UNROLLED = 16
 # Scores farther from the k-th than this many times the noise count as infinitely far.
 FAR = 60.0
-# Probabilities below exp(-_LOG_TAIL), 1e-7, are neglected at the default number of nodes.
-_LOG_TAIL = 16.0
-# Thresholds at which the mean count of the binned classes is computed, in units of the noise.
-COARSE = np.arange(-6.0, 6.5, 0.125)
 # Of the highest power first; a minimax fit of the relative error.
 _TAIL = (
     *(-3.86586034e-05, 1.56323513e-04, 1.61694363e-04, -1.31284841e-03, -1.99362403e-03),
@@ -31,7 +23,7 @@ _TAIL = (
 
 
 def product_and_leave_one_out(
-    probabilities: jax.Array, rest: jax.Array
+    probabilities: jax.Array, rest: jax.Array, unroll: int
 ) -> tuple[jax.Array, jax.Array]:
     """The polynomial of all events, `[k, ...]`, and P(N = k - 1) without each one, `[C, ...]`.
 
@@ -51,8 +43,9 @@ def product_and_leave_one_out(
         before, probability = event
         return _with_event(after, probability), (before * after[::-1]).sum(axis=0)
 
-    _, events = jax.lax.scan(from_the_left, no_events(len(rest), rest[0]), probabilities)
-    return jax.lax.scan(from_the_right, rest, events, reverse=True)
+    none = no_events(len(rest), rest[0])
+    _, events = jax.lax.scan(from_the_left, none, probabilities, unroll=unroll)
+    return jax.lax.scan(from_the_right, rest, events, reverse=True, unroll=unroll)
 
 
 def no_events(k: int, like: jax.Array) -> jax.Array:
@@ -65,23 +58,22 @@ def _with_event(polynomial: jax.Array, probability: jax.Array) -> jax.Array:
     return polynomial + probability[None] * (shifted - polynomial)
 
 
-def polynomial_of_power_sums(log_none: jax.Array, power_sums: jax.Array) -> jax.Array:
-    """The polynomial of events given by symmetric functions of their odds r = p / (1 - p).
+def polynomial_of_sums(sums: jax.Array, unroll: int) -> jax.Array:
+    """The polynomial of events with these sums over them `[k, ...]`.
 
-    Args:
-        log_none: the sum of log(1 - p), the log-probability that no event occurs, `[...]`.
-        power_sums: the sums of r^m for m = 1 .. k - 1, `[k - 1, ...]`.
+    The first is that of log(1 - p), the log-probability that no event occurs. Those for m = 1 ..
+    k - 1 are of the powers r^m of the odds r = p / (1 - p).
 
     Newton's identity is n e_n = sum_m (-1)^(m+1) S_m e_(n-m). If 100 events are expected, the first
     coefficients underflow but later ones do not. So they are relative to the first, scaled down as
     they grow, and the logarithm of the scale is kept.
     """
-    sums = len(power_sums)
+    log_none, powers = sums[0], sums[1:]
     first = jnp.exp(log_none)[None]
-    if sums == 0:
+    if len(powers) == 0:
         return first
-    signs = jnp.where(jnp.arange(sums) % 2 == 0, 1.0, -1.0).astype(power_sums.dtype)
-    signed = power_sums * signs.reshape(-1, *[1] * log_none.ndim)
+    signs = jnp.where(jnp.arange(len(powers)) % 2 == 0, 1.0, -1.0).astype(powers.dtype)
+    signed = powers * signs.reshape(-1, *[1] * log_none.ndim)
 
     def next_coefficient(
         state: tuple[jax.Array, jax.Array], degree: jax.Array
@@ -94,39 +86,20 @@ def polynomial_of_power_sums(log_none: jax.Array, power_sums: jax.Array) -> jax.
         latest = jnp.concatenate([coefficient[None], factor[None] * latest[:-1]])
         return (latest, log_scale), coefficient * jnp.exp(log_scale)
 
-    degrees = jnp.arange(1, sums + 1).astype(power_sums.dtype)
-    start = (no_events(sums, log_none), log_none)
-    _, others = jax.lax.scan(next_coefficient, start, degrees)
+    degrees = jnp.arange(1, len(sums)).astype(powers.dtype)
+    start = (no_events(len(powers), log_none), log_none)
+    _, others = jax.lax.scan(next_coefficient, start, degrees, unroll=unroll)
     return jnp.concatenate([first, others])
 
 
-def polynomial_of_few_power_sums(
-    log_none: jax.Array, power_sums: Sequence[jax.Array]
-) -> list[jax.Array]:
-    """The coefficients of `polynomial_of_power_sums`, without a loop if they are few.
+def highest_chance(k: int) -> float:
+    """The probability at which the unlikely events are clipped.
 
-    The first one underflows in float32 if 50 events are expected or more: then fewer than
-    `_MOST_UNROLLED` never occur.
+    Rounding errors grow like the k-th power of the odds; the clip limits this to 1000. If an event
+    is more likely, P(N < k) is negligible anyway: see `num_likely`.
     """
-    if len(power_sums) >= _MOST_UNROLLED:
-        return [*polynomial_of_power_sums(log_none, jnp.stack(power_sums))]
-    found = [jnp.exp(log_none)]
-    for degree in range(1, len(power_sums) + 1):
-        total = power_sums[0] * found[-1]
-        for m in range(1, degree):
-            term = power_sums[m] * found[-1 - m]
-            total = total - term if m % 2 else total + term
-        found.append(total / degree)
-    return found
-
-
-def highest_odds(k: int) -> float:
-    """The odds at which the unlikely events are clipped.
-
-    Rounding errors grow like r^k; the clip limits this to 1000. If an event has higher odds,
-    P(N < k) is negligible anyway: see `num_likely`.
-    """
-    return float(min(7 / 3, 1000 ** (1 / k)))
+    odds = min(7 / 3, 1000 ** (1 / k))
+    return odds / (1 + odds)
 
 
 @functools.lru_cache
@@ -137,8 +110,7 @@ def num_likely(k: int) -> int:
     the probability of fewer than k events is below P(Bin(C, c) < k), with or without clipping. This
     C makes it negligible.
     """
-    odds = highest_odds(k)
-    chance, size = odds / (1 + odds), 2 * k
+    chance, size = highest_chance(k), 2 * k
     while (
         sum(math.comb(size, j) * chance**j * (1 - chance) ** (size - j) for j in range(k))
         > NEGLIGIBLE
@@ -148,7 +120,7 @@ def num_likely(k: int) -> int:
 
 
 @functools.lru_cache
-def _surely_above(k: int, size: int, log_tail: float) -> float:
+def surely_above(k: int, size: int, log_tail: float) -> float:
     """The x such that k of `size` scores with unit noise exceed t if they are at least t + x.
 
     This fails with a probability of at most exp(log_tail), by Chernoff's bound: P(Bin(m, p) < k) is
@@ -156,7 +128,7 @@ def _surely_above(k: int, size: int, log_tail: float) -> float:
     """
     share = (k - 1) / size
 
-    def sure(x: float) -> bool:
+    def is_sure(x: float) -> bool:
         p, q = normal_above(-x), normal_above(x)
         if q == 0 or p <= share:
             return q == 0
@@ -164,11 +136,11 @@ def _surely_above(k: int, size: int, log_tail: float) -> float:
         divergence = sum(part * math.log(part / chance) for part, chance in parts)
         return size * divergence >= -log_tail
 
-    return _smallest(sure)
+    return _smallest(is_sure, -40.0, 40.0)
 
 
 @functools.lru_cache
-def _sure_mean(k: int, log_tail: float) -> float:
+def sure_mean(k: int, log_tail: float) -> float:
     """The mean above which a count is at least k.
 
     This fails with a probability of at most exp(log_tail), by Chernoff's bound for sums of
@@ -177,72 +149,24 @@ def _sure_mean(k: int, log_tail: float) -> float:
     """
     below = k - 1
 
-    def sure(mean: float) -> bool:
+    def is_sure(mean: float) -> bool:
         excess = below * math.log(below / mean) if below else 0.0
         return mean > below and mean - below + excess >= -log_tail
 
-    return _smallest(sure, 1e-3, 1e3 + 2 * k)
+    return _smallest(is_sure, 1e-3, 1e3 + 2 * k)
+
+
+def _smallest(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """The smallest number for which a monotone condition holds, by bisection."""
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
 
 
 def normal_above(x: float) -> float:
     """P(Z > x) for a standard normal Z."""
     return 0.5 * math.erfc(x * math.sqrt(0.5))
-
-
-def _smallest(holds: Callable[[float], bool], low: float = -40.0, high: float = 40.0) -> float:
-    """The smallest number for which a monotone condition holds, by bisection."""
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        if holds(middle):
-            high = middle
-        else:
-            low = middle
-    return high
-
-
-def default_nodes(k: int, num_classes: int) -> int:
-    """The number of nodes for an error of 1e-4 with any scores, checked up to L = 100,000."""
-    rank = min(k, num_classes + 1 - k)
-    return math.ceil(11 + 2.2 * math.log(num_classes) + 1.5 * math.log(rank))
-
-
-def in_units_of_noise(gaps: jax.Array, epsilon: jax.Array, smooth: jax.Array) -> jax.Array:
-    """The gaps [..., b, L] in units of epsilon [..., b, 1], clipped.
-
-    Without noise the quotients, and their derivatives, would be infinite or NaN: the limit of a gap
-    is zero or very large.
-    """
-    scaled = jnp.clip(gaps / jnp.where(smooth, epsilon, 1.0), -FAR, FAR)
-    return jnp.where(smooth, scaled, FAR * jnp.sign(gaps))
-
-
-class Bounds(NamedTuple):
-    """Distances that bound the k-th largest with negligible error probability.
-
-    Attributes:
-        above: for j = k .. C, how far it is at most below the j-th largest score.
-        below: for j = 1 .. k, how far it is at most above the j-th largest score.
-        mean: the mean count of scores above a threshold at which the k-th largest is above it, too.
-    """
-
-    above: list[float]
-    below: list[float]
-    mean: float
-
-
-def bounds(k: int, num_classes: int, num_nodes: int, num_highest: int, dtype: jnp.dtype) -> Bounds:
-    """The bounds for the `num_highest` largest scores.
-
-    The neglected tail is balanced with the quadrature error: for a normal both decrease
-    exponentially with the number of nodes.
-    """
-    limit = math.log(float(jnp.finfo(dtype).eps) / 8)
-    log_tail = max(-_LOG_TAIL * num_nodes / default_nodes(k, num_classes), limit)
-    above = [_surely_above(k, size, log_tail) for size in range(k, num_highest + 1)]
-    # Fewer than k - j of L - j exceed a threshold if L - k + 1 of them do not.
-    fewer = num_classes - k + 1
-    below = [_surely_above(fewer, num_classes - j, log_tail) for j in range(k)]
-    return Bounds(above, below, _sure_mean(k, log_tail))
 
 
 def normal(gaps: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -8,7 +8,6 @@ there. Gates and columns are logarithms: a product of small gates would underflo
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -17,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics, _sharding
+from topk_jax import _checks, _classes
 from topk_jax._compilation import compiled
 from topk_jax.operators._top_k import move_classes_last, select_largest
 
@@ -26,7 +25,7 @@ __all__ = ["relaxed_ranks"]
 _METHODS = ("odd_even", "soft_sort")
 _SWAPS = ("cauchy", "logistic")
 # If scores are farther apart than this, one of them is the score of a masked class.
-_FAR = -0.5 * _numerics.FLOOR
+_FAR = -0.5 * _classes.FLOOR
 
 
 class Relaxation(NamedTuple):
@@ -74,13 +73,12 @@ def relaxed_ranks(
         f(v) = \frac12 + \frac1\pi \arctan v \text{ (cauchy)}
 
     As tau goes to 0, P becomes the permutation that sorts the scores. Each rank has probabilities
-    that sum to 1; the sum over all ranks of a class is 1 only with the network, which depends on
-    the order of the classes.
+    that sum to 1; those of a class over all ranks sum to 1 only with the network.
 
     Args:
         scores, axis: see `topk_jax.operators`.
         k: static number of ranks, from 1 to L.
-        method: "soft_sort" or "odd_even". Per example they take k L and L^2 of memory.
+        method: "soft_sort" or "odd_even", which takes L^2 of memory per example.
         tau: positive scalar temperature, in the units of the scores.
         swap: f of the network: "logistic" or "cauchy".
 
@@ -90,10 +88,8 @@ def relaxed_ranks(
         probability 0 for ranks that other classes can have.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import operators
         >>> scores = jnp.array([1.0, 3.0, 2.0])
-        >>> for row in operators.relaxed_ranks(scores, 2, method="soft_sort", tau=0.5):
+        >>> for row in relaxed_ranks(scores, 2, method="soft_sort", tau=0.5):
         ...     print(*(f"{probability:.2f}" for probability in row))
         0.02 0.87 0.12
         0.11 0.11 0.79
@@ -106,14 +102,14 @@ def relaxed_ranks(
     last = move_classes_last(scores, axis)
     k = _checks.rank(k, last.shape[-1])
     relaxation = check_relaxation(method, tau, swap, last.dtype)
-    finite = _numerics.finite_scores(last)
+    finite = _classes.finite_scores(last)
     if method == "odd_even":
         # The last k lanes; the lane at the end has rank 1.
         lanes = jnp.eye(last.shape[-1], dtype=last.dtype)[::-1][:k]
         log_ranks = _pass_back(finite, _log_of_nonnegative(lanes), relaxation)
     else:
         log_ranks = _log_soft_sort(finite, k, relaxation.tau)
-    valid = _numerics.nan_where_invalid_vectors(jnp.ones_like(last[..., :1]), last)
+    valid = _classes.nan_where_invalid_scores(jnp.ones_like(last[..., :1]), last)
     probabilities = jnp.exp(log_ranks) * valid[..., None]
     first = _checks.axis_index(axis, last.ndim)
     return jnp.moveaxis(probabilities, (-2, -1), (first, first + 1))
@@ -140,11 +136,11 @@ def log_mixture_over_ranks(
     count = len(log_weights)
     if relaxation.method == "odd_even":
         missing = scores.shape[-1] - count
-        column = jnp.pad(log_weights, (0, missing), constant_values=_numerics.FLOOR)[::-1]
+        column = jnp.pad(log_weights, (0, missing), constant_values=_classes.FLOOR)[::-1]
         mixture = _pass_back(scores, column[None], relaxation)[..., 0, :]
-        return _numerics.score_of_label(mixture, labels)
+        return _classes.score_of_label(mixture, labels)
     log_ranks = _log_soft_sort(scores, count, relaxation.tau)
-    log_ranks = _numerics.score_of_label(log_ranks, jnp.stack([labels] * count, axis=-1))
+    log_ranks = _classes.score_of_label(log_ranks, jnp.stack([labels] * count, axis=-1))
     return jax.nn.logsumexp(log_ranks + jnp.broadcast_to(log_weights, log_ranks.shape), axis=-1)
 
 
@@ -158,20 +154,12 @@ def _log_soft_sort(scores: jax.Array, k: int, tau: jax.Array) -> jax.Array:
 
 @compiled
 def _pass_back(scores: jax.Array, log_columns: jax.Array, relaxation: Relaxation) -> jax.Array:
-    """The columns [C, L] at the end of the network, at its start: `[..., C, L]`."""
-    through = functools.partial(_through_network, relaxation.swap)
-    shared = (log_columns, relaxation.tau)
-    return _sharding.map_examples(through, scores.ndim - 1, scores, shared=shared)
+    """The columns [C, L] at the end of the network, at its start: `[..., C, L]`.
 
-
-def _through_network(
-    swap: str, scores: jax.Array, log_columns: jax.Array, tau: jax.Array
-) -> jax.Array:
-    """Odd-even transposition: layers that compare lanes 0 and 1, ..., then lanes 1 and 2, ...
-
-    Even and odd lanes are apart, so that each layer is a few array operations.
+    Odd-even transposition: layers that compare lanes 0 and 1, ..., then lanes 1 and 2, ... Even and
+    odd lanes are apart, so that each layer is a few array operations.
     """
-    num_lanes = scores.shape[-1]
+    swap, tau, num_lanes = relaxation.swap, relaxation.tau, scores.shape[-1]
     # The differences to the largest score keep all digits; a comparator only uses differences.
     shifted = scores - jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True))
     lanes = jnp.moveaxis(shifted, -1, 0)
@@ -241,8 +229,8 @@ def _gates(gap: jax.Array, swap: str, tau: jax.Array) -> _Gates:
         return jnp.log(jnp.arctan2(jnp.ones_like(gap), -gap) / math.pi)
 
     keep, swapped = log_probability(scaled), log_probability(-scaled)
-    certain = jnp.where(gap > 0, 0.0, _numerics.FLOOR).astype(gap.dtype)
-    reverse = _numerics.FLOOR - certain
+    certain = jnp.where(gap > 0, 0.0, _classes.FLOOR).astype(gap.dtype)
+    reverse = _classes.FLOOR - certain
     return _Gates(jnp.where(is_far, certain, keep), jnp.where(is_far, reverse, swapped))
 
 
@@ -264,4 +252,4 @@ def _log_mix(gates: _Gates, first: jax.Array, second: jax.Array) -> _Pair:
 def _log_of_nonnegative(values: jax.Array) -> jax.Array:
     """The logarithm, with a finite value and a derivative of 0 at 0."""
     positive = values > 0
-    return jnp.where(positive, jnp.log(jnp.where(positive, values, 1)), _numerics.FLOOR)
+    return jnp.where(positive, jnp.log(jnp.where(positive, values, 1)), _classes.FLOOR)

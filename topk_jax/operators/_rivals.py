@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics
+from topk_jax import _checks, _classes
 from topk_jax._compilation import compiled
 from topk_jax.operators._entmax import log_of_bases, on_simplex, support_power
 from topk_jax.operators._top_k import move_classes_last, select_kth
@@ -30,8 +30,7 @@ def sigmoid_top_k(scores: ArrayLike, k: int, *, tau: ArrayLike, axis: int = -1) 
         p_i = \mathrm{sigmoid}\Bigl(\frac{s_i - \theta}{\tau}\Bigr), \qquad
         \theta = \frac{s_{[k]} + s_{[k+1]}}2
 
-    As tau grows the memberships tend to 1/2, so that they sum to L / 2 and not to k. Half of the
-    gradient of the threshold goes to the k-th largest score and half to the next.
+    As tau grows the memberships tend to 1/2, so that they sum to L / 2 and not to k.
 
     Args:
         scores, axis: see `topk_jax.operators`.
@@ -44,10 +43,8 @@ def sigmoid_top_k(scores: ArrayLike, k: int, *, tau: ArrayLike, axis: int = -1) 
         others 1/2.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import operators
         >>> scores = jnp.array([2.0, 0.5, -0.5, -2.0])
-        >>> memberships = operators.sigmoid_top_k(scores, 2, tau=0.5)
+        >>> memberships = sigmoid_top_k(scores, 2, tau=0.5)
         >>> print(*(f"{membership:.3f}" for membership in memberships))
         0.982 0.731 0.269 0.018
 
@@ -70,8 +67,7 @@ def successive_softmax_top_k(
         a^{(1)} = s, \qquad a^{(j + 1)} = a^{(j)} + \log(1 - p^{(j)}), \qquad
         m = \sum_{j=1}^k p^{(j)}
 
-    The memberships add up to k. A single one can exceed 1: for a large tau, a class that was chosen
-    almost surely still has a share afterwards. Time and memory grow with k L.
+    The memberships add up to k. A single one can exceed 1.
 
     Args:
         scores, axis: see `topk_jax.operators`.
@@ -83,22 +79,19 @@ def successive_softmax_top_k(
         or +inf. A score of -inf gets 0 if at least k others are above -inf.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import operators
         >>> scores = jnp.array([2.0, 0.5, -0.5, -2.0])
-        >>> memberships = operators.successive_softmax_top_k(scores, 2, tau=0.5)
+        >>> memberships = successive_softmax_top_k(scores, 2, tau=0.5)
         >>> print(*(f"{membership:.3f}" for membership in memberships))
         0.999 0.868 0.127 0.006
 
     Source: Plötz and Roth (2018), "Neural nearest neighbors networks"; Xie and Ermon (2019),
-    "Reparameterizable subset sampling via continuous relaxations"; Garcin (2023), thesis, section
-    4.2.
+    "Reparameterizable subset sampling via continuous relaxations"; thesis, section 4.2.
     """
     last = move_classes_last(scores, axis)
     k = _checks.rank(k, last.shape[-1])
     tau = _checks.scalar(tau, "tau", last.dtype, above=0)
     memberships = jnp.exp(log_successive_softmax(last, k, tau).of_rounds).sum(axis=0)
-    return jnp.moveaxis(_numerics.nan_where_invalid_vectors(memberships, last), -1, axis)
+    return jnp.moveaxis(_classes.nan_where_invalid_scores(memberships, last), -1, axis)
 
 
 def p_norm_top_k(
@@ -110,24 +103,15 @@ def p_norm_top_k(
         \arg\max_{0 \le m \le 1, \; \sum_l m_l = k} \; m \cdot s - \frac{\lambda}{p} \|m\|_p^p
         = \min\Bigl(1, \Bigl(\frac{s - t}{\lambda}\Bigr)_+^{1 / (p - 1)}\Bigr)
 
-    Here t is the number for which the sum is k. With
-    :math:`q_l = m_l^{2 - p} / (\lambda (p - 1))` where :math:`0 < m_l < 1`, and 0 elsewhere,
-
-    .. math::
-        \frac{\partial m}{\partial s} = \mathrm{diag}(q) - \frac{q q^\top}{\sum_l q_l}
-
-    Without such entries the Jacobian is zero. At p = 2 this is `sparse_top` of
+    Here t is the number for which the sum is k. At p = 2 this is `sparse_top` of
     :math:`s / \lambda`. With k = 1 and :math:`\lambda = 1 / (p - 1)` it is `entmax` with
     alpha = p.
 
     Args:
         scores, axis: see `topk_jax.operators`.
         k: static number of classes, from 1 to L.
-        p: scalar, greater than 1 and at most 2; smaller values bend the mask more. The paper has 2
-            and 4/3.
-        regularization: positive scalar in the units of the scores (lambda above). If the k-th score
-            is at least this far above the next, the mask is exactly the mask of the k largest
-            scores.
+        p: scalar, greater than 1 and at most 2; the paper has 2 and 4/3.
+        regularization: positive scalar in the units of the scores (lambda above).
 
     Returns:
         An array of the scores' shape, in float32 or float64; NaN along `axis` where a score is NaN
@@ -135,10 +119,8 @@ def p_norm_top_k(
         and the others share the rest equally.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import operators
         >>> scores = jnp.array([3.0, 1.0, 0.5, -1.0])
-        >>> print(operators.p_norm_top_k(scores, 2, p=4 / 3, regularization=1.0).round(4))
+        >>> print(p_norm_top_k(scores, 2, p=4 / 3, regularization=1.0).round(4))
         [1.     0.8993 0.1007 0.    ]
 
     Source: Sander et al. (2023), "Fast, differentiable and sparse top-k: a convex analysis
@@ -148,17 +130,17 @@ def p_norm_top_k(
     k = _checks.rank(k, last.shape[-1])
     p = _checks.scalar(p, "p", last.dtype, above=1, at_most=2)
     regularization = _checks.scalar(regularization, "regularization", last.dtype, above=0)
-    finite = _numerics.finite_scores(last)
+    finite = _classes.finite_scores(last)
     kth = jax.lax.stop_gradient(select_kth(finite, k)[0])
     mask = _mask(k, finite - kth, p, regularization)
-    return jnp.moveaxis(_numerics.nan_where_invalid_vectors(mask, last), -1, axis)
+    return jnp.moveaxis(_classes.nan_where_invalid_scores(mask, last), -1, axis)
 
 
 def distances_from_middle(scores: jax.Array, k: int, tau: jax.Array) -> jax.Array:
     """(s - theta) / tau of scores [..., L], theta between s_[k] and s_[k+1]; NaN beside a NaN."""
-    finite = _numerics.nan_where_invalid_vectors(_numerics.finite_scores(scores), scores)
+    finite = _classes.nan_where_invalid_scores(_classes.finite_scores(scores), scores)
     # Some selections rank -0 below 0. The classes before the k-th would then be more than k.
-    finite = _numerics.with_slope_of(jnp.where(finite == 0, 0, finite), finite)
+    finite = _classes.with_slope_of(jnp.where(finite == 0, 0, finite), finite)
     kth, index = select_kth(finite, k)
     classes = jax.lax.broadcasted_iota(index.dtype, finite.shape, finite.ndim - 1)
     before = (finite > kth) | ((finite == kth) & (classes <= index))
@@ -181,26 +163,26 @@ def log_successive_softmax(scores: jax.Array, k: int, tau: jax.Array) -> Rounds:
 
     def advance(logits: jax.Array, _: None) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
         first = logits.argmax(axis=-1)
-        largest = _numerics.is_label(logits, first)
+        largest = _classes.is_label(logits, first)
         others = jax.nn.logsumexp(
-            jnp.where(largest, _numerics.FLOOR, logits), axis=-1, keepdims=True
+            jnp.where(largest, _classes.FLOOR, logits), axis=-1, keepdims=True
         )
         log_shares = jax.nn.log_softmax(logits, axis=-1)
         # Not the maximum, whose derivative several equal logits share.
-        top = _numerics.score_of_label(logits, first)[..., None]
+        top = _classes.take_along(logits, first[..., None])
         # If a share rounds to 1, log(1 - p) is infinite. So for the largest share, 1 - p is the
         # share of all others. The other shares are at most 1/2.
         of_largest = -jax.nn.softplus(top - others)
-        small = jnp.where(largest, _numerics.FLOOR, log_shares)
+        small = jnp.where(largest, _classes.FLOOR, log_shares)
         log_left = jnp.where(largest, of_largest, jnp.log1p(-jnp.exp(small)))
         # A small tau would make the quotient infinite, and its derivative in tau NaN.
-        is_far = log_left < _numerics.FLOOR * jax.lax.stop_gradient(tau)
-        fall = jnp.where(is_far, _numerics.FLOOR, jnp.where(is_far, 0, log_left) / tau)
-        return jnp.maximum(logits + fall, _numerics.FLOOR), (log_shares, log_left)
+        is_far = log_left < _classes.FLOOR * jax.lax.stop_gradient(tau)
+        fall = jnp.where(is_far, _classes.FLOOR, jnp.where(is_far, 0, log_left) / tau)
+        return jnp.maximum(logits + fall, _classes.FLOOR), (log_shares, log_left)
 
-    finite = _numerics.finite_scores(scores)
+    finite = _classes.finite_scores(scores)
     shifted = finite - jax.lax.stop_gradient(finite.max(axis=-1, keepdims=True))
-    start = jnp.maximum(shifted / tau, _numerics.FLOOR)
+    start = jnp.maximum(shifted / tau, _classes.FLOOR)
     _, (of_rounds, left) = jax.lax.scan(advance, start, length=k)
     return Rounds(of_rounds, jnp.cumsum(left, axis=0) - left)
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics
+from topk_jax import _checks, _classes
 from topk_jax._compilation import compiled
 from topk_jax.operators._top_k import move_classes_last, select_kth
 
@@ -29,17 +29,8 @@ def lapsum_top_k(scores: ArrayLike, k: ArrayLike, *, alpha: ArrayLike, axis: int
         F(x) = \begin{cases} \frac12 e^x & x \le 0 \\ 1 - \frac12 e^{-x} & x > 0 \end{cases}
 
     F is the CDF of the Laplace distribution. As alpha goes to 0 the memberships tend to the
-    indicator of the k largest scores, and as alpha grows they tend to k / L. With the densities
-    :math:`f_i = \min(p_i, 1 - p_i)` and :math:`q = f / \sum_j f_j` the derivatives are
-
-    .. math::
-        \frac{\partial p_i}{\partial s_j} = \frac{f_i}{\alpha} (\delta_{ij} - q_j), \qquad
-        \frac{\partial p_i}{\partial \alpha}
-        = -\frac{f_i}{\alpha^2} \Bigl(s_i - \sum_j q_j s_j\Bigr), \qquad
-        \frac{\partial p_i}{\partial k} = q_i
-
-    In float32, for alpha from 1e-6 to 1e6, the memberships are right to :math:`2^{-21}`, also with
-    ties and scores of 1e4. With k = L they are 1, without a gradient.
+    indicator of the k largest scores, and as alpha grows they tend to k / L. With k = L they are 1,
+    without a gradient.
 
     Args:
         scores, axis: see `topk_jax.operators`.
@@ -53,10 +44,8 @@ def lapsum_top_k(scores: ArrayLike, k: ArrayLike, *, alpha: ArrayLike, axis: int
         and the others share the rest equally.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import operators
         >>> scores = jnp.array([2.0, 0.0, 0.0, -2.0])
-        >>> memberships = operators.lapsum_top_k(scores, 2, alpha=1.0)
+        >>> memberships = lapsum_top_k(scores, 2, alpha=1.0)
         >>> print(*(f"{membership:.3f}" for membership in memberships))
         0.932 0.500 0.500 0.068
 
@@ -80,15 +69,9 @@ def sinkhorn_top_k(scores: ArrayLike, k: int, *, epsilon: ArrayLike, axis: int =
         + \epsilon \sum_{ij} \Gamma_{ij} \log \Gamma_{ij}, \qquad
         \sum_j \Gamma_{ij} = \frac1L, \quad \sum_i \Gamma_{i1} = \frac kL, \quad j \in \{0, 1\}
 
-    The memberships are :math:`p_i = L \, \Gamma_{i1}`, so that
-
-    .. math::
-        p_i = \mathrm{sigmoid}\Bigl(\frac{2 (s_i - b)}\epsilon\Bigr), \qquad \sum_i p_i = k,
-        \qquad \frac{\partial p_i}{\partial s_j} = \frac2\epsilon f_i (\delta_{ij} - q_j)
-
-    with :math:`f_i = p_i (1 - p_i)` and :math:`q = f / \sum_j f_j`. This is the solution that
-    Sinkhorn's iterations converge to. It is here for comparisons: `lapsum_top_k` takes less time.
-    The authors' code divides the costs by the largest one in the batch; this function does not.
+    The memberships :math:`p_i = L \, \Gamma_{i1} = \mathrm{sigmoid}(2 (s_i - b) / \epsilon)` are
+    the solution that Sinkhorn's iterations converge to. The authors' code divides the costs by the
+    largest one in the batch; this function does not.
 
     Args:
         scores, axis: see `topk_jax.operators`.
@@ -99,10 +82,8 @@ def sinkhorn_top_k(scores: ArrayLike, k: int, *, epsilon: ArrayLike, axis: int =
         As `lapsum_top_k`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import operators
         >>> scores = jnp.array([2.0, 0.0, 0.0, -2.0])
-        >>> memberships = operators.sinkhorn_top_k(scores, 2, epsilon=2.0)
+        >>> memberships = sinkhorn_top_k(scores, 2, epsilon=2.0)
         >>> print(*(f"{membership:.3f}" for membership in memberships))
         0.881 0.500 0.500 0.119
 
@@ -111,14 +92,14 @@ def sinkhorn_top_k(scores: ArrayLike, k: int, *, epsilon: ArrayLike, axis: int =
     last = move_classes_last(scores, axis)
     k = _checks.rank(k, last.shape[-1])
     epsilon = _checks.scalar(epsilon, "epsilon", last.dtype, above=0)
-    finite = _numerics.nan_where_invalid_vectors(_numerics.finite_scores(last), last)
+    finite = _classes.nan_where_invalid_scores(_classes.finite_scores(last), last)
     memberships = jax.nn.sigmoid(_sinkhorn_distances(finite, epsilon / 2, k))
     return jnp.moveaxis(memberships, -1, axis)
 
 
 def distances_from_threshold(scores: jax.Array, k: int | jax.Array, alpha: jax.Array) -> jax.Array:
     """LapSum's (s - b) / alpha of scores [..., L]; NaN beside a NaN."""
-    finite = _numerics.nan_where_invalid_vectors(_numerics.finite_scores(scores), scores)
+    finite = _classes.nan_where_invalid_scores(_classes.finite_scores(scores), scores)
     rank = k if isinstance(k, int) else None
     return _laplace_distances(finite, alpha, jnp.asarray(k, scores.dtype), rank)[0]
 
@@ -174,16 +155,8 @@ def _laplace_distances(
     log_above, log_below = jnp.log(above), jnp.log(below)
     log_larger = _log_larger_root(jnp.abs(excess), above * below * jnp.exp(-gap))
     # The logarithms for the nearest class above and for the nearest class below.
-    log_x = jnp.where(
-        excess == 0,
-        (log_below - log_above - gap) / 2,
-        jnp.where(excess > 0, log_larger - log_above, log_below - gap - log_larger),
-    )
-    log_y = jnp.where(
-        excess == 0,
-        (log_above - log_below - gap) / 2,
-        jnp.where(excess > 0, log_above - gap - log_larger, log_larger - log_below),
-    )
+    log_x = _root(excess, log_above, log_below - gap, log_larger)
+    log_y = _root(-excess, log_below, log_above - gap, log_larger)
     odds = jnp.sign(excess) * (2 * log_larger - log_above - log_below + gap)
     share = jnp.where(
         is_above, jax.nn.sigmoid(odds) / (2 * above), jax.nn.sigmoid(-odds) / (2 * below)
@@ -225,7 +198,7 @@ def _from_kth_largest(scores: jax.Array, k: int | jax.Array, scale: jax.Array) -
         ascending = jnp.sort(jax.lax.stop_gradient(scores), axis=-1)
         kth = jax.lax.dynamic_slice_in_dim(ascending, place, 1, axis=-1)
     distances = (scores - kth) / scale
-    return jnp.clip(distances, _numerics.FLOOR, -_numerics.FLOOR)
+    return jnp.clip(distances, _classes.FLOOR, -_classes.FLOOR)
 
 
 def _find_threshold(
@@ -240,14 +213,11 @@ def _find_threshold(
     of F over the others. When u grows by d, a grows at most by e^d, b shrinks at most by e^-d, and
     so does the slope. So neither the root of m - a e^d + b e^-d nor log(1 + error / slope) is
     beyond the threshold, and the longer of these two steps is taken: Newton's method would diverge
-    at a plateau. 2.1 log L + 10 steps are enough; usually there are 1 to 3 for Laplace, where the
-    first step is exact if it passes no distance, and 3 to 6 otherwise.
+    at a plateau. 2.1 log L + 10 steps are enough.
 
-    Args:
-        distances: the result of `_from_kth_largest`, `[..., L]`.
-        k: the sum, greater than 0 and at most L.
-        tail: takes magnitudes of z - u, and returns 1 - F there.
-        density: takes tails, and returns f there, with |f'| <= f. None for an exponential tail.
+    `tail` takes magnitudes of z - u and returns 1 - F there. `density` takes tails and returns f
+    there, with |f'| <= f; it is None for an exponential tail, where a step that passes no distance
+    is exact.
     """
     limits = jnp.finfo(distances.dtype)
     max_steps = 10 + int(2.1 * math.log(distances.shape[-1]))
@@ -266,7 +236,9 @@ def _find_threshold(
         below = jnp.where(is_above, 0, tails).sum(axis=-1, keepdims=True)
         num_above = is_above.sum(axis=-1, keepdims=True, dtype=jnp.int32)
         excess = num_above.astype(distances.dtype) - k
-        change = _balance(excess, jnp.maximum(above, limits.tiny), jnp.maximum(below, limits.tiny))
+        positive = jnp.maximum(above, limits.tiny), jnp.maximum(below, limits.tiny)
+        log_larger = _log_larger_root(jnp.abs(excess), positive[0] * positive[1])
+        change = _root(excess, jnp.log(positive[0]), jnp.log(positive[1]), log_larger)
         if density is None:
             nearest_above, nearest_below = _nearest(distances, is_above)
             moved = threshold + change
@@ -287,20 +259,17 @@ def _find_threshold(
 
 def _nearest(distances: jax.Array, is_above: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The smallest distance of those above and the largest of the others, [..., 1] both, finite."""
-    above = jnp.where(is_above, distances, -_numerics.FLOOR).min(axis=-1, keepdims=True)
-    below = jnp.where(is_above, _numerics.FLOOR, distances).max(axis=-1, keepdims=True)
+    above = jnp.where(is_above, distances, -_classes.FLOOR).min(axis=-1, keepdims=True)
+    below = jnp.where(is_above, _classes.FLOOR, distances).max(axis=-1, keepdims=True)
     return above, below
 
 
-def _balance(excess: jax.Array, above: jax.Array, below: jax.Array) -> jax.Array:
+def _root(
+    excess: jax.Array, log_above: jax.Array, log_below: jax.Array, log_larger: jax.Array
+) -> jax.Array:
     """The root d of m - a e^d + b e^-d, for positive a and b; the form for the sign of m."""
-    log_larger = _log_larger_root(jnp.abs(excess), above * below)
-    log_above, log_below = jnp.log(above), jnp.log(below)
-    return jnp.where(
-        excess == 0,
-        (log_below - log_above) / 2,
-        jnp.where(excess > 0, log_larger - log_above, log_below - log_larger),
-    )
+    if_positive = jnp.where(excess > 0, log_larger - log_above, log_below - log_larger)
+    return jnp.where(excess == 0, (log_below - log_above) / 2, if_positive)
 
 
 def _log_larger_root(excess: jax.Array, product: jax.Array) -> jax.Array:

@@ -10,15 +10,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from topk_jax import _classes, _platforms, _sharding
+from topk_jax import _classes, _compilation, _sharding
 from topk_jax._compilation import compiled
 
 # Up to this degree a sum gives a good enough tilt; above it bisection is used.
 _HIGHEST_SUMMED_DEGREE = 32
 _BISECTIONS = 12
-# Up to this number there is no loop on an accelerator, because a loop starts kernels in each pass.
-# The number of terms grows with the square.
-_MOST_UNROLLED_COEFFICIENTS = 16
+# Coefficients in a pass on an accelerator, where a loop starts kernels in each pass.
+_MOST_UNROLLED = 16
 _MOST_UNROLLED_TERMS = 129
 
 
@@ -33,15 +32,12 @@ def log_ratio_of_sigmas(
 
     In `factors`, [..., C], k-1 entries are at least 0 and one is 0. All other entries, including
     the entries of `rest`, [..., R], are at most 0; -inf masks a class. No entry of `rest` is above
-    any entry of `factors`. The derivatives are nonnegative and add up to 1.
+    any entry of `factors`. Only the rest may be split over devices.
 
-    A factor e^(-t) on every value (the tilt) divides the ratio by e^t, and a common factor of the
-    sigmas does not change it. So each class has the factor 1 - p + z p with p = sigmoid(x - t), and
-    the sigmas become the probabilities that k and k-1 of independent classes are drawn: nothing
-    overflows, and no term needs a logarithm. The tilt draws about k on average, so that the two
-    are at least about (2 e)^-k, and terms that underflow are negligible. For `rest` see
-    `_polynomial_of_rest`. If the classes are split over devices, so is the rest, and the devices
-    exchange k sums of it.
+    A factor e^(-t) on every value (the tilt) divides the ratio by e^t. So each class has the factor
+    1 - p + z p with p = sigmoid(x - t), and the sigmas become the probabilities that k and k-1 of
+    independent classes are drawn: nothing overflows. The tilt draws about k on average, so that the
+    two are at least about (2 e)^-k, and terms that underflow are negligible.
     """
     return _ratio_on_each_device(factors, rest, k, class_axis_name)[0]
 
@@ -154,9 +150,7 @@ def _polynomial_of_rest(power_sums: list[jax.Array], tilt: jax.Array) -> jax.Arr
 
     one = jnp.ones_like(tilt)[None]
 
-    # A loop, because XLA on the CPU would compute the terms of unrolled coefficients again for each
-    # later one.
-    def in_a_loop(signed: jax.Array, one: jax.Array) -> jax.Array:
+    def coefficients(unroll: int, signed: jax.Array, one: jax.Array) -> jax.Array:
         def next_coefficient(
             newest_first: jax.Array, degree: jax.Array
         ) -> tuple[jax.Array, jax.Array]:
@@ -165,17 +159,14 @@ def _polynomial_of_rest(power_sums: list[jax.Array], tilt: jax.Array) -> jax.Arr
 
         start = jnp.concatenate([one, jnp.zeros_like(signed[1:])])
         degrees = jnp.arange(1, k + 1, dtype=signed.dtype)
-        return jnp.concatenate([one, jax.lax.scan(next_coefficient, start, degrees)[1]])
+        return jnp.concatenate(
+            [one, jax.lax.scan(next_coefficient, start, degrees, unroll=unroll)[1]]
+        )
 
-    def unrolled(signed: jax.Array, one: jax.Array) -> jax.Array:
-        found = [one]
-        for degree in range(1, k + 1):
-            terms = [signed[i : i + 1] * found[-1 - i] for i in range(degree)]
-            found.append(sum(terms[1:], start=terms[0]) / degree)
-        return jnp.concatenate(found)
-
-    elsewhere = unrolled if k <= _MOST_UNROLLED_COEFFICIENTS else in_a_loop
-    return _platforms.choose(signed, one, cpu=in_a_loop, default=elsewhere)
+    # A loop, because XLA on the CPU would compute the terms of unrolled coefficients again for each
+    # later one.
+    on_cpu, elsewhere = partial(coefficients, 1), partial(coefficients, min(k, _MOST_UNROLLED))
+    return _compilation.choose(signed, one, cpu=on_cpu, default=elsewhere)
 
 
 def _scales(tilt: jax.Array, k: int) -> jax.Array:

@@ -9,17 +9,9 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import (
-    _checks,
-    _classes,
-    _numerics,
-    _ordered_lists,
-    _platforms,
-    _selection,
-    _sharding,
-)
+from topk_jax import _checks, _classes, _compilation, _selection, _sharding
+from topk_jax._classes import take_along
 from topk_jax._compilation import compiled
-from topk_jax._entries import take_along, take_entries
 
 __all__ = ["top_k_sum", "top_k_value"]
 
@@ -40,8 +32,7 @@ def top_k_value(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
     .. math:: \tau_k(s) = s_{[k]}, \qquad s_{[1]} \ge s_{[2]} \ge \dots \ge s_{[L]}
 
     The gradient is one at the coordinate of this value and zero elsewhere. Among equal scores the
-    one with the lower index ranks first. It depends on the device and on L whether -0 is less than
-    0, or equal to it.
+    one with the lower index ranks first.
 
     Args:
         scores, axis: see `topk_jax.operators`.
@@ -51,12 +42,10 @@ def top_k_value(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
         The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN or +inf.
 
     Example:
-        >>> import jax, jax.numpy as jnp
-        >>> from topk_jax import operators
         >>> scores = jnp.array([2.4, 2.6, 2.3, 0.5])
-        >>> print(operators.top_k_value(scores, 2))
+        >>> print(top_k_value(scores, 2))
         2.4
-        >>> print(jax.grad(operators.top_k_value)(scores, 2))
+        >>> print(jax.grad(top_k_value)(scores, 2))
         [1. 0. 0. 0.]
 
     Source: Garcin et al. (2022), "Stochastic smoothing of the top-K calibrated hinge loss for deep
@@ -82,12 +71,10 @@ def top_k_sum(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
         The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN or +inf.
 
     Example:
-        >>> import jax, jax.numpy as jnp
-        >>> from topk_jax import operators
         >>> scores = jnp.array([2.5, 2.75, 2.25, 0.5])
-        >>> print(operators.top_k_sum(scores, 2))
+        >>> print(top_k_sum(scores, 2))
         5.25
-        >>> print(jax.grad(operators.top_k_sum)(scores, 2))
+        >>> print(jax.grad(top_k_sum)(scores, 2))
         [1. 1. 0. 0.]
 
     Source: Garcin (2023), thesis, equation 4.2.
@@ -103,7 +90,7 @@ def compute_top_k_value(scores: jax.Array, k: int) -> jax.Array:
 
 def _largest_or_nan(scores: jax.Array, k: int) -> jax.Array:
     # Before the selection, so that all of the gradient is NaN and not only one coordinate.
-    return select_largest(_numerics.nan_where_invalid_vectors(scores, scores), k)[0]
+    return select_largest(_classes.nan_where_invalid_scores(scores, scores), k)[0]
 
 
 @compiled
@@ -127,7 +114,7 @@ def select_largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     indices = _sharding.select_by_example(
         select, scores.ndim - 1, hidden, of_split=select_of_split, of_classes=(0,)
     )
-    return take_entries(scores, indices), indices
+    return take_along(scores, indices), indices
 
 
 def _largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
@@ -135,15 +122,15 @@ def _largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     hidden = jax.lax.stop_gradient(scores)
 
     def in_any_order(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
-        if k <= _ordered_lists.LONGEST:
-            return _ordered_lists.select(scores, k)
+        if k <= _selection.LONGEST_LIST:
+            return _selection.select_in_lists(scores, k)
         return _selected(scores, k)
 
     def on_cpu(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
         return _in_chunks(scores, k) if _has_chunks(scores.shape[-1], k) else _selected(scores, k)
 
-    values, indices = _platforms.choose(hidden, cpu=on_cpu, default=in_any_order)
-    return _numerics.with_slope_of(values, take_entries(scores, indices)), indices
+    values, indices = _compilation.choose(hidden, cpu=on_cpu, default=in_any_order)
+    return _classes.with_slope_of(values, take_along(scores, indices)), indices
 
 
 def _in_chunks(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
@@ -158,7 +145,7 @@ def _in_chunks(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     candidates = take_along(chunks, chosen[..., None], -2)
     candidates = candidates.reshape(*scores.shape[:-1], k * _CHUNK)
     values, positions = _selected(candidates, k)
-    return values, _CHUNK * take_entries(chosen, positions // _CHUNK) + positions % _CHUNK
+    return values, _CHUNK * take_along(chosen, positions // _CHUNK) + positions % _CHUNK
 
 
 def select_largest_of_split(
@@ -184,9 +171,9 @@ def merge_devices(
     then, and stay so, because the devices are.
     """
     first = (size * jax.lax.axis_index(class_axis_name)).astype(places.dtype)
-    everyone, classes = _classes.concatenate((values, first + places), class_axis_name)
+    everyone, classes = _classes.gather((values, first + places), class_axis_name)
     kept, order = _largest(everyone, k)
-    return kept, take_entries(classes, order)
+    return kept, take_along(classes, order)
 
 
 @compiled
@@ -194,8 +181,7 @@ def select_kth(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     """The k-th largest entry along the last axis and its index, `[..., 1]` both.
 
     Equal entries rank in the order of their indices; whether -0 and 0 are equal depends on the
-    method. The CPU makes a partial selection one entry at a time, in a time that grows with k, and
-    vectorizes passes over all entries: one for each of the k largest, or a bisection.
+    method. The CPU vectorizes passes over all entries: one for each of the k largest, or bisection.
     """
     hidden = jax.lax.stop_gradient(scores)
     length = scores.shape[-1]
@@ -212,13 +198,13 @@ def select_kth(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
         by_descent = is_short and k <= _HIGHEST_DESCENT
         find = _selection.kth_by_descent if by_descent else _selection.kth_by_bisection
         index = find(scores, k)
-        return take_entries(scores, index), index
+        return take_along(scores, index), index
 
     # With an empty batch, `jnp.where` returns a constant, whose type a loop under `shard_map`
     # refuses.
     cpu = by_rank if 0 in scores.shape else on_cpu
-    value, index = _platforms.choose(hidden, cpu=cpu, default=by_rank)
-    return _numerics.with_slope_of(value, take_entries(scores, index)), index
+    value, index = _compilation.choose(hidden, cpu=cpu, default=by_rank)
+    return _classes.with_slope_of(value, take_along(scores, index)), index
 
 
 def pad_for_selection(scores: jax.Array, k: int, *, only_last: bool = False) -> jax.Array:
@@ -259,7 +245,7 @@ def _selected(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     # The compiler gathers the complete batch for a selection that it has to split over devices.
     hidden = jax.lax.stop_gradient(scores)
     _, indices = _sharding.select_by_example(select, scores.ndim - 1, hidden)
-    return take_entries(scores, indices), indices
+    return take_along(scores, indices), indices
 
 
 def move_classes_last(scores: ArrayLike, axis: int, name: str = "scores") -> jax.Array:

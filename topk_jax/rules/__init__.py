@@ -8,23 +8,11 @@
 file that `_making` imports.
 """
 
-from topk_jax.rules._calibration import CalibratedOn, TooFewError
-from topk_jax.rules._conformal import CONFORMAL
-from topk_jax.rules._kinds import COSTS, named_costs
-from topk_jax.rules._making import fit, from_json, parse
-from topk_jax.rules._rule import KINDS, Answer, Promise, Rule
+from topk_jax.rules._calibration import *
+from topk_jax.rules._conformal import *
+from topk_jax.rules._kinds import *
+from topk_jax.rules._making import *
+from topk_jax.rules._rule import *
 
-__all__ = [
-    "CONFORMAL",
-    "COSTS",
-    "KINDS",
-    "Answer",
-    "CalibratedOn",
-    "Promise",
-    "Rule",
-    "TooFewError",
-    "fit",
-    "from_json",
-    "named_costs",
-    "parse",
-]
+# Each file lists its public names.
+__all__ = [name for name in dir() if not name.startswith("_")]

@@ -12,7 +12,9 @@ from jax.typing import ArrayLike
 
 from topk_jax.taxonomy import Taxonomy
 
-# Examples, and scores of these, that are processed together to save memory.
+__all__ = ["CalibratedOn", "TooFewError"]
+
+# The most examples, and scores of these, that are processed together.
 _CHUNK, _MOST_SCORES = 2**12, 2**22
 # Of the labels that are drawn from shares.
 _DRAW_SEED = 20261125
@@ -26,13 +28,10 @@ class TooFewError(ValueError):
 
 @dataclass(frozen=True)
 class CalibratedOn:
-    """The examples that limits come from.
+    """The examples that limits come from: their number, and what they are, `on`, in words.
 
-    Attributes:
-        examples: their number n.
-        groups: how many independent examples say as much, at least. It is less than n if examples
-            of a group are alike.
-        on: what they are, in words.
+    `groups` independent examples say as much, at least; these are fewer if those of a group are
+    alike.
     """
 
     examples: int
@@ -41,13 +40,10 @@ class CalibratedOn:
 
     @classmethod
     def of(cls, examples: int, groups: ArrayLike | None, on: str) -> Self:
-        """What n examples are, with the group of each, `[n]`, or by themselves.
-
-        Examples of larger and smaller groups say as much as fewer groups of one size: Kish (1965),
-        "Survey sampling", (sum of sizes)^2 / sum of squares of sizes.
-        """
+        """What n examples are, with the group of each, `[n]`, or by themselves."""
         if groups is None:
             return cls(examples, float(examples), on)
+        # Groups of different sizes say as much as fewer of one size (Kish 1965, "Survey sampling").
         sizes = np.unique(groups, return_counts=True)[1].astype(np.float64)
         return cls(examples, float(examples**2 / np.square(sizes).sum()), on)
 
@@ -96,12 +92,10 @@ class Calibration:
 
     @cached_property
     def labels(self) -> np.ndarray:
-        """A class of each example, [n]: drawn with the probability of its share, always the same.
-
-        The most likely class would promise nothing about the others.
-        """
+        """A class of each example, [n]: drawn by the shares, always the same."""
         if self.shares is None:
             return self.classes[:, 0]
+        # The most likely class would promise nothing about the others.
         sums = self.shares.cumsum(axis=1, dtype=np.float64)
         total, generator = sums[:, -1:], np.random.default_rng(_DRAW_SEED)
         places = (sums <= generator.random((len(self), 1)) * total).sum(axis=1)
@@ -117,7 +111,7 @@ class Calibration:
         return getattr(self, name)
 
     def chunks(self) -> Iterator[slice]:
-        """The examples in chunks that are processed together."""
+        """The examples in parts that fit in memory."""
         size = max(1, min(_CHUNK, _MOST_SCORES // self.num_classes))
         for start in range(0, len(self), size):
             yield slice(start, start + size)
@@ -142,8 +136,7 @@ class Calibration:
     def check_number(self, ratio: Decimal, *, by_class: bool = False) -> None:
         """Raises `TooFewError` if limits could only be those of sets of all classes.
 
-        `ratio` is how often the allowed error is in the largest one. With limits by class, one
-        class is enough.
+        `ratio` is how often the allowed error is in the largest one.
         """
         fewest = math.ceil(ratio) - 1
         number = int(np.bincount(self.labels).max()) if by_class else len(self)

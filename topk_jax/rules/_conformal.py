@@ -12,6 +12,8 @@ from topk_jax import sets
 from topk_jax.rules._calibration import Calibration
 from topk_jax.rules._rule import Rule, error_of, percent
 
+__all__ = ["CONFORMAL"]
+
 # The clusters of classes are drawn from it.
 _SEED = 0
 # The weight of the limit of a class in the limits of "middle".
@@ -19,20 +21,16 @@ _MIDDLE = 0.5
 
 
 class Conformal(NamedTuple):
-    """A conformal rule.
+    """A conformal rule."""
 
-    Attributes:
-        score: the arguments of `topk_jax.sets.conformal_scores`, without class counts; the kind
-            "taxonomic" is `topk_jax.sets.node_scores`. None for the classes above a smallest score.
-        score_in_words: the score of a class, after "The score of a class is".
-        needs_distribution: whether the probabilities of an example must add up to 1.
-        quantile: the examples of a quantile: all, those of each class, or of each cluster of
-            classes. "middle" is halfway between the first two.
-    """
-
+    # The arguments of `conformal_scores`, without class counts; the kind "taxonomic" is
+    # `node_scores`. None for the classes above a smallest score.
     score: Mapping[str, Any] | None
+    # After "The score of a class is".
     score_in_words: str = ""
+    # Whether the probabilities of an example must add up to 1.
     needs_distribution: bool = False
+    # The examples of a quantile. "middle" is halfway between all and those of each class.
     quantile: Literal["all", "classes", "clusters", "middle"] = "all"
 
 
@@ -105,21 +103,16 @@ class Coverage(Rule):
             examples.check_distributions()
         needed = {"pas": "class_counts", "taxonomic": "taxonomy"}.get(str(self.conformal))
         own = {} if needed is None else {needed: examples.given(needed)}
-        examples.check_number(
-            1 / self._error_of_classes, by_class=rule.quantile in ("classes", "middle")
-        )
-
+        by_one = rule.quantile in ("classes", "middle")
+        examples.check_number(1 / self._error_of_classes, by_class=by_one)
         # Conformal scores are small for likely classes. The limit of "lac" is a probability.
         sign = -1 if rule.score is None else 1
 
         def score(scores: np.ndarray, labels: np.ndarray) -> ArrayLike:
             if rule.score is not None and self.conformal != "taxonomic":
                 return sets.conformal_label_scores(scores, labels, **rule.score, **own)
-            of_classes = (
-                scores if rule.score is None else np.asarray(sets.node_scores(scores, **own))
-            )
-            of_labels: np.ndarray = np.take_along_axis(of_classes, labels[:, None], axis=-1)[:, 0]
-            return sign * of_labels
+            of_classes = -scores if rule.score is None else sets.node_scores(scores, **own)
+            return np.take_along_axis(np.asarray(of_classes), labels[:, None], axis=-1)[:, 0]
 
         if rule.quantile == "all" and examples.shares is not None:
             of_votes = [examples.map(score, one) for one in examples.classes.T]
@@ -130,13 +123,12 @@ class Coverage(Rule):
         if rule.quantile == "classes":
             return sets.class_conditional_quantiles(of_labels, labels, **by_class)
         if rule.quantile == "clusters":
-            key = jax.random.key(_SEED)
-            return sets.clustered_quantiles(of_labels, labels, key=key, **by_class)
+            return sets.clustered_quantiles(
+                of_labels, labels, key=jax.random.key(_SEED), **by_class
+            )
         if rule.quantile == "middle":
             return sets.interpolated_quantiles(of_labels, labels, weight=_MIDDLE, **by_class)
-        # The scores have a single class: their quantile is that of all examples.
-        only_class = np.zeros(len(examples), np.int32)
-        return sign * sets.conformal_quantile(of_labels, only_class, error=error)
+        return sign * sets.conformal_quantile(of_labels, labels, error=error)
 
     def choose(self, scores: jax.Array) -> jax.Array:
         limits, tree, score = self.fitted_limits, self.taxonomy, self._rule.score
@@ -145,8 +137,7 @@ class Coverage(Rule):
         if tree is not None and self.conformal == "taxonomic":
             return sets.score_set(sets.node_scores(scores, tree), limits)
         counts = {} if self.class_counts is None else {"class_counts": self.class_counts}
-        more: Mapping[str, Any] = {**score, **counts}
-        return sets.conformal_set(scores, limits, **more)
+        return sets.conformal_set(scores, limits, **{**score, **counts})
 
     def describe_effect(self) -> str:
         return (
@@ -166,9 +157,8 @@ class Coverage(Rule):
             f"Each set has the classes whose score is at most {limit}. The score of a class is "
             f"{rule.score_in_words}. With {these}, {self.describe_effect()}"
         )
-        number = 0 if limits is None else int(np.isposinf(limits).sum())
-        if number == 0:
-            return words
-        return (
-            f"{words} Classes with too few of these examples for that are in every set: {number:,}."
-        )
+        if limits is not None and (number := int(np.isposinf(limits).sum())):
+            words += (
+                f" Classes with too few of these examples for that are in every set: {number:,}."
+            )
+        return words

@@ -14,15 +14,15 @@ from topk_jax.rules._calibration import Calibration
 from topk_jax.rules._rule import MEAN_SIZE, NUMBER, POSITIVE, SIZE, Rule, error_of, percent
 from topk_jax.taxonomy import Taxonomy
 
+__all__ = ["COSTS", "named_costs"]
+
 # The costs that have a name.
 COSTS = ("missed", "macro", "taxonomy")
 # The probability that calibration examples make a limit whose errors are more.
 _DELTA = 0.05
 # The kinds of `topk_jax.sets.set_utilities` with their parameters.
-_UTILITIES = {
-    **{"precision": (), "u65": (), "u80": ()},
-    **{"f_beta": ("beta",), "reject": ("alpha", "beta")},
-}
+_UTILITIES: dict[str, tuple[str, ...]] = {"precision": (), "u65": (), "u80": ()}
+_UTILITIES |= {"f_beta": ("beta",), "reject": ("alpha", "beta")}
 
 
 class TopK(Rule):
@@ -81,8 +81,7 @@ class Adaptive(Rule):
     needs_limits = False
 
     def choose(self, scores: jax.Array) -> jax.Array:
-        error = float(error_of(self.value))
-        return sets.adaptive_set(scores, error=error)
+        return sets.adaptive_set(scores, error=float(error_of(self.value)))
 
     def describe_sets(self) -> str:
         return (
@@ -168,8 +167,7 @@ class Utility(Rule):
             return np.asarray(found, np.float32)
 
     def choose(self, scores: jax.Array) -> jax.Array:
-        worth = self.worth(scores.shape[-1])
-        return sets.utility_set(scores, utilities=worth)
+        return sets.utility_set(scores, utilities=self.worth(scores.shape[-1]))
 
     def describe_sets(self) -> str:
         return (
@@ -201,17 +199,12 @@ class Risk(Rule):
     def find_limits(self, examples: Calibration) -> ArrayLike:
         """The largest limit whose sets cost at most the risk on average over new examples.
 
-        Conformal risk control: Angelopoulos et al. (2024). A set that has the label costs nothing;
-        another costs what the label costs with the most similar class in the set. The summed cost
-        falls only at scores of classes that make a set cheaper: no grid of limits is needed.
+        Conformal risk control (Angelopoulos et al., 2024). A set costs what the label costs with
+        the most similar class in the set. Costs fall only at scores of such classes: no grid.
         """
         if self.costs in COSTS:
-            of_labels, similar = named_costs(
-                self.costs,
-                examples.num_classes,
-                class_counts=examples.class_counts,
-                taxonomy=examples.taxonomy,
-            )
+            more: Any = {"class_counts": examples.class_counts, "taxonomy": examples.taxonomy}
+            of_labels, similar = named_costs(self.costs, examples.num_classes, **more)
         else:
             of_labels, similar = examples.given("costs"), examples.similar
         number, largest, risk = len(examples), float(of_labels.max()), Decimal(str(self.value))
@@ -260,19 +253,12 @@ def named_costs(
     of labels that is missed. By a taxonomy, a set costs the height of the lowest node with the
     label and a class of the set; the height of the root is 1.
 
-    Args:
-        name: the name of the costs.
-        num_classes: the number of classes L.
-        class_counts: the training examples of each class, `[L]`, for "macro".
-        taxonomy: what is above the classes, for "taxonomy".
-
     Returns:
         The costs by label, `[L]`; and what a set costs at most by label and by a class of the set,
         `[L, L]`, or None if no class is similar to another.
 
     Example:
-        >>> from topk_jax import rules
-        >>> print(rules.named_costs("macro", 2, class_counts=[30, 10])[0])
+        >>> print(named_costs("macro", 2, class_counts=[30, 10])[0])
         [0.66666667 2.        ]
     """
     if name not in COSTS:
@@ -285,8 +271,8 @@ def named_costs(
         what = "class_counts, the training examples of each," if name == "macro" else name
         raise ValueError(f"{what} must be given for the costs {name}")
     if name == "macro":
-        dtype = jnp.result_type(float)
-        given = _checks.numbers(needed, "class_counts", dtype, ((num_classes,),), above=0)
+        shapes, dtype = ((num_classes,),), jnp.result_type(float)
+        given = _checks.numbers(needed, "class_counts", dtype, shapes, above=0)
         counts = np.asarray(given, np.float64)
         return counts.sum() / (num_classes * counts), None
     labels, others = np.indices((num_classes, num_classes))

@@ -17,6 +17,8 @@ from topk_jax.rules._kinds import COSTS
 from topk_jax.rules._rule import KINDS, LEAVES, SIZE, Rule, error_of, number_of
 from topk_jax.taxonomy import Taxonomy
 
+__all__ = ["fit", "from_json", "parse"]
+
 # What may follow a rule, and the kinds that it goes with; None for all.
 _MODIFIERS = {"rule": "coverage", "costs": "risk", "max_names": None, "new_score": "coverage"}
 # How far the shares of an example may be from a sum of 1.
@@ -26,21 +28,17 @@ _ROUNDING = 1e-4
 def parse(text: str) -> Rule:
     r"""The rule of a text, such as `coverage=0.9, rule=aps, max_names=2`; not calibrated.
 
-    A text is `KIND=VALUE`, where KIND is one of `KINDS`, or a conformal rule, which is short for a
-    coverage: `aps=0.9`. It may have `rule=` (one of `CONFORMAL`) and `new_score=` after a coverage,
-    `costs=` after a risk, and `max_names=` after all of them.
-
     Args:
-        text: the text.
+        text: `KIND=VALUE`, where KIND is one of `KINDS`, or a conformal rule, which is short for a
+            coverage: `aps=0.9`. It may have `rule=` (one of `CONFORMAL`) and `new_score=` after a
+            coverage, `costs=` after a risk, and `max_names=` after all of them.
 
     Returns:
-        The rule. Its text is this one, or the long form of it.
+        The rule. Its text is the long form of this one.
 
     Example:
-        >>> from topk_jax import rules
-        >>> rule = rules.parse("aps=0.9, max_names=2")
-        >>> print(rule, rule.needs_limits)
-        coverage=0.9, rule=aps, max_names=2 True
+        >>> print(parse("aps=0.9, max_names=2"))
+        coverage=0.9, rule=aps, max_names=2
     """
     if not isinstance(text, str):
         raise TypeError(f"text must be a str, got {_checks.describe(text)}.")
@@ -99,35 +97,27 @@ def fit(
 
     Args:
         rule: a rule, or its text; see `parse`.
-        scores: floating-point, `[n, L]`, such as probabilities. NumPy arrays and memory maps are
-            read in chunks.
+        scores: floating-point, `[n, L]`, such as probabilities; memory maps are read in chunks.
         labels: integer classes, `[n]`; with `shares` the classes that the truth of each example is
             made of, `[n, m]`, the most likely one first.
-        shares: the share of each of these classes, such as its votes, `[n, m]`: at least 0, with
-            sum 1. Places that an example does not need have 0.
-        groups: what each example belongs to, if examples of a group are alike, `[n]`. They are only
-            counted, for `CalibratedOn`.
-        class_counts: the training examples of each class, `[L]`, for the conformal rule "pas" and
-            the costs "macro".
+        shares: the part of each of these, as of votes, `[n, m]`, with sum 1; 0 in unused places.
+        groups: what each example belongs to, if those of a group are alike, `[n]`: only counted.
+        class_counts: the training examples of each class, `[L]`, for "pas" and the costs "macro".
         taxonomy: what is above the classes, for rules with names and the costs "taxonomy".
-        costs: for a risk whose costs have another name than "missed", "macro" and "taxonomy": what
-            a set costs without the label, by label, `[L]`.
+        costs: what a set costs without the label, by label, `[L]`, for costs that are not `COSTS`.
         similar: beside `costs`: what a set costs at most, by label and by a class in the set,
             `[L, L]`; 0 for the label itself. By default no class is similar to another one.
         outliers: how unusual each example is, `[n]`, for a rule with a `new_score`.
         on: what the examples are, in words.
 
     Returns:
-        The rule with its limits, for `Rule.__call__`.
+        The rule with its limits.
 
     Example:
-        >>> import numpy as np
-        >>> from topk_jax import rules
         >>> probabilities = np.array([[0.75, 0.25], [0.5, 0.5], [0.25, 0.75], [0.125, 0.875]])
-        >>> rule = rules.fit("coverage=0.75", probabilities, np.array([0, 1, 1, 1]))
-        >>> print(rule.limits, rule(np.array([[0.5, 0.5], [0.75, 0.25]])))
-        0.5 [[ True  True]
-         [ True False]]
+        >>> rule = fit("coverage=0.75", probabilities, np.array([0, 1, 1, 1]))
+        >>> print(rule.limits, rule(np.array([0.75, 0.25])))
+        0.5 [ True False]
 
     Source: the functions of `topk_jax.sets` that it calls.
     """
@@ -137,11 +127,17 @@ def fit(
             "costs must be given only for a risk whose costs have a name of their own, as "
             f"risk=0.1, costs=mine; got {rule}"
         )
-    given = {
-        **{"labels": labels, "shares": shares, "groups": groups, "outliers": outliers},
-        **{"class_counts": class_counts, "costs": costs, "similar": similar},
-    }
-    examples = _examples(scores, taxonomy, given)
+    examples = _examples(
+        scores,
+        taxonomy,
+        labels=labels,
+        shares=shares,
+        groups=groups,
+        outliers=outliers,
+        class_counts=class_counts,
+        costs=costs,
+        similar=similar,
+    )
     number = len(examples)
     if rule.needs_distribution:
         examples.check_distributions()
@@ -166,19 +162,10 @@ def fit(
 
 
 def from_json(plain: Mapping[str, Any], *, taxonomy: Taxonomy | None = None) -> Rule:
-    r"""The rule that `Rule.to_json` has written; its sets are the same.
-
-    Args:
-        plain: what a file has.
-        taxonomy: what is above the classes, for a rule whose sets have names.
-
-    Returns:
-        The rule.
+    """The rule that `Rule.to_json` has written; a taxonomy is for sets with names.
 
     Example:
-        >>> from topk_jax import rules
-        >>> rule = rules.parse("utility=u65")
-        >>> print(rules.from_json(rule.to_json()))
+        >>> print(from_json(parse("utility=u65").to_json()))
         utility=u65
     """
     try:
@@ -208,7 +195,7 @@ def _with(rule: Rule, **changes: Any) -> Rule:
 
 
 def _examples(
-    scores: ArrayLike, taxonomy: Taxonomy | None, given: Mapping[str, ArrayLike | None]
+    scores: ArrayLike, taxonomy: Taxonomy | None, **given: ArrayLike | None
 ) -> Calibration:
     """The arguments of `fit`, or an error that names the one that is wrong."""
     values = np.asarray(scores)
@@ -224,15 +211,16 @@ def _examples(
         )
     arrays = {name: np.asarray(one) for name, one in given.items() if one is not None}
     truth = arrays["shares"].shape[1:2] if "shares" in arrays else ()
-    shapes = {
-        **{"labels": (number, *truth), "shares": (number, *truth)},
-        **{"groups": (number,), "outliers": (number,)},
-        **{"class_counts": (num_classes,), "costs": (num_classes,)},
+    shapes: dict[str, tuple[int, ...]] = {
+        "labels": (number, *truth),
+        "shares": (number, *truth),
+        "class_counts": (num_classes,),
+        "costs": (num_classes,),
         "similar": (num_classes, num_classes),
     }
     for name, array in arrays.items():
-        if array.shape != shapes[name]:
-            raise ValueError(f"{name} must have the shape {shapes[name]}, got {array.shape}.")
+        if array.shape != (shape := shapes.get(name, (number,))):
+            raise ValueError(f"{name} must have the shape {shape}, got {array.shape}.")
         if name not in ("labels", "groups", "outliers") and not (array >= 0).all():
             raise ValueError(f"{name} must be at least 0, got {array.min()}.")
     labels, shares = arrays.pop("labels"), arrays.get("shares")
@@ -256,8 +244,7 @@ def _limits_of_outliers(rule: Rule, examples: Calibration) -> tuple[jax.Array, j
     """The outlier scores up to which an example may be known, and from which on it may be new."""
     values, error = examples.given("outliers"), error_of(rule.value) / 4
     examples.check_number(1 / error)
-    # The scores have a single class: their quantile is that of all examples.
-    only_class, each = np.zeros(len(examples), np.int32), float(error)
-    known_to = sets.conformal_quantile(values, only_class, error=each)
-    once = np.bincount(examples.labels)[examples.labels] == 1
+    each, labels = float(error), examples.labels
+    known_to = sets.conformal_quantile(values, labels, error=each)
+    once = np.bincount(labels)[labels] == 1
     return known_to, sets.new_class_threshold(values, once, error=each)

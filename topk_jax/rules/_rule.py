@@ -16,6 +16,8 @@ from topk_jax import sets
 from topk_jax.rules._calibration import CalibratedOn, Calibration
 from topk_jax.taxonomy import Taxonomy
 
+__all__ = ["KINDS", "Answer", "Promise", "Rule"]
+
 Array = jax.Array | np.ndarray
 
 # The rules by name.
@@ -36,14 +38,12 @@ _ALLOWED: dict[str, Callable[[float], bool]] = {
 
 
 class Answer(NamedTuple):
-    """What a rule answers for examples.
+    """What a rule answers for examples, as booleans; None for what it cannot say.
 
     Attributes:
-        members: the classes of each set, booleans `[..., L]`.
-        nodes: the nodes of the taxonomy that name each set, booleans `[..., V]`; None for sets
-            without names.
-        none_of_these: whether an example may be of a class that is not known, booleans `[...]`;
-            None if the rule cannot say so.
+        members: the classes of each set, `[..., L]`.
+        nodes: the nodes of the taxonomy that name each set, `[..., V]`.
+        none_of_these: whether an example may be of a class that is not known, `[...]`.
     """
 
     members: jax.Array
@@ -53,12 +53,9 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Promise:
-    """How often sets have the label.
+    """How often sets have the label, at least, and the examples that the limits come from.
 
-    Attributes:
-        coverage: the probability of that, at least; for a label that is drawn, if the truth is
-            several classes.
-        calibrated_on: the examples that the limits come from; None if that is not known.
+    If the truth is several classes, a label is drawn.
     """
 
     coverage: float
@@ -70,7 +67,7 @@ class Rule:
     """A rule that makes sets of classes of scores; `parse`, `fit` and `from_json` make one.
 
     It is a tree of arrays: a function that is compiled for one is compiled for all of its limits.
-    Its subclasses are the kinds of rules; `KINDS` has them by name.
+    Its subclasses are the kinds of rules. What a rule does not have is None.
 
     Attributes:
         name: the name of the kind, as "coverage".
@@ -78,12 +75,11 @@ class Rule:
         needs_distribution: whether the scores of an example must add up to 1.
         needs_limits: whether it is calibrated on examples with labels.
         value: the K, the coverage, the error, the risk, or the name of a utility.
-        conformal: the conformal rule of a coverage, as "aps"; None for other kinds.
-        costs: the name of the costs of a risk; None for other kinds.
-        max_names: the most names that sets are widened to; None for sets as they are.
-        new_score: the name of the outlier score that says "none of these"; None if nothing does.
-        limits: what is calibrated, `[]`, or `[L]` for limits by class. It is the smallest score in
-            a set, or the largest conformal score. None before, and if nothing is.
+        conformal: the conformal rule of a coverage, as "aps".
+        costs: the name of the costs of a risk.
+        max_names: the most names that sets are widened to.
+        new_score: the name of the outlier score that says "none of these".
+        limits: the smallest score in a set, or the largest conformal score, `[]`; `[L]` by class.
         known_to: the largest outlier score of an example that may be of a known class.
         new_from: the smallest outlier score with which "none of these" is beside the classes.
         class_counts: the training examples of each class, `[L]`, if the conformal score is "pas".
@@ -91,13 +87,9 @@ class Rule:
         calibrated_on: the examples that the limits come from.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> from topk_jax import rules
-        >>> rule = rules.parse("top_k=2")
-        >>> print(rule(jnp.array([0.5, 0.125, 0.375])))
+        >>> print(rules.parse("top_k=2")(jnp.array([0.5, 0.125, 0.375])))
         [ True False  True]
-        >>> rule.in_words
-        'Each set has the 2 classes of highest probability.'
     """
 
     name: ClassVar[str]
@@ -177,14 +169,14 @@ class Rule:
     @property
     def is_fitted(self) -> bool:
         """Whether it has all that it needs to make sets."""
-        needed = {
-            "limits": self.needs_limits,
-            "known_to": self.says_new,
-            "new_from": self.says_new,
-            "class_counts": self.conformal == "pas",
-            "taxonomy": self.has_names,
-        }
-        return all(getattr(self, name) is not None for name, needs in needed.items() if needs)
+        needed = [
+            (self.needs_limits, self.limits),
+            (self.says_new, self.known_to),
+            (self.says_new, self.new_from),
+            (self.conformal == "pas", self.class_counts),
+            (self.has_names, self.taxonomy),
+        ]
+        return all(value is not None for is_needed, value in needed if is_needed)
 
     @property
     def promise(self) -> Promise | None:
@@ -207,24 +199,19 @@ class Rule:
         return self.answer(scores, outliers).members
 
     def answer(self, scores: ArrayLike, outliers: ArrayLike | None = None) -> Answer:
-        """The sets, their names, and whether they are "none of these"; a pure function.
+        """The sets of scores `[..., L]`, their names, and "none of these"; a pure function.
 
-        Args:
-            scores: what the classifier says, floating-point, `[..., L]`.
-            outliers: how unusual each example is, `[...]`, with a `new_score`.
+        With a `new_score`, `outliers` says how unusual each example is, `[...]`.
         """
         if not self.is_fitted:
             raise ValueError(f"{self} must be fitted before it makes sets: call rules.fit")
         members = self.choose(jnp.asarray(scores))
         nodes = none_of_these = None
-        if self.has_names:
-            assert self.taxonomy is not None
+        if self.has_names and self.taxonomy is not None:
             nodes = sets.fewest_names(members, self.taxonomy, names=self.max_names or 1)
             if self.max_names is not None:
                 members = sets.node_set(nodes, self.taxonomy)
-        if self.says_new:
-            assert self.known_to is not None
-            assert self.new_from is not None
+        if self.known_to is not None and self.new_from is not None:
             if outliers is None:
                 raise ValueError(f"outliers must be given for {self}")
             limits = {"known_to": self.known_to, "new_from": self.new_from}
@@ -277,7 +264,7 @@ class Rule:
 
 
 def number_of(name: str, text: str, must_be: str) -> float | int:
-    """The number of a text, or a `ValueError` with what it must be, one of `_ALLOWED`."""
+    """The number of a text, or a `ValueError` with what it must be."""
     try:
         value = float(text)
     except ValueError:

@@ -1,7 +1,5 @@
 """Thresholds for a mean set size or a mean error over all examples, without labels."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable
 from functools import partial
@@ -11,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _class_axis, _classes, _numerics, _selection
+from topk_jax import _checks, _classes, _selection, _sharding
 
 __all__ = ["AverageKCalibrator", "average_error_threshold", "average_k_threshold"]
 
 
-@_class_axis.allow_split(of="batch")
+@_sharding.allow_split(of="batch")
 def average_k_threshold(
     probabilities: ArrayLike, *, k: float, class_axis_name: Hashable | None = None
 ) -> jax.Array:
@@ -25,25 +23,20 @@ def average_k_threshold(
     .. math:: \lambda = \tfrac12 \big( P_{[N]} + P_{[N+1]} \big), \qquad N = \lfloor k n \rfloor,
 
     where P are all n L probabilities in descending order. If the midpoint would keep more than N of
-    them, because they tie, the threshold is the smallest probability above it, or infinity if there
-    is none: the mean size of the sets never exceeds k. For k = L it is minus infinity, which keeps
-    every class. Denormal numbers count as 0.
+    them, because they tie, it is the smallest probability above it, or infinity: the mean size of
+    the sets never exceeds k. For k = L it is minus infinity. Denormal numbers count as 0.
 
     Args:
         class_axis_name: see `topk_jax.sets`.
-        probabilities: floating-point, `[..., L]`, with at least one example.
-        k: static mean set size, a real number from 1 to L, interpreted as its shortest decimal.
+        probabilities: floating-point, `[..., L]`.
+        k: static mean set size, a real number from 1 to L, taken as its shortest decimal.
 
     Returns:
-        A scalar for `threshold_set`; NaN if a probability is NaN.
+        A scalar for `threshold_set`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import sets
         >>> probabilities = jnp.array([[0.75, 0.125, 0.125], [0.5, 0.25, 0.25]])
-        >>> print(sets.average_k_threshold(probabilities, k=1))
-        0.375
-        >>> print(sets.average_k_threshold(probabilities, k=1.5))
+        >>> print(average_k_threshold(probabilities, k=1.5))
         0.5
 
     Source: Garcin (2023), thesis, equations 2.29 to 2.31 and algorithm 1.
@@ -64,23 +57,18 @@ def average_k_threshold(
 
 
 class AverageKCalibrator:
-    """`average_k_threshold` for a stream of batches, equal to the last bit, in O(k n) memory.
-
-    It runs on the host and stores the k n + 1 largest probabilities so far, and up to k n + 1 more
-    before it discards the smaller ones.
+    """`average_k_threshold` for a stream of batches, on the host, in O(k n) memory.
 
     Args:
-        k: mean set size, a real number from 1 to L, interpreted as its shortest decimal.
+        k: mean set size, a real number from 1 to L, taken as its shortest decimal.
         num_examples: the total number n of examples, at least 1.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import sets
-        >>> calibrator = sets.AverageKCalibrator(1, num_examples=2)
-        >>> calibrator.update(jnp.array([[0.75, 0.125, 0.125]]))
-        >>> calibrator.update(jnp.array([[0.5, 0.25, 0.25]]))
+        >>> calibrator = AverageKCalibrator(1.5, num_examples=2)
+        >>> for batch in ([[0.75, 0.125, 0.125]], [[0.5, 0.25, 0.25]]):
+        ...     calibrator.update(jnp.array(batch))
         >>> print(calibrator.threshold())
-        0.375
+        0.5
 
     Source: Garcin (2023), thesis, algorithm 1.
     """
@@ -91,18 +79,13 @@ class AverageKCalibrator:
         self._rank = math.floor(_checks.mean_set_size(k) * self._num_examples)
         self._num_classes: int | None = None
         self._num_seen = 0
-        self._seen_nan = False
-        self._largest = np.empty(0, np.float32)
-        self._pending: list[np.ndarray] = []
-        self._num_pending = 0
+        # The `rank + 1` largest so far, of which the smallest is known, and what came after them.
+        self._stored: list[np.ndarray] = []
+        self._num_stored = 0
+        self._smallest = np.nan
 
     def update(self, batch: ArrayLike) -> None:
-        """Adds the probabilities of more examples.
-
-        Args:
-            batch: floating-point, `[..., L]`, of any size, without padding. A NumPy or JAX array;
-                it must not be traced.
-        """
+        """Adds the probabilities of a batch, `[..., L]`, without padding and not traced."""
         if isinstance(batch, jax.core.Tracer):
             raise TypeError(
                 "batch must be a concrete array, got a traced value: update outside jit."
@@ -122,41 +105,32 @@ class AverageKCalibrator:
                 f"got {num_seen}."
             )
         self._num_classes, self._num_seen = num_classes, num_seen
-        self._seen_nan = self._seen_nan or bool(np.isnan(values).any())
-        self._store(values.reshape(-1))
+        # A copy, because the caller may reuse the memory of the batch. NaN stays, and so does all
+        # as long as the smallest is not known.
+        values = values.reshape(-1)
+        self._stored.append(values[~(values <= self._smallest)])
+        self._num_stored += self._stored[-1].size
+        if self._num_stored > 2 * self._rank + 1:
+            self._reduce()
 
     def threshold(self) -> jax.Array:
-        """The threshold of all examples.
-
-        Returns:
-            A scalar, equal to `average_k_threshold` of all examples together.
-        """
+        """The threshold of all examples, a scalar."""
         if self._num_seen < self._num_examples:
             raise ValueError(
                 f"num_examples = {self._num_examples} examples must be given before the threshold, "
                 f"got {self._num_seen}."
             )
         self._reduce()
-        if self._seen_nan:
-            return jnp.asarray(jnp.nan, self._largest.dtype)
-        return _average_k_threshold(jnp.asarray(self._largest), self._rank)
-
-    def _store(self, values: np.ndarray) -> None:
-        """Stores values that may be among the `rank + 1` largest; discards others when needed."""
-        # Both branches copy, because the caller may reuse the memory of the batch.
-        is_full = self._largest.size > 0
-        values = values[values > self._largest[0]] if is_full else values.copy()
-        self._pending.append(values)
-        self._num_pending += values.size
-        if self._num_pending > self._rank:
-            self._reduce()
+        return _average_k_threshold(jnp.asarray(self._stored[0]), self._rank)
 
     def _reduce(self) -> None:
-        """Reduces the stored values to the `rank + 1` largest, with the smallest of them first."""
-        kept = np.concatenate([*([self._largest] if self._largest.size else []), *self._pending])
-        surplus = kept.size - (self._rank + 1)
-        self._largest = np.partition(kept, surplus)[surplus:] if surplus >= 0 else kept
-        self._pending, self._num_pending = [], 0
+        """Reduces the stored values to the `rank + 1` largest."""
+        values = np.concatenate(self._stored)
+        surplus = values.size - (self._rank + 1)
+        if surplus >= 0:
+            values = np.partition(values, surplus)[surplus:]
+            self._smallest = values[0]
+        self._stored, self._num_stored = [values], values.size
 
 
 def average_error_threshold(probabilities: ArrayLike, *, error: ArrayLike) -> jax.Array:
@@ -166,22 +140,18 @@ def average_error_threshold(probabilities: ArrayLike, *, error: ArrayLike) -> ja
         \lambda = \max \Big\{ t :
         \frac1n \sum_i \sum_l p_l(x_i) \mathbf 1[p_l(x_i) < t] \le \varepsilon \Big\}
 
-    It is one of the probabilities, or infinity if the sets may miss all of them. In float32, the
-    sums are right to a relative 7e-6.
+    It is one of the probabilities, or infinity if the sets may miss all of them.
 
     Args:
-        probabilities: floating-point, from 0 to 1, `[..., L]`, with at least one example.
+        probabilities: see `topk_jax.sets`.
         error: a real scalar in [0, 1), the mean probability that the sets may miss.
 
     Returns:
-        A scalar for `threshold_set`; NaN if a probability is NaN, or a traced one is not from 0 to
-        1.
+        A scalar for `threshold_set`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import sets
         >>> probabilities = jnp.array([[0.75, 0.125, 0.125], [0.5, 0.25, 0.25]])
-        >>> print(sets.average_error_threshold(probabilities, error=0.125))
+        >>> print(average_error_threshold(probabilities, error=0.125))
         0.25
 
     Source: Garcin (2023), thesis, table 2.1, average error.
@@ -198,16 +168,14 @@ def average_error_threshold(probabilities: ArrayLike, *, error: ArrayLike) -> ja
 def _average_k_threshold(
     values: jax.Array, rank: jax.Array | int, class_axis_name: Hashable | None = None
 ) -> jax.Array:
-    """The threshold between the `rank` largest of the values [N] and the next, if they differ.
-
-    Denormal values and midpoints are 0, as for some XLA backends: they could keep too many values.
-    """
-    normal = _numerics.flush(_selection.compute_once(values))
+    """The threshold between the `rank` largest of the values [N] and the next, if they differ."""
+    # Denormal numbers are 0, as for some XLA backends: they could keep too many values.
+    normal = _classes.flush(_selection.compute_once(values))
     lower = _selection.largest_threshold(
         normal, lambda kept: _classes.sum_classes(kept, class_axis_name) > rank, class_axis_name
     )
     upper = _classes.min_values(jnp.where(normal > lower, normal, jnp.inf), class_axis_name)
-    midpoint = _numerics.flush((lower + upper) / 2.0)
+    midpoint = _classes.flush((lower + upper) / 2.0)
     separates = (_classes.sum_classes(normal > lower, class_axis_name) == rank) & (midpoint > lower)
     threshold = jnp.where(separates, midpoint, upper)
     threshold = jnp.where(rank >= _classes.count(values, class_axis_name), -jnp.inf, threshold)

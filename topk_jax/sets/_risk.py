@@ -1,7 +1,5 @@
 """Risk control: a bound on the expected loss of sets, and on the errors among confident answers."""
 
-from __future__ import annotations
-
 import decimal
 from decimal import Decimal
 from fractions import Fraction
@@ -11,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _class_axis, _numerics, _sharding
+from topk_jax import _checks, _classes, _example, _sharding
 
 __all__ = ["false_negative_rates", "risk_controlled_index", "selective_threshold"]
 
@@ -26,14 +24,12 @@ def risk_controlled_index(losses: ArrayLike, *, error: float, bound: float = 1.0
         \hat\jmath = \min \Big\{ j : \frac{B + \sum_i \ell_{ij'}}{n + 1} \le \varepsilon
         \text{ for all } j' \ge j \Big\}
 
-    Column j has the losses of the sets of parameter j, such as a threshold that falls from column
-    to column. A larger set must not have a larger loss. For an example exchangeable with these, the
-    expected loss of the sets of parameter :math:`\hat\jmath` is at most :math:`\varepsilon`.
+    A larger set must not have a larger loss.
 
     Args:
-        losses: floating-point losses in [0, B] of each example with each parameter, `[..., m]`.
-        error: static bound of the expected loss, a real number in [0, B), taken as its shortest
-            decimal.
+        losses: floating-point losses in [0, B] of each example with each parameter, such as a
+            threshold that falls from column to column, `[..., m]`.
+        error: static bound of the expected loss, a real number in [0, B), taken as its decimal.
         bound: static number B, the largest possible loss, positive.
 
     Returns:
@@ -41,10 +37,8 @@ def risk_controlled_index(losses: ArrayLike, *, error: float, bound: float = 1.0
         a loss is NaN or a traced loss is outside [0, B].
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import sets
         >>> losses = jnp.array([[1.0, 0.5, 0.0], [1.0, 0.0, 0.0], [0.5, 0.5, 0.0]])
-        >>> print(sets.risk_controlled_index(losses, error=0.5))
+        >>> print(risk_controlled_index(losses, error=0.5))
         1
 
     Source: Angelopoulos et al. (2024), "Conformal risk control", equation 4.
@@ -55,13 +49,13 @@ def risk_controlled_index(losses: ArrayLike, *, error: float, bound: float = 1.0
             "losses must have a row for each example and a column for each parameter, got shape "
             f"{values.shape}."
         )
-    largest = _checks.static_positive(bound, "bound")
+    largest = _checks.static_number(bound, "bound", above=0)
     rate = _checks.static_error(error, below=largest)
-    values = _checks.within(losses, values, "losses", (0.0, float(largest)))
+    values = _checks.within(losses, values, "losses", at_least=0, at_most=float(largest))
     exact = rate * (values.size // values.shape[-1] + 1) - largest
     # Sums of thirds are rounded. Sums of losses of 0 and 1 are integers, which less than one more
     # does not change. A sum of 0 is exact.
-    rounding = _numerics.rounding_to_spare(values.dtype)
+    rounding = _classes.rounding_to_spare(values.dtype)
     allowed = float(exact) + min(rounding * max(float(exact), float(largest)), float(largest) / 2)
     is_small = (values.sum(axis=range(values.ndim - 1)) <= allowed) & (exact >= 0)
     # Only the columns at the end that are all small count. A NaN is not small.
@@ -69,48 +63,37 @@ def risk_controlled_index(losses: ArrayLike, *, error: float, bound: float = 1.0
     return values.shape[-1] - from_here.sum()
 
 
-@_class_axis.refuse_split
 def false_negative_rates(
     probabilities: ArrayLike, targets: ArrayLike, *, thresholds: ArrayLike
 ) -> jax.Array:
-    r"""The part of the labels of an example that `threshold_set` misses, by threshold.
+    r"""The part of the labels that `threshold_set` misses, as a loss for `risk_controlled_index`.
 
     .. math:: \ell_j(p, Y) = \frac{|\{ y \in Y : p_y < \lambda_j \}|}{|Y|}
 
-    These are losses for `risk_controlled_index`, for examples with several labels. The loss of an
-    example without labels is 0.
-
     Args:
-        probabilities: floating-point scores, larger for classes that fit better, `[..., L]`; of any
-            range, such as the sigmoids of logits.
+        probabilities: floating-point scores of any range, larger for likelier classes, `[..., L]`.
         targets: which classes are labels, `[..., L]`: booleans, or numbers that are 0 or 1.
-        thresholds: real, `[m]`, which never grow, so that the losses do not grow either.
+        thresholds: real, `[m]`, which never grow.
 
     Returns:
-        The losses in [0, 1], `[..., m]`; NaN where a score is NaN or a traced target is neither 0
-        nor 1. All are NaN if traced thresholds grow.
+        The losses in [0, 1], `[..., m]`, 0 without labels; NaN where a score is NaN or a traced
+        target is neither 0 nor 1. All are NaN if traced thresholds grow.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import sets
-        >>> scores = jnp.array([[0.9, 0.6, 0.2], [0.3, 0.8, 0.7]])
-        >>> targets = jnp.array([[1, 0, 1], [0, 1, 1]])
-        >>> losses = sets.false_negative_rates(
-        ...     scores, targets, thresholds=jnp.array([0.75, 0.5, 0.1]))
-        >>> print(losses, sets.risk_controlled_index(losses, error=0.5))
-        [[0.5 0.5 0. ]
-         [0.5 0.  0. ]] 1
+        >>> scores, targets = jnp.array([0.9, 0.6, 0.2]), jnp.array([1, 0, 1])
+        >>> print(false_negative_rates(scores, targets, thresholds=jnp.array([0.75, 0.1])))
+        [0.5 0. ]
 
     Source: Angelopoulos et al. (2024), "Conformal risk control", section 3.
     """
     values = _checks.floating_array(probabilities, "probabilities")
-    labels, is_target = _checks.multi_hot(targets, "targets", values.shape)
-    limits = _checks.descending(thresholds, "thresholds", values.dtype)
+    labels, is_target = _example.multi_hot(targets, "targets", values.shape)
+    limits = _checks.in_order(thresholds, "thresholds", values.dtype, falls=True)
     valid = is_target.all(axis=-1) & ~jnp.isnan(values).any(axis=-1)
     rates = _sharding.map_examples(
         _false_negative_rates, values.ndim - 1, values, labels, shared=(limits,)
     )
-    return _numerics.nan_unless(valid[..., None] & ~jnp.isnan(limits).any(), rates)
+    return _classes.nan_unless(valid[..., None] & ~jnp.isnan(limits).any(), rates)
 
 
 def selective_threshold(
@@ -127,40 +110,30 @@ def selective_threshold(
         \text{ for all } \lambda' \ge \lambda \text{ with }
         P( \mathrm{Bin}(n_{\lambda'}, \varepsilon) \le 1 ) \le \delta \}
 
-    These are the p-values of fixed-sequence testing, from the largest threshold down; one that so
-    few examples exceed that no error is allowed is left out. With a probability of at least
-    :math:`1 - \delta` over the calibration examples, the rate of errors among the answers,
-    :math:`P(\text{wrong} \mid c > \hat\lambda)`, is at most :math:`\varepsilon`, if this rate does
-    not fall as the threshold falls.
+    With a probability of at least :math:`1 - \delta`, the rate of errors among the answers is at
+    most :math:`\varepsilon`, if it does not fall as the threshold falls.
 
     Args:
-        confidences: floating-point and larger for surer answers, `[...]`, such as the largest
-            probability.
+        error: see `topk_jax.sets`; the rate of errors among the answers.
+        confidences: floating-point and larger for surer answers, `[...]`.
         hits: whether each answer is right, booleans, `[...]`.
-        error: static rate of errors among the answers, a real number in [0, 1), taken as its
-            shortest decimal.
         delta: static probability that the rate is larger, a real number in (0, 1).
 
     Returns:
         A scalar: give an answer if the confidence is greater. It is infinity if no threshold is
-        good enough, minus infinity if every answer may be given, and NaN if a confidence is NaN.
+        good enough, and minus infinity if every answer may be given.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import sets
         >>> confidences = jnp.arange(128) / 128
-        >>> hits = confidences > 0.5
-        >>> print(sets.selective_threshold(confidences, hits, error=0.125, delta=0.05))
+        >>> print(selective_threshold(confidences, confidences > 0.5, error=0.125, delta=0.05))
         0.4765625
 
-    Source: Angelopoulos et al. (2021), "Learn then test: calibrating predictive algorithms to
-    achieve risk control", sections 3 and 4; Geifman and El-Yaniv (2017), "Selective classification
-    for deep neural networks".
+    Source: Angelopoulos et al. (2021), "Learn then test", sections 3 and 4.
     """
     values = _checks.floating_numbers(confidences, "confidences")
     _checks.some_examples(values, "confidences")
     right = _checks.boolean_array(hits, "hits", values.shape)
-    rate, level = _checks.static_error(error), _checks.static_positive(delta, "delta")
+    rate, level = _checks.static_error(error), _checks.static_number(delta, "delta", above=0)
     if level >= 1:
         raise ValueError(f"delta must be less than 1, got {delta}.")
     allowed = jnp.asarray(_allowed_errors(values.size, rate, level))
@@ -168,11 +141,9 @@ def selective_threshold(
 
 
 def _false_negative_rates(values: jax.Array, labels: jax.Array, thresholds: jax.Array) -> jax.Array:
-    """The rates of values [..., L] for thresholds [m].
-
-    The first threshold that keeps a class, and a count of labels for each: comparing all pairs
-    would take memory for them.
-    """
+    """The rates of values [..., L] for thresholds [m]."""
+    # The first threshold that keeps a class, and a count of labels for each: comparing all pairs
+    # would take memory for them.
     number = thresholds.shape[0]
     first = jnp.searchsorted(-thresholds, -values.reshape(-1, values.shape[-1]), side="left")
     rows, of_rows = jnp.arange(first.shape[0])[:, None], labels.reshape(first.shape)
@@ -185,11 +156,9 @@ def _false_negative_rates(values: jax.Array, labels: jax.Array, thresholds: jax.
 
 
 def _allowed_errors(number: int, error: Fraction, delta: Fraction) -> np.ndarray:
-    """The most errors among m answers with which p <= delta, for m from 0; -1 if there are none.
-
-    By P(Bin(m + 1, e) <= k) = P(Bin(m, e) <= k) - e P(Bin(m, e) = k), in decimals, because floats
-    that fall from 1 to a small p have few right digits of it. A million answers take a second.
-    """
+    """The most errors among m answers with which p <= delta, for m from 0; -1 if there are none."""
+    # By P(Bin(m + 1, e) <= k) = P(Bin(m, e) <= k) - e P(Bin(m, e) = k), in decimals, because floats
+    # that fall from 1 to a small p have few right digits of it. A million answers take a second.
     num_digits = 2 * _SPARE_DIGITS + len(str(delta.denominator // delta.numerator))
     allowed = np.empty(number + 1, np.int32)
     too_many, below, own = 0, Decimal(1), Decimal(1)

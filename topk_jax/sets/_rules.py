@@ -1,15 +1,14 @@
 """Rules that choose the classes of a set from scores or probabilities."""
 
-from __future__ import annotations
-
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _class_axis, _classes, _numerics, _platforms, _search
+from topk_jax import _checks, _classes, _compilation, _search, _sharding
+from topk_jax._classes import take_along
 from topk_jax.operators import _top_k
 
 __all__ = ["adaptive_set", "set_utilities", "threshold_set", "top_k_set", "utility_set"]
@@ -24,7 +23,7 @@ _PARAMETERS: dict[str, set[str]] = {
 }
 
 
-@_class_axis.allow_split(of="entries")
+@_sharding.allow_split(of="entries")
 def top_k_set(scores: ArrayLike, *, k: int, class_axis_name: Hashable | None = None) -> jax.Array:
     r"""The k classes with the largest scores.
 
@@ -32,17 +31,14 @@ def top_k_set(scores: ArrayLike, *, k: int, class_axis_name: Hashable | None = N
 
     Args:
         class_axis_name: see `topk_jax.sets`.
-        scores: floating-point scores or probabilities, larger for likelier classes, `[..., L]`.
+        scores: floating-point, larger for likelier classes, `[..., L]`.
         k: static set size, from 1 to L.
 
     Returns:
-        Booleans, `[..., L]`, exactly k of them true. Among equal scores, lower indices come first.
-        None is true where a score is NaN.
+        Booleans, `[..., L]`. Among equal scores, lower indices come first.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import sets
-        >>> print(sets.top_k_set(jnp.array([0.2, 0.4, 0.2, 0.2]), k=2))
+        >>> print(top_k_set(jnp.array([0.2, 0.4, 0.2, 0.2]), k=2))
         [ True  True False False]
 
     Source: Garcin (2023), thesis, equation 2.13.
@@ -54,12 +50,9 @@ def top_k_set(scores: ArrayLike, *, k: int, class_axis_name: Hashable | None = N
     return _top_k_set(scores, k)
 
 
-@_class_axis.allow_split(of="entries")
+@_sharding.allow_split(of="entries")
 def threshold_set(
-    probabilities: ArrayLike,
-    threshold: ArrayLike,
-    *,
-    class_axis_name: Hashable | None = None,
+    probabilities: ArrayLike, threshold: ArrayLike, *, class_axis_name: Hashable | None = None
 ) -> jax.Array:
     r"""The classes whose probability reaches a threshold.
 
@@ -68,23 +61,20 @@ def threshold_set(
     Args:
         class_axis_name: see `topk_jax.sets`.
         probabilities: floating-point, `[..., L]`.
-        threshold: one real number for all classes, or one for each, `[L]`. All classes reach minus
-            infinity; no class reaches infinity or NaN.
+        threshold: one real number for all classes, or one for each, `[L]`.
 
     Returns:
-        Booleans, `[..., L]`; none is true where a probability is NaN.
+        Booleans, `[..., L]`. All classes reach minus infinity, and none reaches infinity or NaN.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import sets
-        >>> print(sets.threshold_set(jnp.array([0.5, 0.25, 0.25]), 0.25))
+        >>> print(threshold_set(jnp.array([0.5, 0.25, 0.25]), 0.25))
         [ True  True  True]
 
     Source: Garcin (2023), thesis, equation 2.31.
     """
     probabilities = _checks.floating_array(probabilities, "probabilities")
-    thresholds = _checks.limits(
-        threshold, "threshold", probabilities.shape[-1], probabilities.dtype
+    thresholds = _checks.real_array(
+        threshold, "threshold", probabilities.dtype, (), probabilities.shape[-1:]
     )
     reached = probabilities >= jnp.broadcast_to(thresholds, probabilities.shape)
     return reached & _without_nan(probabilities, class_axis_name)
@@ -97,21 +87,16 @@ def adaptive_set(probabilities: ArrayLike, *, error: ArrayLike) -> jax.Array:
         \Gamma(x) = \{ l : p_l \text{ is among } p_{[1]}, \dots, p_{[m]} \}, \qquad
         m = \min \Big\{ m : \sum_{j \le m} p_{[j]} \ge 1 - \varepsilon \Big\}
 
-    In float32, a total within 2e-6 of 1 counts as 1, and a missed probability within a relative
-    2e-6 of the error is allowed.
-
     Args:
-        probabilities: floating-point, from 0 to 1, `[..., L]`, with sum 1 over the classes.
+        probabilities: see `topk_jax.sets`.
         error: a real scalar in [0, 1), the probability that a set may miss.
 
     Returns:
         Booleans, `[..., L]`. Among equal probabilities, lower indices come first. All are true
-        where the sum is less than `1 - error`; none is true where a probability is NaN.
+        where the sum is less than `1 - error`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import sets
-        >>> print(sets.adaptive_set(jnp.array([0.125, 0.5, 0.25, 0.125]), error=0.25))
+        >>> print(adaptive_set(jnp.array([0.125, 0.5, 0.25, 0.125]), error=0.25))
         [False  True  True False]
 
     Source: Garcin (2023), thesis, table 2.1, point-wise error.
@@ -126,32 +111,23 @@ def utility_set(probabilities: ArrayLike, *, utilities: ArrayLike) -> jax.Array:
 
     .. math::
         \Gamma(x) = \operatorname*{arg\,max}_S \; g(|S|) \sum_{l \in S} p_l
-        = \{ l : p_l \text{ is among } p_{[1]}, \dots, p_{[m]} \}, \qquad
-        m = \operatorname*{arg\,max}_m \; g(m) \sum_{j \le m} p_{[j]}
+        = \{ l : p_l \text{ is among } p_{[1]}, \dots, p_{[m]} \}
 
-    The value of a set without the label is 0. Among several sizes with the same expected utility,
-    up to 16 roundings, the smallest one is chosen. The set is never empty, except for a NaN.
+    Of sizes with equal utilities the smallest is chosen.
 
     Args:
-        probabilities: floating-point, from 0 to 1, `[..., L]`, with sum 1 over the classes.
-        utilities: g, the value of a set of each size from 1 to L that has the label, `[L]`; see
-            `set_utilities`.
+        probabilities: see `topk_jax.sets`.
+        utilities: g for each size from 1 to L, as from `set_utilities`, `[L]`.
 
     Returns:
-        Booleans, `[..., L]`. Among equal probabilities, lower indices come first. None is true
-        where a probability is NaN, or if a traced utility is not finite.
+        Booleans, `[..., L]`. Among equal probabilities, lower indices come first.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import sets
-        >>> probabilities = jnp.array([[0.5, 0.375, 0.125], [0.75, 0.125, 0.125]])
-        >>> u65 = sets.set_utilities("u65", num_classes=3)
-        >>> print(sets.utility_set(probabilities, utilities=u65))
-        [[ True  True False]
-         [ True False False]]
+        >>> u65 = set_utilities("u65", num_classes=3)
+        >>> print(utility_set(jnp.array([0.5, 0.375, 0.125]), utilities=u65))
+        [ True  True False]
 
-    Source: Mortier et al. (2021), "Efficient set-valued prediction in multi-class classification",
-    theorem 1; del Coz, Díez and Bahamonde (2009), "Learning nondeterministic classifiers".
+    Source: Mortier et al. (2021), "Efficient set-valued prediction in multi-class classification".
     """
     values = _checks.probabilities(probabilities, "probabilities")
     of_sizes = _checks.numbers(utilities, "utilities", values.dtype, (values.shape[-1:],))
@@ -159,11 +135,7 @@ def utility_set(probabilities: ArrayLike, *, utilities: ArrayLike) -> jax.Array:
 
 
 def set_utilities(
-    kind: str,
-    *,
-    num_classes: int,
-    alpha: ArrayLike | None = None,
-    beta: ArrayLike | None = None,
+    kind: str, *, num_classes: int, alpha: ArrayLike | None = None, beta: ArrayLike | None = None
 ) -> jax.Array:
     r"""The value of a set of each size that has the label, for `utility_set`.
 
@@ -174,12 +146,9 @@ def set_utilities(
         \text{u80:} \quad & 2.2 / m - 1.2 / m^2 \\
         \text{reject:} \quad & 1 - \alpha \left( \frac{m - 1}{L - 1} \right)^\beta
 
-    All of them give 1 to a set of one class. Sets get larger from "precision" to "u65" to "u80",
-    which give 0.5, 0.65 and 0.8 to a set of two classes.
-
     Args:
+        num_classes: see `topk_jax.sets`.
         kind: "precision", "f_beta", "u65", "u80" or "reject".
-        num_classes: the static number L of classes, at least 1; there are `[L]` sizes.
         alpha: for "reject": scalar, what the set of all classes loses, from 0 to 1.
         beta: for "f_beta" and "reject": positive scalar; a larger one gives larger sets.
 
@@ -187,14 +156,10 @@ def set_utilities(
         One value for each size from 1 to L, `[L]`, in the default floating-point type.
 
     Example:
-        >>> from topk_jax import sets
-        >>> print(sets.set_utilities("precision", num_classes=2))
+        >>> print(set_utilities("precision", num_classes=2))
         [1.  0.5]
-        >>> print(sets.set_utilities("reject", num_classes=3, alpha=1.0, beta=1.0))
-        [1.  0.5 0. ]
 
-    Source: Mortier et al. (2021), section 3; Zaffalon, Corani and Mauá (2012), "Evaluating credal
-    classifiers by utility-discounted predictive accuracy", for "u65" and "u80".
+    Source: Mortier et al. (2021), section 3; Zaffalon, Corani and Mauá (2012) for "u65" and "u80".
     """
     kind = _checks.choice(kind, "kind", tuple(_PARAMETERS))
     num_classes = _checks.static_integer(num_classes, "num_classes", minimum=1)
@@ -215,7 +180,7 @@ def set_utilities(
     loss = _checks.scalar(given["alpha"], "alpha", dtype, at_least=0, at_most=1)
     lost = loss * ((sizes - 1) / max(num_classes - 1, 1)) ** power
     # A power of 1 loses the NaN of a traced exponent.
-    return _numerics.nan_unless(~jnp.isnan(power), 1 - lost)
+    return _classes.nan_unless(~jnp.isnan(power), 1 - lost)
 
 
 @partial(jax.jit, static_argnames="k")
@@ -236,40 +201,49 @@ def _top_k_set_of_split(scores: jax.Array, k: int, class_axis_name: Hashable) ->
 
 @jax.jit
 def _adaptive_set(probabilities: jax.Array, error: jax.Array) -> jax.Array:
-    """The adaptive set, by the probability that it misses.
+    """The adaptive set, by the probability that it misses."""
+    # Near 1 float32 has steps of 6e-8, which is too coarse for many classes or a small error, and a
+    # softmax adds up to 1 only up to rounding: a total within rounding of 1 is 1.
 
-    Near 1 float32 has steps of 6e-8, which is too coarse for many classes or a small error, and a
-    softmax adds up to 1 only up to rounding: a total within rounding of 1 is 1.
-    """
-    values = jax.lax.optimization_barrier(probabilities)
-    descending = sort_descending(values)
-    missed = jax.lax.cumsum(descending, axis=values.ndim - 1, reverse=True)
-    excess = missed[..., :1] - 1.0
-    rounding = _numerics.rounding_to_spare(values.dtype)
-    allowed = (error + jnp.where(jnp.abs(excess) <= rounding, 0.0, excess)) * (1.0 + rounding)
-    # The most likely class is always kept.
-    size = jnp.maximum((missed > allowed).sum(axis=-1, keepdims=True), 1)
-    return _largest_of_sorted(values, descending, size) & ~jnp.isnan(error)
+    def size_of(descending: jax.Array) -> jax.Array:
+        missed = jax.lax.cumsum(descending, axis=descending.ndim - 1, reverse=True)
+        excess = missed[..., :1] - 1.0
+        rounding = _classes.rounding_to_spare(missed.dtype)
+        allowed = (error + jnp.where(jnp.abs(excess) <= rounding, 0.0, excess)) * (1.0 + rounding)
+        # The most likely class is always kept.
+        return jnp.maximum((missed > allowed).sum(axis=-1, keepdims=True), 1)
+
+    return _likeliest_set(probabilities, size_of) & ~jnp.isnan(error)
 
 
 @jax.jit
 def _utility_set(probabilities: jax.Array, utilities: jax.Array) -> jax.Array:
     """The set of the best size: the first whose expected utility is within 16 roundings."""
-    values = jax.lax.optimization_barrier(probabilities)
+
+    def size_of(descending: jax.Array) -> jax.Array:
+        sums = jnp.cumsum(descending, axis=-1)
+        expected = jnp.broadcast_to(utilities, sums.shape) * sums
+        largest = expected.max(axis=-1, keepdims=True)
+        room = _classes.rounding_to_spare(expected.dtype) * jnp.abs(largest)
+        # ONNX has no place of the first of booleans.
+        is_best = (expected >= largest - room).astype(jnp.int32)
+        return jnp.argmax(is_best, axis=-1, keepdims=True) + 1
+
+    return _likeliest_set(probabilities, size_of) & jnp.isfinite(utilities).all()
+
+
+def _likeliest_set(values: jax.Array, size_of: Callable[[jax.Array], jax.Array]) -> jax.Array:
+    """The largest values [..., L], as many as `size_of` their descending order, [..., 1], is."""
+    values = jax.lax.optimization_barrier(values)
     descending = sort_descending(values)
-    expected = jnp.broadcast_to(utilities, values.shape) * jnp.cumsum(descending, axis=-1)
-    largest = expected.max(axis=-1, keepdims=True)
-    room = _numerics.rounding_to_spare(expected.dtype) * jnp.abs(largest)
-    is_best = expected >= largest - room
-    size = jnp.where(is_best, _sizes(values), values.shape[-1]).min(axis=-1, keepdims=True)
-    return _largest_of_sorted(values, descending, size) & jnp.isfinite(utilities).all()
+    size = size_of(descending)
+    return _largest_set(values, take_along(descending, size - 1), size)
 
 
 def sort_descending(values: jax.Array) -> jax.Array:
-    """The values [..., L] from the largest on; NaN comes last.
-
-    On the CPU, XLA sorts integers in a quarter of the time of floats. ONNX does not have the bits.
-    """
+    """The values [..., L] from the largest on; NaN comes last."""
+    # On the CPU, XLA sorts integers in a quarter of the time of floats. ONNX does not have the
+    # bits.
 
     def by_bits(values: jax.Array) -> jax.Array:
         return -_search.sort(-values)
@@ -277,19 +251,8 @@ def sort_descending(values: jax.Array) -> jax.Array:
     def by_values(values: jax.Array) -> jax.Array:
         return -jnp.sort(-values, axis=-1)
 
-    found: jax.Array = _platforms.choose(values, cpu=by_bits, default=by_values)
+    found: jax.Array = _compilation.choose(values, cpu=by_bits, default=by_values)
     return found
-
-
-def _sizes(values: jax.Array) -> jax.Array:
-    """1 to L for each example, [..., L]."""
-    return jnp.broadcast_to(jnp.arange(1, values.shape[-1] + 1), values.shape)
-
-
-def _largest_of_sorted(values: jax.Array, descending: jax.Array, size: jax.Array) -> jax.Array:
-    """A mask of the `size` [..., 1] largest of values [..., L] that are also given in order."""
-    kept = jnp.where(_sizes(values) <= size, descending, jnp.inf)
-    return _largest_set(values, kept.min(axis=-1, keepdims=True), size)
 
 
 def _largest_set(scores: jax.Array, smallest: jax.Array, size: jax.Array | int) -> jax.Array:

@@ -1,21 +1,20 @@
 """Conformal scores: how badly a class fits the probabilities of an example."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _class_axis, _numerics, _sharding
-from topk_jax._entries import map_rows, take_along
+from topk_jax import _checks, _classes, _example, _sharding
+from topk_jax._classes import map_rows, take_along
 from topk_jax.sets._rules import sort_descending
 
 __all__ = ["conformal_label_scores", "conformal_scores", "conformal_set", "score_set"]
 
+_NAMES = ("key", "rank_penalty", "unpenalized_ranks", "class_counts", "class_weights")
 # For each kind, the parameters that it needs and those that it may have.
 _PARAMETERS: dict[str, tuple[set[str], set[str]]] = {
     "lac": (set(), set()),
@@ -32,14 +31,15 @@ _CUMULATIVE = ("aps", "raps")
 
 
 class _Terms(NamedTuple):
-    """The parameters of a score, as arrays."""
+    """The parameters of a score, as arrays.
 
-    # U of each example, [..., 1], and the penalty of that part of a rank.
+    They are U of each example, [..., 1], the penalty of that part of a rank, the penalty of a class
+    with that many likelier ones, [L + 1], and the factor of the probability of each class, [L].
+    """
+
     uniform: jax.Array
     shift: jax.Array
-    # The penalty of a class with that many likelier ones, [L + 1].
     penalties: jax.Array
-    # The factor of the probability of each class, [L].
     factors: jax.Array
 
 
@@ -68,52 +68,35 @@ def conformal_scores(
         \text{ else } p_{[1]} + (r_l - 2 + U) \, \lambda \\
         \text{pas:} \quad & -\omega_l \, p_l / \pi_l
 
-    "aps", "raps" and "saps" are randomised by `key`. Without a key U is 1 in "aps" and "raps", and
-    0 in "saps", which gives the largest sets of a quantile; a quantile of scores without a key is
-    valid only for scores without a key. Use another key for each batch.
-
-    Classes of equal probability have equal scores. So do a label here and in
-    `conformal_label_scores`, to the last bit. In float32 the scores are right to 3e-7.
+    Without a key U is 1 in "aps" and "raps", and 0 in "saps", and a quantile is valid only for
+    scores without a key. Use another key for each batch.
 
     Args:
-        probabilities: floating-point, from 0 to 1, `[..., L]`; not logits. For "aps" and "raps"
-            their sum over the classes is 1.
+        probabilities, key: see `topk_jax.sets`; a key for "aps", "raps" and "saps".
         kind: "lac", "margin", "rank", "aps", "raps", "saps" or "pas".
-        key: one key of `jax.random.key` for "aps", "raps" and "saps".
-        rank_penalty: for "raps" and "saps": the scalar penalty of a rank (lambda above), at least
-            0.
+        rank_penalty: for "raps" and "saps": scalar penalty of a rank (lambda above), at least 0.
         unpenalized_ranks: for "raps": the static number of ranks without a penalty (k above).
         class_counts: for "pas": the number of training examples of each class, `[L]`, positive.
-        class_weights: for "pas": the weight of each class (omega above), at least 0: a scalar, or
-            one value per class, `[L]`; 1 by default. With weights this is the score WPAS.
+        class_weights: for "pas": the weight of each class (omega above), `[L]` or a scalar, at
+            least 0; 1 by default.
 
     Returns:
         Scores, `[..., L]`; NaN for all classes where a probability is NaN, where a traced one is
         not from 0 to 1, and for "aps" and "raps" where their sum is greater than 1.5.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import sets
-        >>> probabilities = jnp.array([0.5, 0.125, 0.25, 0.125])
-        >>> print(sets.conformal_scores(probabilities, kind="lac"))
-        [0.5   0.875 0.75  0.875]
-        >>> print(sets.conformal_scores(probabilities, kind="aps"))
+        >>> print(conformal_scores(jnp.array([0.5, 0.125, 0.25, 0.125]), kind="aps"))
         [0.   0.75 0.5  0.75]
 
-    Source: "lac": Sadinle, Lei and Wasserman (2019), "Least ambiguous set-valued classifiers with
-    bounded error levels"; "aps": Romano, Sesia and Candès (2020), "Classification with valid and
-    adaptive coverage"; "raps": Angelopoulos et al. (2021), "Uncertainty sets for image classifiers
-    using conformal prediction"; "saps": Huang et al. (2024), "Conformal prediction for deep
-    classifier via label ranking"; "margin": Löfström et al. (2015), "Bias reduction through
-    conditional conformal prediction"; "pas": Ding, Fermanian and Salmon (2025), "Conformal
-    prediction for long-tailed classification".
+    Source: "lac": Sadinle, Lei and Wasserman (2019); "margin": Löfström et al. (2015); "aps":
+    Romano, Sesia and Candès (2020); "raps": Angelopoulos et al. (2021); "saps": Huang et al.
+    (2024); "pas": Ding, Fermanian and Salmon (2025).
     """
     values = _checks.probabilities(probabilities, "probabilities")
     terms = _terms(values, kind, key, rank_penalty, unpenalized_ranks, class_counts, class_weights)
     return _scores(kind, values, terms)
 
 
-@_class_axis.refuse_split
 def conformal_label_scores(
     probabilities: ArrayLike,
     labels: ArrayLike,
@@ -125,10 +108,7 @@ def conformal_label_scores(
     class_counts: ArrayLike | None = None,
     class_weights: ArrayLike | None = None,
 ) -> jax.Array:
-    r"""The conformal scores of the labels only, for calibration.
-
-    They equal the entries of `conformal_scores` at the labels to the last bit, and take a few
-    passes over the probabilities instead of a sort.
+    """The entries of `conformal_scores` at the labels, to the last bit, without a sort.
 
     Args:
         labels: see `topk_jax.sets`.
@@ -136,20 +116,18 @@ def conformal_label_scores(
             for `conformal_scores`.
 
     Returns:
-        One score per example, `[...]`; NaN where `conformal_scores` are NaN or the label is outside
-        [0, L). Flatten a batch of several axes before you calibrate.
+        One score per example, `[...]`, NaN for a label outside [0, L). Flatten several axes before
+        you calibrate.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import sets
         >>> probabilities = jnp.array([[0.75, 0.125, 0.125], [0.25, 0.5, 0.25]])
-        >>> print(sets.conformal_label_scores(probabilities, jnp.array([0, 2]), kind="aps"))
+        >>> print(conformal_label_scores(probabilities, jnp.array([0, 2]), kind="aps"))
         [0.  0.5]
 
     Source: as for `conformal_scores`.
     """
-    values, labels = _checks.logits_and_labels(probabilities, labels, name="probabilities")
-    values = _checks.only_probabilities(probabilities, values, "probabilities")
+    values, labels = _example.logits_and_labels(probabilities, labels, name="probabilities")
+    values = _checks.probabilities(probabilities, "probabilities")
     terms = _terms(values, kind, key, rank_penalty, unpenalized_ranks, class_counts, class_weights)
     return _label_scores(kind, values, labels, terms)
 
@@ -169,31 +147,23 @@ def conformal_set(
 
     .. math:: \Gamma(x) = \{ l : s_l(x) \le q_l \}
 
-    It equals `score_set` of the `conformal_scores`.
-
     Args:
-        quantiles: one real number for all classes, as from `conformal_quantile`, or one for each,
-            `[L]`, as from `class_conditional_quantiles`. All classes are kept at infinity, and none
-            at NaN.
+        quantiles: one real number for all classes, or one for each, `[L]`.
         probabilities, kind, key, rank_penalty, unpenalized_ranks, class_counts, class_weights: as
             for `conformal_scores`.
 
     Returns:
-        Booleans, `[..., L]`; none where the scores are NaN.
+        Booleans, `[..., L]`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import sets
-        >>> probabilities = jnp.array([[0.5, 0.25, 0.25], [0.125, 0.75, 0.125]])
-        >>> print(sets.conformal_set(probabilities, 0.5, kind="aps"))
-        [[ True  True  True]
-         [False  True False]]
+        >>> print(conformal_set(jnp.array([0.125, 0.75, 0.125]), 0.5, kind="aps"))
+        [False  True False]
 
     Source: as for `conformal_scores`.
     """
     values = _checks.probabilities(probabilities, "probabilities")
     terms = _terms(values, kind, key, rank_penalty, unpenalized_ranks, class_counts, class_weights)
-    limits = _checks.limits(quantiles, "quantiles", values.shape[-1], values.dtype)
+    limits = _checks.real_array(quantiles, "quantiles", values.dtype, (), values.shape[-1:])
     if limits.ndim == 0 and kind in _ORDERED:
         return _ordered_set(kind, values, limits, terms)
     scores = _scores(kind, values, terms)
@@ -210,55 +180,34 @@ def score_set(scores: ArrayLike, quantiles: ArrayLike) -> jax.Array:
         quantiles: one real number for all classes, or one for each, `[L]`.
 
     Returns:
-        Booleans, `[..., L]`; none is true where a score is NaN.
+        Booleans, `[..., L]`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import sets
-        >>> scores = jnp.array([[0.5, 0.25, 0.75]])
-        >>> print(sets.score_set(scores, 0.5))
-        [[ True  True False]]
-        >>> print(sets.score_set(scores, jnp.array([0.25, 0.25, jnp.inf])))
-        [[False  True  True]]
+        >>> print(score_set(jnp.array([0.5, 0.25, 0.75]), jnp.array([0.25, 0.25, jnp.inf])))
+        [False  True  True]
 
-    Source: Vovk et al. (2005), "Algorithmic learning in a random world", section 4.5, for one
-    quantile per class.
+    Source: Vovk et al. (2005), "Algorithmic learning in a random world", section 4.5.
     """
     scores = _checks.floating_array(scores, "scores")
-    limits = _checks.limits(quantiles, "quantiles", scores.shape[-1], scores.dtype)
+    limits = _checks.real_array(quantiles, "quantiles", scores.dtype, (), scores.shape[-1:])
     is_below = scores <= jnp.broadcast_to(limits, scores.shape)
     return is_below & ~jnp.isnan(scores).any(axis=-1, keepdims=True)
 
 
-def _terms(
-    values: jax.Array,
-    kind: str,
-    key: jax.Array | None,
-    rank_penalty: ArrayLike | None,
-    unpenalized_ranks: int | None,
-    class_counts: ArrayLike | None,
-    class_weights: ArrayLike | None,
-) -> _Terms:
-    """The parameters, or raises if one is wrong or the kind does not have it."""
+def _terms(values: jax.Array, kind: str, *parameters: Any) -> _Terms:
+    """The parameters as arrays, or raises if one is wrong or the kind does not have it."""
     kind = _checks.choice(kind, "kind", tuple(_PARAMETERS))
-    parameters = {
-        "key": key,
-        "rank_penalty": rank_penalty,
-        "unpenalized_ranks": unpenalized_ranks,
-        "class_counts": class_counts,
-        "class_weights": class_weights,
-    }
+    named = dict(zip(_NAMES, parameters, strict=True))
     needed, possible = _PARAMETERS[kind]
-    given = _checks.parameters_of_kind(kind, parameters, needed=needed, possible=possible)
+    given = _checks.parameters_of_kind(kind, named, needed=needed, possible=possible)
     num_classes, dtype = values.shape[-1], values.dtype
     uniform = jnp.full(values.shape[:-1], 0.0 if kind == "saps" else 1.0, dtype)
-    if key is not None:
-        key = _checks.random_keys(key, "key", ())
+    if "key" in given:
+        key = _checks.random_keys(given["key"], "key", ())
         uniform = jax.random.uniform(key, values.shape[:-1], dtype)
     penalty = _checks.scalar(given.get("rank_penalty", 0.0), "rank_penalty", dtype, at_least=0)
-    unpenalized = 2
-    if kind == "raps":
-        unpenalized = _checks.static_integer(unpenalized_ranks, "unpenalized_ranks", minimum=0)
+    unpenalized = given.get("unpenalized_ranks", 2)
+    unpenalized = _checks.static_integer(unpenalized, "unpenalized_ranks", minimum=0)
     penalized = np.maximum(np.arange(1, num_classes + 2) - unpenalized, 0)
     factors = jnp.ones(num_classes, dtype)
     if kind == "pas":
@@ -276,18 +225,15 @@ def _scores(kind: str, values: jax.Array, terms: _Terms) -> jax.Array:
     """The scores of all classes, [..., L]."""
     values, terms = jax.lax.optimization_barrier((values, terms))
     if kind in _ORDERED:
-        flushed = _numerics.flush(values)
-        descending = sort_descending(flushed)
+        flushed, descending, in_order = _sorted_scores(kind, values, terms)
         num_above = _sharding.map_examples(_count_above, values.ndim - 1, descending, flushed)
-        units = _units(descending, kind)
-        above = take_along(jnp.cumsum(units, axis=-1) - units, num_above)
-        scores = _ordered_scores(kind, values, num_above, above, descending[..., :1], terms)
+        scores = take_along(in_order, num_above)
     elif kind == "lac":
         scores = 1.0 - values
     elif kind == "pas":
         scores = -(jnp.broadcast_to(terms.factors, values.shape) * values)
     else:
-        is_largest = _numerics.is_label(values, values.argmax(axis=-1))
+        is_largest = _classes.is_label(values, values.argmax(axis=-1))
         others = jnp.where(is_largest, -jnp.inf, values).max(axis=-1, keepdims=True)
         scores = jnp.where(is_largest, others, values.max(axis=-1, keepdims=True)) - values
     return jnp.where(_are_plausible(values, kind), scores, jnp.nan)
@@ -297,16 +243,15 @@ def _scores(kind: str, values: jax.Array, terms: _Terms) -> jax.Array:
 def _label_scores(kind: str, values: jax.Array, labels: jax.Array, terms: _Terms) -> jax.Array:
     """The scores of the labels, [...]."""
     values, terms = jax.lax.optimization_barrier((values, terms))
-    of_labels = _numerics.score_of_label(values, labels)
-    if kind == "lac":
-        scores = 1.0 - of_labels
-    elif kind == "pas":
-        scores = -(_numerics.value_of_class(terms.factors, labels) * of_labels)
-    elif kind == "margin":
-        scores = _numerics.without_label(values, labels).max(axis=-1) - of_labels
+    if kind == "margin":
+        # Of the scores of all classes, it would be twice as slow.
+        others = jnp.where(_classes.is_label(values, labels), -jnp.inf, values)
+        scores = others.max(axis=-1) - _classes.score_of_label(values, labels)
+    elif kind not in _ORDERED:
+        scores = _classes.score_of_label(_scores(kind, values, terms), labels)
     else:
-        own = of_labels[..., None]
-        is_above = _numerics.flush(values) > _numerics.flush(own)
+        own = _classes.score_of_label(values, labels)[..., None]
+        is_above = _classes.flush(values) > _classes.flush(own)
         units = jnp.where(is_above, _units(values, kind), 0)
         num_above, above = (
             each.sum(axis=-1, keepdims=True, dtype=units.dtype) for each in (is_above, units)
@@ -319,20 +264,27 @@ def _label_scores(kind: str, values: jax.Array, labels: jax.Array, terms: _Terms
 
 @partial(jax.jit, static_argnums=0)
 def _ordered_set(kind: str, values: jax.Array, limit: jax.Array, terms: _Terms) -> jax.Array:
-    """The classes whose score is at most a limit, [..., L]: those from some probability up.
-
-    The first of equal probabilities has the score of all of them.
-    """
+    """The classes whose score is at most a limit, [..., L]: those from some probability up."""
     values, terms = jax.lax.optimization_barrier((values, terms))
-    flushed = _numerics.flush(values)
-    descending = sort_descending(flushed)
-    units = _units(descending, kind)
-    places = jnp.broadcast_to(jnp.arange(values.shape[-1]), values.shape)
-    above = jnp.cumsum(units, axis=-1) - units
-    scores = _ordered_scores(kind, descending, places, above, descending[..., :1], terms)
-    smallest = jnp.where(scores <= limit, descending, jnp.inf).min(axis=-1, keepdims=True)
+    flushed, descending, in_order = _sorted_scores(kind, values, terms)
+    smallest = jnp.where(in_order <= limit, descending, jnp.inf).min(axis=-1, keepdims=True)
     # A traced penalty out of its range is NaN in the shift too.
     return (flushed >= smallest) & _are_plausible(values, kind) & ~jnp.isnan(terms.shift)
+
+
+def _sorted_scores(
+    kind: str, values: jax.Array, terms: _Terms
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The probabilities without denormal numbers, these in descending order, and their scores."""
+    # The first of equal probabilities has the score of all of them.
+    flushed = _classes.flush(values)
+    descending = sort_descending(flushed)
+    places = jnp.broadcast_to(jnp.arange(values.shape[-1]), values.shape)
+    units = _units(descending, kind)
+    above = jnp.cumsum(units, axis=-1) - units
+    largest = descending[..., :1]
+    scores = _ordered_scores(kind, descending, places, above, largest, terms)
+    return flushed, descending, scores
 
 
 def _count_above(descending: jax.Array, values: jax.Array) -> jax.Array:
@@ -352,14 +304,10 @@ def _ordered_scores(
     largest: jax.Array,
     terms: _Terms,
 ) -> jax.Array:
-    """The scores of classes [..., m] with so many likelier ones, of so many units.
-
-    No sum has a term that is a product: XLA may fuse both with one rounding, and then a label could
-    miss the set of the quantile that it has determined.
-    """
-    shape, size = probabilities.shape, terms.penalties.size
-    penalties = jnp.broadcast_to(terms.penalties, (*shape[:-1], size))
-    penalty = take_along(penalties, num_above)
+    """The scores of classes [..., m] with so many likelier ones, of so many units."""
+    # No sum has a term that is a product: XLA may fuse both with one rounding, and then a label
+    # could miss the set of the quantile that it has determined.
+    penalty = _classes.value_of_class(terms.penalties, num_above)
     if kind == "rank":
         return (num_above + 1).astype(probabilities.dtype)
     if kind == "saps":
@@ -373,11 +321,9 @@ def _ordered_scores(
 
 
 def _units(probabilities: jax.Array, kind: str) -> jax.Array:
-    """The probabilities as integers, which have the same sum in any order; or zeros.
-
-    They are multiples of 2^-30 (2^-62 in float64), finer than the steps of the sum. An implausible
-    sum could overflow; its scores are NaN.
-    """
+    """The probabilities as integers, which have the same sum in any order; or zeros."""
+    # They are multiples of 2^-30 (2^-62 in float64), finer than the steps of the sum. An
+    # implausible sum could overflow; its scores are NaN.
     dtype = probabilities.dtype
     integer = jnp.dtype(f"int{8 * dtype.itemsize}")
     if kind not in _CUMULATIVE:

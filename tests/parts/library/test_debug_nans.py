@@ -6,7 +6,7 @@ import pytest
 
 from tests.cases import CASES
 from tests.cases.case import draw, softmax
-from tests.rows import rows
+from tests.rows import some_cases
 
 # A search, a selection, a loss with padding, a mean.
 SOME = (
@@ -17,13 +17,6 @@ SOME = (
 )
 NUM_EXAMPLES, NUM_CLASSES = 5, 24
 NUM_FEW_CLASSES = 8
-
-
-def sampled(cases):
-    return rows(
-        [case for case in cases if case.name in SOME],
-        [case for case in cases if case.name not in SOME],
-    )
 
 
 def arrays(*, masked):
@@ -60,11 +53,7 @@ def few(num_examples, kind):
 # Some need two examples; quantiles of six are infinite.
 @pytest.mark.parametrize("num_examples", [2, 6])
 @pytest.mark.parametrize("kind", ["sure", "wrong", "equal"])
-@pytest.mark.parametrize(
-    "case",
-    sampled([case for case in CASES if case.public.startswith("sets.")]),
-    ids=lambda case: case.name,
-)
+@some_cases([case for case in CASES if case.public.startswith("sets.")], SOME)
 def test_sets_of_few_examples_are_made_without_nan(case, kind, num_examples):
     arrays = few(num_examples, kind)
     parameters = case.resolved(NUM_FEW_CLASSES)
@@ -78,11 +67,7 @@ def test_sets_of_few_examples_are_made_without_nan(case, kind, num_examples):
 
 
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize(
-    "case",
-    sampled(CASES),
-    ids=lambda case: case.name,
-)
+@some_cases(CASES, SOME)
 def test_numbers_are_made_without_nan(case, masked):
     # Without jit, so that each operation is looked at.
     with jax.debug_nans(True):

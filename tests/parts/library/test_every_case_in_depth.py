@@ -17,7 +17,7 @@ from tests.cases.calls import (
 )
 from tests.cases.case import AXES, Case, draw
 from tests.promises.test_every_case import CASES
-from tests.rows import rows
+from tests.rows import some_cases
 
 AXES_OF_EXAMPLES = (2, 2, 3)
 ROUNDING = 1e-12
@@ -167,14 +167,7 @@ MANY_CLASSES = 24
 # JAX warns of a conversion that it will refuse, such as that of int64 in a scatter into int32.
 # Warnings are errors in all tests, and no type of arrays is promoted without a cast.
 @pytest.mark.parametrize("is_wide", [False, True])
-@pytest.mark.parametrize(
-    "case",
-    rows(
-        [case for case in WITHOUT_HEADS if case.name in WIDE],
-        [case for case in WITHOUT_HEADS if case.name not in WIDE],
-    ),
-    ids=lambda case: case.name,
-)
+@some_cases(WITHOUT_HEADS, WIDE)
 def test_types_are_not_mixed_in_64_bit_mode(case, is_wide):
     drawn = draw((NUM_EXAMPLES,), MANY_CLASSES)
     arrays = {name: drawn[name] for name in case.arrays.values()}

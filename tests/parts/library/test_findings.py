@@ -1,12 +1,9 @@
 """Cases that a hunt for wrong numbers once found."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import PartitionSpec
 
 from topk_jax import losses, metrics, operators, sets
 
@@ -31,30 +28,12 @@ def test_wide_counts_and_targets_do_not_wrap_around():
     targets = np.array([[2**32 + 1, 0, 0]])
     with pytest.raises(ValueError, match="targets must be from 0 to 1, got 4294967297"):
         losses.binary_cross_entropy(LOGITS, targets)
-    with pytest.raises(ValueError, match="values must fit in 32 bits"):
+    with pytest.raises(ValueError, match="values must be from -2147483648 to 2147483647"):
         metrics.tally(np.array([2**32 + 3]))
     # Ints of any size are numbers, unless no float is near.
     assert losses.focal(LOGITS, jnp.array([1]), gamma=2**40) == 0
     with pytest.raises(TypeError, match="gamma must be a real number"):
         losses.focal(LOGITS, jnp.array([1]), gamma=10**400)
-
-
-def test_calibration_runs_where_shard_map_checks_what_varies(rng):
-    probabilities = jax.nn.softmax(jnp.asarray(rng.normal(size=(8, 4, 5)), jnp.float32))
-    mesh = jax.make_mesh((8,), ("devices",), axis_types=(jax.sharding.AxisType.Auto,))
-    split = PartitionSpec("devices")
-    for calibrate in (
-        lambda part: sets.average_k_threshold(part, k=2),
-        lambda part: sets.average_error_threshold(part, error=0.1),
-    ):
-        mapped = jax.shard_map(
-            lambda part, calibrate=calibrate: calibrate(part[0])[None],
-            mesh=mesh,
-            in_specs=split,
-            out_specs=split,
-        )
-        expected = [calibrate(part) for part in probabilities]
-        np.testing.assert_array_equal(jax.jit(mapped)(probabilities), expected)
 
 
 @pytest.mark.parametrize(
@@ -82,13 +61,6 @@ def test_adaptive_sets_are_never_empty(rng):
     np.testing.assert_array_equal(chosen, [True, False])
 
 
-def test_tallies_of_unlike_shapes_do_not_add_up():
-    hits = np.array([True, False])
-    by_class = metrics.tally_by_class(hits, np.array([0, 1]), num_classes=2)
-    with pytest.raises(ValueError, match="other must be a tally of shape"):
-        metrics.tally(hits) + by_class
-
-
 def test_nan_in_given_noise_is_not_hidden():
     noise = jnp.array([[[jnp.nan, 0.0, 0.0], [0.0, 0.0, 0.0]]])
     scores = jnp.array([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]])
@@ -96,19 +68,6 @@ def test_nan_in_given_noise_is_not_hidden():
         None, scores, 2, epsilon=1.0, num_samples=1, noise=noise
     )
     np.testing.assert_array_equal(values, [jnp.nan, 2.0])
-
-
-@pytest.mark.parametrize("epsilon", [0.0, 0.3])
-def test_the_hinges_of_infinite_logits_are_nan(epsilon, key):
-    # They were 0 or infinite, and NaN if the shift by the label's score was inf - inf.
-    logits = jnp.array([[jnp.inf, 0.5, 1.0, 0.2], [jnp.inf, 0.5, 1.0, jnp.inf]])
-    labels = jnp.array([0, 1])
-    noised_hinge = functools.partial(losses.noised_top_k_hinge, k=1, num_samples=2, key=key)
-    noised = jax.jit(noised_hinge)(logits, labels, epsilon=epsilon)
-    np.testing.assert_array_equal(noised, [jnp.nan, jnp.nan])
-    np.testing.assert_array_equal(losses.calibrated_top_k_hinge(logits, labels, k=1), noised)
-    expected_hinge = jax.jit(functools.partial(losses.expected_top_k_hinge, k=1))
-    np.testing.assert_array_equal(expected_hinge(logits, labels, epsilon=epsilon), noised)
 
 
 def test_a_masked_label_leaves_the_order_of_the_others():
@@ -121,3 +80,10 @@ def test_a_masked_label_leaves_the_order_of_the_others():
 
     gradient = jax.jit(jax.grad(loss))(logits)
     np.testing.assert_array_equal(gradient, [[0.0, 0.0, 1.0, 0.0]])
+
+
+def test_tallies_of_unlike_shapes_do_not_add_up():
+    hits = np.array([True, False])
+    by_class = metrics.tally_by_class(hits, np.array([0, 1]), num_classes=2)
+    with pytest.raises(ValueError, match="other must be a tally of shape"):
+        metrics.tally(hits) + by_class

@@ -11,7 +11,7 @@ import pytest
 from tests.cases import CASES
 from tests.cases.case import AXES, draw
 from tests.parts import lowered
-from tests.rows import rows
+from tests.rows import some_cases
 
 NUM_EXAMPLES, NUM_CLASSES = 16, 24
 # What is lowered in every run of the tests: what chooses its method by the platform, a loop of
@@ -28,34 +28,20 @@ SOME = (
     "operators.top_k_sum",
     "operators.perturbed_top_k_value",
 )
-_CANDIDATES = "the number of candidates, floor((K - 1) n), is the size of a selection"
-_RANKS = "the ranks of the quantiles are computed from the number of examples, without rounding"
-_BLOCKS = "sums are a tree of blocks, which depends on the number of examples"
-# Functions that take no symbolic number of examples, and why.
+# Functions that take no symbolic number of examples.
 OF_A_KNOWN_SIZE = {
-    "metrics.auroc": _BLOCKS,
-    "metrics.mean_average_precision": _BLOCKS,
-    "metrics.oscr_area": _BLOCKS,
-    "metrics.oscr_curve": _BLOCKS,
-    "losses.average_k": _CANDIDATES,
-    "losses.average_k_candidates": _CANDIDATES,
-    "losses.conformal_training": _RANKS,
-    "losses.efficiency_gap": _RANKS,
-    "sets.average_error_threshold": _BLOCKS,
-    "sets.average_k_threshold": _RANKS,
-    "sets.class_conditional_quantiles": _RANKS,
-    "sets.clustered_quantiles": _RANKS,
-    "sets.conformal_quantile": _RANKS,
-    "sets.conformal_threshold": _RANKS,
-    "sets.group_weights": _BLOCKS,
-    "sets.hierarchical_quantile": "a search among the sums of examples needs their number",
-    "sets.interpolated_quantiles": _RANKS,
-    "sets.label_shift_quantiles": _RANKS,
-    "sets.rank_calibrated_quantiles": _RANKS,
-    "sets.risk_controlled_index": _RANKS,
-    "sets.selective_threshold": "the errors of each number of answers are counted on the host",
-    "sets.temperature": _BLOCKS,
-    "sets.vote_quantile": _RANKS,
+    # The number of candidates, floor((K - 1) n), is the size of a selection.
+    *("losses.average_k", "losses.average_k_candidates"),
+    # The ranks of quantiles are computed from the number of examples, without rounding.
+    *("losses.conformal_training", "losses.efficiency_gap", "sets.average_k_threshold"),
+    *("sets.class_conditional_quantiles", "sets.clustered_quantiles", "sets.conformal_quantile"),
+    *("sets.conformal_threshold", "sets.interpolated_quantiles", "sets.label_shift_quantiles"),
+    *("sets.rank_calibrated_quantiles", "sets.risk_controlled_index", "sets.vote_quantile"),
+    # Sums are a tree of blocks, which depends on the number of examples.
+    *("metrics.auroc", "metrics.mean_average_precision", "metrics.oscr_area", "metrics.oscr_curve"),
+    *("sets.average_error_threshold", "sets.group_weights", "sets.temperature"),
+    # A search among the sums of examples; the errors of each number are counted on the host.
+    *("sets.hierarchical_quantile", "sets.selective_threshold"),
 }
 # Functions that refuse an empty batch, so that the number must be known to be at least 1.
 OF_SOME_EXAMPLES = (
@@ -89,19 +75,12 @@ def any_number(expression="n", constraints=()):
     return number
 
 
-def sampled(cases):
-    return rows(
-        [case for case in cases if case.name in SOME],
-        [case for case in cases if case.name not in SOME],
-    )
-
-
 def lower(case, num_examples):
     return lowered.lowered(functools.partial(results, case), shapes_of(case, num_examples))
 
 
 # That every public function has a case is held by `test_cases.py`.
-@pytest.mark.parametrize("case", sampled(CASES), ids=lambda case: case.name)
+@some_cases(CASES, SOME)
 def test_a_function_and_its_gradient_are_lowered(case):
     takes_any = case.public not in OF_A_KNOWN_SIZE
     program = lower(case, any_number() if takes_any else NUM_EXAMPLES)
@@ -111,18 +90,14 @@ def test_a_function_and_its_gradient_are_lowered(case):
 @pytest.mark.parametrize(
     "case", [case for case in CASES if case.public in OF_A_KNOWN_SIZE], ids=lambda case: case.name
 )
-def test_functions_that_need_a_known_size_are_listed_with_the_reason(case):
+def test_functions_that_need_a_known_size_are_listed(case):
     with pytest.raises(REFUSALS):
         lower(case, any_number())
 
 
 # A size that may be 0, and one that is never even.
 @pytest.mark.parametrize("expression", ["n - 1", "2*n + 1"])
-@pytest.mark.parametrize(
-    "case",
-    sampled([case for case in CASES if case.public not in OF_A_KNOWN_SIZE]),
-    ids=lambda case: case.name,
-)
+@some_cases([case for case in CASES if case.public not in OF_A_KNOWN_SIZE], SOME)
 def test_a_number_of_examples_may_be_an_expression(case, expression):
     constraints = ["n >= 2"] if case.public in OF_SOME_EXAMPLES else []
     shapes = shapes_of(case, any_number(expression, constraints))

@@ -7,8 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests import compilation, reference
 from topk_jax import metrics
@@ -38,27 +36,6 @@ def test_labels_of_any_integer_type(rng, dtype):
         np.testing.assert_array_equal(hits, reference.top_k_hits(scores, labels, k=k))
     by_class = metrics.tally_by_class(hits, labels.astype(dtype), num_classes=300)
     np.testing.assert_array_equal(by_class.count, np.bincount(labels, minlength=300))
-
-
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
-def test_hits_of_half_precision_are_those_of_the_same_numbers(rng, dtype):
-    scores = jnp.asarray(rng.normal(size=(50, 4)), dtype)
-    labels, wide = jnp.asarray(rng.integers(4, size=50)), scores.astype(jnp.float32)
-    assert (metrics.label_ranks(scores, labels) == metrics.label_ranks(wide, labels)).all()
-    reached = metrics.threshold_hits(scores, labels, 0.0)
-    assert (reached == metrics.threshold_hits(wide, labels, 0.0)).all()
-
-
-def test_float64_scores_are_compared_in_float64():
-    scores = 1.0 + 1e-12 * np.arange(4.0)
-    with jax.enable_x64(True):
-        ranks = [int(metrics.label_ranks(scores, np.int64(label))) for label in range(4)]
-        assert ranks == [3, 2, 1, 0]
-        hits = [bool(metrics.top_k_hits(scores, np.int64(label), k=2)) for label in range(4)]
-        assert hits == [False, False, True, True]
-        assert metrics.threshold_hits(scores, np.int64(3), scores[3])
-        assert not metrics.threshold_hits(scores, np.int64(2), scores[3])
-        assert metrics.tally(np.array(hits)).mean().dtype == jnp.float64
 
 
 # Means
@@ -101,15 +78,13 @@ def means(micro, by_class):
     return np.array([micro.mean(), *(by_class.macro_mean(group) for group in groups)])
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, database=None)
-@given(st.integers(0, 2**32 - 1), st.lists(st.integers(0, 40), max_size=4), st.integers(8, 12))
-def test_padded_batches_add_up_to_the_whole(seed, cuts, padding):
-    rng = np.random.default_rng(seed)
+@pytest.mark.parametrize("cuts", [[], [0, 40], [20], [1, 17, 17, 33]])
+def test_padded_batches_add_up_to_the_whole(rng, cuts):
     hits, labels, where = examples(rng, 40)
     parts = []
-    for index in np.split(np.arange(40), sorted(cuts)):
+    for index in np.split(np.arange(40), cuts):
         # Each batch is padded to one size with garbage that the mask hides.
-        batch = examples(rng, 40 + padding)
+        batch = examples(rng, 50)
         for array, values in zip(batch, (hits, labels, where), strict=True):
             array[: len(index)] = values[index]
         batch[2][len(index) :] = False
@@ -139,16 +114,12 @@ def test_a_mean_over_classes_does_not_depend_on_the_range_of_integers(rng, wrap)
     """The sums of the classes are within 32 bits, and their own sum is not."""
     mean = wrap(lambda tally: tally.mean())
     for num_classes in (3, 10_000):
-        for values in (
-            rng.integers(2**30, 2**31, size=num_classes, dtype=np.int32),
-            # Sums that float32 has: to the last bit.
-            rng.integers(-500, 500, size=num_classes, dtype=np.int32),
-        ):
+        # The smaller sums are those that float32 has: to the last bit.
+        for lowest, highest, rounding in ((2**30, 2**31, 4 * 2**-24), (-500, 500, 0)):
+            values = rng.integers(lowest, highest, size=num_classes, dtype=np.int32)
             counts = metrics.tally_by_class(values, np.arange(num_classes), num_classes=num_classes)
-            exact = values.sum(dtype=np.int64) / num_classes
-            largest = 4 * np.finfo(np.float32).eps / 2 if values[0] >= 2**30 else 0
-            expected = np.float32(exact) if largest else np.float32(values.sum()) / num_classes
-            np.testing.assert_allclose(mean(counts), expected, rtol=largest)
+            exact = np.float32(values.sum(dtype=np.int64)) / np.float32(num_classes)
+            np.testing.assert_allclose(mean(counts), exact, rtol=rounding)
 
 
 def doubled(tally, times):
@@ -157,17 +128,18 @@ def doubled(tally, times):
     return tally
 
 
+def quarters(values):
+    return {"weights": jnp.full(values.shape, 0.25)}
+
+
 # Batches of one size, whose values are of the given mean, after many others of the mean one half.
 KINDS_OF_TALLIES = {
     "tally": metrics.tally,
-    "tally_by_class-weights": lambda values: metrics.tally_by_class(
-        values,
-        jnp.arange(values.size) % 2,
-        num_classes=2,
-        weights=jnp.full(values.shape, 0.25),
+    "tally_by_class": lambda values: metrics.tally_by_class(
+        values, jnp.arange(values.size) % 2, num_classes=2, **quarters(values)
     ),
-    "tally_f1-weights": lambda values: metrics.tally_f1(
-        values[:, None] > 0.5, values[:, None] >= 0, weights=jnp.full(values.shape, 0.25)
+    "tally_f1": lambda values: metrics.tally_f1(
+        values[:, None] > 0.5, values[:, None] >= 0, **quarters(values)
     ),
 }
 
@@ -194,7 +166,7 @@ def test_means_of_real_values_do_not_drift_however_many_batches_there_are(kind, 
             values = jnp.full((num_batches, size), 0.75)
             together = doubled(start, times)
             expected = (0.5 * 2**times + 0.75 * num_batches) / (2**times + num_batches)
-            if kind.startswith("tally_f1"):
+            if kind == "tally_f1":
                 # Sets that are empty, and then right: 2 a / (a + b).
                 expected = 2 * num_batches / (2**times + 2 * num_batches)
             for found in (add_up(together, values), add_up_equal(together, size)):
@@ -221,20 +193,6 @@ def test_counts_and_sums_of_sizes_are_exact_far_beyond_32_bits(wrap):
     many_hits = doubled(hits, 8)
     assert wrap(lambda tally: tally.count)(many_hits) == 2**31 - 1
     np.testing.assert_allclose(mean(many_hits), 2**27 / (2**27 + 3), rtol=2 * 2**-24)
-
-
-@pytest.mark.parametrize("of_weights", [False, True])
-def test_tallies_of_devices_do_not_drift(of_weights):
-    weights = {"weights": jnp.full(33, 0.25)} if of_weights else {}
-    add_up = jax.pmap(lambda tally: jax.lax.psum(tally, "batch"), "batch")
-    size, num_devices = 33, jax.local_device_count()
-    one, other = (metrics.tally(jnp.full(size, value), **weights) for value in (0.5, 0.75))
-    parts = [doubled(one, 24) + doubled(other, index) for index in range(num_devices)]
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts)
-    found = jax.tree.map(operator.itemgetter(0), jax.device_get(add_up(stacked)))
-    ones, others = num_devices * 2**24, 2**num_devices - 1
-    expected = (0.5 * ones + 0.75 * others) / (ones + others)
-    np.testing.assert_allclose(found.mean(), expected, rtol=4 * 2**-24)
 
 
 def test_tallies_of_one_class_in_a_mapped_program():
@@ -273,16 +231,14 @@ def test_an_interval_at_a_level_that_rounds_to_one_is_everything():
     np.testing.assert_allclose(found, (0, 1), atol=1e-3)
 
 
-S, LABELS, HITS_OF_TWO = np.full((2, 3), 0.25, np.float32), np.zeros(2, np.int32), np.ones(2, bool)
+LABELS, HITS_OF_TWO = np.zeros(2, np.int32), np.ones(2, bool)
 untyped: Any = metrics
 
 
 @pytest.mark.parametrize(
     ("call", "error", "name"),
     [
-        (lambda: untyped.label_ranks(S > 0, LABELS), TypeError, "scores"),
         (lambda: untyped.shot_groups([5, 30], few=30, many=29), ValueError, "many"),
-        (lambda: untyped.tally(S + 1j), TypeError, "values"),
         (lambda: untyped.tally(HITS_OF_TWO).macro_mean([True]), ValueError, "classes"),
         (lambda: untyped.tally(HITS_OF_TWO) + 1, TypeError, "unsupported operand"),
         (

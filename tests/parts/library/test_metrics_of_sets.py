@@ -5,81 +5,34 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.cases.calls import NUM_CLASSES, NUM_EXAMPLES, arguments, drawn
+from tests.cases.metrics import CASES
 from topk_jax import metrics
 
-NUM_EXAMPLES, NUM_CLASSES = 60, 5
-SHAPE = (4, NUM_EXAMPLES // 4)
+WEIGHTED = [case for case in CASES if "weights" in case.arrays]
 
 
-def arrays(rng):
-    """Arrays by the names of arguments: scores with ties, labels that some examples do not have."""
-    targets = rng.random((*SHAPE, NUM_CLASSES)) < 0.3
-    chosen = rng.random((*SHAPE, NUM_CLASSES)) < 0.4
-    # A class that nobody has, and one that no set has.
-    targets[..., 3] = chosen[..., 3] = chosen[..., 4] = False
-    return {
-        "chosen": chosen,
-        "targets": targets.astype(np.int8),
-        "scores": rng.integers(6, size=SHAPE).astype(np.float32),
-        "confidences": rng.integers(6, size=SHAPE).astype(np.float32),
-        "hits": rng.random(SHAPE) < 0.6,
-        "says_new": rng.random(SHAPE) < 0.4,
-        "is_new": rng.random(SHAPE) < 0.3,
-        "positives": rng.random(SHAPE) < 0.4,
-        "labels": rng.integers(NUM_CLASSES, size=SHAPE),
-    }
+@pytest.mark.parametrize("case", WEIGHTED, ids=lambda case: case.name)
+def test_a_wrong_weight_is_refused_and_a_traced_one_makes_a_mean_nan(case):
+    given = arguments(case, drawn(case)) | case.resolved(NUM_CLASSES)
 
+    def metric(weights):
+        return jax.tree.leaves(readings_of(case.function(**given | {"weights": weights})))
 
-TAKEN: dict[str, tuple[str, ...]] = {
-    "tally_f1": ("chosen", "targets"),
-    "mean_average_precision": ("scores", "targets"),
-    "open_set_accuracy": ("hits", "says_new", "is_new"),
-    "auroc": ("scores", "positives"),
-    "oscr_area": ("confidences", "hits", "is_new"),
-    "tally": ("hits",),
-    "tally_by_class": ("hits", "labels"),
-}
-PARAMETERS = {"tally_by_class": {"num_classes": NUM_CLASSES}}
-
-
-def assert_close(ours, theirs):
-    """Equal but for sums of 60 numbers of at most 1 in float32, on a tree, and a few quotients."""
-    for one, other in zip(*map(jax.tree.leaves, (ours, theirs)), strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=16 * 2**-24)
-
-
-def weighted(name, rng):
-    """A mean over examples as a function of its weights, and the same of chosen examples."""
-    drawn = arrays(rng)
-    if name == "mean_average_precision":
-        drawn["scores"] = rng.integers(6, size=(*SHAPE, NUM_CLASSES)).astype(np.float32)
-    given = [drawn[argument] for argument in TAKEN[name]]
-
-    def metric(**options):
-        result = getattr(metrics, name)(*given, **PARAMETERS.get(name, {}), **options)
-        return result.macro_mean() if isinstance(result, metrics.Tally) else result
-
-    return metric
-
-
-@pytest.mark.parametrize("name", TAKEN)
-def test_a_weight_of_0_is_an_absent_example_and_one_of_2_is_two(name, rng):
-    metric, where = weighted(name, rng), rng.random(SHAPE) < 0.6
-    expected = metric(where=where)
-    assert_close(metric(weights=where.astype(np.float32)), expected)
-    # Twice the weight of all, as integers.
-    assert_close(metric(weights=2 * where.astype(np.int32)), expected)
     for wrong in (-1.0, np.nan, np.inf, 1e39):
-        weights = np.where(np.arange(NUM_EXAMPLES).reshape(SHAPE) == 7, wrong, 1.0)
+        weights = np.where(np.arange(NUM_EXAMPLES) == 7, wrong, 1.0)
         with pytest.raises(ValueError, match="weights must be finite and at least 0"):
-            metric(weights=weights)
+            metric(weights)
         with np.errstate(over="ignore"):
-            weights = weights.astype(np.float32)
-        found = jax.jit(lambda weights: metric(weights=weights))(weights)
+            found = jax.jit(metric)(weights.astype(np.float32))
         # The example may be in one of several means only.
-        assert any(jnp.isnan(leaf).any() for leaf in jax.tree.leaves(found)), wrong
+        assert any(jnp.isnan(leaf).any() for leaf in found), wrong
     with pytest.raises(TypeError, match="weights"):
-        metric(weights=where)
+        metric(np.ones(NUM_EXAMPLES, bool))
+
+
+def readings_of(result):
+    return result.macro_mean() if isinstance(result, metrics.Tally) else result
 
 
 def test_what_does_not_count_may_be_nan():
@@ -110,13 +63,12 @@ def test_weighted_tallies_of_parts_add_up(rng):
 
 
 def test_f1_of_parts_is_that_of_all(rng):
-    drawn = arrays(rng)
-    parts = zip(drawn["chosen"], drawn["targets"], strict=True)
-    together = sum(metrics.tally_f1(chosen, targets) for chosen, targets in parts)
-    whole = metrics.tally_f1(drawn["chosen"], drawn["targets"])
-    assert together.macro_mean() == whole.macro_mean()
-    both = (drawn["chosen"] & (drawn["targets"] == 1)).sum()
-    micro = 2 * both / (drawn["chosen"].sum() + drawn["targets"].sum())
+    chosen, targets = rng.random((2, 4, 15, 5)) < 0.4
+    # A class that nobody has, and one that no set has.
+    targets[..., 3] = chosen[..., 3] = chosen[..., 4] = False
+    together = sum(map(metrics.tally_f1, chosen, targets))
+    assert together.macro_mean() == metrics.tally_f1(chosen, targets).macro_mean()
+    micro = 2 * (chosen & targets).sum() / (chosen.sum() + targets.sum())
     np.testing.assert_allclose(together.mean(), micro, rtol=4 * 2**-24)
 
 

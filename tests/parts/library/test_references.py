@@ -134,19 +134,6 @@ def test_expected_value_is_the_integral_over_all_outcomes(rng, k):
     assert value == pytest.approx(low + integral, abs=1e-10)
 
 
-def test_polynomials_by_recursion_and_by_subsets(rng):
-    for scale in (1e-6, 1.0, 1e4):
-        values = scale * rng.normal(size=(2, L, 3))
-        # Float64 keeps 16 digits of sums of up to seven values of this scale.
-        close(
-            reference.log_symmetric_polynomials(values, L, axis=1),
-            reference.log_symmetric_polynomials_by_subsets(values, L, axis=1),
-            atol=ROUNDING * max(scale, 1.0),
-        )
-    row = np.append(values[0, :, 0], -np.inf)
-    assert reference.log_symmetric_polynomials(row, L + 1)[-1] == -np.inf
-
-
 @pytest.mark.parametrize("k", [0, 1, 3, L])
 def test_sparse_top_is_feasible_and_nearest(rng, k):
     for scores in (*(scale * rng.normal(size=L) for scale in (0.2, 1.0, 5.0)), np.arange(7.0) % 3):
@@ -159,18 +146,6 @@ def test_sparse_top_is_feasible_and_nearest(rng, k):
             vertex = np.zeros(L)
             vertex[list(subset)] = 1.0
             assert (scores - projection) @ (vertex - projection) <= ROUNDING
-
-
-@pytest.mark.parametrize("k", [1, 3])
-def test_jacobian_of_sparse_top(rng, k):
-    scores = rng.normal(size=L)
-    differences = reference.finite_difference_jacobian(
-        lambda s: reference.sparse_top(s, k), scores, STEP
-    )
-    jacobian = reference.sparse_top_jacobian(scores, k)
-    close(jacobian, differences, atol=DIFFERENCES)
-    separated = 2.0 * np.arange(L)
-    np.testing.assert_array_equal(reference.sparse_top_jacobian(separated, k), np.zeros((L, L)))
 
 
 # Losses
@@ -220,46 +195,6 @@ def test_hinges_by_hand():
     for name, values in by_hand.items():
         for k, value in enumerate(values, 1):
             assert getattr(reference, name)(logits, label, k=k) == pytest.approx(value, abs=1e-15)
-
-
-def test_softmax_losses_by_hand():
-    logits = np.log([1.0, 2.0, 5.0])
-    assert reference.cross_entropy(logits, 1) == pytest.approx(math.log(4), abs=1e-15)
-    focal = 0.75**2 * math.log(4)
-    assert reference.focal(logits, 1, gamma=2.0) == pytest.approx(focal, abs=1e-15)
-    # With margin log 2 at class 1 and scale 2 the exponentials are 1, (2/2)^2, 25.
-    margins = [0.3, math.log(2), 0.1]
-    ldam = reference.ldam(logits, 1, margins=margins, scale=2.0)
-    assert ldam == pytest.approx(math.log(27), abs=1e-14)
-    assert reference.focal(logits, 1, gamma=0.0) == reference.cross_entropy(logits, 1)
-    assert reference.ldam(logits, 1, margins=0.0) == reference.cross_entropy(logits, 1)
-    # sig is 1/2, 2/3, 5/6.
-    negative = math.log(1.5) + (math.log(2) + math.log(6)) / 2
-    assert reference.assume_negative(logits, 1) == pytest.approx(negative, abs=1e-15)
-    binary = math.log(1.5) + math.log(1.2) + math.log(2)
-    computed = reference.binary_cross_entropy(logits, [0, 1, 1])
-    assert computed == pytest.approx(binary, abs=1e-15)
-
-
-def test_losses_of_long_tails_by_hand():
-    logits = np.log([1.0, 2.0, 5.0])
-    # The priors 5/8, 2/8 and 1/8 make 5, 4 and 5.
-    adjusted = reference.logit_adjusted_cross_entropy(logits, 1, class_counts=[5, 2, 1])
-    assert adjusted == pytest.approx(math.log(14 / 4), abs=1e-15)
-    scores = reference.adjust_logits(logits, class_counts=[5, 2, 1])
-    np.testing.assert_allclose(np.exp(scores), [8 / 5, 8, 40], rtol=1e-15)
-    # Factors 1, 1/2 and 1/4 of log 1, log 4 and log 16 make 1, 2 and 2.
-    scaled = reference.vector_scaling(
-        np.log([1.0, 4.0, 16.0]), 2, class_counts=[16, 4, 1], gamma=0.5, tau=0.0
-    )
-    assert scaled == pytest.approx(math.log(5 / 2), abs=1e-15)
-    generalized = reference.generalized_cross_entropy(logits, 1, q=0.5)
-    assert generalized == pytest.approx(1.0, abs=1e-15)
-    symmetric = reference.symmetric_cross_entropy(logits, 1, alpha=0.5, beta=2.0)
-    assert symmetric == pytest.approx(0.5 * math.log(4) + 2 * 4 * 0.75, abs=1e-15)
-    # 1, 2/3 and 8/15 have the mean 11/15.
-    weights = reference.class_balanced_weights([1, 2, 4], beta=0.5)
-    np.testing.assert_allclose(weights, [15 / 11, 10 / 11, 8 / 11], rtol=1e-15)
 
 
 @pytest.mark.parametrize("k", [1, 3, L - 1])
@@ -349,15 +284,6 @@ def test_role_by_hand_and_its_stopped_gradient(rng):
     close(gradients[0], differences - stopped, atol=DIFFERENCES)
 
 
-def test_expected_positive_regularization_by_hand():
-    logits = np.log([[1.0, 2.0, 5.0], [1.0, 1.0, 1.0]])
-    value = reference.expected_positive_regularization(
-        logits, [1, 0], expected_positives=1.25, beta=2.0
-    )
-    expected = (math.log(1.5) + math.log(2)) / 2 + 2.0 * (1.75 - 1.25) ** 2
-    assert value == pytest.approx(expected, abs=1e-15)
-
-
 def test_average_k_in_loops(rng):
     (logits, labels), proposals = batch(rng), rng.normal(size=(4, L))
     for k in (1, 2, 3, L):
@@ -381,37 +307,4 @@ def test_average_k_in_loops(rng):
         assert computed == pytest.approx(value, abs=ROUNDING)
 
 
-def test_candidates_go_to_the_lower_flattened_index():
-    candidates = reference.average_k_candidates(np.zeros((3, 4)), [0, 1, 2], k=2)
-    np.testing.assert_array_equal(candidates.reshape(-1), [0, 1, 1, 1] + [0] * 8)
-    masked = np.where(np.arange(4) < 2, 0.0, -np.inf) * np.ones((3, 1))
-    everything = reference.average_k_candidates(masked, [0, 1, 1], k=4)
-    np.testing.assert_array_equal(everything, np.arange(4) != np.array([[0], [1], [1]]))
-    assert np.isfinite(reference.average_k(masked, masked, [0, 1, 1], k=2, alpha=1.0))
-    # A fractional size rounds down, read as a decimal: in doubles 1.15 * 100 falls short of 115.
-    many = reference.average_k_candidates(np.zeros((100, 4)), np.zeros(100, int), k=1.15)
-    assert many.sum() == 15
-
-
 # Sets and metrics
-
-
-def test_average_k_threshold_by_hand():
-    entries = np.array([[0.5, 0.3, 0.2], [0.75, 0.25, 0.0]])
-    for k, expected in ((1, 0.4), (2, 0.225), (3, -np.inf), (1.5, 0.275)):
-        assert reference.average_k_threshold(entries, k=k) == pytest.approx(expected, abs=1e-15)
-    tied = np.array([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25]])
-    assert reference.average_k_threshold(tied, k=2) == 0.5
-    assert reference.average_k_threshold(np.full((2, 4), 0.25), k=2) == np.inf
-    # Two neighbouring doubles do not have a midpoint of their own.
-    close = np.array([[0.25, np.nextafter(0.25, 1.0), 0.0]])
-    assert reference.average_k_threshold(close, k=1) == close[0, 1]
-
-
-def test_top_k_hits_by_rank():
-    scores = np.array([[1.0, 1, 1, 1]] * 4 + [[np.nan, 2, 1, 0]] * 2 + [[4.0, 3, 2, 1]] * 4)
-    labels = np.array([0, 1, 2, 3, 1, 0, 1, 2, 4, -1])
-    hits = reference.top_k_hits(scores, labels, k=2)
-    np.testing.assert_array_equal(hits, [1, 1, 0, 0, 0, 0, 1, 0, 0, 0])
-    hits = reference.threshold_hits(scores, labels, 1.0)
-    np.testing.assert_array_equal(hits, [1, 1, 1, 1, 0, 0, 1, 1, 0, 0])

@@ -1,4 +1,4 @@
-"""Sets by their properties, what sets and thresholds share, and adjusted logits."""
+"""Sets by their properties, and what sets and thresholds share."""
 
 from typing import Any
 
@@ -16,17 +16,7 @@ from tests.parts.library.probabilities import (
     properties,
     softmax_of,
 )
-from topk_jax import losses, sets
-
-# Sets by a threshold
-
-
-@pytest.mark.parametrize(("threshold", "kept"), [(-np.inf, True), (np.inf, False), (np.nan, False)])
-def test_threshold_set_of_thresholds_that_keep_all_or_none(threshold, kept):
-    probabilities = jnp.array([[1.0, 0.0], [0.5, 0.5]])
-    for function in (sets.threshold_set, jax.jit(sets.threshold_set)):
-        assert (function(probabilities, threshold) == kept).all()
-
+from topk_jax import sets
 
 # Adaptive sets
 
@@ -145,11 +135,8 @@ untyped: Any = sets
 @pytest.mark.parametrize(
     ("call", "error", "name"),
     [
-        (lambda: untyped.top_k_set(SHARES.astype(int), k=1), TypeError, "scores"),
-        (lambda: untyped.threshold_set(SHARES, 1j), TypeError, "threshold"),
         (lambda: untyped.adaptive_set(SHARES[:, :0], error=0.1), ValueError, "probabilities"),
         (lambda: untyped.average_k_threshold(SHARES[:0], k=1), ValueError, "probabilities"),
-        (lambda: untyped.average_k_threshold(SHARES, k=3.01), ValueError, "k must"),
         (lambda: jax.jit(lambda k: sets.average_k_threshold(SHARES, k=k))(2), TypeError, "k must"),
         (
             lambda: jax.eval_shape(
@@ -159,28 +146,8 @@ untyped: Any = sets
             ValueError,
             "AverageKCalibrator",
         ),
-        (lambda: untyped.AverageKCalibrator(np.inf, 5), ValueError, "k must"),
-        (lambda: untyped.AverageKCalibrator(2, 1.5), TypeError, "num_examples"),
     ],
 )
 def test_refusals(call, error, name):
     with pytest.raises(error, match=name):
         call()
-
-
-# Logits adjusted by class frequencies
-
-COUNTS = np.array([500, 120, 40, 7, 1])
-
-
-def test_the_loss_of_adjusted_logits_is_the_cross_entropy(rng):
-    @jax.jit
-    def both(logits, labels):
-        adjusted = sets.adjust_logits(logits, class_counts=COUNTS, tau=0.5)
-        found = losses.logit_adjusted_cross_entropy(adjusted, labels, class_counts=COUNTS, tau=0.5)
-        return found, losses.cross_entropy(logits, labels)
-
-    logits = jnp.asarray(3 * rng.normal(size=(8, 5)), jnp.float32)
-    found, expected = both(logits, jnp.asarray(rng.integers(5, size=8), jnp.int32))
-    # A dozen roundings of float32, of numbers below 10.
-    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-5)

@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import math
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 
 from tests import compilation, reference
 from tests.parts.library.probabilities import distributions
-from tests.reference._taxonomies import members
 from topk_jax import losses, metrics, sets
 from topk_jax.taxonomy import Taxonomy
 
@@ -89,15 +87,6 @@ def test_leaves_at_several_depths_are_as_in_the_references(depth, rng):
     np.testing.assert_allclose(found, wanted, rtol=2e-6)
 
 
-def test_a_set_of_a_quantile_is_a_node(rng):
-    probabilities = distributions(rng, 200, NUM_CLASSES)
-    scores = sets.node_scores(probabilities, TREE)
-    nodes = {tuple(members(TREE, node).tolist()) for node in range(TREE.num_nodes)}
-    for quantile in (0.0, 0.3, 0.7, 0.99, math.inf):
-        chosen = np.asarray(sets.score_set(scores, quantile))
-        assert {tuple(row) for row in chosen.tolist()} <= nodes
-
-
 @pytest.mark.parametrize("names", [1, 2, 3, 7, 40])
 def test_names_are_the_fewest_with_the_fewest_classes(names):
     chosen = np.array([*itertools.product([False, True], repeat=NUM_CLASSES)])
@@ -131,11 +120,7 @@ def test_a_genus_without_possible_classes_is_a_masked_node(rng):
     weights = np.array([0.25, 0.0, 1.5])
     found, wanted = (
         room.sum_over_depths(
-            logits,
-            labels,
-            TREE,
-            loss=functools.partial(room.focal, gamma=2.0),
-            weights=weights,
+            logits, labels, TREE, loss=functools.partial(room.focal, gamma=2.0), weights=weights
         )
         for room in (losses, reference)
     )

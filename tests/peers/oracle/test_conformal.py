@@ -14,7 +14,7 @@ from sklearn.cluster import KMeans
 
 from tests.peers.oracle import torchcp_modules
 from topk_jax import sets
-from topk_jax.sets import _clusters
+from topk_jax.sets import _class_quantiles
 
 SHAPES = [(100, 10), (40, 1000)]
 # Exact in binary, for TorchCP multiplies with it in float32.
@@ -155,7 +155,7 @@ def test_clusters_are_those_of_scikit_learn(rng, key):
     centers = 4 * np.eye(5)[rng.integers(5, size=60)]
     points = (centers + rng.normal(size=(60, 5))).astype(np.float32)
     weights = rng.random(60).astype(np.float32)
-    ours = np.asarray(_clusters._k_means(key, jnp.asarray(points), jnp.asarray(weights), 5))
+    ours = np.asarray(_class_quantiles._k_means(key, jnp.asarray(points), jnp.asarray(weights), 5))
     theirs = KMeans(5, n_init=10, random_state=0).fit(points, sample_weight=weights).labels_
     # The same pairs are together.
     np.testing.assert_array_equal(ours[:, None] == ours, theirs[:, None] == theirs)

@@ -12,12 +12,8 @@ from topk_jax import heads, losses
 
 NUM_EXAMPLES, NUM_FEATURES, NUM_CLASSES, K, BLOCK = 8, 5, 32, 12, 3
 AXES = ("batch", "classes")
-OF_BATCH, OF_HEAD, OF_CLASSES, WHOLE = (
-    PartitionSpec("batch"),
-    PartitionSpec(None, "classes"),
-    PartitionSpec("classes"),
-    PartitionSpec(),
-)
+OF_BATCH, OF_HEAD = PartitionSpec("batch"), PartitionSpec(None, "classes")
+OF_CLASSES, WHOLE = PartitionSpec("classes"), PartitionSpec()
 SPECS = (OF_BATCH, OF_HEAD, OF_CLASSES, OF_BATCH)
 # Relative to the largest number. Gradients of weights add up the examples in another order.
 ROUNDING = 1e-6
@@ -62,11 +58,14 @@ def results(*arrays, name=None):
     return jax.grad(total, argnums=(0, 1, 2), has_aux=True)(*arrays)
 
 
-def assert_same(found, arrays):
-    wanted = jax.jit(results)(*arrays)
+def assert_close(found, wanted):
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
         atol = ROUNDING * np.abs(other).max()
         np.testing.assert_allclose(np.asarray(one), other, rtol=0, atol=atol)
+
+
+def assert_same(found, arrays):
+    assert_close(found, jax.jit(results)(*arrays))
 
 
 @pytest.mark.parametrize("sizes", [(1, 8), (2, 4)])
@@ -81,28 +80,24 @@ def test_split_classes_in_shard_map(sizes, arrays):
 
 
 def test_gradients_of_a_map_without_types(arrays):
-    features, weights, bias, labels = arrays
+    *given, labels = arrays
 
-    def mean_loss(features, weights, bias):
+    def losses_of(features, weights, bias, name=None):
         head = heads.LinearHead(weights, bias)
-        return heads.cross_entropy(features, head, labels, class_axis_name="classes")
+        return heads.cross_entropy(features, head, labels, class_axis_name=name)
 
     mapped = jax.shard_map(
-        mean_loss,
+        functools.partial(losses_of, name="classes"),
         mesh=mesh_of((1, 8)),
         in_specs=(WHOLE, OF_HEAD, OF_CLASSES),
         out_specs=WHOLE,
         check_vma=False,
     )
-    found = jax.grad(lambda *given: mapped(*given).sum(), argnums=(0, 1, 2))(
-        features, weights, bias
+    found, wanted = (
+        jax.grad(lambda *given, one=one: one(*given).sum(), argnums=(0, 1, 2))(*given)
+        for one in (mapped, losses_of)
     )
-    wanted = jax.grad(
-        lambda *given: heads.cross_entropy(given[0], heads.LinearHead(*given[1:]), labels).sum(),
-        argnums=(0, 1, 2),
-    )(features, weights, bias)
-    for one, other in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=ROUNDING * np.abs(other).max())
+    assert_close(found, wanted)
 
 
 @pytest.mark.parametrize(
@@ -127,15 +122,12 @@ def test_split_by_the_type_of_the_arrays(sizes, kind, arrays):
 
 def test_only_the_batch_is_split_along_two_axes_and_outside_of_jit(arrays):
     features, weights, bias, labels = arrays
-    mesh = mesh_of((2, 4), AxisType.Explicit)
-    shape = (2, 4)
-    with jax.set_mesh(mesh):
+    head, shape = heads.LinearHead(weights, bias), (2, 4)
+    with jax.set_mesh(mesh_of(shape, AxisType.Explicit)):
         split = jax.reshard(features.reshape(*shape, -1), PartitionSpec(*AXES))
-        found = heads.cross_entropy(
-            split, heads.LinearHead(weights, bias), np.asarray(labels).reshape(shape)
-        )
+        found = heads.cross_entropy(split, head, np.asarray(labels).reshape(shape))
     assert found.sharding.spec == PartitionSpec(*AXES)
-    wanted = heads.cross_entropy(features, heads.LinearHead(weights, bias), labels)
+    wanted = heads.cross_entropy(features, head, labels)
     np.testing.assert_allclose(np.asarray(found).ravel(), wanted, rtol=1e-6)
 
 

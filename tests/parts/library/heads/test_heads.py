@@ -154,23 +154,6 @@ def test_the_best_classes_have_masked_ones_last_and_without_a_slope(rng):
     assert (np.asarray(slopes[1])[:, np.isneginf(bias)] == 0).all()
 
 
-def test_examples_that_do_not_count_have_no_part(rng):
-    features, weights, bias, labels = drawn(rng)
-    counts = np.arange(NUM_EXAMPLES) % 3 != 1
-    hurt = features.at[1].set(jnp.nan), weights, bias, labels.at[jnp.array([1, 4])].set(-100)
-    function = functools.partial(total, "cross_entropy", where=counts, block_size=BLOCK)
-    (_, values), gradients = jax.jit(jax.value_and_grad(function, argnums=(0, 1, 2), has_aux=True))(
-        *hurt
-    )
-    assert (np.asarray(gradients[0])[~counts] == 0).all()
-    # As with a weight of 0.
-    wanted, wanted_gradients = expected(
-        "cross_entropy", features, weights, bias, labels, shares=np.where(counts, SHARES, 0)
-    )
-    assert_close(values, np.where(counts, wanted, 0))
-    assert_close(gradients, wanted_gradients)
-
-
 @each_function
 def test_what_is_wrong_is_nan_for_its_example_alone(name, rng):
     features, weights, bias, labels = drawn(rng)
@@ -218,43 +201,17 @@ def test_half_precision(name, rng):
 
 
 @each_function
-def test_float64_stays(name, rng):
-    with jax.enable_x64(True):
-        *real, labels = drawn(rng)
-        # No exact scores, so that roundings are seen.
-        arrays = (*(array.astype(jnp.float64) / 3 for array in real), labels)
-        found, slopes = compiled(name)(*arrays)
-        assert jax.tree.leaves(found)[0].dtype == slopes[1].dtype == jnp.float64
-        # Some roundings of 1e-16 each.
-        assert_close((found, slopes), expected(name, *arrays), 1e-12)
-
-
-@each_function
-def test_a_batch_of_any_shape_and_vmap(name, rng):
+def test_vmap_and_no_examples(name, rng):
     features, weights, bias, labels = drawn(rng)
-    wanted = jax.tree.leaves(compiled(name)(features, weights, bias, labels)[0])
 
-    @jax.jit
-    def shaped(features, labels):
-        def found(features, labels):
-            head = heads.LinearHead(weights, bias)
-            if name == "top_k":
-                return heads.top_k(features, head, k=K, block_size=BLOCK)
-            return (heads.cross_entropy(features, head, labels, block_size=BLOCK),)
+    def found(features, labels):
+        return total(name, features, weights, bias, labels, block_size=BLOCK)[1]
 
-        return (
-            found(features, labels),
-            jax.vmap(found)(features, labels),
-            found(features[0, 0], labels[0, 0]),
-            found(features[:0], labels[:0]),
-        )
-
-    *grids, single, empty = shaped(features.reshape(2, 3, NUM_FEATURES), labels.reshape(2, 3))
-    for index, whole in enumerate(wanted):
-        for grid in grids:
-            np.testing.assert_array_equal(grid[index], whole.reshape(2, 3, *whole.shape[1:]))
-        np.testing.assert_array_equal(single[index], whole[0])
-        assert empty[index].shape == (0, 3, *whole.shape[1:])
+    of_each = jax.jit(jax.vmap(found))(features.reshape(2, 3, -1), labels.reshape(2, 3))
+    of_all, of_none = found(features, labels), found(features[:0], labels[:0])
+    for one, other, none in zip(*map(jax.tree.leaves, (of_each, of_all, of_none)), strict=True):
+        np.testing.assert_array_equal(one.reshape(other.shape), other)
+        assert none.shape == (0, *other.shape[1:])
 
 
 @each_function

@@ -26,14 +26,11 @@ def both(name, num_examples, block_size, num_classes=100):
         given = {"key": keys} if name.startswith("noised") else {}
         return LOSSES[name](features @ weights, labels, **given)
 
-    def plain(weights, features, labels, keys):
-        values = loss(weights, features, (labels, keys))
-        return (values * jnp.arange(1.0, num_examples + 1)).sum(), values
-
-    def in_blocks(weights, features, labels, keys):
-        values = heads.in_blocks(
-            functools.partial(loss, weights), features, (labels, keys), block_size=block_size
-        )
+    def total(is_in_blocks, weights, features, *labels_and_keys):
+        one = functools.partial(loss, weights)
+        if is_in_blocks:
+            one = functools.partial(heads.in_blocks, one, block_size=block_size)
+        values = one(features, labels_and_keys)
         return (values * jnp.arange(1.0, num_examples + 1)).sum(), values
 
     rng = np.random.default_rng(0)
@@ -44,8 +41,8 @@ def both(name, num_examples, block_size, num_classes=100):
         jax.random.split(jax.random.key(0), num_examples),
     )
     programs = (
-        jax.jit(jax.value_and_grad(function, argnums=(0, 1), has_aux=True))
-        for function in (in_blocks, plain)
+        jax.jit(jax.value_and_grad(functools.partial(total, each), argnums=(0, 1), has_aux=True))
+        for each in (True, False)
     )
     return *programs, arrays
 

@@ -46,13 +46,6 @@ def test_values_and_gradients(rng, scale):
     np.testing.assert_allclose(gradient, expected, rtol=ROUNDING, atol=ROUNDING)
 
 
-def test_one_size_without_cost_is_cross_entropy(rng):
-    scores, _ = draw(rng)
-    labels = jnp.array([0, 1, 2, 0, 1, 2])
-    values, _ = value_and_gradient(scores, 1 - jax.nn.one_hot(labels, 3))
-    np.testing.assert_allclose(values, jax.jit(losses.cross_entropy)(scores, labels), rtol=ROUNDING)
-
-
 def test_the_minimizer_chooses_the_smallest_expected_cost(rng):
     """At r = log E(1 - c), which ranks the sizes by their expected costs, the gradient is zero."""
     costs = jnp.asarray(rng.random((50, 3)), jnp.float32)

@@ -79,20 +79,6 @@ def test_class_masked_on_one_side_of_role_is_harmless(rng):
         assert (np.asarray(gradients[1 - masked])[:, 1] > 0).all()
 
 
-def test_heads_of_role_in_two_dtypes(rng):
-    (logits, estimates), labels = batch(rng, "role")
-    value, gradients = compiled("role")(jnp.asarray(logits, jnp.bfloat16), estimates, labels)
-    assert value.dtype == jnp.float32
-    assert [gradient.dtype for gradient in gradients] == [jnp.bfloat16, jnp.float32]
-
-
-def test_assume_negative_is_binary_cross_entropy_of_two_classes(rng):
-    logits, labels = rng.normal(size=(4, 2)).astype(np.float32), np.array([0, 1, 1, 0])
-    both_ways = losses.binary_cross_entropy(logits, np.eye(2, dtype=np.int32)[labels])
-    # The same two terms; one is multiplied by 1.
-    np.testing.assert_allclose(losses.assume_negative(logits, labels), both_ways, rtol=1e-7)
-
-
 def test_assume_negative_of_a_single_class():
     value = losses.assume_negative(jnp.array([[0.5]]), jnp.array([0]))
     np.testing.assert_allclose(value, np.log1p(np.exp(-0.5)), rtol=1e-6)  # one float32 logarithm

@@ -60,11 +60,6 @@ def test_one_class_costs_nothing():
         np.testing.assert_array_equal(loss, [0.0])
 
 
-def test_focal_without_focus_is_cross_entropy(batch):
-    expected = cross_entropy(*batch)
-    np.testing.assert_allclose(focal(*batch, gamma=0.0), expected, rtol=ROUNDING)
-
-
 def test_focal_is_smooth_where_the_true_class_is_certain():
     """The power's slopes are infinite there, but the loss, its gradient and its hessian are 0."""
 

@@ -10,8 +10,8 @@ from tests.cases import losses as losses_cases
 from tests.cases import operators as operators_cases
 from tests.cases.case import draw
 from tests.rows import rows
-from topk_jax import _ordered_lists
-from topk_jax._entries import take_entries
+from topk_jax import _selection
+from topk_jax._classes import take_along
 
 SELECTING = [
     case for case in [*losses_cases.CASES, *operators_cases.CASES] if "k" in case.parameters
@@ -37,7 +37,7 @@ def test_passes_select_what_a_sort_does(rng, shape, k):
     # Some of these are -0.
     scores[np.abs(scores) < 0.15] *= 0
     for entries in {2, 3, min(k, 16)}:
-        select = functools.partial(_ordered_lists.select_in_passes, k=k, entries=entries)
+        select = functools.partial(_selection.select_in_lists, k=k, entries=entries)
         found = jax.jit(select)(scores)
         for array, expected in zip(found, jax.lax.top_k(scores, k), strict=True):
             assert np.asarray(array).tobytes() == np.asarray(expected).tobytes()
@@ -78,7 +78,7 @@ def test_an_entry_and_its_gradient_ignore_the_others(rng, monkeypatch, on_accele
         monkeypatch.setattr(
             jax.lax, "platform_dependent", lambda *arrays, default, **_: default(*arrays)
         )
-    value, vjp = jax.vjp(lambda rows: take_entries(rows, index[:, None])[:, 0], rows)
+    value, vjp = jax.vjp(lambda rows: take_along(rows, index[:, None])[:, 0], rows)
     np.testing.assert_array_equal(value, rows[range(4), index])
     (gradient,) = vjp(np.arange(1, 5, dtype=np.float32))
     expected = np.zeros_like(rows)

@@ -10,7 +10,6 @@ import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from tests import reference
@@ -71,14 +70,6 @@ def test_the_jacobian_is_a_projection_too(scores, k):
 
 
 jacobian_of = for_users(jax.jacrev(operators.sparse_top))
-
-
-def test_k_of_one_is_sparsemax(rng):
-    scores = jnp.asarray(rng.normal(size=(5, 20)), jnp.float32)
-    with jax.numpy_dtype_promotion("standard"):
-        expected = jax.vmap(optax.projections.projection_simplex)(scores)
-    # Optax sums up sorted scores: about 20 roundings of numbers up to 20.
-    np.testing.assert_allclose(sparse_top(scores, 1), expected, rtol=0, atol=20 * EPS)
 
 
 def test_one_k_an_example(rng):

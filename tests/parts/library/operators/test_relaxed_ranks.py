@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import Mesh, PartitionSpec
 
 from tests import reference
 from tests.compilation import for_users
@@ -91,26 +90,6 @@ def test_equal_scores_far_below_the_largest_stay_equal():
     scores = jnp.zeros((8, SIZE)).at[:, 0].set(1e4)
     ranks, gradient = ranks_and_gradient("cauchy", K, scores, weights())
     assert_reference("cauchy", ranks, gradient, scores)
-
-
-@pytest.mark.parametrize("name", ["soft_sort", "logistic"])
-def test_axes_vmap_devices_and_half_precision(name, rng):
-    scores = draw(rng)
-    relaxed = functools.partial(operators.relaxed_ranks, k=K, **RELAXATIONS[name])
-    expected = jax.jit(relaxed)(scores)
-    batch = PartitionSpec("batch")
-    mesh = Mesh(np.array(jax.devices()), ("batch",))
-    split = jax.shard_map(relaxed, mesh=mesh, in_specs=batch, out_specs=batch)
-    for variant in (jax.vmap(relaxed), split):
-        # Another order of the same operations.
-        np.testing.assert_allclose(jax.jit(variant)(scores), expected, rtol=0, atol=1e-6)
-    first = jax.jit(functools.partial(relaxed, axis=0))(scores.T)
-    np.testing.assert_allclose(jnp.moveaxis(first, -1, 0), expected, rtol=0, atol=1e-6)
-    half = jax.jit(relaxed)(scores.astype(jnp.bfloat16))
-    assert half.dtype == jnp.float32
-    rounded = np.asarray(scores.astype(jnp.bfloat16), np.float64)
-    expected = reference.relaxed_ranks(rounded, K, **RELAXATIONS[name])
-    np.testing.assert_allclose(half, expected, rtol=0, atol=2e-6)
 
 
 @every_relaxation

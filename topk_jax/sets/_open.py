@@ -1,19 +1,29 @@
-"""How unusual an example is: from its logits, or from its features and the training features."""
+"""New classes: how unusual an example is, p-values for it, and sets with a symbol for them."""
 
-from __future__ import annotations
-
+import math
 from collections.abc import Hashable
 from functools import partial
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _class_axis, _classes, _numerics, _sharding
-from topk_jax._entries import add_by_group, map_rows
+from topk_jax import _checks, _classes, _example, _sharding
+from topk_jax._classes import add_by_group, map_rows
 from topk_jax.operators import _top_k
+from topk_jax.sets._quantiles import vector_of_scores
 
-__all__ = ["class_gaussian", "mahalanobis_scores", "neighbor_scores", "outlier_scores"]
+__all__ = [
+    "class_gaussian",
+    "good_turing_p_value",
+    "mahalanobis_scores",
+    "neighbor_scores",
+    "new_class_p_values",
+    "new_class_threshold",
+    "open_set",
+    "outlier_scores",
+]
 
 _KINDS = ("energy", "logit", "probability")
 # About as many distances are in memory at a time.
@@ -22,7 +32,7 @@ _BLOCK = 2**22
 _SPARE = 4
 
 
-@_class_axis.allow_split()
+@_sharding.allow_split()
 def outlier_scores(
     logits: ArrayLike, *, kind: str, class_axis_name: Hashable | None = None
 ) -> jax.Array:
@@ -42,20 +52,15 @@ def outlier_scores(
         One score for each example, `[...]`; NaN where a logit is NaN or +inf.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import sets
-        >>> print(sets.outlier_scores(jnp.array([[4.0, 1.0], [0.0, 0.0]]), kind="logit"))
+        >>> print(outlier_scores(jnp.array([[4.0, 1.0], [0.0, 0.0]]), kind="logit"))
         [-4. -0.]
 
-    Source: Liu et al. (2020), "Energy-based out-of-distribution detection"; Hendrycks and Gimpel
-    (2017), "A baseline for detecting misclassified and out-of-distribution examples", for the
-    probability; Vaze et al. (2022), "Open-set recognition: a good closed-set classifier is all you
-    need?", for the logit.
+    Source: Liu et al. (2020), energy; Hendrycks and Gimpel (2017); Vaze et al. (2022), logit.
     """
     values = _checks.floating_array(logits, "logits")
     kind = _checks.choice(kind, "kind", _KINDS)
     found = _outlier_scores(values, kind, class_axis_name)
-    return _numerics.nan_where_invalid_scores(found, values, class_axis_name)
+    return _classes.nan_where_invalid_scores(found, values, class_axis_name)
 
 
 def neighbor_scores(features: ArrayLike, known_features: ArrayLike, *, k: int) -> jax.Array:
@@ -63,12 +68,10 @@ def neighbor_scores(features: ArrayLike, known_features: ArrayLike, *, k: int) -
 
     .. math:: u(x) = \text{the } k\text{-th smallest of } \lVert x - x_j \rVert, \; j = 1, \dots, m
 
-    An example that is among the known ones is its own nearest neighbour. A block of the distances
-    is in memory at a time. In groups of features that are a thousand times as far from each other
-    as their own members are, float32 may take another member for the neighbour.
+    An example that is among the known ones is its own nearest neighbour.
 
     Args:
-        features: floating-point, `[..., d]`; often divided by their lengths before.
+        features: see `topk_jax.sets`; often divided by their lengths before.
         known_features: features of examples of known classes, `[m, d]`.
         k: static number of neighbours, from 1 to m.
 
@@ -77,10 +80,8 @@ def neighbor_scores(features: ArrayLike, known_features: ArrayLike, *, k: int) -
         feature is NaN.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import sets
         >>> known = jnp.array([[0.0, 0.0], [0.0, 2.0], [8.0, 0.0]])
-        >>> print(sets.neighbor_scores(jnp.array([[0.0, 1.0], [8.0, 8.0]]), known, k=2))
+        >>> print(neighbor_scores(jnp.array([[0.0, 1.0], [8.0, 8.0]]), known, k=2))
         [ 1. 10.]
 
     Source: Sun et al. (2022), "Out-of-distribution detection with deep nearest neighbors".
@@ -101,33 +102,24 @@ def class_gaussian(
         \Sigma = \frac{1}{n} \sum_i (x_i - \mu_{y_i})(x_i - \mu_{y_i})^\top, \qquad
         W^\top W = \Big( (1 - \rho) \Sigma + \rho \frac{\mathrm{tr}\, \Sigma}{d} I \Big)^{-1}
 
-    With fewer examples than features, only a shrinkage :math:`\rho` above 0 has an inverse.
-
     Args:
-        labels: see `topk_jax.sets`.
-        features: floating-point features of examples of known classes, `[..., d]`.
-        num_classes: the static number L of classes.
-        shrinkage: :math:`\rho`, a real scalar, at least 0 and at most 1.
+        features, labels, num_classes: see `topk_jax.sets`.
+        shrinkage: :math:`\rho`, a scalar in [0, 1]; above 0 with fewer examples than features.
 
     Returns:
-        The means, `[L, d]`, and the whitening W, a lower triangular matrix `[d, d]`. The mean of a
-        class without examples is infinity. All are NaN if a feature is NaN or a label is outside
-        [0, L); W is NaN if no inverse exists.
+        The means, `[L, d]`, infinity for a class without examples, and the whitening W, a lower
+        triangular matrix `[d, d]`, NaN if no inverse exists. All are NaN if a feature is NaN or a
+        label is outside [0, L).
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import sets
-        >>> features = jnp.array([[1.0, 0.0], [3.0, 0.0], [0.0, 4.0], [0.0, 8.0]])
-        >>> means, whitening = sets.class_gaussian(
-        ...     features, jnp.array([0, 0, 1, 1]), num_classes=2, shrinkage=0.0)
-        >>> print(means, whitening.diagonal())
-        [[2. 0.]
-         [0. 6.]] [1.4142135  0.70710677]
+        >>> features, labels = jnp.array([[1.0], [3.0], [4.0], [8.0]]), jnp.array([0, 0, 1, 1])
+        >>> means, whitening = class_gaussian(features, labels, num_classes=2, shrinkage=0.0)
+        >>> print(means.T, whitening)
+        [[2. 6.]] [[0.6324555]]
 
-    Source: Lee et al. (2018), "A simple unified framework for detecting out-of-distribution samples
-    and adversarial attacks", section 2.1.
+    Source: Lee et al. (2018), "A simple unified framework for detecting out-of-distribution [...]".
     """
-    values, labels = _checks.logits_and_labels(features, labels, name="features")
+    values, labels = _example.logits_and_labels(features, labels, name="features")
     _checks.some_examples(values, "features")
     num_classes = _checks.static_integer(num_classes, "num_classes", minimum=1)
     share = _checks.scalar(shrinkage, "shrinkage", values.dtype, at_least=0, at_most=1)
@@ -140,7 +132,7 @@ def mahalanobis_scores(features: ArrayLike, means: ArrayLike, whitening: ArrayLi
     .. math:: u(x) = \min_c \lVert W (x - \mu_c) \rVert
 
     Args:
-        features: floating-point, `[..., d]`.
+        features: see `topk_jax.sets`.
         means: the means of the classes, `[L, d]`. A class whose mean is infinity has no distance.
         whitening: the matrix W, `[d, d]`.
 
@@ -149,10 +141,8 @@ def mahalanobis_scores(features: ArrayLike, means: ArrayLike, whitening: ArrayLi
         is NaN. All are NaN if a mean or an entry of W is NaN.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import sets
         >>> means, whitening = jnp.array([[0.0, 0.0], [0.0, 8.0]]), jnp.diag(jnp.array([2.0, 0.5]))
-        >>> print(sets.mahalanobis_scores(jnp.array([[0.0, 2.0], [1.0, 8.0]]), means, whitening))
+        >>> print(mahalanobis_scores(jnp.array([[0.0, 2.0], [1.0, 8.0]]), means, whitening))
         [1. 2.]
 
     Source: Lee et al. (2018), section 2.1.
@@ -175,9 +165,162 @@ def mahalanobis_scores(features: ArrayLike, means: ArrayLike, whitening: ArrayLi
     return _distances(whiten(values), centres, present, 1)
 
 
+def good_turing_p_value(class_counts: ArrayLike) -> jax.Array:
+    r"""A p-value for "the next label is of a new class", from how often each class was seen.
+
+    .. math:: p = \frac{M_1 + 1}{n + 1}
+
+    Here :math:`M_1` is the number of classes that were seen once, and n the number of labels.
+
+    Args:
+        class_counts: the number of labels of each class, integers of at least 0, `[L]`.
+
+    Returns:
+        The p-value, a scalar; NaN if a traced count is negative.
+
+    Example:
+        >>> print(good_turing_p_value([4, 1, 3, 1, 0]))
+        0.3
+
+    Source: Xie et al. (2025), "Conformal inference for open-set and imbalanced classification".
+    """
+    counts = _checks.training_counts(class_counts, "class_counts")
+    dtype = jnp.result_type(float)
+    p_value = ((counts == 1).sum() + 1).astype(dtype) / (counts.astype(dtype).sum() + 1)
+    return _classes.nan_unless((counts >= 0).all(), p_value)
+
+
+def new_class_p_values(
+    outlier_scores: ArrayLike, calibration_outlier_scores: ArrayLike, seen_once: ArrayLike
+) -> jax.Array:
+    r"""P-values for "this example is of a new class", from scores of how unusual it is.
+
+    .. math::
+        p(x) = \frac{1 + |\{ i : y_i \text{ was seen once}, \; u(x_i) \le u(x) \}|}{n + 1}
+
+    u must not depend on the examples of classes that were seen once: fit it with the others.
+
+    Args:
+        outlier_scores: u, floating-point and smaller for usual examples, `[...]`.
+        calibration_outlier_scores: u of the n calibration examples, `[n]`.
+        seen_once: whether no other calibration example has the class of this one, booleans `[n]`.
+
+    Returns:
+        One p-value per example, `[...]`; NaN where a score is NaN. All are NaN if a calibration
+        score is NaN.
+
+    Example:
+        >>> known, once = jnp.array([0.1, 0.9, 0.7]), jnp.array([False, True, True])
+        >>> print(new_class_p_values(jnp.array([0.3, 0.8, 1.0]), known, once))
+        [0.25 0.5  0.75]
+
+    Source: Xie et al. (2025), section 3.
+    """
+    values = _checks.floating_numbers(outlier_scores, "outlier_scores")
+    ascending, number, valid = _seen_once(calibration_outlier_scores, seen_once)
+    ascending = ascending.astype(values.dtype)
+
+    def count_below(values: jax.Array, ascending: jax.Array) -> jax.Array:
+        return jnp.searchsorted(ascending, values, side="right")
+
+    below = _sharding.map_examples(count_below, values.ndim, values, shared=(ascending,))
+    p_values = (jnp.minimum(below, number.astype(below.dtype)) + 1).astype(values.dtype) / (
+        ascending.shape[0] + 1
+    )
+    return _classes.nan_unless(~jnp.isnan(values) & valid, p_values)
+
+
+def new_class_threshold(
+    calibration_outlier_scores: ArrayLike, seen_once: ArrayLike, *, error: float
+) -> jax.Array:
+    r"""The smallest outlier score of an example that may be of a new class.
+
+    .. math::
+        \tau = \text{the } \lfloor \varepsilon (n + 1) \rfloor
+        \text{-th smallest } u(x_i) \text{ of the examples seen once}
+
+    The scores of at least tau are those whose `new_class_p_values` exceed :math:`\varepsilon`. Tau
+    is minus infinity if labels are too few to exclude a new class, and infinity if new classes are
+    rarer than the error.
+
+    Args:
+        error: see `topk_jax.sets`; the rate of new classes that may be missed.
+        calibration_outlier_scores, seen_once: as for `new_class_p_values`, `[n]`.
+
+    Returns:
+        A scalar for `open_set`.
+
+    Example:
+        >>> known, once = jnp.array([0.125, 0.875, 0.75]), jnp.array([False, True, True])
+        >>> print(new_class_threshold(known, once, error=0.5))
+        0.875
+
+    Source: Xie et al. (2025), section 3.
+    """
+    ascending, _, valid = _seen_once(calibration_outlier_scores, seen_once)
+    rank = math.floor(_checks.static_error(error) * (ascending.shape[0] + 1))
+    from_rank_0 = jnp.pad(ascending, (1, 0), constant_values=-jnp.inf)
+    return jnp.where(valid, from_rank_0[rank], jnp.nan)
+
+
+def open_set(
+    members: ArrayLike,
+    outlier_scores: ArrayLike,
+    *,
+    known_to: ArrayLike,
+    new_from: ArrayLike = jnp.inf,
+) -> jax.Array:
+    r"""Sets of classes and of one more symbol, which stands for a class that is not among them.
+
+    .. math::
+        \Gamma'(x) = \{ l \in \Gamma(x) : u(x) \le \kappa \} \cup
+        \{ \text{new} : u(x) \ge \tau \text{ or } u(x) > \kappa \}
+
+    A set with "new" is right for an example of an unseen class. Sets are wrong at the sum of three
+    rates, at most: of :math:`\Gamma`, of the `conformal_quantile` :math:`\kappa` of outlier scores,
+    and of the `new_class_threshold` :math:`\tau`.
+
+    Args:
+        members: whether each class is in the set of an example, booleans, `[..., L]`.
+        outlier_scores: floating-point and smaller for usual examples, `[...]`.
+        known_to: :math:`\kappa`, a real scalar; infinity for no limit.
+        new_from: :math:`\tau`, a real scalar; with infinity nothing is promised for new classes.
+
+    Returns:
+        Booleans, `[..., L + 1]`; the last one is "new". A set is empty beside a NaN.
+
+    Example:
+        >>> members, scores = jnp.array([[True, False], [True, True]]), jnp.array([0.25, 2.0])
+        >>> print(open_set(members, scores, known_to=1.0, new_from=0.5))
+        [[ True False False]
+         [False False  True]]
+
+    Source: Xie et al. (2025), section 3; Bates et al. (2023), for the limit of known examples.
+    """
+    chosen = _checks.boolean_array(members, "members")
+    values = _checks.floating_numbers(outlier_scores, "outlier_scores")[..., None]
+    if chosen.ndim == 0 or values.shape[:-1] != chosen.shape[:-1]:
+        raise ValueError(
+            f"outlier_scores must have the shape of members {chosen.shape} without its classes, "
+            f"got shape {values.shape[:-1]}."
+        )
+    most = _checks.real_array(known_to, "known_to", values.dtype, ())
+    least = _checks.real_array(new_from, "new_from", values.dtype, ())
+    is_number = ~(jnp.isnan(values) | jnp.isnan(most) | jnp.isnan(least))
+    is_known, may_be_new = values <= most, (values >= least) | (values > most)
+    return jnp.concatenate([chosen & is_known & is_number, may_be_new & is_number], axis=-1)
+
+
+def _seen_once(scores: ArrayLike, seen_once: ArrayLike) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The ascending scores of classes seen once, then infinity, [n]; their number; no NaN."""
+    known = vector_of_scores(scores, "calibration_outlier_scores")
+    once = _sharding.gather(_checks.boolean_array(seen_once, "seen_once", known.shape))
+    return jnp.sort(jnp.where(once, known, jnp.inf)), once.sum(), ~jnp.isnan(known).any()
+
+
 @partial(jax.jit, static_argnums=(1, 2))
 def _outlier_scores(logits: jax.Array, kind: str, name: Hashable | None) -> jax.Array:
-    scores = _numerics.finite_scores(logits)
+    scores = _classes.finite_scores(logits)
     if kind == "energy":
         return -_classes.log_sum_exp(scores, name)
     largest = jax.lax.stop_gradient(_classes.max_classes(scores, name, keepdims=True))
@@ -233,24 +376,9 @@ def _class_gaussian(
     shrunk = (1 - shrinkage) * covariance + spread * jnp.eye(size, dtype=covariance.dtype)
     valid = is_class.all() & ~jnp.isnan(shrunk).any()
     means = jnp.where(counts[:, None] > 0, means, jnp.inf)
-    return _numerics.nan_unless(valid, means), _numerics.nan_unless(valid, _whitening(shrunk))
-
-
-def _whitening(matrix: jax.Array) -> jax.Array:
-    """The inverse W of the Cholesky factor, so that W^T W is the inverse of the matrix.
-
-    By Gauss elimination: kernels of factorizations belong to one platform each.
-    """
-    size = matrix.shape[0]
-
-    def eliminate(step: jax.Array, both: jax.Array) -> jax.Array:
-        root = jnp.sqrt(both[step, step])
-        row = both[step] / root
-        factors = jnp.where(jnp.arange(size) > step, both[:, step] / root, 0)
-        return (both - factors[:, None] * row[None]).at[step].set(row)
-
-    both = jnp.concatenate([matrix, jnp.eye(size, dtype=matrix.dtype)], axis=1)
-    return jax.lax.fori_loop(0, size, eliminate, both)[:, size:]
+    factor = jnp.linalg.cholesky(shrunk, symmetrize_input=False)
+    whitening = solve_triangular(factor, jnp.eye(size, dtype=factor.dtype), lower=True)
+    return _classes.nan_unless(valid, means), _classes.nan_unless(valid, whitening)
 
 
 def _vectors(array: ArrayLike, name: str, features: jax.Array) -> jax.Array:
@@ -269,17 +397,15 @@ def _distances(values: jax.Array, known: jax.Array, present: jax.Array, k: int) 
         partial(_kth_distances, k), values.ndim - 1, values, shared=(known, present)
     )
     valid = ~jnp.isnan(values).any(axis=-1) & ~jnp.isnan(known).any()
-    return _numerics.nan_unless(valid, found)
+    return _classes.nan_unless(valid, found)
 
 
 @partial(jax.jit, static_argnums=0)
 def _kth_distances(k: int, values: jax.Array, known: jax.Array, present: jax.Array) -> jax.Array:
-    """The same on one device.
-
-    A product of matrices, |y|^2 - 2 x y, has the order of the distances, but its terms cancel near
-    0 and far from the mean. So it only chooses a few more vectors than are asked for, whose
-    distances are computed from differences.
-    """
+    """The same on one device."""
+    # A product of matrices, |y|^2 - 2 x y, has the order of the distances, but its terms cancel
+    # near 0 and far from the mean. So it only chooses a few more vectors than are asked for, whose
+    # distances are computed from differences.
     rows = values.reshape(-1, values.shape[-1])
     number, size = known.shape
     origin = known.sum(axis=0) / number
@@ -294,9 +420,6 @@ def _kth_distances(k: int, values: jax.Array, known: jax.Array, present: jax.Arr
         distances = jnp.where(nearness == -jnp.inf, jnp.inf, distances)
         return jnp.sqrt(-_top_k.select_largest(-distances, k)[0][-1])
 
-    # A program of `jax.export` for any number of rows does not have blocks.
-    is_any_number = not isinstance(rows.size, int)
-    block = max(1, _BLOCK // max(number, candidates * size))
-    in_blocks = partial(jax.lax.map, of_row, batch_size=block)
-    of_rows = partial(map_rows, of_row) if is_any_number else in_blocks
-    return of_rows(rows).reshape(values.shape[:-1])
+    block = _BLOCK // max(number, candidates * size)
+    found: jax.Array = map_rows(of_row, rows, block=block)
+    return found.reshape(values.shape[:-1])
