@@ -7,7 +7,7 @@ The .npz file, or the folder of .npy files, has the arrays `features` [rows, fea
 [rows]. `split` [rows] may be train, val, test or empty; splits that are missing are held out of
 the rows without a split, or of the training rows. Rows with the same text in `group` [rows] stay in
 one split, and `names` [rows] are the names of the rows in files of scores.
---config.dataset.labels=votes and several are for rows with several labels: docs/votes.md. The loss
+--config.dataset.labels=votes and several are for rows with several labels: docs/labels.md. The loss
 is cross-entropy; to choose another one, write its name after a colon: docs/which_loss.md.
 
 --config.model.name=mlp has hidden layers: --config.model.width, depth and dropout.

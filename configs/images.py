@@ -13,7 +13,7 @@ the training images. All images are looked at before the first step.
 
 Files with the same text in --config.dataset.group='(obs\d+)_', such as the photographs of a plant,
 stay in one split, and so do rows with the same text in the column `group`. With
---config.dataset.labels=votes or several, images have several labels: docs/votes.md. The loss is
+--config.dataset.labels=votes or several, images have several labels: docs/labels.md. The loss is
 cross-entropy; any other loss of the program may follow the colon: docs/which_loss.md.
 
 The network starts from random weights. With few photographs, start from trained ones:

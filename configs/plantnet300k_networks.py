@@ -11,7 +11,7 @@ Published test top-1 accuracy in per cent of the ResNet-50, by the training imag
 
 The thesis has the accuracies of the other networks only in figures. Its networks start from
 ImageNet weights. To do the same, pass a file of weights: --config.model.pretrained=FILE
-(docs/networks.md). Without it the network starts from random weights and will not reach these
+(docs/fine_tuning.md). Without it the network starts from random weights and will not reach these
 results.
 
 The loss is the cross-entropy. For figure 3.9 the thesis also trains each network with the smooth

@@ -2,7 +2,9 @@
 
 import importlib
 import re
+import sys
 import unicodedata
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -10,11 +12,21 @@ from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
+# The program of this checkout comes before an installed one.
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+
+from tables import TABLES
+
 import topk_jax
 
 project = "topk_jax"
 version = release = topk_jax.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+]
 exclude_patterns = ["_build"]
 
 # Every link inside the documentation has to lead somewhere; `make docs` makes a warning an error.
@@ -66,6 +78,8 @@ REPLACEMENTS = {
 ALPHABET = re.compile(r' mathvariant="(bold|double-struck|script)">(\w)<')
 # A function's name stands a little apart from its argument, unless that is in brackets.
 FUNCTION = re.compile(r"(<mi>(?:log|exp)</mi>)(?!<mo)")
+# A link to a page above docs/, such as README.
+ABOVE = re.compile(r"\[[^]]+\]\((?:\.\./)+([A-Z]+\.md)\)")
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +87,18 @@ logger = logging.getLogger(__name__)
 def _public_names() -> dict[str, str]:
     modules = [importlib.import_module(f"topk_jax.{name}") for name in PUBLIC_MODULES]
     return {name: f"{module.__name__}.{name}" for module in modules for name in module.__all__}
+
+
+def fill(_app: Sphinx, _page: str, source: list[str]) -> None:
+    """Puts the tables of the program at their marks, such as `<!-- networks -->`.
+
+    The files above docs/ are not built: their names stand in the place of links to them.
+    """
+    for name, table in TABLES.items():
+        mark = f"<!-- {name} -->"
+        if mark in source[0]:
+            source[0] = source[0].replace(mark, table())
+    source[0] = ABOVE.sub(r"`\1`", source[0])
 
 
 def link_public_names(
@@ -155,6 +181,7 @@ def name_columns(_app: Sphinx, document: nodes.document, _page: str) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Tells Sphinx about the above."""
+    app.connect("source-read", fill)
     # After napoleon, which has the usual priority of 500.
     app.connect("autodoc-process-docstring", link_public_names, priority=600)
     app.connect("autodoc-process-docstring", keep_colons, priority=600)

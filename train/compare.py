@@ -55,7 +55,7 @@ _TABLE = flags.DEFINE_string(
 _ON = flags.DEFINE_string(
     "on",
     None,
-    "another recipe than the thesis', which takes the same losses: synthetic_species, digits.",
+    "another recipe with the same losses, such as synthetic_species or digits.",
 )
 _ONLY_ROWS = flags.DEFINE_list(
     "rows", None, "only these rows, as recipes call them, for example cross_entropy,focal."

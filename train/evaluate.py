@@ -1,8 +1,8 @@
-"""What the sets of a classifier are worth: `python -m train.evaluate --workdir=DIR`.
+"""Evaluates the sets of a classifier: `python -m train.evaluate --workdir=DIR`.
 
-On the test split of a finished run, with limits from its validation examples; the same for a
-published network, or for a program that train.export wrote; on new labelled data; or of scores
-from elsewhere, without a network:
+By default it takes the test split of the run, and limits from the validation examples. It also
+takes a published network, a program that train.export wrote, new labelled data, and scores from
+elsewhere:
 
     python -m train.evaluate --weights=resnet18_weights_best_acc.tar --dataset=plantnet300k
     python -m train.evaluate --workdir=DIR --images=FOLDER

@@ -52,7 +52,7 @@ _FLOAT16 = flags.DEFINE_bool(
     "float16", None, "Stores weights in 16 bits, in half of the space, and fits limits with these."
 )
 _ONNXRUNTIME_WEB = flags.DEFINE_string(
-    "onnxruntime_web", None, "With --format=web: the folder of the npm package onnxruntime-web."
+    "onnxruntime_web", None, "The folder of the npm package onnxruntime-web."
 )
 _OUT = flags.DEFINE_string(
     "out",

@@ -11,7 +11,7 @@ from train.foundation.flags import Flag, check, declare, define_configuration
 _CONFIG = define_configuration(
     "Needed. The configuration: a recipe, for example digits, or the path of a Python file with "
     "get_config(). A loss of the recipe follows a colon, as in digits:ldam. Any field can be "
-    "changed, as in --config.num_epochs=5; docs/configuration.md lists them."
+    "changed, as in --config.num_epochs=5; docs/api/configuration.md lists them."
 )
 _WORKDIR = flags.DEFINE_string(
     "workdir",

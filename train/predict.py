@@ -2,8 +2,10 @@
 
 For a published network, --weights=FILE stands in the place of --workdir, with --dataset=NAME or
 --classes=FILE. For a run on features, --features=FILE stands in the place of --images.
+--split=test takes the test examples of the run.
 
-One line of JSON per image is written to standard output or to --out, in the order of the images:
+--html=FILE writes a page. One line of JSON per image is written to --out, or to standard output if
+neither file is given, in the order of the images:
 {"path", "set": [{"class", "index", "probability"}, ...], "size", "rule", "calibrated_on"}. A file
 that cannot be read has {"path", "error"}, and the exit code is then 1. Of features, a line has
 "row", counted from 0, and "name" instead of "path".
@@ -27,13 +29,20 @@ _CLASSIFIER = classifier_flags.define()
 _IMAGES = flags.DEFINE_multi_string(
     "images",
     None,
-    "needed: image files, or folders that are searched for them; several with commas between",
+    "Image files, or folders that are searched for them; several with commas between. This, "
+    "--features or --split is needed.",
 )
 _FEATURES = flags.DEFINE_string(
     "features",
     None,
     "Instead of --images, for a run on features: an .npz file, or a folder of .npy files, with an "
     "array features [rows, features] and optionally an array names [rows]; or one .npy file.",
+)
+_SPLIT = flags.DEFINE_enum(
+    "split",
+    None,
+    ("test", "validation"),
+    "Instead of --images: the examples of a split of the data set of the run.",
 )
 _GROUP = flags.DEFINE_string(
     "group",
@@ -48,7 +57,7 @@ _CALIBRATION = flags.DEFINE_string(
     "A file that train.evaluate --calibration_out=FILE wrote, whose limits are used in place of "
     "those of the validation images.",
 )
-_OUT = flags.DEFINE_string("out", None, "The file of the lines; by default standard output.")
+_OUT = flags.DEFINE_string("out", None, "The file of the lines.")
 _HTML = flags.DEFINE_string("html", None, "A file for a page with the sets, for a browser.")
 _SIMILAR = flags.DEFINE_integer(
     "similar",
@@ -58,8 +67,11 @@ _SIMILAR = flags.DEFINE_integer(
 )
 _SHARE = shares.define(_OUT, _HTML)
 _ROWS = declare(
-    Needed(("images", "features"), "image files or folders with some, or a file"),
-    Flag("images", excludes=("features",)),
+    Needed(("images", "features", "split"), "image files or folders with some, a file, or a split"),
+    Flag("images", excludes=("features", "split")),
+    Flag("features", excludes=("split",)),
+    Flag("split", needs=("workdir",), because="the data set is that of a run"),
+    Flag("split", excludes=("group", "weights"), because="the examples are those of the run"),
     *(Flag(name, kinds.TEXT) for name in ("features", "calibration")),
     Flag("group", kinds.TEXT),
     Flag("similar", kinds.integer(1, 12), needs=("html",), because="the page shows them"),
@@ -76,15 +88,15 @@ def main() -> int:
     share = _SHARE()
     from train.classifiers import loading
     from train.classifiers.trained import TrainedClassifier
-    from train.foundation.console import make_console, show_files
+    from train.foundation.console import show_files
     from train.prediction import entries, inputs, outputs, predicting, set_page, similar
     from train.reports import rules
     from train.run import output_files
 
     rule = next(map(rules.parse, texts), None)
     features = path_of(_FEATURES)
-    examples = inputs.find(_IMAGES.value or [], features, _GROUP.value)
-    kept = chosen.files | inputs.files(examples, features)
+    examples = None if _SPLIT.value else inputs.find(_IMAGES.value or [], features, _GROUP.value)
+    kept = chosen.files | ({} if examples is None else inputs.files(examples, features))
     named = {"calibration": _CALIBRATION.value, "sets": rule and rule.rule.costs}
     kept |= {Path(path): f"the file of --{flag}" for flag, path in named.items() if path}
     out = (
@@ -98,11 +110,16 @@ def main() -> int:
         if _HTML.value is None
         else output_files.checked("html", _HTML.value, kept, suffixes=(".html",))
     )
+    classifier = None
+    if examples is None:
+        classifier = loading.load(chosen)
+        examples = inputs.of_split(classifier, str(_SPLIT.value))
     examples = inputs.of_share(examples, share)
     if html is not None:
         set_page.check(examples.num_groups)
-    classifier = loading.load(chosen, takes_images=features is None)
-    examples = inputs.fit_for(examples, classifier, features)
+    if classifier is None:
+        classifier = loading.load(chosen, takes_images=features is None)
+        examples = inputs.fit_for(examples, classifier, features)
     grouped, calibration = _GROUP.value is not None, path_of(_CALIBRATION)
     rule = predicting.fitted_rule(classifier, rule, grouped=grouped, calibration=calibration)
     found = predicting.predict(classifier, rule, examples, thumbnails=html is not None)
@@ -117,11 +134,10 @@ def main() -> int:
         out,
         None if html is None else lambda shown: set_page.write(html, shown, facts),
         total=len(examples),
-        what=f"{classifier.what}s",
+        facts=facts,
     )
     written = {what: path for what, path in (("sets", out), ("page", html)) if path is not None}
-    # Without a file, standard output has the lines.
-    show_files(written, make_console(stderr=out is None))
+    show_files(written)
     return int(bool(unreadable))
 
 

@@ -153,10 +153,13 @@ def _build(builder: tfds.core.DatasetBuilder, name: str, manual_dir: Path, downl
         # The library of records has no type of its own for a full disk.
         if "write() failed" in str(error):
             raise OSError(f"cannot write prepared files: {error}") from error
-        told = f"{type(error).__name__}: {error}; {builder.MANUAL_DOWNLOAD_INSTRUCTIONS or ''}"
+        told = f"{type(error).__name__}: {error}"
+        how = builder.MANUAL_DOWNLOAD_INSTRUCTIONS or ""
+        # The library has said it if the folder is missing.
+        if how.strip() not in told:
+            told += f"; {how}"
         raise UserError(
-            f"{name} cannot be prepared from --manual_dir={manual_dir}: "
-            f"{' '.join(told.split()).removesuffix(';')}"
+            f"{name} cannot be prepared from --manual_dir={manual_dir}: {' '.join(told.split())}"
         ) from error
 
 

@@ -69,7 +69,7 @@ def memory(process):
 
 def test_hostile_requests_neither_stop_nor_grow_the_server(program, image):
     answers, is_over = [], threading.Event()
-    # As docs/serving.md has it.
+    # As docs/deployment.md has it.
     with started(program, "", MALLOC_MMAP_THRESHOLD_="1000000") as (server, process):
 
         def ask():

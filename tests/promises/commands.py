@@ -12,13 +12,15 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 
 import jax
 import pytest
 from absl import flags, logging
 
+from train.configuration import parsing
 from train.foundation import command, errors
 from train.run import plan
 
@@ -52,6 +54,23 @@ def line(command: str, **given: object) -> str:
 
 def run(line: str) -> Ended:
     """Runs `train.NAME --flags` to its end."""
+    return _run(line, lambda module: module.main)
+
+
+def parsed(line: str) -> Ended:
+    """Parses `train.NAME --flags`, and the configuration that they give, and runs nothing."""
+
+    def parse_only(module: ModuleType) -> command.Main:
+        def main() -> None:
+            if hasattr(module, "_CONFIG"):
+                parsing.parse(module._CONFIG())
+
+        return main
+
+    return _run(line, parse_only)
+
+
+def _run(line: str, main: Callable[[ModuleType], command.Main]) -> Ended:
     # The help of a command is under the name of the program.
     argv = shlex.split(line)
     sys.modules.pop(argv[0], None)
@@ -69,8 +88,8 @@ def run(line: str) -> Ended:
             contextlib.redirect_stderr(err),
             jax.numpy_dtype_promotion("standard"),
         ):
-            main = importlib.import_module(argv[0]).main
-            code = errors.exit_code(lambda: command.start(main, argv))
+            found = main(importlib.import_module(argv[0]))
+            code = errors.exit_code(lambda: command.start(found, argv))
     finally:
         sys.argv = before
         logging.set_verbosity(verbosity)

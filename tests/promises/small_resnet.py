@@ -1,9 +1,10 @@
-"""A small residual network with the names of ResNet-18's weights, and its features in NumPy."""
+"""A small residual network with the names of ResNet-18's weights, its features, and photographs."""
 
 import dataclasses
 import functools
 
 import numpy as np
+from PIL import Image
 
 from train import models
 
@@ -90,6 +91,21 @@ def features(arrays, pixels):
         axis=0,
     )
     return block("layer2.0", block("layer1.0", hidden, 1), 2).mean(axis=(2, 3))
+
+
+CLASSES = ("ash", "birch", "cedar")
+
+
+def photographs(root, each, seed=0):
+    """Writes photographs of the network's size, coarse and of the colour of their class."""
+    rng = np.random.default_rng(seed)
+    for label, name in enumerate(CLASSES):
+        (root / name).mkdir(parents=True)
+        for number in range(each):
+            coarse = rng.integers(0, 200, (6, 5, 3))
+            coarse[..., label] += 50
+            image = Image.fromarray(coarse.astype(np.uint8)).resize((IMAGE_SIZE, IMAGE_SIZE))
+            image.save(root / name / f"{number:02}.png")
 
 
 _RESNET = models.MODELS["resnet18"]

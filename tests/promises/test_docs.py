@@ -1,53 +1,35 @@
-"""What README and the pages of docs/ show runs, and the pages have every public name."""
+"""README runs as it stands, each command on a page is one, and the pages have every public name."""
 
-import collections
 import importlib
-import inspect
 import re
 
-import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from tests.promises import commands, pages
-from topk_jax import losses
 
 MODULES = ("drift", "heads", "losses", "metrics", "operators", "rules", "sets")
 
 
-@pytest.mark.parametrize(
-    "page",
-    [page for page in pages.that_run() if page.stem not in pages.LONG],
-    ids=lambda page: page.stem,
-)
-def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
-    # Where it may write files.
-    monkeypatch.chdir(tmp_path)
-    names = pages.run(page)
-    if page == pages.README:
-        assert jnp.isfinite(names["value"])
-        assert names["gradient"].shape == (8, 100)
-        assert jnp.isfinite(names["gradient"]).all()
+def test_readme_runs(tmp_path):
+    pages.photographs(tmp_path)
+    shown = pages.run(pages.README, tmp_path)
+    assert shown["value"] == 0
+    covered = shown["chosen"][np.arange(1000), shown["labels"][shown["new"]]]
+    # Over calibrations and 1,000 new examples its standard deviation is 0.013.
+    assert 0.86 < covered.mean() < 0.94
+    assert (tmp_path / "sets.html").read_text().count("data:image/png") == 6
+
+
+@pytest.mark.parametrize("page", pages.all_pages(), ids=lambda page: page.stem)
+def test_the_commands_of_a_page_are_parsed_to_their_configurations(page):
+    for command in pages.commands_of(page):
+        ended = commands.parsed(command)
+        assert ended.code == 0, f"{command}\n{ended.err}"
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_every_public_name_is_on_the_page_of_its_module(module):
     page = (pages.DOCS / "api" / f"{module}.md").read_text()
-    found = re.findall(rf"^\.\. (?:auto\w+|py:data):: topk_jax\.{module}\.(\w+)$", page, re.M)
-    assert sorted(found) == sorted(importlib.import_module(f"topk_jax.{module}").__all__)
-
-
-def test_the_pages_have_flags_and_fields_that_exist():
-    shown = collections.defaultdict(set)
-    for command, names in pages.commands():
-        shown[command].update(names)
-    assert len(shown) > 10
-    fields = set(re.findall(r"^- `([\w.]+)", (pages.DOCS / "configuration.md").read_text(), re.M))
-    functions = [getattr(losses, name) for name in losses.__all__]
-    arguments = [inspect.signature(one).parameters for one in functions if callable(one)]
-    fields |= {f"loss.{name}" for one in arguments for name in one}
-    for command, names in shown.items():
-        told = commands.ok(f"{command} --help").out
-        known = set(re.findall(r"^\s+(?:-\w,)?--(?:\[no\])?(\w+)", told, re.M))
-        of_fields = {name for name in names if name.startswith("config.")}
-        assert names - of_fields <= known | {f"no{name}" for name in known}, command
-        assert {name.removeprefix("config.") for name in of_fields} <= fields, command
+    named = set(re.findall(r"\w+", page))
+    assert not set(importlib.import_module(f"topk_jax.{module}").__all__) - named

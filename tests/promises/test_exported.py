@@ -76,6 +76,22 @@ def test_sets_of_images_are_those_of_the_scores_of_the_test(predicted, scores):
     check_sets(members(predicted), expected, scores["test"]["scores"], threshold)
 
 
+def test_a_split_has_the_sets_of_its_images(predicted, digits, tmp_path):
+    given = {"workdir": digits.workdir, "split": "test", "coverage": COVERAGE}
+    page = tmp_path / "page.html"
+    ended = commands.ok(commands.line("predict", out=tmp_path / "a.jsonl", html=page, **given))
+    lines = [json.loads(one) for one in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert [line["row"] for line in lines] == digits.dataset.test.places.tolist()
+    assert [line["set"] for line in lines] == [line["set"] for line in predicted]
+    # A few sets are also for people, with what the rule promises.
+    for line, shown in zip(lines[:2], ended.out.splitlines(), strict=False):
+        assert shown.split()[1:3] == [str(line["row"]), line["set"][0]["class"]]
+    mean = np.mean([line["size"] for line in lines])
+    assert f"{len(lines)} sets: {mean:.3g} classes on average" in ended.out
+    assert "with a probability of at least 90%" in ended.out
+    assert page.read_text().count("data:image/png") == len(lines)
+
+
 def of_score(validation, test, score, quantiles):
     """The sets of a conformal rule, and its scores and limits."""
     of_labels = recomputed.hits_of(
@@ -246,11 +262,12 @@ def test_a_page_shows_photographs_and_names_as_text(digits, images, tmp_path):
         top_k=10,
         classes=tmp_path / "classes.txt",
         html=tmp_path / "page.html",
+        out=tmp_path / "sets.jsonl",
     )
-    ended = commands.run(line)
     # Of one image there is no set.
-    assert ended.code == 1
-    assert [sorted(json.loads(one)) for one in ended.out.splitlines()][1] == ["error", "path"]
+    assert commands.run(line).code == 1
+    lines = (tmp_path / "sets.jsonl").read_text().splitlines()
+    assert [sorted(json.loads(one)) for one in lines][1] == ["error", "path"]
     text = (tmp_path / "page.html").read_text()
     page = Page(text)
     assert [tag for tag, _ in page.elements].count("script") == 1

@@ -15,7 +15,7 @@ from PIL import Image
 from tests.promises import commands, own_data, small_resnet, torch_files
 
 NETWORK = "tests.promises.small_resnet:NETWORK"
-CLASSES = ("ash", "birch", "cedar")
+CLASSES = small_resnet.CLASSES
 EACH = 30
 # 32-bit sums of some hundred terms, in another order in batches of another size.
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -32,15 +32,8 @@ def lines_of(path):
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
-    """Photographs of 32 by 32 pixels, coarse and of the colour of their class."""
-    rng, root = np.random.default_rng(0), tmp_path_factory.mktemp("photos")
-    for label, name in enumerate(CLASSES):
-        (root / name).mkdir()
-        for number in range(EACH):
-            coarse = rng.integers(0, 200, (6, 5, 3))
-            coarse[..., label] += 50
-            image = Image.fromarray(coarse.astype(np.uint8)).resize((32, 32))
-            image.save(root / name / f"{number:02}.png")
+    root = tmp_path_factory.mktemp("photos")
+    small_resnet.photographs(root, EACH)
     return root
 
 

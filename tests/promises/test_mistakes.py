@@ -103,7 +103,7 @@ ROWS = {
     "main --config=digits --config.num_epochs=many": "config.num_epochs",
     "main --config=digits --config.model.name=mpl": "config.model.name",
     "main --config=digits --config.seed=-1": "config.seed",
-    "main --config=digits --config.loss.k=10": "config.loss.k",
+    "main --config=digits:noised_balanced --config.loss.k=10": "config.loss.k",
     "main --config=digits --config.dataset.batch_size=63": "config.dataset.batch_size",
     "main --config=digits --config.select_by=top_2_accuracy": "config.select_by",
     "main --config=images": "config.dataset.path",

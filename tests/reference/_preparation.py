@@ -1,6 +1,6 @@
 """The steps of a description, from decoded pixels to those of a network, with NumPy only.
 
-A program in another language can do the same: docs/preparation.md has these formulas in words.
+A program in another language can do the same: `train.data.steps` has these formulas in words.
 """
 
 import math

@@ -222,7 +222,7 @@ class TrainedClassifier:
 
 
 def load(
-    workdir: Path,
+    workdir: Path | str,
     *,
     place: str | None = None,
     taxonomy: str | None = None,
@@ -238,6 +238,7 @@ def load(
     Raises:
         UserError: there is no finished run, or its files are damaged or of another version.
     """
+    workdir = Path(workdir)
     run = runs.read_finished(workdir)
     dataset = run.config["dataset"]
     places = {one: place for one in _PLACES if one in dataset and place is not None}

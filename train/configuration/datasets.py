@@ -102,7 +102,8 @@ class OwnFields(DatasetFields):
         "`one` class, `votes` for one class, or `several` classes at once.", default="one"
     )
     votes: Literal["shares", "majority", "weighted", "dawid_skene"] = field(
-        "How votes become plausibilities: [votes](votes.md).", default="shares"
+        "How votes become plausibilities: [votes](labels.md#votes-and-several-labels).",
+        default="shares",
     )
     validation_fraction: float = field(_PART, default=0.15, ge=0, lt=1)
     test_fraction: float = field(_PART, default=0.15, ge=0, lt=1)
@@ -191,7 +192,7 @@ class LatentsFields(SpeciesFields):
     """The fields of `synthetic_latents`."""
 
     generator: Literal["gaussian", "organs", "power_law"] = field(
-        "The [distribution](data.md#synthetic-latents)."
+        "The [distribution](data.md#synthetic-data)."
     )
     balanced_per_class: int = field(
         "Examples of each class in the class-balanced test. 0: no test.", ge=0, le=MOST_EXAMPLES

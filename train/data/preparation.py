@@ -1,6 +1,6 @@
 """How an image file becomes pixels, as the list of steps in the description of a program.
 
-docs/preparation.md describes each step, and `train.data.steps` executes them. The numbers of
+`train.data.steps` describes the steps and executes them. The numbers of
 Pillow's filter are in the list, so that other programs can make the same pixels. Pillow resizes
 rows and columns one after the other and rounds to eight bits after each. So their order matters for
 the last bit of a pixel, and Pillow 13 has another order than earlier versions.

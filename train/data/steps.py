@@ -1,7 +1,38 @@
 """The steps from an image file to the pixels of a network, as numbers, and what executes them.
 
 Training, evaluation, prediction and packages all run this code. The script beside an exported
-program has a copy of this file. docs/preparation.md describes each step.
+program has a copy of this file.
+
+A program in another language can make the same pixels. `w` and `h` are the width and height before
+a step, `W` and `H` the two numbers of its `size`. Numbers are float64 unless said otherwise.
+
+- `decode`: red, green and blue of eight bits, the high eight of 16, of the first frame. Colour
+  profiles are ignored, and a transparent pixel keeps its colour. A truncated file is an error.
+- `orient`: the image is rotated or mirrored as EXIF says. `decode` has rotated TIFF files already.
+- `grey`: red, green and blue times `weights`, plus 2^(`bits` - 1), shifted right by `bits` bits.
+- `crop`: the middle `W` x `H` pixels. The left edge is (w - W) / 2, the upper one (h - H) / 2. A
+  half is rounded down, or with `"halves": "even"` to the even number.
+- `resize`: a part of the image gets another size, unless it already has it. `to` says which:
+  - `cover`: all of it. With s = max(H / h, W / w), the size is max(W, round(w s)) x
+    max(H, round(h s)); `round` takes halves to the even number.
+  - `shorter_side`: all of it. The shorter side gets `side`, the longer one `side` * longer /
+    shorter, rounded down.
+  - `middle_part`: all of it if it has `size`. Else, with s = `margin` * max(W / w, H / h), its
+    middle of W / s x H / s, which gets `size`.
+
+`resize` is Pillow's `BILINEAR`: one axis, rounded to eight bits, then the other. The height is
+first if `vertical_first_ratio` is a number, h > H and h - H > `vertical_first_ratio` * (w - W). An
+axis that is complete and has its length is left out. From `first` to `last`, both and their
+difference rounded to float32, an axis gets `size` pixels:
+
+1. scale = (last - first) / size; reach = max(scale, 1); the centre of pixel i is c = first +
+   (i + 0.5) scale.
+2. It is made of the pixels j from max(floor(c - reach + 0.5), 0) to below
+   min(floor(c + reach + 0.5), length).
+3. The weight of j is max(0, 1 - |(j - c + 0.5) (1 / reach)|), over the sum of the weights, times
+   2^`weight_bits`, plus 0.5, rounded down.
+4. The value is the sum of pixels times weights, plus 2^(`weight_bits` - 1), shifted right by
+   `weight_bits` bits, and limited to 0 to 255. This is exact in 32 bits.
 """
 
 import io

@@ -141,9 +141,10 @@ def published(name: str) -> ModelSpec:
     """
     spec = find(name)
     if spec.names is None:
+        names = ", ".join(name for name, spec in MODELS.items() if spec.names is not None)
         raise UserError(
-            f"config.model.pretrained is for networks with published weights, which "
-            f"docs/networks.md lists; config.model.name is {name!r}"
+            f"config.model.pretrained is for networks with published weights, not {name!r}; "
+            f"config.model.name may be {names}"
         )
     return spec
 
@@ -192,8 +193,8 @@ def network_of(path: str) -> str:
     ]
     if len(found) == 1:
         return found[0]
-    fits = f"fits each of {', '.join(found)}" if found else "holds no network known here"
+    fits = f"fits {', '.join(found)}" if found else "fits no known network"
     raise UserError(
-        f"config.model.pretrained: {path} {fits}; config.model.name=NAME chooses one of those in "
-        "docs/networks.md"
+        f"config.model.pretrained: {path} {fits}; choose one by config.model.name "
+        "(docs/fine_tuning.md lists them)"
     )

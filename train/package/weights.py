@@ -42,5 +42,7 @@ def describe(classifier: TrainedClassifier) -> dict[str, Any]:
 def _names(classifier: TrainedClassifier) -> PublishedNames:
     name = classifier.config.model.name
     if (names := find(name).names) is None:
-        raise UserError(f"--format=safetensors is for networks in docs/networks.md, not {name!r}")
+        raise UserError(
+            f"--format=safetensors is for networks with published weights, not {name!r}"
+        )
     return names

@@ -1,7 +1,7 @@
 """`Entry`: the set of an example or of an observation, and its line of JSON."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,9 +77,14 @@ class Entry:
         if self.group:
             return self.group
         origin, *_ = (*self.origins, *self.unreadable_origins)
-        if "path" in origin:
-            return Path(origin["path"]).name
-        return str(origin.get("name", f"row {origin['row']}"))
+        return title_of(origin)
+
+
+def title_of(origin: Mapping[str, Any]) -> str:
+    """What a page calls an example: the name of its file, its own name, or its row."""
+    if "path" in origin:
+        return Path(origin["path"]).name
+    return str(origin.get("name", f"row {origin['row']}"))
 
 
 def to_line(entry: Entry, rule: SetRule, names: Sequence[str]) -> dict[str, Any]:
@@ -106,5 +111,7 @@ def to_line(entry: Entry, rule: SetRule, names: Sequence[str]) -> dict[str, Any]
         line["none_of_these"] = entry.none_of_these
     line["rule"] = str(rule)
     if (on := rule.calibrated_on) is not None:
-        line["calibrated_on"] = {"examples": on.examples, "groups": on.groups}
+        # Groups of one size are counted, others say as much as a number that is seldom whole.
+        groups = int(on.groups) if on.groups == int(on.groups) else on.groups
+        line["calibrated_on"] = {"examples": on.examples, "groups": groups}
     return line

@@ -85,6 +85,13 @@ def _exists(path: str) -> bool:
     return path != "" and os.path.exists(existing(Path(path)))  # noqa: PTH110
 
 
+def of_split(classifier: Classifier, split: str) -> Examples:
+    """The examples of a split of the data set of a run."""
+    assert isinstance(classifier, TrainedClassifier)
+    found = classifier.load_dataset().splits[split]
+    return dataclasses.replace(found, reader=classifier.reader) if found.are_encoded else found
+
+
 def files(examples: Examples, features: Path | None) -> dict[Path, str]:
     """The files that they are read from, with names for messages."""
     if features is None:

@@ -18,7 +18,7 @@ from train.data.examples import Examples
 from train.data.images import UnreadableImageError
 from train.foundation.errors import UserError
 from train.prediction.entries import Entry
-from train.prediction.thumbnails import Thumbnail
+from train.prediction.thumbnails import Thumbnail, of_examples
 from train.reports.rules import SetRule
 from train.scores.observations import Combination
 from train.scores.scores import numbered
@@ -93,6 +93,7 @@ def _read(
     examples: Examples, order: np.ndarray, *, grouped: bool, thumbnails: bool
 ) -> Iterator[Entry]:
     """The examples in an order, each with its inputs or with why it has none."""
+    picture_of = of_examples(examples) if thumbnails else None
 
     def read(place: int) -> Entry:
         name = examples.name(place)
@@ -102,7 +103,9 @@ def _read(
             origin = row if examples.names is None else {**row, "name": name}
             # Float32 for every file, so that the program is the exported one.
             inputs = examples.rows(np.array([place]))[0].astype(np.float32)
-            return Entry(origins=(origin,), group=group, inputs=inputs)
+            made = None if picture_of is None else picture_of(place)
+            shown = () if made is None else (made,)
+            return Entry(origins=(origin,), group=group, inputs=inputs, thumbnails=shown)
         assert examples.reader is not None
         origin = {"path": name}
         try:

@@ -14,7 +14,7 @@ from train.foundation.console import printable
 from train.foundation.errors import UserError
 from train.foundation.names import in_utf8
 from train.prediction import pages
-from train.prediction.entries import Entry
+from train.prediction.entries import Entry, title_of
 from train.prediction.pages import percent, to_json
 from train.prediction.thumbnails import Similar
 from train.reports.rules import SetRule
@@ -119,7 +119,7 @@ def _card(entry: Entry, facts: PageFacts) -> dict[str, Any]:
         "entry": dataclasses.replace(entry, probabilities=None, inputs=None),
         "rows": to_json([*_rows(entry)]),
         "folder": os.path.join(*folders, "") if len(folders) == 1 else "",  # noqa: PTH118
-        "pictures": [*zip(entry.thumbnails, (path.name for path in paths), strict=False)],
+        "pictures": [*zip(entry.thumbnails, map(title_of, entry.origins), strict=False)],
         "likeliest": member(int(chances.argmax())),
         "parts": [*_parts(entry, {index: member(index) for index in entry.classes}, facts)],
     }

@@ -33,7 +33,7 @@ from train.run.reporting import Reporter, SilentReporter
 
 
 def run(
-    config: Mapping[str, Any], workdir: Path, *, after_epoch: AfterEpoch | None = None
+    config: Mapping[str, Any], workdir: Path | str, *, after_epoch: AfterEpoch | None = None
 ) -> dict[str, Any]:
     """Trains, selects and tests one classifier; resumes an earlier run of it that stopped.
 
@@ -56,6 +56,7 @@ def run(
         UserError: the configuration, the data set or the workdir does not fit the run.
         Stopped: a signal came; the run has saved, and resumes when called again.
     """
+    workdir = Path(workdir)
     parsed = _parse(config, workdir)
     finished = _earlier_results(workdir)
     if finished is not None:
@@ -130,7 +131,9 @@ def _show_finished(config: Config, workdir: Path, finished: dict[str, Any]) -> N
         _assemble(config, workdir)
     if processes.is_first():
         run_folder.write_config(config, workdir)
-        show_line("this run is finished; these are its results (another --workdir is new)")
+        show_line(
+            "this run is finished, and these are its results; give another --workdir for a new run"
+        )
         closing_table.show(finished, config, workdir)
 
 

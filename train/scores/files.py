@@ -62,7 +62,7 @@ def has_class_names(path: Path) -> bool:
 
 
 def read(path: Path, *, flag: str) -> Scores:
-    """Scores of examples, their labels and what else a file has; see `docs/new_data.md`.
+    """Scores of examples, their labels and what else a file has; see `docs/after_training.md`.
 
     A logit of -inf masks its class, which gets a probability of 0. Classes without names are
     called by their numbers.
@@ -127,7 +127,7 @@ def _checked(arrays: Mapping[str, np.ndarray]) -> str:
     if len(kinds) != 1 or "labels" not in arrays:
         raise ValueError(
             "it must have labels, and one of logits, probabilities and scores; of the names of "
-            f"docs/new_data.md it has {', '.join(arrays) or 'none'}"
+            f"docs/after_training.md it has {', '.join(arrays) or 'none'}"
         )
     kind = kinds[0]
     values, labels = arrays[kind], arrays["labels"]

@@ -2,6 +2,6 @@
 
 # Commands: they define flags of the same names as other commands, which modules here import.
 collect_ignore = [
-    *("interrupted.py", "small_photographs.py", "small_resnets.py"),
+    *("interrupted.py", "small_photographs.py"),
     "prediction/small_published.py",
 ]

@@ -1,7 +1,6 @@
 """Configurations are checked field by field, and by rules of several; a refusal names the field."""
 
 import dataclasses
-import importlib.util
 import json
 import math
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 
 from configs import digits, features, own_data
 from tests.parts.program.configurations import changed
-from tests.parts.program.forked import ROOT
 from train.configuration import FIELDS_OF, Config
 from train.configuration.declaring import by_dotted_name
 from train.configuration.parsing import parse
@@ -24,7 +22,7 @@ from train.training.optimizer import schedule
 
 @pytest.fixture
 def config():
-    return json.loads(digits.get_config().to_json())
+    return json.loads(digits.get_config("noised_balanced").to_json())
 
 
 def test_what_a_recipe_leaves_out_has_its_default(config):
@@ -204,17 +202,6 @@ def test_an_integer_is_a_float_where_the_field_is_for_floats(config):
     assert {type(settings.decay_factor), type(settings.learning_rate)} == {float}
     rate = schedule(settings, settings.learning_rate, num_epochs=3, steps_per_epoch=2)
     np.testing.assert_allclose(jax.jit(rate)(5), 1e30, rtol=1e-6)
-
-
-# The page of all fields, which comes from the declarations.
-
-
-def test_the_page_is_up_to_date():
-    spec = importlib.util.spec_from_file_location("page", ROOT / "docs" / "write_configuration.py")
-    written = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(written)
-    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-    assert page == written.page(), "python docs/write_configuration.py writes it"
 
 
 @pytest.mark.parametrize("name", DATASETS)

@@ -1,4 +1,4 @@
-"""Which losses are calibrated: what docs/evidence/proofs.md proves, on small laws."""
+"""Which losses are calibrated: what docs/theory.md proves, on small laws."""
 
 import functools
 import itertools

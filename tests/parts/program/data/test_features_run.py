@@ -100,14 +100,17 @@ def test_every_row_has_a_line_in_order(finished, rows, tmp_path):
         "train.predict",
         [
             (run, f"--features={rows}/alone.npy", "--top_k=2", f"--out={out}"),
+            (run, f"--features={rows}/named.npz", "--top_k=1"),
             (run, f"--features={rows}/named.npz", "--top_k=1", f"--html={tmp_path}/page.html"),
         ],
         ENVIRONMENT,
     )
-    # Standard output has the lines of the second.
-    told = ["", f"page  {tmp_path}/page.html\n"]
-    assert [(done.returncode, done.stderr) for done in ended] == [(0, one) for one in told]
-    assert ended[0].stdout == f"sets  {out}\n"
+    assert [(done.returncode, done.stderr) for done in ended] == 3 * [(0, "")]
+    # Only without a file standard output has the lines.
+    for done, told in ((ended[0], f"sets  {out}"), (ended[2], f"page  {tmp_path}/page.html")):
+        *_, size, _, last = done.stdout.splitlines()
+        assert size.startswith("300 sets: ")
+        assert last == told
     found = [json.loads(line) for line in out.read_text().splitlines()]
     assert [line["row"] for line in found] == list(range(300))
     scores = trained.load(finished / "run").scores()(np.load(rows / "alone.npy"))

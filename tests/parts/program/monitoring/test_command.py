@@ -97,9 +97,9 @@ def test_what_is_not_of_the_state_is_refused_and_changes_nothing(monitor, tmp_pa
 
 
 def test_the_example_of_the_page_prints_what_the_page_has(finished_run, tmp_path, monkeypatch):
-    page = (ROOT / "docs" / "monitoring.md").read_text()
+    page = (ROOT / "docs" / "after_training.md").read_text()
     monkeypatch.chdir(tmp_path)
-    (block,) = re.findall(r"^```python\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
+    *_, block = re.findall(r"^```python\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
     exec(block, {})
     done = start(
         *("train.monitor", f"--workdir={finished_run}", "--outcomes=outcomes.jsonl"),

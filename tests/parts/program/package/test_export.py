@@ -1,16 +1,15 @@
 """`train.export`: what it prints calls the program, and it replaces only what it wrote."""
 
 import json
-import re
 import shutil
 import subprocess
 import sys
 
+import jax.export
 import numpy as np
 import pytest
 
 from tests.parts.program.forked import start
-from tests.promises.pages import DOCS
 from train.classifiers import packaged, trained
 from train.foundation.errors import UserError
 
@@ -33,18 +32,14 @@ def test_checkpoints_of_another_copy_than_the_results_are_refused(finished_run, 
         trained.load(copy)
 
 
-def test_the_lines_of_the_page_on_deployment_call_it(exported, finished_run, monkeypatch):
+def test_jax_calls_it_and_gets_what_the_run_says(exported, finished_run):
     path, printed = exported
     assert printed.endswith(f"\n  python {path}.py photo.jpg\n")
-    monkeypatch.chdir(path.parent)
-    path.with_name("species.stablehlo").symlink_to(path)
-    page = (DOCS / "deployment.md").read_text()
-    named = {"images": np.zeros((3, 8, 8, 1), np.uint8)}
-    exec("\n".join(re.findall("^    (import jax.*|.*stablehlo.*call.*)", page, re.M)), named)
-    expected = trained.load(finished_run).scores()(named["images"])
-    np.testing.assert_allclose(named["probabilities"], expected, rtol=1e-5, atol=1e-7)
-    assert named["chosen"].shape == (3, 10)
-    path.with_name("species.stablehlo").unlink()
+    images = np.zeros((3, 8, 8, 1), np.uint8)
+    probabilities, chosen = jax.export.deserialize(bytearray(path.read_bytes())).call(images)
+    expected = trained.load(finished_run).scores()(images)
+    np.testing.assert_allclose(probabilities, expected, rtol=1e-5, atol=1e-7)
+    assert chosen.shape == (3, 10)
 
 
 def test_it_replaces_only_what_an_export_wrote(exported, finished_run, tmp_path):

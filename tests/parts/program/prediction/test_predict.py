@@ -13,7 +13,7 @@ from tests.parts.program.forked import check_mistakes
 from tests.parts.program.prediction.made import NAMES, Fake
 from topk_jax import rules as library
 from train.foundation.errors import UserError
-from train.prediction import inputs, outputs, predicting
+from train.prediction import inputs, outputs, predicting, set_page
 from train.prediction.entries import Entry, to_line
 from train.reports import rules
 
@@ -117,8 +117,9 @@ def test_sets_are_those_of_the_probabilities(photographs, rows, kind, grammar, b
             "set": [{"class": NAMES[one], "index": one} for one in chosen],
             "size": len(chosen),
             "rule": text,
-            "calibrated_on": {"examples": 99, "groups": 66.0},
+            "calibrated_on": {"examples": 99, "groups": 66},
         }
+        assert isinstance(line["calibrated_on"]["groups"], int)
     # It is traced, and so compiled, once.
     assert len(classifier.traced) == 1
 
@@ -153,7 +154,8 @@ def test_photographs_that_cannot_be_read_are_named_and_the_others_used(
     def line_of(entry):
         return to_line(entry, rule, NAMES)
 
-    number = outputs.write(iter(found), line_of, out, shown.extend, total=3, what="images")
+    facts = set_page.PageFacts(rule, NAMES, NAMES, "image", {})
+    number = outputs.write(iter(found), line_of, out, shown.extend, total=3, facts=facts)
     assert (number, shown) == (2, found)
     assert capsys.readouterr().err.splitlines()[-1] == "2 of 3 images could not be read"
     plant, ash = map(json.loads, out.read_text().splitlines())

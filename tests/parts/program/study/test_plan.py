@@ -60,7 +60,7 @@ def test_a_grid_has_every_combination_with_every_seed(tmp_path):
 def test_each_loss_of_a_grid_has_its_own_defaults_and_parameters(tmp_path):
     losses = '["cross_entropy", "generalized_cross_entropy", "focal"]'
     text = f"seeds = [0]\nfields.loss = {{name = {losses}, gamma = [0.5, 3]}}"
-    study = read(tmp_path, f'config = ["digits", "synthetic_species:focal"]\n{text}')
+    study = read(tmp_path, f'config = ["digits:focal", "synthetic_species:focal"]\n{text}')
     assert [(arm.config, dict(arm.fields)) for arm in study.arms] == [
         (f"{recipe}:{loss}", fields)
         for recipe in ("digits", "synthetic_species")
@@ -143,7 +143,7 @@ def test_a_candidate_that_diverges_counts_as_the_worst_and_if_all_do_none_is_sel
 
 
 def test_the_study_of_the_docs_is_one(tmp_path):
-    page = (HERE.parents[3] / "docs" / "train.md").read_text()
+    page = (HERE.parents[3] / "docs" / "compare.md").read_text()
     (block,) = (one for one in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if "arms" in one)
     assert len(read(tmp_path, block).arms) == 2
 

@@ -1,5 +1,5 @@
 // From an image file to the input of the classifier: the steps of its description. The pixels are
-// those that train.data.steps makes with Pillow; docs/preparation.md of topk_jax describes each step.
+// those that train.data.steps makes with Pillow; its docstring describes each step.
 
 // Browsers have no canvas for more, and phones have no memory.
 const MOST_MEGAPIXELS = 50;

@@ -1,52 +1,56 @@
-"""Writes the table of all fields of a configuration: `python docs/write_configuration.py`."""
+"""The tables of the pages that come from the program: the build puts each at its mark."""
 
 import itertools
-import sys
+import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
-
-# The program of this checkout comes before an installed one.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from train.configuration import FIELDS_OF, Config
 from train.configuration.datasets import DatasetFields
 from train.configuration.declaring import NO_DEFAULT, Declared, by_dotted_name, of_group
 from train.configuration.groups import LossFields
 from train.foundation import kinds
+from train.models import MODELS
+from train.models.model_spec import NORMALIZATIONS
 from train.training.losses import LOSSES
 
-PAGE = Path(__file__).with_name("configuration.md")
-_START = """# The fields of a configuration
-
-A row has the name of a field, its default, what it may be, and its meaning; for a bool, whose
-default is True or False, the meaning is what True does. `--config.FIELD=VALUE` changes it. A field
-without a default is in the recipe or on the command line. A default of `None` is also an allowed
-value. †: the field may change when a run resumes, and no result depends on it. A number without a
-range is an integer of at least 1. Below `dataset`, a heading names the data sets that have its
-fields.
-"""
 # What a row does not say.
 _USUAL = tuple(map(kinds.describe, (bool, kinds.COUNT, kinds.TEXT)))
-_LOSSES = """
-## Parameters of losses
-
-A recipe has the parameters of its losses in `loss`. [Tuning](tuning.md) says what they do. `k` is
-an integer of at least 1. A parameter without a range is a number of at least 0.
-
-"""
 
 
-def page() -> str:
-    """The page as the declarations say it."""
-    fields = dict(sorted(by_dotted_name(Config).items(), key=lambda named: "." in named[0]))
-    parts = [_START]
-    for group, names in itertools.groupby(fields, lambda name: name.rpartition(".")[0]):
+def fields() -> str:
+    """Every field of a configuration: a list for each group."""
+    every = dict(sorted(by_dotted_name(Config).items(), key=lambda named: "." in named[0]))
+    parts = []
+    for group, names in itertools.groupby(every, lambda name: name.rpartition(".")[0]):
         heading = f"`{group}`" if group else "The run"
-        parts.append(f"\n## {heading}\n\n{_rows({name: fields[name] for name in names})}")
+        parts.append(f"## {heading}\n\n{_rows({name: every[name] for name in names})}\n")
         if group == "dataset":
             parts += _of_some_data_sets()
-    return "".join([*parts, _LOSSES, *_of_losses()])
+    # Their links are as from docs/; the page is a folder below.
+    return re.sub(r"\]\((?!#)", "](../", "".join(parts))
+
+
+def losses() -> str:
+    """The parameters of the losses. Losses with the same parameters share a row."""
+    return "".join(_of_losses())
+
+
+def networks() -> str:
+    """The networks that start from published weights: a row for each kind of image."""
+    colours = {values: name for name, values in NORMALIZATIONS.items()}
+    of_kind: dict[tuple[int, str], list[str]] = {}
+    for name, spec in MODELS.items():
+        if spec.num_parameters is not None:
+            kind = (spec.image_size, colours[spec.normalization])
+            millions = spec.num_parameters / 1e6
+            of_kind.setdefault(kind, []).append(f"`{name}` {millions:.3g}")
+    rows = (
+        f"| {size} | `{normalization}` | {', '.join(names)} |\n"
+        for (size, normalization), names in of_kind.items()
+    )
+    head = "| image size | normalization | `model.name`, with millions of parameters |\n"
+    return f"{head}|---|---|---|\n{''.join(rows)}"
 
 
 def _of_some_data_sets() -> Iterable[str]:
@@ -57,7 +61,7 @@ def _of_some_data_sets() -> Iterable[str]:
         if declares and DatasetFields in one.mro()[1:]:
             own = {f"dataset.{name}": of_group(one)[name] for name in declares}
             having = [name for name, fields in FIELDS_OF.items() if issubclass(fields, one)]
-            yield f"\n### {_listed(having)}\n\n{_rows(own)}"
+            yield f"### {_listed(having)}\n\n{_rows(own)}\n"
 
 
 def _of_losses() -> Iterable[str]:
@@ -104,5 +108,4 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+TABLES = {"fields": fields, "losses": losses, "networks": networks}
