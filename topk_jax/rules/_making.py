@@ -121,7 +121,7 @@ def fit(
 
     Source: the functions of `topk_jax.sets` that it calls.
     """
-    rule = parse(rule) if isinstance(rule, str) else rule
+    rule = rule if isinstance(rule, Rule) else parse(rule)
     if (costs is not None or similar is not None) and rule.costs in (None, *COSTS):
         raise ValueError(
             "costs must be given only for a risk whose costs have a name of their own, as "

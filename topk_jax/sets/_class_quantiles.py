@@ -192,7 +192,7 @@ def clustered_quantiles(
 
     Example:
         >>> labels = jnp.arange(400) % 4
-        >>> scores = jax.random.uniform(jax.random.key(0), (400,)) + labels // 2
+        >>> scores = jax.random.uniform(jax.random.key(0), (400,)) + (labels > 1).astype(float)
         >>> quantiles = clustered_quantiles(scores, labels, error=0.1, key=jax.random.key(1),
         ...     num_clusters=2, clustering_part=0.5, num_classes=4)
         >>> print((10 * quantiles).round())

@@ -221,7 +221,7 @@ class Flag:
         if self.may_be is not None and (wrong := kinds.wrong(value, self.may_be)):
             raise UserError(field=f"--{self.name}", must_be=wrong, got=value)
         if self.exists and not existing(Path(value)).exists():
-            must_be, but = "the path of a file or a folder", f"there is no {value}"
+            must_be, but = "a path that exists", f"there is no {value}"
             raise UserError(field=f"--{self.name}", must_be=must_be, but=but)
 
 

@@ -134,7 +134,7 @@ def read_finished(workdir: Path, flag: str = "--workdir") -> StoredRun:
     run = StoredRun.read(workdir)
     if run is None or not run.is_finished:
         is_not = "holds no run" if run is None else "has a run that is not finished"
-        but = f"{workdir} {is_not if workdir.is_dir() else 'does not exist'}"
+        but = f"{workdir} {is_not if workdir.exists() else 'does not exist'}"
         raise UserError(field=flag, must_be="the folder of a finished run", but=but)
     return run
 

@@ -2,7 +2,7 @@
 
 import fcntl
 import json
-import re
+import random
 import subprocess
 import sys
 
@@ -96,16 +96,22 @@ def test_what_is_not_of_the_state_is_refused_and_changes_nothing(monitor, tmp_pa
         assert "another monitor is using" in monitor(lines, code=2).stderr
 
 
-def test_the_example_of_the_page_prints_what_the_page_has(finished_run, tmp_path, monkeypatch):
-    page = (ROOT / "docs" / "after_training.md").read_text()
-    monkeypatch.chdir(tmp_path)
-    *_, block = re.findall(r"^```python\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
-    exec(block, {})
+def test_the_example_of_the_page_prints_what_the_page_has(finished_run, tmp_path):
+    rng, lines = random.Random(0), []
+    for number in range(1000):
+        missed = rng.random() < (0.1 if number < 600 else 0.3)
+        label, other = str(number % 10), str((number + 1) % 10)
+        members = [{"class": other if missed else label, "probability": 0.8}]
+        on = {"examples": 270, "groups": 270}
+        line = {"set": members, "rule": "coverage=0.9", "calibrated_on": on, "label": label}
+        lines.append(json.dumps(line) + "\n")
+    (tmp_path / "outcomes.jsonl").write_text("".join(lines))
     done = start(
         *("train.monitor", f"--workdir={finished_run}", "--outcomes=outcomes.jsonl"),
         "--state=state.json",
         folder=str(tmp_path),
     )
     assert done.returncode == 3, done.stderr
+    page = (ROOT / "docs" / "after_training.md").read_text()
     output = page.partition(" prints\n\n")[2].partition("\n\n")[0]
     assert done.stdout.splitlines() == [line.removeprefix("    ") for line in output.splitlines()]

@@ -138,15 +138,16 @@ def test_a_second_command_on_the_folder_is_told_of_the_first(made):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_is_passed_on_and_ends_all_runs(made, number):
+def test_a_signal_is_passed_on_and_ends_all_runs(made, number, request):
     made.does(**{"focal 1.0 0": f"first {int(number)}", "focal 1.0 1": "second 0"})
-    before = signal.getsignal(number)
+    of_tests = signal.signal(number, signal.SIG_DFL)  # nohup, say, has it ignored
+    request.addfinalizer(lambda: signal.signal(number, of_tests))
     with pytest.raises(Stopped, match="the same command continues") as raised:
         made.make(f"{TWO_RUNS}fields.loss.gamma = [1.0, 2.0]", jobs=2)
     assert raised.value.number == number
     # They had time to save, and no other was begun.
     assert [lines[1] for lines in made.logs()] == ["saved"] * 2
-    assert signal.getsignal(number) is before
+    assert signal.getsignal(number) is signal.SIG_DFL
 
 
 def test_a_signal_while_a_run_is_started_reaches_it(made, monkeypatch):
