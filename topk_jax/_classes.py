@@ -257,15 +257,14 @@ def take(values: jax.Array, classes: jax.Array, name: Hashable | None) -> jax.Ar
 def put(
     values: jax.Array, classes: jax.Array, others: jax.Array | float, name: Hashable | None
 ) -> jax.Array:
-    """The values [b, L] with `others` at some classes [b, S] of each row, which are in [0, L).
-
-    Like `jnp.put_along_axis`, which does not accept a symbolic b of `jax.export`.
-    """
-    rows = jnp.arange(values.shape[0])[:, None]
-    if name is None:
-        return values.at[rows, classes].set(others, mode="promise_in_bounds")
-    places, is_own = own_places(classes, values.shape[-1], name)
-    return values.at[rows, jnp.where(is_own, places, values.shape[-1])].set(others, mode="drop")
+    """The values [b, L] with `others` at some classes [b, S] of each row, which are in [0, L)."""
+    places, mode = classes, "promise_in_bounds"
+    if name is not None:
+        own, is_own = own_places(classes, values.shape[-1], name)
+        places, mode = jnp.where(is_own, own, values.shape[-1]), "drop"
+    others = jnp.broadcast_to(jnp.asarray(others, values.dtype), places.shape)
+    # With row numbers among the indices, the compiler would gather a batch that it splits.
+    return jax.vmap(lambda row, of, new: row.at[of].set(new, mode=mode))(values, places, others)
 
 
 def gather(arrays: Any, name: Hashable) -> Any:
