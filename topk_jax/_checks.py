@@ -40,7 +40,7 @@ def _refuse_traced(given: Any, name: str, kind: str) -> None:
 def static_integer(
     number: Any, name: str, *, minimum: int, maximum: int | None = None, reason: str = ""
 ) -> int:
-    """Returns a static integer from `minimum` to `maximum`, whose `reason` is told, or raises."""
+    """Returns a static integer, or raises; `reason` says in the message why it has a maximum."""
     _refuse_traced(number, name, "integer")
     try:
         value = operator.index(number)

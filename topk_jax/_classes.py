@@ -206,13 +206,13 @@ def min_values(values: jax.Array, name: Hashable | None) -> jax.Array:
     return found if name is None else jax.lax.pmin(jax.lax.stop_gradient(found), name)
 
 
-def log_sum_exp(values: jax.Array, name: Hashable | None, *, keepdims: bool = False) -> jax.Array:
+def log_sum_exp(values: jax.Array, name: Hashable | None) -> jax.Array:
     """The logarithm of the sum of the exponentials; one of the values is finite."""
     if name is None:
-        return jax.nn.logsumexp(values, axis=-1, keepdims=keepdims)
+        return jax.nn.logsumexp(values, axis=-1)
     top = max_classes(values, name, keepdims=True)
     logs = top + jnp.log(sum_classes(jnp.exp(values - top), name, keepdims=True))
-    return logs if keepdims else logs[..., 0]
+    return logs[..., 0]
 
 
 def is_label(scores: jax.Array, labels: jax.Array, name: Hashable | None = None) -> jax.Array:

@@ -47,7 +47,7 @@ def compiled(function: Callable[Parameters, Result]) -> Callable[Parameters, Res
     """Decorates a computation of checked arguments: `jax.jit`, with all but arrays static.
 
     Arguments may be trees, whose leaves that are not arrays have to be hashable. Outside of `jit`,
-    JAX compiles a loop anew in every call if its body is a closure: here there is one program for
+    JAX compiles a loop again in every call if its body is a closure: here there is one program for
     each type of the arrays and each value of the other leaves. Inside of `jit` it is inlined.
     """
 

@@ -64,6 +64,15 @@ class Scores:
         )
         return cls(given, _classes.finite_scores(given), known, class_axis_name, where)
 
+    @classmethod
+    def without_labels(
+        cls, scores: jax.Array, is_right: jax.Array, where: ArrayLike | None
+    ) -> "Scores":
+        """The checked scores of examples that are wrong unless all entries are right."""
+        given = nan_unless(is_right, scores)
+        no_labels = jnp.zeros_like(given[..., 0], jnp.int32)
+        return cls(given, _classes.finite_scores(given), no_labels, where=where)
+
     @property
     def dtype(self) -> jnp.dtype:
         """float32 or float64."""
@@ -245,6 +254,19 @@ def logits_and_targets(
         right = ~((found < 0) | (found > 1) | (between & (not may_be_soft)))
         refuse(right, found, name, "from 0 to 1" if may_be_soft else "0 or 1")
     return zero_elsewhere(where, scores, converted)
+
+
+def scores_and_targets(
+    logits: ArrayLike,
+    targets: ArrayLike,
+    where: ArrayLike | None,
+    *,
+    may_be_soft: bool = False,
+) -> tuple[Scores, jax.Array]:
+    """The scores and targets, `[..., L]` both; soft targets are between 0 and 1."""
+    scores, targets = logits_and_targets(logits, targets, where=where, may_be_soft=may_be_soft)
+    is_right = (targets >= 0) & (targets <= 1) if may_be_soft else (targets == 0) | (targets == 1)
+    return Scores.without_labels(scores, is_right, where), targets
 
 
 def multi_hot(targets: ArrayLike, name: str, shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:

@@ -15,8 +15,7 @@ from jax.typing import ArrayLike
 from topk_jax import _sharding
 from topk_jax._checks import scalar
 from topk_jax._classes import FLOOR
-from topk_jax._example import Scores
-from topk_jax.losses._multilabel import scores_and_targets
+from topk_jax._example import Scores, scores_and_targets
 from topk_jax.operators import _entmax
 
 __all__ = ["entmax_loss", "sparse_top_loss", "sparsemax_loss"]

@@ -14,12 +14,13 @@ from jax.typing import ArrayLike
 
 from topk_jax import _checks, _sharding
 from topk_jax._checks import scalar
-from topk_jax._classes import FLOOR, nan_unless
+from topk_jax._classes import nan_unless
 from topk_jax._example import (
     Scores,
     batch_loss,
     batch_mean,
     logits_and_targets,
+    scores_and_targets,
     two_heads,
     zero_left_out,
 )
@@ -311,26 +312,6 @@ def role(
     gaps = [_squared_gap(head, expected, axis_name) for head in (network, estimate)]
     loss = 0.5 * (batch_mean(of_examples, axis_name) + weight * (gaps[0] + gaps[1]))
     return batch_loss(loss, axis_name, network, estimate)
-
-
-def scores_and_targets(
-    logits: ArrayLike,
-    targets: ArrayLike,
-    where: ArrayLike | None,
-    *,
-    may_be_soft: bool = False,
-) -> tuple[Scores, jax.Array]:
-    """The scores and targets, `[..., L]` both; soft targets are between 0 and 1."""
-    scores, targets = logits_and_targets(logits, targets, where=where, may_be_soft=may_be_soft)
-    is_right = (targets >= 0) & (targets <= 1) if may_be_soft else (targets == 0) | (targets == 1)
-    return scores_alone(scores, is_right, where), targets
-
-
-def scores_alone(scores: jax.Array, is_right: jax.Array, where: ArrayLike | None) -> Scores:
-    """The scores of examples without a label, which are wrong unless all entries are right."""
-    given = nan_unless(is_right, scores)
-    no_labels = jnp.zeros_like(given[..., 0], jnp.int32)
-    return Scores(given, jnp.maximum(given, FLOOR), no_labels, where=where)
 
 
 def negative_log_likelihood(scores: jax.Array, positive: jax.Array | bool) -> jax.Array:

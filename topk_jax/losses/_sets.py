@@ -20,7 +20,6 @@ from topk_jax._checks import scalar
 from topk_jax._classes import FLOOR, nan_unless
 from topk_jax._compilation import compiled
 from topk_jax._example import Scores, batch_loss, batch_mean, zero_elsewhere
-from topk_jax.losses._multilabel import scores_alone
 from topk_jax.operators._expected import check_expectation, compute_expected_mean
 from topk_jax.operators._top_k import compute_top_k_value
 
@@ -373,7 +372,7 @@ def cardinality_aware(
     given = _checks.floating_array(selector_logits, "selector_logits")
     costs = _checks.real_array(costs, "costs", given.dtype, given.shape)
     given, costs = zero_elsewhere(where, given, costs)
-    scores = scores_alone(given, (costs >= 0) & (costs <= 1), where)
+    scores = Scores.without_labels(given, (costs >= 0) & (costs <= 1), where)
     weights = jnp.where(scores.values <= FLOOR, 0, 1 - costs)
     return scores.losses(-scores.sum(weights * scores.log_softmax()))
 

@@ -248,6 +248,6 @@ def _selected(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     return take_along(scores, indices), indices
 
 
-def move_classes_last(scores: ArrayLike, axis: int, name: str = "scores") -> jax.Array:
+def move_classes_last(scores: ArrayLike, axis: int) -> jax.Array:
     """The checked scores with the axis of the classes moved to the end."""
-    return jnp.moveaxis(_checks.floating_array(scores, name, axis), axis, -1)
+    return jnp.moveaxis(_checks.floating_array(scores, "scores", axis), axis, -1)

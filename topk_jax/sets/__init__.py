@@ -16,11 +16,11 @@ Arguments that they share:
 - `probabilities`: floating-point numbers from 0 to 1, `[..., L]`, not logits; where sets or scores
   add them up, with sum 1 over the classes.
 - `scores`: floating-point scores that are smaller for classes that fit better, as from
-  `conformal_scores`: of all classes, `[..., L]`, or, for calibration, of the labels alone, a vector
+  `conformal_scores`: of all classes, `[..., L]`, or, for calibration, only of the labels, a vector
   `[n]`. A calibration needs at least one example.
-- `labels`: integer classes, `[...]`; `[n]` with scores of the labels alone.
+- `labels`: integer classes, `[...]`; `[n]` with scores only of the labels.
 - `error`: static rate of missed labels, a real number in [0, 1), taken as its shortest decimal.
-- `num_classes`: the static number L of classes; for quantiles needed with scores of labels alone.
+- `num_classes`: the static number L of classes; quantiles need it with scores only of the labels.
 - `key`: one key of `jax.random.key`, or `None` for scores without randomness.
 - `groups`: the integer group of each example, `[...]`; one outside [0, num_groups) is in none.
   `num_groups` is static.

@@ -58,7 +58,7 @@ def conformal_threshold(
 
     Source: Garcin (2023), thesis, section 2.2.2, equation 2.5.
     """
-    values, labels = _example.logits_and_labels(
+    _, labels = _example.logits_and_labels(
         probabilities, labels, name="probabilities", class_axis_name=class_axis_name
     )
     values = _checks.probabilities(probabilities, "probabilities")
@@ -294,7 +294,7 @@ class Calibration:
 
     Attributes:
         no_nan: whether no score is NaN, also of other classes.
-        num_classes: L, or 0 if it is not known, of scores of the labels alone.
+        num_classes: L, or 0 if it is not known, because only the labels have scores.
     """
 
     scores: jax.Array

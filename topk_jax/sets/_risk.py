@@ -156,7 +156,7 @@ def _false_negative_rates(values: jax.Array, labels: jax.Array, thresholds: jax.
 
 
 def _allowed_errors(number: int, error: Fraction, delta: Fraction) -> np.ndarray:
-    """The most errors among m answers with which p <= delta, for m from 0; -1 if there are none."""
+    """For each number of answers from 0, the most errors with which p <= delta, or -1."""
     # By P(Bin(m + 1, e) <= k) = P(Bin(m, e) <= k) - e P(Bin(m, e) = k), in decimals, because floats
     # that fall from 1 to a small p have few right digits of it. A million answers take a second.
     num_digits = 2 * _SPARE_DIGITS + len(str(delta.denominator // delta.numerator))

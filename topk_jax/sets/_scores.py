@@ -126,7 +126,7 @@ def conformal_label_scores(
 
     Source: as for `conformal_scores`.
     """
-    values, labels = _example.logits_and_labels(probabilities, labels, name="probabilities")
+    _, labels = _example.logits_and_labels(probabilities, labels, name="probabilities")
     values = _checks.probabilities(probabilities, "probabilities")
     terms = _terms(values, kind, key, rank_penalty, unpenalized_ranks, class_counts, class_weights)
     return _label_scores(kind, values, labels, terms)

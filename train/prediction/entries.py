@@ -111,7 +111,7 @@ def to_line(entry: Entry, rule: SetRule, names: Sequence[str]) -> dict[str, Any]
         line["none_of_these"] = entry.none_of_these
     line["rule"] = str(rule)
     if (on := rule.calibrated_on) is not None:
-        # Groups of one size are counted, others say as much as a number that is seldom whole.
+        # Groups of unequal sizes count as a number that may not be whole.
         groups = int(on.groups) if on.groups == int(on.groups) else on.groups
         line["calibrated_on"] = {"examples": on.examples, "groups": groups}
     return line

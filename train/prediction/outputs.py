@@ -1,7 +1,6 @@
 """Writes sets as lines of JSON and as a page, with a progress bar."""
 
 import contextlib
-import os
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -51,11 +50,12 @@ def write(
     is_shown = has_file or not sys.stdout.isatty()
     bar = make_bar(console, after=[MofNCompleteColumn(), TextColumn(f"{facts.what}s")])
 
-    def written(output: BinaryIO) -> Iterator[Entry]:
+    def written(output: BinaryIO | None) -> Iterator[Entry]:
         nonlocal unreadable
         progress = bar.add_task("", total=total)
         for entry in entries:
-            output.write(files.to_json(to_line(entry)))
+            if output is not None:
+                output.write(files.to_json(to_line(entry)))
             for file in entry.unreadable_origins:
                 show_line(file["error"], console)
             unreadable += len(entry.unreadable_origins)
@@ -98,15 +98,14 @@ def _show(first: Sequence[Entry], sizes: Counter[int], facts: PageFacts) -> None
 
 
 @contextlib.contextmanager
-def _lines(out: Path | None, has_page: bool) -> Iterator[BinaryIO]:
+def _lines(out: Path | None, has_page: bool) -> Iterator[BinaryIO | None]:
     """Where the lines go: `out`, which is replaced at the end, or standard output, or nowhere."""
     if out is not None:
         with files.replacing(out) as file:
             yield file
         return
     if has_page:
-        with Path(os.devnull).open("wb") as file:
-            yield file
+        yield None
         return
     with files.name_in_errors(Path("standard output")):
         yield sys.stdout.buffer

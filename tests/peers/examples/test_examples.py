@@ -12,10 +12,13 @@ import nbformat
 import pytest
 
 from examples import recommender
+from tests.promises.pages import DOCS
 
 ROOT = Path(__file__).parents[3]
 # A limit for a hang, in seconds.
 TIME_LIMIT = 300
+# The blocks of a page, also of those that need a package that only these tests have.
+_BLOCK = re.compile(r"^```(?:python|\{code-block\} python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # What the last line must contain, and its bounds: the accuracies with room for other versions of
 # the libraries, the coverages within four standard errors of the target.
 EXAMPLES = {
@@ -109,3 +112,13 @@ def test_the_notebook_runs():
     for accuracy in re.findall(r"top-3 ([\d.]+)", printed):
         assert float(accuracy) > 0.97
     assert len(re.findall(r"mean size ([\d.]+)", printed)) == 2
+
+
+def test_the_blocks_of_the_page_of_the_library_run():
+    names = {}
+    for block in _BLOCK.findall((DOCS / "library.md").read_text(encoding="utf-8")):
+        with jax.numpy_dtype_promotion("strict"):
+            exec(compile(block, "library.md", "exec"), names)
+        if "import equinox" in block:
+            assert names["value"] < 1
+    assert "equinox" in names
