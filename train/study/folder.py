@@ -11,7 +11,7 @@ from train.foundation.console import show_line
 from train.foundation.errors import Stopped
 from train.run.runs import StoredRun
 from train.study.plan import Planned, Study, known
-from train.study.worker import Worker, started
+from train.study.worker import Worker
 
 # A terminal that closes sends the last one.
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -102,7 +102,7 @@ def make(study: Study, folder: Path, jobs: int = 1) -> dict[str, str]:
                 begun.append(run.name)
                 show_line(f"run {len(begun)} {of}: {run.name}")
                 log = _log(folder, run.name)
-                worker = idle.pop() if idle else workers.enter_context(started(log))
+                worker = idle.pop() if idle else workers.enter_context(Worker(log))
                 worker.ask(run.config, folder / run.name, log)
                 running[run.name] = worker
             if not running and not came:

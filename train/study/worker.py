@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,11 @@ _FINISHED = b"."
 
 
 class Worker(subprocess.Popen[bytes]):
-    """The process, for the command that asks it for runs."""
+    """The process, for the command that asks it for runs.
+
+    As a context, it ends with the command: a run that it still makes is stopped, saves, and is
+    waited for.
+    """
 
     def __init__(self, log: Path) -> None:
         """Starts it; its errors before the first run are added to the log of that run."""
@@ -64,17 +68,6 @@ class Worker(subprocess.Popen[bytes]):
         return code
 
 
-@contextlib.contextmanager
-def started(log: Path) -> Iterator[Worker]:
-    """A worker that ends with the context, after the run that it makes; see `Worker`."""
-    with Worker(log) as worker:  # The end closes its standard input.
-        try:
-            yield worker
-        except BaseException:
-            worker.terminate()
-            raise
-
-
 def main() -> int:
     """Makes the runs that standard input asks for, until it is closed.
 
@@ -96,7 +89,8 @@ def main() -> int:
             lines.put(line)
         lines.put(b"")
         if makes.is_set():
-            # The command was killed: the run saves, and does not keep the device.
+            # The command ended by an error, or was killed: the run saves, and does not keep the
+            # device. Only this signal comes then: a second one would end the run at once.
             os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=listen, daemon=True).start()

@@ -152,13 +152,13 @@ def test_a_signal_is_passed_on_and_ends_all_runs(made, number, request):
 
 def test_a_signal_while_a_run_is_started_reaches_it(made, monkeypatch):
     made.does(**{"focal 1.0 0": "first 0", "focal 1.0 1": "second 0"})
-    started = folder.started
+    start = folder.Worker
 
     def stopped_meanwhile(log):
         os.kill(os.getpid(), signal.SIGTERM)
-        return started(log)
+        return start(log)
 
-    monkeypatch.setattr(folder, "started", stopped_meanwhile)
+    monkeypatch.setattr(folder, "Worker", stopped_meanwhile)
     with pytest.raises(Stopped):
         made.make(TWO_RUNS, jobs=2)
 
