@@ -1,7 +1,7 @@
 """scikit-learn's handwritten digits and a small convolutional network.
 
     python -m train.main --config=digits
-    python -m train.main --config=digits:noised_balanced
+    python -m train.main --config=digits:noised_top_k_hinge
 
 Needs no download and takes half a minute on two cores. Expect a test top-1 accuracy of at least
 0.97 with cross-entropy, the default, and a test top-3 accuracy of at least 0.99 with the noised

@@ -1,14 +1,14 @@
 """ImageNet with a ResNet-18: thesis 4.6.4, following Berrada et al. (2018), section 5.2.
 
     python -m train.prepare --dataset=imagenet --manual_dir=DIR
-    python -m train.main --config=configs/imagenet.py:noised_balanced
+    python -m train.main --config=configs/imagenet.py:noised_top_k_hinge
     python -m train.main --config=configs/imagenet.py --config.dataset.train_per_class=64
 
 Published test accuracy in per cent, top-1 with K = 1 and top-5 with K = 5 in the loss (table 4.9):
 
     cross_entropy       72.24  90.60
     smooth_top_k_hinge  71.43  90.71
-    noised_balanced     72.46  90.52
+    noised_top_k_hinge  72.46  90.52
 
 The test set is the official validation set. 50 images per class are held out of the training images
 for selection.
@@ -29,17 +29,17 @@ _LOSSES = {
         "optimizer.learning_rate": 1.0,
         "optimizer.weight_decay": 2.5e-5,
     },
-    "noised_balanced": {
+    "noised_top_k_hinge": {
         "k": 5,
         "epsilon": 0.5,
         "num_samples": 10,
         "optimizer.weight_decay": 1.5e-4,
     },
-    "expected_balanced": {"k": 5, "epsilon": 0.5, "optimizer.weight_decay": 1.5e-4},
+    "expected_top_k_hinge": {"k": 5, "epsilon": 0.5, "optimizer.weight_decay": 1.5e-4},
 }
 
 
-def get_config(loss: str = "noised_balanced") -> ConfigDict:
+def get_config(loss: str = "noised_top_k_hinge") -> ConfigDict:
     return for_loss(
         {
             "seed": 0,

@@ -8,11 +8,11 @@ them.
 Published test top-K accuracy in per cent for K = 1, 3, 5, trained for each K (table 4.6). The test
 set has the same number of images per class:
 
-    cross_entropy       37.0  55.5  63.2
-    smooth_top_k_hinge  37.3  42.0  39.0
-    focal               37.7  56.2  63.8
-    ldam                39.3  56.0  63.1
-    noised_imbalanced   38.7  56.5  63.5
+    cross_entropy                  37.0  55.5  63.2
+    smooth_top_k_hinge             37.3  42.0  39.0
+    focal                          37.7  56.2  63.8
+    ldam                           39.3  56.0  63.1
+    imbalanced_noised_top_k_hinge  38.7  56.5  63.5
 
 Here K = 5. For another K: --config.loss.k=3 --config.select_by=macro_top_3_accuracy. The scales of
 the losses with margins, 30 and 50, are good default values by the thesis (4.6.5). It does not state
@@ -28,18 +28,18 @@ _LOSSES = {
     "smooth_top_k_hinge": {"k": 5, "tau": 0.1},
     "focal": {"gamma": 1.0},
     "ldam": {"max_margin": 0.4, "scale": 30.0},
-    "noised_imbalanced": {
+    "imbalanced_noised_top_k_hinge": {
         "k": 5,
         "epsilon": 0.1,
         "num_samples": 5,
         "max_margin": 0.4,
         "scale": 50.0,
     },
-    "expected_imbalanced": {"k": 5, "epsilon": 0.1, "max_margin": 0.4, "scale": 50.0},
+    "imbalanced_expected_top_k_hinge": {"k": 5, "epsilon": 0.1, "max_margin": 0.4, "scale": 50.0},
 }
 
 
-def get_config(loss: str = "noised_imbalanced") -> ConfigDict:
+def get_config(loss: str = "imbalanced_noised_top_k_hinge") -> ConfigDict:
     return for_loss(
         {
             "seed": 0,

@@ -1,7 +1,7 @@
 """A million classes, drawn from a seed, whose head is split over all devices.
 
     python -m train.main --config=configs/million_classes.py
-    python -m train.main --config=configs/million_classes.py:noised_balanced
+    python -m train.main --config=configs/million_classes.py:noised_top_k_hinge
 
 On a machine without accelerators, with eight threads as devices:
 

@@ -7,7 +7,7 @@ Published test average-K accuracy in per cent for K = 2, 3, 5, 10, trained and s
 (table 5.2):
 
     cross_entropy                     89.63  92.64  95.11  97.11
-    noised_balanced                   90.48  93.60  95.75  97.26
+    noised_top_k_hinge                90.48  93.60  95.75  97.26
     average_k                         90.34  93.81  96.42  98.23
     assume_negative                   85.41  90.15  93.88  96.86
     expected_positive_regularization  86.30  90.49  93.63  95.99
@@ -25,8 +25,8 @@ from configs.recipe import for_loss
 
 _LOSSES = {
     "cross_entropy": {},
-    "noised_balanced": {"k": 5, "epsilon": 1.0, "num_samples": 5},
-    "expected_balanced": {"k": 5, "epsilon": 1.0},
+    "noised_top_k_hinge": {"k": 5, "epsilon": 1.0, "num_samples": 5},
+    "expected_top_k_hinge": {"k": 5, "epsilon": 1.0},
     "average_k": {"k": 5, "alpha": 5.0},
     "assume_negative": {},
     "expected_positive_regularization": {"k": 5, "beta": 0.001},

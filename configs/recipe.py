@@ -7,6 +7,8 @@ from ml_collections import ConfigDict, config_dict
 
 from train.configuration import FIELDS_OF, Config, DatasetFields
 from train.configuration.declaring import NO_DEFAULT, by_dotted_name
+from train.foundation import kinds
+from train.foundation.errors import UserError
 
 _Entry = TypeVar("_Entry")
 
@@ -42,7 +44,7 @@ def for_loss(
         name: the text after the colon in `--config=configs/x.py:name`.
 
     Raises:
-        ValueError: the recipe has no such loss.
+        UserError: the recipe has no such loss.
     """
     changes = chosen(losses, name, "loss")
     result = complete(config)
@@ -64,9 +66,8 @@ def chosen(entries: Mapping[str, _Entry], name: str, kind: str) -> _Entry:
         kind: what an entry is, for the message.
 
     Raises:
-        ValueError: the recipe has no such entry.
+        UserError: the recipe has no such entry.
     """
-    if name not in entries:
-        known = ", ".join(entries)
-        raise ValueError(f"the recipe has no {kind} {name!r}; after the colon, give {known}")
+    if wrong := kinds.wrong(name, kinds.one_of(entries)):
+        raise UserError(field=f"the {kind} after the colon of --config", must_be=wrong, got=name)
     return entries[name]

@@ -2,7 +2,7 @@
 
     python -m train.main --config=configs/synthetic_latents.py
     python -m train.main --config=configs/synthetic_latents.py --config.dataset.generator=gaussian
-    python -m train.main --config=configs/synthetic_latents.py:noised_balanced
+    python -m train.main --config=configs/synthetic_latents.py:noised_top_k_hinge
 
 For fast experiments: needs no download and takes seconds. The true distribution of the data is
 known, so the results include the best classifier's results on the same examples ("bayes").
@@ -23,7 +23,7 @@ def get_config(loss: str = "cross_entropy") -> ConfigDict:
                 "name": "synthetic_latents",
                 # "gaussian": the posterior is a softmax of linear scores; "organs": it is not.
                 "generator": "organs",
-                "batch_size": 100,
+                "batch_size": 96,
                 "num_classes": 100,
                 "num_genera": 20,
                 "ambiguity": 0.8,

@@ -21,7 +21,7 @@ def get_config(loss: str = "cross_entropy") -> ConfigDict:
             "num_epochs": 20,
             "dataset": {
                 "name": "synthetic_species",
-                "batch_size": 100,
+                "batch_size": 96,
                 "num_classes": 100,
                 "num_genera": 20,
                 "ambiguity": 0.8,

@@ -28,7 +28,7 @@ METRIC = "top_3_accuracy"
 
 def objective(trial: optuna.Trial, folder: Path) -> float:
     """The validation accuracy of one trial, at its best epoch."""
-    config = json.loads(digits.get_config("noised_balanced").to_json())
+    config = json.loads(digits.get_config("noised_top_k_hinge").to_json())
     config["num_epochs"] = NUM_EPOCHS
     config["select_by"] = METRIC
     config["optimizer"]["learning_rate"] = trial.suggest_float("learning_rate", 1e-3, 0.1, log=True)

@@ -135,7 +135,7 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory, run_seed: int) -> Pat
     from train.run import experiment  # noqa: PLC0415
 
     folder = tmp_path_factory.mktemp("finished")
-    config = digits.get_config("noised_balanced")
+    config = digits.get_config("noised_top_k_hinge")
     config.seed = run_seed
     config.num_epochs = 2
     plain = json.loads(config.to_json())

@@ -50,8 +50,6 @@ def static_integer(
         raise TypeError(f"{name} must be an integer, got {number}.")
     if value < minimum or (maximum is not None and value > maximum):
         allowed = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
-        if maximum is not None and maximum < minimum:
-            allowed = f"at least {minimum} and at most {maximum}, which is impossible"
         suffix = f" ({reason})" if reason else ""
         raise ValueError(f"{name} must be {allowed}{suffix}, got {value}.")
     return value
@@ -172,6 +170,14 @@ def known_values(given: Any) -> np.ndarray | None:
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(given)):
         return None
     return np.asarray(given)
+
+
+def concrete(given: Any, name: str) -> np.ndarray:
+    """Returns the array on the host, or raises if it is traced."""
+    known = known_values(given)
+    if known is None:
+        raise TypeError(f"{name} must be a concrete array, got a traced value: not inside jit.")
+    return known
 
 
 def as_array(array: Any, name: str, expected: str, kinds: tuple[Any, ...], hint: str = "") -> Any:

@@ -6,6 +6,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 Parameters = ParamSpec("Parameters")
@@ -41,6 +42,35 @@ def choose(*operands: Any, cpu: Callable[..., Any], default: Callable[..., Any])
     return jax.lax.platform_dependent(
         *operands, cpu=part(cpu, is_for_cpu=True), default=part(default, is_for_cpu=False)
     )
+
+
+def store(function: Callable[..., Any], *operands: Any) -> Any:
+    """The result of `function(*operands)`, computed once and stored.
+
+    XLA on the CPU removes barriers before it fuses, and computes even a random generator again for
+    each use. So there it is a branch of a condition that XLA does not know.
+    """
+
+    def in_a_branch(*operands: Any) -> Any:
+        def never(*operands: Any) -> Any:
+            return jax.tree.map(jnp.zeros_like, function(*operands))
+
+        always = jax.lax.optimization_barrier(jnp.asarray(True))
+        return jax.lax.cond(always, function, never, *operands)
+
+    def behind_a_barrier(*operands: Any) -> Any:
+        return jax.lax.optimization_barrier(function(*operands))
+
+    return choose(*operands, cpu=in_a_branch, default=behind_a_barrier)
+
+
+def compute_once(scores: jax.Array) -> jax.Array:
+    """The scores, behind a barrier.
+
+    XLA may compute a score again for each use, with different rounding, so that a comparison of a
+    score with itself fails.
+    """
+    return jax.lax.optimization_barrier(scores)
 
 
 def compiled(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

@@ -308,13 +308,13 @@ def two_heads(
     class_axis_name: Hashable | None = None,
 ) -> tuple[Scores, Scores]:
     """The scores of two heads in one dtype, or raises if the named arguments do not fit."""
-    scores = Scores.of(first[1], labels, None, class_axis_name, first[0]).given
-    others = floating_array(second[1], second[0])
+    scores, others = (floating_array(given, name) for name, given in (first, second))
     if others.shape != scores.shape:
         raise ValueError(f"{second[0]} must have shape {scores.shape}, got shape {others.shape}.")
     dtype = max(scores.dtype, others.dtype, key=lambda dtype: dtype.itemsize)
     one, other = (
-        Scores.of(head.astype(dtype), labels, None, class_axis_name) for head in (scores, others)
+        Scores.of(head.astype(dtype), labels, None, class_axis_name, name)
+        for head, name in ((scores, first[0]), (others, second[0]))
     )
     return one, other
 

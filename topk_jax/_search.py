@@ -1,15 +1,21 @@
-"""Searches among integers for the last one that fits, and so among floats by their ordinals."""
+"""Searches: for the last integer that fits, by their ordinals for floats, for the k-th in rows."""
 
-from collections.abc import Callable
-from typing import Any
+import math
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from topk_jax import _compilation
+from topk_jax import _classes, _compilation
 
 # The number of bits that an accelerator finds in one pass: 15 integers are tried at once.
 _BITS_IN_A_PASS = 4
+# Rows are searched as tables of at most this many rows. XLA vectorizes the loops over the columns,
+# and reduces up to `_WIDEST` of them at once.
+_HEIGHT = 64
+_NARROWEST = 8
+_WIDEST = 32
 
 
 def last_where(
@@ -29,9 +35,15 @@ def last_where(
         return last_by_halves(holds, low, high)
 
     def by_bits(low: jax.Array, high: jax.Array) -> jax.Array:
-        return low + _last_where(
-            lambda steps: holds(low + steps), high - low, low.dtype.itemsize * 8
-        )
+        def fits(found: jax.Array, step: jax.Array) -> jax.Array:
+            return (found - low + step < high - low) & holds(found + step)
+
+        dtype, found = low.dtype, low
+        for shift in reversed(range(0, 8 * dtype.itemsize, _BITS_IN_A_PASS)):
+            steps = jnp.arange(1, 1 << _BITS_IN_A_PASS).astype(dtype) << dtype.type(shift)
+            num_fitting = jax.vmap(fits, (None, 0))(found, steps).sum(axis=0, dtype=dtype)
+            found += num_fitting << dtype.type(shift)
+        return found
 
     return _compilation.choose(low, high, cpu=by_halves, default=by_bits)
 
@@ -49,51 +61,6 @@ def last_by_halves(
         return jnp.where(fits, middle, low), jnp.where(fits, high, middle)
 
     return jax.lax.fori_loop(0, 8 * low.dtype.itemsize, halve, (low, high))[0]
-
-
-def _last_where(
-    holds: Callable[[jax.Array], jax.Array], count: jax.Array, num_bits: int
-) -> jax.Array:
-    """`last_where` of the integers from 0 to `count`, which have at most that many bits."""
-    dtype = count.dtype
-    found = jnp.zeros_like(count)
-    for shift in reversed(range(0, num_bits, _BITS_IN_A_PASS)):
-        num_tried = (1 << min(_BITS_IN_A_PASS, num_bits - shift)) - 1
-        steps = (jnp.arange(1, num_tried + 1).astype(dtype) << dtype.type(shift)).reshape(
-            -1, *[1] * count.ndim
-        )
-        tried = found[None] | steps
-        fits = (tried < count[None]) & jax.vmap(holds)(tried)
-        num_fitting = fits.sum(axis=0, dtype=dtype)
-        found |= num_fitting << dtype.type(shift)
-    return found
-
-
-def kth_of_rows(scores: jax.Array, k: int) -> jax.Array:
-    """The index of the k-th largest score along the last axis, `[..., 1]`, for any k.
-
-    Equal scores rank in the order of their indices, and -0 is less than 0. It is for accelerators,
-    which sort to select many.
-    """
-    ordinals = to_ordinals(scores)
-    length = scores.shape[-1]
-
-    def num_where(mask: jax.Array) -> jax.Array:
-        return mask.sum(axis=-1, keepdims=True, dtype=jnp.int32)
-
-    lowest = jnp.zeros_like(ordinals[..., :1])
-    kth = _last_where(
-        lambda ordinal: num_where(ordinals >= ordinal) >= k, ~lowest, 8 * lowest.dtype.itemsize
-    )
-    rank = k - num_where(ordinals > kth)
-    indices = jax.lax.broadcasted_iota(jnp.uint32, scores.shape, scores.ndim - 1)
-    is_equal = ordinals == kth
-
-    def are_fewer_before(index: jax.Array) -> jax.Array:
-        return num_where(is_equal & (indices < index)) < rank
-
-    end = jnp.full_like(rank, length).astype(jnp.uint32)
-    return _last_where(are_fewer_before, end, length.bit_length()).astype(jnp.int32)
 
 
 def to_ordinals(floats: jax.Array) -> jax.Array:
@@ -127,3 +94,195 @@ def sort(floats: jax.Array) -> jax.Array:
 def highest_bit(unsigned: jnp.dtype) -> Any:
     """The unsigned integer with only its highest bit set."""
     return unsigned.type(1 << (8 * unsigned.itemsize - 1))
+
+
+def largest_threshold(
+    values: jax.Array,
+    allows: Callable[[jax.Array], jax.Array],
+    class_axis_name: Hashable | None = None,
+) -> jax.Array:
+    """The largest of the values [N], or infinity, such that `allows(values >= threshold)`.
+
+    `allows` must hold for the smallest value. If it holds for a value, it must hold for all smaller
+    ones. The threshold is found bit by bit among the ordinals, in one pass for each.
+
+    `class_axis_name` is the mapped axis that the values are split along; `allows` then has to
+    return the same on all devices.
+    """
+    ordinals = to_ordinals(values)
+    # Only the shape of the maximum is used, so XLA does not compute it. Under shard_map the initial
+    # value of the loop must vary over the devices as the values do.
+    nothing = jnp.zeros_like(values.max(), dtype=ordinals.dtype)
+    largest = last_by_halves(lambda tried: allows(ordinals >= tried), nothing, ~nothing)
+    return _classes.min_values(jnp.where(ordinals >= largest, values, jnp.inf), class_axis_name)
+
+
+def kth_by_descent(scores: jax.Array, k: int) -> jax.Array:
+    """The index of the k-th largest score along the last axis, `[..., 1]`, in k + 2 passes.
+
+    Equal scores rank in the order of their indices. The largest score below the largest is the
+    second largest, and so on. Equal scores are found only once, so that the scores above the last
+    one are counted; if there are k or more, a loop goes up again.
+    """
+    columns = _columns(scores)
+
+    def descend(_: Any, found: jax.Array) -> jax.Array:
+        return _over_row(_LARGEST, _kept(jnp.less, -jnp.inf), columns, found)
+
+    def ascend(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        found, above = state
+        higher = _over_row(_SMALLEST, _kept(jnp.greater, jnp.inf), columns, found)
+        found = jnp.where(above >= k, higher, found)
+        return found, _over_row(_SUM, _counted(jnp.greater), columns, found)
+
+    found = jax.lax.fori_loop(
+        1, k, descend, _over_row(_LARGEST, _kept(_is_number, -jnp.inf), columns)
+    )
+    start = (found, _over_row(_SUM, _counted(jnp.greater), columns, found))
+    found, above = jax.lax.while_loop(lambda state: (state[1] >= k).any(), ascend, start)
+    return _nth_index(columns, found, n=k - above, length=scores.shape[-1])
+
+
+def kth_by_bisection(scores: jax.Array, k: int) -> jax.Array:
+    """The index of the k-th largest score along the last axis, `[..., 1]`, for any k.
+
+    Equal scores rank in the order of their indices. A bisection of the values and of their ordinals
+    in turns, because the scores may spread over all exponents, ends when exactly k scores reach a
+    threshold, or one float is left: after about 20 passes for normally distributed scores.
+    """
+    columns = _columns(scores)
+    smallest = _over_row(_SMALLEST, _kept(lambda entries: entries > -jnp.inf, jnp.inf), columns)
+    reached = _over_row(_SUM, _counted(jnp.greater_equal), columns, smallest)
+    low = to_ordinals(jnp.where(reached >= k, smallest, -jnp.inf))
+    highest = to_ordinals(_over_row(_LARGEST, _kept(_is_number, -jnp.inf), columns))
+    one = low.dtype.type(1)
+
+    def is_open(low: jax.Array, high: jax.Array, reached: jax.Array) -> jax.Array:
+        # The scores below `high` and not below `low` are more than one, and the k-th among them.
+        return (reached > k) & (high > low) & (high - low > one)
+
+    def bisect(state: Any) -> Any:
+        low, high, reached, by_value = state
+        ends = [to_floats(end, scores.dtype) for end in (low, high)]
+        center = to_ordinals(0.5 * ends[0] + 0.5 * ends[1])
+        by_value_here = by_value & (center > low) & (center < high)
+        middle = jnp.where(by_value_here, center, low + ((high - low) >> one))
+        threshold = to_floats(middle, scores.dtype)
+        count = _over_row(_SUM, _counted(jnp.greater_equal), columns, threshold)
+        goes_up = is_open(low, high, reached) & (count >= k)
+        goes_down = is_open(low, high, reached) & (count < k)
+        low, reached = jnp.where(goes_up, middle, low), jnp.where(goes_up, count, reached)
+        return low, jnp.where(goes_down, middle, high), reached, ~by_value
+
+    start = (low, highest + one, reached, jnp.asarray(True))
+    low, *_ = jax.lax.while_loop(lambda state: is_open(*state[:3]).any(), bisect, start)
+    threshold = to_floats(low, scores.dtype)
+    found = _over_row(_SMALLEST, _kept(jnp.greater_equal, jnp.inf), columns, threshold)
+    above = _over_row(_SUM, _counted(jnp.greater), columns, found)
+    return _nth_index(columns, found, n=k - above, length=scores.shape[-1])
+
+
+def _nth_index(columns: jax.Array, number: jax.Array, *, n: jax.Array, length: int) -> jax.Array:
+    """The index of the n-th entry that equals the number, `[..., 1]`; else the last index.
+
+    n is almost always 1; otherwise a bisection, because a running count costs more than the rest.
+    """
+
+    def index_if_equal(entries: jax.Array, indices: jax.Array, number: jax.Array) -> jax.Array:
+        return jnp.where(entries == number, indices, length - 1)
+
+    def is_equal_before(
+        entries: jax.Array, indices: jax.Array, number: jax.Array, end: jax.Array
+    ) -> jax.Array:
+        return ((entries == number) & (indices < end)).astype(jnp.int32)
+
+    first = _over_row(_SMALLEST, index_if_equal, columns, number)
+
+    def try_bit(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        found, bit = state
+        candidate = found | bit
+        too_few = _over_row(_SUM, is_equal_before, columns, number, candidate) < n
+        return jnp.where(too_few, candidate, found), bit >> 1
+
+    highest_bit = 1 << (length.bit_length() - 1)
+    start = (jnp.zeros_like(first), jnp.where((n == 1).all(), 0, highest_bit))
+    found, _ = jax.lax.while_loop(lambda state: state[1] > 0, try_bit, start)
+    return jnp.where(n == 1, first, jnp.minimum(found, length - 1))
+
+
+# Terms of reductions over a row, functions of its entries, their indices and numbers of the row.
+
+
+def _kept(holds: Callable[..., jax.Array], fill: float) -> Callable[..., jax.Array]:
+    """The entries that a condition on them and the numbers holds for, and `fill` for the others."""
+    return lambda entries, _, *rows: jnp.where(holds(entries, *rows), entries, fill)
+
+
+def _counted(holds: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    return lambda entries, _, *rows: holds(entries, *rows).astype(jnp.int32)
+
+
+def _is_number(entries: jax.Array) -> jax.Array:
+    return ~jnp.isnan(entries)
+
+
+class _Reduction(NamedTuple):
+    """A reduction: of two arrays to one, and over axes of an array."""
+
+    of_two: Callable[[jax.Array, jax.Array], jax.Array]
+    over: Callable[..., jax.Array]
+
+
+# A comparison and a selection are one instruction, unlike a maximum that keeps NaN.
+_LARGEST = _Reduction(lambda one, other: jnp.where(one > other, one, other), jnp.max)
+_SMALLEST = _Reduction(lambda one, other: jnp.where(one < other, one, other), jnp.min)
+_SUM = _Reduction(jnp.add, jnp.sum)
+
+
+def table_shape(length: int) -> tuple[int, int]:
+    """The rows and columns of the table in which a row of this length is searched."""
+    unit = _NARROWEST if length <= _HEIGHT * _WIDEST else _WIDEST
+    width = unit * math.ceil(length / (unit * _HEIGHT))
+    return math.ceil(length / width), width
+
+
+def _columns(scores: jax.Array) -> jax.Array:
+    """The rows [..., L] as tables [..., S, W], with `-inf` after the last entry."""
+    shape = table_shape(scores.shape[-1])
+    missing = math.prod(shape) - scores.shape[-1]
+    if missing:
+        padding = [(0, 0)] * (scores.ndim - 1) + [(0, missing)]
+        scores = jax.lax.optimization_barrier(jnp.pad(scores, padding, constant_values=-jnp.inf))
+    return scores.reshape(*scores.shape[:-1], *shape)
+
+
+def _over_row(
+    reduction: _Reduction, term: Callable[..., jax.Array], columns: jax.Array, *rows: jax.Array
+) -> jax.Array:
+    """The reduction of `term(entries, indices, *rows)` over tables [..., S, W]: `[..., 1]`.
+
+    `rows` are numbers of each row, `[..., 1]`. XLA on the CPU splits a reduction over more than 32
+    entries, and writes its terms in between. So the S rows of the table are reduced entry by entry,
+    which is vectorized, and then the W columns.
+    """
+    width = columns.shape[-1]
+    # Without a barrier XLA would compute the terms of a loop before the loop, and store them.
+    columns, *rows = jax.lax.optimization_barrier((columns, *rows))
+    shape = (*columns.shape[:-2], width)
+    places = jax.lax.broadcasted_iota(jnp.int32, shape, len(shape) - 1)
+    terms = [
+        term(columns[..., row, :], places + row * width, *rows) for row in range(columns.shape[-2])
+    ]
+    while True:
+        reduced = jax.lax.optimization_barrier(_in_pairs(reduction.of_two, terms))
+        if reduced.shape[-1] <= _WIDEST:
+            return reduction.over(reduced, axis=-1, keepdims=True)
+        starts = range(0, reduced.shape[-1], _WIDEST)
+        terms = [reduced[..., start : start + _WIDEST] for start in starts]
+
+
+def _in_pairs(of_two: Callable[[Any, Any], Any], terms: list[jax.Array]) -> jax.Array:
+    while len(terms) > 1:
+        pairs = zip(terms[::2], terms[1::2], strict=False)
+        terms = [of_two(*pair) for pair in pairs] + terms[len(terms) // 2 * 2 :]
+    return terms[0]

@@ -1,4 +1,4 @@
-"""Sums to which numbers are added again and again, without drift."""
+"""Sums of many numbers, and sums to which numbers are added again and again, without drift."""
 
 import dataclasses
 from collections.abc import Callable
@@ -6,6 +6,10 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from topk_jax import _sharding
+
+# Sums are taken over blocks of this many values, then over blocks of these sums, and so on.
+_BLOCK = 32
 # The bits of the lower part of an integer.
 _LOW_BITS = 16
 # The bits of a digit of integers that are added up, if the number of integers is not known: sums of
@@ -117,3 +121,30 @@ def _parts(numbers: jax.Array, bits: int) -> tuple[jax.Array, jax.Array]:
     """Integers without their lowest bits, and these bits, both with the sign of the integer."""
     unit = jnp.full_like(numbers, 1 << bits)
     return jax.lax.div(numbers, unit), jax.lax.rem(numbers, unit)
+
+
+def sum_in_blocks(values: jax.Array) -> jax.Array:
+    """The sum of [N] values in float32, whose error does not grow with N.
+
+    A running sum of 1e8 small numbers would lose several digits. Barriers keep XLA from merging the
+    sums over blocks.
+    """
+    return _sum_in_blocks(_sharding.gather(values))
+
+
+def _sum_in_blocks(values: jax.Array) -> jax.Array:
+    while values.size > 1:
+        padded = jnp.pad(values, (0, -values.size % _BLOCK))
+        values = jax.lax.optimization_barrier(padded.reshape(-1, _BLOCK).sum(axis=-1))
+    return values[0]
+
+
+def sum_of_rows_in_blocks(rows: jax.Array) -> jax.Array:
+    """`sum_in_blocks` of all the values [n, L].
+
+    Split rows are added up by themselves, because a block may have values of two devices.
+    """
+    if not _sharding.may_be_split(rows):
+        return sum_in_blocks(rows.reshape(-1))
+    of_rows = jax.vmap(_sum_in_blocks)
+    return sum_in_blocks(_sharding.map_examples(of_rows, 1, rows))

@@ -7,19 +7,20 @@ outcomes). A state is a tree of a few arrays, so any checkpoint can store it.
 
 import dataclasses
 import math
-from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _classes
 from topk_jax._sums import Sum
+from topk_jax.sets._quantiles import vector_of_scores
 
 __all__ = ["AdaptiveQuantile", "CoverageTest", "JumperMartingale", "OnlineRanks"]
 
 # The rates, and the number of outcomes over which they are compared, that Gibbs and Candès choose.
-_RATES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
+_RATES = 0.001 * 2.0 ** np.arange(8)
 _HORIZON = 500
 # The sizes of the bets: the largest are best for sets that miss nearly all labels, the smallest for
 # an error that is a hundredth above the promise. Half of a best size costs a sixth of the growth.
@@ -76,7 +77,10 @@ class AdaptiveQuantile:
 
     @staticmethod
     def start(
-        calibration_scores: ArrayLike, *, error: ArrayLike, rates: Sequence[float] = _RATES
+        calibration_scores: ArrayLike,
+        *,
+        error: ArrayLike,
+        rates: ArrayLike = _RATES,
     ) -> "AdaptiveQuantile":
         """The state before any label.
 
@@ -84,21 +88,17 @@ class AdaptiveQuantile:
             calibration_scores: the scores of the labels of examples, `[n]`, at least one; smaller
                 for classes that fit better.
             error: the rate of missed labels, a scalar greater than 0 and less than 1.
-            rates: at least one positive number. Larger ones follow a drift faster, and vary more.
+            rates: positive numbers, `[R]`. Larger ones follow a drift faster, and vary more.
         """
-        scores = _checks.floating_array(calibration_scores, "calibration_scores")
-        if scores.ndim != 1:
-            raise ValueError(f"calibration_scores must be a vector, got shape {scores.shape}.")
+        scores = vector_of_scores(calibration_scores, "calibration_scores")
         dtype = scores.dtype
         rate = _checks.scalar(error, "error", dtype, above=0, below=1)
-        steps = [float(_checks.static_number(step, "rates", above=0)) for step in rates]
-        if not steps:
-            raise ValueError("rates must have at least one number, got none.")
-        size = len(steps)
+        steps = _checks.numbers(rates, "rates", dtype, None, above=0)
+        size = steps.shape[0]
         return AdaptiveQuantile(
             rate,
             jnp.sort(scores),
-            jnp.array(steps, dtype),
+            steps,
             Sum.of(jnp.full(size, rate)),
             jnp.full(size, -math.log(size), dtype),
         )

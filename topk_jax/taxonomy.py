@@ -5,7 +5,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property, partial
 from typing import Self
 
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _classes, _sharding
+from topk_jax import _checks, _classes
 
 __all__ = ["Taxonomy"]
 
@@ -126,10 +126,14 @@ class Taxonomy:
         return sizes
 
 
-def check(taxonomy: Taxonomy) -> None:
-    """Raises if an argument is not a taxonomy."""
+def check(taxonomy: Taxonomy, num_classes: int | None = None) -> None:
+    """Raises if an argument is not a taxonomy, of so many classes."""
     if not isinstance(taxonomy, Taxonomy):
         raise TypeError(f"taxonomy must be a Taxonomy, got {_checks.describe(taxonomy)}.")
+    if num_classes not in (None, taxonomy.num_classes):
+        raise ValueError(
+            f"taxonomy must have the {num_classes} classes, got {taxonomy.num_classes}."
+        )
 
 
 def check_classes(shape: tuple[int, ...], name: str, taxonomy: Taxonomy) -> None:
@@ -162,19 +166,6 @@ def depth_of(depth: int, taxonomy: Taxonomy) -> int:
     return _checks.static_integer(
         depth, "depth", minimum=1, maximum=taxonomy.depth, reason="the depth of the taxonomy"
     )
-
-
-def map_rows(
-    function: Callable[..., jax.Array], values: jax.Array, *of_examples: jax.Array
-) -> jax.Array:
-    """`function` of rows [n, L] and arrays [n], with a result for each row, on each device."""
-
-    def of_batch(values: jax.Array, *of_examples: jax.Array) -> jax.Array:
-        own = (array.reshape(-1) for array in of_examples)
-        rows = function(values.reshape(-1, values.shape[-1]), *own)
-        return rows.reshape(*values.shape[:-1], *rows.shape[1:])
-
-    return _sharding.map_examples(of_batch, values.ndim - 1, values, *of_examples)
 
 
 def along_classes(values: np.ndarray, ndim: int) -> np.ndarray:
@@ -211,6 +202,18 @@ def group_sums(taxonomy: Taxonomy, depth: int, rows: jax.Array) -> jax.Array:
         # all 0, and the sums.
         return rows.sum(axis=-1, keepdims=True, dtype=rows.dtype)
     return jnp.zeros_like(rows[..., :number]).at[..., groups].add(rows)
+
+
+@partial(jax.jit, static_argnums=0)
+def node_sums(taxonomy: Taxonomy, values: jax.Array) -> jax.Array:
+    """The sums of values [..., L] over the classes of each node, [..., V]."""
+    num_inner = taxonomy.num_nodes - taxonomy.num_classes
+    sums = jnp.pad(values, (*[(0, 0)] * (values.ndim - 1), (0, num_inner)))
+    for above in taxonomy.ancestors.T[:-1]:
+        # A class that hangs higher is at the end of its way more than once.
+        inner = np.where(above < taxonomy.num_classes, taxonomy.num_nodes, above)
+        sums = sums.at[..., inner].add(values, mode="drop")
+    return sums
 
 
 def shared_depths(taxonomy: Taxonomy, labels: jax.Array) -> jax.Array:

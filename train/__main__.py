@@ -42,7 +42,7 @@ def main() -> None:
         near = "".join(
             f"; did you mean {one}?" for one in difflib.get_close_matches(name, modules, 1)
         )
-        _fail(f"the command must be one of {', '.join(sorted(modules))}; got {name!r}{near}")
+        _fail(f"there is no command {name!r}{near}; there are {', '.join(sorted(modules))}")
     else:
         sys.argv = [f"topk-jax {name}", *arguments]
         _run(f"train.{modules[name]}")
@@ -66,4 +66,6 @@ def _fail(message: str) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] not in ([], ["--help"], ["-h"]):
+        _fail(f"a command is written python -m train.NAME; got python -m train {sys.argv[1]}")
     sys.stdout.write(listed("python -m train.", COMMANDS))

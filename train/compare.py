@@ -17,7 +17,7 @@ from absl import flags
 
 from train.foundation import command, files
 from train.foundation.console import in_words, make_console, show_line
-from train.foundation.errors import UserError
+from train.foundation.errors import UserError, naming_flags
 from train.foundation.flags import Flag, Needed, check, declare, path_of
 from train.foundation.nested import flatten
 from train.reports.metric import Metric
@@ -130,7 +130,8 @@ _ROWS = declare(
 def main() -> int:
     """Compares the runs that the flags name; those of a study or a table are made first."""
     check(_ROWS)
-    wanted = [Metric.parse(name) for name in _METRICS.value or ()]
+    with naming_flags({"a metric": "--metrics"}):
+        wanted = [Metric.parse(name) for name in _METRICS.value or ()]
     kept = {} if (file := path_of(_STUDY)) is None else {file: "the file of --study"}
     csv = None if _CSV.value is None else output_files.checked("csv", _CSV.value, kept)
     if _OUT.value is not None:

@@ -29,6 +29,7 @@ from train.foundation import (
 from train.foundation.console import in_words, show_line
 from train.foundation.errors import UserError, explained, naming_flags, needs_package
 from train.foundation.flags import Flag, Needed, check, declare
+from train.run import output_files
 
 _DATASET = flags.DEFINE_string(
     "dataset",
@@ -59,6 +60,9 @@ _ROWS = declare(
 def main() -> None:
     """Prepares the data set that the flags name."""
     check(_ROWS)
+    for flag in (_DATA_DIR, _MANUAL_DIR):
+        if flag.value is not None:
+            output_files.check_is_folder(flag.name, Path(flag.value))
     assert _DATASET.value is not None
     # Below errors, tfds reports that a new folder is empty.
     logging.set_verbosity(logging.ERROR)

@@ -65,14 +65,14 @@ def check_equal(found, expected):
 @pytest.mark.parametrize(
     ("loss", "parallel", "devices"),
     [
-        ("noised_balanced", "pmap", 2),
-        ("noised_balanced", "mesh", 4),
-        ("noised_balanced", "pmap", 8),
+        ("noised_top_k_hinge", "pmap", 2),
+        ("noised_top_k_hinge", "mesh", 4),
+        ("noised_top_k_hinge", "pmap", 8),
         ("average_k", "pmap", 4),
         ("role", "pmap", 4),
-        ("noised_balanced", "mesh", 2),
+        ("noised_top_k_hinge", "mesh", 2),
         ("average_k", "mesh", 8),
-        ("noised_balanced", "fsdp", 8),
+        ("noised_top_k_hinge", "fsdp", 8),
     ],
 )
 def test_several_devices_equal_one(tmp_path, one_device, loss, parallel, devices):

@@ -104,12 +104,12 @@ def test_a_run_is_trained_and_evaluated_beside_files_with_the_names_of_ours(comm
 
 
 MISTAKES = {
-    "unknown command": (["trian"], "the command must be one of audit, compare, embed, "),
-    "flags alone": (["--config=digits"], "the command must be one of "),
-    "unknown recipe": (["train", "--config=digit"], "(did you mean 'digits'?); got 'digit'"),
+    "unknown command": (["trian"], "no command 'trian'; did you mean train?; there are audit"),
+    "flags alone": (["--config=digits"], "there is no command '--config=digits'; there are audit"),
+    "unknown recipe": (["train", "--config=digit"], "recipe, digits (did you mean this?), or"),
     "no recipe": (["train", "--config=own_data"], "the name of a recipe, one of cifar100, digits"),
     "missing file": (["train", "--config=configs/x.py"], "there is no file configs/x.py"),
-    "loss": (["train", "--config=cifar100:adaboost"], "no loss 'adaboost'"),
+    "loss": (["train", "--config=cifar100:adaboost"], "loss after the colon of --config must be"),
     # The recipe of the folder imports ours, and what is in the folder.
     "own recipe": (["train", "--config=own.py"], ": mine, with digits"),
 }

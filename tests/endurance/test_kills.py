@@ -21,7 +21,10 @@ DIGITS = (
 # Between them all kinds of state: momentum, moving averages, ROLE's estimated labels, noise.
 LOSSES = {
     "role": ("--config=configs/digits.py:role", "--config.optimizer.average_decay=0.9"),
-    "noised_balanced": ("--config=configs/digits.py:noised_balanced", "--config.parallel=mesh"),
+    "noised_top_k_hinge": (
+        "--config=configs/digits.py:noised_top_k_hinge",
+        "--config.parallel=mesh",
+    ),
 }
 NUM_KILLS = 10
 

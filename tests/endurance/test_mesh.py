@@ -20,7 +20,7 @@ NUM_CLASSES, NUM_STEPS = 40, 3
 OPTIONS = {
     "clipped": ("cross_entropy", {"optimizer.clip_norm": 0.1, "loss.label_smoothing": 0.1}),
     "weighted": ("focal", {"loss.class_weights": "class_balanced"}),
-    "mixed": ("noised_balanced", {"dataset.mixup": 0.3, "optimizer.accumulation_steps": 2}),
+    "mixed": ("noised_top_k_hinge", {"dataset.mixup": 0.3, "optimizer.accumulation_steps": 2}),
     "averaged": ("top_k_hinge", {"optimizer.name": "lamb", "optimizer.average_decay": 0.9}),
     "frozen": ("ldam", {"model.freeze": True}),
     "estimated": ("role", {}),

@@ -139,7 +139,7 @@ def test_every_step_and_every_seed_draws_its_own_noise(train, tmp_path):
     fields = {"dataset.path": tmp_path / "rows.npz", "dataset.batch_size": 8, "eval.ks": "(1,)"}
     fields |= {"optimizer.learning_rate": FROZEN, "loss.k": 1, "num_epochs": 12}
     first, again, other = (
-        [line["loss"] for line in train("noised_balanced", **fields, seed=seed)[0]]
+        [line["loss"] for line in train("noised_top_k_hinge", **fields, seed=seed)[0]]
         for seed in (0, 0, 1)
     )
     assert len({*first}) == len(first) == 12

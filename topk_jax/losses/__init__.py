@@ -27,13 +27,11 @@ Arguments that they share:
 """
 
 from topk_jax.losses._average_k import *
-from topk_jax.losses._entmax import *
 from topk_jax.losses._hierarchical import *
 from topk_jax.losses._hinges import *
+from topk_jax.losses._memberships import *
 from topk_jax.losses._multilabel import *
-from topk_jax.losses._noised import *
 from topk_jax.losses._sets import *
-from topk_jax.losses._soft_top_k import *
 from topk_jax.losses._softmax import *
 
 # Each file lists its public names.

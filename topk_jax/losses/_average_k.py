@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.nn import softplus
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _compilation, _search, _sharding
+from topk_jax import _checks, _sharding
 from topk_jax._checks import scalar
 from topk_jax._example import Scores, batch_loss, batch_mean, two_heads
 from topk_jax.losses._multilabel import negative_log_likelihood
@@ -127,54 +127,41 @@ def _candidates(proposals: Scores, num_candidates: int, axis_name: Hashable | No
     if num_candidates == 0:
         return jnp.zeros_like(proposals.values, jnp.bool_)
     values = jax.lax.stop_gradient(proposals.given)
-    if name is not None:
-        return _candidates_of_classes(num_candidates, axis_name, name, values, labels)
-    if axis_name is not None:
-        return _candidates_of_part(num_candidates, axis_name, values, labels)
-    of_part = partial(_candidates_of_part, num_candidates)
+    of_part = partial(_candidates_of_part, num_candidates, name)
+    if name is not None or axis_name is not None:
+        return of_part(axis_name, values, labels)
     return _sharding.select_from_batch(of_part, labels.ndim, values, labels)
 
 
 def _candidates_of_part(
-    num_candidates: int, axis_name: Hashable | None, proposals: jax.Array, labels: jax.Array
+    num_candidates: int,
+    class_axis_name: Hashable | None,
+    axis_name: Hashable | None,
+    proposals: jax.Array,
+    labels: jax.Array,
 ) -> jax.Array:
-    """The mask of this device's candidates among the examples of all devices on a mapped axis."""
-    entries = _entries(proposals, labels, None)
-    # No device has more than all m candidates or more than its own wrong classes.
-    size = min(num_candidates, entries.size - entries.size // proposals.shape[-1])
-    if _checks.axis_size(axis_name) == 1:
-        marks = _mark_largest(entries, size)
-    else:
-        # The lists of all devices have equal entries in the order of the batch.
-        values, indices = select_largest(entries, size)
-        lists = jax.lax.all_gather(values, axis_name)
-        chosen = _mark_largest(lists.reshape(-1), num_candidates).reshape(lists.shape)
-        marks = _mark(entries, indices, chosen[jax.lax.axis_index(axis_name)])
-    return (marks & (entries > -jnp.inf)).reshape(proposals.shape)
-
-
-def _mark_largest(entries: jax.Array, size: int) -> jax.Array:
-    """Whether each of the entries [N] is one of the largest; equal ones rank by their index.
-
-    An accelerator sorts all entries to select many. So it searches for the last one, with one pass
-    for 4 bits of a float or of an index.
-    """
-
-    def by_search(entries: jax.Array) -> jax.Array:
-        index = _search.kth_of_rows(entries, size)
-        last = entries[index]
-        not_after = jnp.arange(entries.size, dtype=index.dtype) <= index
-        return (entries > last) | ((entries == last) & not_after)
-
-    def by_selection(entries: jax.Array) -> jax.Array:
-        _, indices = select_largest(entries, size)
-        return _mark(entries, indices, jnp.ones(size, jnp.bool_))
-
-    return _compilation.choose(entries, cpu=by_selection, default=by_search)
-
-
-def _mark(entries: jax.Array, indices: jax.Array, marks: jax.Array) -> jax.Array:
-    return jnp.zeros(entries.shape, jnp.bool_).at[indices].set(marks, unique_indices=True)
+    """The mask of this device's candidates among the examples and classes of all devices."""
+    num_own = proposals.shape[-1]
+    entries = _entries(proposals, labels, class_axis_name)
+    values, indices = select_largest(entries, min(num_candidates, entries.size))
+    if axis_name is not None or class_axis_name is not None:
+        # The lists of the devices, sorted by values, then by examples, then by classes.
+        sizes = (axis_name, labels.size), (class_axis_name, num_own)
+        first_example, first_class = (
+            0 if name is None else size * jax.lax.axis_index(name) for name, size in sizes
+        )
+        lists = -values, indices // num_own + first_example, indices % num_own + first_class
+        for name, _ in sizes:
+            if name is not None:
+                lists = jax.lax.all_gather(lists, name, tiled=True)
+        opposites, examples, classes = (
+            part[:num_candidates] for part in jax.lax.sort(lists, num_keys=3)
+        )
+        rows, columns = examples - first_example, classes - first_class
+        is_own = (rows >= 0) & (rows < labels.size) & (columns >= 0) & (columns < num_own)
+        values, indices = -opposites, jnp.where(is_own, rows * num_own + columns, entries.size)
+    marks = jnp.zeros(entries.shape, jnp.bool_).at[indices].set(values > -jnp.inf, mode="drop")
+    return marks.reshape(proposals.shape)
 
 
 def _entries(
@@ -188,38 +175,6 @@ def _entries(
     # A masked class has log-odds of about FLOOR, which is above the -inf of excluded entries.
     excluded = scores.is_label | ~scores.is_valid[..., None]
     return jnp.where(excluded, -jnp.inf, log_odds).reshape(-1)
-
-
-def _candidates_of_classes(
-    num_candidates: int,
-    axis_name: Hashable | None,
-    class_axis_name: Hashable,
-    proposals: jax.Array,
-    labels: jax.Array,
-) -> jax.Array:
-    """Like `_candidates_of_part`, but the classes are split, too.
-
-    The lists of the devices are not in the order of the batch, so they have examples and classes.
-    """
-    num_own = proposals.shape[-1]
-    entries = _entries(proposals, labels, class_axis_name)
-    values, indices = select_largest(entries, min(num_candidates, entries.size))
-    first_class = num_own * jax.lax.axis_index(class_axis_name).astype(indices.dtype)
-    first_example = jnp.zeros_like(first_class)
-    everyone = (-values, indices // num_own, indices % num_own + first_class)
-    if axis_name is not None:
-        first_example = labels.size * jax.lax.axis_index(axis_name).astype(indices.dtype)
-        everyone = (everyone[0], everyone[1] + first_example, everyone[2])
-        everyone = jax.lax.all_gather(everyone, axis_name, tiled=True)
-    everyone = jax.lax.all_gather(everyone, class_axis_name, tiled=True)
-    opposites, examples, classes = (
-        part[:num_candidates] for part in jax.lax.sort(everyone, num_keys=3)
-    )
-    rows, columns = examples - first_example, classes - first_class
-    is_own = (rows >= 0) & (columns >= 0) & (columns < num_own) & (opposites < jnp.inf)
-    marks = jnp.zeros((labels.size, num_own), jnp.bool_)
-    rows = jnp.where(is_own, rows, labels.size)
-    return marks.at[rows, columns].set(True, mode="drop").reshape(proposals.shape)
 
 
 def _log_odds(scores: Scores) -> jax.Array:

@@ -187,7 +187,8 @@ def sum_over_depths(
         of_nodes = scores.given
         # Nodes of one class each may have another order than the classes.
         if not np.array_equal(groups, np.arange(taxonomy.num_classes)):
-            of_nodes = _tree.map_rows(partial(_log_sums, taxonomy, depth), of_nodes)
+            log_sums = partial(_log_sums, taxonomy, depth)
+            of_nodes = _sharding.map_examples(log_sums, scores.labels.ndim, of_nodes)
         label = _tree.group_of_label(groups, number, scores.labels)
         total += factors[depth - 1] * loss(of_nodes, label)
     return scores.counted(total)
@@ -197,44 +198,41 @@ def _hierarchical(
     taxonomy: Taxonomy, gaps: jax.Array, labels: jax.Array, alpha: jax.Array
 ) -> jax.Array:
     """`hierarchical_cross_entropy`, from the scores minus that of the label, `[..., L]`."""
-    rows, flat = gaps.reshape(-1, gaps.shape[-1]), labels.reshape(-1)
-    shared = _tree.shared_depths(taxonomy, flat)
-    heights = _tree.heights_of_ways(taxonomy, flat)
+    shared = _tree.shared_depths(taxonomy, labels)
+    heights = _tree.heights_of_ways(taxonomy, labels)
 
     def log_sum(is_member: jax.Array) -> jax.Array:
         # A finite score: the logarithm of an empty sum has a NaN gradient.
-        return jax.nn.logsumexp(jnp.where(is_member, rows, FLOOR), axis=-1)
+        return jax.nn.logsumexp(jnp.where(is_member, gaps, FLOOR), axis=-1)
 
-    losses = jnp.zeros(flat.shape, rows.dtype)
+    losses = jnp.zeros(labels.shape, gaps.dtype)
     for depth in range(1, taxonomy.depth + 1):
         # The classes that share the way down to the node v, and those that leave it right above:
         # -log(P(v) / P(above)) is the softplus of their difference, with all digits.
         own, others = log_sum(shared > depth), log_sum(shared == depth)
-        weights = jnp.exp(-alpha * heights[:, depth].astype(rows.dtype))
+        weights = jnp.exp(-alpha * heights[..., depth].astype(gaps.dtype))
         losses += weights * jax.nn.softplus(others - own)
-    return losses.reshape(labels.shape)
+    return losses
 
 
 def _soft_labels(taxonomy: Taxonomy, labels: jax.Array, beta: jax.Array) -> jax.Array:
-    flat = labels.reshape(-1)
-    shared = _tree.shared_depths(taxonomy, flat)
-    heights = _tree.heights_of_ways(taxonomy, flat).astype(beta.dtype)
+    shared = _tree.shared_depths(taxonomy, labels)
+    heights = _tree.heights_of_ways(taxonomy, labels).astype(beta.dtype)
     # If there is only one class, the root is as high as this class.
     heights = heights / max(1, int(taxonomy.heights[-1]))
     distances = take_along(heights, shared - 1, mode="fill")
-    targets = jax.nn.softmax(-beta * distances, axis=-1)
-    return targets.reshape(*labels.shape, taxonomy.num_classes)
+    return jax.nn.softmax(-beta * distances, axis=-1)
 
 
-def _log_sums(taxonomy: Taxonomy, depth: int, rows: jax.Array) -> jax.Array:
-    """The log-sum-exps of the classes of nodes, `[n, G]`; -inf for a node of masked classes."""
+def _log_sums(taxonomy: Taxonomy, depth: int, scores: jax.Array) -> jax.Array:
+    """The log-sum-exps of the classes of nodes, `[..., G]`; -inf for a node of masked classes."""
     groups, number = _tree.groups_at(taxonomy, depth)
     # The logarithm of a sum of masked classes has a NaN gradient.
-    finite = jnp.maximum(rows, FLOOR)
-    largest = jnp.full((rows.shape[0], number), FLOOR, rows.dtype)
-    largest = jax.lax.stop_gradient(largest.at[:, groups].max(finite))
-    sums = _tree.group_sums(taxonomy, depth, jnp.exp(finite - largest[:, groups]))
+    finite = jnp.maximum(scores, FLOOR)
+    largest = jnp.full((*scores.shape[:-1], number), FLOOR, scores.dtype)
+    largest = jax.lax.stop_gradient(largest.at[..., groups].max(finite))
+    sums = _tree.group_sums(taxonomy, depth, jnp.exp(finite - largest[..., groups]))
     # A NaN may be lost in a maximum.
     masked = ~(largest > FLOOR)
     found = jnp.where(masked, -jnp.inf, largest + jnp.log(sums))
-    return nan_unless((rows < jnp.inf).all(axis=-1, keepdims=True), found)
+    return nan_unless((scores < jnp.inf).all(axis=-1, keepdims=True), found)

@@ -15,12 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _classes, _search, _sharding
+from topk_jax import _checks, _classes, _sharding
 from topk_jax._checks import scalar
 from topk_jax._classes import FLOOR, nan_unless
-from topk_jax._compilation import compiled
 from topk_jax._example import Scores, batch_loss, batch_mean, zero_elsewhere
 from topk_jax.operators._expected import check_expectation, compute_expected_mean
+from topk_jax.operators._soft_top_k import from_kth_largest, logistic_threshold
 from topk_jax.operators._top_k import compute_top_k_value
 
 __all__ = [
@@ -161,53 +161,12 @@ def size_at_average_error(
     given, scores, of_labels = _conformity(logits, labels, conformity, axis_name, class_axis_name)
     error = scalar(error, "error", scores.dtype, above=0, below=1)
     temperature = scalar(temperature, "temperature", scores.dtype, above=0)
-    # At scores of 1e4, a threshold in float32 is rounded by more than a small temperature. So a
-    # second search, among the differences to the first threshold, finds the rest with all digits.
-    origin = _root(*jax.lax.stop_gradient((of_labels, 1 - error, temperature)))
-    rest = _root(of_labels - origin, 1 - error, temperature)
-    sizes = given.sum(jax.nn.sigmoid((scores - origin - rest) / temperature))
+    number = of_labels.size * (1 - error)
+    # At scores of 1e4, a threshold in float32 would be rounded by more than a small temperature.
+    distances, origin = from_kth_largest(of_labels, number, temperature)
+    gaps = (scores - origin[0]) / temperature - logistic_threshold(distances, number)[0]
+    sizes = given.sum(jax.nn.sigmoid(gaps))
     return batch_loss(batch_mean(sizes, axis_name), axis_name, given)
-
-
-@jax.custom_jvp
-@compiled
-def _root(gaps: jax.Array, coverage: jax.Array, temperature: jax.Array) -> jax.Array:
-    """The t at which the mean of sigmoid((gaps - t) / T) of gaps [n] is the coverage.
-
-    The mean falls in t, and the root is between the smallest and the largest gap, both minus T
-    logit of the coverage. It is searched in the order of the floats.
-    """
-    shift = temperature * (jnp.log(coverage) - jnp.log1p(-coverage))
-    lower, upper = gaps.min() - shift, gaps.max() - shift
-    reach = 8 * float(jnp.finfo(gaps.dtype).eps) * jnp.maximum(jnp.abs(lower), jnp.abs(upper))
-    bounds = tuple(_search.to_ordinals(bound) for bound in (lower - reach, upper + reach))
-
-    def covers(ordinal: jax.Array) -> jax.Array:
-        threshold = _search.to_floats(ordinal, gaps.dtype)
-        return jax.nn.sigmoid((gaps - threshold) / temperature).mean() >= coverage
-
-    return _search.to_floats(_search.last_where(covers, *bounds), gaps.dtype)
-
-
-@_root.defjvp
-def _root_jvp(
-    primals: tuple[jax.Array, jax.Array, jax.Array],
-    tangents: tuple[jax.Array, jax.Array, jax.Array],
-) -> tuple[jax.Array, jax.Array]:
-    """Returns dt = sum w (dgap - (gap - t) dT / T) - n T dcoverage / sum v, with w = v / sum v.
-
-    The slopes v of the sigmoids may all round to 0: so w is the softmax of their logarithms, and an
-    infinite slope in the coverage is finite.
-    """
-    gaps, _, temperature = primals
-    slope, of_coverage, of_temperature = tangents
-    threshold = _root(*primals)
-    scaled = (gaps - threshold) / temperature
-    log_slopes = jax.nn.log_sigmoid(scaled) + jax.nn.log_sigmoid(-scaled)
-    moved = (jax.nn.softmax(log_slopes) * (slope - scaled * of_temperature)).sum()
-    per_slope = jnp.exp(-jax.nn.logsumexp(log_slopes))
-    per_slope = jnp.minimum(per_slope, float(jnp.finfo(gaps.dtype).max) / gaps.size)
-    return threshold, moved - gaps.size * per_slope * temperature * of_coverage
 
 
 def efficiency_gap(

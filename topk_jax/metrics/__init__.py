@@ -29,7 +29,6 @@ from topk_jax.metrics._hits import *
 from topk_jax.metrics._intervals import *
 from topk_jax.metrics._label_quality import *
 from topk_jax.metrics._ranking import *
-from topk_jax.metrics._several_labels import *
 from topk_jax.metrics._tally import *
 from topk_jax.metrics._taxonomic import *
 

@@ -1,4 +1,4 @@
-"""Whether sets of classes have the true class, and how large they are."""
+"""Whether sets of classes have the true class, or several labels, and how large they are."""
 
 from collections.abc import Hashable
 from functools import partial
@@ -7,10 +7,21 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _classes, _example, _selection
-from topk_jax._example import Scores
+from topk_jax import _checks, _classes, _compilation, _example
+from topk_jax._example import Scores, logits_and_labels
+from topk_jax._sums import Sum
+from topk_jax.metrics._tally import Tally, weights_of
 
-__all__ = ["expected_hits", "label_ranks", "set_sizes", "threshold_hits", "top_k_hits"]
+__all__ = [
+    "example_f1",
+    "expected_hits",
+    "label_coverage",
+    "label_ranks",
+    "set_sizes",
+    "tally_f1",
+    "threshold_hits",
+    "top_k_hits",
+]
 
 
 def label_ranks(
@@ -33,7 +44,10 @@ def label_ranks(
 
     Source: Garcin (2023), thesis, equation 2.13.
     """
-    return _label_ranks(*_checked(scores, labels, class_axis_name), class_axis_name)
+    values, labels = logits_and_labels(
+        scores, labels, name="scores", class_axis_name=class_axis_name
+    )
+    return _label_ranks(values, labels, class_axis_name)
 
 
 def top_k_hits(
@@ -59,9 +73,8 @@ def top_k_hits(
 
     Source: Garcin (2023), thesis, equation 2.13.
     """
-    values, known = _checked(scores, labels, class_axis_name)
-    k = _checks.rank(k, _classes.count(values, class_axis_name))
-    return _label_ranks(values, known, class_axis_name) < k
+    ranks = label_ranks(scores, labels, class_axis_name=class_axis_name)
+    return ranks < _checks.rank(k, _classes.count(jnp.asarray(scores), class_axis_name))
 
 
 def threshold_hits(
@@ -89,10 +102,9 @@ def threshold_hits(
 
     Source: Garcin (2023), thesis, equations 5.16 and 5.17.
     """
-    values, known = _checked(probabilities, labels, class_axis_name, "probabilities")
-    limit = _checks.real_array(threshold, "threshold", values.dtype, ())
-    scores = Scores(values, values, known, class_axis_name)
-    return (scores.of_label(values) >= limit) & _has_rank(scores)
+    found = Scores.of(probabilities, labels, None, class_axis_name, "probabilities")
+    limit = _checks.real_array(threshold, "threshold", found.dtype, ())
+    return (found.of_label(found.given) >= limit) & _has_rank(found)
 
 
 def set_sizes(chosen: ArrayLike, *, class_axis_name: Hashable | None = None) -> jax.Array:
@@ -110,7 +122,7 @@ def set_sizes(chosen: ArrayLike, *, class_axis_name: Hashable | None = None) -> 
 
     Source: Garcin (2023), thesis, equation 2.1.
     """
-    return _classes.sum_classes(members_of(chosen, class_axis_name), class_axis_name)
+    return _classes.sum_classes(_members_of(chosen, class_axis_name), class_axis_name)
 
 
 def expected_hits(
@@ -135,7 +147,7 @@ def expected_hits(
 
     Source: Stutz et al. (2023), "Conformal prediction under ambiguous ground truth", section 2.
     """
-    members = members_of(chosen, class_axis_name)
+    members = _members_of(chosen, class_axis_name)
     dtype = jnp.result_type(float)
     votes = _checks.distributions(
         plausibilities, "plausibilities", members.shape, dtype, class_axis_name
@@ -145,7 +157,94 @@ def expected_hits(
     return jnp.minimum(_classes.sum_classes(found, class_axis_name), 1)
 
 
-def members_of(chosen: ArrayLike, class_axis_name: Hashable | None) -> jax.Array:
+def example_f1(
+    chosen: ArrayLike, targets: ArrayLike, *, class_axis_name: Hashable | None = None
+) -> jax.Array:
+    r"""The F1 score of the set of each example: the harmonic mean of its precision and recall.
+
+    .. math:: F_1(S, Y) = \frac{2 \, |S \cap Y|}{|S| + |Y|}
+
+    Args:
+        chosen, targets, class_axis_name: see `topk_jax.metrics`.
+
+    Returns:
+        Floats in [0, 1], `[...]`: 1 for an empty set without labels; scikit-learn has 0 by default.
+
+    Example:
+        >>> chosen = jnp.array([[True, True, False], [False, False, False]])
+        >>> print(example_f1(chosen, jnp.array([[1, 1, 0], [0, 0, 1]])))
+        [1. 0.]
+
+    Source: Tsoumakas, Katakis and Vlahavas (2010), "Mining multi-label data", section 7.
+    """
+    hits, size, number, valid = _overlaps(chosen, targets, class_axis_name)
+    return _share(2 * hits, size + number, valid)
+
+
+def label_coverage(
+    chosen: ArrayLike, targets: ArrayLike, *, class_axis_name: Hashable | None = None
+) -> jax.Array:
+    r"""The part of the labels of each example that its set has: the recall.
+
+    .. math:: c(S, Y) = \frac{|S \cap Y|}{|Y|}
+
+    Args:
+        chosen, targets, class_axis_name: see `topk_jax.metrics`.
+
+    Returns:
+        Floats in [0, 1], `[...]`: 1 without labels.
+
+    Example:
+        >>> chosen = jnp.array([[True, True, False], [False, True, False]])
+        >>> print(label_coverage(chosen, jnp.array([[1, 1, 0], [0, 1, 1]])))
+        [1.  0.5]
+
+    Source: Angelopoulos et al. (2024), "Conformal risk control", section 3.
+    """
+    hits, _, number, valid = _overlaps(chosen, targets, class_axis_name)
+    return _share(hits, number, valid)
+
+
+def tally_f1(
+    chosen: ArrayLike,
+    targets: ArrayLike,
+    *,
+    where: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+) -> Tally:
+    r"""The F1 score of each class, as sums that add up over batches and devices.
+
+    .. math:: F_{1,c} = \frac{2 \, n(c \in S \cap Y)}{n(c \in S) + n(c \in Y)}
+
+    Here n is the sum of the weights of such examples. `macro_mean` is the macro F1 score, of the
+    classes that are in a set or a label; scikit-learn counts others as 0, unless `zero_division` is
+    NaN. `mean` is the micro F1 score, of all pairs of an example and a class.
+
+    Args:
+        chosen, targets, where, weights: see `topk_jax.metrics`.
+
+    Returns:
+        A `Tally` with the numerator and the denominator of each class, `[L]`.
+
+    Example:
+        >>> chosen = jnp.array([[True, True, False], [False, True, False]])
+        >>> scores = tally_f1(chosen, jnp.array([[1, 0, 0], [0, 1, 1]]))
+        >>> print(scores.mean(), scores.macro_mean())
+        0.6666667 0.5555556
+
+    Source: Tsoumakas, Katakis and Vlahavas (2010), "Mining multi-label data", section 7.
+    """
+    members, labels, valid = _members_and_labels(chosen, targets, None)
+    counts = jnp.where(valid, weights_of(valid.shape, where, weights), 0)
+    batch = tuple(range(counts.ndim))
+
+    def total(included: jax.Array) -> jax.Array:
+        return jnp.where(included, counts[..., None], 0).sum(axis=batch)
+
+    return Tally(Sum.of(2 * total(members & labels)), Sum.of(total(members) + total(labels)))
+
+
+def _members_of(chosen: ArrayLike, class_axis_name: Hashable | None) -> jax.Array:
     """Sets, booleans [..., L], or raises."""
     _example.check_classes("chosen", chosen, None, class_axis_name)
     members = _checks.boolean_array(chosen, "chosen")
@@ -154,19 +253,12 @@ def members_of(chosen: ArrayLike, class_axis_name: Hashable | None) -> jax.Array
     return members
 
 
-def _checked(
-    scores: ArrayLike, labels: ArrayLike, class_axis_name: Hashable | None, name: str = "scores"
-) -> tuple[jax.Array, jax.Array]:
-    """Scores and labels that fit each other, or raises."""
-    return _example.logits_and_labels(scores, labels, name=name, class_axis_name=class_axis_name)
-
-
 @partial(jax.jit, static_argnums=2)
 def _label_ranks(
     values: jax.Array, labels: jax.Array, class_axis_name: Hashable | None
 ) -> jax.Array:
     # XLA may compute a score again for each use, with another rounding: before itself, then.
-    values = _selection.compute_once(values)
+    values = _compilation.compute_once(values)
     scores = Scores(values, values, labels, class_axis_name)
     score = scores.of_label(values)[..., None]
     own_labels = _classes.localize(labels, values.shape[-1], class_axis_name)
@@ -178,4 +270,28 @@ def _label_ranks(
 
 def _has_rank(scores: Scores) -> jax.Array:
     """Whether no score is NaN and the label is a class; a score may be infinite."""
-    return scores.is_class & ~_classes.any_class(jnp.isnan(scores.values), scores.name)
+    return scores.is_class & ~_classes.any_class(jnp.isnan(scores.given), scores.name)
+
+
+def _members_and_labels(
+    chosen: ArrayLike, targets: ArrayLike, class_axis_name: Hashable | None
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The booleans of both, [..., L], and whether all targets of an example are 0 or 1, [...]."""
+    members = _members_of(chosen, class_axis_name)
+    labels, valid = _example.multi_hot(targets, "targets", members.shape)
+    return members, labels, ~_classes.any_class(~valid, class_axis_name)
+
+
+def _overlaps(
+    chosen: ArrayLike, targets: ArrayLike, class_axis_name: Hashable | None
+) -> tuple[jax.Array, ...]:
+    """How many classes are in both, in the set and among the labels; and what is valid, `[...]`."""
+    members, labels, valid = _members_and_labels(chosen, targets, class_axis_name)
+    masks = (members & labels, members, labels)
+    return *(_classes.sum_classes(mask, class_axis_name) for mask in masks), valid
+
+
+def _share(part: jax.Array, whole: jax.Array, valid: jax.Array) -> jax.Array:
+    """The quotient of integers; 1 where both are 0, and NaN where the example is not valid."""
+    share = part.astype(float) / jnp.maximum(whole, 1).astype(float)
+    return _classes.nan_unless(valid, jnp.where(whole > 0, share, 1.0))

@@ -66,7 +66,7 @@ def cluster_interval(
     values = _checks.boolean_array(hits, "hits")
     of_examples = _checks.integer_array(groups, "groups", values.shape)
     num_groups = _checks.static_integer(num_groups, "num_groups", minimum=1)
-    share = _level(level)
+    share = float(_checks.static_number(level, "level", above=0, below=1))
     unit = _checks.choice(counted, "counted", ("examples", "groups"))
     if where is not None:
         where = _checks.boolean_array(where, "where", values.shape)
@@ -112,19 +112,12 @@ def anytime_interval(
     # Of what is rarer, hits or other outcomes: float32 has few digits of a distance from 1.
     are_rare = found <= total - found
     rarer = jnp.where(are_rare, found, total - found)
-    limit = math.log(2 / (1 - _level(level)))
+    share = float(_checks.static_number(level, "level", above=0, below=1))
+    limit = math.log(2 / (1 - share))
     low, high = (_bound(rarer, total, limit, sign) for sign in (1, -1))
     low, high = jnp.where(are_rare, low, 1 - high), jnp.where(are_rare, high, 1 - low)
     valid = (found >= 0) & (found <= total)
     return _classes.nan_unless(valid, low), _classes.nan_unless(valid, high)
-
-
-def _level(level: float) -> float:
-    """The static probability of an interval, or raises."""
-    share = _checks.static_number(level, "level", above=0)
-    if share >= 1:
-        raise ValueError(f"level must be less than 1, got {level}.")
-    return float(share)
 
 
 @partial(jax.jit, static_argnums=(0, 1))

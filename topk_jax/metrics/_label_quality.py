@@ -72,7 +72,11 @@ def confident_classes(probabilities: ArrayLike, thresholds: ArrayLike) -> jax.Ar
     """
     values = _checks.floating_array(probabilities, "probabilities")
     limits = _checks.real_array(thresholds, "thresholds", values.dtype, values.shape[-1:])
-    return _confident_classes(values, limits)
+    reached = values >= jnp.broadcast_to(limits - _ROUNDING, values.shape)
+    only, most_probable = reached.argmax(axis=-1), values.argmax(axis=-1)
+    found = jnp.where(reached.sum(axis=-1) > 1, most_probable, only)
+    is_confident = reached.any(axis=-1) & ~jnp.isnan(values).any(axis=-1)
+    return jnp.where(is_confident, found, -1)
 
 
 def confident_joint(probabilities: ArrayLike, labels: ArrayLike) -> jax.Array:
@@ -200,17 +204,7 @@ def dawid_skene(
 @jax.jit
 def _label_margins(values: jax.Array, labels: jax.Array) -> jax.Array:
     scores = Scores(values, values, labels)
-    others = jnp.where(scores.is_label, -jnp.inf, values).max(axis=-1)
-    return scores.mark(scores.of_label(values) - others)
-
-
-@jax.jit
-def _confident_classes(probabilities: jax.Array, thresholds: jax.Array) -> jax.Array:
-    reached = probabilities >= jnp.broadcast_to(thresholds - _ROUNDING, probabilities.shape)
-    only, most_probable = reached.argmax(axis=-1), probabilities.argmax(axis=-1)
-    found = jnp.where(reached.sum(axis=-1) > 1, most_probable, only)
-    is_confident = reached.any(axis=-1) & ~jnp.isnan(probabilities).any(axis=-1)
-    return jnp.where(is_confident, found, -1)
+    return scores.mark(scores.of_label(values) - scores.others().max(axis=-1))
 
 
 @jax.jit
@@ -227,7 +221,7 @@ def _confident_joint(probabilities: jax.Array, labels: jax.Array) -> jax.Array:
         means += sums.total / jnp.maximum(sums.count, 1).astype(means.dtype)
     # Above the rounding: a class of probability 0 is not reached by all examples.
     means = jnp.maximum(means, 2 * _ROUNDING)
-    found = _confident_classes(probabilities, jnp.where(sums.count > 0, means, jnp.inf))
+    found = confident_classes(probabilities, jnp.where(sums.count > 0, means, jnp.inf))
     pairs = jnp.where(is_counted & (found >= 0), labels * num_classes + found, -1)
     counts = tally_by_class(pairs >= 0, pairs, num_classes=num_classes**2).total
     joint = counts.reshape(num_classes, num_classes)

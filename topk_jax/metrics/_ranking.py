@@ -125,8 +125,7 @@ def open_set_accuracy(
     right = _checks.boolean_array(hits, "hits")
     says = _checks.boolean_array(says_new, "says_new", right.shape)
     new = _checks.boolean_array(is_new, "is_new", right.shape)
-    rates = _open_set_accuracy(right, says, new, weights_of(right.shape, where, weights))
-    return dict(zip(("known", "new", "known_as_new", "all"), rates, strict=True))
+    return _open_set_accuracy(right, says, new, weights_of(right.shape, where, weights))
 
 
 def oscr_curve(
@@ -284,8 +283,11 @@ def _share(part: jax.Array, whole: jax.Array) -> jax.Array:
 @jax.jit
 def _open_set_accuracy(
     right: jax.Array, says: jax.Array, new: jax.Array, counts: jax.Array
-) -> list[jax.Array]:
+) -> dict[str, jax.Array]:
     of_new, of_known = jnp.where(new, counts, 0), jnp.where(new, 0, counts)
-    pairs = [(right, of_known), (says, of_new), (says, of_known)]
-    pairs.append((jnp.where(new, says, right), counts))
-    return [tally(values, weights=weights).mean() for values, weights in pairs]
+    return {
+        "known": tally(right, weights=of_known).mean(),
+        "new": tally(says, weights=of_new).mean(),
+        "known_as_new": tally(says, weights=of_known).mean(),
+        "all": tally(jnp.where(new, says, right), weights=counts).mean(),
+    }

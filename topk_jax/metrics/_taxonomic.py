@@ -134,14 +134,10 @@ def set_heights(chosen: ArrayLike, taxonomy: Taxonomy) -> jax.Array:
     Source: Bertinetto et al. (2020), "Making better mistakes", section 3, for the height.
     """
     members = trees.members_of(chosen, "chosen", taxonomy)
-    found = jnp.full_like(members[..., 0], -1, jnp.int32)
-    # From the root down: the height of the last node that all members have.
-    for column in taxonomy.ancestors.T:
-        nodes = trees.along_classes(column, members.ndim)
-        first = jnp.where(members, nodes, taxonomy.num_nodes).min(axis=-1)
-        last = jnp.where(members, nodes, -1).max(axis=-1)
-        found = jnp.where(first == last, trees.look_up(taxonomy.heights, last), found)
-    return found
+    sizes = trees.node_sums(taxonomy, members.astype(jnp.int32))
+    has_all = sizes == sizes[..., -1:]
+    heights = jnp.where(has_all, taxonomy.heights, taxonomy.num_nodes).min(axis=-1)
+    return jnp.where(sizes[..., -1] > 0, heights, -1)
 
 
 def name_counts(chosen: ArrayLike, taxonomy: Taxonomy) -> jax.Array:
@@ -164,16 +160,10 @@ def name_counts(chosen: ArrayLike, taxonomy: Taxonomy) -> jax.Array:
     Source: Mortier et al. (2025), section 3, the representation complexity.
     """
     members = trees.members_of(chosen, "chosen", taxonomy)
-    others = (~members).astype(jnp.int32)
-    counts, is_above = jnp.zeros_like(others[..., 0]), jnp.zeros_like(members)
-    for depth in range(taxonomy.depth + 1):
-        groups, _ = trees.groups_at(taxonomy, depth)
-        is_whole = trees.group_sums(taxonomy, depth, others)[..., groups] == 0
-        # The first class of a node stands for it.
-        _, first = np.unique(groups, return_index=True)
-        counts += (is_whole & ~is_above)[..., first].sum(axis=-1, dtype=jnp.int32)
-        is_above |= is_whole
-    return counts
+    is_whole = trees.node_sums(taxonomy, (~members).astype(jnp.int32)) == 0
+    # No node is above the root.
+    is_above = is_whole[..., np.array(taxonomy.parents)].at[..., -1].set(False)
+    return (is_whole & ~is_above).sum(axis=-1, dtype=jnp.int32)
 
 
 def mistake_heights(predictions: ArrayLike, labels: ArrayLike, taxonomy: Taxonomy) -> jax.Array:
@@ -201,8 +191,7 @@ def mistake_heights(predictions: ArrayLike, labels: ArrayLike, taxonomy: Taxonom
     found = _checks.integer_array(predictions, "predictions")
     labels = _checks.integer_array(labels, "labels", found.shape)
     ways = [trees.look_up(taxonomy.ancestors, classes) for classes in (found, labels)]
-    shared = jnp.equal(*ways).sum(axis=-1, keepdims=True)
     heights = trees.heights_of_ways(taxonomy, labels)
-    lowest = jnp.take_along_axis(heights, shared - 1, axis=-1)[..., 0]
+    lowest = jnp.where(jnp.equal(*ways), heights, taxonomy.num_nodes).min(axis=-1)
     are_classes = [(each >= 0) & (each < taxonomy.num_classes) for each in (found, labels)]
     return jnp.where(are_classes[0] & are_classes[1], lowest, -1)

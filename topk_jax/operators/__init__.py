@@ -3,7 +3,7 @@
 Examples take `jnp` and the names of this module as imported.
 
 A traced parameter outside its range cannot raise, so it makes every result NaN. A NaN or +inf score
-makes the results of its own example NaN.
+makes the results of its own example NaN. Results are in float32 or float64.
 
 Arguments that they share:
 

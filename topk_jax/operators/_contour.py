@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from topk_jax import _selection
+from topk_jax import _compilation
 from topk_jax.operators import _poisson_binomial
 
 # The number of events is a multiple of this. One pass adds up this many terms.
@@ -64,7 +64,7 @@ def sums_over_nodes(
         rest = 1 - tail
         return jnp.where(is_likely, rest, tail), jnp.where(is_likely, tail, rest), density
 
-    chances, complements, densities = _selection.store(events, nodes[None] - places)
+    chances, complements, densities = _compilation.store(events, nodes[None] - places)
     without = _leave_one_out(k, num_single, chances, complements, counts)
     parts = jax.lax.optimization_barrier(densities * without)
     density = (counts * parts).sum(axis=0)
@@ -139,7 +139,7 @@ def _tilt(
 
     def step(_: Any, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         tilt, low, high = state
-        ratio = _selection.store(jnp.exp, tilt)[None]
+        ratio = _compilation.store(jnp.exp, tilt)[None]
 
         def moments(p: jax.Array, complement: jax.Array, count: jax.Array) -> _Complex:
             q = ratio * p / (complement + ratio * p)
@@ -172,7 +172,7 @@ def _total(terms: Callable[..., _Complex], *events: jax.Array) -> _Complex:
         return total([terms(*entries) for entries in zip(*blocks, strict=True)])
 
     blocks = (array.reshape(_BLOCK, len(array) // _BLOCK, *array.shape[1:]) for array in events)
-    one, other = _selection.store(of_blocks, *blocks)
+    one, other = _compilation.store(of_blocks, *blocks)
     return total(list(zip(one, other, strict=True)))
 
 
@@ -230,7 +230,9 @@ def _product(amplitudes: jax.Array, sines: jax.Array, versines: jax.Array) -> _C
         factors = ((real[:, i], imaginary[:, i]) for i in range(real.shape[1]))
         return functools.reduce(_times, factors)
 
-    return _selection.store(product, *_selection.store(multiply_blocks, blocks, sines, versines))
+    return _compilation.store(
+        product, *_compilation.store(multiply_blocks, blocks, sines, versines)
+    )
 
 
 def _logarithm_of_powers(

@@ -42,8 +42,7 @@ def entmax(scores: ArrayLike, *, alpha: ArrayLike, axis: int = -1) -> jax.Array:
         alpha: scalar from 1 to 2; larger values make more entries zero.
 
     Returns:
-        An array of the scores' shape, in float32 or float64; NaN along `axis` where a score is NaN
-        or +inf. A score of -inf gets 0. If all scores are -inf, each gets 1 / L.
+        An array of the scores' shape. A score of -inf gets 0; if all are -inf, each gets 1 / L.
 
     Example:
         >>> scores = jnp.array([2.0, 1.0, 0.5, -1.0])
@@ -75,9 +74,9 @@ def sparse_top(scores: ArrayLike, k: ArrayLike, *, axis: int = -1) -> jax.Array:
             array with the scores' shape without `axis`. An array may be traced.
 
     Returns:
-        An array of the scores' shape, in float32 or float64. NaN along `axis` where a score is NaN
-        or +inf, or a traced k is outside [0, L]. A score of -inf gets 0. If fewer than k scores are
-        above -inf, these get 1 each, and the others share the rest equally.
+        An array of the scores' shape; NaN along `axis` where a traced k is outside [0, L]. A score
+        of -inf gets 0. If fewer than k scores are above -inf, these get 1 each, and the others
+        share the rest equally.
 
     Example:
         >>> print(sparse_top(jnp.array([2.0, 0.5, 0.5, -1.0]), 2))

@@ -67,9 +67,8 @@ def expected_top_k_value(
             `None`. Doubling the number of nodes squares the error, down to about 2e-6.
 
     Returns:
-        The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN or +inf. A
-        score of -inf never has rank k. If fewer than k other scores are left, the value is -inf and
-        its gradient 0.
+        The scores' shape without `axis`. A score of -inf never has rank k. If fewer than k other
+        scores are left, the value is -inf and its gradient 0.
 
     Example:
         >>> scores = jnp.array([2.4, 2.6, 2.3, 0.5])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +19,7 @@ from topk_jax.operators._perturbed_selection import (
     draw_for_classes,
     is_noise,
     map_samples,
+    means_of,
     select_in_rows,
 )
 from topk_jax.operators._top_k import merge_devices, move_classes_last
@@ -72,7 +73,7 @@ def perturbed_top_k_value(
         noise: standard normal noise to use instead of a key, `[M, *scores.shape]`, a constant.
 
     Returns:
-        The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN or +inf.
+        The scores' shape without `axis`.
 
     Example:
         >>> noise = jnp.array([[0.2, -0.1, 0.1], [0.1, 0.1, -0.1], [-0.1, -0.1, 0.1]])
@@ -115,7 +116,7 @@ def perturbed_top_k_sum(
         k: static number of scores to add up, from 1 to L.
 
     Returns:
-        The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN or +inf.
+        The scores' shape without `axis`.
 
     Example:
         >>> total = perturbed_top_k_sum(
@@ -251,7 +252,7 @@ def _select(
         functools.partial(select_in_rows, selection),
         batch_ndim,
         *arrays,
-        of_split=functools.partial(_mean_of_split, selection),
+        of_split=lambda *names_and_arrays: means_of(_select_of_split(selection, *names_and_arrays)),
         of_classes=(0, 2) if is_noise(source) else (0,),
     )
 
@@ -315,18 +316,6 @@ def _mean_selected_of_split(
     return _classes.with_slope_of(values, followed).reshape(shape).sum(axis=-1).mean(axis=-1)
 
 
-def _mean_of_split(
-    selection: Selection,
-    class_axis_name: Hashable,
-    scores: jax.Array,
-    epsilon: jax.Array,
-    source: jax.Array,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """`select_in_rows` of split classes."""
-    values, selected, noise = _select_of_split(selection, class_axis_name, scores, epsilon, source)
-    return values.sum(axis=-1).mean(axis=-1), selected, noise.sum(axis=-1).mean(axis=-1)
-
-
 def _select_of_split(
     selection: Selection,
     class_axis_name: Hashable,
@@ -339,24 +328,18 @@ def _select_of_split(
     Each device sends its k largest perturbed scores of each sample, and their classes.
     """
     k, only_last, num_samples = selection
-    batch_shape, size = scores.shape[:-1], scores.shape[-1]
+    size = scores.shape[-1]
     # Given noise belongs to the classes of the device, so it is taken by their places.
     first = None if is_noise(source) else jax.lax.axis_index(class_axis_name) * size
-
-    def pick(
-        values: jax.Array, places: jax.Array, _: Callable[[jax.Array], jax.Array]
-    ) -> tuple[jax.Array, jax.Array]:
-        return values, places
-
     own_selection = selection._replace(k=min(k, size), only_last=False)
-    own, places = map_samples(pick, own_selection, scores, epsilon, source, first)
+    own, places, _ = map_samples(own_selection, first, scores, epsilon, source)
     values, classes = (
         part[..., -1:] if only_last else part
         for part in merge_devices(own, places, k, size, class_axis_name)
     )
-    shape = (*batch_shape, num_samples, values.shape[-1])
     if is_noise(source):
-        noise = _classes.take(source, classes.reshape(shape), class_axis_name)
+        noise = _classes.take(source, classes, class_axis_name)
     else:
-        noise = draw_for_classes(source.reshape(-1, 2), num_samples, classes, scores.dtype)
-    return values.reshape(shape), classes.reshape(shape), noise.reshape(shape)
+        rows = classes.reshape(-1, *classes.shape[-2:])
+        noise = draw_for_classes(source.reshape(-1, 2), num_samples, rows, scores.dtype)
+    return values, classes, noise.reshape(values.shape)

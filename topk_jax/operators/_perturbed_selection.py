@@ -7,19 +7,24 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from topk_jax import _compilation, _selection
+from topk_jax import _compilation
 from topk_jax._classes import map_rows
 from topk_jax.operators import _normals
-from topk_jax.operators._top_k import pad_for_selection, select_kth, select_largest
+from topk_jax.operators._top_k import (
+    LONGEST_IN_ONE_PASS,
+    pad_for_selection,
+    select_in_lists,
+    select_kth,
+    select_largest,
+)
 
 # The largest number of normals drawn at once. On the CPU they fit in the cache; elsewhere they are
 # small compared to the memory.
 _BLOCK_SIZE_ON_CPU = 2**19
 _BLOCK_SIZE_ELSEWHERE = 2**24
 
-# Makes a tree of the selected perturbed scores of a row and sample, of their places, and of the
-# noise, a function of the place.
-_Pick = Callable[[jax.Array, jax.Array, Callable[[jax.Array], jax.Array]], Any]
+# The selected perturbed scores, their classes, and their noise.
+_Found = tuple[jax.Array, jax.Array, jax.Array]
 
 
 class Selection(NamedTuple):
@@ -35,27 +40,15 @@ def is_noise(source: jax.Array) -> bool:
     return source.dtype != jnp.uint32
 
 
-def select_in_rows(
-    selection: Selection, scores: jax.Array, epsilon: jax.Array, source: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The selected perturbed scores [..., L], these classes, and their noise.
+def select_in_rows(selection: Selection, *arrays: jax.Array) -> _Found:
+    """`map_samples`; the scores and the noise are added up and averaged over the samples."""
+    return means_of(map_samples(selection, None, *arrays))
 
-    The scores and the noise are added up for each sample and averaged over the samples, `[...]`.
-    The classes are `[..., M, k or 1]`.
-    """
-    batch_shape = epsilon.shape
 
-    def pick(
-        values: jax.Array, selected: jax.Array, noise_of: Callable[[jax.Array], jax.Array]
-    ) -> Any:
-        return values.sum(), selected, noise_of(selected).sum()
-
-    values, selected, noise_sums = map_samples(pick, selection, scores, epsilon, source)
-    return (
-        values.mean(axis=1).reshape(batch_shape),
-        selected.reshape(*batch_shape, *selected.shape[1:]),
-        noise_sums.mean(axis=1).reshape(batch_shape),
-    )
+def means_of(found: _Found) -> _Found:
+    """What is found, with the sums of scores and of noise, averaged over the samples, `[...]`."""
+    values, classes, noise = found
+    return values.sum(axis=-1).mean(axis=-1), classes, noise.sum(axis=-1).mean(axis=-1)
 
 
 def draw_for_classes(
@@ -68,33 +61,32 @@ def draw_for_classes(
 
 
 def map_samples(
-    pick: _Pick,
     selection: Selection,
+    first: jax.Array | None,
     scores: jax.Array,
     epsilon: jax.Array,
     source: jax.Array,
-    first: jax.Array | None = None,
-) -> Any:
-    """A tree of [n, M, ...] that `pick` makes of what is selected from each perturbed row [L].
+) -> _Found:
+    """What is selected from each perturbed row of scores [..., L], `[..., M, k or 1]` each.
 
-    `pick` gets the selected perturbed scores, [k or 1], their places in the row, and the noise as a
-    function of the place. The scores belong to the classes from `first` on, or from 0.
+    The classes are places in the row. It has the scores of the classes from `first` on, or from 0.
     """
     k, only_last = selection.k, selection.only_last
-    in_blocks = functools.partial(_map_in_blocks, pick, selection, first)
+    in_blocks = functools.partial(_map_in_blocks, selection, first)
 
-    def on_cpu(scores: jax.Array, *arrays: jax.Array) -> Any:
+    def on_cpu(scores: jax.Array, *arrays: jax.Array) -> _Found:
         padded = pad_for_selection(scores, k, only_last=only_last)
         return in_blocks(padded, *arrays, block=_BLOCK_SIZE_ON_CPU)
 
     elsewhere = functools.partial(in_blocks, block=_BLOCK_SIZE_ELSEWHERE)
-    if k <= _selection.LONGEST_IN_ONE_PASS:
-        elsewhere = functools.partial(_map_at_once, pick, selection, first)
-    return _compilation.choose(scores, epsilon, source, cpu=on_cpu, default=elsewhere)
+    if k <= LONGEST_IN_ONE_PASS:
+        elsewhere = functools.partial(_map_at_once, selection, first)
+    found = _compilation.choose(scores, epsilon, source, cpu=on_cpu, default=elsewhere)
+    values, classes, noise = (part.reshape(*epsilon.shape, *part.shape[1:]) for part in found)
+    return values, classes, noise
 
 
 def _map_in_blocks(
-    pick: _Pick,
     selection: Selection,
     first: jax.Array | None,
     scores: jax.Array,
@@ -102,21 +94,18 @@ def _map_in_blocks(
     source: jax.Array,
     *,
     block: int,
-) -> Any:
+) -> _Found:
     """`map_samples` by blocks of that many normals, which are stored and stay in the cache."""
     num_rows, num_classes = epsilon.size, scores.shape[-1]
     integer = _integer(source, first)
 
-    def select_in_samples(row: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
+    def select_in_samples(row: tuple[jax.Array, jax.Array, jax.Array]) -> _Found:
         scores, epsilon, source = row
 
-        def select(sample: jax.Array) -> Any:
+        def select(sample: jax.Array) -> _Found:
             # Without a barrier XLA would compute the parts of the generator that do not depend on
             # the sample once for all samples, and store them in arrays of [n, L].
             tied_source, tied_sample = jax.lax.optimization_barrier((source, sample))
-
-            def noise_of(classes: jax.Array) -> jax.Array:
-                return _draw(tied_source, tied_sample, classes, scores.dtype)
 
             def perturb(
                 scores: jax.Array, epsilon: jax.Array, source: jax.Array, sample: jax.Array
@@ -125,9 +114,10 @@ def _map_in_blocks(
                 return scores + epsilon * _draw(source, sample, classes, scores.dtype)
 
             # XLA would run the generator again for each use.
-            stored = _selection.store(perturb, scores, epsilon, tied_source, tied_sample)
+            stored = _compilation.store(perturb, scores, epsilon, tied_source, tied_sample)
             select = select_kth if selection.only_last else select_largest
-            return pick(*select(stored, selection.k), noise_of)
+            values, selected = select(stored, selection.k)
+            return values, selected, _draw(tied_source, tied_sample, selected, scores.dtype)
 
         return _map(select, jnp.arange(selection.num_samples, dtype=integer), samples_at_once)
 
@@ -140,13 +130,12 @@ def _map_in_blocks(
 
 
 def _map_at_once(
-    pick: _Pick,
     selection: Selection,
     first: jax.Array | None,
     scores: jax.Array,
     epsilon: jax.Array,
     source: jax.Array,
-) -> Any:
+) -> _Found:
     """`map_samples` by one pass over the scores, which selects while it draws their noise."""
     rows, epsilons, sources = _in_rows(scores, epsilon, source)
     integer = _integer(source, first)
@@ -167,17 +156,16 @@ def _map_at_once(
         found = select(perturbed, selection.k)
     else:
         # One pass, which is fused with the generator.
-        found = _selection.select_in_lists(perturbed, selection.k)
+        found = select_in_lists(perturbed, selection.k)
         if selection.only_last:
             found = (found[0][..., -1:], found[1][..., -1:])
 
-    def pick_in_row(values: jax.Array, places: jax.Array, source: jax.Array) -> Any:
-        def pick_one(values: jax.Array, places: jax.Array, sample: jax.Array) -> Any:
-            return pick(values, places, lambda classes: _draw(source, sample, classes, rows.dtype))
+    def noise_of_row(places: jax.Array, source: jax.Array) -> jax.Array:
+        return jax.vmap(lambda place, sample: _draw(source, sample, place, rows.dtype))(
+            places, samples
+        )
 
-        return jax.vmap(pick_one)(values, places, samples)
-
-    return map_rows(pick_in_row, *found, sources)
+    return *found, map_rows(noise_of_row, found[1], sources)
 
 
 def _in_rows(
@@ -211,9 +199,10 @@ def _draw(source: jax.Array, sample: jax.Array, classes: jax.Array, dtype: jnp.d
     return _normals.normals(source, sample, classes, dtype)
 
 
-def _map(function: Callable[[Any], Any], operands: Any, at_once: int) -> Any:
+def _map(function: Callable[[Any], _Found], operands: Any, at_once: int) -> _Found:
     """Maps the function over the leading axis, `at_once` entries at a time."""
     (count,) = {operand.shape[0] for operand in jax.tree.leaves(operands)}
     if at_once >= count:
-        return map_rows(function, operands)
+        found: _Found = map_rows(function, operands)
+        return found
     return jax.lax.map(function, operands, batch_size=at_once)

@@ -83,9 +83,8 @@ def relaxed_ranks(
         swap: f of the network: "logistic" or "cauchy".
 
     Returns:
-        An array in float32 or float64 with `axis` replaced by two axes, the ranks and the classes:
-        `[..., k, L]`. NaN where a score is NaN or +inf. A class with a score of -inf has
-        probability 0 for ranks that other classes can have.
+        An array with `axis` replaced by two axes, the ranks and the classes: `[..., k, L]`. A class
+        with a score of -inf has probability 0 for ranks that other classes can have.
 
     Example:
         >>> scores = jnp.array([1.0, 3.0, 2.0])

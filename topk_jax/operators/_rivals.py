@@ -38,9 +38,8 @@ def sigmoid_top_k(scores: ArrayLike, k: int, *, tau: ArrayLike, axis: int = -1) 
         tau: positive scalar temperature, in the units of the scores.
 
     Returns:
-        An array of the scores' shape, in float32 or float64. NaN along `axis` where a score is NaN
-        or +inf. A score of -inf gets 0. If fewer than k scores are above -inf, these get 1, and the
-        others 1/2.
+        An array of the scores' shape. A score of -inf gets 0. If fewer than k scores are above
+        -inf, these get 1, and the others 1/2.
 
     Example:
         >>> scores = jnp.array([2.0, 0.5, -0.5, -2.0])
@@ -75,8 +74,7 @@ def successive_softmax_top_k(
         tau: positive scalar temperature, in the units of the scores.
 
     Returns:
-        An array of the scores' shape, in float32 or float64. NaN along `axis` where a score is NaN
-        or +inf. A score of -inf gets 0 if at least k others are above -inf.
+        An array of the scores' shape. A score of -inf gets 0 if at least k others are above -inf.
 
     Example:
         >>> scores = jnp.array([2.0, 0.5, -0.5, -2.0])
@@ -114,9 +112,8 @@ def p_norm_top_k(
         regularization: positive scalar in the units of the scores (lambda above).
 
     Returns:
-        An array of the scores' shape, in float32 or float64; NaN along `axis` where a score is NaN
-        or +inf. A score of -inf gets 0. If fewer than k scores are above -inf, these get 1 each,
-        and the others share the rest equally.
+        An array of the scores' shape. A score of -inf gets 0. If fewer than k scores are above
+        -inf, these get 1 each, and the others share the rest equally.
 
     Example:
         >>> scores = jnp.array([3.0, 1.0, 0.5, -1.0])

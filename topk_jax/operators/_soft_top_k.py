@@ -39,9 +39,8 @@ def lapsum_top_k(scores: ArrayLike, k: ArrayLike, *, alpha: ArrayLike, axis: int
         alpha: positive scalar scale, in the units of the scores.
 
     Returns:
-        An array of the scores' shape, in float32 or float64. NaN along `axis` where a score is NaN
-        or +inf. A score of -inf gets 0. If fewer than k scores are above -inf, these get 1 each,
-        and the others share the rest equally.
+        An array of the scores' shape. A score of -inf gets 0. If fewer than k scores are above
+        -inf, these get 1 each, and the others share the rest equally.
 
     Example:
         >>> scores = jnp.array([2.0, 0.0, 0.0, -2.0])
@@ -93,8 +92,9 @@ def sinkhorn_top_k(scores: ArrayLike, k: int, *, epsilon: ArrayLike, axis: int =
     k = _checks.rank(k, last.shape[-1])
     epsilon = _checks.scalar(epsilon, "epsilon", last.dtype, above=0)
     finite = _classes.nan_where_invalid_scores(_classes.finite_scores(last), last)
-    memberships = jax.nn.sigmoid(_sinkhorn_distances(finite, epsilon / 2, k))
-    return jnp.moveaxis(memberships, -1, axis)
+    distances, _ = from_kth_largest(finite, k, epsilon / 2)
+    threshold = logistic_threshold(distances, jnp.asarray(k, last.dtype))
+    return jnp.moveaxis(jax.nn.sigmoid(distances - threshold), -1, axis)
 
 
 def distances_from_threshold(scores: jax.Array, k: int | jax.Array, alpha: jax.Array) -> jax.Array:
@@ -104,29 +104,34 @@ def distances_from_threshold(scores: jax.Array, k: int | jax.Array, alpha: jax.A
     return _laplace_distances(finite, alpha, jnp.asarray(k, scores.dtype), rank)[0]
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
+@jax.custom_jvp
 @compiled
-def _sinkhorn_distances(scores: jax.Array, scale: jax.Array, k: int) -> jax.Array:
-    """The distances (s - b) / scale of scores [..., L] from the threshold."""
-    distances = _from_kth_largest(scores, k, scale)
-    return distances - _find_threshold(
+def logistic_threshold(distances: jax.Array, k: jax.Array) -> jax.Array:
+    """The u with sum sigmoid(z - u) = k for distances z from the k-th largest, [..., 1]."""
+    return _find_threshold(
         distances, k, lambda distance: jax.nn.sigmoid(-distance), lambda tail: tail * (1 - tail)
     )
 
 
-@_sinkhorn_distances.defjvp
-def _sinkhorn_distances_jvp(
-    k: int, primals: tuple[jax.Array, jax.Array], tangents: tuple[jax.Array, jax.Array]
+@logistic_threshold.defjvp
+def _logistic_threshold_jvp(
+    primals: tuple[jax.Array, jax.Array], tangents: tuple[jax.Array, jax.Array]
 ) -> tuple[jax.Array, jax.Array]:
-    """The sum of the memberships stays k, so the mean of dr with their slopes as weights is 0."""
-    scores, scale = primals
-    distances = _sinkhorn_distances(scores, scale, k)
-    slopes = jax.nn.sigmoid(distances) * jax.nn.sigmoid(-distances)
-    # All slopes are 0 if the scores are far apart.
-    total = jnp.maximum(slopes.sum(axis=-1, keepdims=True), jnp.finfo(slopes.dtype).tiny)
-    direct = (tangents[0] - distances * tangents[1]) / scale
-    mean = (slopes / total * direct).sum(axis=-1, keepdims=True)
-    return distances, direct - mean
+    """Returns du = (sum f dz - dk) / sum f, with the slopes f.
+
+    All slopes may round to 0. So they are relative to about the largest one, and an infinite slope
+    in k is finite.
+    """
+    distances, _ = primals
+    threshold = logistic_threshold(*primals)
+    magnitudes = jnp.abs(distances - threshold)
+    nearest = magnitudes.min(axis=-1, keepdims=True)
+    relative = jnp.exp(nearest - magnitudes)
+    slopes = relative / jnp.square(1 + relative * jnp.exp(-nearest))
+    total = slopes.sum(axis=-1, keepdims=True)
+    moved = (slopes / total * tangents[0]).sum(axis=-1, keepdims=True)
+    largest = float(jnp.finfo(distances.dtype).max) / distances.shape[-1]
+    return threshold, moved - jnp.minimum(jnp.exp(nearest) / total, largest) * tangents[1]
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
@@ -141,7 +146,7 @@ def _laplace_distances(
     (x E - y E') / 2, and x y follows from their gap: a quadratic equation. Its roots, and the odds
     of the weights above the threshold, are logarithms, because x and y may underflow.
     """
-    distances = _from_kth_largest(scores, k if rank is None else rank, alpha)
+    distances, _ = from_kth_largest(scores, k if rank is None else rank, alpha)
     threshold = _find_threshold(distances, k, lambda distance: jnp.exp(-distance) / 2)
     is_above = distances >= threshold
     excess = is_above.sum(axis=-1, keepdims=True, dtype=jnp.int32).astype(scores.dtype) - k
@@ -185,20 +190,24 @@ def _laplace_distances_jvp(
     return (distances, weights), (tangent, weights * (mean - outwards))
 
 
-def _from_kth_largest(scores: jax.Array, k: int | jax.Array, scale: jax.Array) -> jax.Array:
-    """The distances of the scores [..., L] from the k-th largest, in steps of the scale.
+def from_kth_largest(
+    scores: jax.Array, k: int | jax.Array, scale: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """The distances of the scores [..., L] from the k-th largest, in steps of the scale, and this.
+
+    The k-th largest, [..., 1], is a constant: a threshold of the distances moves with it.
 
     A real k is rounded up. The threshold is within log L of it, or in the gap below it, so that the
     digits that count are kept: scores of 1e4 over a scale of 1e-6 are 1e10.
     """
     if isinstance(k, int):
-        kth = select_kth(scores, k)[0]
+        kth = jax.lax.stop_gradient(select_kth(scores, k)[0])
     else:
         place = scores.shape[-1] - jnp.ceil(k).astype(jnp.int32)
         ascending = jnp.sort(jax.lax.stop_gradient(scores), axis=-1)
         kth = jax.lax.dynamic_slice_in_dim(ascending, place, 1, axis=-1)
     distances = (scores - kth) / scale
-    return jnp.clip(distances, _classes.FLOOR, -_classes.FLOOR)
+    return jnp.clip(distances, _classes.FLOOR, -_classes.FLOOR), kth
 
 
 def _find_threshold(
@@ -250,8 +259,9 @@ def _find_threshold(
         error = excess - above + below
         newton = jnp.sign(error) * jnp.log1p(jnp.abs(error) / jnp.maximum(slope, limits.tiny))
         change = jnp.where(jnp.abs(newton) > jnp.abs(change), newton, change)
-        left = change * change * jnp.minimum(slope, 1)
-        return threshold + change, ~(left > limits.eps / 8), num_steps + 1
+        # The step after this one would be about its square.
+        resolution = jnp.maximum((limits.eps / 8) ** 0.5, 2 * limits.eps * jnp.abs(threshold))
+        return threshold + change, ~(jnp.abs(change) > resolution), num_steps + 1
 
     start = jnp.zeros_like(distances[..., :1])
     return jax.lax.while_loop(is_searching, step, (start, start > 0, jnp.int32(0)))[0]

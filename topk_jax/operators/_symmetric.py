@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from topk_jax import _classes, _compilation, _sharding
 from topk_jax._compilation import compiled
+from topk_jax.operators._poisson_binomial import polynomial_of_sums
 
 # Up to this degree a sum gives a good enough tilt; above it bisection is used.
 _HIGHEST_SUMMED_DEGREE = 32
@@ -84,20 +85,23 @@ def _log_ratio_and_slopes(
     counts_left = rest is None and 2 * k > num_factors + 1
     ranks = (num_factors - k, num_factors - k + 1) if counts_left else (k, k - 1)
     leaves = jnp.concatenate([drawn, left] if counts_left else [left, drawn])
-    root, levels = product(leaves, num_factors, max(ranks))
-    shape_of_root = root.shape
-    root = root.reshape(len(root), -1)
-    highest, next_highest = (_coefficient(root, of_rest, rank) for rank in ranks)
-    value = jnp.log(highest / next_highest) + tilt
-    by_root = _slopes_of_ratio(of_rest, root.shape[0], ranks, highest, next_highest)
-    by_leaf = back_to_leaves(by_root.reshape(shape_of_root), levels)
+    root, levels = _product(leaves, num_factors, max(ranks))
+
+    def log_ratio(root: jax.Array, of_rest: jax.Array) -> jax.Array:
+        root = root.reshape(len(root), -1)
+        highest, next_highest = (_coefficient(root, of_rest, rank) for rank in ranks)
+        return jnp.log(highest / next_highest)
+
+    value, pull_back = jax.vjp(log_ratio, root, of_rest)
+    by_root, by_rest = pull_back(jnp.ones_like(value))
+    # JAX's own slopes of the product take several times as long.
+    by_leaf = _back_to_leaves(by_root, levels)
     change = by_leaf[1:] - by_leaf[:1]
     slopes = drawn * left * (-change if counts_left else change)
     slopes = slopes.reshape(num_factors, -1).T.reshape(*batch_shape, num_factors)
-    value = value.reshape(batch_shape)
+    value = (value + tilt).reshape(batch_shape)
     if rest is None or values is None:
         return value, slopes, None
-    by_rest = _slopes_of_ratio(root, k + 1, ranks, highest, next_highest)
     slopes_of_rest = _slopes_of_rest(values, by_rest, of_rest, tilt)
     return value, slopes, slopes_of_rest.reshape(rest.shape)
 
@@ -144,29 +148,15 @@ def _polynomial_of_rest(power_sums: list[jax.Array], tilt: jax.Array) -> jax.Arr
     have both signs. After C >= k-1 values that are at least as large are multiplied out, the errors
     are at most (1 + (k-1)/C)^k times those of positive terms: e^2 for C = k^2 / 2.
     """
-    k = len(power_sums)
-    signs = jnp.array([(-1) ** index for index in range(k)], tilt.dtype)
-    signed = signs[:, None] * jnp.stack(power_sums) * _scales(tilt, k)
-
-    one = jnp.ones_like(tilt)[None]
-
-    def coefficients(unroll: int, signed: jax.Array, one: jax.Array) -> jax.Array:
-        def next_coefficient(
-            newest_first: jax.Array, degree: jax.Array
-        ) -> tuple[jax.Array, jax.Array]:
-            coefficient = (signed * newest_first).sum(axis=0, keepdims=True) / degree
-            return jnp.concatenate([coefficient, newest_first[:-1]]), coefficient[0]
-
-        start = jnp.concatenate([one, jnp.zeros_like(signed[1:])])
-        degrees = jnp.arange(1, k + 1, dtype=signed.dtype)
-        return jnp.concatenate(
-            [one, jax.lax.scan(next_coefficient, start, degrees, unroll=unroll)[1]]
-        )
-
-    # A loop, because XLA on the CPU would compute the terms of unrolled coefficients again for each
+    scaled = jnp.stack(power_sums) * _scales(tilt, len(power_sums))
+    sums = jnp.concatenate([jnp.zeros_like(tilt)[None], scaled])
+    # A loop on the CPU, because XLA would compute the terms of unrolled coefficients again for each
     # later one.
-    on_cpu, elsewhere = partial(coefficients, 1), partial(coefficients, min(k, _MOST_UNROLLED))
-    return _compilation.choose(signed, one, cpu=on_cpu, default=elsewhere)
+    on_cpu, elsewhere = (
+        partial(polynomial_of_sums, unroll=unroll)
+        for unroll in (1, min(len(power_sums), _MOST_UNROLLED))
+    )
+    return _compilation.choose(sums, cpu=on_cpu, default=elsewhere)
 
 
 def _scales(tilt: jax.Array, k: int) -> jax.Array:
@@ -203,32 +193,7 @@ def _coefficient(first: jax.Array, second: jax.Array, rank: int) -> jax.Array:
     return (first[lowest : highest + 1] * opposite).sum(axis=0)
 
 
-def _slopes_of_ratio(
-    other: jax.Array,
-    num_coefficients: int,
-    ranks: tuple[int, int],
-    highest: jax.Array,
-    next_highest: jax.Array,
-) -> jax.Array:
-    """The derivatives of log(a / b) in the coefficients of one of two polynomials.
-
-    a and b are the coefficients of the two ranks in the product with the polynomial `other`.
-    """
-    return _reversed(other, num_coefficients, ranks[0]) / highest[None] - (
-        _reversed(other, num_coefficients, ranks[1]) / next_highest[None]
-    )
-
-
-def _reversed(polynomial: jax.Array, num_coefficients: int, rank: int) -> jax.Array:
-    """The coefficients of z^rank, z^(rank-1), ..., with zeros for those that do not exist."""
-    after = rank + 1 - polynomial.shape[0]
-    before = num_coefficients - 1 - rank
-    return jax.lax.pad(
-        polynomial[::-1], jnp.zeros((), polynomial.dtype), [(after, before, 0), (0, 0, 0)]
-    )
-
-
-def product(
+def _product(
     leaves: jax.Array, num_nodes: int, degree: int
 ) -> tuple[jax.Array, list[tuple[jax.Array, int]]]:
     """The product modulo z^(degree+1) of polynomials [2, nodes * examples], and the levels below.
@@ -242,31 +207,23 @@ def product(
         half = num_nodes // 2
         levels.append((level, half))
         first, second, single = _halves_and_rest(level, half * size)
-        width = min(2 * level.shape[0] - 1, degree + 1)
-        products = multiply(first, second, width)
-        if num_nodes % 2:
-            single = _pad_coefficients(single, 0, width - single.shape[0])
-            products = jnp.concatenate([products, single], axis=1)
-        level, num_nodes = products, num_nodes - half
+        width = min(2 * len(level) - 1, degree + 1)
+        # The product of two polynomials. The rows have zeros before and after their coefficients.
+        products = _sum_of_windows(first[::-1], _pad(second, len(first) - 1, width), width)
+        level = jnp.concatenate([products, _pad(single, 0, width)], axis=1)
+        num_nodes -= half
     return level, levels
 
 
-def back_to_leaves(slopes: jax.Array, levels: list[tuple[jax.Array, int]]) -> jax.Array:
+def _back_to_leaves(slopes: jax.Array, levels: list[tuple[jax.Array, int]]) -> jax.Array:
     """The derivatives in the leaves' coefficients, given those in the root's."""
     size = slopes.shape[1]
     for level, half in reversed(levels):
         first, second, _ = _halves_and_rest(level, half * size)
-        width = level.shape[0]
-        of_products = slopes[:, : half * size]
-        of_single = slopes[:width, half * size :]
-        slopes = jnp.concatenate(
-            [
-                _correlate(of_products, second, width),
-                _correlate(of_products, first, width),
-                of_single,
-            ],
-            axis=1,
-        )
+        width = len(level)
+        padded = _pad(slopes[:, : half * size], 0, 2 * width - 1)
+        of_factors = (_sum_of_windows(factor, padded, width) for factor in (second, first))
+        slopes = jnp.concatenate([*of_factors, slopes[:width, half * size :]], axis=1)
     return slopes
 
 
@@ -275,22 +232,10 @@ def _halves_and_rest(level: jax.Array, length: int) -> tuple[jax.Array, jax.Arra
     return level[:, :length], level[:, length : 2 * length], level[:, 2 * length :]
 
 
-def _pad_coefficients(polynomials: jax.Array, before: int, after: int) -> jax.Array:
-    """The polynomials [coefficients, ...] with zero coefficients before and after."""
-    return jnp.pad(polynomials, [(before, max(0, after)), *[(0, 0)] * (polynomials.ndim - 1)])
-
-
-def multiply(first: jax.Array, second: jax.Array, width: int) -> jax.Array:
-    """The first `width` coefficients of products of polynomials [coefficients, ...]."""
-    degree = first.shape[0] - 1
-    padded = _pad_coefficients(second, degree, width - second.shape[0])
-    return _sum_of_windows(first[::-1], padded, width)
-
-
-def _correlate(slopes: jax.Array, factor: jax.Array, width: int) -> jax.Array:
-    """The derivatives in one factor's coefficients, from those in the product's coefficients."""
-    missing = width + factor.shape[0] - 1 - slopes.shape[0]
-    return _sum_of_windows(factor, _pad_coefficients(slopes, 0, missing), width)
+def _pad(polynomials: jax.Array, before: int, width: int) -> jax.Array:
+    """The polynomials [coefficients, ...] with zeros before and, for at least a width, after."""
+    after = max(0, width - len(polynomials))
+    return jnp.pad(polynomials, [(before, after), *[(0, 0)] * (polynomials.ndim - 1)])
 
 
 def _sum_of_windows(weights: jax.Array, rows: jax.Array, width: int) -> jax.Array:

@@ -35,7 +35,7 @@ class Conformal(NamedTuple):
 
 
 _LAC: Mapping[str, Any] = {"kind": "lac"}
-_LAC_IN_WORDS = "1 minus its probability"
+_LAC_IN_WORDS = "1 minus its score"
 _LIKELIER = "the sum of the probabilities of likelier classes"
 
 # Quantiles are valid for any parameters of scores. The authors use values of this size.
@@ -53,10 +53,8 @@ CONFORMAL: Mapping[str, Conformal] = {
         "0.2 for each rank beyond the second",
         True,
     ),
-    "margin": Conformal(
-        {"kind": "margin"}, "the largest probability of another class, minus its own"
-    ),
-    "pas": Conformal({"kind": "pas"}, "minus its probability divided by its frequency in training"),
+    "margin": Conformal({"kind": "margin"}, "the largest score of another class, minus its own"),
+    "pas": Conformal({"kind": "pas"}, "minus its score divided by its frequency in training"),
     "class_conditional": Conformal(_LAC, _LAC_IN_WORDS, False, "classes"),
     "clustered": Conformal(_LAC, _LAC_IN_WORDS, False, "clusters"),
     "interpolated": Conformal(_LAC, _LAC_IN_WORDS, True, "middle"),
@@ -154,8 +152,8 @@ class Coverage(Rule):
         if rule.quantile == "all":
             limit, these = "a limit" if limits is None else f"{float(limits):.4g}", "this limit"
         words = (
-            f"Each set has the classes whose score is at most {limit}. The score of a class is "
-            f"{rule.score_in_words}. With {these}, {self.describe_effect()}"
+            f"Each set has the classes whose conformal score is at most {limit}. The conformal "
+            f"score of a class is {rule.score_in_words}. With {these}, {self.describe_effect()}"
         )
         if limits is not None and (number := int(np.isposinf(limits).sum())):
             words += (

@@ -10,6 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, metrics, sets
+from topk_jax import taxonomy as trees
 from topk_jax.rules._calibration import Calibration
 from topk_jax.rules._rule import MEAN_SIZE, NUMBER, POSITIVE, SIZE, Rule, error_of, percent
 from topk_jax.taxonomy import Taxonomy
@@ -37,7 +38,7 @@ class TopK(Rule):
 
     def describe_sets(self) -> str:
         what = "class" if self.value == 1 else f"{self.value} classes"
-        return f"Each set has the {what} of highest probability."
+        return f"Each set has the {what} of highest score."
 
 
 class Threshold(Rule):
@@ -126,7 +127,7 @@ class MaxError(Rule):
             sure = f"that exceeds {float(self.limits):.4g}"
         where = "" if sure.endswith("-inf") else f", if {sure}; otherwise there is no answer"
         return (
-            f"An answer is the class of highest probability{where}. Of the answers at most "
+            f"An answer is the class of highest score{where}. Of the answers at most "
             f"{percent(float(self.value))} are wrong, for new examples like {self.on}. This "
             f"holds with a probability of at least {percent(1 - _DELTA)} over the choice of these."
         )
@@ -263,7 +264,7 @@ def named_costs(
     """
     if name not in COSTS:
         raise ValueError(f"costs must be one of {', '.join(COSTS)}; got {name!r}")
-    ones = np.ones(num_classes)
+    ones = np.ones(_checks.static_integer(num_classes, "num_classes", minimum=1))
     if name == "missed":
         return ones, None
     needed: Any = class_counts if name == "macro" else taxonomy
@@ -275,6 +276,7 @@ def named_costs(
         given = _checks.numbers(needed, "class_counts", dtype, shapes, above=0)
         counts = np.asarray(given, np.float64)
         return counts.sum() / (num_classes * counts), None
+    trees.check(needed, num_classes)
     labels, others = np.indices((num_classes, num_classes))
     heights = np.asarray(metrics.mistake_heights(others, labels, needed), np.float64)
     return ones, heights / needed.heights.max()

@@ -11,6 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, sets
+from topk_jax import taxonomy as trees
 from topk_jax.rules._calibration import CalibratedOn, Calibration, TooFewError
 from topk_jax.rules._conformal import CONFORMAL
 from topk_jax.rules._kinds import COSTS
@@ -21,8 +22,6 @@ __all__ = ["fit", "from_json", "parse"]
 
 # What may follow a rule, and the kinds that it goes with; None for all.
 _MODIFIERS = {"rule": "coverage", "costs": "risk", "max_names": None, "new_score": "coverage"}
-# How far the shares of an example may be from a sum of 1.
-_ROUNDING = 1e-4
 
 
 def parse(text: str) -> Rule:
@@ -130,8 +129,8 @@ def fit(
     examples = _examples(
         scores,
         taxonomy,
-        labels=labels,
         shares=shares,
+        labels=labels,
         groups=groups,
         outliers=outliers,
         class_counts=class_counts,
@@ -198,22 +197,19 @@ def _examples(
     scores: ArrayLike, taxonomy: Taxonomy | None, **given: ArrayLike | None
 ) -> Calibration:
     """The arguments of `fit`, or an error that names the one that is wrong."""
-    values = np.asarray(scores)
+    values = _checks.concrete(scores, "scores")
     if not jnp.issubdtype(values.dtype, jnp.floating):
         raise TypeError(f"scores must be floating-point, got {values.dtype}.")
     if values.ndim != 2 or 0 in values.shape:
         raise ValueError(f"scores must have the shape [n, L], got {values.shape}.")
     number, num_classes = values.shape
-    if taxonomy is not None and taxonomy.num_classes != num_classes:
-        raise ValueError(
-            f"taxonomy must have the {num_classes} classes of the scores, got "
-            f"{taxonomy.num_classes}."
-        )
-    arrays = {name: np.asarray(one) for name, one in given.items() if one is not None}
-    truth = arrays["shares"].shape[1:2] if "shares" in arrays else ()
+    if taxonomy is not None:
+        trees.check(taxonomy, num_classes)
+    arrays = {name: _checks.concrete(one, name) for name, one in given.items() if one is not None}
+    truth = (*arrays["shares"].shape, 1, 1)[1:2] if "shares" in arrays else ()
     shapes: dict[str, tuple[int, ...]] = {
-        "labels": (number, *truth),
         "shares": (number, *truth),
+        "labels": (number, *truth),
         "class_counts": (num_classes,),
         "costs": (num_classes,),
         "similar": (num_classes, num_classes),
@@ -221,21 +217,25 @@ def _examples(
     for name, array in arrays.items():
         if array.shape != (shape := shapes.get(name, (number,))):
             raise ValueError(f"{name} must have the shape {shape}, got {array.shape}.")
-        if name not in ("labels", "groups", "outliers") and not (array >= 0).all():
-            raise ValueError(f"{name} must be at least 0, got {array.min()}.")
+        if name != "groups" and array.dtype.kind in "OSU":
+            raise TypeError(f"{name} must be numbers, got {array.dtype}.")
+        if name not in ("labels", "groups", "outliers"):
+            right = (array >= 0) & (array < np.inf)
+            _checks.refuse(right, array, name, "finite and at least 0")
+    if "similar" in arrays:
+        own = arrays["similar"].diagonal()
+        _checks.refuse(own == 0, own, "similar", "0 for the label itself")
     labels, shares = arrays.pop("labels"), arrays.get("shares")
     if labels.dtype.kind not in "iu":
         raise TypeError(f"labels must be integer, got {labels.dtype}.")
     classes = labels.reshape(number, -1)
     if shares is not None:
-        if not (np.abs(shares.sum(axis=1, dtype=np.float64) - 1) <= _ROUNDING).all():
-            raise ValueError("shares must have a sum of 1 for each example.")
+        _checks.sums_of_one(shares, "shares")
         # Places without a share have any class.
         first = np.take_along_axis(classes, (shares > 0).argmax(axis=1)[:, None], axis=1)
         classes = np.where(shares > 0, classes, first)
-    least, most = int(classes.min()), int(classes.max())
-    if least < 0 or most >= num_classes:
-        raise ValueError(f"labels must be from 0 to {num_classes - 1}, got {least} to {most}.")
+    are_classes = (classes >= 0) & (classes < num_classes)
+    _checks.refuse(are_classes, classes, "labels", f"from 0 to {num_classes - 1}")
     arrays.pop("groups", None)
     return Calibration(scores=values, classes=classes, taxonomy=taxonomy, **arrays)
 

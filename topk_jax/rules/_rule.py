@@ -136,9 +136,7 @@ class Rule:
     def describe_sets(self) -> str:
         """Sentences about the sets, before they are widened."""
         limit = "a limit" if self.limits is None else f"{float(self.limits):.4g}"
-        which = (
-            "every class" if limit == "-inf" else f"the classes whose probability reaches {limit}"
-        )
+        which = "every class" if limit == "-inf" else f"the classes whose score reaches {limit}"
         return f"Each set has {which}. With this limit, {self.describe_effect()}"
 
     def describe_effect(self) -> str:
@@ -242,13 +240,19 @@ class Rule:
         if self.known_to is None:
             return text
         error = error_of(self.value)
+        # Without a limit, new classes are rarer than the error.
+        beside = (
+            ""
+            if self.new_from == math.inf
+            else f"; and it has 'none of these' beside its classes from a score of "
+            f"{self.new_from:.4g} on"
+        )
         return (
             f"{text} A set is only 'none of these' if the outlier score of its example, "
             f"{self.new_score}, exceeds {self.known_to:.4g}, as for at most {percent(error / 4)} "
-            f"of new examples of known classes like {self.on}, or if it has no class; and it has "
-            f"'none of these' beside its classes from a score of {self.new_from:.4g} on. For all "
-            "new examples like these, of known classes or of classes that none of these has, it is "
-            f"right with a probability of at least {percent(1 - error)}."
+            f"of new examples of known classes like {self.on}, or if it has no class{beside}. For "
+            "all new examples like these, of known classes or of classes that none of these has, "
+            f"it is right with a probability of at least {percent(1 - error)}."
         )
 
     def to_json(self) -> dict[str, Any]:

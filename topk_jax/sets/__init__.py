@@ -30,12 +30,11 @@ Arguments that they share:
   parts, or `None`.
 """
 
-from topk_jax.sets._average import *
 from topk_jax.sets._class_quantiles import *
 from topk_jax.sets._logits import *
+from topk_jax.sets._means import *
 from topk_jax.sets._open import *
 from topk_jax.sets._quantiles import *
-from topk_jax.sets._risk import *
 from topk_jax.sets._rules import *
 from topk_jax.sets._scores import *
 from topk_jax.sets._taxonomic import *

@@ -53,7 +53,7 @@ def class_conditional_quantiles(
     Source: Vovk (2012), "Conditional validity of inductive conformal predictors".
     """
     calibration = _quantiles.calibration_by_class(scores, labels, num_classes)
-    covered = _covered_of_each_size(calibration.size, _checks.static_error(error))
+    covered = _covered_of_each_size(calibration.labels.size, _checks.static_error(error))
     return _class_conditional_quantiles(calibration, covered)
 
 
@@ -94,9 +94,9 @@ def interpolated_quantiles(
     dtype, rate = calibration.scores.dtype, _checks.static_error(error)
     weight = _checks.scalar(weight, "weight", dtype, at_least=0, at_most=1)
     largest = _checks.scalar(largest_score, "largest_score", dtype)
-    rank = _quantiles.num_covered(calibration.size, rate)
+    rank = _quantiles.num_covered(calibration.labels.size, rate)
     of_all = calibration.mark(_quantiles.value_of_rank(calibration.scores, rank))
-    covered = _covered_of_each_size(calibration.size, rate)
+    covered = _covered_of_each_size(calibration.labels.size, rate)
     of_classes = jnp.minimum(_class_conditional_quantiles(calibration, covered), largest)
     between = weight * of_classes + (1.0 - weight) * of_all
     # The mean of equal numbers can round below them, and would leave out scores that equal them.
@@ -149,14 +149,14 @@ def rank_calibrated_quantiles(
             f"ranks must have shape {np.shape(scores)}, as scores has, got {np.shape(ranks)}."
         )
     places = _quantiles.calibration_of(ranks, labels, name="ranks")
-    rate, sizes = _checks.static_error(error), range(calibration.size + 1)
+    rate, sizes = _checks.static_error(error), range(calibration.labels.size + 1)
     # Tables of exact integers by the size n of a class, because sums of floats can round to the
     # other side of an integer: the greatest m with m / n < error, and, as m beyond the rank make
     # ceil((n + 1)(1 - error) + m + m / n), the greatest m whose m / n adds nothing to the ceiling.
     part, whole = rate.numerator, rate.denominator
     allowed = np.array([-(-n * part // whole) - 1 for n in sizes])
     room = np.array([n * ((n + 1) * part % whole) // whole for n in sizes])
-    covered = _covered_of_each_size(calibration.size, rate)
+    covered = _covered_of_each_size(calibration.labels.size, rate)
     return _rank_calibrated_quantiles(calibration, places, covered, allowed, room)
 
 
@@ -213,7 +213,7 @@ def clustered_quantiles(
     dtype = calibration.scores.dtype
     part = _checks.scalar(clustering_part, "clustering_part", dtype, at_least=0, below=1)
     num_clusters = _checks.static_integer(num_clusters, "num_clusters", minimum=1)
-    covered = _covered_of_each_size(calibration.size, rate)
+    covered = _covered_of_each_size(calibration.labels.size, rate)
     return _clustered_quantiles(calibration, key, part, covered, num_clusters)
 
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _classes, _example, _selection, _sharding
+from topk_jax import _checks, _classes, _example, _sharding, _sums
 
 __all__ = ["adjust_logits", "combine", "group_labels", "group_weights", "temperature"]
 
@@ -208,13 +208,12 @@ def _combine(
     valid = ~jnp.isnan(values).any(axis=-1)
     values = jnp.where(valid[..., None], values, 0)
 
-    def sums_of(index: jax.Array, values: jax.Array) -> jax.Array:
-        rows = values.reshape(-1, values.shape[-1])
-        return jax.ops.segment_sum(rows, index.reshape(-1), num_groups)
+    def by_group(
+        reduce: Callable[..., jax.Array], index: jax.Array, values: jax.Array
+    ) -> jax.Array:
+        return reduce(values.reshape(-1, values.shape[-1]), index.reshape(-1), num_groups)
 
-    def maxima_of(index: jax.Array, values: jax.Array) -> jax.Array:
-        rows = values.reshape(-1, values.shape[-1])
-        return jax.ops.segment_max(rows, index.reshape(-1), num_groups)
+    sums_of = partial(by_group, jax.ops.segment_sum)
 
     def shares_of(index: jax.Array, values: jax.Array, largest: jax.Array) -> jax.Array:
         # Relative to the largest of the group, so that small probabilities do not become 0.
@@ -235,7 +234,7 @@ def _combine(
             # 0 times -inf is NaN. A factor of NaN stays.
             logs = jnp.where(logs > -jnp.inf, factors * logs, factors - jnp.inf)
     else:
-        logs = _sharding.max_examples(maxima_of, index, values)
+        logs = _sharding.max_examples(partial(by_group, jax.ops.segment_max), index, values)
     if by == "probabilities":
         largest = _classes.finite_scores(logs)
         sums = _sharding.sum_examples(shares_of, index, values, shared=(largest,))
@@ -280,7 +279,7 @@ def _below_0(logits: jax.Array) -> jax.Array:
 
 
 def _mean(values: jax.Array) -> jax.Array:
-    return _selection.sum_in_blocks(values) / values.size
+    return _sums.sum_in_blocks(values) / values.size
 
 
 def _search(advance: Callable[..., Any], start: jax.Array, least: float, *others: Any) -> jax.Array:

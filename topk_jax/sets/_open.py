@@ -25,7 +25,6 @@ __all__ = [
     "outlier_scores",
 ]
 
-_KINDS = ("energy", "logit", "probability")
 # About as many distances are in memory at a time.
 _BLOCK = 2**22
 # The vectors whose distances are computed besides the k that are asked for.
@@ -58,7 +57,7 @@ def outlier_scores(
     Source: Liu et al. (2020), energy; Hendrycks and Gimpel (2017); Vaze et al. (2022), logit.
     """
     values = _checks.floating_array(logits, "logits")
-    kind = _checks.choice(kind, "kind", _KINDS)
+    kind = _checks.choice(kind, "kind", ("energy", "logit", "probability"))
     found = _outlier_scores(values, kind, class_axis_name)
     return _classes.nan_where_invalid_scores(found, values, class_axis_name)
 

@@ -91,7 +91,7 @@ def conformal_quantile(scores: ArrayLike, labels: ArrayLike, *, error: float) ->
     Source: Vovk et al. (2005), "Algorithmic learning in a random world".
     """
     calibration = calibration_of(scores, labels)
-    rank = num_covered(calibration.size, _checks.static_error(error))
+    rank = num_covered(calibration.labels.size, _checks.static_error(error))
     return calibration.mark(value_of_rank(calibration.scores, rank))
 
 
@@ -302,11 +302,6 @@ class Calibration:
     no_nan: jax.Array
     num_classes: int = field(metadata={"static": True})
 
-    @property
-    def size(self) -> int:
-        """The number of examples."""
-        return self.labels.size
-
     @jax.jit
     def mark(self, quantiles: jax.Array) -> jax.Array:
         """The quantiles; NaN if a score is NaN or a label is no class."""
@@ -373,15 +368,11 @@ def value_of_rank(scores: jax.Array, rank: jax.Array | int) -> jax.Array:
 
 @partial(jax.jit, static_argnums=3)
 def _conformal_threshold(
-    probabilities: jax.Array,
-    labels: jax.Array,
-    rank: jax.Array | int,
-    class_axis_name: Hashable | None,
+    values: jax.Array, labels: jax.Array, rank: jax.Array | int, name: Hashable | None
 ) -> jax.Array:
-    """The `rank`-th largest probability of a label, or minus infinity if there are fewer."""
     # It is not 1 minus the quantile of 1 - p, whose rounding could exclude an example.
-    of_labels = _classes.score_of_label(probabilities, labels, class_axis_name)
-    valid = _classes.valid_examples(probabilities, labels, class_axis_name).all()
+    of_labels = _classes.score_of_label(values, labels, name)
+    valid = _classes.valid_examples(values, labels, name).all()
     smallest = value_of_rank(-_sharding.gather(of_labels).reshape(-1), rank)
     return jnp.where(valid, -smallest, jnp.nan)
 

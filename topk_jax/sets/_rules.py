@@ -204,40 +204,61 @@ def _adaptive_set(probabilities: jax.Array, error: jax.Array) -> jax.Array:
     """The adaptive set, by the probability that it misses."""
     # Near 1 float32 has steps of 6e-8, which is too coarse for many classes or a small error, and a
     # softmax adds up to 1 only up to rounding: a total within rounding of 1 is 1.
+    values = jax.lax.optimization_barrier(probabilities)
+    excess = values.sum(axis=-1, keepdims=True) - 1.0
+    rounding = _classes.rounding_to_spare(values.dtype)
+    allowed = (error + jnp.where(jnp.abs(excess) <= rounding, 0.0, excess)) * (1.0 + rounding)
 
-    def size_of(descending: jax.Array) -> jax.Array:
-        missed = jax.lax.cumsum(descending, axis=descending.ndim - 1, reverse=True)
-        excess = missed[..., :1] - 1.0
-        rounding = _classes.rounding_to_spare(missed.dtype)
-        allowed = (error + jnp.where(jnp.abs(excess) <= rounding, 0.0, excess)) * (1.0 + rounding)
-        # The most likely class is always kept.
-        return jnp.maximum((missed > allowed).sum(axis=-1, keepdims=True), 1)
+    def by_search(values: jax.Array, allowed: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def missed_by(kept: jax.Array) -> jax.Array:
+            return jnp.where(kept, 0.0, values).sum(axis=-1, keepdims=True)
 
-    return _likeliest_set(probabilities, size_of) & ~jnp.isnan(error)
+        smallest = largest_thresholds(values, lambda kept: missed_by(kept) <= allowed)
+        smallest = jnp.minimum(smallest, values.max(axis=-1, keepdims=True))
+        kept, tied = values >= smallest, values == smallest
+        # Of equal probabilities, as many as possible are missed.
+        places = jnp.arange(1, values.shape[-1] + 1, dtype=values.dtype)
+        missed = missed_by(kept) + jnp.broadcast_to(places, values.shape) * smallest
+        fitting = (missed <= allowed).sum(axis=-1, keepdims=True)
+        num_kept, num_tied = (each.sum(axis=-1, keepdims=True) for each in (kept, tied))
+        return smallest, num_kept - jnp.minimum(fitting, num_tied)
+
+    def by_sort(values: jax.Array, allowed: jax.Array) -> tuple[jax.Array, jax.Array]:
+        descending = sort_descending(values)
+        missed = jax.lax.cumsum(descending, axis=values.ndim - 1, reverse=True)
+        size = (missed > allowed).sum(axis=-1, keepdims=True)
+        return take_along(descending, jnp.maximum(size, 1) - 1), size
+
+    smallest, size = _compilation.choose(values, allowed, cpu=by_search, default=by_sort)
+    # The most likely class is always kept.
+    return _largest_set(values, smallest, jnp.maximum(size, 1)) & ~jnp.isnan(error)
 
 
 @jax.jit
 def _utility_set(probabilities: jax.Array, utilities: jax.Array) -> jax.Array:
     """The set of the best size: the first whose expected utility is within 16 roundings."""
-
-    def size_of(descending: jax.Array) -> jax.Array:
-        sums = jnp.cumsum(descending, axis=-1)
-        expected = jnp.broadcast_to(utilities, sums.shape) * sums
-        largest = expected.max(axis=-1, keepdims=True)
-        room = _classes.rounding_to_spare(expected.dtype) * jnp.abs(largest)
-        # ONNX has no place of the first of booleans.
-        is_best = (expected >= largest - room).astype(jnp.int32)
-        return jnp.argmax(is_best, axis=-1, keepdims=True) + 1
-
-    return _likeliest_set(probabilities, size_of) & jnp.isfinite(utilities).all()
-
-
-def _likeliest_set(values: jax.Array, size_of: Callable[[jax.Array], jax.Array]) -> jax.Array:
-    """The largest values [..., L], as many as `size_of` their descending order, [..., 1], is."""
-    values = jax.lax.optimization_barrier(values)
+    values = jax.lax.optimization_barrier(probabilities)
     descending = sort_descending(values)
-    size = size_of(descending)
-    return _largest_set(values, take_along(descending, size - 1), size)
+    sums = jnp.cumsum(descending, axis=-1)
+    expected = jnp.broadcast_to(utilities, sums.shape) * sums
+    largest = expected.max(axis=-1, keepdims=True)
+    room = _classes.rounding_to_spare(expected.dtype) * jnp.abs(largest)
+    # ONNX has no place of the first of booleans.
+    is_best = (expected >= largest - room).astype(jnp.int32)
+    last = jnp.argmax(is_best, axis=-1, keepdims=True)
+    chosen = _largest_set(values, take_along(descending, last), last + 1)
+    return chosen & jnp.isfinite(utilities).all()
+
+
+def largest_thresholds(values: jax.Array, allows: Callable[[jax.Array], jax.Array]) -> jax.Array:
+    """The largest value of each row [..., L], or inf, such that `allows(row >= value)`, [..., 1].
+
+    If `allows` holds for a value, it must hold for all smaller ones; for none, it is the smallest.
+    """
+    ordinals = _search.to_ordinals(values)
+    low = jnp.zeros_like(ordinals[..., :1])
+    found = _search.last_where(lambda tried: allows(ordinals >= tried), low, ~low)
+    return jnp.where(ordinals >= found, values, jnp.inf).min(axis=-1, keepdims=True)
 
 
 def sort_descending(values: jax.Array) -> jax.Array:

@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 from topk_jax import _checks, _classes
 from topk_jax import taxonomy as _tree
 from topk_jax._classes import map_rows, take_along
+from topk_jax._sharding import map_examples
 from topk_jax.taxonomy import Taxonomy
 
 __all__ = ["fewest_names", "node_probabilities", "node_scores", "node_set"]
@@ -39,7 +40,7 @@ def node_probabilities(probabilities: ArrayLike, taxonomy: Taxonomy) -> jax.Arra
     Source: Mortier et al. (2025), "Conformal prediction in hierarchical classification [...]".
     """
     values = _tree.probabilities_of(probabilities, "probabilities", taxonomy)
-    return _tree.map_rows(partial(_node_probabilities, taxonomy), values)
+    return _tree.node_sums(taxonomy, values)
 
 
 def node_scores(
@@ -75,7 +76,7 @@ def node_scores(
         uniform = jnp.zeros(shape, values.dtype)
     else:
         uniform = jax.random.uniform(_checks.random_keys(key, "key", ()), shape, values.dtype)
-    scores = _tree.map_rows(partial(_node_scores, taxonomy), values, uniform)
+    scores = map_examples(partial(_node_scores, taxonomy), uniform.ndim, values, uniform)
     return _classes.nan_unless(~jnp.isnan(values).any(axis=-1, keepdims=True), scores)
 
 
@@ -107,7 +108,7 @@ def fewest_names(members: ArrayLike, taxonomy: Taxonomy, *, names: int) -> jax.A
     names = _checks.static_integer(names, "names", minimum=1)
     # More names than classes are never used.
     most = min(names, taxonomy.num_classes)
-    return _tree.map_rows(partial(_fewest_names, taxonomy, most), chosen)
+    return map_examples(partial(_fewest_names, taxonomy, most), chosen.ndim - 1, chosen)
 
 
 def node_set(nodes: ArrayLike, taxonomy: Taxonomy) -> jax.Array:
@@ -136,142 +137,65 @@ def node_set(nodes: ArrayLike, taxonomy: Taxonomy) -> jax.Array:
             f"nodes must have one entry for each of the {taxonomy.num_nodes} nodes of the "
             f"taxonomy, got shape {used.shape}."
         )
-    return _tree.map_rows(partial(_node_set, taxonomy), used)
+    return map_examples(partial(_node_set, taxonomy), used.ndim - 1, used)
 
 
 @partial(jax.jit, static_argnums=0)
-def _node_probabilities(taxonomy: Taxonomy, rows: jax.Array) -> jax.Array:
-    sums = jnp.zeros((rows.shape[0], taxonomy.num_nodes), rows.dtype)
-    sums = sums.at[:, : taxonomy.num_classes].set(rows)
-    deepest = taxonomy.ancestors[:, -1]
-    for above in taxonomy.ancestors.T[:-1]:
-        # A class that hangs higher is at the end of its way more than once.
-        inner = np.where(above == deepest, taxonomy.num_nodes, above)
-        sums = sums.at[:, inner].add(rows, mode="drop")
-    return sums
-
-
-@partial(jax.jit, static_argnums=0)
-def _node_scores(taxonomy: Taxonomy, rows: jax.Array, uniform: jax.Array) -> jax.Array:
-    ancestors = jnp.asarray(taxonomy.ancestors)
-    likeliest = rows.argmax(axis=-1)
-    way = ancestors[likeliest]
-    of_nodes = _node_probabilities(taxonomy, rows)
+def _node_scores(taxonomy: Taxonomy, values: jax.Array, uniform: jax.Array) -> jax.Array:
+    likeliest = values.argmax(axis=-1)
+    way = jnp.asarray(taxonomy.ancestors)[likeliest]
+    of_way = take_along(_tree.node_sums(taxonomy, values), way)
     # From the root down, and then nothing. Sums in another order may be larger than those above.
-    descending = jax.lax.cummax(take_along(of_nodes, way), axis=1, reverse=True)
-    descending = jnp.pad(descending, ((0, 0), (0, 1)))
+    descending = jax.lax.cummax(of_way, axis=values.ndim - 1, reverse=True)
+    descending = jnp.concatenate([descending, jnp.zeros_like(descending[..., :1])], axis=-1)
     shared = _tree.shared_depths(taxonomy, likeliest)
     below = take_along(descending, shared)
     lowest = take_along(descending, shared - 1)
-    return below + uniform[:, None] * (lowest - below)
+    return below + uniform[..., None] * (lowest - below)
 
 
 @partial(jax.jit, static_argnums=0)
-def _node_set(taxonomy: Taxonomy, rows: jax.Array) -> jax.Array:
-    return jnp.stack([rows[:, above] for above in taxonomy.ancestors.T]).any(axis=0)
-
-
-def _plan(
-    taxonomy: Taxonomy,
-) -> tuple[list[tuple[np.ndarray, np.ndarray, np.ndarray]], np.ndarray, np.ndarray]:
-    """A tree whose nodes are joined two by two, and numbered level by level after the classes."""
-    # Returns, of each level, the numbers of its nodes and of the two below each; then the number of
-    # classes of each node that has a name, 0 for one that only joins two; then the number of each
-    # node of the taxonomy.
-    num_classes = taxonomy.num_classes
-    children: dict[int, list[int]] = {node: [] for node in range(num_classes, taxonomy.num_nodes)}
-    for node, parent in enumerate(taxonomy.parents[:-1]):
-        children[parent].append(node)
-    # One more class follows, which is in no set, for nodes with one node below.
-    nothing = num_classes
-    heights, sizes = [0] * (num_classes + 1), [*[1] * num_classes, 0]
-    pairs: list[tuple[int, int]] = []
-    numbers = {leaf: leaf for leaf in range(num_classes)}
-
-    def join(left: int, right: int, size: int = 0) -> int:
-        pairs.append((left, right))
-        heights.append(1 + max(heights[left], heights[right]))
-        sizes.append(size)
-        return len(heights) - 1
-
-    for node in sorted(children, key=taxonomy.heights.__getitem__):
-        below = [numbers[child] for child in children[node]]
-        while len(below) > 2:
-            # The last of an odd number waits for the next round.
-            rest = below[len(below) & ~1 :]
-            pairs_below = zip(below[::2], below[1::2], strict=False)
-            below = [join(left, right) for left, right in pairs_below] + rest
-        left, right = [*below, nothing][:2]
-        numbers[node] = join(left, right, int(taxonomy.sizes[node]))
-    # Of 32 bits, so that the plan serves with and without x64.
-    joined = np.arange(num_classes + 1, len(heights), dtype=np.int32)
-    of_level = np.array(heights)[joined]
-    both = np.array(pairs, np.int32)
-    levels = [
-        (joined[of_level == level], *both[of_level == level].T)
-        for level in range(1, max(heights) + 1)
-    ]
-    order = np.array([numbers[node] for node in range(taxonomy.num_nodes)], np.int32)
-    return levels, np.array(sizes, np.int32), order
+def _node_set(taxonomy: Taxonomy, used: jax.Array) -> jax.Array:
+    return jnp.stack([used[..., above] for above in taxonomy.ancestors.T]).any(axis=0)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _fewest_names(taxonomy: Taxonomy, names: int, rows: jax.Array) -> jax.Array:
-    levels, sizes, order = _plan(taxonomy)
-    of_row = partial(_fewest_names_of_row, names, levels, sizes, order)
-    found: jax.Array = map_rows(of_row, rows, block=_BLOCK // (len(sizes) * (names + 1)))
-    return found
+def _fewest_names(taxonomy: Taxonomy, names: int, members: jax.Array) -> jax.Array:
+    """The nodes of sets [..., L], by costs from the end of the tree and choices from its start."""
+    # The classes of a node are consecutive in this order. From a place on, the first class of the
+    # set needs a node that has it and begins at the place or later; then one is after this node.
+    order = np.lexsort(taxonomy.ancestors.T[::-1])
+    nodes, number, num_nodes = taxonomy.ancestors[order], taxonomy.num_classes, taxonomy.num_nodes
+    places, every_node = (np.arange(size, dtype=np.int32) for size in (number + 1, num_nodes))
+    starts = np.full(num_nodes, number, np.int32)
+    np.minimum.at(starts, nodes, places[:-1, None])
+    # The number of classes, then the number of names, in one integer.
+    own = (names + 1) * taxonomy.sizes + 1
+    # The genus in place of its only species would say less.
+    own[np.bincount(taxonomy.parents[:-1], minlength=num_nodes) == 1] = _NEVER
+    # By place and depth.
+    starts, ends, own = starts[nodes], (starts + taxonomy.sizes)[nodes], own[nodes]
 
+    def of_row(members: jax.Array) -> jax.Array:
+        chosen = jnp.pad(members[order], (0, 1))
+        first = jax.lax.cummin(jnp.where(chosen, places, number), reverse=True)
+        none_left, first = first == number, jnp.minimum(first, number - 1)
+        may_name = jnp.asarray(starts)[first] >= places[:, None]
+        # The costs from each place on with at most 0, 1, ... names.
+        costs = [jnp.where(none_left, 0, _NEVER)]
+        for _ in range(names):
+            named = jnp.where(may_name, (own + costs[-1][ends])[first], _NEVER)
+            costs.append(jnp.where(none_left, 0, named.min(axis=-1)))
+        # An array, because ONNX has no window at a computed place.
+        place, used = jnp.zeros(1, jnp.int32), jnp.zeros(num_nodes, jnp.bool_)
+        for cost in costs[-2::-1]:
+            at, is_done = first[place], none_left[place]
+            named = jnp.asarray(own)[at] + cost[jnp.asarray(ends)[at]]
+            depth = jnp.where(may_name[place], named, _NEVER).argmin(axis=-1)
+            used |= (every_node == jnp.asarray(nodes)[at, depth]) & ~is_done
+            place = jnp.where(is_done, place, jnp.asarray(ends)[at, depth])
+        return used
 
-def _fewest_names_of_row(
-    most: int,
-    levels: list[tuple[np.ndarray, np.ndarray, np.ndarray]],
-    num_classes_below: np.ndarray,
-    order: np.ndarray,
-    members: jax.Array,
-) -> jax.Array:
-    """The nodes of one set, `[V]`, by costs that go up the tree and choices that go down."""
-    # The cost of a node with k names is the number of classes that they contain, then the number of
-    # names: one integer for both, so that among equal sets the one with the fewest names is chosen.
-    unit, num_classes = most + 1, len(members)
-    sizes = jnp.asarray(num_classes_below)
-    own = jnp.where(sizes > 0, unit * sizes + 1, _NEVER).astype(jnp.int32)
-    of_classes = jnp.where(members, unit + 1, 0).astype(jnp.int32)
-    costs = jnp.zeros((len(sizes), unit), jnp.int32)
-    costs = costs.at[:num_classes, 1:].set(of_classes[:, None])
-    costs = costs.at[:num_classes, 0].set(jnp.where(members, _NEVER, 0))
-    for nodes, left, right in levels:
-        shared = _sums(costs[left], costs[right]).min(axis=-1)
-        whole = jnp.where(jnp.arange(unit) > 0, own[nodes][:, None], _NEVER)
-        costs = costs.at[nodes].set(jnp.minimum(jnp.minimum(shared, whole), _NEVER))
-    # How many names each node may use: none if it has no member, or if it is below a name.
-    room = jnp.zeros(len(sizes), jnp.int32).at[order[-1]].set(most)
-    used = jnp.zeros(len(sizes), jnp.bool_)
-    for nodes, left, right in reversed(levels):
-        own_room = room[nodes]
-        sums = _sums(costs[left], costs[right])
-        sums = jnp.take_along_axis(sums, own_room[:, None, None], axis=1)[:, 0]
-        is_whole = (own_room > 0) & (own[nodes] < sums.min(axis=-1)) & (costs[nodes, 0] > 0)
-        used = used.at[nodes].set(is_whole)
-        for_left = jnp.where(is_whole, 0, jax.lax.argmin(sums, 1, jnp.int32))
-        for_right = jnp.where(is_whole, 0, own_room - for_left)
-        room = room.at[left].set(for_left).at[right].set(for_right)
-    used = used.at[:num_classes].set(members & (room[:num_classes] > 0))
-    return used[order]
-
-
-def _sums(left: jax.Array, right: jax.Array) -> jax.Array:
-    """The costs of two nodes, `[n, r + 1, r + 1]`, by the names in all and those of the left one.
-
-    A left one with more names than in all never wins.
-    """
-    size = left.shape[1]
-    sums = [
-        jnp.pad(
-            left[:, : names + 1] + right[:, names::-1],
-            ((0, 0), (0, size - names - 1)),
-            constant_values=2 * _NEVER,
-        )
-        for names in range(size)
-    ]
-    return jnp.stack(sums, axis=1)
+    block = _BLOCK // (nodes.size * (names + 1))
+    found = map_rows(of_row, members.reshape(-1, number), block=block)
+    return found.reshape(*members.shape[:-1], num_nodes)

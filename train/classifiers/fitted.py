@@ -19,7 +19,7 @@ from train.classifiers.classifier import Classifier
 from train.classifiers.trained import TrainedClassifier
 from train.data.dataset import INPUT_DTYPES
 from train.foundation import files
-from train.foundation.errors import UserError
+from train.foundation.errors import UserError, errors_told, within
 from train.reports.rules import SetRule, from_json
 from train.run import run_folder
 from train.scores.scores import Scores
@@ -65,15 +65,9 @@ def read(path: Path, classifier: Classifier, wanted: Iterable[SetRule] = ()) -> 
             that is wanted.
     """
     run = _run(classifier)
-    try:
+    with errors_told(f"--calibration {path} cannot be read"), within("--calibration: "):
         plain = _rules(path, run)
         found = {text: from_json(one, run.classes) for text, one in plain.items()}
-    except OSError as error:
-        raise UserError(f"--calibration {path} cannot be read: {error.strerror}") from error
-    except UserError as error:
-        raise UserError(f"--calibration: {error}") from error
-    except ValueError as error:
-        raise UserError(f"--calibration {path}: {error}") from error
     for rule in wanted:
         if rule.needs_limits and str(rule) not in found:
             raise UserError(f"--calibration {path} has no {rule}; it has {'; '.join(found)}")

@@ -13,7 +13,7 @@ from typing import Any
 from absl import flags
 
 from train.foundation import files, kinds
-from train.foundation.errors import UserError
+from train.foundation.errors import UserError, errors_told
 from train.foundation.flags import Flag, Needed, Row, check, declare
 
 # So that --help shows the flags as flags of the command.
@@ -91,12 +91,8 @@ class ChosenClassifier:
         """
         if (path := self.classes) is None:
             return None
-        try:
+        with errors_told(f"--classes {path} cannot be read"):
             text = files.read_text(Path(path))
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(
-                f"--classes {path} cannot be read: {getattr(error, 'strerror', error)}"
-            ) from error
         # splitlines would split at further characters. Editors on Windows write other line ends.
         names = [line.strip() for line in re.split("\r\n?|\n", text.rstrip())]
         for line, name in enumerate(names, start=1):

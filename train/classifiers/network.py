@@ -20,7 +20,7 @@ from train.data.augmentation import normalize
 from train.data.crops import ImageReader
 from train.devices import processes
 from train.foundation import kinds
-from train.foundation.errors import UserError, first_line
+from train.foundation.errors import UserError, errors_told
 from train.models import (
     build_model,
     check_image_shape,
@@ -134,14 +134,10 @@ def spec_of(described: Mapping[str, Any]) -> DatasetSpec:
     Raises:
         UserError: it has another form.
     """
-    try:
+    with errors_told("the description of the network that made the features is damaged"):
         reader = preparation.from_plain(described["steps"], tuple(described["image_shape"]))
         mean, std = (tuple(map(float, described[one])) for one in ("mean", "std"))
         spec = spec_of_images(Path(described["path"]), reader.shape)
-    except Exception as error:
-        raise UserError(
-            f"the description of the network that made the features is damaged: {first_line(error)}"
-        ) from error
     return dataclasses.replace(spec, mean=mean, std=std, reader=reader)
 
 

@@ -15,8 +15,8 @@ from topk_jax import sets
 from train.classifiers.classifier import Function, compute
 from train.data import Dataset
 from train.data.classes import Classes
-from train.foundation import files
-from train.foundation.errors import UserError, first_line
+from train.foundation import files, kinds
+from train.foundation.errors import UserError, errors_told
 from train.run import run_folder
 
 DEFAULT = "either"
@@ -107,8 +107,8 @@ def of_classifier(classifier: _Trained, name: str) -> Function:
     Raises:
         UserError: there is no such score, or it needs the training examples, which are not here.
     """
-    if name not in SCORES:
-        raise UserError(field="new_score", must_be=f"one of {', '.join(SCORES)}", got=name)
+    if wrong := kinds.wrong(name, kinds.one_of(SCORES)):
+        raise UserError(field="new_score", must_be=wrong, got=name)
     if name == DEFAULT:
         if classifier.classes.counts is not None:
             return _either(classifier)
@@ -132,13 +132,11 @@ def known_examples(classifier: _Trained) -> KnownExamples:
     """
     path = None if classifier.workdir is None else classifier.workdir / run_folder.KNOWN_FEATURES
     if path is not None and path.exists():
-        try:
+        with errors_told(f"{path} is damaged", "; delete it"):
             with np.load(path) as arrays:
                 kept = {name: arrays[name] for name in ("features", "labels", "energies")}
             if len({len(array) for array in kept.values()}) > 1:
                 raise ValueError("its arrays have other shapes")
-        except Exception as error:  # A damaged file can fail in many ways.
-            raise UserError(f"{path} is damaged ({first_line(error)}): delete it") from error
         return KnownExamples(**kept)
     if classifier.classes.counts is None:
         raise UserError(

@@ -22,7 +22,7 @@ from train.data.crops import ImageReader
 from train.data.examples import Examples
 from train.data.taxonomy import ClassTree
 from train.foundation import files
-from train.foundation.errors import UserError, first_line
+from train.foundation.errors import UserError, errors_told, within
 from train.reports.rules import SetRule, from_json
 from train.scores import collecting
 from train.scores.scores import Scores
@@ -140,22 +140,13 @@ def read(path: Path, flag: str = "--program") -> Package:
         UserError: one of the two is missing, damaged, or not of the other.
     """
     described = path.with_name(f"{path.name}.json")
-    try:
+    with errors_told(f"{flag} must be a program of train.export"), within(f"{flag}: "):
         content = files.read_bounded(path, _MOST_BYTES)
         plain = files.read_checked(described, "a description that train.export wrote")
-    except OSError as error:
-        raise UserError(f"{flag}: {error.filename} cannot be read: {error.strerror}") from error
-    except UserError as error:
-        raise error.within(f"{flag}: ") from error
     if "onnx" in plain:
         onnx_runtime.check_installed(f"{flag} {path}")
-    try:
+    with errors_told(f"{flag}: {described} is not the description of {path.name}"):
         return _parse(path, content, msgspec.convert(plain, _Description))
-    except Exception as error:  # Of a damaged description the readers can raise anything.
-        raise UserError(
-            f"{flag}: {described} is not the description of {path.name} that train.export wrote: "
-            f"{first_line(error)}"
-        ) from error
 
 
 def _parse(path: Path, content: bytes, plain: _Description) -> Package:

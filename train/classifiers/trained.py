@@ -20,7 +20,7 @@ from train.data.classes import Classes
 from train.data.crops import ImageReader
 from train.data.examples import Examples
 from train.devices import processes
-from train.foundation.errors import UserError, naming_flags
+from train.foundation.errors import UserError, naming_flags, within
 from train.models.classifier import Classifier as Network
 from train.run import evaluation, run_folder, runs
 from train.run.checkpoints import read_selected
@@ -246,11 +246,8 @@ def load(
         raise UserError(
             f"--data is for data at a place of their own; the run in {workdir} has none of these"
         )
-    try:
+    with within(f"--workdir {workdir} holds a run of another version of the program: "):
         config = parse({**run.config, "dataset": {**dataset, **places}})
-    except UserError as error:
-        another = f"--workdir {workdir} holds a run of another version of the program: "
-        raise error.within(another) from error
     facts = run_folder.read_facts(workdir)
     if taxonomy is not None:
         facts = dataclasses.replace(facts, classes=below(taxonomy, facts.classes))

@@ -82,6 +82,7 @@ class FilesFields(StreamedFields):
     )
 
 
+_PATH = "Where the data is: [your own data](own_data.md)."
 _PART = "The part of each class that is held out, unless the split is given."
 # In messages and in the help of flags, which name no more of the package.
 HOW_GROUPS_ARE_FOUND = (
@@ -93,7 +94,7 @@ HOW_GROUPS_ARE_FOUND = (
 class OwnFields(DatasetFields):
     """The fields of your own data, which the program divides into splits."""
 
-    path: str = field("Where the data is: [your own data](own_data.md).", may_change=True)
+    path: str = field(_PATH, may_change=True)
     group: str | None = field(
         "What stays in one split: [groups](own_data.md#groups). None: `group` if it exists.",
         default=None,
@@ -116,15 +117,22 @@ class OwnFields(DatasetFields):
     )
 
 
+FEATURES_ARE_IN = "an .npy or .npz file, or a folder of one of these"
+IMAGES_ARE_IN = "a folder of images, a table (.csv, .tsv, .parquet), hf:NAME or tfds:NAME"
+
+
 @dataclass(frozen=True, kw_only=True)
 class FeaturesFields(OwnFields):
     """The fields of `features`."""
+
+    path: str = field(_PATH, may_change=True, description=FEATURES_ARE_IN)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImagesFields(OwnFields, FilesFields):
     """The fields of `images`."""
 
+    path: str = field(_PATH, may_change=True, description=IMAGES_ARE_IN)
     image_size: int | None = field(
         "Height and width. None: the images' if equal and ≤ 64, else 224.",
         default=None,

@@ -175,8 +175,8 @@ def _of_training(config: Config, _data: DatasetSpec) -> _Broken:
         if any(one >= other for one, other in pairwise(values)):
             yield field, "a tuple of increasing elements"
     selectable = [one.name for one in metric.selectable(config.eval.ks)]
-    if config.select_by not in selectable:
-        yield "select_by", f"one of {', '.join(selectable)}"
+    if wrong := kinds.wrong(config.select_by, kinds.one_of(selectable)):
+        yield "select_by", wrong
 
 
 def _of_data(config: Config, _data: DatasetSpec) -> _Broken:

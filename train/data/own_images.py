@@ -14,7 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from train.configuration.datasets import HOW_GROUPS_ARE_FOUND, ImagesFields, OwnFields
+from train.configuration.datasets import (
+    HOW_GROUPS_ARE_FOUND,
+    IMAGES_ARE_IN,
+    ImagesFields,
+    OwnFields,
+)
 from train.data import (
     augmentation,
     corrections,
@@ -94,9 +99,9 @@ def find(fields: ImagesFields, data_dir: str | None = None, *, labelled: bool = 
 
         return tfds.find(fields.path.removeprefix(TFDS), data_dir, splits=given)
     path = names.existing(Path(fields.path).expanduser().absolute())
-    if not path.exists():
-        must_be = "a folder, a table (.csv, .tsv, .parquet), hf:NAME or tfds:NAME"
-        raise UserError(field="config.dataset.path", must_be=must_be, but=f"there is no {path}")
+    if not path.exists() or (kind == "a folder" and not path.is_dir()):
+        but = f"{path} is another file" if path.exists() else f"there is no {path}"
+        raise UserError(field="config.dataset.path", must_be=IMAGES_ARE_IN, but=but)
     if kind == "a folder":
         return folder.find(path, nested=fields.nested, labelled=labelled)
     columns = {"path": fields.image, "label": fields.label, "annotator": fields.annotator}

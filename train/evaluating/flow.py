@@ -116,7 +116,7 @@ def _of_program(own: SetRule, rule: SetRule) -> SetRule:
     if str(rule) == str(own):
         return own
     raise UserError(
-        f"--sets={rule} needs --calibration=half or FILE.npz: a program has limits for its own "
+        f"{rule} needs --calibration=half or FILE.npz: a program has limits for its own "
         f"rule only, {own}"
     )
 

@@ -4,22 +4,18 @@ The module of a command imports at its top only what its flags need. Its `main()
 so that --help and mistakes in the flags do not wait for JAX.
 """
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from absl import flags
 
+from train.foundation import kinds
 from train.foundation.errors import UserError, guarded
 from train.foundation.flags import plain
-from train.foundation.kinds import did_you_mean
 
 Main = Callable[[], int | None]
-# Python's messages for a text that is not a number, and ours.
-_NO_NUMBER = {
-    "invalid literal for int() with base 10:": "must be an integer; got",
-    "could not convert string to float:": "must be a number; got",
-}
 
 
 def run(main: Main) -> NoReturn:
@@ -52,13 +48,20 @@ def start(main: Main, typed: Sequence[str]) -> int | None:
     except flags.UnrecognizedFlagError as error:
         # absl suggests all flags that start alike: for "prt" it suggests two flags, but not "port".
         known = [flag.name for flag in flags.FLAGS.get_key_flags_for_module(_owner(main))]
-        hint = did_you_mean(error.flagname, known)
-        raise UserError(f"there is no flag {error.flagname!r}{hint}") from error
+        hint = kinds.did_you_mean(error.flagname, known)
+        others = "--help lists them"
+        if "config" in known:
+            others = "fields are --config.FIELD=VALUE"
+        raise UserError(f"there is no flag {error.flagname!r}; {others}{hint}") from error
+    except flags.IllegalFlagValueError as error:
+        name, value = re.findall(r"(?s)^flag --([^=]+)=(.*?): ", str(error))[0]
+        parser = flags.FLAGS[name].parser
+        names = getattr(parser, "enum_values", None)
+        must_be = kinds.describe(kinds.one_of(names), value) if names else parser.syntactic_help
+        must_be = must_be or kinds.describe(bool)
+        raise UserError(field=f"--{name}", must_be=must_be, got=value) from error
     except flags.Error as error:
-        message = str(error).removeprefix("flag ")
-        for of_python, told in _NO_NUMBER.items():
-            message = message.replace(of_python, told)
-        raise UserError(message) from error
+        raise UserError(str(error)) from error
     if rest:
         raise UserError(f"unexpected argument {rest[0]!r}: flags are written --name=value")
     return main()

@@ -52,10 +52,6 @@ class UserError(ValueError):
             message = f"{field} must be {must_be}" + (but and f"; {but}")
         super().__init__(message)
 
-    def within(self, before: str = "", after: str = "") -> "UserError":
-        """The error of the same field with a longer message."""
-        return UserError(f"{before}{self}{after}", field=self.field)
-
 
 class Stopped(Exception):  # noqa: N818 (a signal is no error)
     """A signal ended the command; the message says what is saved."""
@@ -95,6 +91,31 @@ def naming_flags(flags: Mapping[str, str]) -> Iterator[None]:
         for field, flag in flags.items():
             message = re.sub(rf"{re.escape(field)}(=True)?(?![\w.])", flag, message)
         raise UserError(message, field=flags.get(error.field, error.field)) from error
+
+
+@contextlib.contextmanager
+def within(before: str = "", after: str = "") -> Iterator[None]:
+    """Says in errors where they are, or what helps."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{before}{error}{after}", field=error.field) from error
+
+
+@contextlib.contextmanager
+def errors_told(before: str, after: str = "") -> Iterator[None]:
+    """Makes one line of what a library raises, which can be anything: damaged files are read."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        # Some errors of `datasets` have the reason as their cause.
+        reason = first_line(error.__cause__ or error)
+        if isinstance(error, OSError) and error.filename:
+            named = "" if str(error.filename) in before else f"{error.filename}: "
+            reason = f"{named}{error.strerror}"
+        raise UserError(f"{before}: {reason.removesuffix('.')}{after}") from error
 
 
 def needs_package(what: str, package: str, extra: str) -> UserError:

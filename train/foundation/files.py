@@ -15,7 +15,7 @@ import filelock
 import msgspec
 import numpy as np
 
-from train.foundation.errors import UserError, first_line
+from train.foundation.errors import UserError, errors_told
 
 # The largest image file that is read. A photograph has a tenth of it.
 MOST_IMAGE_BYTES = 256 * 2**20
@@ -42,10 +42,8 @@ def read(path: Path, type_: type[T], what: str) -> T:
         OSError: there is no such file, or it cannot be read.
     """
     content = path.read_bytes()
-    try:
+    with errors_told(f"{path} is not {what}, or is damaged"):
         return msgspec.json.decode(content, type=type_)
-    except Exception as error:
-        raise UserError(f"{path} is not {what}, or is damaged: {first_line(error)}") from error
 
 
 def read_bounded(path: str | Path, most_bytes: int = MOST_IMAGE_BYTES) -> bytes:

@@ -92,6 +92,8 @@ def read_configuration(argument: str, changes: Iterable[str] = ()) -> dict[str, 
     try:
         config = _load(file).get_config(*words)
         found: dict[str, Any] = json.loads(config.to_json())
+    except UserError:
+        raise
     except (Exception, SystemExit) as error:  # A recipe is a program: it can raise anything.
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno for frame in frames if frame.filename == str(file)]
@@ -112,19 +114,21 @@ def _change(config: ConfigDict, found: dict[str, Any], change: str) -> None:
     """Changes a field in the nested values; its type is that of the recipe's value."""
     name, is_given, text = change.partition("=")
     *groups, last = name.split(".")
-    place: Any = config
-    for group in groups:
-        place = place.get(group) if isinstance(place, ConfigDict) else None
-        found = found.get(group, {})
-    if not isinstance(place, ConfigDict) or last not in place:
-        known = [one for one, _ in flatten(config.to_dict())]
+    known = [one for one, _ in flatten(config.to_dict())]
+    if name not in known:
         # Fields of several groups have one name: first the name, then the group.
         lasts = [one.rpartition(".")[2] for one in known]
         near = difflib.get_close_matches(last, lasts, n=1, cutoff=0.75)
         alike = [one for one, word in zip(known, lasts, strict=True) if word in near]
         nearest = difflib.get_close_matches(name, alike, n=1, cutoff=0)
-        hint = f"; did you mean 'config.{nearest[0]}'?" if nearest else ""
-        raise UserError(f"the configuration has no field config.{name}{hint}")
+        hint = f"did you mean 'config.{nearest[0]}'?" if nearest else ""
+        inside = [one for one in known if one.startswith(f"{name}.")]
+        beside = [one for one in known if one.rpartition(".")[0] == ".".join(groups)]
+        hint = hint or f"there are {', '.join(inside or beside or known)}"
+        raise UserError(f"the configuration has no field config.{name}; {hint}")
+    place: Any = config
+    for group in groups:
+        place, found = place[group], found[group]
     kind = place.get_type(last)
     # As with any flag, a switch without a value is on.
     text = "true" if kind is bool and not is_given else text
@@ -158,8 +162,8 @@ def _recipe(name: str) -> Path:
         if "def get_config(" in file.read_text(encoding="utf-8")
     }
     if wrong := kinds.wrong(name, kinds.one_of(recipes)):
-        is_file = f"a file, as ./{name}, or the name of a recipe, {wrong}"
-        raise UserError(field="--config", must_be=is_file, got=name)
+        must_be = f"the name of a recipe, {wrong}, or a file, as ./{name}"
+        raise UserError(field="--config", must_be=must_be, got=name)
     return recipes[name]
 
 

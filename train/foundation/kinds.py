@@ -56,14 +56,13 @@ def describe(kind: Any, value: str = "") -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of a message about a name that is not known: the nearest one, if any is near."""
-    nearest = _nearest(name, [*known])
-    return f"; {nearest}" if nearest else ""
+    near = _nearest(name, [*known])
+    return f"; did you mean {near!r}?" if near else ""
 
 
 def _nearest(name: str, names: Collection[str]) -> str:
-    """The question whether the nearest name is meant; empty if none is near."""
-    nearest = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {nearest[0]!r}?" if nearest else ""
+    """The name that is meant; empty if none is near."""
+    return next(iter(difflib.get_close_matches(name, names, n=1)), "")
 
 
 def _is_finite(value: Any) -> bool:
@@ -83,10 +82,12 @@ def _words(kind: inspect.Type, value: str) -> str:
             words = ", or ".join(_words(one, value) for one in members)
         case inspect.LiteralType(values=values):
             names = [*map(str, values)]
-            # In parentheses, because messages continue after it.
-            nearest = _nearest(value, names) if value and len(names) > 1 else ""
-            words = f"{'one of ' * (len(names) > 1)}{', '.join(names)}"
-            words += f" ({nearest})" if nearest else ""
+            words = ""
+            # First, because the list may be long.
+            if len(names) > 1 and (near := _nearest(value, names)):
+                names.remove(near)
+                words = f"{near} (did you mean this?), or "
+            words += f"{'one of ' * (len(names) > 1)}{', '.join(names)}"
         case inspect.IntType():
             words = f"an integer {_bounds(kind)}".strip()
         case inspect.FloatType():

@@ -18,7 +18,7 @@ import numpy as np
 from train.data import grouping
 from train.foundation import files, kinds, names
 from train.foundation.console import show_line
-from train.foundation.errors import UserError, naming_flags
+from train.foundation.errors import UserError, errors_told, naming_flags
 from train.monitoring.monitor import Monitor, Outcome, promise_of
 from train.run import run_folder, runs
 
@@ -229,7 +229,5 @@ def opened(path: Path | None) -> BinaryIO:
     """A file with outcomes; None for standard input."""
     if path is None:
         return open(sys.stdin.fileno(), "rb", closefd=False)
-    try:
+    with errors_told(f"--outcomes {path} cannot be read"):
         return path.open("rb")
-    except OSError as error:
-        raise UserError(f"--outcomes {path} cannot be read: {error.strerror}") from error

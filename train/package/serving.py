@@ -36,7 +36,7 @@ from train.classifiers.packaged import CHOSEN, NODES, NONE_OF_THESE, PROBABILITI
 from train.data import images, reading, steps
 from train.data.dataset import INPUT_DTYPES
 from train.data.images import UnreadableImageError
-from train.foundation.errors import UserError, first_line
+from train.foundation.errors import errors_told, first_line
 from train.prediction.entries import Entry, to_line
 
 # The variables of a worker's environment: its settings as JSON, and the folder of all counts.
@@ -119,10 +119,8 @@ def check(program: Package, size: int) -> None:
     Raises:
         UserError: it cannot be compiled.
     """
-    try:
+    with errors_told(f"--program {program.path} does not run"):
         program.call(_zeros(program, size))
-    except Exception as error:  # A damaged program can make the compiler raise anything.
-        raise UserError(f"--program {program.path} does not run: {first_line(error)}") from error
 
 
 def _zeros(program: Package, size: int) -> np.ndarray:

@@ -44,7 +44,7 @@ def fitted_rule(
     """
     rule = given or classifier.own_rule
     if rule is None or (given is not None and classifier.own_rule is not None):
-        raise UserError(f"--sets is for a run or a network: {classifier.title} has its own rule")
+        raise UserError(f"{given} cannot be given: {classifier.title} has its own rule")
     if not grouped and rule.combination is not None:
         raise UserError(f"{rule} needs --group: other sets are of single examples")
     if grouped and (rule.says_new or given is None):

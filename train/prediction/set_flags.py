@@ -1,18 +1,24 @@
 """--sets=TEXT, the rule of sets of classes, and the short forms of three rules."""
 
 from collections.abc import Callable
+from typing import Any
 
 from absl import flags
 
+from train.foundation import kinds
 from train.foundation.errors import UserError
 
 # So that --help shows the flags as flags of the command.
 flags.disclaim_key_flags()
 
-_SHORT = {
-    "top_k": "the K classes of highest probability",
-    "average_k": "K classes on average",
-    "coverage": "the true class with this probability",
+_SHORT: dict[str, tuple[Callable[..., Any], Any, str]] = {
+    "top_k": (flags.DEFINE_multi_integer, kinds.COUNT, "the K classes of highest probability"),
+    "average_k": (flags.DEFINE_multi_float, kinds.number(ge=1), "K classes on average"),
+    "coverage": (
+        flags.DEFINE_multi_float,
+        kinds.number(gt=0, lt=1),
+        "the true class with this probability",
+    ),
 }
 
 
@@ -32,18 +38,20 @@ def define(*, repeated: bool) -> Callable[..., list[str]]:
         f"{several}.",
     )
     short = {
-        name: flags.DEFINE_multi_string(
-            name, None, f"Short for --sets={name}=NUMBER: sets of {words}."
-        )
-        for name, words in _SHORT.items()
+        name: define(name, None, f"Short for --sets={name}=NUMBER: sets of {words}.")
+        for name, (define, _, words) in _SHORT.items()
     }
 
     def chosen(*, needed: bool = not repeated) -> list[str]:
-        given = [f"{name}={value}" for name, flag in short.items() for value in flag.value or ()]
-        texts = [*(sets.value or ()), *given]
+        given = [(name, value) for name, flag in short.items() for value in flag.value or ()]
+        for name, value in given:
+            if wrong := kinds.wrong(value, _SHORT[name][1]):
+                raise UserError(field=f"--{name}", must_be=wrong, got=value)
+        texts = [*(sets.value or ()), *(f"{name}={value}" for name, value in given)]
         if (needed and not texts) or (not repeated and len(texts) > 1):
+            flags_ = ", ".join(f"--{name}" for name in _SHORT)
             got = " and ".join(texts) or "none"
-            raise UserError(f"one rule of sets is needed, --sets or a short form of it; got {got}")
+            raise UserError(f"one rule of sets is needed, by --sets, {flags_}; got {got}")
         return texts
 
     return chosen

@@ -56,8 +56,10 @@ class Metric:
         metric = _parse(name)
         if metric is None:
             raise UserError(
-                "a metric must have a name such as loss, top_5_accuracy, "
-                f"macro_average_5_accuracy or average_5_set_size; got {name!r}"
+                field="a metric",
+                must_be="a name such as loss, top_5_accuracy, macro_average_5_accuracy or "
+                "average_5_set_size",
+                got=name,
             )
         return metric
 

@@ -15,6 +15,7 @@ from typing import Any
 from topk_jax import rules
 from train.data.classes import Classes
 from train.data.taxonomy import HOW_TO_GIVE, ClassTree
+from train.foundation import kinds
 from train.foundation.errors import UserError
 from train.reports import costs as costs_of
 from train.reports.costs import Costs
@@ -105,6 +106,8 @@ class SetRule:
             if scores.groups is None:
                 raise UserError(f"{self}: the examples to calibrate on must have groups")
             combination, scores = _observations(scores, combination)
+        if self.says_new and scores.outliers is None:
+            raise UserError(f"{self}: new_score needs a network, by --workdir or --weights")
         if not scores.known.all():
             scores = scores.of_known()
         labels, shares = scores.labels_and_shares()
@@ -183,10 +186,8 @@ def parse(text: str, flag: str = "--sets") -> SetRule:
     """
     found = _COMBINE.search(text)
     name = None if found is None else found[1].strip()
-    if name is not None and name not in COMBINATIONS:
-        raise UserError(
-            f"{flag}={text}: combine must be one of {', '.join(COMBINATIONS)}; got {name!r}"
-        )
+    if name is not None and (wrong := kinds.wrong(name, kinds.one_of(COMBINATIONS))):
+        raise UserError(field=f"{flag}={text}: combine", must_be=wrong, got=name)
     try:
         rule = rules.parse(_COMBINE.sub("", text, count=1))
     except ValueError as error:

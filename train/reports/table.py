@@ -100,7 +100,7 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
             yield f"{what} classes by {by['rule']}: {_classes(by[what])}"
     if pairs := report["confusions"][:_MOST_LISTED]:
         listed = ", ".join(
-            f"{printable(one['label'])} as {printable(one['predicted'])} {one['examples']:,}"
+            f"{printable(one['label'])} as {printable(one['predicted'])} ({one['examples']:,})"
             for one in pairs
         )
         yield f"confusions: {listed}"
@@ -171,7 +171,7 @@ def plain_table(rows: Sequence[Sequence[str]]) -> Table:
 
 def _classes(rows: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(
-        f"{printable(row['class'])} {_per_cent(row['coverage'])} of {row['examples']:,}"
+        f"{printable(row['class'])} ({_per_cent(row['coverage'])} of {row['examples']:,})"
         for row in rows[:_MOST_LISTED]
     )
 

@@ -112,12 +112,12 @@ class _Flight:
             self.asked = max(self.asked, int(metrics.pop("request")))
             for name in _CHECKED:
                 if not math.isfinite(metrics[name]):
-                    # The examples are last, because there may be many.
-                    examples = ", ".join(map(str, batch["examples"].tolist()))
+                    examples = batch["examples"]
+                    some = ", ".join(map(str, examples[:3].tolist()))
                     raise UserError(
                         f"training diverged: at step {number} the {name.replace('_', ' ')} is "
                         f"{metrics[name]}; lower config.optimizer.learning_rate; it was seen with "
-                        f"the training examples {examples}"
+                        f"{len(examples)} training examples, such as {some}"
                     )
             self._reporter.training_step(number, metrics)
 

@@ -55,6 +55,13 @@ def new_folder(flag: str, value: str, must_be: str) -> Path:
     return path
 
 
+def check_is_folder(flag: str, path: Path) -> None:
+    """Raises `UserError` if the path of a flag is no folder, and cannot become one."""
+    nearest = next(one for one in (path, *path.parents) if one.exists())
+    if not nearest.is_dir():
+        raise UserError(field=f"--{flag}", must_be="a folder", but=f"{nearest} is a file")
+
+
 def _check_folder(flag: str, path: Path) -> None:
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
         must_be = "in an existing folder that may be written to"

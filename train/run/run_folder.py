@@ -1,8 +1,7 @@
 """The files in the folder of a run: their names, what the program relies on in them, readers."""
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from train.configuration import Config
 from train.data.classes import Classes
 from train.data.taxonomy import ClassTree
 from train.foundation import files
-from train.foundation.errors import UserError
+from train.foundation.errors import UserError, within
 
 if TYPE_CHECKING:
     # Commands import this module before they need JAX or read images.
@@ -170,7 +169,7 @@ def read_config(workdir: Path) -> dict[str, Any] | None:
 
 def read_results(workdir: Path) -> dict[str, Any] | None:
     """The results of the run in a workdir; None if it is not finished."""
-    with _advising("train.main writes it again"):
+    with within(after="; delete it, and train.main writes it again"):
         return _all_of(workdir / RESULTS, _Results, "the results of a run")
 
 
@@ -210,7 +209,7 @@ def read_seen(workdir: Path) -> "Seen | None":
     from train.data.look import Seen  # noqa: PLC0415 (see above)
 
     path = workdir / SEEN
-    with _advising("train.main looks at the images again"):
+    with within(after="; delete it, and train.main looks at the images again"):
         return files.read(path, Seen, "what a run has seen") if path.exists() else None
 
 
@@ -232,12 +231,3 @@ def _all_of(path: Path, type_: type, what: str) -> dict[str, Any] | None:
         return None
     files.read(path, type_, what)
     return files.read(path, dict[str, Any], what)
-
-
-@contextlib.contextmanager
-def _advising(then: str) -> Iterator[None]:
-    """Says of a damaged file what happens when it is deleted."""
-    try:
-        yield
-    except UserError as error:
-        raise error.within(after=f"; delete it, and {then}") from error

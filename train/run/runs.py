@@ -12,7 +12,7 @@ from train.configuration import FIELDS_OF, Config, DatasetFields, declaring
 from train.foundation.errors import UserError
 from train.foundation.nested import differences, flatten
 from train.reports import metric
-from train.run import run_folder
+from train.run import output_files, run_folder
 
 _PATH = "dataset.path"
 PLACES_OF_DATA = (_PATH, "dataset.data_dir")
@@ -147,9 +147,7 @@ def check_continues(config: Config, workdir: Path) -> None:
     Raises:
         UserError: the workdir is a file, or holds a run of another configuration.
     """
-    nearest = next(path for path in (workdir, *workdir.parents) if path.exists())
-    if not nearest.is_dir():
-        raise UserError(field="--workdir", must_be="a folder", but=f"{nearest} is a file")
+    output_files.check_is_folder("workdir", workdir)
     earlier = run_folder.read_config(workdir)
     if earlier is None:
         if run_folder.has_checkpoints(workdir):

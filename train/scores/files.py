@@ -6,7 +6,7 @@ known. Names are texts: the paths of files or names of examples, or else "row N"
 """
 
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from scipy import special
 from train.data import grouping
 from train.data.classes import Classes
 from train.foundation import files
-from train.foundation.errors import UserError, first_line
+from train.foundation.errors import errors_told
 from train.foundation.names import same_form, shown
 from train.scores.scores import Scores, are_probabilities, collect, exact_ranks, slices
 
@@ -74,15 +74,11 @@ def read(path: Path, *, flag: str) -> Scores:
     Raises:
         UserError: the file cannot be read, or its arrays are not what they must be.
     """
-    try:
+    with errors_told(f"{flag} must be an .npz file of scores; {path} is not"):
         zipfile.ZipFile(path).close()  # NumPy takes anything else for a pickle.
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in _FORMS if name in archive}
-        kind = _checked(arrays)
-    except Exception as error:  # Readers raise many for a damaged file.
-        why = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
-        but = f"{path} is not: {why}"
-        raise UserError(field=flag, must_be="an .npz file of scores", but=but) from error
+            kind = _checked(arrays, archive.files)
     values, labels = arrays[kind], arrays["labels"].astype(np.int32)
     names, groups, loss = (arrays.get(name) for name in ("names", "groups", "loss"))
     if kind == "logits" and are_probabilities(values):
@@ -121,13 +117,13 @@ def read(path: Path, *, flag: str) -> Scores:
     )
 
 
-def _checked(arrays: Mapping[str, np.ndarray]) -> str:
+def _checked(arrays: Mapping[str, np.ndarray], found: Sequence[str]) -> str:
     """What the file calls its scores; raises `ValueError` if the arrays cannot be scores."""
     kinds = [name for name in _KINDS if name in arrays]
     if len(kinds) != 1 or "labels" not in arrays:
         raise ValueError(
-            "it must have labels, and one of logits, probabilities and scores; of the names of "
-            f"docs/after_training.md it has {', '.join(arrays) or 'none'}"
+            "it must have labels, and one of logits, probabilities and scores; it has "
+            f"{', '.join(found) or 'nothing'}"
         )
     kind = kinds[0]
     values, labels = arrays[kind], arrays["labels"]

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from train.foundation import kinds
 from train.foundation.console import show_line
-from train.foundation.errors import UserError
+from train.foundation.errors import UserError, within
 from train.foundation.nested import flatten
 from train.reports.metric import SHOTS, Average, Metric
 from train.reports.outcomes import Outcomes
@@ -101,10 +101,8 @@ class Table:
         """
         if self.rows[0] not in LOSSES:
             raise UserError(f"--on is for tables of losses; of networks is {self.title}")
-        try:
+        with within(f"--on={recipe}: "):
             config = Arm("", f"{recipe}:{self.rows[0]}").run({}, 0).config
-        except UserError as error:
-            raise error.within(f"--on={recipe}: ") from error
         usual, ks = dict(flatten(config)), all_fields(config)["eval.ks"]
         columns = {
             head: column

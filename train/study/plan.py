@@ -29,7 +29,7 @@ from train.configuration.datasets import labels_of
 from train.configuration.parsing import parse
 from train.data.truths import ONE
 from train.foundation import kinds
-from train.foundation.errors import UserError
+from train.foundation.errors import UserError, errors_told, within
 from train.foundation.flags import read_configuration
 from train.foundation.nested import flatten
 from train.reports.metric import Metric
@@ -222,8 +222,9 @@ def read(path: Path) -> Study:
     """
     if not path.is_file():
         raise UserError(field="--study", must_be="a file", but=f"there is no file {path}")
-    with _inside(str(path)):
-        file = msgspec.toml.decode(path.read_bytes(), type=_File)
+    with within(f"--study {path}: "):
+        with errors_told("the file cannot be read"):
+            file = msgspec.toml.decode(path.read_bytes(), type=_File)
         if bool(file.config) == bool(file.arms):
             raise UserError("either config, of a grid, or [[arms]] must be given")
         shared = {"select_by": file.select_by} if file.select_by else {}
@@ -244,7 +245,7 @@ def _with_fields(arm: Arm, shared: Mapping[str, Any]) -> Arm:
         tables[searched][key] = value
     space = {}
     for name, table in tables.items():
-        with _inside(f"arm {arm.name!r}: space.{name}"):
+        with within(f"arm {arm.name!r}: "), errors_told(f"space.{name}"):
             space[name] = msgspec.convert(table, Choice if "values" in table else Range)
     return replace(arm, fields={**shared, **dict(flatten(arm.fields))}, space=space)
 
@@ -300,7 +301,7 @@ def check(study: Study) -> None:
         raise UserError(f"a study must have from 1 to {_MOST_RUNS:,} runs before others follow")
     configs = {arm.name: _checked(study, arm) for arm in study.arms}
     for contrast in study.contrasts:
-        with _inside(f"contrast {contrast.name!r}"):
+        with within(f"contrast {contrast.name!r}: "):
             metric = Metric.parse(contrast.metric)
             if not metric.is_accuracy or metric.average not in ("micro", "macro"):
                 raise UserError(field="metric", must_be="an accuracy", got=contrast.metric)
@@ -317,7 +318,7 @@ def check(study: Study) -> None:
 
 def _checked(study: Study, arm: Arm) -> Config:
     """The configuration of an arm, whose searched fields can have all values of their search."""
-    with _inside(f"arm {arm.name!r}"):
+    with within(f"arm {arm.name!r}: "):
         if "seed" in {**arm.fields, **arm.space}:
             raise UserError("fields cannot have seed: list the seeds in seeds")
         if not arm.space:
@@ -328,18 +329,9 @@ def _checked(study: Study, arm: Arm) -> Config:
         configs = [parse(arm.run(values, 0).config) for values in candidates]
         for name, one in arm.space.items():
             for value in one.reach():
-                with _inside(f"space.{name} can be {value}; least and most limit it"):
+                with within(f"space.{name} can be {value}; least and most limit it: "):
                     parse(arm.run({**candidates[0], name: value}, 0).config)
         return configs[0]
-
-
-@contextlib.contextmanager
-def _inside(place: str) -> Iterator[None]:
-    """Says in errors where in the file they are."""
-    try:
-        yield
-    except (UserError, msgspec.DecodeError) as error:
-        raise UserError(f"{place}: {error}") from error
 
 
 def _several(value: Any, usual: Any = None) -> list[Any]:

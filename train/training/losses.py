@@ -101,10 +101,10 @@ LOSSES = {
     "smooth_top_k_hinge": _top_k(
         "smooth top-K hinge", of_labels(losses.smooth_top_k_hinge), {**_K, "tau": number(gt=0)}
     ),
-    "lapsum_top_k": _top_k(
+    "lapsum_top_k_loss": _top_k(
         "LapSum top-K", of_labels(losses.lapsum_top_k_loss), {**_MEAN_SIZE, "alpha": number(gt=0)}
     ),
-    "sigmoid_top_k": _top_k(
+    "sigmoid_top_k_loss": _top_k(
         "sigmoid top-K", of_labels(losses.sigmoid_top_k_loss), {**_K, "tau": number(gt=0)}
     ),
     "relaxed_top_k_cross_entropy": _top_k(
@@ -119,20 +119,20 @@ LOSSES = {
             "num_candidates": COUNT,
         },
     ),
-    "noised_balanced": _top_k(
-        "noised balanced", loss_objectives.noised, {**_K, **_NOISE, **_SAMPLES}
+    "noised_top_k_hinge": _top_k(
+        "noised top-K hinge", loss_objectives.noised, {**_K, **_NOISE, **_SAMPLES}
     ),
-    "noised_imbalanced": _top_k(
-        "noised imbalanced",
+    "imbalanced_noised_top_k_hinge": _top_k(
+        "noised top-K hinge with class margins",
         loss_objectives.noised,
         {**_K, **_NOISE, **_SAMPLES, **_MARGINS},
         **_WITH_MARGINS,
     ),
-    "expected_balanced": _top_k(
-        "expected balanced", of_labels(losses.expected_top_k_hinge), {**_K, **_NOISE}
+    "expected_top_k_hinge": _top_k(
+        "expected top-K hinge", of_labels(losses.expected_top_k_hinge), {**_K, **_NOISE}
     ),
-    "expected_imbalanced": _top_k(
-        "expected imbalanced",
+    "imbalanced_expected_top_k_hinge": _top_k(
+        "expected top-K hinge with class margins",
         of_labels(losses.expected_top_k_hinge),
         {**_K, **_NOISE, **_MARGINS},
         **_WITH_MARGINS,
@@ -198,11 +198,11 @@ LOSSES = {
         scores=_MULTI_LABEL,
         of_rows=True,
     ),
-    "sparse_top": LossSpec(
+    "sparse_top_loss": LossSpec(
         "sparse top-k", of_targets(losses.sparse_top_loss), truths=(ONE, SEVERAL), of_rows=True
     ),
-    "sparsemax": LossSpec("sparsemax", of_labels(losses.sparsemax_loss)),
-    "entmax": LossSpec("entmax", of_labels(losses.entmax_loss), {"alpha": number(ge=1, le=2)}),
+    "sparsemax_loss": LossSpec("sparsemax", of_labels(losses.sparsemax_loss)),
+    "entmax_loss": LossSpec("entmax", of_labels(losses.entmax_loss), {"alpha": number(ge=1, le=2)}),
 }
 
 

@@ -3,6 +3,7 @@ reference; its coverage on drawn data; one text; the same sets after JSON, under
 any number of examples; one line for a mistake.
 """
 
+import dataclasses
 import functools
 import json
 import math
@@ -245,6 +246,11 @@ def test_none_of_these_has_half_of_the_error():
     np.testing.assert_array_equal(none_of_these, expected[:, -1] | is_empty)
     assert rule.promise.coverage == 0.8
     assert "outlier score of its example, energy, exceeds" in rule.in_words
+    # No class has only one example, so new classes are rarer than the error.
+    assert rule.new_from == np.inf
+    assert "or if it has no class. For all" in rule.in_words
+    beside = dataclasses.replace(rule, new_from=np.float32(0.5)).in_words
+    assert "or if it has no class; and it has 'none of these' beside its classes" in beside
 
 
 @pytest.mark.parametrize("name", ["lac", "aps", "class_conditional"])
@@ -355,7 +361,7 @@ def few(number):
         ("risk=0.2, costs=taxonomy", {"taxonomy": None}, "taxonomy must be given"),
         ("risk=0.2, costs=other", {}, "costs must be given"),
         ("risk=0.2", {"costs": COSTS}, "costs must be given only for a risk whose costs have"),
-        ("risk=0.2, costs=mine", {"costs": -COSTS}, "costs must be at least 0, got -2"),
+        ("risk=0.2, costs=mine", {"costs": -COSTS}, "costs must be finite and at least 0, got -1"),
         ("risk=2", {}, "risk must be less than the largest cost, 1, which no set exceeds; got 2"),
         (NEW, {"outliers": None}, "outliers must be given"),
         (NEW, {"outliers": OUTLIERS * np.nan}, "must not have NaN"),
@@ -363,9 +369,14 @@ def few(number):
         ("coverage=0.8", {"scores": LABELS[:, None]}, "scores must be floating-point"),
         ("coverage=0.8", {"labels": SCORES[:, 0]}, "labels must be integer"),
         ("coverage=0.8", {"labels": LABELS[1:]}, "labels must have the shape (90,)"),
-        ("coverage=0.8", {"labels": LABELS + 1}, "labels must be from 0 to 5, got 1 to 6"),
+        ("coverage=0.8", {"labels": LABELS + 1}, "labels must be from 0 to 5, got 6"),
         ("coverage=0.8", {"shares": np.ones((90, 2))}, "labels must have the shape (90, 2)"),
+        ("coverage=0.8", {"shares": np.ones(90)}, "shares must have the shape (90, 1)"),
         ("coverage=0.8", {"taxonomy": families(5)}, "taxonomy must have the 6 classes"),
+        ("coverage=0.8", {"taxonomy": "genera"}, "taxonomy must be a Taxonomy"),
+        ("risk=0.2, costs=mine", {"costs": COSTS * np.inf}, "costs must be finite"),
+        ("risk=0.2, costs=mine", {"costs": COSTS.astype(str)}, "costs must be numbers"),
+        ("risk=0.2, costs=mine", {"costs": COSTS, "similar": SIMILAR + 1}, "similar must be 0 for"),
         ("coverage=0.9", few(5), "at least 9 examples to calibrate on; there are 5"),
         ("interpolated=0.9", few(5), "at least 9 examples of a class to calibrate on; there are 3"),
         (NEW, few(18), "the limits need at least 19 examples"),

@@ -59,10 +59,6 @@ def test_there_are_no_loops_on_accelerators(rng, monkeypatch):
     logits = rng.normal(size=(5, 7)).astype(np.float32)
     labels = rng.integers(0, 7, 5)
     assert not has_loop(functools.partial(operators.sparse_top, k=2), logits)
-    assert not has_loop(
-        functools.partial(losses.size_at_average_error, error=0.1, temperature=0.5), logits, labels
-    )
-    assert not has_loop(functools.partial(losses.average_k_candidates, k=3), logits, labels)
     wide = rng.normal(size=(2, 100)).astype(np.float32)
     smooth = functools.partial(losses.smooth_top_k_hinge, k=5, tau=1.0)
     assert not has_loop(jax.grad(lambda logits: smooth(logits, labels[:2]).sum()), wide)
@@ -84,17 +80,6 @@ def test_the_smooth_loss_is_the_same_without_a_loop(rng, monkeypatch, k):
     jax.tree.map(
         functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-7), found, expected
     )
-
-
-def test_candidates_of_one_device_are_searched_and_not_sorted(rng, monkeypatch):
-    trace_as_elsewhere(monkeypatch)
-    logits = rng.normal(size=(1, 40, 7)).astype(np.float32)
-    labels = rng.integers(0, 7, (1, 40))
-    # More candidates than a device selects without a sort.
-    candidates = functools.partial(losses.average_k_candidates, k=3)
-    split = jax.vmap(functools.partial(candidates, axis_name="devices"), axis_name="devices")
-    assert "top_k" not in str(jax.make_jaxpr(split)(logits, labels))
-    np.testing.assert_array_equal(split(logits, labels)[0], candidates(logits[0], labels[0]))
 
 
 def nested(x):

@@ -22,7 +22,7 @@ from train.training.optimizer import schedule
 
 @pytest.fixture
 def config():
-    return json.loads(digits.get_config("noised_balanced").to_json())
+    return json.loads(digits.get_config("noised_top_k_hinge").to_json())
 
 
 def test_what_a_recipe_leaves_out_has_its_default(config):
@@ -75,11 +75,11 @@ MESSAGES = [
     ("optimizer.momentum", 1.0, "must be a number of at least 0 and below 1; got 1.0"),
     ("optimizer.clip_norm", 0, "must be a number above 0, or None; got 0"),
     ("optimizer.nesterov", 1, "must be True or False; got 1"),
-    ("dataset.name", "digit", "synthetic_species (did you mean 'digits'?); got 'digit'"),
-    ("parallel", "pmpa", "must be one of fsdp, mesh, pmap (did you mean 'pmap'?); got 'pmpa'"),
+    ("dataset.name", "digit", "digits (did you mean this?), or one of cifar100, feat"),
+    ("parallel", "pmpa", "must be pmap (did you mean this?), or one of fsdp, mesh; got 'pmpa'"),
     ("eval.ks", [], "must be a tuple, with at least one element, each an integer"),
     ("eval.ks", [3, 1], "must be a tuple of increasing elements; got [3, 1]"),
-    ("select_by", "top_4_accuracy", "must be one of loss, top_1_accuracy"),
+    ("select_by", "top_4_accuracy", "accuracy (did you mean this?), or one of average_1_accuracy"),
     ("loss.k", 10, "must be at most 9 with 10 classes; got 10"),
 ]
 
@@ -116,7 +116,7 @@ RULES = [
     ({"model.scale": 20.0}, "model.scale"),
     ({"loss.name": "ldam", "model.head": "linear"}, "loss.scale"),
     ({"model.head": "cosine"}, "model.scale"),
-    ({"loss.name": "expected_imbalanced", "model.scale": 5.0}, "loss.scale"),
+    ({"loss.name": "imbalanced_expected_top_k_hinge", "model.scale": 5.0}, "loss.scale"),
     ({"model.learn_scale": True}, "model.learn_scale"),
     ({"eval.scores": "sigmoid"}, "eval.scores"),
     (

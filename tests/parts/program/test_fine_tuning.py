@@ -33,8 +33,8 @@ pytestmark = pytest.mark.usefixtures("standard_promotion")
 
 @pytest.fixture
 def config(run_seed):
-    """A run as the finished one, which has two epochs of `noised_balanced`."""
-    config = json.loads(digits.get_config("noised_balanced").to_json())
+    """A run as the finished one, which has two epochs of `noised_top_k_hinge`."""
+    config = json.loads(digits.get_config("noised_top_k_hinge").to_json())
     return changed(config, {"seed": run_seed, "num_epochs": 2})
 
 

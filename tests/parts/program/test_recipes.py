@@ -39,19 +39,19 @@ STREAMED = "num_workers=0 batch_size"
 RECIPES = {
     "cifar100": (
         ("batch_size=50 validation_size=100", CIFAR),
-        (100, "noised_balanced", [1, 5], 4),
+        (100, "noised_top_k_hinge", [1, 5], 4),
     ),
     "imagenet": (
         (f"{STREAMED}=500 validation_size=1000 train_per_class=1", IMAGENET),
-        (1000, "noised_balanced", [1, 5], 2),
+        (1000, "noised_top_k_hinge", [1, 5], 2),
     ),
     "imagenet_lt": (
         (f"{STREAMED}=500", lambda data: archives.imagenet_lt(data / "imagenet_lt")),
-        (1000, "noised_imbalanced", [1, 3, 5], 4),
+        (1000, "imbalanced_noised_top_k_hinge", [1, 3, 5], 4),
     ),
     "plantnet300k": (
         (f"{STREAMED}=540", plantnet),
-        (1081, "noised_imbalanced", [1, 3, 5, 10], 2),
+        (1081, "imbalanced_noised_top_k_hinge", [1, 3, 5, 10], 2),
     ),
     "plantnet300k_average_k": (
         (f"{STREAMED}=540", plantnet),

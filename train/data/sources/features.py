@@ -11,11 +11,11 @@ from zipfile import ZipFile
 import msgspec
 import numpy as np
 
+from train.configuration.datasets import FEATURES_ARE_IN
 from train.data.examples import Examples, given_groups
-from train.data.sources import errors_told
 from train.data.sources.named_splits import given_splits
 from train.data.truths import ONE, SEVERAL, Truths
-from train.foundation.errors import UserError, first_line
+from train.foundation.errors import UserError, errors_told, first_line
 from train.foundation.names import same_form
 
 # One text: what `train.embed` knows of the network that made the features, in JSON.
@@ -110,7 +110,7 @@ def arrays(path: Path, field: str = "config.dataset.path") -> Arrays:
     if kinds == {".npy"}:
         return Arrays(where, files, [one.stem for one in files] if path.is_dir() else ["features"])
     if kinds != {".npz"}:
-        raise UserError(field=where, must_be="an .npy or .npz file, or a folder of one of these")
+        raise UserError(field=where, must_be=FEATURES_ARE_IN)
     named = [_names(file, field) for file in files]
     if lacking := set().union(*named) - set(named[0]).intersection(*named):
         raise UserError(f"{where}: some of its files have an array {min(lacking)}, and others not")

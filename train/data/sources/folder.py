@@ -74,8 +74,6 @@ def find(
     Raises:
         UserError: the folder does not have that form.
     """
-    if not path.is_dir():
-        raise UserError(field=field, must_be="a folder with images", got=path)
     where = f"{field} {path}"
     # A copy of the folder may have its names in another form of Unicode.
     found = sorted(_images_below(path), key=lambda one: (names.same_form(one), one))

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from train.data.examples import Examples, Split, split_named
-from train.data.sources import errors_told, named_splits
+from train.data.sources import named_splits
 from train.foundation import files, names
-from train.foundation.errors import UserError, needs_package
+from train.foundation.errors import UserError, errors_told, needs_package
 
 _FIELD = "config.dataset.path"
 try:

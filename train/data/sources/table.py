@@ -13,12 +13,11 @@ from absl import logging
 
 from train.data import votes
 from train.data.examples import Examples, classes, given_groups
-from train.data.sources import errors_told
 from train.data.sources.folder import Files, digest_of_sizes
 from train.data.sources.named_splits import given_splits
 from train.data.truths import ONE
 from train.foundation import files, names
-from train.foundation.errors import UserError
+from train.foundation.errors import UserError, errors_told
 
 _FIELD = "config.dataset.path"
 _KNOWN = frozenset({"path", "label", "split", "group", "annotator", "votes"})

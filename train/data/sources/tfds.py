@@ -15,9 +15,9 @@ from absl import logging
 from PIL import Image
 
 from train.data.examples import Examples, Split
-from train.data.sources import errors_told, named_splits
+from train.data.sources import named_splits
 from train.foundation import files
-from train.foundation.errors import UserError
+from train.foundation.errors import UserError, errors_told
 
 FILE_FORMAT = "array_record"
 # The start of a name in `train.prepare --dataset`.
@@ -52,7 +52,10 @@ def make_builder(
         UserError: there is no such data set, or the description of the prepared one is damaged.
     """
     below = "" if data_dir is None else f" below {data_dir}"
-    with errors_told(f"the data set {name}{below} cannot be opened", _REMEDY), quiet():
+    with (
+        errors_told(f"the data set {name}{below} cannot be opened", _REMEDY),
+        quiet(),
+    ):
         return make(data_dir=data_dir, file_format=FILE_FORMAT)
 
 

@@ -10,7 +10,7 @@ from train.classifiers import onnx_runtime
 from train.classifiers.trained import TrainedClassifier
 from train.data import streaming
 from train.data.batches import Batches
-from train.foundation.errors import UserError, first_line
+from train.foundation.errors import UserError, errors_told
 from train.package import program
 from train.reports.rules import SetRule
 
@@ -34,12 +34,8 @@ def check(classifier: TrainedClassifier, rule: SetRule, content: bytes) -> str:
     Raises:
         UserError: they differ.
     """
-    try:
+    with errors_told("--format=onnx: ONNX Runtime refuses the file"):
         call = onnx_runtime.load(content)
-    except Exception as error:  # ONNX Runtime has errors of its own.
-        raise UserError(
-            f"--format=onnx: ONNX Runtime refuses the file: {first_line(error)}"
-        ) from error
     what, batches = _examples(classifier)
     infer, ours, others = jax.jit(program.make(classifier, rule)), [], []
     for batch in batches:

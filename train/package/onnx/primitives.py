@@ -214,11 +214,19 @@ def _running_sum(of: Equation) -> Value:
     return of.graph.node("CumSum", inputs, of.outputs[0], reverse=int(of.params["reverse"]))
 
 
-def _running_max(x: jax.Array, axis: int, reverse: bool) -> jax.Array:
-    size = x.shape[axis]
-    ends = [(at, size) if reverse else (0, at + 1) for at in range(size)]
-    parts = [jax.lax.slice_in_dim(x, *end, 1, axis).max(axis) for end in ends]
-    return jnp.stack(parts, axis)
+def _running(
+    farthest: Callable[..., jax.Array], x: jax.Array, axis: int, reverse: bool
+) -> jax.Array:
+    """The largest, or smallest, of 2, 4, 8 ... numbers up to each."""
+
+    def cut(start: int, end: int | None) -> jax.Array:
+        return jax.lax.slice_in_dim(x, start, end, axis=axis)
+
+    for shift in (2**power for power in range((x.shape[axis] - 1).bit_length())):
+        found = farthest(cut(0, -shift), cut(shift, None))
+        parts = [found, cut(-shift, None)] if reverse else [cut(0, shift), found]
+        x = jnp.concatenate(parts, axis)
+    return x
 
 
 def _largest(of: Equation) -> list[Value]:
@@ -298,7 +306,8 @@ def _convolve(of: Equation) -> Value:
 
 # What has no operator, by what has one.
 COMPOSED: dict[str, Callable[..., jax.Array]] = {
-    "cummax": lambda x, axis, reverse, **_: _running_max(x, axis, reverse),
+    "cummax": lambda x, axis, reverse, **_: _running(jnp.maximum, x, axis, reverse),
+    "cummin": lambda x, axis, reverse, **_: _running(jnp.minimum, x, axis, reverse),
     "erfc": lambda x, **_: 1 - jax.lax.erf(x),
     "is_finite": lambda x, **_: jnp.abs(x) < jnp.inf,
     "ne": lambda x, y, **_: ~jax.lax.eq(x, y),

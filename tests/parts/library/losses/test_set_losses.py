@@ -103,6 +103,14 @@ def test_the_efficiency_gap_is_of_quantiles_of_the_even_places_and_has_no_best_t
     assert gap(logits / 1e-4, labels, error=0.25) < 1e-10 < gap(logits, labels, error=0.25)
 
 
+def test_sizes_of_labels_that_are_far_apart():
+    """All thresholds between two labels miss one of them, to the last bit; that at 0 is right."""
+    logits, labels = jnp.array([[7.0, 0.05], [-7.0, 0.05]]), jnp.array([0, 0])
+    options = {"error": 0.5, "temperature": 0.1, "conformity": "logit"}
+    size = losses.size_at_average_error(logits, labels, **options)
+    np.testing.assert_allclose(size, 0.5 + 1 / (1 + np.exp(-0.5)), rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("changed", "name"),
     [

@@ -172,7 +172,7 @@ def test_sets_miss_the_part_of_several_labels_that_is_allowed(tmp_path):
     present[np.arange(900), chances.argmax(axis=1)] |= ~present.any(axis=1)
     content = {"features": features, "labels": present, "class_names": np.array([*"abcde"])}
     path, new = (matrices.write(tmp_path / name, **content) for name in ("a.npz", "new.npz"))
-    fields = {"dataset.labels": "several", "loss.name": "sparse_top", "num_epochs": 4}
+    fields = {"dataset.labels": "several", "loss.name": "sparse_top_loss", "num_epochs": 4}
     experiment.run(small(path, **fields), tmp_path / "run")
     workdir, out = f"--workdir={tmp_path}/run", tmp_path / "new.json"
     asked = (workdir, f"--features={new}", f"--coverage={1 - error}", f"--out={out}")

@@ -117,7 +117,7 @@ def test_a_diverged_step_is_named_with_its_examples():
     trained = Trained(step=lambda number: float("nan") if number == 5 else 1.0)
     message = (
         r"diverged: at step 5 the loss is nan; lower config.optimizer.learning_rate; it was seen "
-        r"with the training examples 4, 5$"
+        r"with 2 training examples, such as 4, 5$"
     )
     with pytest.raises(UserError, match=message):
         trained.run()

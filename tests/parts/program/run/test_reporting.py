@@ -26,7 +26,7 @@ from train.run import trackers
 from train.run.reporting import Reporter
 from train.run.run_folder import Facts, read_facts
 
-GIVEN = json.loads(digits.get_config("noised_balanced").to_json())
+GIVEN = json.loads(digits.get_config("noised_top_k_hinge").to_json())
 GIVEN |= {"num_epochs": 3, "select_by": "macro_top_3_accuracy", "eval": {"ks": [1, 3]}}
 CONFIG = parse(GIVEN)
 RESULTS = {

@@ -66,7 +66,7 @@ def config(**changed):
     return found
 
 
-def make_run(workdir, loss="noised_balanced", *, seed=0, test=None, lines=None, alpha=0.3):
+def make_run(workdir, loss="noised_top_k_hinge", *, seed=0, test=None, lines=None, alpha=0.3):
     """A workdir with what a figure reads of a finished run."""
     select_by = "macro_top_3_accuracy"
     given = config(seed=seed, loss=loss, loss__alpha=alpha, select_by=select_by)

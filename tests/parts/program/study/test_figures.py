@@ -113,11 +113,11 @@ def test_curves_are_a_line_for_each_run_with_a_marker_at_the_selected_epoch(tmp_
     runs = [
         run(tmp_path / "a", "focal"),
         run(tmp_path / "b", "focal", seed=1, lines=worse),
-        run(tmp_path / "c", "sparsemax"),
+        run(tmp_path / "c", "sparsemax_loss"),
     ]
     figure = figures.curves(runs, Metric.parse("macro_top_3_accuracy"))
     loss, metric = figure.axes
-    assert legend(figure) == ["loss=focal", "loss=sparsemax"]
+    assert legend(figure) == ["loss=focal", "loss=sparsemax_loss"]
     np.testing.assert_allclose(loss.lines[1].get_xdata(), [0.8, 1.0, 1.8, 2.0])
     np.testing.assert_allclose(loss.lines[1].get_ydata(), [2 / 8, 2 / 10, 2 / 18, 2 / 20])
     np.testing.assert_allclose(metric.lines[2].get_xydata(), [[1.0, 0.3], [2.0, 0.6]])

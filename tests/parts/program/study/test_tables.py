@@ -79,7 +79,7 @@ def test_columns_are_the_fields_that_differ_and_numbers_are_sorted_by_size(make)
     assert columns([runs[-1], make({0: 0.5}, model__k=2)[-1]]) == [{"k": "-"}, {"k": "2"}]
     # Two fields with one short name have their whole names.
     for k in (2, 3):
-        runs = make({0: 0.5}, loss="noised_balanced", loss__k=k, model__k=k)
+        runs = make({0: 0.5}, loss="noised_top_k_hinge", loss__k=k, model__k=k)
     assert columns(runs[-2:]) == [{"model.k": k, "loss.k": k} for k in ("2", "3")]
 
 

@@ -44,6 +44,11 @@ def make_objective(name):
 
 
 @pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_has_the_name_of_its_function(name):
+    assert name.removeprefix("imbalanced_") in losses.__all__
+
+
+@pytest.mark.parametrize("name", LOSSES)
 def test_every_loss_trains(name, rng):
     # Classes that a linear or a cosine head can separate.
     labels = np.repeat(np.arange(NUM_CLASSES), 4).astype(np.int32)
@@ -138,7 +143,11 @@ def test_losses_of_sets_are_added_to_the_cross_entropy(name, settings, rng):
 
 
 @pytest.mark.parametrize(
-    "name", rows(["ldam", "vector_scaling"], ["noised_imbalanced", "logit_adjusted_cross_entropy"])
+    "name",
+    rows(
+        ["ldam", "vector_scaling"],
+        ["imbalanced_noised_top_k_hinge", "logit_adjusted_cross_entropy"],
+    ),
 )
 def test_margins_and_frequencies_need_training_images_of_every_class(name):
     with pytest.raises(UserError, match="no training images, as class 2"):
@@ -166,7 +175,9 @@ def test_adjusted_losses_know_the_class_counts_and_rank_by_the_logits(rng):
         np.testing.assert_array_equal(objective.scores(logits), jax.nn.softmax(logits))
 
 
-@pytest.mark.parametrize("name", ["ldam", "noised_imbalanced", "expected_imbalanced"])
+@pytest.mark.parametrize(
+    "name", ["ldam", "imbalanced_noised_top_k_hinge", "imbalanced_expected_top_k_hinge"]
+)
 def test_rare_classes_have_the_larger_margins(name, rng):
     cosines = jnp.asarray(rng.uniform(-1, 1, (5, NUM_CLASSES)), jnp.float32)
     labels = np.arange(5, dtype=np.int32)
@@ -181,7 +192,7 @@ def test_rare_classes_have_the_larger_margins(name, rng):
     found = jax.jit(objective.evaluation_loss)(cosines, labels)
     # The same function of margins that were rounded once.
     np.testing.assert_allclose(found, expected, rtol=1e-5)
-    if name == "noised_imbalanced":
+    if name == "imbalanced_noised_top_k_hinge":
         keys = jax.random.split(jax.random.key(0), 5)
         expected = jax.jit(
             lambda keys: losses.noised_top_k_hinge(

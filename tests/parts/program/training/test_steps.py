@@ -127,9 +127,9 @@ def check_equal(found, expected, rtol=1e-3, atol=2e-5):
 @pytest.mark.parametrize(
     ("loss_name", "settings"),
     rows(
-        [("noised_balanced", {"mixup_alpha": 0.4}), ("average_k", {})],
+        [("noised_top_k_hinge", {"mixup_alpha": 0.4}), ("average_k", {})],
         [
-            ("noised_balanced", {"parts": 2, "average_decay": 0.9}),
+            ("noised_top_k_hinge", {"parts": 2, "average_decay": 0.9}),
             ("expected_positive_regularization", {}),
         ],
     ),
@@ -145,8 +145,8 @@ def test_eight_devices_equal_one(loss_name, settings):
 
 
 def test_a_batch_in_parts_has_the_mean_gradient_of_the_parts():
-    state, step_on_half = build("noised_balanced")
-    _, step_in_parts = build("noised_balanced", parts=2)
+    state, step_on_half = build("noised_top_k_hinge")
+    _, step_in_parts = build("noised_top_k_hinge", parts=2)
 
     def check(seed):
         half = make_batch(np.random.default_rng(seed), 8)

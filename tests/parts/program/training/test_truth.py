@@ -30,7 +30,7 @@ def truths(rng, kind, size=6):
     return Truths.of_entries(examples[kept], classes[kept], shares[kept], kind)
 
 
-@pytest.mark.parametrize("name", ["cross_entropy", "noised_balanced"])
+@pytest.mark.parametrize("name", ["cross_entropy", "noised_top_k_hinge"])
 @pytest.mark.parametrize("kind", [VOTES, SEVERAL])
 def test_losses_and_gradients_are_those_of_the_dense_row(rng, name, kind):
     given, logits = truths(rng, kind), rng.normal(size=(6, NUM_CLASSES)).astype(np.float32)

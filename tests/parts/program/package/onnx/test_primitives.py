@@ -64,7 +64,7 @@ def shapes(x):
 def reductions(x):
     sums = x.sum(1), x.max(1), x.min(1), x.mean(1, keepdims=True), (x > 0.5).any(1)
     running = jnp.cumsum(x, axis=1), lax.cumsum(x, 1, reverse=True)
-    return *sums, *running, lax.cummax(x, 1), lax.cummax(x, 1, reverse=True)
+    return *sums, *running, lax.cummax(x, 1), lax.cummin(x, 1, reverse=True)
 
 
 def orders(x):
