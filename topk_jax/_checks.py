@@ -314,10 +314,8 @@ def random_keys(key: Any, name: str, batch_shape: tuple[int, ...]) -> jax.Array:
             f"{name} must be a key made by jax.random.key, got {describe(key)}."
         ) from error
     if key.shape not in ((), batch_shape):
-        raise ValueError(
-            f"{name} must be one key, or an array of keys of the batch's shape {batch_shape}, "
-            f"got shape {key.shape}."
-        )
+        several = f", or an array of keys of the batch's shape {batch_shape}" if batch_shape else ""
+        raise ValueError(f"{name} must be one key{several}, got shape {key.shape}.")
     return key
 
 

@@ -46,7 +46,7 @@ def parse(text: str) -> Rule:
     if name in CONFORMAL:
         name, rest = "coverage", [f"rule={name}", *rest]
     if name not in KINDS or not is_pair:
-        raise ValueError(f"a rule must be one of {'=…, '.join(KINDS)}=…; got {text!r}")
+        raise ValueError(f"a rule must start with one of {'=…, '.join(KINDS)}=…; got {text!r}")
     given = dict(part.split("=", 1) for part in rest)
     allowed = [one for one, goes_with in _MODIFIERS.items() if goes_with in (None, name)]
     if len(given) < len(rest) or not {*given} <= {*allowed} or "" in given.values():
@@ -201,7 +201,7 @@ def _examples(
     if not jnp.issubdtype(values.dtype, jnp.floating):
         raise TypeError(f"scores must be floating-point, got {values.dtype}.")
     if values.ndim != 2 or 0 in values.shape:
-        raise ValueError(f"scores must have the shape [n, L], got {values.shape}.")
+        raise ValueError(f"scores must have the shape [n, L] without a 0, got {values.shape}.")
     number, num_classes = values.shape
     if taxonomy is not None:
         trees.check(taxonomy, num_classes)

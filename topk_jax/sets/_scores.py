@@ -82,7 +82,8 @@ def conformal_scores(
 
     Returns:
         Scores, `[..., L]`; NaN for all classes where a probability is NaN, where a traced one is
-        not from 0 to 1, and for "aps" and "raps" where their sum is greater than 1.5.
+        not from 0 to 1, and for "aps" and "raps" where their sum is greater than 1.5. "aps" and
+        "raps" have no slope in the probabilities.
 
     Example:
         >>> print(conformal_scores(jnp.array([0.5, 0.125, 0.25, 0.125]), kind="aps"))

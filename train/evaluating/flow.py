@@ -88,7 +88,7 @@ def _fit(
         with_limits = partial(_on, calibrating, f"examples of {calibration}")
     elif calibration == "half":
         calibrating, scores = halving.divide(scores)
-        with_limits = partial(_on, calibrating, "the other half of the examples")
+        with_limits = partial(_on, calibrating, "the examples kept for calibration")
     elif classifier is None:
         if calibration:
             raise UserError(f"--scores needs --calibration=half or FILE.npz; got {calibration}")

@@ -259,11 +259,12 @@ def _find(found: Rows, baseline: str) -> dict[tuple[str, ...], Group]:
     matching = [group for group in found.groups if wanted <= told(group)]
     bases = {group.data: group for group in matching}
     if not 0 < len(matching) == len(bases):
-        labels = first_names([*map(found.label, matching or found.groups)])
+        labels = first_names([repr(found.label(one)) for one in matching or found.groups])
+        how_many = f"{len(matching)} groups" if matching else "none of"
         raise UserError(
             field="--baseline",
             must_be="a group of the table, one for each data set",
-            but=f"{baseline!r} is {len(matching)}: {labels}",
+            but=f"{baseline!r} is {how_many}: {labels}",
         )
     return bases
 

@@ -315,7 +315,7 @@ def test_infinite_limits_are_kept():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("topk=5", "a rule must be one of coverage=…, "),
+        ("topk=5", "a rule must start with one of coverage=…, "),
         ("top_k=0", "top_k must be an integer of at least 1; got '0'"),
         ("average_k=0.5", "average_k must be a number of at least 1"),
         ("coverage=nan", "coverage must be a number above 0 and below 1; got 'nan'"),

@@ -164,8 +164,9 @@ def test_a_run_without_a_number_is_counted_and_nothing_is_cut(make):
 def test_a_mistake_is_one_line(make):
     for gamma in (1.0, 2.0):
         runs = make({0: 0.5}, loss="focal", loss__gamma=gamma)
-    for baseline, number in {"gama=1.0": 0, "gamma=3.0": 0, "loss=focal": 2}.items():
-        message = f"'{baseline}' is {number}: gamma=1.0, gamma=2.0"
+    wrong = {"gama=1.0": "none of", "gamma=3.0": "none of", "loss=focal": "2 groups"}
+    for baseline, number in wrong.items():
+        message = f"'{baseline}' is {number}: 'gamma=1.0', 'gamma=2.0'"
         with pytest.raises(UserError, match=f"--baseline must be .*; {message}"):
             shown(runs, baseline=baseline)
     for split, names, message in (
