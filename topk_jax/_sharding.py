@@ -101,11 +101,12 @@ def _call_with_classes(
         specs[name] = spec
     if takes_axis_name and any(batch):
         given = given | {"axis_name": mesh_axes(batch)}
+    given = given | {"class_axis_name": classes}
     others = {name: value for name, value in given.items() if name not in specs}
 
     def call(*arrays: jax.Array) -> Any:
         of_device = dict(zip(specs, arrays, strict=True))
-        return function(**of_device, **others, class_axis_name=classes)
+        return function(**of_device, **others)
 
     results = {"examples": tuple(batch), "entries": (*batch, classes), "batch": ()}
     arrays = tuple(jnp.asarray(given[name]) for name in specs)

@@ -258,6 +258,7 @@ CASES: list[Case] = [
         "generalized_cross_entropy",
         parameters={"q": 0.7},
         ranges={"q": Range((1.5, *POSITIVE.outside))},
+        class_rounding=SUMS,
         collection=True,
     ),
     loss(
@@ -268,6 +269,7 @@ CASES: list[Case] = [
             "beta": AT_LEAST_0,
             "log_zero": Range((0.0, 1.0)),
         },
+        class_rounding=SUMS,
         collection=True,
     ),
     # Some examples do not count.
@@ -533,7 +535,7 @@ CASES: list[Case] = [
         "efficiency_gap",
         parameters={"error": 0.3},
         static=frozenset({"error"}),
-        **{**COUPLED, "shift_invariant": True, "zero_when_right": True},
+        **{**COUPLED, "class_rounding": 2 * SUMS, "shift_invariant": True, "zero_when_right": True},
     ),
     loss(
         "p_value_uniformity",

@@ -236,7 +236,7 @@ def smooth_top_k_hinge(
     value = 1 + (threshold - few.of_label(few.values)) / k + tau * excess
     # This is tau softplus(v / tau), whose slope in tau loses all digits where tau is small.
     value = jnp.maximum(value, 0) + tau * jax.nn.softplus(-jnp.abs(value) / tau)
-    return scores.losses(value)
+    return scores.losses_of_few(value)
 
 
 def _log_ratio_of_sigmas(

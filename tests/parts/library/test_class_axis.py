@@ -265,7 +265,11 @@ WITH_SLOPES = [
 
 
 def test_slopes_of_invalid_examples_of_some_losses():
-    names = ("losses.noised_top_k_hinge-keys", "losses.top_k_hinge")
+    names = (
+        "losses.noised_top_k_hinge-keys",
+        "losses.smooth_top_k_hinge-5",
+        "losses.top_k_hinge",
+    )
     check_slopes_of_invalid_examples([case for case in WITH_SLOPES if case.name in names])
 
 
@@ -287,6 +291,17 @@ def test_counts_of_any_size_along_explicit_axes(counts):
         actual = losses.logit_adjusted_cross_entropy(split, labels, class_counts=counts)
     # Sums of four classes in another order.
     np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "loss", [losses.sparsemax_loss, functools.partial(losses.cross_entropy, class_axis_name=None)]
+)
+def test_no_name_is_as_none_along_explicit_axes(loss):
+    mesh = mesh_of(1, 2, AxisType.Explicit)
+    with jax.set_mesh(mesh):
+        split = jax.device_put(LOGITS, NamedSharding(mesh, PartitionSpec(None, "classes")))
+        actual = loss(split, LABELS)
+    np.testing.assert_allclose(actual, loss(LOGITS, LABELS), rtol=1e-6)
 
 
 @pytest.mark.parametrize("checked", [True, False])
