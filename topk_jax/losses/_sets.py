@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 
+@_sharding.allow_split(of="batch")
 def conformal_training(
     logits: ArrayLike,
     labels: ArrayLike,

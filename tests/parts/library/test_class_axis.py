@@ -294,14 +294,26 @@ def test_counts_of_any_size_along_explicit_axes(counts):
 
 
 @pytest.mark.parametrize(
-    "loss", [losses.sparsemax_loss, functools.partial(losses.cross_entropy, class_axis_name=None)]
+    "loss",
+    [
+        losses.sparsemax_loss,
+        functools.partial(losses.cross_entropy, class_axis_name=None),
+        functools.partial(
+            losses.conformal_training,
+            error=0.1,
+            temperature=0.5,
+            smoothing=0.1,
+            loss_matrix=np.eye(8),
+        ),
+    ],
 )
-def test_no_name_is_as_none_along_explicit_axes(loss):
+def test_no_name_is_needed_along_explicit_axes(loss):
     mesh = mesh_of(1, 2, AxisType.Explicit)
     with jax.set_mesh(mesh):
         split = jax.device_put(LOGITS, NamedSharding(mesh, PartitionSpec(None, "classes")))
         actual = loss(split, LABELS)
-    np.testing.assert_allclose(actual, loss(LOGITS, LABELS), rtol=1e-6)
+    # Sums of classes in another order.
+    np.testing.assert_allclose(actual, loss(LOGITS, LABELS), rtol=1e-5)
 
 
 @pytest.mark.parametrize("checked", [True, False])
