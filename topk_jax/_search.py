@@ -100,11 +100,14 @@ def largest_threshold(
     values: jax.Array,
     allows: Callable[[jax.Array], jax.Array],
     class_axis_name: Hashable | None = None,
+    *,
+    axis: int | None = None,
 ) -> jax.Array:
-    """The largest of the values [N], or infinity, such that `allows(values >= threshold)`.
+    """The largest of the values, or infinity, such that `allows(values >= threshold)`.
 
-    `allows` must hold for the smallest value. If it holds for a value, it must hold for all smaller
-    ones. The threshold is found bit by bit among the ordinals, in one pass for each.
+    It is one of all values [N], or with an axis one of each row, whose length is then 1. If
+    `allows` holds for a value, it must hold for all smaller ones; if for none, the smallest value
+    is found. The threshold is found bit by bit among the ordinals, in one pass for each.
 
     `class_axis_name` is the mapped axis that the values are split along; `allows` then has to
     return the same on all devices.
@@ -112,9 +115,13 @@ def largest_threshold(
     ordinals = to_ordinals(values)
     # Only the shape of the maximum is used, so XLA does not compute it. Under shard_map the initial
     # value of the loop must vary over the devices as the values do.
-    nothing = jnp.zeros_like(values.max(), dtype=ordinals.dtype)
+    is_kept = axis is not None
+    nothing = jnp.zeros_like(values.max(axis, keepdims=is_kept), dtype=ordinals.dtype)
     largest = last_by_halves(lambda tried: allows(ordinals >= tried), nothing, ~nothing)
-    return _classes.min_values(jnp.where(ordinals >= largest, values, jnp.inf), class_axis_name)
+    reached = jnp.where(ordinals >= largest, values, jnp.inf)
+    if is_kept:
+        return reached.min(axis, keepdims=True)
+    return _classes.min_values(reached, class_axis_name)
 
 
 def kth_by_descent(scores: jax.Array, k: int) -> jax.Array:

@@ -127,7 +127,7 @@ class Taxonomy:
 
 
 def check(taxonomy: Taxonomy, num_classes: int | None = None) -> None:
-    """Raises if an argument is not a taxonomy, of so many classes."""
+    """Raises if an argument is not a taxonomy, or has another number of classes."""
     if not isinstance(taxonomy, Taxonomy):
         raise TypeError(f"taxonomy must be a Taxonomy, got {_checks.describe(taxonomy)}.")
     if num_classes not in (None, taxonomy.num_classes):

@@ -1,6 +1,6 @@
 """Rules that choose the classes of a set from scores or probabilities."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from functools import partial
 
 import jax
@@ -213,7 +213,9 @@ def _adaptive_set(probabilities: jax.Array, error: jax.Array) -> jax.Array:
         def missed_by(kept: jax.Array) -> jax.Array:
             return jnp.where(kept, 0.0, values).sum(axis=-1, keepdims=True)
 
-        smallest = largest_thresholds(values, lambda kept: missed_by(kept) <= allowed)
+        smallest = _search.largest_threshold(
+            values, lambda kept: missed_by(kept) <= allowed, axis=-1
+        )
         smallest = jnp.minimum(smallest, values.max(axis=-1, keepdims=True))
         kept, tied = values >= smallest, values == smallest
         # Of equal probabilities, as many as possible are missed.
@@ -248,17 +250,6 @@ def _utility_set(probabilities: jax.Array, utilities: jax.Array) -> jax.Array:
     last = jnp.argmax(is_best, axis=-1, keepdims=True)
     chosen = _largest_set(values, take_along(descending, last), last + 1)
     return chosen & jnp.isfinite(utilities).all()
-
-
-def largest_thresholds(values: jax.Array, allows: Callable[[jax.Array], jax.Array]) -> jax.Array:
-    """The largest value of each row [..., L], or inf, such that `allows(row >= value)`, [..., 1].
-
-    If `allows` holds for a value, it must hold for all smaller ones; for none, it is the smallest.
-    """
-    ordinals = _search.to_ordinals(values)
-    low = jnp.zeros_like(ordinals[..., :1])
-    found = _search.last_where(lambda tried: allows(ordinals >= tried), low, ~low)
-    return jnp.where(ordinals >= found, values, jnp.inf).min(axis=-1, keepdims=True)
 
 
 def sort_descending(values: jax.Array) -> jax.Array:

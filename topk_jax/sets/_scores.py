@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _classes, _compilation, _example, _sharding
+from topk_jax import _checks, _classes, _compilation, _example, _search, _sharding
 from topk_jax._classes import map_rows, take_along
-from topk_jax.sets._rules import largest_thresholds, sort_descending
+from topk_jax.sets._rules import sort_descending
 
 __all__ = ["conformal_label_scores", "conformal_scores", "conformal_set", "score_set"]
 
@@ -272,7 +272,7 @@ def _ordered_set(kind: str, values: jax.Array, limit: jax.Array, terms: _Terms) 
             # No class below has a score less than that of a probability of 0.
             return _score_below(kind, flushed, kept, nothing, terms) > limit
 
-        last = largest_thresholds(flushed, is_full)
+        last = _search.largest_threshold(flushed, is_full, axis=-1)
         belongs = _score_below(kind, flushed, flushed > last, last, terms) <= limit
         return (flushed > last) | ((flushed == last) & belongs)
 
